@@ -1,0 +1,64 @@
+"""What a model repository's store promises: entries under one URL, to list and to read.
+
+Storage knows nothing of models. Paths are relative to the storage's URL, with `/` between their
+parts, whatever the backend uses. Methods block; callers give them a thread. Every backend passes
+the same contract test (`tests/unit/storage/contract.py`).
+"""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One file or object.
+
+    Attributes:
+        path: relative to the storage's URL, for example `3/model.xml`.
+        size: bytes.
+        tag: changes whenever the content does: ETag, generation, or mtime and inode.
+        modified: seconds since the epoch.
+    """
+
+    path: str
+    size: int
+    tag: str
+    modified: float
+
+
+class Storage(Protocol):
+    """Read access to what lies under one URL. Blocking."""
+
+    @property
+    def url(self) -> str:
+        """The base URL or path, without credentials, as logs and errors show it."""
+
+    def directories(self) -> list[str]:
+        """Name the direct sub-directories of the base. One paged, delimited listing.
+
+        Raises:
+            Missing: the base itself does not exist.
+            StorageError: any other trouble; never an empty list instead.
+        """
+
+    def list(self, directory: str) -> Iterator[Entry]:
+        """Yield every entry below `directory`, at any depth, in no promised order.
+
+        Raises:
+            StorageError: as above. A directory without entries yields nothing.
+        """
+
+    def copy(self, directory: str, entries: tuple[Entry, ...]) -> AbstractContextManager[Path]:
+        """Give a local directory that holds exactly these `entries` of `directory`.
+
+        A local store gives the directory itself; a remote one downloads and verifies, pinned to
+        each entry's tag. The path stays valid, and is not evicted, until the context exits.
+
+        Raises:
+            EntryChanged: an entry is no longer the one that was listed.
+            Corrupted: the bytes do not match the store's checksum or size.
+            StorageError: any other trouble.
+        """

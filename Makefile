@@ -1,0 +1,75 @@
+# `make help` lists what there is to do. Needs Python 3.10 or newer; everything else is installed
+# into environments inside this folder.
+
+PYTHON ?= python3
+PORT ?= 9000
+REST_PORT ?= 8000
+BASE ?=
+
+BUILD_INPUTS := pyproject.toml setup.py $(wildcard ie_serving/server/wire/protos/*.proto)
+SOURCES := ie_serving tests examples benchmarks setup.py
+BIN := .venv/bin
+DEV := .venv-dev/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help run venv test unit style format sample bench-quick bench clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: venv ## serve the sample on PORT (gRPC, 9000) and REST_PORT (8000); Ctrl-C stops
+	@printf '\nOnce it says "server listens on port", type in a second terminal, in this folder:\n\n'
+	@printf '  curl -s -d @examples/digits/request.json '
+	@printf 'http://localhost:$(REST_PORT)/v1/models/digits:predict -w "\\ntrue digit: 1\\n"\n'
+	@printf '  $(BIN)/python examples/digits/client_grpc.py --port $(PORT)\n\n'
+	@exec $(BIN)/ie_serving model --model_name digits --model_path examples/models/digits \
+		--port $(PORT) --rest_port $(REST_PORT)
+
+venv: .venv/.installed ## make .venv with the server in it
+
+.venv/.installed: $(BUILD_INPUTS)
+	$(call environment,.venv)
+	.venv/bin/pip install --quiet --editable .
+	@touch $@
+
+.venv-dev/.installed: $(BUILD_INPUTS)
+	$(call environment,.venv-dev)
+	$(DEV)/pip install --quiet --editable '.[test,dev]'
+	# Without its dependencies: it asks for the larger of TensorFlow's two packages.
+	$(DEV)/pip install --quiet --no-deps 'tensorflow-serving-api==2.21.*'
+	@touch $@
+
+define environment
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "Python 3.10 or newer is \
+needed, this is " + sys.version.split()[0] + ": make PYTHON=/path/to/newer ...")'
+$(PYTHON) -m venv $(1)
+$(1)/bin/pip install --quiet --upgrade pip
+endef
+
+test: .venv-dev/.installed ## run every test
+	$(DEV)/python -m pytest tests
+
+unit: .venv-dev/.installed ## run the fast tests only
+	$(DEV)/python -m pytest tests/unit
+
+style: .venv-dev/.installed ## check format, lint and types
+	$(DEV)/ruff format --check $(SOURCES)
+	$(DEV)/ruff check $(SOURCES)
+	$(DEV)/mypy --strict ie_serving
+
+format: .venv-dev/.installed ## format the code and fix what lint can fix
+	$(DEV)/ruff format $(SOURCES)
+	$(DEV)/ruff check --fix $(SOURCES)
+
+sample: .venv-dev/.installed ## train the sample models again
+	$(DEV)/python examples/digits/train.py
+
+bench-quick: ## measure the sample in two minutes; BASE=<git revision> compares with that one
+	$(PYTHON) -m benchmarks quick $(if $(BASE),--base $(BASE))
+
+bench: ## measure every case beside other servers; takes an hour
+	$(PYTHON) -m benchmarks full
+
+clean: ## remove environments, builds and caches
+	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,105 @@
+"""Loads one version: fetch, compile, warm up; and unloads it again.
+
+Fetching and compiling run in a small thread pool, so that serving goes on; the warm-up runs on the
+event loop through the same path as requests.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Executor
+from contextlib import ExitStack
+from pathlib import Path
+
+from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+from ie_serving.models.handle import Servable
+from ie_serving.models.source import Candidate
+from ie_serving.storage.base import Storage
+
+log = logging.getLogger(__name__)
+
+WarmUp = Callable[[Servable, Path], Awaitable[None]]
+"""Replays what a version brings along for its warm-up. Raises LoadFailed to refuse the version."""
+
+
+class LoadedVersion:
+    """A version in memory, and the local files it keeps."""
+
+    def __init__(self, servable: Servable, directory: Path, kept: ExitStack) -> None:
+        self.servable = servable
+        self.directory = directory
+        self._kept = kept
+
+    def free(self) -> None:
+        """Give back memory and local files. Blocking; nothing may use the servable any more."""
+        self.servable.compiled.close()
+        self._kept.close()
+
+
+class Loader:
+    """Makes servables of one model's candidates."""
+
+    def __init__(
+        self,
+        name: str,
+        storage: Storage,
+        engine: Engine,
+        options: EngineOptions,
+        warm_up: WarmUp,
+        executor: Executor,
+    ) -> None:
+        self._name = name
+        self._storage = storage
+        self._engine = engine
+        self._options = options
+        self._warm_up = warm_up
+        self._executor = executor
+
+    async def load(self, candidate: Candidate) -> LoadedVersion:
+        """Fetch, compile and warm up.
+
+        Raises:
+            StorageError: the files could not be fetched.
+            LoadFailed: they could not be compiled or warmed up.
+        """
+        loop = asyncio.get_running_loop()
+        loaded = await loop.run_in_executor(self._executor, self._fetch_and_compile, candidate)
+        began = time.monotonic()
+        try:
+            await self._warm_up(loaded.servable, loaded.directory)
+        except BaseException:
+            await self.unload(loaded)
+            raise
+        log.info(
+            "version warmed up model=%s version=%d warmup_s=%.3f",
+            self._name,
+            candidate.version,
+            time.monotonic() - began,
+        )
+        return loaded
+
+    async def unload(self, loaded: LoadedVersion) -> None:
+        """Free a version that nothing uses any more."""
+        await asyncio.to_thread(loaded.free)
+
+    def _fetch_and_compile(self, candidate: Candidate) -> LoadedVersion:
+        began = time.monotonic()
+        with ExitStack() as stack:
+            directory = stack.enter_context(
+                self._storage.copy(candidate.directory, candidate.entries)
+            )
+            fetched = time.monotonic()
+            compiled = self._engine.compile(directory, self._options)
+            log.info(
+                "version compiled model=%s version=%d device=%s fetch_s=%.3f compile_s=%.3f",
+                self._name,
+                candidate.version,
+                self._options.target_device,
+                fetched - began,
+                time.monotonic() - fetched,
+            )
+            return LoadedVersion(self._servable(candidate, compiled), directory, stack.pop_all())
+
+    def _servable(self, candidate: Candidate, compiled: CompiledModel) -> Servable:
+        return Servable(self._name, candidate.version, compiled, compiled.signatures)

@@ -1,0 +1,120 @@
+"""A small real engine without OpenVINO: the arithmetic that a file `engine.json` describes.
+
+Tests of everything above the engines use it, so that they start fast and can hold a load or an
+inference exactly where they want it. It passes the same contract test as the real one.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ie_serving.engines.base import EngineOptions
+from ie_serving.errors import LoadFailed
+from ie_serving.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
+
+T = TypeVar("T")
+FILE = "engine.json"
+OPERATIONS: Mapping[str, Callable[[Array, Any], Array]] = {
+    "add": np.add,
+    "multiply": np.multiply,
+}
+
+
+async def _at_once() -> None:
+    """Hold nothing."""
+
+
+class StandInEngine:
+    """Loads directories that hold `engine.json`.
+
+    Its keys: `op` (`add` or `multiply`, default `add`), `value` (default 1), `dtype` (a `DataType`
+    name, default FP32), `shape` (default [-1]) and `fail`, the text of a load that fails. Input
+    `x` and output `y` have that dtype and shape.
+
+    Attributes:
+        before_compile: called in `compile` with the directory; may block, or raise LoadFailed.
+        before_infer: awaited by each inference; may wait, or raise.
+        models: every model that was compiled, in order.
+    """
+
+    name = "stand-in"
+
+    def __init__(self) -> None:
+        self.before_compile: Callable[[Path], object] = lambda directory: None
+        self.before_infer: Callable[[], Awaitable[None]] = _at_once
+        self.models: list[StandInModel] = []
+
+    def missing(self, files: Collection[str]) -> str | None:
+        """See `engines.base`."""
+        return None if FILE in files else f"{FILE} is missing"
+
+    def compile(self, directory: Path, options: EngineOptions) -> "StandInModel":
+        """See `engines.base`. The options change nothing; the model keeps them to be looked at."""
+        self.before_compile(directory)
+        model = StandInModel(self, directory, _description(directory / FILE), options)
+        self.models.append(model)
+        return model
+
+
+class StandInModel:
+    """One compiled `engine.json`.
+
+    Attributes:
+        directory: where it came from.
+        options: what it was compiled with.
+        closed: whether `close` was called.
+    """
+
+    def __init__(
+        self,
+        engine: StandInEngine,
+        directory: Path,
+        description: Mapping[str, Any],
+        options: EngineOptions,
+    ) -> None:
+        self._engine = engine
+        self._operation = OPERATIONS[description.get("op", "add")]
+        self._dtype = DataType[description.get("dtype", "FP32")]
+        self._value = np.asarray(description.get("value", 1), self._dtype.numpy)
+        self._shape = tuple(description.get("shape", [-1]))
+        self.directory = directory
+        self.options = options
+        self.closed = False
+
+    @property
+    def signatures(self) -> Mapping[str, Signature]:
+        """See `engines.base`."""
+        x = TensorSpec("x", self._dtype, self._shape, "x:0")
+        y = TensorSpec("y", self._dtype, self._shape, "y:0")
+        return {SERVING_DEFAULT: Signature(SERVING_DEFAULT, {"x": x}, {"y": y})}
+
+    async def infer(
+        self,
+        signature: Signature,
+        inputs: Mapping[str, Array],
+        read: Callable[[Mapping[str, Array]], T],
+    ) -> T:
+        """See `engines.base`."""
+        await self._engine.before_infer()
+        return read({"y": np.asarray(self._operation(inputs["x"], self._value))})
+
+    def close(self) -> None:
+        """See `engines.base`."""
+        if self.closed:
+            raise RuntimeError(f"{self.directory} was closed twice")
+        self.closed = True
+
+
+def _description(path: Path) -> Mapping[str, Any]:
+    try:
+        description = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise LoadFailed(f"{path} cannot be read: {error}") from error
+    if not isinstance(description, dict):
+        raise LoadFailed(f"{path} must hold a JSON object")
+    if "fail" in description:
+        raise LoadFailed(str(description["fail"]))
+    return description

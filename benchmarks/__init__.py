@@ -1,0 +1,1 @@
+"""How fast the server is: against the engine alone, other servers, and its own earlier self."""

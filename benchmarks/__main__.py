@@ -1,0 +1,19 @@
+"""`python -m benchmarks quick|full ...`: builds the driver's environment and goes on inside it."""
+
+import os
+import sys
+
+from benchmarks.environments import DRIVER, ensure
+
+COMMANDS = {"quick": "benchmarks.quick", "full": "benchmarks.full"}
+
+
+def main() -> None:
+    """Replace this process by the command, run with the driver's interpreter."""
+    if len(sys.argv) < 2 or sys.argv[1] not in COMMANDS:
+        sys.exit(f"usage: python -m benchmarks {'|'.join(COMMANDS)} [--help]")
+    python = str(ensure("driver", DRIVER) / "bin" / "python")
+    os.execv(python, [python, "-m", COMMANDS[sys.argv[1]], *sys.argv[2:]])
+
+
+main()

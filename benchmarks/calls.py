@@ -1,0 +1,90 @@
+"""One prepared request in each dialect that a server under test speaks."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import orjson
+
+from benchmarks import wire
+from benchmarks.wire import Array
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request that is sent again and again, and how to read its reply.
+
+    Attributes:
+        path: of the URL; for gRPC `/package.Service/Method`.
+        body: the message or the HTTP body, without framing.
+        decode: reply body to outputs by name.
+    """
+
+    path: str
+    body: bytes
+    decode: Callable[[bytes], dict[str, Array]]
+
+    def check(self, reply: bytes, expected: Mapping[str, Array]) -> None:
+        """Compare a reply with the engine's own outputs.
+
+        Raises:
+            WrongReply: an output is missing or its numbers differ.
+        """
+        outputs = self.decode(reply)
+        for name, values in expected.items():
+            if name not in outputs:
+                raise WrongReply(f"{self.path}: no output {name!r} in {reply[:200]!r}")
+            if not np.allclose(outputs[name], values, rtol=1e-2, atol=1e-3):
+                raise WrongReply(f"{self.path}: output {name!r} differs from the engine's")
+
+
+class WrongReply(Exception):
+    """A server answered something else than the engine does."""
+
+
+Dialect = Callable[[str, Mapping[str, Array]], Call]
+
+
+def tfs_grpc(model: str, inputs: Mapping[str, Array]) -> Call:
+    """`PredictionService.Predict` of TensorFlow Serving."""
+    path = "/tensorflow.serving.PredictionService/Predict"
+    return Call(path, wire.tfs_request(model, inputs), wire.tfs_response)
+
+
+def oip_grpc(model: str, inputs: Mapping[str, Array]) -> Call:
+    """`ModelInfer` of the Open Inference Protocol, raw contents."""
+    path = "/inference.GRPCInferenceService/ModelInfer"
+    return Call(path, wire.oip_request(model, inputs), wire.oip_response)
+
+
+def tfs_rest(model: str, inputs: Mapping[str, Array]) -> Call:
+    """`:predict` of TensorFlow Serving, column form."""
+    body = _json({"inputs": dict(inputs)})
+    return Call(f"/v1/models/{model}:predict", body, _columns)
+
+
+def oip_rest(model: str, inputs: Mapping[str, Array]) -> Call:
+    """`/infer` of the Open Inference Protocol, JSON numbers."""
+    tensors = [
+        {"name": n, "shape": v.shape, "datatype": wire.OIP_DTYPE[v.dtype], "data": v.ravel()}
+        for n, v in inputs.items()
+    ]
+    return Call(f"/v2/models/{model}/infer", _json({"inputs": tensors}), _tensors)
+
+
+def _json(body: object) -> bytes:
+    return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
+
+
+def _columns(reply: bytes) -> dict[str, Array]:
+    """Read `{"outputs": ...}`; a lone output comes without its name, which is `y` here."""
+    outputs = orjson.loads(reply)["outputs"]
+    named = outputs if isinstance(outputs, dict) else {"y": outputs}
+    return {name: np.asarray(values) for name, values in named.items()}
+
+
+def _tensors(reply: bytes) -> dict[str, Array]:
+    return {
+        tensor["name"]: np.asarray(tensor["data"]).reshape(tensor["shape"])
+        for tensor in orjson.loads(reply)["outputs"]
+    }

@@ -1,0 +1,1 @@
+"""Other servers, each serving the same OpenVINO model file with the same default properties."""

@@ -1,0 +1,138 @@
+"""Measure the sample in under two minutes: beside the engine alone, and beside another revision.
+
+Rounds are interleaved, so that whatever else the machine does hits all alike; only the ratios
+inside one run mean anything.
+"""
+
+import argparse
+import json
+import tempfile
+from collections import defaultdict
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import uvloop
+
+from benchmarks import measure
+from benchmarks.calls import Call
+from benchmarks.engine import Loop
+from benchmarks.environments import PROJECT
+from benchmarks.load import Sample, load_grpc, load_rest
+from benchmarks.report import ratio, spread, table
+from benchmarks.servers import Server, project
+from benchmarks.subjects import Load, Measurement, Question, Subject, started
+
+SAMPLE = PROJECT / "examples" / "models" / "digits"
+NEWEST = SAMPLE / "2" / "model.xml"
+CASES = (("gRPC", 1), ("gRPC", 16), ("REST", 1), ("REST", 16))
+
+Results = dict[tuple[str, str, int], list[Measurement]]
+"""By server, transport and concurrency: one measurement a round."""
+
+
+def grpc_client(port: int, call: Call, concurrency: int, seconds: float) -> Sample:
+    """Load with `grpc.aio`."""
+    return uvloop.run(load_grpc(port, call, concurrency, seconds))
+
+
+def rest_client(port: int, call: Call, concurrency: int, seconds: float) -> Sample:
+    """Load with the bare HTTP/1.1 client."""
+    return uvloop.run(load_rest(port, call, concurrency, seconds))
+
+
+CLIENT: dict[str, Load] = {"gRPC": grpc_client, "REST": rest_client}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="make bench-quick", description=__doc__)
+    parser.add_argument("--base", help="Git revision to compare the working tree with")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.5, help="load for each case and round")
+    given = parser.parse_args()
+    contenders = [project("working-tree", None)]
+    contenders += [project("base", given.base)] if given.base else []
+    pixels = json.loads((PROJECT / "examples/digits/held_out.json").read_text())["image"]
+    inputs = {"image": np.array(pixels[:1], np.float32)}
+    alone = Loop(NEWEST, inputs)
+    question = Question("digits", SAMPLE, inputs, alone.outputs())
+    with ExitStack() as stack:
+        subjects = start(stack, contenders, question)
+        idle = {name: measure.memory_mb(s.running.pid) for name, s in subjects.items()}
+        results, engine = rounds(subjects, alone, given.rounds, given.seconds)
+        print(speed_table(list(subjects), results, engine))
+        print()
+        print(process_table(subjects, idle))
+
+
+def start(stack: ExitStack, servers: list[Server], question: Question) -> dict[str, Subject]:
+    """Start every server, one after the other, until `stack` closes."""
+    subjects = {}
+    for server in servers:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        subjects[server.name] = stack.enter_context(started(server, question, scratch))
+    return subjects
+
+
+def rounds(
+    subjects: dict[str, Subject], alone: Loop, count: int, seconds: float
+) -> tuple[Results, list[float]]:
+    """Measure every case of every server, and the engine, in each round.
+
+    Returns:
+        The servers' results; and inferences per second of the engine in a plain loop.
+    """
+    results: Results = defaultdict(list)
+    engine = []
+    for _ in range(count):
+        engine.append(alone.load(seconds).rps)
+        for transport, concurrency in CASES:
+            for name, subject in subjects.items():
+                measured = subject.load(transport, CLIENT[transport], concurrency, seconds)
+                results[name, transport, concurrency].append(measured)
+    return results, engine
+
+
+def speed_table(names: list[str], results: Results, engine: list[float]) -> str:
+    """Tabulate requests per second; with two servers also the first's ratio to the second."""
+    rows = [["OpenVINO, plain loop", spread(engine), *[""] * (4 if len(names) > 1 else 3)]]
+    for transport, concurrency in CASES:
+        for name in names:
+            measured = results[name, transport, concurrency]
+            row = _row(f"{name}, {transport} c{concurrency}", measured)
+            if len(names) > 1:
+                base = [m.sample.rps for m in results[names[1], transport, concurrency]]
+                ours = [m.sample.rps for m in measured]
+                row.append(ratio(ours, base) if name == names[0] else "")
+            rows.append(row)
+    headings = ["case", "requests/s", "p50 ms", "p99 ms", "CPU µs/request"]
+    return table([*headings, f"ratio to {names[1]}"] if len(names) > 1 else headings, rows)
+
+
+def _row(title: str, measured: list[Measurement]) -> list[str]:
+    return [
+        title,
+        spread([m.sample.rps for m in measured]),
+        spread([m.sample.p50_ms for m in measured], 2),
+        spread([m.sample.p99_ms for m in measured], 2),
+        spread([m.cpu_us for m in measured]),
+    ]
+
+
+def process_table(subjects: dict[str, Subject], idle_mb: dict[str, float]) -> str:
+    """Tabulate what each process took to start, and holds in memory."""
+    rows = [
+        [
+            name,
+            f"{subject.running.ready_s:.2f}",
+            f"{idle_mb[name]:.0f}",
+            f"{measure.peak_mb(subject.running.pid):.0f}",
+        ]
+        for name, subject in subjects.items()
+    ]
+    return table(["process tree", "first reply s", "idle MB", "peak MB"], rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+"""The servers under test: how each is installed, started, reached and stopped."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks import environments
+from benchmarks.calls import Call, Dialect, WrongReply, tfs_grpc, tfs_rest
+from benchmarks.load import HOST, ask_rest
+
+READY_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 15.0
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a server is asked to serve, and where.
+
+    Attributes:
+        model: name in requests.
+        repository: holds numeric version directories with `model.xml` and `model.bin`.
+        scratch: empty directory that the server's own files may be written to.
+    """
+
+    model: str
+    repository: Path
+    scratch: Path
+    grpc_port: int
+    rest_port: int
+
+
+@dataclass(frozen=True)
+class Server:
+    """One server under test.
+
+    Attributes:
+        name: heading in the report.
+        install: makes the environment and returns its folder.
+        command: the command line that serves a target, given the environment's folder.
+        grpc: how it is asked over gRPC; None when it has none.
+        rest: how it is asked over REST.
+        variables: added to its environment.
+    """
+
+    name: str
+    install: Callable[[], Path]
+    command: Callable[[Path, Target], list[str]]
+    grpc: Dialect | None
+    rest: Dialect
+    variables: Callable[[Target], Mapping[str, str]] = field(default=lambda target: {})
+
+
+@dataclass(frozen=True)
+class Running:
+    """A server that answers.
+
+    Attributes:
+        pid: root of its process tree.
+        ready_s: seconds from its start to its first right reply.
+    """
+
+    pid: int
+    target: Target
+    ready_s: float
+
+
+def project(name: str, revision: str | None) -> Server:
+    """Give this project as of a Git revision, or the working tree with None."""
+    return Server(
+        name,
+        lambda: environments.ensure_project(environments.snapshot(revision), f"project-{name}"),
+        _serve_model,
+        tfs_grpc,
+        tfs_rest,
+    )
+
+
+def _serve_model(environment: Path, target: Target) -> list[str]:
+    return [
+        *(str(environment / "bin" / "ie_serving"), "model"),
+        *("--model_name", target.model, "--model_path", str(target.repository)),
+        *("--port", str(target.grpc_port), "--rest_port", str(target.rest_port)),
+    ]
+
+
+def target(model: str, repository: Path, scratch: Path) -> Target:
+    """Choose two free ports."""
+    with socket.socket() as first, socket.socket() as second:
+        first.bind((HOST, 0))
+        second.bind((HOST, 0))
+        return Target(model, repository, scratch, first.getsockname()[1], second.getsockname()[1])
+
+
+@contextmanager
+def running(
+    server: Server, target: Target, probe: Call, right: Callable[[bytes], None]
+) -> Iterator[Running]:
+    """Start the server, wait for its first right REST reply, and stop it at the end.
+
+    Args:
+        probe: asked over REST until it is answered.
+        right: judges the reply, raises WrongReply.
+
+    Raises:
+        TimeoutError: no right reply within a minute; the text names the server's log.
+    """
+    environment = server.install()
+    log = target.scratch / "log.txt"
+    with log.open("wb") as output:
+        started = time.perf_counter()
+        process = subprocess.Popen(
+            server.command(environment, target),
+            cwd=target.scratch,
+            env={**os.environ, **server.variables(target)},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        _await_ready(process, target, probe, right, log)
+        yield Running(process.pid, target, time.perf_counter() - started)
+    finally:
+        _stop(process)
+
+
+def _await_ready(
+    process: "subprocess.Popen[bytes]",
+    target: Target,
+    probe: Call,
+    right: Callable[[bytes], None],
+    log: Path,
+) -> None:
+    problem: Exception | None = None
+    end = time.perf_counter() + READY_TIMEOUT_S
+    while time.perf_counter() < end and process.poll() is None:
+        try:
+            return right(asyncio.run(ask_rest(target.rest_port, probe)))
+        except (OSError, EOFError, WrongReply) as error:
+            problem = error
+            time.sleep(0.01)
+    raise TimeoutError(f"{process.args!r} does not answer ({problem!r}); its log is {log}")
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    """Ask the process group to stop, then make it."""
+    os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(STOP_TIMEOUT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

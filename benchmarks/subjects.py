@@ -1,0 +1,100 @@
+"""One server with one case: started, checked, loaded, measured."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+
+from benchmarks import measure, servers
+from benchmarks.calls import Call
+from benchmarks.load import Sample, ask_grpc, ask_rest
+from benchmarks.servers import Running, Server
+from benchmarks.wire import Array
+
+Load = Callable[[int, Call, int, float], Sample]
+"""Port, call, concurrency, seconds: one load generator."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of every server, and what the engine itself answers.
+
+    Attributes:
+        model: name in requests.
+        repository: its numeric version directories.
+        inputs: by name, ready for the model.
+        expected: the engine's own outputs by name.
+    """
+
+    model: str
+    repository: Path
+    inputs: Mapping[str, Array]
+    expected: Mapping[str, Array]
+
+    def judge(self, call: Call) -> Callable[[bytes], None]:
+        """Give the check of this call's replies; it raises WrongReply."""
+        return lambda reply: call.check(reply, self.expected)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One stretch of load and what it cost.
+
+    Attributes:
+        cpu_us: processor time of the server's process tree for each reply.
+    """
+
+    sample: Sample
+    cpu_us: float
+
+
+class Subject:
+    """A server that runs and answers one question rightly."""
+
+    def __init__(self, server: Server, question: Question, running: Running) -> None:
+        self.running = running
+        self._question = question
+        self._rest = server.rest(question.model, question.inputs)
+        self._grpc = server.grpc(question.model, question.inputs) if server.grpc else None
+
+    @property
+    def speaks_grpc(self) -> bool:
+        """Whether `load` may be called for gRPC."""
+        return self._grpc is not None
+
+    def load(self, transport: str, by: Load, concurrency: int, seconds: float) -> Measurement:
+        """Load the server over `gRPC` or `REST`; its numbers are checked before and after.
+
+        Raises:
+            WrongReply: a number, a status or a length was not what it should be.
+        """
+        port, call = self._address(transport)
+        self._check(transport)
+        before = measure.cpu_s(self.running.pid)
+        sample = by(port, call, concurrency, seconds)
+        used = measure.cpu_s(self.running.pid) - before
+        self._check(transport)
+        return Measurement(sample, used / sample.replies * 1e6)
+
+    def _check(self, transport: str) -> None:
+        port, call = self._address(transport)
+        ask = ask_grpc if transport == "gRPC" else ask_rest
+        self._question.judge(call)(uvloop.run(ask(port, call)))
+
+    def _address(self, transport: str) -> tuple[int, Call]:
+        target = self.running.target
+        if transport == "REST":
+            return target.rest_port, self._rest
+        assert self._grpc is not None
+        return target.grpc_port, self._grpc
+
+
+@contextmanager
+def started(server: Server, question: Question, scratch: Path) -> Iterator[Subject]:
+    """Start the server in `scratch` and stop it at the end."""
+    target = servers.target(question.model, question.repository, scratch)
+    probe = server.rest(question.model, question.inputs)
+    with servers.running(server, target, probe, question.judge(probe)) as running:
+        yield Subject(server, question, running)

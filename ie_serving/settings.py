@@ -1,6 +1,6 @@
 """Every setting, with its meaning, unit and default.
 
-The command line (`cli.py`) and the configuration files (`config_file.py`, `tfs_config.py`) produce
+The command lines (`cli.py`, `tfs_cli.py`) and the configuration files (`config_source.py`) produce
 these values, checked; `main.py` hands them on. Nothing else knows a flag's or a key's name.
 """
 
@@ -37,6 +37,9 @@ class ModelConfig:
     ready_marker: str = ""
     """File that must lie in a version directory before it is loaded; empty asks for none."""
 
+    platform: str = ""
+    """TensorFlow Serving's `model_platform`; empty where the configuration has no such word."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
@@ -65,6 +68,9 @@ class ServerSettings:
 
     config_poll_wait_s: float = 1.0
     """Seconds between two looks at the configuration file; 0 reads it once."""
+
+    drain_delay_s: float = 0.0
+    """How long a stopping server still takes connections after readiness has gone false."""
 
     drain_timeout_s: float = 30.0
     """How long requests in flight, or held by an unloading version, may still take."""
@@ -115,3 +121,16 @@ class Settings:
 
     config_path: Path | None = None
     """The watched configuration file; None when the model came by the command line."""
+
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    """How a model of the file, or of a reload, is compiled where its entry says nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parsed:
+    """What a command line came to."""
+
+    settings: Settings
+
+    warnings: tuple[str, ...] = ()
+    """What was accepted without effect; for the log, once it is set up."""

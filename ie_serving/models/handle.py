@@ -22,7 +22,15 @@ class Servable:
         signatures: its signatures by name.
     """
 
-    __slots__ = ("__weakref__", "_holders", "_idle", "compiled", "name", "signatures", "version")
+    __slots__ = (
+        "__weakref__",
+        "_holders",
+        "_idle",
+        "compiled",
+        "name",
+        "signatures",
+        "version",
+    )
 
     def __init__(
         self,

@@ -16,6 +16,7 @@ from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.models.handle import Servable
 from ie_serving.models.source import Candidate
 from ie_serving.storage.base import Storage
+from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
 
@@ -72,10 +73,12 @@ class Loader:
             await self.unload(loaded)
             raise
         log.info(
-            "version warmed up model=%s version=%d warmup_s=%.3f",
-            self._name,
-            candidate.version,
-            time.monotonic() - began,
+            Event(
+                "version warmed up",
+                model=self._name,
+                version=candidate.version,
+                warmup_s=time.monotonic() - began,
+            )
         )
         return loaded
 
@@ -92,12 +95,14 @@ class Loader:
             fetched = time.monotonic()
             compiled = self._engine.compile(directory, self._options)
             log.info(
-                "version compiled model=%s version=%d device=%s fetch_s=%.3f compile_s=%.3f",
-                self._name,
-                candidate.version,
-                self._options.target_device,
-                fetched - began,
-                time.monotonic() - fetched,
+                Event(
+                    "version compiled",
+                    model=self._name,
+                    version=candidate.version,
+                    device=self._options.target_device,
+                    fetch_s=fetched - began,
+                    compile_s=time.monotonic() - fetched,
+                )
             )
             return LoadedVersion(self._servable(candidate, compiled), directory, stack.pop_all())
 

@@ -19,6 +19,7 @@ from ie_serving.models.stream import ModelStream, VersionStatus
 from ie_serving.models.version_policy import Latest
 from ie_serving.requests import ModelSpec
 from ie_serving.settings import ModelConfig
+from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
 
@@ -208,7 +209,7 @@ class ModelManager:
             served.stream.adopt(served.config.version_policy, served.config.version_labels)
         kept = {id(served.stream) for served in self._served.values()}
         self._retire(s.stream for s in before.values() if id(s.stream) not in kept)
-        log.info("configuration applied models=%s", ",".join(self._served))
+        log.info(Event("configuration applied", models=",".join(self._served)))
 
     async def _succeed(self, old: ModelStream, new: _Served) -> None:
         """Wait until `new` serves, then let it take over from `old`, unless both are outdated."""

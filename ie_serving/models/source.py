@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 from ie_serving.engines.base import Engine
 from ie_serving.storage.base import Entry, Storage
+from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
 
@@ -139,12 +140,15 @@ class Source:
         """Log why a directory is passed over, once for each reason."""
         if self._remarked.get(directory) != why:
             self._remarked[directory] = why
-            log.info('directory passed over path="%s/%s" why="%s"', self._storage.url, directory, why)
+            path = f"{self._storage.url}/{directory}"
+            log.info(Event("directory passed over", path=path, why=why))
 
 
 def fingerprint_of(entries: Iterable[Entry]) -> str:
     """Identify a version's content by the names, sizes and tags of its files."""
     digest = hashlib.sha256()
     for entry in entries:
-        digest.update(f"{entry.path}\0{entry.size}\0{entry.tag}\n".encode("utf-8", "surrogateescape"))
+        digest.update(
+            f"{entry.path}\0{entry.size}\0{entry.tag}\n".encode("utf-8", "surrogateescape")
+        )
     return digest.hexdigest()

@@ -18,9 +18,15 @@ from ie_serving.errors import ServingError, StorageError
 from ie_serving.models.handle import Servable
 from ie_serving.models.loader import LoadedVersion, Loader
 from ie_serving.models.source import Candidate, Listing, Source
-from ie_serving.models.transition_policy import Action, Load, Snapshot, preserve_availability
+from ie_serving.models.transition_policy import (
+    Action,
+    Load,
+    Snapshot,
+    preserve_availability,
+)
 from ie_serving.models.version_policy import VersionPolicy
 from ie_serving.models.versions import Event, State, VersionLife
+from ie_serving.telemetry import logs
 
 log = logging.getLogger(__name__)
 
@@ -166,7 +172,7 @@ class ModelStream:
             except StorageError:
                 continue  # logged by poll; what serves goes on
             except Exception:
-                log.exception("poll failed model=%s", self.name)
+                log.exception(logs.Event("poll failed", model=self.name))
 
     async def _pause(self) -> None:
         """Wait for the interval, or without polling for a retry that is due, or for `look`."""
@@ -199,14 +205,14 @@ class ModelStream:
 
     def _note_trouble(self, error: StorageError) -> None:
         if str(error) != str(self.trouble):
-            log.error("listing failed model=%s what_serves=unchanged why=%s", self.name, error)
+            log.error(logs.Event("listing failed, what serves goes on", model=self.name, why=error))
         self.trouble = error
         self._changed.set()
 
     def _note_recovery(self) -> None:
         if self.trouble is None:
             return
-        log.info("listing works again model=%s", self.name)
+        log.info(logs.Event("listing works again", model=self.name))
         self.trouble = None
         for version in self._versions.values():
             version.due_at = 0.0
@@ -262,7 +268,7 @@ class ModelStream:
         except ServingError as error:
             self._failed(version, error)
         except Exception as error:
-            log.exception("load failed unexpectedly model=%s", self.name)
+            log.exception(logs.Event("load failed unexpectedly", model=self.name))
             self._failed(version, error)
         version.busy = False
         if version.life.state is State.UNLOADING:
@@ -279,12 +285,14 @@ class ModelStream:
         version.due_at = time.monotonic() + wait_s
         self._move(version, Event.FAIL, f"{LOAD_ERROR}: {error}")
         log.error(
-            "version failed to load model=%s version=%d attempt=%d next_try_s=%.1f why=%s",
-            self.name,
-            version.life.version,
-            version.attempts,
-            wait_s,
-            error,
+            logs.Event(
+                "version failed to load",
+                model=self.name,
+                version=version.life.version,
+                attempt=version.attempts,
+                next_try_s=wait_s,
+                why=error,
+            )
         )
 
     def _back_off(self, attempts: int) -> float:
@@ -307,10 +315,12 @@ class ModelStream:
             return
         # Memory goes when the last holder lets go: freeing it now would crash their requests.
         log.warning(
-            "version still in use after the drain timeout model=%s version=%d holders=%d",
-            self.name,
-            loaded.servable.version,
-            loaded.servable.holders,
+            logs.Event(
+                "version still in use after the drain timeout",
+                model=self.name,
+                version=loaded.servable.version,
+                holders=loaded.servable.holders,
+            )
         )
 
     # -- what serves -------------------------------------------------------------------------
@@ -338,10 +348,12 @@ class ModelStream:
     def _move(self, version: _Version, event: Event, error: str = "") -> None:
         state = version.life.apply(event, error)
         log.info(
-            "version state changed model=%s version=%d state=%s",
-            self.name,
-            version.life.version,
-            state.name,
+            logs.Event(
+                "version state changed",
+                model=self.name,
+                version=version.life.version,
+                state=state.name,
+            )
         )
 
     def _forget_ended(self) -> None:

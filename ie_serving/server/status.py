@@ -65,6 +65,13 @@ def code_of(error: errors.ServingError) -> Code:
     return next(CODE_OF[kind] for kind in type(error).__mro__ if kind in CODE_OF)
 
 
+def http_of(error: Exception, code: Code) -> int:
+    """HTTP status of an error that has `code`: the table's, but 413 for a body that is too large,
+    which TensorFlow Serving does not limit.
+    """
+    return 413 if isinstance(error, errors.RequestTooLarge) else code.http
+
+
 def explain(error: Exception) -> tuple[Code, str]:
     """Give the code and the text that a client may see.
 

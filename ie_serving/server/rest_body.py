@@ -1,0 +1,96 @@
+"""Bodies of REST requests and replies: the size limit and gzip, both ways."""
+
+import asyncio
+import gzip
+import zlib
+
+import falcon.asgi
+
+from ie_serving.errors import InvalidRequest, RequestTooLarge
+
+SMALLEST_COMPRESSED = 1024
+"""Replies below this size gain nothing from compression."""
+LARGE = 64 * 1024
+"""From this size on, compression leaves the event loop for a thread."""
+FASTEST = 1
+
+
+async def read_body(request: falcon.asgi.Request, limit: int) -> bytes:
+    """Read the whole body, inflated if it came as gzip.
+
+    Args:
+        request: whose body has not been read yet.
+        limit: largest size in bytes, also after decompression.
+
+    Raises:
+        RequestTooLarge: the body is larger; what is over the limit is not kept.
+        InvalidRequest: the body is not the gzip data that its header announces.
+    """
+    announced = request.content_length
+    if announced is not None and announced > limit:
+        raise _too_large(limit)
+    body = await _read(request, limit)
+    if "gzip" not in (request.get_header("Content-Encoding") or ""):
+        return body
+    if len(body) < LARGE:
+        return _inflate(body, limit)
+    return await asyncio.to_thread(_inflate, body, limit)
+
+
+async def write_body(request: falcon.asgi.Request, reply: falcon.asgi.Response, body: bytes) -> None:
+    """Set the reply's body, as gzip when the client takes it and it pays."""
+    if len(body) < SMALLEST_COMPRESSED or not _takes_gzip(request):
+        reply.data = body
+        return
+    reply.set_header("Content-Encoding", "gzip")
+    reply.append_header("Vary", "Accept-Encoding")
+    if len(body) < LARGE:
+        reply.data = gzip.compress(body, FASTEST)
+    else:
+        reply.data = await asyncio.to_thread(gzip.compress, body, FASTEST)
+
+
+async def _read(request: falcon.asgi.Request, limit: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    async for part in request.stream:
+        size += len(part)
+        if size > limit:
+            raise _too_large(limit)
+        parts.append(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def _inflate(body: bytes, limit: int) -> bytes:
+    inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
+    try:
+        data = inflater.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise _not_gzip(str(error)) from error
+    if len(data) > limit:
+        raise _too_large(limit)
+    if not inflater.eof:
+        raise _not_gzip("it ends too early")
+    return data
+
+
+def _not_gzip(why: str) -> InvalidRequest:
+    return InvalidRequest(
+        "JSON Parse error: The document is empty: the body announced by Content-Encoding: gzip"
+        f" is not valid gzip data ({why}); compress it again or leave the header out"
+    )
+
+
+def _too_large(limit: int) -> RequestTooLarge:
+    return RequestTooLarge(
+        f"the body is larger than {limit} bytes, the limit of this server"
+        " (max_message_bytes), after decompression; send it in parts"
+    )
+
+
+def _takes_gzip(request: falcon.asgi.Request) -> bool:
+    for offer in (request.get_header("Accept-Encoding") or "").split(","):
+        coding, _, quality = offer.partition(";")
+        if coding.strip().lower() in ("gzip", "*"):
+            return quality.replace(" ", "").lower() not in ("q=0", "q=0.0", "q=0.00", "q=0.000")
+    return False

@@ -1,0 +1,207 @@
+"""TensorFlow Serving's REST API on Falcon: decode, infer, answer.
+
+Its grammar (`rest_routes.py`) matches whole targets, so one sink takes every request instead of
+Falcon's router. Errors become `{"error": ...}` here and nowhere else.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import falcon
+import falcon.asgi
+import orjson
+
+from ie_serving.errors import InvalidRequest
+from ie_serving.models.handle import Servable
+from ie_serving.models.manager import ModelManager
+from ie_serving.requests import ModelSpec
+from ie_serving.server.deadline import Deadline
+from ie_serving.server.health import LIVE, READY, Health
+from ie_serving.server.inference import Outputs, infer
+from ie_serving.server.rest_body import read_body, write_body
+from ie_serving.server.rest_routes import Route, VersionOverflow, route
+from ie_serving.server.status import Code, explain, http_of
+from ie_serving.server.wire import metadata
+from ie_serving.server.wire.json_request import Format, parse_predict
+from ie_serving.server.wire.json_response import encode_error, encode_predictions
+from ie_serving.telemetry.metrics import CONTENT_TYPE, Metrics
+from ie_serving.tensors import SERVING_DEFAULT, Array, Signature
+
+T = TypeVar("T")
+
+LARGE_BODY = 256 * 1024
+"""From this many bytes on, JSON is read in a thread, so that other requests get their turn."""
+LARGE_OUTPUT = 32 * 1024
+"""From this many elements on, JSON is written in a thread."""
+JSON = "application/json"
+HTML = "text/html"
+NOT_FOUND_PAGE = (
+    b"<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>\n"
+    b"<H1>Not Found</H1>\n</BODY></HTML>\n"
+)
+"""What the HTTP library of TensorFlow Serving answers outside of `/v1/`."""
+
+Reply = tuple[int, str, bytes]
+"""HTTP status, content type, body."""
+
+
+class RestApi:
+    """Answers every request of the REST port."""
+
+    def __init__(
+        self,
+        models: ModelManager,
+        metrics: Metrics,
+        health: Health,
+        *,
+        max_body_bytes: int,
+        timeout_s: float,
+        enable_cors: bool,
+        metrics_path: str,
+    ) -> None:
+        self._models = models
+        self._metrics = metrics
+        self._max_body_bytes = max_body_bytes
+        self._timeout_s = timeout_s
+        self._enable_cors = enable_cors
+        self._pages: dict[str, Callable[[], Reply]] = {
+            LIVE: lambda: _json(*health.live_reply()),
+            READY: lambda: _json(*health.ready_reply()),
+        }
+        if metrics_path:
+            self._pages[metrics_path] = lambda: (200, CONTENT_TYPE, metrics.text().encode())
+        self._verbs: dict[str, Callable[[falcon.asgi.Request, ModelSpec], Awaitable[bytes]]] = {
+            "predict": self._predict,
+            "status": self._status,
+            "metadata": self._metadata,
+            "models": self._list,
+        }
+
+    def app(self) -> falcon.asgi.App:
+        """Make the ASGI application."""
+        app: falcon.asgi.App = falcon.asgi.App()
+        app.add_sink(self.answer, prefix="/")
+        return app
+
+    async def answer(
+        self, request: falcon.asgi.Request, reply: falcon.asgi.Response, **_: object
+    ) -> None:
+        """Answer one request, whatever it asks for."""
+        status, content_type, body = await self._reply(request)
+        reply.status = status
+        reply.content_type = content_type
+        if self._enable_cors:
+            reply.set_header("Access-Control-Allow-Origin", "*")
+            reply.set_header("Access-Control-Allow-Methods", "POST, GET")
+            reply.set_header("Access-Control-Allow-Headers", "Content-Type")
+        await write_body(request, reply, body)
+
+    async def _reply(self, request: falcon.asgi.Request) -> Reply:
+        path = request.scope["raw_path"].decode("latin-1")
+        if path[:4].lower() != "/v1/":
+            page = self._pages.get(path)
+            return page() if page else (404, HTML, NOT_FOUND_PAGE)
+        query = request.scope["query_string"]
+        target = f"{path}?{query.decode('latin-1')}" if query else path
+        if request.method == "OPTIONS":
+            return _preflight(request.get_header("Origin") or "")
+        began = time.perf_counter()
+        try:
+            asked = route(request.method, target)
+        except VersionOverflow:
+            self._metrics.of("").count(Code.INVALID_ARGUMENT.name)
+            return 400, JSON, b""
+        except InvalidRequest as error:
+            return self._failed(ModelSpec(""), error)
+        return await self._carry_out(request, asked, began)
+
+    async def _carry_out(self, request: falcon.asgi.Request, asked: Route, began: float) -> Reply:
+        try:
+            body = await self._verbs[asked.verb](request, asked.model)
+        except Exception as error:
+            return self._failed(asked.model, error)
+        series = self._metrics.of(asked.model.name)
+        series.count(Code.OK.name)
+        api = asked.verb if request.method == "POST" else ""
+        series.request_latency(api, "REST").observe((time.perf_counter() - began) * 1e6)
+        return 200, JSON, body
+
+    def _failed(self, model: ModelSpec, error: Exception) -> Reply:
+        code, text = explain(error)
+        self._metrics.of(model.name).count(code.name)
+        return http_of(error, code), JSON, encode_error(text)
+
+    async def _predict(self, request: falcon.asgi.Request, model: ModelSpec) -> bytes:
+        body = await read_body(request, self._max_body_bytes)
+        run = _in_thread if len(body) >= LARGE_BODY else _inline
+        asked = await run(parse_predict, body)
+        with self._models.handle(model) as servable:
+            signature = _signature(servable, asked.signature_name)
+            inputs, form = await run(asked.decode, signature)
+            with Deadline(self._timeout_s):
+                outputs = await infer(servable, signature, inputs, _Encode(signature, form))
+        if isinstance(outputs, bytes):
+            return outputs
+        return await _in_thread(encode_predictions, outputs, form, signature.outputs)
+
+    async def _status(self, request: falcon.asgi.Request, model: ModelSpec) -> bytes:
+        version = model.version
+        if model.label is not None:
+            version = self._models.resolve_label(model.name, model.label)
+        return metadata.status_json(self._models.statuses(model.name, version))
+
+    async def _metadata(self, request: falcon.asgi.Request, model: ModelSpec) -> bytes:
+        with self._models.handle(model) as servable:
+            return metadata.metadata_json(servable.name, servable.version, servable.signatures)
+
+    async def _list(self, request: falcon.asgi.Request, model: ModelSpec) -> bytes:
+        return orjson.dumps({"models": self._models.names()})
+
+
+class _Encode:
+    """Reads outputs into a reply while their memory is valid; copies them out when they are large,
+    to be written in a thread.
+    """
+
+    __slots__ = ("_form", "_signature")
+
+    def __init__(self, signature: Signature, form: Format) -> None:
+        self._signature = signature
+        self._form = form
+
+    def __call__(self, outputs: Outputs) -> bytes | dict[str, Array]:
+        if sum(array.size for array in outputs.values()) >= LARGE_OUTPUT:
+            return {name: array.copy() for name, array in outputs.items()}
+        return encode_predictions(outputs, self._form, self._signature.outputs)
+
+
+def _signature(servable: Servable, name: str) -> Signature:
+    """Find a signature; unlike over gRPC an unknown one is an invalid argument."""
+    signature = servable.signatures.get(name or SERVING_DEFAULT)
+    if signature is None:
+        known = ", ".join(sorted(servable.signatures))
+        raise InvalidRequest(
+            f'Serving signature name: "{name or SERVING_DEFAULT}" not found in signature def;'
+            f' model "{servable.name}" version {servable.version} has: {known}'
+        )
+    return signature
+
+
+async def _inline(work: Callable[..., T], *arguments: object) -> T:
+    return work(*arguments)
+
+
+async def _in_thread(work: Callable[..., T], *arguments: object) -> T:
+    return await asyncio.to_thread(work, *arguments)
+
+
+def _json(status: int, body: bytes) -> Reply:
+    return status, JSON, body
+
+
+def _preflight(origin: str) -> Reply:
+    """Answer OPTIONS as TensorFlow Serving does, which looks at the origin's scheme alone."""
+    known = "http://" in origin or "https://" in origin
+    return (200 if known else 400), HTML, b""

@@ -1,0 +1,100 @@
+"""A model over a real directory, the stand-in engine, and time that passes quickly."""
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from ie_serving.engines.testing import FILE, StandInEngine
+from ie_serving.models.handle import Servable
+from ie_serving.models.loader import Loader
+from ie_serving.models.manager import ModelManager
+from ie_serving.models.source import Source
+from ie_serving.models.stream import ModelStream
+from ie_serving.settings import ModelConfig
+from ie_serving.storage.local import LocalStorage
+
+POLL_S = 0.01
+LIMIT_S = 10.0
+
+
+class World:
+    """A repository on disk, an engine, and the models opened on them."""
+
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.engine = StandInEngine()
+        self.executor = ThreadPoolExecutor(4)
+        self.warmed: list[int] = []
+        self.drain_timeout_s = LIMIT_S
+
+    def write(self, version: int, *, model: str = "m", **description: object) -> Path:
+        """Put a version in place in one step, older than any poll interval."""
+        beside = self.base / f"{model}.{version}.tmp"
+        beside.mkdir(parents=True)
+        path = beside / FILE
+        path.write_text(json.dumps(description))
+        os.utime(path, (1, 1))
+        target = self.base / model / str(version)
+        target.parent.mkdir(exist_ok=True)
+        shutil.rmtree(target, ignore_errors=True)
+        beside.rename(target)
+        return target
+
+    def remove(self, version: int, model: str = "m") -> None:
+        shutil.rmtree(self.base / model / str(version))
+
+    async def warm_up(self, servable: Servable, directory: Path) -> None:
+        self.warmed.append(servable.version)
+
+    def config(self, name: str = "m", **fields: object) -> ModelConfig:
+        return ModelConfig(name=name, base_path=str(self.base / name), **fields)  # type: ignore[arg-type]
+
+    def open_stream(self, config: ModelConfig) -> ModelStream:
+        storage = LocalStorage(config.base_path)
+        return ModelStream(
+            config.name,
+            Source(storage, self.engine, rest_s=POLL_S),
+            Loader(
+                config.name,
+                storage,
+                self.engine,
+                config.engine,
+                self.warm_up,
+                self.executor,
+            ),
+            policy=config.version_policy,
+            labels=config.version_labels,
+            poll_wait_s=POLL_S,
+            drain_timeout_s=self.drain_timeout_s,
+        )
+
+    def manager(self, **options: bool) -> ModelManager:
+        defaults = {"labels_for_unavailable": False, "allow_unavailable_models": False}
+        return ModelManager(self.open_stream, **{**defaults, **options})
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    (tmp_path / "m").mkdir()
+    return World(tmp_path)
+
+
+def run(test: Awaitable[None]) -> None:
+    """Run a test's coroutine within the time limit."""
+
+    async def bounded() -> None:
+        await asyncio.wait_for(test, LIMIT_S)
+
+    asyncio.run(bounded())
+
+
+async def until(stream: ModelStream, holds: Callable[[], object]) -> None:
+    """Wait until `holds`, looking after each change of the stream."""
+    while not holds():
+        await stream.changed()

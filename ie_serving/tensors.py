@@ -101,9 +101,35 @@ class Method(str, enum.Enum):
 
 @dataclass(frozen=True)
 class Signature:
-    """One way to call a servable: named inputs to named outputs."""
+    """One way to call a servable: named inputs to named outputs.
+
+    Attributes:
+        name: signature name.
+        inputs: specs by alias.
+        outputs: specs by alias.
+        method: one of `Method`, or what the model's author wrote.
+        examples: how it is computed, when its input is a batch of serialized Examples.
+    """
 
     name: str
     inputs: Mapping[str, TensorSpec]
     outputs: Mapping[str, TensorSpec]
-    method: str = Method.PREDICT
+    method: str = Method.PREDICT.value
+    examples: "ExampleBinding | None" = None
+
+
+@dataclass(frozen=True)
+class ExampleBinding:
+    """How Classify or Regress is computed by a signature that takes tensors.
+
+    Attributes:
+        base: the signature that is run.
+        features: for each input of `base`, the feature of an Example that fills it.
+        roles: `scores`, `classes` or `outputs`, to the output of `base` that holds it.
+        labels: class names by index, when no output of `base` holds them.
+    """
+
+    base: Signature
+    features: Mapping[str, str]
+    roles: Mapping[str, str]
+    labels: tuple[str, ...] = ()

@@ -12,8 +12,9 @@ from concurrent.futures import Executor
 from contextlib import ExitStack
 from pathlib import Path
 
-from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.models.handle import Servable
+from ie_serving.models.signature_file import with_signature_file
 from ie_serving.models.source import Candidate
 from ie_serving.storage.base import Storage
 from ie_serving.telemetry.logs import Event
@@ -25,7 +26,7 @@ WarmUp = Callable[[Servable, Path], Awaitable[None]]
 
 
 class LoadedVersion:
-    """A version in memory, and the local files it keeps."""
+    """A version in memory, and what must be given back with it: its model, its local files."""
 
     def __init__(self, servable: Servable, directory: Path, kept: ExitStack) -> None:
         self.servable = servable
@@ -34,7 +35,6 @@ class LoadedVersion:
 
     def free(self) -> None:
         """Give back memory and local files. Blocking; nothing may use the servable any more."""
-        self.servable.compiled.close()
         self._kept.close()
 
 
@@ -104,7 +104,7 @@ class Loader:
                     compile_s=time.monotonic() - fetched,
                 )
             )
-            return LoadedVersion(self._servable(candidate, compiled), directory, stack.pop_all())
-
-    def _servable(self, candidate: Candidate, compiled: CompiledModel) -> Servable:
-        return Servable(self._name, candidate.version, compiled, compiled.signatures)
+            stack.callback(compiled.close)
+            signatures = with_signature_file(directory, compiled.signatures)
+            servable = Servable(self._name, candidate.version, compiled, signatures)
+            return LoadedVersion(servable, directory, stack.pop_all())

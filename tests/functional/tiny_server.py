@@ -1,0 +1,121 @@
+"""The real processes around a tiny application, for test_process.py: no models, no engine.
+
+`python tiny_server.py '{"rest_port": 8000, ...}'`, with the fields of ServerSettings and:
+
+    workers        number of worker processes
+    start_gate     FIFO; every start waits until it has taken one byte from it
+    start_error    "serving" or "unexpected": the start raises it
+    start_marker   file; a start without it creates it, one that finds it raises
+    answer_gate    FIFO; a slow request is answered when it has taken one byte from it
+"""
+
+import asyncio
+import json
+import logging
+import os
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ie_serving.errors import ServingError
+from ie_serving.server.gunicorn_app import run
+from ie_serving.server.lifecycle import AsgiApp, RpcServer
+from ie_serving.settings import ServerSettings, Settings
+from ie_serving.telemetry import logs
+
+log = logging.getLogger("ie_serving.tiny")
+
+
+class Tiny:
+    """Answers its process id, at once or when the test says so."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self._options = options
+        self._marker = Path(options.get("start_marker", os.devnull))
+
+    async def start(self) -> None:
+        log.info("starting pid=%d", os.getpid())
+        if "start_gate" in self._options:
+            await _opened(self._options["start_gate"])
+        if "start_error" in self._options:
+            raise self._error()
+        if "start_marker" in self._options and self._marker.exists():
+            raise ServingError("the store is away")
+        if "start_marker" in self._options:
+            self._marker.touch()
+
+    def _error(self) -> Exception:
+        if self._options["start_error"] == "serving":
+            return ServingError('model path "/nowhere" does not exist: name a directory')
+        return ZeroDivisionError("a defect")
+
+    def model_names(self) -> Sequence[str]:
+        return ["tiny"]
+
+    def rest(self) -> AsgiApp:
+        return self._answer_http
+
+    def grpc(self) -> RpcServer:
+        from google.protobuf.descriptor_pool import DescriptorPool
+
+        from ie_serving.server.tfs_grpc import GrpcServer
+
+        methods = {"Fast": self._fast, "Slow": self._slow}
+        return GrpcServer({"tiny.Tiny": methods}, DescriptorPool(), max_message_bytes=1 << 20)
+
+    async def set_ready(self, ready: bool) -> None:
+        log.info("ready=%s", ready)
+
+    async def reload(self) -> None:
+        if self._marker.name == "broken":
+            raise ServingError("config.json: not JSON")
+        log.info("reloaded pid=%d", os.getpid())
+
+    async def close(self) -> None:
+        log.info("closed")
+
+    async def _fast(self, _request: bytes, _context: object) -> bytes:
+        return str(os.getpid()).encode()
+
+    async def _slow(self, request: bytes, context: object) -> bytes:
+        log.info("slow request arrived")
+        await _opened(self._options["answer_gate"])
+        return await self._fast(request, context)
+
+    async def _answer_http(self, scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        answer = self._slow if scope["path"] == "/slow" else self._fast
+        body = await answer(b"", None)
+        length = [(b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": length})
+        await send({"type": "http.response.body", "body": body})
+
+
+async def _opened(fifo: str) -> None:
+    """Take one byte from `fifo`; in a thread, as a model load would."""
+    await asyncio.to_thread(_take, fifo)
+
+
+def _take(fifo: str) -> None:
+    with open(fifo, "rb", buffering=0) as opened:
+        opened.read(1)
+
+
+def build(options: dict[str, Any]) -> Tiny:
+    assert threading.active_count() == 1, "the fork must not come after threads"
+    return Tiny(options)
+
+
+def main() -> int:
+    options = json.loads(sys.argv[1])
+    known = ServerSettings.__dataclass_fields__
+    server = ServerSettings(**{name: options[name] for name in options if name in known})
+    logs.configure(server.log_level, server.log_path)
+    settings = Settings(server=server, models=())
+    return run(settings, lambda _: build(options), workers=options.get("workers", 1))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -11,14 +11,16 @@ from ie_serving.config_file import ConfigFile, parse_config_file
 from ie_serving.engines.base import EngineOptions
 from ie_serving.errors import ConfigError
 from ie_serving.settings import ModelConfig
+from ie_serving.telemetry.logs import Event
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 def load(path: Path, engine: EngineOptions | None = None) -> tuple[ModelConfig, ...]:
     """Read the models of a configuration file, and log its warnings. Blocking.
 
     Args:
+        path: the file.
         engine: `Settings.engine`, which holds where an entry says nothing.
 
     Raises:
@@ -26,7 +28,7 @@ def load(path: Path, engine: EngineOptions | None = None) -> tuple[ModelConfig, 
     """
     found = read(path, engine)
     for warning in found.warnings:
-        _log.warning("configuration: %s", warning)
+        log.warning(Event("configuration warning", path=path, warning=warning))
     return found.models
 
 

@@ -11,10 +11,13 @@ import re
 import reprlib
 from collections.abc import Callable, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from ie_serving.errors import ConfigError
 from ie_serving.models.version_policy import All, Latest, Specific, VersionPolicy
+
+Json: TypeAlias = Any
+"""What JSON decodes to: objects, lists, text, numbers, booleans and null."""
 
 T = TypeVar("T")
 V = TypeVar("V")
@@ -206,7 +209,7 @@ def batch_size(value: object, place: str) -> int | None:
     return number or None
 
 
-def json_text(value: str, place: str) -> Any:
+def json_text(value: str, place: str) -> Json:
     """Decode JSON strictly: no NaN or infinity, no key twice in one object.
 
     Raises:

@@ -20,8 +20,9 @@ MASK = "***"
 _USER_INFO = re.compile(r"(?<=://)[^/\s@]+(?=@)")
 _NAMED_SECRET = re.compile(
     r"""(?ix)
-    (?P<name> [\w-]* (?: secret | password | passwd | signature | credential | authorization
-                       | access[_-]?key(?:[_-]?id)? | (?: auth | access | security ) [_-]? token )
+    (?P<name> (?: secret (?: [_-]? (?:access[_-]?)? key )? | access[_-]?key (?:[_-]?id)?
+                       | password | passwd | signature | credential | authorization
+                       | (?: auth | access | security ) [_-]? token )
               ["']? \s* [=:] \s* (?: bearer \s+ | basic \s+ )? )
     (?: "[^"]*" | '[^']*' | [^\s"'&,;)}]+ )
     """

@@ -19,7 +19,7 @@ REQUEST_LATENCY = ":tensorflow:serving:request_latency"
 RUNTIME_LATENCY = ":tensorflow:serving:runtime_latency"
 
 BOUNDS = tuple(10 * 1.8**power for power in range(33))
-"""Upper bounds of the finite buckets, microseconds: 10 us to 1,478 s."""
+"""Upper bounds of the finite buckets, microseconds: 10 us to 1,475 s."""
 
 _LE = (*(f"{bound:g}" for bound in BOUNDS), "+Inf")
 

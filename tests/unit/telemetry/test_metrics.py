@@ -1,0 +1,137 @@
+"""The Prometheus page: TensorFlow Serving's names, labels and text."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from prometheus_client.parser import text_string_to_metric_families
+
+from ie_serving.telemetry.metrics import BOUNDS, REQUEST_COUNT, REQUEST_LATENCY, Metrics
+
+EMPTY = """\
+# TYPE :tensorflow:serving:request_count counter
+# TYPE :tensorflow:serving:request_latency histogram
+# TYPE :tensorflow:serving:runtime_latency histogram
+"""
+
+
+def samples(metrics: Metrics) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """Read the page with an independent parser, which adds `_total` to counters."""
+    return {
+        (sample.name.removesuffix("_total"), frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(metrics.text())
+        for sample in family.samples
+    }
+
+
+def test_a_page_without_requests() -> None:
+    assert Metrics().text() == EMPTY
+
+
+def test_the_page_is_that_of_tensorflow_serving() -> None:
+    """No HELP, no `_total`, labels in its order, six digits in `le`, one newline at the end."""
+    metrics = Metrics()
+    metrics.add("resnet").count("OK")
+    metrics.of("resnet").request_latency("Predict", "GRPC").observe(20)
+    lines = metrics.text().split("\n")
+    labels = 'model_name="resnet",API="Predict",entrypoint="GRPC"'
+    assert lines[:6] == [
+        "# TYPE :tensorflow:serving:request_count counter",
+        ':tensorflow:serving:request_count{model_name="resnet",status="OK"} 1',
+        "# TYPE :tensorflow:serving:request_latency histogram",
+        f':tensorflow:serving:request_latency_bucket{{{labels},le="10"}} 0',
+        f':tensorflow:serving:request_latency_bucket{{{labels},le="18"}} 0',
+        f':tensorflow:serving:request_latency_bucket{{{labels},le="32.4"}} 1',
+    ]
+    assert lines[-6:] == [
+        f':tensorflow:serving:request_latency_bucket{{{labels},le="1.47476e+09"}} 1',
+        f':tensorflow:serving:request_latency_bucket{{{labels},le="+Inf"}} 1',
+        f":tensorflow:serving:request_latency_sum{{{labels}}} 20",
+        f":tensorflow:serving:request_latency_count{{{labels}}} 1",
+        "# TYPE :tensorflow:serving:runtime_latency histogram",
+        "",
+    ]
+
+
+def test_the_buckets_of_tensorflow_serving() -> None:
+    metrics = Metrics()
+    metrics.add("m").request_latency("predict", "REST")
+    bounds = re.findall(r'le="([^"]+)"', metrics.text())
+    assert len(bounds) == 33 + 1
+    assert bounds[:8] == ["10", "18", "32.4", "58.32", "104.976", "188.957", "340.122", "612.22"]
+    assert "1.27482e+06" in bounds
+
+
+@given(st.lists(st.floats(0, 1e12)))
+def test_buckets_are_cumulative_and_hold_every_duration(durations: list[float]) -> None:
+    metrics = Metrics()
+    histogram = metrics.add("m").runtime_latency("Predict", "OpenVINO")
+    for duration in durations:
+        histogram.observe(duration)
+    read = samples(metrics)
+    name = ":tensorflow:serving:runtime_latency"
+    labels = {("model_name", "m"), ("API", "Predict"), ("runtime", "OpenVINO")}
+    for bound in BOUNDS:
+        key = (f"{name}_bucket", frozenset({*labels, ("le", f"{bound:g}")}))
+        assert read[key] == sum(duration <= bound for duration in durations)
+    assert read[f"{name}_bucket", frozenset({*labels, ("le", "+Inf")})] == len(durations)
+    assert read[f"{name}_count", frozenset(labels)] == len(durations)
+    assert read[f"{name}_sum", frozenset(labels)] == pytest.approx(sum(durations))
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_categories=["Cc"]) | st.just("\n")))
+def test_any_model_name_leaves_the_page_readable(name: str) -> None:
+    metrics = Metrics()
+    metrics.add(name).count("OK")
+    key = (REQUEST_COUNT, frozenset({("model_name", name), ("status", "OK")}))
+    assert samples(metrics)[key] == 1
+
+
+def test_requests_for_unknown_models_share_the_empty_name() -> None:
+    """Callers that make up names do not grow the page."""
+    metrics = Metrics()
+    for number in range(1000):
+        metrics.of(f"made up {number}").count("NOT_FOUND")
+    assert metrics.text().splitlines()[1:2] == [
+        ':tensorflow:serving:request_count{model_name="",status="NOT_FOUND"} 1000'
+    ]
+    assert len(metrics.text()) < 2 * len(EMPTY)
+
+
+def test_a_model_is_bound_once_and_counts_on() -> None:
+    metrics = Metrics()
+    bound = metrics.add("m")
+    latency = bound.request_latency("Predict", "GRPC")
+    assert metrics.add("m") is bound
+    assert metrics.of("m") is bound
+    assert bound.request_latency("Predict", "GRPC") is latency
+
+
+def test_a_dropped_model_leaves_the_page_and_its_holders_unharmed() -> None:
+    metrics = Metrics()
+    bound = metrics.add("m")
+    bound.count("OK")
+    metrics.drop("m")
+    bound.count("OK")
+    assert metrics.text() == EMPTY
+    assert metrics.add("m") is not bound
+
+
+def test_the_series_of_unknown_models_cannot_be_dropped() -> None:
+    metrics = Metrics()
+    metrics.of("").count("INVALID_ARGUMENT")
+    metrics.drop("")
+    metrics.of("nobody").count("NOT_FOUND")
+    assert len([line for line in metrics.text().splitlines() if REQUEST_COUNT in line]) == 3
+
+
+def test_latency_is_kept_apart_by_interface() -> None:
+    metrics = Metrics()
+    metrics.add("m").request_latency("Predict", "GRPC").observe(1)
+    metrics.add("m").request_latency("predict", "REST").observe(1)
+    counted = [labels for (name, labels) in samples(metrics) if name == f"{REQUEST_LATENCY}_count"]
+    assert {
+        frozenset({("model_name", "m"), ("API", api), ("entrypoint", entry)})
+        for api, entry in (("Predict", "GRPC"), ("predict", "REST"))
+    } == set(counted)

@@ -10,6 +10,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from ie_serving.errors import EntryChanged, Missing, StorageError, Unauthorized, Unreachable
@@ -43,7 +44,7 @@ class LocalStorage:
         top = self._base / directory
         with _translated(top):
             if top.exists() or not self._base.exists():
-                yield from _walk(top, top, frozenset())
+                yield from self._entries(directory, top)
 
     @contextmanager
     def copy(self, directory: str, entries: tuple[Entry, ...]) -> Iterator[Path]:
@@ -51,10 +52,14 @@ class LocalStorage:
         top = self._base / directory
         with _translated(top):
             real = top.resolve()
-            found = set(_walk(real, real, frozenset())) if real.exists() else set()
+            found = set(self._entries(directory, real)) if real.exists() else set()
         if found != set(entries):
             raise EntryChanged(f"{top}: {_difference(found, set(entries))}; it is listed anew")
         yield real
+
+    def _entries(self, directory: str, top: Path) -> Iterator[Entry]:
+        for entry in _walk(top, top, frozenset()):
+            yield replace(entry, path=f"{directory}/{entry.path}")
 
 
 def _walk(top: Path, directory: Path, above: frozenset[_Identity]) -> Iterator[Entry]:

@@ -1,0 +1,150 @@
+"""What a remote backend gives to the mirror: listings, ranges of bytes, and their checksums."""
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from threading import Lock
+from typing import Generic, Protocol, TypeVar
+
+from ie_serving.errors import ConfigError, Missing
+from ie_serving.storage.base import Entry
+from ie_serving.storage.checksums import Checksum
+
+log = logging.getLogger(__name__)
+
+CONNECT_TIMEOUT_S = 5.0
+READ_TIMEOUT_S = 30.0
+CHUNK_BYTES = 256 * 1024
+"""Bytes of a body that are held at a time."""
+CONNECTIONS = 16
+"""Connections that one client keeps open."""
+
+Client = TypeVar("Client")
+
+Sink = Callable[[bytes], object]
+"""Takes the next bytes of a range."""
+
+_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]*")
+_USER_INFO = re.compile(r"(?<=://)[^/@]*@")
+
+
+class Remote(Protocol):
+    """Read access to the objects under one URL. Blocking, used by several threads, no retries."""
+
+    @property
+    def url(self) -> str:
+        """The base URL, without credentials."""
+
+    @property
+    def identity(self) -> str:
+        """Tells this store's URL from the same URL at another endpoint."""
+
+    def directories(self) -> list[str]:
+        """As `Storage.directories`."""
+
+    def list(self, directory: str) -> Iterator[Entry]:
+        """As `Storage.list`."""
+
+    def read(self, entry: Entry, start: int, stop: int, sink: Sink) -> None:
+        """Pass the bytes from `start` up to `stop` of exactly this `entry.tag` to `sink`.
+
+        Raises:
+            EntryChanged: the entry is no longer the one that was listed.
+            StorageError: any other trouble; `sink` may have had some of the bytes.
+        """
+
+    def checksum(self, entry: Entry) -> Checksum | None:
+        """Ask what the store promises about the content of exactly this `entry.tag`.
+
+        Returns:
+            None when the store offers nothing that can be checked.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A bucket and the prefix in it.
+
+    Attributes:
+        url: as errors and logs show it.
+        bucket: its name.
+        prefix: empty, or ends with `/`.
+    """
+
+    url: str
+    bucket: str
+    prefix: str
+
+    @classmethod
+    def parse(cls, url: str, rest: str) -> "Location":
+        """Split what follows `scheme://`. A `//` inside the path is part of the keys' names.
+
+        Raises:
+            ConfigError: no bucket, or credentials in the URL.
+        """
+        bucket, _, path = rest.partition("/")
+        if not _BUCKET.fullmatch(bucket):
+            raise ConfigError([f"{shown(url)}: expected a bucket's name after the scheme, alone"])
+        path = path.rstrip("/")
+        return cls(url, bucket, f"{path}/" if path else "")
+
+    def directories(self, prefixes: Iterable[str], has_objects: bool) -> list[str]:
+        """Name the directories that a delimited listing found.
+
+        Raises:
+            Missing: nothing at all lies under the prefix.
+        """
+        found = list(prefixes)
+        if not found and not has_objects and self.prefix:
+            raise Missing(
+                f"{self.url}: no object in bucket {self.bucket!r} begins with {self.prefix!r}: "
+                f"correct the path, or upload <version>/<files> below it"
+            )
+        names = [prefix.removeprefix(self.prefix).rstrip("/") for prefix in found]
+        if "" in names:
+            log.warning(
+                'keys begin with "//" url=%s advice="write the // in the base path"', self.url
+            )
+        return [name for name in names if is_plain(name)]
+
+    def path_of(self, key: str) -> str | None:
+        """Give a key's path relative to the URL; None for directory markers and odd paths."""
+        path = key.removeprefix(self.prefix)
+        if path.endswith("/"):
+            return None
+        if not is_plain(path):
+            log.warning('object left out url=%s key=%r why="not a plain path"', self.url, key)
+            return None
+        return path
+
+
+class Kept(Generic[Client]):
+    """One client, made on first use, and made anew after its credentials were refused."""
+
+    def __init__(self, make: Callable[[], Client]) -> None:
+        self._make = make
+        self._lock = Lock()
+        self._client: Client | None = None
+
+    def get(self) -> Client:
+        """Give the client; raises whatever making it raises."""
+        with self._lock:
+            if self._client is None:
+                self._client = self._make()
+            return self._client
+
+    def drop(self) -> None:
+        """Forget the client, so that rotated credentials are read."""
+        with self._lock:
+            self._client = None
+
+
+def is_plain(path: str) -> bool:
+    """Tell whether `path` stays inside its directory and is the only spelling of its place."""
+    return "\0" not in path and not {"", ".", ".."} & set(path.split("/"))
+
+
+def shown(url: str) -> str:
+    """Hide credentials that were written into a URL."""
+    return _USER_INFO.sub("***@", url)

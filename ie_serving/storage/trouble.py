@@ -1,0 +1,176 @@
+"""What can be wrong with a store, and the words for it.
+
+Each backend sorts its client's exceptions into these troubles at one edge and says what to set;
+what lies below the clients (names, sockets, TLS) is the same for all and is sorted here. Texts are
+made of our own words and of the store's error codes only: clients' texts can hold secrets.
+"""
+
+import errno
+import logging
+import re
+import socket
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from enum import Enum, auto
+
+from urllib3.exceptions import (
+    IncompleteRead,
+    NameResolutionError,
+    ProtocolError,
+    ReadTimeoutError,
+)
+from urllib3.exceptions import TimeoutError as PoolTimeout
+
+from ie_serving.errors import (
+    EntryChanged,
+    Missing,
+    ServingError,
+    StorageError,
+    Throttled,
+    Unauthorized,
+    Unreachable,
+    Untrusted,
+)
+
+
+class Trouble(Enum):
+    """Causes that need different actions."""
+
+    DNS = auto()
+    REFUSED = auto()
+    TIMEOUT = auto()
+    BROKEN = auto()
+    NO_TLS = auto()
+    CERTIFICATE = auto()
+    REGION = auto()
+    NO_CREDENTIALS = auto()
+    CREDENTIALS = auto()
+    CLOCK = auto()
+    ANONYMOUS = auto()
+    DENIED = auto()
+    BUCKET = auto()
+    CHANGED = auto()
+    THROTTLED = auto()
+    SERVER = auto()
+    OTHER = auto()
+
+
+MEANING: Mapping[Trouble, tuple[type[StorageError], str]] = {
+    Trouble.DNS: (Unreachable, "the host's name does not resolve (DNS)"),
+    Trouble.REFUSED: (Unreachable, "the connection was refused"),
+    Trouble.TIMEOUT: (Unreachable, "no answer in time (time-out)"),
+    Trouble.BROKEN: (Unreachable, "the connection broke"),
+    Trouble.NO_TLS: (Untrusted, "the server does not speak TLS"),
+    Trouble.CERTIFICATE: (Untrusted, "the certificate was refused (TLS)"),
+    Trouble.REGION: (StorageError, "the bucket is in another region"),
+    Trouble.NO_CREDENTIALS: (Unauthorized, "there are no usable credentials"),
+    Trouble.CREDENTIALS: (Unauthorized, "the credentials were refused"),
+    Trouble.CLOCK: (Unauthorized, "the clocks of this machine and the store differ"),
+    Trouble.ANONYMOUS: (Unauthorized, "the store refuses requests without credentials"),
+    Trouble.DENIED: (Unauthorized, "permission denied"),
+    Trouble.BUCKET: (Missing, "the bucket does not exist"),
+    Trouble.CHANGED: (EntryChanged, "it was replaced or removed after it had been listed"),
+    Trouble.THROTTLED: (Throttled, "the store asks to slow down (throttling)"),
+    Trouble.SERVER: (Unreachable, "the store failed"),
+    Trouble.OTHER: (StorageError, "the store refused the request"),
+}
+
+_CODE = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_UNROUTABLE = {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN}
+_DEPTH = 12
+
+Classify = Callable[[Exception], tuple[Trouble, str] | None]
+"""Names the trouble and the store's code for it; None when the trouble lies below the client."""
+
+
+@contextmanager
+def translated(
+    url: str, action: str, classify: Classify, advice: Mapping[Trouble, str]
+) -> Iterator[None]:
+    """Raise what a client raised as the StorageError it means.
+
+    Args:
+        url: of the store, without credentials.
+        action: what was tried, such as `list` or `read 3/model.xml`.
+        classify: knows the client's exceptions.
+        advice: what to do about each trouble, with the backend's names of settings.
+    """
+    try:
+        yield
+    except ServingError:
+        raise
+    except Exception as error:
+        trouble, code = classify(error) or (network_trouble(error) or Trouble.OTHER, "")
+        raise _fault(url, action, trouble, code, advice) from error
+
+
+def quiet(*loggers: str) -> None:
+    """Keep clients from logging requests: at DEBUG they show signatures and tokens."""
+    for name in loggers:
+        logger = logging.getLogger(name)
+        logger.setLevel(max(logger.level, logging.WARNING))
+
+
+def http_trouble(status: int) -> Trouble:
+    """Sort an answer that has no code of its own."""
+    if status in (429, 503):
+        return Trouble.THROTTLED
+    if status >= 500 or status == 408:
+        return Trouble.SERVER
+    return {401: Trouble.CREDENTIALS, 403: Trouble.DENIED, 412: Trouble.CHANGED}.get(
+        status, Trouble.OTHER
+    )
+
+
+def network_trouble(error: BaseException) -> Trouble | None:
+    """Sort what went wrong below HTTP; None when nothing did."""
+    sorted_causes = (_socket_trouble(cause) for cause in _causes(error))
+    return next((trouble for trouble in sorted_causes if trouble), None)
+
+
+def _fault(
+    url: str, action: str, trouble: Trouble, code: str, advice: Mapping[Trouble, str]
+) -> StorageError:
+    kind, meaning = MEANING[trouble]
+    if trouble is Trouble.DENIED:
+        meaning += " to list" if action == "list" else " to read"
+    detail = f" ({code})" if _CODE.fullmatch(code) else ""
+    hint = f": {advice[trouble]}" if trouble in advice else ""
+    return kind(f"{url}: cannot {action}: {meaning}{detail}{hint}")
+
+
+def _socket_trouble(error: BaseException) -> Trouble | None:
+    if isinstance(error, (socket.gaierror, NameResolutionError)):
+        return Trouble.DNS
+    if isinstance(error, ConnectionRefusedError):
+        return Trouble.REFUSED
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return Trouble.CERTIFICATE
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+        return Trouble.NO_TLS if "WRONG_VERSION" in str(error) else Trouble.BROKEN
+    if isinstance(error, (TimeoutError, ReadTimeoutError, PoolTimeout)):
+        return Trouble.TIMEOUT
+    if isinstance(error, (ConnectionError, ssl.SSLEOFError, IncompleteRead)):
+        return Trouble.BROKEN
+    if isinstance(error, OSError) and error.errno in _UNROUTABLE:
+        return Trouble.REFUSED
+    if type(error) is ProtocolError:
+        return Trouble.BROKEN
+    return None
+
+
+def _causes(error: BaseException) -> list[BaseException]:
+    """Every exception that led to `error`, innermost first.
+
+    Clients wrap each other's: as cause, as context, as argument, as `reason` (urllib3) and in
+    `kwargs` (botocore).
+    """
+    found: list[BaseException] = [error]
+    for cause in found:
+        wrapped = (cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args)
+        named = getattr(cause, "kwargs", None) or {}
+        for inner in (*wrapped, *named.values()):
+            if isinstance(inner, BaseException) and inner not in found and len(found) < _DEPTH:
+                found.append(inner)
+    return found[::-1]

@@ -21,7 +21,8 @@ _USER_INFO = re.compile(r"(?<=://)[^/\s@]+(?=@)")
 _NAMED_SECRET = re.compile(
     r"""(?ix)
     (?P<name> (?: secret (?: [_-]? (?:access[_-]?)? key )? | access[_-]?key (?:[_-]?id)?
-                       | password | passwd | signature | credential | authorization
+                       | password | passwd | credential | authorization
+                       | (?: amz- | goog- | [?&] ) signature
                        | (?: auth | access | security ) [_-]? token )
               ["']? \s* [=:] \s* (?: bearer \s+ | basic \s+ )? )
     (?: "[^"]*" | '[^']*' | [^\s"'&,;)}]+ )

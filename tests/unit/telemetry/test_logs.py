@@ -165,6 +165,7 @@ def test_secrets_are_masked(text: str, masked: str) -> None:
         "s3://bucket/models/1",
         "cannot list s3://bucket/a@b: set AWS_SECRET_ACCESS_KEY and AWS_ACCESS_KEY_ID",
         'signature "serving_default" has inputs: x',
+        "request refused signature=serving_default",
         "signatures=2 signature_name=serving_default tokens=12",
     ],
 )

@@ -9,6 +9,9 @@ import orjson
 from benchmarks import wire
 from benchmarks.wire import Array
 
+TOLERANCE = 0.02
+"""Of the largest output: room for bf16, which rounds differently when work is split otherwise."""
+
 
 @dataclass(frozen=True)
 class Call:
@@ -34,7 +37,7 @@ class Call:
         for name, values in expected.items():
             if name not in outputs:
                 raise WrongReply(f"{self.path}: no output {name!r} in {reply[:200]!r}")
-            if not np.allclose(outputs[name], values, rtol=1e-2, atol=1e-3):
+            if not np.allclose(outputs[name], values, atol=TOLERANCE * np.abs(values).max()):
                 raise WrongReply(f"{self.path}: output {name!r} differs from the engine's")
 
 

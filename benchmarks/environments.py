@@ -47,6 +47,12 @@ def packages(environment: Path) -> dict[str, str]:
     return dict(line.split("==", 1) for line in lines if "==" in line)
 
 
+def python_libraries(environment: Path) -> str:
+    """Name the folder of the `libpython` that the environment's interpreter belongs to."""
+    ask = "import sysconfig; print(sysconfig.get_config_var('LIBDIR'))"
+    return _output(str(environment / "bin" / "python"), "-c", ask).decode().strip()
+
+
 def snapshot(revision: str | None) -> Path:
     """Copy the project as of `revision`, or with None the working tree, to its own folder.
 

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,6 +34,7 @@ class Target:
     scratch: Path
     grpc_port: int
     rest_port: int
+    metrics_port: int
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class Server:
     Attributes:
         name: heading in the report.
         install: makes the environment and returns its folder.
-        command: the command line that serves a target, given the environment's folder.
+        command: given the environment's folder, writes what the server needs into the target's
+            scratch directory and returns the command line that serves the target.
         grpc: how it is asked over gRPC; None when it has none.
         rest: how it is asked over REST.
         variables: added to its environment.
@@ -54,7 +56,9 @@ class Server:
     command: Callable[[Path, Target], list[str]]
     grpc: Dialect | None
     rest: Dialect
-    variables: Callable[[Target], Mapping[str, str]] = field(default=lambda target: {})
+    variables: Callable[[Path, Target], Mapping[str, str]] = field(
+        default=lambda environment, target: {}
+    )
 
 
 @dataclass(frozen=True)
@@ -91,11 +95,12 @@ def _serve_model(environment: Path, target: Target) -> list[str]:
 
 
 def target(model: str, repository: Path, scratch: Path) -> Target:
-    """Choose two free ports."""
-    with socket.socket() as first, socket.socket() as second:
-        first.bind((HOST, 0))
-        second.bind((HOST, 0))
-        return Target(model, repository, scratch, first.getsockname()[1], second.getsockname()[1])
+    """Choose three free ports."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(3)]
+        for one in sockets:
+            one.bind((HOST, 0))
+        return Target(model, repository, scratch, *(one.getsockname()[1] for one in sockets))
 
 
 @contextmanager
@@ -109,7 +114,7 @@ def running(
         right: judges the reply, raises WrongReply.
 
     Raises:
-        TimeoutError: no right reply within a minute; the text names the server's log.
+        TimeoutError: no right reply within a minute; the text ends with the server's log.
     """
     environment = server.install()
     log = target.scratch / "log.txt"
@@ -118,7 +123,7 @@ def running(
         process = subprocess.Popen(
             server.command(environment, target),
             cwd=target.scratch,
-            env={**os.environ, **server.variables(target)},
+            env={**os.environ, **server.variables(environment, target)},
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -145,14 +150,15 @@ def _await_ready(
         except (OSError, EOFError, WrongReply) as error:
             problem = error
             time.sleep(0.01)
-    raise TimeoutError(f"{process.args!r} does not answer ({problem!r}); its log is {log}")
+    tail = log.read_bytes()[-9000:].decode(errors="replace")
+    raise TimeoutError(f"{process.args!r} does not answer ({problem!r}); it said:\n{tail}")
 
 
 def _stop(process: "subprocess.Popen[bytes]") -> None:
-    """Ask the process group to stop, then make it."""
-    os.killpg(process.pid, signal.SIGTERM)
-    try:
+    """Ask the server to stop; kill what is left of its group after a while."""
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
         process.wait(STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
+    with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    process.wait()

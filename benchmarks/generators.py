@@ -1,0 +1,90 @@
+"""Load by `wrk` (REST) and `h2load` (gRPC), which cost far less than any server under test.
+
+Debian packages `wrk` and `nghttp2-client`. Both replies and bytes are counted: h2load takes any
+HTTP 200 for a success, and a gRPC error is one.
+"""
+
+import json
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import uvloop
+
+from benchmarks.calls import Call, WrongReply
+from benchmarks.load import HOST, Sample, ask_grpc, ask_rest
+
+PROGRAMS = {"wrk": "wrk", "h2load": "nghttp2-client"}
+"""Program to Debian package."""
+
+WRK_SCRIPT = """
+wrk.method = "POST"
+wrk.headers["Content-Type"] = "application/json"
+wrk.body = io.open("%s", "rb"):read("*a")
+function done(summary, latency, requests)
+  print(string.format(
+    '{"replies": %%d, "us": %%d, "p50_us": %%f, "p99_us": %%f, "bytes": %%d, "errors": %%d}',
+    summary.requests, summary.duration, latency:percentile(50), latency:percentile(99),
+    summary.bytes, summary.errors.status + summary.errors.read + summary.errors.timeout))
+end
+"""
+
+
+def wrk(port: int, call: Call, concurrency: int, seconds: float) -> Sample:
+    """Load over REST, one connection for each concurrent request."""
+    body_bytes = len(uvloop.run(ask_rest(port, call)))
+    url = f"http://{HOST}:{port}{call.path}"
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "body").write_bytes(call.body)
+        script = Path(folder) / "script.lua"
+        script.write_text(WRK_SCRIPT % (Path(folder) / "body"))
+        options = ("-t1", f"-c{concurrency}", f"-d{max(1, round(seconds))}s", "--timeout", "30s")
+        output = _run("wrk", *options, "-s", str(script), url)
+    seen = json.loads(output.splitlines()[-1])
+    if seen["errors"] or seen["bytes"] < seen["replies"] * body_bytes:
+        raise WrongReply(f"{call.path}: {seen}, expected {body_bytes} bytes in each body")
+    rps = seen["replies"] / seen["us"] * 1e6
+    return Sample(rps, seen["p50_us"] / 1000, seen["p99_us"] / 1000, seen["replies"])
+
+
+def h2load(port: int, call: Call, concurrency: int, seconds: float) -> Sample:
+    """Load over gRPC, `concurrency` streams of one connection."""
+    frame_bytes = 5 + len(uvloop.run(ask_grpc(port, call)))
+    with tempfile.TemporaryDirectory() as folder:
+        data, log = Path(folder) / "frame", Path(folder) / "log"
+        data.write_bytes(b"\0" + len(call.body).to_bytes(4, "big") + call.body)
+        options = ("-c1", f"-m{concurrency}", f"-D{max(1, round(seconds))}", f"--log-file={log}")
+        headers = ("-H", "content-type: application/grpc", "-H", "te: trailers")
+        windows = ("-w30", "-W30")
+        url = f"http://{HOST}:{port}{call.path}"
+        output = _run("h2load", *options, *windows, *headers, f"-d{data}", url)
+        latencies_s = np.loadtxt(log, usecols=2, ndmin=1) / 1e6
+    return _h2load_sample(call, output, frame_bytes, latencies_s.tolist())
+
+
+def _h2load_sample(call: Call, output: str, frame_bytes: int, latencies_s: list[float]) -> Sample:
+    """Read h2load's summary.
+
+    Raises:
+        WrongReply: fewer bytes came than so many right replies have.
+    """
+    rps = float(_found(r"finished in .*?, ([\d.]+) req/s", output))
+    replies = int(_found(r"requests: .*? (\d+) succeeded", output))
+    data_bytes = int(_found(r"\((\d+)\) data", output))
+    if not replies or data_bytes < replies * frame_bytes:
+        raise WrongReply(f"{call.path}: {replies} replies of {frame_bytes} bytes:\n{output}")
+    p50, p99 = np.percentile(latencies_s, (50, 99)) * 1000
+    return Sample(rps, float(p50), float(p99), replies)
+
+
+def _found(pattern: str, output: str) -> str:
+    match = re.search(pattern, output)
+    if not match:
+        raise WrongReply(f"no {pattern!r} in:\n{output}")
+    return match.group(1)
+
+
+def _run(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout

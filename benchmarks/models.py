@@ -1,0 +1,140 @@
+"""The models of the full benchmark, made on the spot, and what is asked of them.
+
+Random weights cost the same time as trained ones. Each model has one input `x` and one output `y`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import openvino as ov
+from openvino import opset13 as ops
+
+from benchmarks.wire import Array
+
+SEED = 7
+RESNET50 = ((3, 64), (4, 128), (6, 256), (3, 512))
+"""Blocks and inner channels of each of ResNet-50's four stages."""
+
+ONE_AND_MANY = {"gRPC": (1, 16), "REST": (1, 16)}
+ONE = {"gRPC": (1,), "REST": (1,)}
+ONE_AND_FEW = {"gRPC": (1, 4), "REST": (1, 4)}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One request shape, sent at several concurrencies.
+
+    Attributes:
+        model: key of `MODELS`.
+        shape: of the input `x`, float32.
+        concurrency: by transport.
+    """
+
+    name: str
+    model: str
+    shape: tuple[int, ...]
+    concurrency: Mapping[str, tuple[int, ...]]
+
+    def inputs(self) -> dict[str, Array]:
+        """Give the same random numbers each time, with five decimals, as real data often has."""
+        values = np.random.default_rng(SEED).random(self.shape, np.float32)
+        return {"x": np.round(values, 5)}
+
+
+CASES = (
+    Case("dummy_b1", "dummy", (1, 10), ONE_AND_MANY),
+    Case("mnist_b1", "mnist", (1, 784), ONE_AND_MANY),
+    Case("mnist_b100", "mnist", (100, 784), ONE),
+    Case("dummy_b100000", "dummy", (100_000, 10), ONE),
+    Case("resnet50", "resnet50", (1, 3, 224, 224), ONE_AND_FEW),
+)
+
+
+def write(folder: Path) -> None:
+    """Write every model that is not there yet as `<folder>/<name>/1/model.xml`."""
+    for name, build in MODELS.items():
+        path = folder / name / "1" / "model.xml"
+        if not path.exists():
+            ov.save_model(build(), path, compress_to_fp16=False)
+
+
+def dummy() -> ov.Model:
+    """Ten floats in, each plus one out."""
+    x = _input(-1, 10)
+    return _model(ops.add(x, ops.constant(1.0, np.float32)), x)
+
+
+def mnist() -> ov.Model:
+    """A perceptron: 784, 128 with ReLU, 10 with softmax."""
+    x = _input(-1, 784)
+    weights = _Weights()
+    hidden = ops.relu(ops.matmul(x, weights(784, 128, fan_in=784), False, False))
+    scores = ops.matmul(hidden, weights(128, 10, fan_in=128), False, False)
+    return _model(ops.softmax(scores, axis=1), x)
+
+
+def resnet50() -> ov.Model:
+    """Every convolution of ResNet-50, batch norms folded into them, for one image."""
+    x = _input(1, 3, 224, 224)
+    weights = _Weights()
+    node = ops.relu(_convolution(x.output(0), weights, 64, kernel=7, stride=2))
+    node = ops.max_pool(node, [2, 2], [1, 1], [1, 1], [1, 1], [3, 3]).output(0)
+    for stage, (blocks, channels) in enumerate(RESNET50):
+        for block in range(blocks):
+            stride = 2 if stage and not block else 1
+            node = _bottleneck(node, weights, channels, stride, widen=not block)
+    pooled = ops.reduce_mean(node, ops.constant([2, 3], np.int32))
+    scores = ops.matmul(pooled, weights(2048, 1000, fan_in=2048), False, False)
+    return _model(ops.softmax(scores, axis=1), x)
+
+
+MODELS: Mapping[str, Callable[[], ov.Model]] = {
+    "dummy": dummy,
+    "mnist": mnist,
+    "resnet50": resnet50,
+}
+
+
+class _Weights:
+    """Random weights, scaled so that values neither grow nor vanish on their way."""
+
+    def __init__(self) -> None:
+        self._random = np.random.default_rng(SEED)
+
+    def __call__(self, *shape: int, fan_in: int) -> ov.Node:
+        values = self._random.standard_normal(shape, np.float32) * np.sqrt(1 / fan_in)
+        return ops.constant(values.astype(np.float32))
+
+
+def _bottleneck(
+    node: ov.Output, weights: _Weights, channels: int, stride: int, widen: bool
+) -> ov.Output:
+    inner = ops.relu(_convolution(node, weights, channels, kernel=1)).output(0)
+    inner = ops.relu(_convolution(inner, weights, channels, kernel=3, stride=stride)).output(0)
+    outer = _convolution(inner, weights, 4 * channels, kernel=1)
+    shortcut = _convolution(node, weights, 4 * channels, 1, stride) if widen else node
+    return ops.relu(ops.add(outer, shortcut)).output(0)
+
+
+def _convolution(
+    node: ov.Output, weights: _Weights, channels: int, kernel: int, stride: int = 1
+) -> ov.Output:
+    incoming = node.get_partial_shape()[1].get_length()
+    around = [kernel // 2] * 2
+    filters = weights(channels, incoming, kernel, kernel, fan_in=incoming * kernel * kernel)
+    bias = ops.constant(np.zeros((1, channels, 1, 1), np.float32))
+    product = ops.convolution(node, filters, [stride, stride], around, around, [1, 1])
+    return ops.add(product, bias).output(0)
+
+
+def _input(*shape: int) -> ov.Node:
+    x = ops.parameter(list(shape), np.float32, name="x")
+    x.output(0).get_tensor().set_names({"x"})
+    return x
+
+
+def _model(y: ov.Node, x: ov.Node) -> ov.Model:
+    y.output(0).get_tensor().set_names({"y"})
+    return ov.Model([ops.result(y, name="y")], [x], "benchmark")

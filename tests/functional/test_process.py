@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -157,6 +158,10 @@ def pid_of(line: str) -> int:
     found = re.search(r"pid=(\d+)", line)
     assert found
     return int(found[1])
+
+
+def time_of(line: str) -> datetime:
+    return datetime.strptime(line[:23], "%Y-%m-%d %H:%M:%S,%f")
 
 
 # -- start ---------------------------------------------------------------------------------------
@@ -453,8 +458,9 @@ def test_a_replacement_that_fails_to_start_is_tried_again_with_pauses(
     server = start(**both(), start_marker=str(marker))
     server.line(READY)
     os.kill(int(server.get()), signal.SIGKILL)
-    pauses = [server.line("is replaced").rpartition("pause_s=")[2] for _ in range(3)]
-    assert pauses == ["0", "1", "2"]
+    deaths = [server.line("is replaced") for _ in range(3)]
+    assert [line.rpartition("pause_s=")[2] for line in deaths] == ["0", "1", "2"]
+    assert (time_of(deaths[2]) - time_of(deaths[1])).total_seconds() > 0.9
     marker.unlink()
     server.line(READY)
 

@@ -31,17 +31,17 @@ class Call:
         """Compare a reply with the engine's own outputs.
 
         Raises:
-            WrongReply: an output is missing or its numbers differ.
+            WrongReplyError: an output is missing or its numbers differ.
         """
         outputs = self.decode(reply)
         for name, values in expected.items():
             if name not in outputs:
-                raise WrongReply(f"{self.path}: no output {name!r} in {reply[:200]!r}")
+                raise WrongReplyError(f"{self.path}: no output {name!r} in {reply[:200]!r}")
             if not np.allclose(outputs[name], values, atol=TOLERANCE * np.abs(values).max()):
-                raise WrongReply(f"{self.path}: output {name!r} differs from the engine's")
+                raise WrongReplyError(f"{self.path}: output {name!r} differs from the engine's")
 
 
-class WrongReply(Exception):
+class WrongReplyError(Exception):
     """A server answered something else than the engine does."""
 
 

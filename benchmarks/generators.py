@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import uvloop
 
-from benchmarks.calls import Call, WrongReply
+from benchmarks.calls import Call, WrongReplyError
 from benchmarks.load import HOST, Sample, ask_grpc, ask_rest
 
 PROGRAMS = {"wrk": "wrk", "h2load": "nghttp2-client"}
@@ -44,7 +44,7 @@ def wrk(port: int, call: Call, concurrency: int, seconds: float) -> Sample:
         output = _run("wrk", *options, "-s", str(script), url)
     seen = json.loads(output.splitlines()[-1])
     if seen["errors"] or seen["bytes"] < seen["replies"] * body_bytes:
-        raise WrongReply(f"{call.path}: {seen}, expected {body_bytes} bytes in each body")
+        raise WrongReplyError(f"{call.path}: {seen}, expected {body_bytes} bytes in each body")
     rps = seen["replies"] / seen["us"] * 1e6
     return Sample(rps, seen["p50_us"] / 1000, seen["p99_us"] / 1000, seen["replies"])
 
@@ -68,13 +68,13 @@ def _h2load_sample(call: Call, output: str, frame_bytes: int, latencies_s: list[
     """Read h2load's summary.
 
     Raises:
-        WrongReply: fewer bytes came than so many right replies have.
+        WrongReplyError: fewer bytes came than so many right replies have.
     """
     rps = float(_found(r"finished in .*?, ([\d.]+) req/s", output))
     replies = int(_found(r"requests: .*? (\d+) succeeded", output))
     data_bytes = int(_found(r"\((\d+)\) data", output))
     if not replies or data_bytes < replies * frame_bytes:
-        raise WrongReply(f"{call.path}: {replies} replies of {frame_bytes} bytes:\n{output}")
+        raise WrongReplyError(f"{call.path}: {replies} replies of {frame_bytes} bytes:\n{output}")
     p50, p99 = np.percentile(latencies_s, (50, 99)) * 1000
     return Sample(rps, float(p50), float(p99), replies)
 
@@ -82,7 +82,7 @@ def _h2load_sample(call: Call, output: str, frame_bytes: int, latencies_s: list[
 def _found(pattern: str, output: str) -> str:
     match = re.search(pattern, output)
     if not match:
-        raise WrongReply(f"no {pattern!r} in:\n{output}")
+        raise WrongReplyError(f"no {pattern!r} in:\n{output}")
     return match.group(1)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import grpc
 import numpy as np
 
-from benchmarks.calls import Call, WrongReply
+from benchmarks.calls import Call, WrongReplyError
 
 HOST = "127.0.0.1"
 LARGEST = ("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)
@@ -54,12 +54,12 @@ async def ask_rest(port: int, call: Call) -> bytes:
     """Send the call once over HTTP/1.1 and return the reply's body.
 
     Raises:
-        WrongReply: the status is not 200.
+        WrongReplyError: the status is not 200.
     """
     reply = await _whole_reply(port, call)
     head, _, body = reply.partition(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 200"):
-        raise WrongReply(f"{call.path}: {reply[:300]!r}")
+        raise WrongReplyError(f"{call.path}: {reply[:300]!r}")
     return body
 
 
@@ -72,7 +72,7 @@ async def load_grpc(port: int, call: Call, concurrency: int, seconds: float) -> 
         async def one() -> None:
             reply = await method(call.body)
             if len(reply) != expected:
-                raise WrongReply(f"{call.path}: {len(reply)} bytes instead of {expected}")
+                raise WrongReplyError(f"{call.path}: {len(reply)} bytes instead of {expected}")
 
         return await _repeat(one, concurrency, seconds)
 
@@ -130,7 +130,7 @@ class _Connection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._reply and not self._reply.done():
-            self._reply.set_exception(WrongReply(f"{bytes(self._received[:300])!r} {error}"))
+            self._reply.set_exception(WrongReplyError(f"{bytes(self._received[:300])!r} {error}"))
 
 
 async def _repeat(one: Callable[[], Awaitable[None]], concurrency: int, seconds: float) -> Sample:

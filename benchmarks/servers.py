@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import environments
-from benchmarks.calls import Call, Dialect, WrongReply, tfs_grpc, tfs_rest
+from benchmarks.calls import Call, Dialect, WrongReplyError, tfs_grpc, tfs_rest
 from benchmarks.load import HOST, ask_rest
 
 READY_TIMEOUT_S = 60.0
@@ -109,9 +109,7 @@ def running(
 ) -> Iterator[Running]:
     """Start the server, wait for its first right REST reply, and stop it at the end.
 
-    Args:
-        probe: asked over REST until it is answered.
-        right: judges the reply, raises WrongReply.
+    `probe` is asked until `right` accepts the reply; it raises WrongReplyError for a wrong one.
 
     Raises:
         TimeoutError: no right reply within a minute; the text ends with the server's log.
@@ -147,7 +145,7 @@ def _await_ready(
     while time.perf_counter() < end and process.poll() is None:
         try:
             return right(asyncio.run(ask_rest(target.rest_port, probe)))
-        except (OSError, EOFError, WrongReply) as error:
+        except (OSError, EOFError, WrongReplyError) as error:
             problem = error
             time.sleep(0.01)
     tail = log.read_bytes()[-9000:].decode(errors="replace")

@@ -34,7 +34,7 @@ class Question:
     expected: Mapping[str, Array]
 
     def judge(self, call: Call) -> Callable[[bytes], None]:
-        """Give the check of this call's replies; it raises WrongReply."""
+        """Give the check of this call's replies; it raises WrongReplyError."""
         return lambda reply: call.check(reply, self.expected)
 
 
@@ -68,7 +68,7 @@ class Subject:
         """Load the server over `gRPC` or `REST`; its numbers are checked before and after.
 
         Raises:
-            WrongReply: a number, a status or a length was not what it should be.
+            WrongReplyError: a number, a status or a length was not what it should be.
         """
         port, call = self._address(transport)
         self._check(transport)

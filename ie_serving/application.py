@@ -1,0 +1,161 @@
+"""What one worker runs: the composition root, which builds every concrete object, once."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import falcon.asgi
+
+from ie_serving import config_source
+from ie_serving.config_watch import ConfigWatch
+from ie_serving.engines.base import Engine
+from ie_serving.engines.openvino.compile import OpenVinoEngine
+from ie_serving.models.loader import Loader
+from ie_serving.models.manager import ModelManager
+from ie_serving.models.source import Source
+from ie_serving.models.stream import ModelStream
+from ie_serving.server import model_service, prediction_service
+from ie_serving.server.health import Health
+from ie_serving.server.model_service import ModelService
+from ie_serving.server.prediction_service import PredictionService
+from ie_serving.server.tfs_grpc import GrpcServer
+from ie_serving.server.tfs_rest import RestApi
+from ie_serving.server.warmup import WarmUp
+from ie_serving.server.wire import messages
+from ie_serving.server.wire.model_server_config import from_message
+from ie_serving.settings import ModelConfig, ServerSettings, Settings
+from ie_serving.storage.by_url import open_storage
+from ie_serving.storage.options import StorageOptions
+from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.metrics import Metrics
+
+log = logging.getLogger(__name__)
+
+LISTING_THREADS = 32
+"""Threads for listings and other short blocking work, made as they are needed. A store that hangs
+holds some of them until its time-out."""
+
+
+class ServingApplication:
+    """Models and the front ends over them. See `server.lifecycle.Application`."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._storage_options = StorageOptions.from_environment(environ)
+        self._engine: Engine = OpenVinoEngine()
+        self._loads = ThreadPoolExecutor(settings.server.load_threads, "load")
+        self._metrics = Metrics()
+        self._health = Health()
+        self._grpc: GrpcServer | None = None
+        self._watch: asyncio.Task[None] | None = None
+        self._config: ConfigWatch | None = None
+        server = settings.server
+        self._models = ModelManager(
+            self._open_stream,
+            labels_for_unavailable=server.labels_for_unavailable,
+            allow_unavailable_models=server.allow_unavailable_models,
+        )
+        self._prediction = PredictionService(
+            self._models,
+            self._metrics,
+            tensor_content=server.tensor_content,
+            method_name_check=server.method_name_check,
+        )
+        self._warm_up = WarmUp(server.warmup_iterations if server.warmup else 0)
+
+    async def start(self) -> None:
+        """See `Application`."""
+        asyncio.get_running_loop().set_default_executor(
+            ThreadPoolExecutor(LISTING_THREADS, "blocking")
+        )
+        await self._models.start(self._settings.models)
+        if self._settings.config_path:
+            self._config = ConfigWatch(
+                self._settings.config_path,
+                partial(config_source.load, engine=self._settings.engine),
+                partial(self._apply, all_or_nothing=False),
+                poll_wait_s=self._settings.server.config_poll_wait_s,
+            )
+            self._watch = asyncio.create_task(self._config.run(), name="watch configuration")
+
+    def model_names(self) -> Sequence[str]:
+        """See `Application`."""
+        return self._models.names()
+
+    def rest(self) -> falcon.asgi.App:
+        """See `Application`."""
+        server = self._settings.server
+        return RestApi(
+            self._models,
+            self._metrics,
+            self._health,
+            max_body_bytes=server.max_message_bytes,
+            timeout_s=server.rest_timeout_s,
+            enable_cors=server.enable_cors,
+            metrics_path=server.metrics_path,
+        ).app()
+
+    def grpc(self) -> GrpcServer:
+        """See `Application`."""
+        status = ModelService(
+            self._models,
+            partial(from_message, engine=self._settings.engine),
+            partial(self._apply, all_or_nothing=True),
+        )
+        self._grpc = GrpcServer(
+            {
+                prediction_service.NAME: self._prediction.answers(),
+                model_service.NAME: status.answers(),
+            },
+            messages.POOL,
+            max_message_bytes=self._settings.server.max_message_bytes,
+        )
+        return self._grpc
+
+    async def set_ready(self, ready: bool) -> None:
+        """See `Application`."""
+        self._health.ready = ready
+        if self._grpc and not ready:
+            await self._grpc.refuse_health()
+
+    async def reload(self) -> None:
+        """See `Application`: the configuration file again, and every repository now."""
+        if self._config:
+            await self._config.reload()
+        self._models.look()
+
+    async def close(self) -> None:
+        """See `Application`."""
+        if self._watch:
+            self._watch.cancel()
+        await self._models.close()
+        self._loads.shutdown(wait=False, cancel_futures=True)
+
+    async def _apply(self, configs: Sequence[ModelConfig], *, all_or_nothing: bool) -> None:
+        before = set(self._models.names())
+        await self._models.apply(configs, all_or_nothing=all_or_nothing)
+        for name in before.difference(self._models.names()):
+            self._metrics.drop(name)
+
+    def _open_stream(self, config: ModelConfig) -> ModelStream:
+        server: ServerSettings = self._settings.server
+        poll_wait_s = server.poll_wait_s if config.poll_wait_s is None else config.poll_wait_s
+        storage = open_storage(config.base_path, self._storage_options)
+        source = Source(
+            storage, self._engine, rest_s=poll_wait_s, ready_marker=config.ready_marker
+        )
+        loader = Loader(
+            config.name, storage, self._engine, config.engine, self._warm_up, self._loads
+        )
+        log.info(Event("model configured", model=config.name, base_path=storage.url))
+        return ModelStream(
+            config.name,
+            source,
+            loader,
+            policy=config.version_policy,
+            labels=config.version_labels,
+            poll_wait_s=poll_wait_s,
+            drain_timeout_s=server.drain_timeout_s,
+        )

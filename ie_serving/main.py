@@ -1,0 +1,62 @@
+"""The two commands: read the command line, run the processes, give an exit code.
+
+What is heavy is imported by `_build`, in a worker, after the fork.
+"""
+
+import logging
+import os
+import sys
+from collections.abc import Sequence
+
+from ie_serving import cli, tfs_cli
+from ie_serving.errors import ConfigError, ServingError
+from ie_serving.server import gunicorn_app
+from ie_serving.server.lifecycle import Application
+from ie_serving.settings import Parsed, Settings
+from ie_serving.telemetry import logs
+
+log = logging.getLogger(__name__)
+
+WRONG_USAGE = 2
+"""Exit code of a wrong command line or configuration."""
+TFS_FAILED = 255
+"""Exit code of TensorFlow Serving for any failure at start."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run `ie_serving`; return its exit code."""
+    try:
+        parsed = cli.parse(sys.argv[1:] if argv is None else argv, os.environ)
+    except ConfigError as error:
+        for fault in error.faults:
+            print(f"ie_serving: error: {fault}", file=sys.stderr)
+        return WRONG_USAGE
+    return _serve(parsed)
+
+
+def tensorflow_model_server(argv: Sequence[str] | None = None) -> int:
+    """Run as `tensorflow_model_server` does; return its exit code."""
+    try:
+        parsed = tfs_cli.parse(sys.argv[1:] if argv is None else argv, os.environ)
+    except ConfigError as error:
+        print(f"Failed to start server. Error: {error}")
+        return TFS_FAILED
+    return TFS_FAILED if _serve(parsed) else 0
+
+
+def _serve(parsed: Parsed) -> int:
+    server = parsed.settings.server
+    try:
+        logs.configure(server.log_level, server.log_path)
+    except ServingError as error:
+        print(f"ie_serving: error: {error}", file=sys.stderr)
+        return WRONG_USAGE
+    for warning in parsed.warnings:
+        log.warning(warning)
+    return gunicorn_app.run(parsed.settings, _build)
+
+
+def _build(settings: Settings) -> Application:
+    from ie_serving.application import ServingApplication
+
+    return ServingApplication(settings, os.environ)

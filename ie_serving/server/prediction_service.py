@@ -1,0 +1,98 @@
+"""`tensorflow.serving.PredictionService`: Predict and its kin. Bytes to bytes."""
+
+import time
+from collections.abc import Awaitable
+
+from ie_serving.errors import InvalidRequest, ServingError
+from ie_serving.models.handle import Servable
+from ie_serving.models.manager import ModelManager
+from ie_serving.requests import ModelSpec
+from ie_serving.server.bindings import Bindings
+from ie_serving.server.calls import Answer, CallContext
+from ie_serving.server.inference import infer, signature_of
+from ie_serving.server.status import Code, code_of
+from ie_serving.server.wire import messages, metadata
+from ie_serving.server.wire.predict import PredictCall, ResponseEncoder, parse_request
+from ie_serving.server.wire.requests import model_spec_of, parse
+from ie_serving.telemetry.metrics import Metrics
+
+NAME = "tensorflow.serving.PredictionService"
+SIGNATURE_DEF = "signature_def"
+
+
+class PredictionService:
+    """Answers the methods of PredictionService.
+
+    Args of the constructor:
+        models: who gives the handles.
+        metrics: where requests are counted.
+        tensor_content: encode outputs as `tensor_content` instead of the typed lists.
+    """
+
+    def __init__(self, models: ModelManager, metrics: Metrics, *, tensor_content: bool) -> None:
+        self._models = models
+        self._metrics = metrics
+        self._tensor_content = tensor_content
+        self._encoders = Bindings(self._encoder)
+
+    def answers(self) -> dict[str, Answer]:
+        """The methods by name."""
+        return {
+            "Predict": self.predict,
+            "GetModelMetadata": self.get_model_metadata,
+        }
+
+    async def predict(self, payload: bytes, context: CallContext) -> bytes:
+        """Run a signature on named tensors."""
+        call = parse_request(payload)
+        return await self._measured("Predict", call.model, self._predict(call))
+
+    async def _predict(self, call: PredictCall) -> bytes:
+        with self._models.handle(call.model) as servable:
+            signature = signature_of(servable, call.model.signature)
+            encoder = self._encoders.of(servable, signature.name)
+            encode = encoder.encode
+            return await infer(servable, signature, call.decode_inputs(), encode)
+
+    def _encoder(self, servable: Servable, signature: str) -> ResponseEncoder:
+        return ResponseEncoder(...)
+
+    async def _measured(self, api: str, model: ModelSpec, work: Awaitable[bytes]) -> bytes:
+        """Count a request and its latency."""
+        began = time.perf_counter()
+        series = self._metrics.of(model.name)
+        try:
+            reply = await work
+        except ServingError as error:
+            series.count(code_of(error).name)
+            raise
+        except Exception:
+            series.count(Code.INTERNAL.name)
+            raise
+        series.count(Code.OK.name)
+        series.request_latency(api, "GRPC").observe((time.perf_counter() - began) * 1e6)
+        return reply
+
+    async def get_model_metadata(self, payload: bytes, context: CallContext) -> bytes:
+        """Describe the signatures of a version."""
+        request = parse(messages.GetModelMetadataRequest, payload)
+        if not request.HasField("model_spec"):
+            raise InvalidRequest("Missing ModelSpec: set model_spec.name to a served model")
+        _check_fields(request.metadata_field)
+        with self._models.handle(model_spec_of(request)) as servable:
+            return metadata.metadata_response(
+                servable.name, servable.version, servable.signatures
+            )
+
+
+def _check_fields(fields: list[str]) -> None:
+    if not fields:
+        raise InvalidRequest(
+            "GetModelMetadataRequest must specify at least one metadata_field:"
+            f' set it to "{SIGNATURE_DEF}"'
+        )
+    for field in fields:
+        if field != SIGNATURE_DEF:
+            raise InvalidRequest(
+                f'Metadata field {field} is not supported: ask for "{SIGNATURE_DEF}"'
+            )

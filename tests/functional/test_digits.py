@@ -1,0 +1,122 @@
+"""The sample over both interfaces: the same numbers as OpenVINO itself, on the held-out digits."""
+
+import json
+import time
+from typing import Any
+
+import numpy as np
+import openvino as ov
+import psutil
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, predict_pb2
+
+from tests.functional.conftest import Serve
+from tests.functional.servers import PATIENCE_S, ROOT, SAMPLE, Server
+
+HELD_OUT = json.loads((ROOT / "examples" / "digits" / "held_out.json").read_text())
+IMAGES = np.array(HELD_OUT["image"], np.float32)
+DIGITS = np.array(HELD_OUT["digit"])
+IDLE_MEMORY = 200 * 2**20
+START_S = 1.0
+
+
+def directly(version: int) -> dict[str, Any]:
+    """What OpenVINO computes without a server in between, at its default properties."""
+    model = ov.Core().compile_model(SAMPLE / str(version) / "model.xml", "CPU")
+    outputs = model(IMAGES)
+    return {port.get_any_name(): outputs[port] for port in model.outputs}
+
+
+def over_grpc(server: Server, version: int | None, images: Any) -> dict[str, Any]:
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "digits"
+    if version is not None:
+        request.model_spec.version.value = version
+    request.inputs["image"].CopyFrom(tf.make_tensor_proto(images))
+    outputs = server.prediction.Predict(request, PATIENCE_S).outputs
+    return {name: tf.make_ndarray(proto) for name, proto in outputs.items()}
+
+
+def over_rest(server: Server, version: int | None, images: Any) -> dict[str, Any]:
+    chosen = "" if version is None else f"/versions/{version}"
+    reply = server.rest.post(
+        f"/v1/models/digits{chosen}:predict", json={"inputs": {"image": images.tolist()}}
+    )
+    assert reply.status_code == 200, reply.text
+    return {name: np.array(values) for name, values in reply.json()["outputs"].items()}
+
+
+@pytest.mark.parametrize("ask", [over_grpc, over_rest])
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_numbers_are_openvinos_own(digits: Server, ask: Any, version: int) -> None:
+    expected, got = directly(version), ask(digits, version, IMAGES)
+    assert got.keys() == expected.keys()
+    np.testing.assert_allclose(got["probabilities"], expected["probabilities"], atol=1e-6)
+    np.testing.assert_array_equal(got["digit"], expected["digit"])
+
+
+@pytest.mark.parametrize("ask", [over_grpc, over_rest])
+def test_most_held_out_digits_are_recognised_by_the_default_version(
+    digits: Server, ask: Any
+) -> None:
+    assert (ask(digits, None, IMAGES)["digit"] == DIGITS).mean() > 0.95
+
+
+def test_clients_of_2020_may_send_doubles_and_bytes(digits: Server) -> None:
+    expected = over_grpc(digits, 2, IMAGES)
+    for dtype in (np.float64, np.uint8):
+        got = over_grpc(digits, 2, IMAGES.astype(dtype))
+        np.testing.assert_array_equal(got["probabilities"], expected["probabilities"])
+
+
+def test_row_form_names_each_output_of_each_row(digits: Server) -> None:
+    rows = [{"image": image.tolist()} for image in IMAGES[:3]]
+    reply = digits.rest.post("/v1/models/digits:predict", json={"instances": rows}).json()
+    assert [set(row) for row in reply["predictions"]] == [{"probabilities", "digit"}] * 3
+    unnamed = digits.rest.post("/v1/models/digits:predict", json={"instances": IMAGES[:3].tolist()})
+    assert unnamed.json() == reply
+
+
+def test_metadata_is_the_same_over_both_interfaces(digits: Server) -> None:
+    request = get_model_metadata_pb2.GetModelMetadataRequest()
+    request.model_spec.name = "digits"
+    request.metadata_field.append("signature_def")
+    response = digits.prediction.GetModelMetadata(request, PATIENCE_S)
+    signatures = get_model_metadata_pb2.SignatureDefMap()
+    assert response.metadata["signature_def"].Unpack(signatures)
+    image = signatures.signature_def["serving_default"].inputs["image"]
+    assert image.dtype == tf.float32.as_datatype_enum
+    assert [dim.size for dim in image.tensor_shape.dim] == [-1, 64]
+    shown = digits.rest.get("/v1/models/digits/metadata").json()
+    assert shown["model_spec"] == {"name": "digits", "signature_name": "", "version": "2"}
+    definition = shown["metadata"]["signature_def"]["signature_def"]["serving_default"]
+    assert definition["inputs"]["image"]["dtype"] == "DT_FLOAT"
+    assert [d["size"] for d in definition["inputs"]["image"]["tensor_shape"]["dim"]] == ["-1", "64"]
+
+
+def test_status_is_the_same_over_both_interfaces(digits: Server) -> None:
+    request = get_model_status_pb2.GetModelStatusRequest()
+    request.model_spec.name = "digits"
+    response = digits.model.GetModelStatus(request, PATIENCE_S)
+    status = [(s.version, s.state) for s in response.model_version_status]
+    assert status == [(2, 30), (1, 30)]
+    shown = digits.rest.get("/v1/models/digits").json()["model_version_status"]
+    assert [(s["version"], s["state"]) for s in shown] == [("2", "AVAILABLE"), ("1", "AVAILABLE")]
+    assert digits.rest.get("/v1/models").json() == {"models": ["digits"]}
+
+
+def test_the_server_process_never_imports_tensorflow(digits: Server) -> None:
+    for pid in digits.pids():
+        files = {mapped.path for mapped in psutil.Process(pid).memory_maps()}
+        assert not [path for path in files if "tensorflow" in path]
+
+
+def test_start_is_quick_and_idle_memory_small(serve: Serve) -> None:
+    """Limits with room for noisy machines; `make bench-quick` gives the figures."""
+    began = time.monotonic()
+    server = serve("ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}")
+    assert time.monotonic() - began < 3 * START_S
+    over_grpc(server, None, IMAGES[:1])
+    memory = sum(psutil.Process(pid).memory_info().rss for pid in server.pids())
+    assert memory < IDLE_MEMORY

@@ -34,6 +34,9 @@ class EngineOptions:
     inference_precision: str = ""
     """`f32`, `bf16` or `f16`; empty keeps the device's own choice."""
 
+    execution: str = "auto"
+    """`inline` infers on the event loop, `async` beside it, `auto` as the measured time says."""
+
     cache_dir: Path | None = None
     """Where compiled models are kept between starts; None keeps none."""
 

@@ -1,0 +1,77 @@
+"""`mapping_config.json`: public names for a model's tensors, beside its files as in 2020.
+
+    {"inputs": {"tensor name": "public name"}, "outputs": {"tensor name": "public name"}}
+
+Tensors that are not mentioned keep their own names. Source: docs of ie_serving 2020.
+"""
+
+import json
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ie_serving.errors import LoadFailed
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+FILE = "mapping_config.json"
+Renames = Mapping[str, str]
+
+
+def read_mapping(directory: Path) -> tuple[Renames, Renames]:
+    """Read the renames of inputs and of outputs; both empty without the file.
+
+    Raises:
+        LoadFailed: the file is not what the module's head shows. 2020 went on with the tensors'
+            own names, under which no client asks.
+    """
+    path = directory / FILE
+    if not path.is_file():
+        return {}, {}
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise LoadFailed(f"{FILE} cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise LoadFailed(f'{FILE} must hold an object with "inputs" and "outputs"')
+    return _renames(content, "inputs"), _renames(content, "outputs")
+
+
+def _renames(content: Mapping[str, Any], kind: str) -> Renames:
+    renames = content.get(kind, {})
+    if isinstance(renames, dict) and all(isinstance(v, str) and v for v in renames.values()):
+        return renames
+    raise LoadFailed(f'{FILE}: "{kind}" must be an object of tensor name to public name')
+
+
+def aliases(
+    own: Sequence[str], known: Sequence[Collection[str]], renames: Renames, kind: str
+) -> list[str]:
+    """Name tensors for clients: their own names, renamed.
+
+    Args:
+        own: each tensor's own name.
+        known: every name by which `renames` may speak of it.
+        renames: tensor name to public name.
+        kind: `inputs` or `outputs`, for the texts.
+
+    Raises:
+        LoadFailed: two tensors would have one name, or one tensor two.
+    """
+    unknown = [name for name in renames if not any(name in names for names in known)]
+    if unknown:
+        log.warning(Event(f"{FILE} names unknown {kind}", names=", ".join(unknown)))
+    given = [_alias(name, names, renames) for name, names in zip(own, known, strict=True)]
+    twice = sorted({name for name in given if given.count(name) > 1})
+    if twice:
+        raise LoadFailed(f"two {kind} would be called {', '.join(twice)}; see {FILE}")
+    return given
+
+
+def _alias(own: str, names: Collection[str], renames: Renames) -> str:
+    wanted = {renames[name] for name in names if name in renames}
+    if len(wanted) > 1:
+        raise LoadFailed(f"{FILE} gives {own} two names: {', '.join(sorted(wanted))}")
+    return wanted.pop() if wanted else own

@@ -1,0 +1,86 @@
+"""Device properties of a model: the user's, names of 2020 translated, and what the server adds."""
+
+import logging
+from collections.abc import Iterator, Mapping
+
+from ie_serving.engines.base import EngineOptions
+from ie_serving.errors import LoadFailed
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+THREADS = "INFERENCE_NUM_THREADS"
+PINNING = "ENABLE_CPU_PINNING"
+PRECISION = "INFERENCE_PRECISION_HINT"
+PRECISIONS = ("f32", "bf16", "f16")
+
+_YES_NO = {"YES": "true", "NO": "false"}
+_STREAMS = {"CPU_THROUGHPUT_AUTO": "AUTO", "CPU_THROUGHPUT_NUMA": "NUMA"}
+OLD_NAMES: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "CPU_THROUGHPUT_STREAMS": ("NUM_STREAMS", _STREAMS),
+    "GPU_THROUGHPUT_STREAMS": ("NUM_STREAMS", {"GPU_THROUGHPUT_AUTO": "AUTO"}),
+    "CPU_THREADS_NUM": (THREADS, {}),
+    "CPU_BIND_THREAD": (PINNING, {**_YES_NO, "NUMA": "true", "HYBRID_AWARE": "true"}),
+    "ENFORCE_BF16": (PRECISION, {"YES": "bf16", "NO": "f32"}),
+}
+"""Names of 2020: today's name, and today's values where they differ."""
+DROPPED = frozenset({"EXCLUSIVE_ASYNC_REQUESTS", "DYN_BATCH_ENABLED", "DYN_BATCH_LIMIT"})
+"""Names of 2020 that nothing replaces."""
+
+
+def properties(options: EngineOptions, threads: int | None) -> dict[str, str]:
+    """Give the properties to compile with.
+
+    Args:
+        options: the model's.
+        threads: limit of this process; used for the CPU device when the user set none.
+
+    Raises:
+        LoadFailed: an `inference_precision` that does not exist.
+    """
+    chosen = translated(options.plugin_config)
+    if options.inference_precision:
+        chosen[PRECISION] = _precision(options.inference_precision)
+    if options.cache_dir is not None:
+        chosen.setdefault("CACHE_DIR", str(options.cache_dir))
+    if options.target_device == "CPU":
+        _add_for_cpu(chosen, threads)
+    return chosen
+
+
+def translated(config: Mapping[str, str]) -> dict[str, str]:
+    """Give `config` with names of 2020 replaced by today's, with one warning for all of them."""
+    old = [name for name in config if _bare(name) != name or _bare(name) in {*OLD_NAMES, *DROPPED}]
+    if old:
+        log.warning(Event("plugin_config uses names of 2020", names=", ".join(sorted(old))))
+    return dict(pair for name, value in config.items() for pair in _pair(_bare(name), str(value)))
+
+
+def _pair(name: str, value: str) -> Iterator[tuple[str, str]]:
+    if name in OLD_NAMES:
+        today, values = OLD_NAMES[name]
+        yield today, values.get(value, value)
+    elif name not in DROPPED:
+        yield name, value
+
+
+def _bare(name: str) -> str:
+    return name.removeprefix("KEY_")
+
+
+def _precision(name: str) -> str:
+    if name not in PRECISIONS:
+        raise LoadFailed(
+            f"inference_precision {name!r} does not exist; expected {', '.join(PRECISIONS)}"
+        )
+    return name
+
+
+def _add_for_cpu(chosen: dict[str, str], threads: int | None) -> None:
+    """Keep to the process's share of the CPUs.
+
+    Pinned threads of several models or workers would all sit on the same first cores.
+    """
+    chosen.setdefault(PINNING, "false")
+    if threads is not None:
+        chosen.setdefault(THREADS, str(threads))

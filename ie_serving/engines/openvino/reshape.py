@@ -1,0 +1,78 @@
+"""New input shapes from the options `batch_size` and `shape`. Pure: shapes in, shapes out."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ie_serving.engines.base import Dimension, EngineOptions
+from ie_serving.errors import LoadFailed
+
+Shape = tuple[Dimension, ...]
+ANY = -1
+AUTO = "auto"
+
+
+@dataclass(frozen=True)
+class InputShape:
+    """One input before reshaping.
+
+    Attributes:
+        names: every name it goes by: its alias and the engine's tensor names.
+        dims: its shape; None when the rank is open.
+    """
+
+    names: frozenset[str]
+    dims: Shape | None
+
+    def __str__(self) -> str:
+        return "/".join(sorted(self.names))
+
+
+def new_shapes(inputs: Sequence[InputShape], options: EngineOptions) -> dict[int, Shape]:
+    """Give the shapes to set, by position of the input; those not named keep theirs.
+
+    `shape` wins over `batch_size`, as in 2020.
+
+    Raises:
+        LoadFailed: an unknown input, or one shape for a model of several inputs.
+    """
+    shape = options.shape
+    if shape is None:
+        return {} if options.batch_size is None else _batched(inputs, options.batch_size)
+    if isinstance(shape, str):
+        return _automatic(inputs, shape)
+    if isinstance(shape, Mapping):
+        return _named(inputs, shape)
+    if len(inputs) != 1:
+        raise LoadFailed(
+            f"Noname shape specified for model with multiple inputs: give a shape for each of "
+            f"{_listed(inputs)} by name"
+        )
+    return {0: shape}
+
+
+def _batched(inputs: Sequence[InputShape], batch_size: int) -> dict[int, Shape]:
+    """Set the first dimension of every input that has one."""
+    shapes = {i: (batch_size, *given.dims[1:]) for i, given in enumerate(inputs) if given.dims}
+    if not shapes:
+        raise LoadFailed(f"batch_size {batch_size} is set, but no input has a first dimension")
+    return shapes
+
+
+def _automatic(inputs: Sequence[InputShape], word: str) -> dict[int, Shape]:
+    if word != AUTO:
+        raise LoadFailed(f"shape {word!r} is not known; expected {AUTO!r} or dimensions")
+    return {i: (ANY,) * len(given.dims) for i, given in enumerate(inputs) if given.dims}
+
+
+def _named(inputs: Sequence[InputShape], shapes: Mapping[str, Shape]) -> dict[int, Shape]:
+    found: dict[int, Shape] = {}
+    for name, shape in shapes.items():
+        positions = [i for i, given in enumerate(inputs) if name in given.names]
+        if not positions:
+            raise LoadFailed(f"shape names no input {name!r}; the model has {_listed(inputs)}")
+        found[positions[0]] = shape
+    return found
+
+
+def _listed(inputs: Sequence[InputShape]) -> str:
+    return ", ".join(map(str, inputs))

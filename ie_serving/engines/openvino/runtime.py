@@ -1,0 +1,56 @@
+"""The process's one OpenVINO core, and its exceptions as texts that may be shown."""
+
+import ctypes
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+import openvino as ov
+
+from ie_serving.errors import LoadFailed
+
+TEXT_LIMIT = 600
+"""Longest text, in characters, that is taken from an exception of OpenVINO."""
+
+_NOISE = re.compile(
+    r"(Exception from [\w./\\-]+:\d+:)|(Check '[^\n]*' failed at [\w./\\-]+:\d+:?)"
+    r"|(Caught exception:)|( at [\w./\\-]+\.(cpp|hpp|h):\d+:?)"
+)
+_lock = threading.Lock()
+_cores: list[ov.Core] = []
+
+
+def core() -> ov.Core:
+    """Give the shared core, made on first use.
+
+    Weights are read into memory, never mapped: whoever truncates the files of a served version
+    would kill the process with SIGBUS.
+    """
+    with _lock:
+        if not _cores:
+            made = ov.Core()
+            made.set_property({"ENABLE_MMAP": False})
+            _cores.append(made)
+        return _cores[0]
+
+
+def one_line(error: BaseException) -> str:
+    """Give an exception of OpenVINO as one line without the places of its C++ sources."""
+    text = " ".join(_NOISE.sub(" ", str(error)).split())
+    return text[:TEXT_LIMIT] or "no reason given"
+
+
+@contextmanager
+def load_failures(what: str) -> Iterator[None]:
+    """Turn what OpenVINO and the file system raise into LoadFailed, with `what` in front."""
+    try:
+        yield
+    except (RuntimeError, ValueError, TypeError, OSError) as error:
+        raise LoadFailed(f"{what}: {one_line(error)}") from error
+
+
+def return_memory() -> None:
+    """Hand freed memory back to the system; glibc keeps it otherwise. Does nothing elsewhere."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

@@ -1,0 +1,127 @@
+"""One infer request with its tensors bound: arrays are copied in, outputs are looked at in place."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import openvino as ov
+
+from ie_serving.engines.openvino.specs import Port
+from ie_serving.errors import InvalidTensor
+from ie_serving.tensors import Array, DataType
+
+KEPT_BYTES = 64 << 20
+"""Input memory above this is given back when a smaller input comes."""
+
+Write = Callable[[Array], None]
+
+
+class Slot:
+    """One infer request. Used by one inference at a time."""
+
+    def __init__(self, request: ov.InferRequest, inputs: Sequence[Port], outputs: Sequence[Port]):
+        self._request = request
+        self._writes = [(port.spec.name, _writer(request, port)) for port in inputs]
+        self._views, self._reads = _readers(request, outputs)
+        self.start = request.start_async
+        self.wait = request.wait
+        self.cancel = request.cancel
+        texts = any(port.spec.dtype is DataType.STRING for port in outputs)
+        self.run = partial(request.infer, share_outputs=not texts, decode_strings=False)
+
+    def fill(self, inputs: Mapping[str, Array]) -> None:
+        """Copy the inputs in. Raises: InvalidTensor."""
+        for name, write in self._writes:
+            write(inputs[name])
+
+    def outputs(self) -> Mapping[str, Array]:
+        """Give the outputs by name: views that the next inference overwrites."""
+        if not self._reads:
+            return self._views
+        return {**self._views, **{name: read() for name, read in self._reads}}
+
+
+def _writer(request: ov.InferRequest, port: Port) -> Write:
+    if port.spec.dtype is DataType.STRING:
+        return partial(_write_text, request, port)
+    if port.static:
+        view = request.get_input_tensor(port.index).data
+        return partial(view.__setitem__, Ellipsis)
+    return _Resized(request, port).write
+
+
+class _Resized:
+    """The tensor of an input with open dimensions: it grows as needed, and is kept for the next."""
+
+    def __init__(self, request: ov.InferRequest, port: Port) -> None:
+        self._request = request
+        self._index = port.index
+        self._type = request.get_input_tensor(port.index).element_type
+        self._capacity = 0
+        self._bind(port.least(0) or (0,))
+
+    def write(self, array: Array) -> None:
+        if array.shape != self._shape:
+            self._resize(array)
+        self._view[...] = array
+
+    def _resize(self, array: Array) -> None:
+        if array.nbytes < KEPT_BYTES < self._capacity:
+            self._capacity = 0
+            self._bind(array.shape)
+        else:
+            self._tensor.shape = array.shape
+            self._look()
+        self._capacity = max(self._capacity, array.nbytes)
+
+    def _bind(self, shape: tuple[int, ...]) -> None:
+        self._tensor = ov.Tensor(self._type, ov.Shape(shape))
+        self._request.set_input_tensor(self._index, self._tensor)
+        self._look()
+
+    def _look(self) -> None:
+        self._view = self._tensor.data
+        self._shape = self._view.shape
+
+
+def _write_text(request: ov.InferRequest, port: Port, array: Array) -> None:
+    """Bind strings. OpenVINO's binding takes them zero-padded, so none can end with a zero byte."""
+    if any(text.endswith(b"\0") for text in array.flat):
+        raise InvalidTensor(
+            f'input "{port.spec.name}" holds a string that ends with a zero byte; OpenVINO would '
+            f"cut it off: remove the byte"
+        )
+    if array.size:  # the binding divides by the length of the longest
+        tensor = ov.Tensor(np.array(array.tolist(), np.bytes_).reshape(array.shape))
+    else:
+        tensor = ov.Tensor(ov.Type.string, ov.Shape(array.shape))
+    request.set_input_tensor(port.index, tensor)
+
+
+def _readers(
+    request: ov.InferRequest, outputs: Sequence[Port]
+) -> tuple[dict[str, Array], list[tuple[str, Callable[[], Array]]]]:
+    """Split the outputs: views that stay, and those to be fetched after each inference."""
+    views: dict[str, Array] = {}
+    reads: list[tuple[str, Callable[[], Array]]] = []
+    for port in outputs:
+        if port.spec.dtype is DataType.STRING:
+            reads.append((port.spec.name, partial(_read_text, request, port.index)))
+        elif port.static:
+            views[port.spec.name] = request.get_output_tensor(port.index).data
+        else:
+            reads.append((port.spec.name, partial(_read, request, port.index)))
+    return views, reads
+
+
+def _read(request: ov.InferRequest, index: int) -> Array:
+    view: Array = request.get_output_tensor(index).data
+    return view
+
+
+def _read_text(request: ov.InferRequest, index: int) -> Array:
+    tensor: Any = request.get_output_tensor(index)
+    if not tensor.size:  # the binding reads memory that is not there
+        return np.empty(tuple(tensor.shape), np.object_)
+    return np.asarray(tensor.bytes_data).astype(np.object_)

@@ -1,0 +1,213 @@
+"""Tensors of a model as clients see them, and what the engine can take beyond that."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import openvino as ov
+from openvino.preprocess import PrePostProcessor
+
+from ie_serving.engines.base import Dimension, EngineOptions
+from ie_serving.engines.openvino.read import Draft, Tensor
+from ie_serving.engines.openvino.reshape import InputShape, new_shapes
+from ie_serving.engines.openvino.runtime import load_failures
+from ie_serving.errors import InvalidTensor, LoadFailed
+from ie_serving.tensors import BY_OPENVINO, Array, DataType, Signature, TensorSpec
+
+NO_LIMIT = np.iinfo(np.int64).max
+Bounds = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True)
+class Port:
+    """A tensor of a compiled signature, bound to its place.
+
+    Attributes:
+        spec: as clients see it.
+        index: position among the compiled model's inputs or outputs.
+        bounds: smallest and largest size of each dimension; None for an open rank.
+    """
+
+    spec: TensorSpec
+    index: int
+    bounds: Bounds | None
+
+    @property
+    def static(self) -> bool:
+        """Whether there is one shape only."""
+        return self.bounds is not None and all(low == high for low, high in self.bounds)
+
+    @property
+    def tighter(self) -> bool:
+        """Whether the engine takes fewer shapes than the spec admits."""
+        if self.bounds is None:
+            return False
+        if self.spec.shape is None or len(self.spec.shape) != len(self.bounds):
+            return True
+        return any(
+            size == -1 and bound != (0, NO_LIMIT)
+            for size, bound in zip(self.spec.shape, self.bounds, strict=True)
+        )
+
+    def least(self, wanted: int) -> tuple[int, ...] | None:
+        """Give the shape with each open dimension as near to `wanted` as it may be."""
+        if self.bounds is None:
+            return None
+        return tuple(min(max(wanted, low), high) for low, high in self.bounds)
+
+    def check_shape(self, shape: tuple[int, ...]) -> None:
+        """Refuse a shape that only the engine knows to be impossible.
+
+        Raises:
+            InvalidTensor: naming the input, its shape and the sizes that are taken.
+        """
+        if self.bounds is None:
+            return
+        fits = len(shape) == len(self.bounds) and all(
+            low <= size <= high for size, (low, high) in zip(shape, self.bounds, strict=True)
+        )
+        if not fits:
+            raise InvalidTensor(
+                f'input "{self.spec.name}" has shape {shape}; the model takes ({self._ranges()})'
+            )
+
+    def _ranges(self) -> str:
+        return ", ".join(map(_range, self.bounds or ()))
+
+
+def _range(bound: tuple[int, int]) -> str:
+    low, high = bound
+    if low == high:
+        return str(low)
+    if high == NO_LIMIT:
+        return "-1" if low == 0 else f"{low} or more"
+    return f"{low}..{high}"
+
+
+@dataclass(frozen=True)
+class Ports:
+    """Inputs and outputs of one signature."""
+
+    signature: Signature
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+
+
+def prepare(draft: Draft, options: EngineOptions) -> Ports:
+    """Reshape the draft's model, let the engine convert BF16, and say what clients see.
+
+    Raises:
+        LoadFailed: the model cannot be reshaped, or a tensor has a type without a name on the wire.
+    """
+    reshaped = _reshape(draft, options)
+    inputs = tuple(_port(draft.model.inputs[t.index], t, reshaped) for t in draft.inputs)
+    outputs = tuple(_port(draft.model.outputs[t.index], t, reshaped) for t in draft.outputs)
+    _carry_bf16_as_float32(draft.model, inputs, outputs)
+    signature = Signature(
+        name=draft.name,
+        inputs={port.spec.name: port.spec for port in inputs},
+        outputs={port.spec.name: port.spec for port in outputs},
+        method=draft.method,
+    )
+    return Ports(signature, inputs, outputs)
+
+
+def _reshape(draft: Draft, options: EngineOptions) -> bool:
+    inputs = [
+        InputShape(t.names, _dims(draft.model.inputs[t.index].get_partial_shape()))
+        for t in draft.inputs
+    ]
+    shapes = new_shapes(inputs, options)
+    if shapes:
+        wanted = {
+            draft.model.inputs[draft.inputs[i].index]: _partial(shape)
+            for i, shape in shapes.items()
+        }
+        texts = ", ".join(f"{draft.inputs[i].alias}={shape}" for i, shape in shapes.items())
+        with load_failures(f"the model cannot be reshaped to {texts}"):
+            draft.model.reshape(wanted)
+    return bool(shapes)
+
+
+def _dims(shape: Any) -> tuple[Dimension, ...] | None:
+    bounds = _bounds(shape)
+    return None if bounds is None else tuple(_dim(low, high) for low, high in bounds)
+
+
+def _dim(low: int, high: int) -> Dimension:
+    if low == high:
+        return low
+    return -1 if (low, high) == (0, NO_LIMIT) else (low, high)
+
+
+def _partial(shape: Sequence[Dimension]) -> Any:
+    return ov.PartialShape(
+        [ov.Dimension(*dim) if isinstance(dim, tuple) else ov.Dimension(dim) for dim in shape]
+    )
+
+
+def _bounds(shape: Any) -> Bounds | None:
+    if shape.rank.is_dynamic:
+        return None
+    return tuple(map(_bound, shape))
+
+
+def _bound(dim: Any) -> tuple[int, int]:
+    high = dim.get_max_length()
+    return dim.get_min_length(), NO_LIMIT if high < 0 else high
+
+
+def _port(port: Any, tensor: Tensor, reshaped: bool) -> Port:
+    bounds = _bounds(port.get_partial_shape())
+    if tensor.declared and not reshaped:
+        shape = tensor.shape
+    else:
+        shape = None if bounds is None else tuple(b[0] if b[0] == b[1] else -1 for b in bounds)
+    return Port(
+        TensorSpec(tensor.alias, _dtype(port, tensor), shape, tensor.tensor), tensor.index, bounds
+    )
+
+
+def _dtype(port: Any, tensor: Tensor) -> DataType:
+    name = port.get_element_type().get_type_name()
+    if name not in BY_OPENVINO:
+        raise LoadFailed(
+            f'tensor "{tensor.alias}" has element type {name}, which the TensorFlow Serving API '
+            f"cannot carry; convert it in the model"
+        )
+    return BY_OPENVINO[name]
+
+
+def _carry_bf16_as_float32(
+    model: ov.Model, inputs: Sequence[Port], outputs: Sequence[Port]
+) -> None:
+    """Let the engine convert where numpy has no dtype. Positions stay; tensor names may go."""
+    narrow = [
+        (ports, port.index)
+        for ports, side in (("input", inputs), ("output", outputs))
+        for port in side
+        if port.spec.dtype is DataType.BF16
+    ]
+    if not narrow:
+        return
+    with load_failures("BF16 tensors cannot be converted"):
+        steps = PrePostProcessor(model)
+        for side, index in narrow:
+            getattr(steps, side)(index).tensor().set_element_type(ov.Type.f32)
+        steps.build()
+
+
+def zeros(ports: Sequence[Port], wanted: int) -> dict[str, Array] | None:
+    """Give inputs of zeros or empty strings, open dimensions at `wanted`; None for open ranks."""
+    shapes = {port.spec.name: port.least(wanted) for port in ports}
+    if any(shape is None for shape in shapes.values()):
+        return None
+    return {
+        port.spec.name: _filled(port.spec.dtype, shapes[port.spec.name] or ()) for port in ports
+    }
+
+
+def _filled(dtype: DataType, shape: tuple[int, ...]) -> Array:
+    fill = b"" if dtype is DataType.STRING else 0
+    return np.full(shape, fill, dtype.numpy)

@@ -1,0 +1,137 @@
+"""The OpenVINO engine keeps the contract; what it makes of formats, options and broken models."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import openvino.opset15 as op
+import pytest
+
+from ie_serving.engines.openvino.compile import OpenVinoEngine
+from ie_serving.errors import LoadFailed
+from ie_serving.tensors import SERVING_DEFAULT, DataType
+from tests.unit.engines.contract import EngineContract
+from tests.unit.engines.openvino.models import add_one, load, parameter, result, run, save, unary
+
+
+class TestOpenVinoEngine(EngineContract):
+    engine = OpenVinoEngine
+    write_add_one = staticmethod(add_one)
+    spoil = staticmethod(lambda directory: (directory / "model.xml").write_text("<net"))
+
+
+def test_failures_at_load_show_no_source_places(tmp_path: Path) -> None:
+    add_one(tmp_path)
+    (tmp_path / "model.xml").write_text("<net")
+    with pytest.raises(LoadFailed, match=r"model\.xml") as failure:
+        load(tmp_path)
+    assert ".cpp" not in str(failure.value)
+
+
+def test_an_unknown_device_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LoadFailed, match="NPX"):
+        load(add_one(tmp_path), target_device="NPX")
+
+
+def test_an_unknown_property_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LoadFailed, match="NO_SUCH_KEY"):
+        load(add_one(tmp_path), plugin_config={"NO_SUCH_KEY": "1"})
+
+
+@pytest.mark.parametrize("precision", ["f32", "bf16", "f16"])
+def test_the_precision_in_use_is_logged(
+    tmp_path: Path, precision: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    try:
+        load(add_one(tmp_path), inference_precision=precision)
+    except LoadFailed as refused:  # a CPU without it says so
+        assert precision in str(refused)
+    else:
+        assert f"precision={precision}" in caplog.text
+
+
+async def test_truncating_the_files_of_a_loaded_model_changes_nothing(tmp_path: Path) -> None:
+    weights = np.arange(1 << 20, dtype=np.float32)
+    unary(tmp_path, [1 << 20], DataType.FP32, lambda x: op.add(x, op.constant(weights)))
+    model = load(tmp_path)
+    for file in tmp_path.iterdir():
+        os.truncate(file, 0)
+    answer = await run(model, {"x": np.zeros(1 << 20, np.float32)})
+    assert np.array_equal(answer["y"], weights)
+
+
+def test_no_file_of_a_loaded_model_is_mapped(tmp_path: Path) -> None:
+    weights = np.arange(1 << 20, dtype=np.float32)
+    unary(tmp_path, [1 << 20], DataType.FP32, lambda x: op.add(x, op.constant(weights)))
+    model = load(tmp_path)
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text()
+    model.close()
+
+
+def test_a_cache_directory_is_filled(tmp_path: Path) -> None:
+    load(add_one(tmp_path / "model"), cache_dir=tmp_path / "cache")
+    assert list((tmp_path / "cache").iterdir())
+
+
+async def test_mapping_config_renames_and_swaps(tmp_path: Path) -> None:
+    a, b = parameter("a", [2]), parameter("b", [2])
+    total = result("sum", op.add(a, b))
+    save(tmp_path, [total, result("difference", op.subtract(a, b))], [a, b])
+    (tmp_path / "mapping_config.json").write_text(
+        json.dumps(
+            {
+                "inputs": {"a": "b", "b": "a"},
+                "outputs": {"sum": "difference", "difference": "sum", "none": "x"},
+            }
+        )
+    )
+    model = load(tmp_path)
+    signature = model.signatures[SERVING_DEFAULT]
+    assert signature.inputs["b"].tensor == "a:0"
+    answer = await run(
+        model, {"b": np.array([5, 5], np.float32), "a": np.array([1, 1], np.float32)}
+    )
+    assert answer["difference"].tolist() == [6, 6]
+    assert answer["sum"].tolist() == [4, 4]
+
+
+def test_several_models_in_one_version_are_refused(tmp_path: Path) -> None:
+    add_one(tmp_path)
+    for suffix in (".xml", ".bin"):
+        (tmp_path / f"other{suffix}").write_bytes((tmp_path / f"model{suffix}").read_bytes())
+    with pytest.raises(LoadFailed, match=r"model\.xml, other\.xml"):
+        load(tmp_path)
+
+
+async def test_batch_size_and_shape_reshape_at_load(tmp_path: Path) -> None:
+    add_one(tmp_path, [1, 2])
+    assert load(tmp_path, batch_size=4).signatures[SERVING_DEFAULT].inputs["x"].shape == (4, 2)
+    assert load(tmp_path, shape="auto").signatures[SERVING_DEFAULT].outputs["y"].shape == (-1, -1)
+    ranged = load(tmp_path, shape={"x": ((1, 4), 3)})
+    assert ranged.signatures[SERVING_DEFAULT].inputs["x"].shape == (-1, 3)
+    assert (await run(ranged, {"x": np.ones((2, 3), np.float32)}))["y"].shape == (2, 3)
+
+
+def test_a_model_that_cannot_be_reshaped_says_so(tmp_path: Path) -> None:
+    kernel = op.constant(np.ones((2, 3), np.float32))
+    unary(tmp_path, [1, 2], DataType.FP32, lambda x: op.matmul(x, kernel, False, False))
+    with pytest.raises(LoadFailed, match="cannot be reshaped"):
+        load(tmp_path, shape=(1, 5))
+
+
+def test_the_engine_opens_no_connection() -> None:
+    """Telemetry would be a connection; the audit hook sees every one."""
+    program = (
+        "import sys\n"
+        "seen = []\n"
+        "names = ('socket.connect', 'socket.getaddrinfo', 'socket.sendto')\n"
+        "sys.addaudithook(lambda name, args: name in names and seen.append((name, args)))\n"
+        "from ie_serving.engines.openvino.runtime import core\n"
+        "core().available_devices\n"
+        "assert not seen, seen\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -209,6 +209,8 @@ class _Range:
     def _take(self, data: bytes) -> None:
         if self._place.broken_off.is_set():
             raise NotAvailable("the download was broken off")
+        if not data:  # no progress: an end that is early must not be tried for ever
+            return
         if self._position + len(data) > self._stop:
             raise Corrupted(
                 f"{self._place.remote.url}/{self._entry.path}: more bytes arrived than were asked "

@@ -72,7 +72,7 @@ class Retrying:
         if self._failures >= self._backoff.tries:
             raise error
         delay_s = self._backoff.delay_s(self._failures, random.random())
-        log.warning(
+        log.info(
             'storage tried again delay_s=%.2f failures=%d error="%s"',
             delay_s,
             self._failures,

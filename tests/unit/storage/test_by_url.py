@@ -1,0 +1,80 @@
+"""Which storage a URL opens, and what is imported for it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ie_serving.errors import ConfigError
+from ie_serving.storage.by_url import open_storage
+from ie_serving.storage.local import LocalStorage
+from ie_serving.storage.mirror import Mirror
+from ie_serving.storage.options import MinioOptions, StorageOptions
+
+OPTIONS = StorageOptions(cache_dir=Path("/nowhere"), minio=MinioOptions(endpoint="minio:9000"))
+
+
+@pytest.mark.parametrize("url", ["/models/resnet", "models", "file:///models/resnet", "/a:b//c"])
+def test_paths_are_local(url: str) -> None:
+    storage = open_storage(url, OPTIONS)
+    assert isinstance(storage, LocalStorage)
+    assert storage.url == str(Path(url.removeprefix("file://")))
+
+
+@pytest.mark.parametrize("url", ["s3://b/m", "gs://b/m", "minio://b/m", "S3://b", "s3://b/a b/?#"])
+def test_urls_are_mirrored(url: str) -> None:
+    storage = open_storage(url, OPTIONS)
+    assert isinstance(storage, Mirror)
+    assert storage.url == url
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("http://host/m", "unknown scheme: use a path or one of file://, s3://, gs://, minio://"),
+        ("s3://", "expected a bucket's name"),
+        ("s3:///m", "expected a bucket's name"),
+        ("file://models", "expected an absolute path"),
+    ],
+)
+def test_what_cannot_be_opened_is_said(url: str, text: str) -> None:
+    with pytest.raises(ConfigError, match=text):
+        open_storage(url, OPTIONS)
+
+
+@pytest.mark.parametrize("url", ["s3://key:s3cr3t@b/m", "https://user:s3cr3t@host/m"])
+def test_credentials_in_a_url_are_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        open_storage(url, OPTIONS)
+    assert "s3cr3t" not in str(raised.value)
+
+
+def test_minio_needs_an_endpoint() -> None:
+    with pytest.raises(ConfigError, match="set MINIO_ENDPOINT"):
+        open_storage("minio://b/m", StorageOptions(cache_dir=Path("/nowhere")))
+
+
+@pytest.mark.parametrize(
+    ("url", "imported"),
+    [
+        ("/models", set()),
+        ("s3://b/m", {"boto3"}),
+        ("gs://b/m", {"google.cloud.storage"}),
+        ("minio://b/m", {"minio"}),
+    ],
+)
+def test_a_client_is_imported_only_when_a_url_needs_it(url: str, imported: set[str]) -> None:
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from ie_serving.storage.by_url import open_storage\n"
+        "from ie_serving.storage.options import MinioOptions, StorageOptions\n"
+        "minio = MinioOptions(endpoint='minio:9000')\n"
+        "open_storage(sys.argv[1], StorageOptions(cache_dir=Path('/nowhere'), minio=minio))\n"
+        "print(*{'boto3', 'google.cloud.storage', 'minio'} & set(sys.modules))"
+    )
+    root = Path(__file__).parents[3]
+    ran = subprocess.run(
+        [sys.executable, "-c", program, url], cwd=root, capture_output=True, text=True, check=True
+    )
+    assert set(ran.stdout.split()) == imported

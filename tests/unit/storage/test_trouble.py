@@ -1,0 +1,216 @@
+"""Every trouble of a store has its own words, kind and advice."""
+
+import socket
+import ssl
+import threading
+import urllib.request
+from collections.abc import Callable
+from contextlib import closing
+
+import pytest
+import trustme
+import urllib3
+
+from ie_serving.errors import StorageError
+from ie_serving.storage import gcs, minio, s3
+from ie_serving.storage.s3_errors import trouble_of_code
+from ie_serving.storage.trouble import (
+    MEANING,
+    Trouble,
+    http_trouble,
+    network_trouble,
+    translated,
+)
+
+
+def test_no_two_troubles_read_the_same() -> None:
+    assert set(MEANING) == set(Trouble)
+    assert len({text for _, text in MEANING.values()}) == len(Trouble)
+
+
+@pytest.mark.parametrize(
+    ("advice", "never"),
+    [
+        pytest.param(s3.ADVICE, {Trouble.CHANGED}, id="s3"),
+        pytest.param(minio.ADVICE, {Trouble.CHANGED, Trouble.NO_CREDENTIALS}, id="minio"),
+        pytest.param(gcs.ADVICE, {Trouble.CHANGED, Trouble.REGION, Trouble.CLOCK}, id="gcs"),
+    ],
+)
+def test_each_backend_says_what_to_do(advice: dict[Trouble, str], never: set[Trouble]) -> None:
+    assert set(Trouble) - set(advice) == never
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "trouble"),
+    [
+        ("NoSuchBucket", 404, Trouble.BUCKET),
+        ("NoSuchKey", 404, Trouble.CHANGED),
+        ("404", 404, Trouble.CHANGED),
+        ("PreconditionFailed", 412, Trouble.CHANGED),
+        ("InvalidRange", 416, Trouble.CHANGED),
+        ("AccessDenied", 403, Trouble.DENIED),
+        ("403", 403, Trouble.DENIED),
+        ("InvalidAccessKeyId", 403, Trouble.CREDENTIALS),
+        ("SignatureDoesNotMatch", 403, Trouble.CREDENTIALS),
+        ("ExpiredToken", 400, Trouble.CREDENTIALS),
+        ("RequestTimeTooSkewed", 403, Trouble.CLOCK),
+        ("AuthorizationHeaderMalformed", 400, Trouble.REGION),
+        ("PermanentRedirect", 301, Trouble.REGION),
+        ("SlowDown", 503, Trouble.THROTTLED),
+        ("ServiceUnavailable", 503, Trouble.THROTTLED),
+        ("TooManyRequests", 429, Trouble.THROTTLED),
+        ("RequestTimeout", 400, Trouble.TIMEOUT),
+        ("InternalError", 500, Trouble.SERVER),
+        ("502", 502, Trouble.SERVER),
+        ("SomethingNew", 400, Trouble.OTHER),
+        ("SomethingNew", 418, Trouble.OTHER),
+    ],
+)
+def test_codes_of_the_s3_protocol(code: str, status: int, trouble: Trouble) -> None:
+    assert trouble_of_code(code, status) is trouble
+
+
+@pytest.mark.parametrize(
+    ("status", "trouble"),
+    [
+        (401, Trouble.CREDENTIALS),
+        (403, Trouble.DENIED),
+        (408, Trouble.SERVER),
+        (412, Trouble.CHANGED),
+        (429, Trouble.THROTTLED),
+        (500, Trouble.SERVER),
+        (503, Trouble.THROTTLED),
+        (400, Trouble.OTHER),
+    ],
+)
+def test_http_statuses(status: int, trouble: Trouble) -> None:
+    assert http_trouble(status) is trouble
+
+
+def raised_by(action: Callable[[], object]) -> BaseException:
+    with pytest.raises(Exception) as raised:
+        action()
+    return raised.value
+
+
+def serve_once(answer: Callable[[socket.socket], None]) -> int:
+    """Answer one connection on a new port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def run() -> None:
+        with listener:
+            connection, _ = listener.accept()
+            with connection:
+                answer(connection)
+
+    threading.Thread(target=run, daemon=True).start()
+    return int(listener.getsockname()[1])
+
+
+def get(url: str, **options: object) -> None:
+    with urllib3.PoolManager(retries=False, **options) as pool:
+        pool.request("GET", url, timeout=0.5)
+
+
+class TestNetwork:
+    """Real faults, through the HTTP library below all three clients."""
+
+    def test_a_refused_connection(self) -> None:
+        with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+            port = listener.getsockname()[1]
+        error = raised_by(lambda: get(f"http://127.0.0.1:{port}"))
+        assert network_trouble(error) is Trouble.REFUSED
+
+    def test_a_name_that_does_not_resolve(self) -> None:
+        error = raised_by(lambda: get("http://no-such-host.invalid"))
+        assert network_trouble(error) is Trouble.DNS
+
+    def test_silence(self) -> None:
+        released = threading.Event()
+        port = serve_once(lambda connection: (released.wait(10), None)[1])
+        error = raised_by(lambda: get(f"http://127.0.0.1:{port}"))
+        released.set()
+        assert network_trouble(error) is Trouble.TIMEOUT
+
+    def test_a_connection_that_breaks(self) -> None:
+        port = serve_once(lambda connection: (connection.recv(100), None)[1])
+        error = raised_by(lambda: get(f"http://127.0.0.1:{port}"))
+        assert network_trouble(error) is Trouble.BROKEN
+
+    def test_a_body_that_ends_early(self) -> None:
+        def cut(connection: socket.socket) -> None:
+            connection.recv(1000)
+            connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n12345")
+
+        port = serve_once(cut)
+        error = raised_by(lambda: get(f"http://127.0.0.1:{port}"))
+        assert network_trouble(error) is Trouble.BROKEN
+
+    def test_a_server_without_tls(self) -> None:
+        def plain(connection: socket.socket) -> None:
+            connection.recv(1000)
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+
+        port = serve_once(plain)
+        error = raised_by(lambda: get(f"https://127.0.0.1:{port}"))
+        assert network_trouble(error) is Trouble.NO_TLS
+
+    def test_an_unknown_authority(self) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+
+        def handshake(connection: socket.socket) -> None:
+            with pytest.raises(OSError, match="alert"):
+                context.wrap_socket(connection, server_side=True)
+
+        port = serve_once(handshake)
+        error = raised_by(lambda: get(f"https://127.0.0.1:{port}"))
+        assert network_trouble(error) is Trouble.CERTIFICATE
+
+    def test_through_the_standard_library_too(self) -> None:
+        with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+            port = listener.getsockname()[1]
+        error = raised_by(lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}"))
+        assert network_trouble(error) is Trouble.REFUSED
+
+    def test_anything_else_is_not_the_network(self) -> None:
+        assert network_trouble(ValueError("x")) is None
+
+
+@pytest.mark.parametrize("trouble", Trouble)
+def test_texts_hold_our_words_and_the_code_never_the_clients_text(trouble: Trouble) -> None:
+    client_error = RuntimeError("Authorization: s3cr3t")
+    kind, meaning = MEANING[trouble]
+    with (
+        pytest.raises(kind) as raised,
+        translated("s3://b/m", "list", lambda error: (trouble, "Code"), s3.ADVICE),
+    ):
+        raise client_error
+    text = str(raised.value)
+    assert text.startswith(f"s3://b/m: cannot list: {meaning}")
+    assert "(Code)" in text
+    assert s3.ADVICE.get(trouble, "") in text
+    assert "s3cr3t" not in text
+    assert raised.value.__cause__ is client_error
+
+
+def test_a_code_that_is_no_code_is_not_repeated() -> None:
+    with (
+        pytest.raises(StorageError) as raised,
+        translated("s3://b", "list", lambda error: (Trouble.OTHER, "a text with s3cr3t"), {}),
+    ):
+        raise RuntimeError
+    assert "s3cr3t" not in str(raised.value)
+
+
+def test_permission_to_list_and_to_read_are_told_apart() -> None:
+    texts = []
+    for action in ("list", "read 1/model.xml"):
+        with (
+            pytest.raises(StorageError) as raised,
+            translated("s3://b", action, lambda error: (Trouble.DENIED, ""), {}),
+        ):
+            raise RuntimeError
+        texts.append(str(raised.value))
+    assert "permission denied to list" in texts[0]
+    assert "cannot read 1/model.xml: permission denied to read" in texts[1]

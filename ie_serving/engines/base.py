@@ -1,11 +1,17 @@
-"""What an engine promises: a directory becomes a compiled model, numpy in and numpy out."""
+"""What an engine promises: a directory becomes a compiled model, numpy in and numpy out.
+
+Settings hold `EngineOptions`, and the arbiter holds settings: numpy is not imported at run time.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from ie_serving.tensors import Array, Signature
+if TYPE_CHECKING:
+    from ie_serving.tensors import Array, Signature
 
 T = TypeVar("T")
 Dimension = int | tuple[int, int]

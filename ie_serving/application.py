@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-import falcon.asgi
-
 from ie_serving import config_source
 from ie_serving.config_watch import ConfigWatch
 from ie_serving.engines.base import Engine
@@ -21,7 +19,7 @@ from ie_serving.server.health import Health
 from ie_serving.server.model_service import ModelService
 from ie_serving.server.prediction_service import PredictionService
 from ie_serving.server.tfs_grpc import GrpcServer
-from ie_serving.server.tfs_rest import RestApi
+from ie_serving.server.tfs_rest import App, RestApi
 from ie_serving.server.warmup import WarmUp
 from ie_serving.server.wire import messages
 from ie_serving.server.wire.model_server_config import from_message
@@ -61,9 +59,10 @@ class ServingApplication:
             self._models,
             self._metrics,
             tensor_content=server.tensor_content,
-            method_name_check=server.method_name_check,
         )
-        self._warm_up = WarmUp(server.warmup_iterations if server.warmup else 0)
+        self._warm_up = WarmUp(
+            self._prediction.replays(), server.warmup_iterations if server.warmup else 0
+        )
 
     async def start(self) -> None:
         """See `Application`."""
@@ -84,7 +83,7 @@ class ServingApplication:
         """See `Application`."""
         return self._models.names()
 
-    def rest(self) -> falcon.asgi.App:
+    def rest(self) -> App:
         """See `Application`."""
         server = self._settings.server
         return RestApi(
@@ -143,9 +142,7 @@ class ServingApplication:
         server: ServerSettings = self._settings.server
         poll_wait_s = server.poll_wait_s if config.poll_wait_s is None else config.poll_wait_s
         storage = open_storage(config.base_path, self._storage_options)
-        source = Source(
-            storage, self._engine, rest_s=poll_wait_s, ready_marker=config.ready_marker
-        )
+        source = Source(storage, self._engine, rest_s=poll_wait_s, ready_marker=config.ready_marker)
         loader = Loader(
             config.name, storage, self._engine, config.engine, self._warm_up, self._loads
         )

@@ -136,5 +136,3 @@ def _wrong_names(signature: Signature, inputs: Mapping[str, Array]) -> str:
         f" Sent extra: {{{','.join(extra)}}}. Missing but required: {{{','.join(missing)}}}."
         f" The model expects: {expected}"
     )
-
-

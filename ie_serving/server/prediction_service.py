@@ -2,6 +2,8 @@
 
 import time
 from collections.abc import Awaitable
+from functools import partial
+from typing import TypeVar
 
 from ie_serving.errors import InvalidRequest, ServingError
 from ie_serving.models.handle import Servable
@@ -11,13 +13,16 @@ from ie_serving.server.bindings import Bindings
 from ie_serving.server.calls import Answer, CallContext
 from ie_serving.server.inference import infer, signature_of
 from ie_serving.server.status import Code, code_of
+from ie_serving.server.warmup import Replay
 from ie_serving.server.wire import messages, metadata
+from ie_serving.server.wire.metadata import SIGNATURE_DEF
 from ie_serving.server.wire.predict import PredictCall, ResponseEncoder, parse_request
 from ie_serving.server.wire.requests import model_spec_of, parse
 from ie_serving.telemetry.metrics import Metrics
 
+T = TypeVar("T")
+
 NAME = "tensorflow.serving.PredictionService"
-SIGNATURE_DEF = "signature_def"
 
 
 class PredictionService:
@@ -32,8 +37,7 @@ class PredictionService:
     def __init__(self, models: ModelManager, metrics: Metrics, *, tensor_content: bool) -> None:
         self._models = models
         self._metrics = metrics
-        self._tensor_content = tensor_content
-        self._encoders = Bindings(self._encoder)
+        self._encoders = Bindings(partial(_encoder, tensor_content=tensor_content))
 
     def answers(self) -> dict[str, Answer]:
         """The methods by name."""
@@ -42,6 +46,10 @@ class PredictionService:
             "GetModelMetadata": self.get_model_metadata,
         }
 
+    def replays(self) -> dict[str, Replay]:
+        """What answers each kind of warm-up record."""
+        return {"predict_log": self._replay_predict}
+
     async def predict(self, payload: bytes, context: CallContext) -> bytes:
         """Run a signature on named tensors."""
         call = parse_request(payload)
@@ -49,40 +57,46 @@ class PredictionService:
 
     async def _predict(self, call: PredictCall) -> bytes:
         with self._models.handle(call.model) as servable:
-            signature = signature_of(servable, call.model.signature)
-            encoder = self._encoders.of(servable, signature.name)
-            encode = encoder.encode
-            return await infer(servable, signature, call.decode_inputs(), encode)
+            return await self._predict_with(servable, call)
 
-    def _encoder(self, servable: Servable, signature: str) -> ResponseEncoder:
-        return ResponseEncoder(...)
+    async def _predict_with(self, servable: Servable, call: PredictCall) -> bytes:
+        signature = signature_of(servable, call.model.signature)
+        encoder = self._encoders.of(servable, signature.name).filtered(call.output_filter)
+        return await infer(servable, signature, call.decode_inputs(), encoder.encode)
 
-    async def _measured(self, api: str, model: ModelSpec, work: Awaitable[bytes]) -> bytes:
-        """Count a request and its latency."""
+    async def _replay_predict(self, servable: Servable, payload: bytes) -> bytes:
+        return await self._predict_with(servable, parse_request(payload))
+
+    async def _measured(self, api: str, model: ModelSpec, work: Awaitable[T]) -> T:
+        """Count a request, and its latency if it succeeds."""
         began = time.perf_counter()
-        series = self._metrics.of(model.name)
         try:
             reply = await work
         except ServingError as error:
-            series.count(code_of(error).name)
+            self._metrics.of(model.name).count(code_of(error).name)
             raise
         except Exception:
-            series.count(Code.INTERNAL.name)
+            self._metrics.of(model.name).count(Code.INTERNAL.name)
             raise
-        series.count(Code.OK.name)
-        series.request_latency(api, "GRPC").observe((time.perf_counter() - began) * 1e6)
+        self._metrics.served(model.name, api, "GRPC", (time.perf_counter() - began) * 1e6)
         return reply
 
     async def get_model_metadata(self, payload: bytes, context: CallContext) -> bytes:
         """Describe the signatures of a version."""
         request = parse(messages.GetModelMetadataRequest, payload)
-        if not request.HasField("model_spec"):
-            raise InvalidRequest("Missing ModelSpec: set model_spec.name to a served model")
+        model = model_spec_of(request)
         _check_fields(request.metadata_field)
-        with self._models.handle(model_spec_of(request)) as servable:
-            return metadata.metadata_response(
-                servable.name, servable.version, servable.signatures
-            )
+        with self._models.handle(model) as servable:
+            return metadata.metadata_response(servable.name, servable.version, servable.signatures)
+
+
+def _encoder(servable: Servable, signature: str, *, tensor_content: bool) -> ResponseEncoder:
+    return ResponseEncoder(
+        servable.name,
+        servable.version,
+        servable.signatures[signature],
+        tensor_content=tensor_content,
+    )
 
 
 def _check_fields(fields: list[str]) -> None:

@@ -37,7 +37,9 @@ async def read_body(request: falcon.asgi.Request, limit: int) -> bytes:
     return await asyncio.to_thread(_inflate, body, limit)
 
 
-async def write_body(request: falcon.asgi.Request, reply: falcon.asgi.Response, body: bytes) -> None:
+async def write_body(
+    request: falcon.asgi.Request, reply: falcon.asgi.Response, body: bytes
+) -> None:
     """Set the reply's body, as gzip when the client takes it and it pays."""
     if len(body) < SMALLEST_COMPRESSED or not _takes_gzip(request):
         reply.data = body

@@ -66,8 +66,9 @@ def code_of(error: errors.ServingError) -> Code:
 
 
 def http_of(error: Exception, code: Code) -> int:
-    """HTTP status of an error that has `code`: the table's, but 413 for a body that is too large,
-    which TensorFlow Serving does not limit.
+    """HTTP status of an error that has `code`.
+
+    It is the table's, but 413 for a body that is too large: TensorFlow Serving sets no limit.
     """
     return 413 if isinstance(error, errors.RequestTooLarge) else code.http
 

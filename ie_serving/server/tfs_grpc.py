@@ -4,6 +4,7 @@ import logging
 from collections.abc import Sequence
 
 import grpc
+import grpc.aio
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
@@ -77,8 +78,8 @@ class GrpcServer:
         await self._server.stop(grace_s)
 
 
-def _unary(answer: Answer) -> grpc.RpcMethodHandler:
-    async def call(payload: bytes, context: grpc.aio.ServicerContext) -> bytes:  # type: ignore[type-arg]
+def _unary(answer: Answer) -> grpc.RpcMethodHandler[bytes, bytes]:
+    async def call(payload: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
         try:
             return await answer(payload, context)
         except Exception as error:

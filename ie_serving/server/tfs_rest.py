@@ -7,7 +7,7 @@ Falcon's router. Errors become `{"error": ...}` here and nowhere else.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import falcon
 import falcon.asgi
@@ -43,6 +43,7 @@ NOT_FOUND_PAGE = (
 )
 """What the HTTP library of TensorFlow Serving answers outside of `/v1/`."""
 
+App: TypeAlias = "falcon.asgi.App[falcon.asgi.Request, falcon.asgi.Response]"
 Reply = tuple[int, str, bytes]
 """HTTP status, content type, body."""
 
@@ -79,16 +80,18 @@ class RestApi:
             "models": self._list,
         }
 
-    def app(self) -> falcon.asgi.App:
+    def app(self) -> App:
         """Make the ASGI application."""
-        app: falcon.asgi.App = falcon.asgi.App()
+        app: App = falcon.asgi.App()
         app.add_sink(self.answer, prefix="/")
         return app
 
     async def answer(
-        self, request: falcon.asgi.Request, reply: falcon.asgi.Response, **_: object
+        self, req: falcon.asgi.Request, resp: falcon.asgi.Response | None, **_: object
     ) -> None:
-        """Answer one request, whatever it asks for."""
+        """Answer one request, whatever it asks for. Falcon passes both by these names."""
+        assert resp is not None  # only WebSockets have none, and they have no sink
+        request, reply = req, resp
         status, content_type, body = await self._reply(request)
         reply.status = status
         reply.content_type = content_type
@@ -122,10 +125,8 @@ class RestApi:
             body = await self._verbs[asked.verb](request, asked.model)
         except Exception as error:
             return self._failed(asked.model, error)
-        series = self._metrics.of(asked.model.name)
-        series.count(Code.OK.name)
         api = asked.verb if request.method == "POST" else ""
-        series.request_latency(api, "REST").observe((time.perf_counter() - began) * 1e6)
+        self._metrics.served(asked.model.name, api, "REST", (time.perf_counter() - began) * 1e6)
         return 200, JSON, body
 
     def _failed(self, model: ModelSpec, error: Exception) -> Reply:
@@ -161,8 +162,9 @@ class RestApi:
 
 
 class _Encode:
-    """Reads outputs into a reply while their memory is valid; copies them out when they are large,
-    to be written in a thread.
+    """Reads outputs into a reply while their memory is valid.
+
+    Large ones are copied out instead, to be written in a thread.
     """
 
     __slots__ = ("_form", "_signature")

@@ -16,7 +16,6 @@ CONTENT_TYPE = "text/plain"
 
 REQUEST_COUNT = ":tensorflow:serving:request_count"
 REQUEST_LATENCY = ":tensorflow:serving:request_latency"
-RUNTIME_LATENCY = ":tensorflow:serving:runtime_latency"
 
 BOUNDS = tuple(10 * 1.8**power for power in range(33))
 """Upper bounds of the finite buckets, microseconds: 10 us to 1,475 s."""
@@ -54,24 +53,22 @@ class ModelMetrics:
     def __init__(self) -> None:
         self._requests: dict[str, int] = {}
         self._request_latency: dict[tuple[str, str], Histogram] = {}
-        self._runtime_latency: dict[tuple[str, str], Histogram] = {}
 
     def count(self, status: str) -> None:
         """Count one finished request by the name of its status code, such as `NOT_FOUND`."""
         self._requests[status] = self._requests.get(status, 0) + 1
 
     def request_latency(self, api: str, entrypoint: str) -> Histogram:
-        """Give the histogram of successful requests, from arrival to answer; to be bound once.
+        """Give the histogram of successful requests, from arrival to answer.
 
         Args:
             api: `Predict` over gRPC, `predict` over REST.
             entrypoint: `GRPC` or `REST`.
         """
-        return self._request_latency.setdefault((api, entrypoint), Histogram())
-
-    def runtime_latency(self, api: str, runtime: str) -> Histogram:
-        """Give the histogram of the engine's part alone; to be bound once."""
-        return self._runtime_latency.setdefault((api, runtime), Histogram())
+        histogram = self._request_latency.get((api, entrypoint))
+        if histogram is None:
+            histogram = self._request_latency[api, entrypoint] = Histogram()
+        return histogram
 
     def counts(self, model: str) -> Iterator[str]:
         """Yield the samples of the request counter."""
@@ -83,12 +80,6 @@ class ModelMetrics:
         for (api, entrypoint), histogram in self._request_latency.items():
             labels = _labels(model_name=model, API=api, entrypoint=entrypoint)
             yield from histogram.lines(REQUEST_LATENCY, labels)
-
-    def runtime_latencies(self, model: str) -> Iterator[str]:
-        """Yield the samples of the runtime latency."""
-        for (api, runtime), histogram in self._runtime_latency.items():
-            labels = _labels(model_name=model, API=api, runtime=runtime)
-            yield from histogram.lines(RUNTIME_LATENCY, labels)
 
 
 class Metrics:
@@ -105,6 +96,12 @@ class Metrics:
     def of(self, model: str) -> ModelMetrics:
         """Give the series to count a request under, whatever name it asked for."""
         return self._models.get(model, self._unknown)
+
+    def served(self, model: str, api: str, entrypoint: str, microseconds: float) -> None:
+        """Count a request that `model`, which is served, has answered."""
+        series = self._models.get(model) or self.add(model)
+        series.count("OK")
+        series.request_latency(api, entrypoint).observe(microseconds)
 
     def drop(self, model: str) -> None:
         """Forget a model that is served no longer; who still holds its series may write on."""
@@ -123,9 +120,6 @@ def _page(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
     yield f"# TYPE {REQUEST_LATENCY} histogram"
     for model, series in models.items():
         yield from series.request_latencies(model)
-    yield f"# TYPE {RUNTIME_LATENCY} histogram"
-    for model, series in models.items():
-        yield from series.runtime_latencies(model)
 
 
 def _labels(**labels: str) -> str:

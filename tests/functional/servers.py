@@ -95,9 +95,7 @@ class Server(Process):
     def __init__(self, *command: str, env: dict[str, str] | None = None) -> None:
         self.port, self.rest_port = free_ports(2)
         rest = "--rest_api_port" if command[0] == "tensorflow_model_server" else "--rest_port"
-        super().__init__(
-            *command, f"--port={self.port}", f"{rest}={self.rest_port}", env=env
-        )
+        super().__init__(*command, f"--port={self.port}", f"{rest}={self.rest_port}", env=env)
         self._opened = ExitStack()
 
     def ready(self) -> "Server":

@@ -150,8 +150,12 @@ PREDICT: list[tuple[str, Change, grpc.StatusCode, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "code", "text"), [c[1:] for c in PREDICT], ids=[c[0] for c in PREDICT])
-def test_predict_over_grpc(server: Server, change: Change, code: grpc.StatusCode, text: str) -> None:
+@pytest.mark.parametrize(
+    ("change", "code", "text"), [c[1:] for c in PREDICT], ids=[c[0] for c in PREDICT]
+)
+def test_predict_over_grpc(
+    server: Server, change: Change, code: grpc.StatusCode, text: str
+) -> None:
     request = good()
     change(request)
     with pytest.raises(grpc.RpcError) as refused:
@@ -262,7 +266,13 @@ BODIES: list[tuple[str, str, Any, int, str]] = [
     ("both keys", PATH, b'{"instances": [1], "inputs": [1]}', 400, "expecting only one of"),
     ("no list", PATH, b'{"instances": 1}', 400, "Expecting 'instances' to be an list/array"),
     ("empty list", PATH, b'{"instances": []}', 400, "No values in 'instances' array"),
-    ("signature type", PATH, b'{"signature_name": 1}', 400, "'signature_name' key must be a string"),
+    (
+        "signature type",
+        PATH,
+        b'{"signature_name": 1}',
+        400,
+        "'signature_name' key must be a string",
+    ),
     (
         "signature",
         PATH,
@@ -279,7 +289,13 @@ BODIES: list[tuple[str, str, Any, int, str]] = [
     ("object value", PATH, {"instances": [[{"a": 1}] * 64]}, 400, "is not of expected type: float"),
     ("wrong name in a row", PATH, {"instances": [{"x": ROW}]}, 400, "keys must be equal to: image"),
     ("objects, then a list", PATH, {"instances": [{"image": ROW}, ROW]}, 400, "Expecting object"),
-    ("a list, then objects", PATH, {"instances": [ROW, {"image": ROW}]}, 400, "Expecting value/list"),
+    (
+        "a list, then objects",
+        PATH,
+        {"instances": [ROW, {"image": ROW}]},
+        400,
+        "Expecting value/list",
+    ),
     ("wrong name in a column", PATH, {"inputs": {"x": [ROW]}}, 400, "image"),
     ("base64 for numbers", PATH, {"inputs": {"b64": "AAAA"}}, 400, "image"),
     ("a number too big", PATH, b'{"instances": [[1e400]]}', 400, "Number too big"),

@@ -12,7 +12,6 @@ from ie_serving.telemetry.metrics import BOUNDS, REQUEST_COUNT, REQUEST_LATENCY,
 EMPTY = """\
 # TYPE :tensorflow:serving:request_count counter
 # TYPE :tensorflow:serving:request_latency histogram
-# TYPE :tensorflow:serving:runtime_latency histogram
 """
 
 
@@ -49,7 +48,6 @@ def test_the_page_is_that_of_tensorflow_serving() -> None:
         f':tensorflow:serving:request_latency_bucket{{{labels},le="+Inf"}} 1',
         f":tensorflow:serving:request_latency_sum{{{labels}}} 20",
         f":tensorflow:serving:request_latency_count{{{labels}}} 1",
-        "# TYPE :tensorflow:serving:runtime_latency histogram",
         "",
     ]
 
@@ -66,12 +64,12 @@ def test_the_buckets_of_tensorflow_serving() -> None:
 @given(st.lists(st.floats(0, 1e12)))
 def test_buckets_are_cumulative_and_hold_every_duration(durations: list[float]) -> None:
     metrics = Metrics()
-    histogram = metrics.add("m").runtime_latency("Predict", "OpenVINO")
+    histogram = metrics.add("m").request_latency("Predict", "GRPC")
     for duration in durations:
         histogram.observe(duration)
     read = samples(metrics)
-    name = ":tensorflow:serving:runtime_latency"
-    labels = {("model_name", "m"), ("API", "Predict"), ("runtime", "OpenVINO")}
+    name = ":tensorflow:serving:request_latency"
+    labels = {("model_name", "m"), ("API", "Predict"), ("entrypoint", "GRPC")}
     for bound in BOUNDS:
         key = (f"{name}_bucket", frozenset({*labels, ("le", f"{bound:g}")}))
         assert read[key] == sum(duration <= bound for duration in durations)

@@ -67,7 +67,7 @@ sample: .venv-dev/.installed ## train the sample models again
 bench-quick: ## measure the sample in two minutes; BASE=<git revision> compares with that one
 	$(PYTHON) -m benchmarks quick $(if $(BASE),--base $(BASE))
 
-bench: ## measure every case beside other servers; takes an hour
+bench: ## measure every case beside other servers; takes half an hour
 	$(PYTHON) -m benchmarks full
 
 clean: ## remove environments, builds and caches

@@ -43,7 +43,7 @@ def wrk(port: int, call: Call, concurrency: int, seconds: float) -> Sample:
         options = ("-t1", f"-c{concurrency}", f"-d{max(1, round(seconds))}s", "--timeout", "30s")
         output = _run("wrk", *options, "-s", str(script), url)
     seen = json.loads(output.splitlines()[-1])
-    if seen["errors"] or seen["bytes"] < seen["replies"] * body_bytes:
+    if seen["errors"] or not seen["replies"] or seen["bytes"] < seen["replies"] * body_bytes:
         raise WrongReplyError(f"{call.path}: {seen}, expected {body_bytes} bytes in each body")
     rps = seen["replies"] / seen["us"] * 1e6
     return Sample(rps, seen["p50_us"] / 1000, seen["p99_us"] / 1000, seen["replies"])

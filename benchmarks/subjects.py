@@ -55,9 +55,14 @@ class Subject:
 
     def __init__(self, server: Server, question: Question, running: Running) -> None:
         self.running = running
+        self._server = server
         self._question = question
         self._rest = server.rest(question.model, question.inputs)
         self._grpc = server.grpc(question.model, question.inputs) if server.grpc else None
+
+    def asked(self, question: Question) -> "Subject":
+        """Give the same server with another question to the same model."""
+        return Subject(self._server, question, self.running)
 
     @property
     def speaks_grpc(self) -> bool:

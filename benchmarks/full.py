@@ -1,0 +1,153 @@
+"""Measure every case beside other servers and the engine alone; takes about half an hour.
+
+In each round every server is started for every model, one at a time, and answers every case.
+Servers get what `make bench` installs for them under `.venv-bench`; only the load generators come
+from the system's packages. Only ratios inside one run mean anything.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import grpc
+
+from benchmarks import generators, measure, models
+from benchmarks.calls import WrongReplyError
+from benchmarks.engine import Loop, benchmark_app
+from benchmarks.environments import PROJECT, ROOT
+from benchmarks.models import CASES, MODELS, Case
+from benchmarks.peers.catalog import PEERS
+from benchmarks.quick import grpc_client
+from benchmarks.results import Key, Process, Results
+from benchmarks.servers import Server, project
+from benchmarks.subjects import Load, Question, Subject, started
+
+LOADS: dict[str, tuple[str, Load]] = {
+    "gRPC": ("gRPC", generators.h2load),
+    "gRPC, Python client": ("gRPC", grpc_client),
+    "REST": ("REST", generators.wrk),
+}
+"""By name in the report: the transport, and the generator that loads it."""
+
+FAILURES = (WrongReplyError, TimeoutError, grpc.aio.AioRpcError, OSError)
+
+
+class Asked(NamedTuple):
+    """One case, ready: the engine alone with its inputs, and the question with its answer."""
+
+    case: Case
+    loop: Loop
+    question: Question
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run's settings and what it has measured so far."""
+
+    contenders: Sequence[Server]
+    cases: Sequence[Case]
+    seconds: float
+    results: Results = field(default_factory=Results)
+
+    def round(self) -> None:
+        """Measure everything once."""
+        for model in MODELS:
+            asked = [_asked(case) for case in self.cases if case.model == model]
+            self._engine(asked)
+            for server in self.contenders if asked else ():
+                self._serve(server, asked)
+
+    def _engine(self, asked: list[Asked]) -> None:
+        for case, loop, _ in asked:
+            self.results.engine["plain Python loop", case.name].append(loop.load(self.seconds).rps)
+            for hint in ("latency", "throughput"):
+                rps = benchmark_app(_file(case.model), case.shape, hint, self.seconds)
+                self.results.engine[f"benchmark_app, {hint}", case.name].append(rps)
+
+    def _serve(self, server: Server, asked: list[Asked]) -> None:
+        """Start one server for one model and put all its cases to it."""
+        first = asked[0].question
+        with tempfile.TemporaryDirectory() as scratch:
+            try:
+                with started(server, first, Path(scratch)) as subject:
+                    self._ask(server, subject, asked)
+            except TimeoutError as error:
+                self.results.failures[server.name, first.model, ""] = str(error)
+
+    def _ask(self, server: Server, subject: Subject, asked: list[Asked]) -> None:
+        pid = subject.running.pid
+        idle_mb = measure.memory_mb(pid)
+        for case, _, question in asked:
+            self._load(server, subject.asked(question), case)
+        process = Process(subject.running.ready_s, idle_mb, measure.peak_mb(pid))
+        self.results.processes[server.name, subject.running.target.model].append(process)
+
+    def _load(self, server: Server, subject: Subject, case: Case) -> None:
+        """Load one case in every way; what fails is noted and left out of the tables."""
+        for key, transport, by in _lines(server, case):
+            if transport == "gRPC" and not subject.speaks_grpc:
+                continue
+            print(f"{server.name}: {case.name}, {key.load} c{key.concurrency}", file=sys.stderr)
+            try:
+                measured = subject.load(transport, by, key.concurrency, self.seconds)
+                self.results.measured[key].append(measured)
+            except FAILURES as error:
+                self.results.failures[server.name, case.name, key.load] = str(error)
+
+
+def _lines(server: Server, case: Case) -> Iterator[tuple[Key, str, Load]]:
+    for name, (transport, by) in LOADS.items():
+        for concurrency in case.concurrency[transport]:
+            yield Key(server.name, case.name, name, concurrency), transport, by
+
+
+def _asked(case: Case) -> Asked:
+    inputs = case.inputs()
+    loop = Loop(_file(case.model), inputs)
+    repository = _file(case.model).parent.parent
+    return Asked(case, loop, Question(case.model, repository, inputs, loop.outputs()))
+
+
+def _file(model: str) -> Path:
+    return ROOT / "models" / model / "1" / "model.xml"
+
+
+def need_generators() -> None:
+    """Install the Debian packages of the load generators, or say which are missing."""
+    missing = [p for name, p in generators.PROGRAMS.items() if not shutil.which(name)]
+    if not missing:
+        return
+    command = ["apt-get", "install", "--yes", "--no-install-recommends", *missing]
+    if not shutil.which("apt-get") or subprocess.run(command, check=False).returncode:
+        sys.exit(f"install the packages {' and '.join(missing)} first: {' '.join(command)}")
+
+
+def main() -> None:
+    """Measure, print the report, and write it where it was asked for."""
+    names = [server.name for server in PEERS]
+    parser = argparse.ArgumentParser(prog="make bench", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=3.0, help="load for each case and round")
+    parser.add_argument("--peers", nargs="*", default=names, choices=names)
+    parser.add_argument("--cases", nargs="*", default=[case.name for case in CASES])
+    parser.add_argument("--report", type=Path, default=PROJECT / "benchmarks" / "results.md")
+    given = parser.parse_args()
+    need_generators()
+    models.write(ROOT / "models")
+    contenders = [project("ie_serving", None), *(p for p in PEERS if p.name in given.peers)]
+    run = Run(contenders, [case for case in CASES if case.name in given.cases], given.seconds)
+    for _ in range(given.rounds):
+        run.round()
+    text = run.results.report(contenders, given.rounds, given.seconds)
+    given.report.write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -17,6 +17,7 @@ import numpy as np
 from benchmarks.calls import Call, WrongReplyError
 
 HOST = "127.0.0.1"
+OK = b"HTTP/1.1 200"
 LARGEST = ("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)
 
 
@@ -58,7 +59,7 @@ async def ask_rest(port: int, call: Call) -> bytes:
     """
     reply = await _whole_reply(port, call)
     head, _, body = reply.partition(b"\r\n\r\n")
-    if not head.startswith(b"HTTP/1.1 200"):
+    if not head.startswith(OK):
         raise WrongReplyError(f"{call.path}: {reply[:300]!r}")
     return body
 
@@ -123,10 +124,11 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._received += data
-        if self._reply and len(self._received) >= self._expected and not self._reply.done():
-            self._reply.set_result(None)
-        elif not self._received.startswith(b"HTTP/1.1 200"):
+        good = OK.startswith(self._received[: len(OK)]) and len(self._received) <= self._expected
+        if not good:
             self.connection_lost(None)
+        elif self._reply and len(self._received) == self._expected and not self._reply.done():
+            self._reply.set_result(None)
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._reply and not self._reply.done():

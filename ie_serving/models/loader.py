@@ -7,9 +7,9 @@ event loop through the same path as requests.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from ie_serving.engines.base import Engine, EngineOptions
@@ -65,46 +65,40 @@ class Loader:
             LoadFailed: they could not be compiled or warmed up.
         """
         loop = asyncio.get_running_loop()
-        loaded = await loop.run_in_executor(self._executor, self._fetch_and_compile, candidate)
-        began = time.monotonic()
+        took: dict[str, float] = {}
+        loaded = await loop.run_in_executor(
+            self._executor, self._fetch_and_compile, candidate, took
+        )
         try:
-            await self._warm_up(loaded.servable, loaded.directory)
+            with _timed(took, "warmup_s"):
+                await self._warm_up(loaded.servable, loaded.directory)
         except BaseException:
             await self.unload(loaded)
             raise
-        log.info(
-            Event(
-                "version warmed up",
-                model=self._name,
-                version=candidate.version,
-                warmup_s=time.monotonic() - began,
-            )
-        )
+        log.info(Event("version loaded", model=self._name, version=candidate.version, **took))
         return loaded
 
     async def unload(self, loaded: LoadedVersion) -> None:
         """Free a version that nothing uses any more."""
         await asyncio.to_thread(loaded.free)
 
-    def _fetch_and_compile(self, candidate: Candidate) -> LoadedVersion:
-        began = time.monotonic()
+    def _fetch_and_compile(self, candidate: Candidate, took: dict[str, float]) -> LoadedVersion:
         with ExitStack() as stack:
-            directory = stack.enter_context(
-                self._storage.copy(candidate.directory, candidate.entries)
-            )
-            fetched = time.monotonic()
-            compiled = self._engine.compile(directory, self._options)
-            log.info(
-                Event(
-                    "version compiled",
-                    model=self._name,
-                    version=candidate.version,
-                    device=self._options.target_device,
-                    fetch_s=fetched - began,
-                    compile_s=time.monotonic() - fetched,
+            with _timed(took, "fetch_s"):
+                directory = stack.enter_context(
+                    self._storage.copy(candidate.directory, candidate.entries)
                 )
-            )
+            with _timed(took, "compile_s"):
+                compiled = self._engine.compile(directory, self._options)
             stack.callback(compiled.close)
             signatures = with_signature_file(directory, compiled.signatures)
             servable = Servable(self._name, candidate.version, compiled, signatures)
             return LoadedVersion(servable, directory, stack.pop_all())
+
+
+@contextmanager
+def _timed(took: dict[str, float], step: str) -> Iterator[None]:
+    """Note under `step` how many seconds the body took."""
+    began = time.monotonic()
+    yield
+    took[step] = time.monotonic() - began

@@ -1,5 +1,7 @@
 """The services over `grpc.aio`: listen, route, turn errors into status codes. Nothing else."""
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Sequence
 

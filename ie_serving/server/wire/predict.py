@@ -1,0 +1,244 @@
+"""PredictRequest -> numpy, and numpy -> PredictResponse. Source: predict.proto.
+
+A small request is parsed by protobuf. In a large one the bulk of each tensor is found by walking
+the wire format and stays where it is, in the payload; protobuf sees only the rest. Where that walk
+meets anything unusual, protobuf parses the whole, so both ways accept and refuse the same bytes.
+A reply is joined from bytes that are known beforehand and the memory of the outputs.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+from google.protobuf.message import DecodeError
+
+from ie_serving.errors import InvalidRequest
+from ie_serving.requests import ModelSpec
+from ie_serving.server.wire import fields, messages
+from ie_serving.server.wire.fields import DELIMITED, Buffer, Field, Unclear
+from ie_serving.server.wire.messages import Proto
+from ie_serving.server.wire.requests import model_spec_of, parse
+from ie_serving.server.wire.tensor_encoder import TensorEncoder, size_of
+from ie_serving.server.wire.tensor_proto import (
+    CONTENT,
+    LISTS,
+    MOST_BYTES,
+    SplitTensor,
+    decode_tensor,
+)
+from ie_serving.tensors import Array, Signature
+
+LARGE = 1 << 16
+"""Bytes from which walking the payload costs less than protobuf's copies."""
+
+_SHAPES = 256
+"""Shapes of one output whose bytes are remembered."""
+
+_WIDTH = {fields.FIXED32: 4, fields.FIXED64: 8}
+
+_INPUTS = 2
+_OUTPUTS = 1
+_MODEL_SPEC = 2
+_KEY = 1
+_VALUE = 2
+
+
+class PredictCall:
+    """A PredictRequest whose tensors are decoded when they are asked for.
+
+    Attributes:
+        model: which servable it means.
+        output_filter: aliases of the outputs to return; empty for all.
+    """
+
+    __slots__ = ("_tensors", "model", "output_filter")
+
+    def __init__(self, request: Proto, tensors: Mapping[str, Proto | SplitTensor]) -> None:
+        self.model: ModelSpec = model_spec_of(request)
+        self.output_filter: tuple[str, ...] = tuple(request.output_filter)
+        self._tensors = tensors
+
+    def decode_inputs(self) -> dict[str, Array]:
+        """Decode all inputs, by alias; large ones as read-only views of the payload.
+
+        Raises:
+            InvalidTensor: a tensor that is not decodable, or lists that fill more than
+                `MOST_BYTES` together.
+            InvalidRequest: a list that is not validly encoded.
+        """
+        arrays: dict[str, Array] = {}
+        left = MOST_BYTES
+        for alias, tensor in self._tensors.items():
+            array = arrays[alias] = decode_tensor(tensor, alias, left)
+            if array.flags.writeable:  # not a view of the payload
+                left = max(left - array.nbytes, 0)
+        return arrays
+
+
+def parse_request(payload: bytes) -> PredictCall:
+    """Parse a PredictRequest.
+
+    Args:
+        payload: kept alive, unchanged, by the call and the arrays that it decodes.
+
+    Raises:
+        InvalidRequest: malformed, or without the name of a model.
+    """
+    if len(payload) >= LARGE:
+        try:
+            return _split(memoryview(payload))
+        except Unclear:
+            pass
+    return parse_whole(payload)
+
+
+def parse_whole(payload: bytes) -> PredictCall:
+    """Parse a PredictRequest with protobuf alone; see `parse_request`."""
+    request = parse(messages.PredictRequest, payload)
+    return PredictCall(request, request.inputs)
+
+
+def _split(payload: memoryview) -> PredictCall:
+    rest: list[memoryview] = []
+    tensors: dict[str, Proto | SplitTensor] = {}
+    for field in fields.scan(payload):
+        if field.number == _INPUTS and field.kind == DELIMITED:
+            key, tensor = _split_entry(payload[field.value : field.end])
+            tensors[key] = tensor
+        else:
+            rest.append(payload[field.start : field.end])
+    return PredictCall(_parse_rest(messages.PredictRequest, rest), tensors)
+
+
+def _split_entry(entry: memoryview) -> tuple[str, SplitTensor]:
+    """Split one entry of the map of inputs. In a map entry the last key wins."""
+    key = b""
+    values: list[memoryview] = []
+    for field in fields.scan(entry):
+        if field.kind != DELIMITED or field.number not in (_KEY, _VALUE):
+            raise Unclear
+        value = entry[field.value : field.end]
+        if field.number == _KEY:
+            key = bytes(value)
+        else:
+            values.append(value)
+    if len(values) > 1:
+        raise Unclear
+    try:
+        return key.decode(), _split_tensor(values[0] if values else entry[:0])
+    except UnicodeDecodeError:
+        raise Unclear from None
+
+
+def _split_tensor(tensor: memoryview) -> SplitTensor:
+    rest: list[memoryview] = []
+    content: Buffer = b""
+    lists: dict[int, list[memoryview]] = {}
+    for field in fields.scan(tensor):
+        if field.number == CONTENT and field.kind == DELIMITED:
+            content = tensor[field.value : field.end]
+        elif _in_list(field):
+            lists.setdefault(field.number, []).append(tensor[field.value : field.end])
+        else:
+            rest.append(tensor[field.start : field.end])
+    return SplitTensor(_parse_rest(messages.TensorProto, rest), content, lists)
+
+
+def _in_list(field: Field) -> bool:
+    """Tell whether a field is a list's values, packed or one of them alone.
+
+    Raises:
+        Unclear: a packed list that does not hold whole values.
+    """
+    listed = LISTS.get(field.number)
+    if listed is None or field.kind not in (DELIMITED, listed.kind):
+        return False
+    if (field.end - field.value) % _WIDTH.get(listed.kind, 1):
+        raise Unclear
+    return True
+
+
+def _parse_rest(kind: Proto, pieces: Sequence[memoryview]) -> Proto:
+    try:
+        return kind.FromString(b"".join(pieces))
+    except DecodeError:
+        raise Unclear from None
+
+
+class ResponseEncoder:
+    """Encodes the replies of one version and signature.
+
+    Args of the constructor:
+        model: model name, as requests have it.
+        version: number of the version that answers.
+        signature: gives the outputs and their dtypes.
+        tensor_content: raw bytes, or the typed lists.
+    """
+
+    def __init__(
+        self, model: str, version: int, signature: Signature, *, tensor_content: bool = True
+    ) -> None:
+        spec = messages.ModelSpec(name=model, signature_name=signature.name)
+        spec.version.value = version
+        self._model_spec = fields.delimited(_MODEL_SPEC, spec.SerializeToString())
+        self._outputs = {
+            alias: _Output(alias, TensorEncoder(output.dtype, tensor_content=tensor_content))
+            for alias, output in signature.outputs.items()
+        }
+
+    def filtered(self, output_filter: Sequence[str]) -> "ResponseEncoder":
+        """Give an encoder of some outputs only; itself for an empty filter.
+
+        Raises:
+            InvalidRequest: an alias that the signature does not have, or has been named before.
+        """
+        if not output_filter:
+            return self
+        for place, alias in enumerate(output_filter):
+            self._check_filter(alias, output_filter[:place])
+        other = object.__new__(ResponseEncoder)
+        other._model_spec = self._model_spec
+        other._outputs = {alias: self._outputs[alias] for alias in output_filter}
+        return other
+
+    def _check_filter(self, alias: str, before: Sequence[str]) -> None:
+        if alias not in self._outputs:
+            known = ",".join(sorted(self._outputs))
+            raise InvalidRequest(
+                f"output tensor alias not found in signature: {alias} Outputs expected to be in"
+                f" the set {{{known}}}."
+            )
+        if alias in before:
+            raise InvalidRequest(
+                f"duplicate output tensor alias: {alias}; name each output once in output_filter"
+            )
+
+    def encode(self, outputs: Mapping[str, Array]) -> bytes:
+        """Encode a PredictResponse.
+
+        Args:
+            outputs: at least the encoder's outputs. Nothing of them is kept.
+        """
+        pieces: list[Buffer] = []
+        for alias, output in self._outputs.items():
+            array = outputs[alias]
+            body = output.encoder.body(array)
+            pieces += (output.head(array.shape, size_of(body)), body)
+        pieces.append(self._model_spec)
+        return b"".join(pieces)
+
+
+class _Output:
+    """One output: its encoder, and what stands before its values in a reply."""
+
+    __slots__ = ("_alias", "encoder", "head")
+
+    def __init__(self, alias: str, encoder: TensorEncoder) -> None:
+        self._alias = fields.delimited(_KEY, alias.encode())
+        self.encoder = encoder
+        self.head = lru_cache(_SHAPES)(self._head)
+
+    def _head(self, shape: tuple[int, ...], length: int) -> bytes:
+        tensor = self.encoder.head(shape, length)
+        value = fields.head(_VALUE, len(tensor) + length)
+        entry = len(self._alias) + len(value) + len(tensor) + length
+        return fields.head(_OUTPUTS, entry) + self._alias + value + tensor

@@ -1,0 +1,179 @@
+"""The command: exit codes with their reasons, clean stops, and a configuration file that is edited."""
+
+import json
+import signal
+import socket
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.functional.conftest import Serve
+from tests.functional.servers import PATIENCE_S, SAMPLE, Process, free_ports
+
+MODEL = ("--model_name=digits", f"--model_path={SAMPLE}")
+
+
+def test_version() -> None:
+    process = Process("ie_serving", "--version")
+    assert process.exit_code() == 0
+    assert "ie_serving" in process.log
+
+
+@pytest.mark.parametrize(
+    ("arguments", "places"),
+    [
+        (["model"], ["model_name", "model_path"]),
+        (["model", *MODEL, "--port=x", "--nireq=-1"], ["--port", "--nireq"]),
+        (["model", *MODEL, "--port=0", "--rest_port=0"], ["port"]),
+        (["model", *MODEL, "--port=9000", "--rest_port=9000"], ["9000"]),
+        (["config", "--config_path=/nowhere.json"], ["/nowhere.json"]),
+    ],
+)
+def test_a_wrong_command_line_names_every_fault(arguments: list[str], places: list[str]) -> None:
+    process = Process("ie_serving", *arguments)
+    assert process.exit_code() == 2
+    for place in places:
+        assert place in process.log
+    assert "Traceback" not in process.log
+
+
+def test_a_wrong_file_names_every_fault_with_its_place(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    entries: list[dict[str, Any]] = [
+        {"config": {"name": "a", "base_path": "/a", "nireq": "many"}},
+        {"config": {"base_path": "/b", "shape": "(1,"}},
+    ]
+    config.write_text(json.dumps({"model_config_list": entries}))
+    process = Process("ie_serving", "config", f"--config_path={config}")
+    assert process.exit_code() == 2
+    assert "model_config_list[0].config.nireq" in process.log
+    assert "model_config_list[1].config.shape" in process.log
+    assert "model_config_list[1].config.name" in process.log
+
+
+def test_a_model_path_that_cannot_be_listed_names_path_and_reason(tmp_path: Path) -> None:
+    missing = tmp_path / "nowhere"
+    port = free_ports(1)[0]
+    process = Process(
+        "ie_serving", "model", "--model_name=m", f"--model_path={missing}", f"--port={port}"
+    )
+    assert process.exit_code() == 1
+    assert str(missing) in process.log
+    assert "Traceback" not in process.log
+
+
+def test_a_port_in_use_is_named() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        port = taken.getsockname()[1]
+        process = Process("ie_serving", "model", *MODEL, f"--port={port}", "--host=127.0.0.1")
+        assert process.exit_code() == 1
+        assert f"port {port}" in process.log
+
+
+def test_an_empty_directory_is_served_empty_and_polled(serve: Serve, tmp_path: Path) -> None:
+    server = serve("ie_serving", "model", "--model_name=digits", f"--model_path={tmp_path}")
+    reply = server.rest.post("/v1/models/digits:predict", json={"instances": [[0.0] * 64]})
+    assert reply.status_code == 404
+    (tmp_path / "5").symlink_to(SAMPLE / "1", target_is_directory=True)
+    until(lambda: server.rest.get("/v1/models/digits").status_code == 200)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_cleanly(serve: Serve, number: signal.Signals) -> None:
+    server = serve("ie_serving", "model", *MODEL)
+    assert server.rest.get("/v2/health/ready").status_code == 200
+    server.popen.send_signal(number)
+    assert server.exit_code() == 0
+    assert "Traceback" not in server.log
+
+
+def test_health_and_reflection(serve: Serve) -> None:
+    from grpc_health.v1 import health_pb2, health_pb2_grpc
+    from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
+        ProtoReflectionDescriptorDatabase,
+    )
+
+    server = serve("ie_serving", "model", *MODEL)
+    stub = health_pb2_grpc.HealthStub(server.channel)
+    reply = stub.Check(health_pb2.HealthCheckRequest(), PATIENCE_S)
+    assert reply.status == health_pb2.HealthCheckResponse.SERVING
+    services = ProtoReflectionDescriptorDatabase(server.channel).get_services()
+    assert {"tensorflow.serving.PredictionService", "grpc.health.v1.Health"} <= set(services)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, "not in time"
+
+
+def write(path: Path, **models: Path) -> None:
+    entries = [{"config": {"name": name, "base_path": str(base)}} for name, base in models.items()]
+    path.write_text(json.dumps({"model_config_list": entries}))
+
+
+def served(rest: httpx.Client) -> list[str]:
+    return list(rest.get("/v1/models").json()["models"])
+
+
+def test_the_file_is_watched(serve: Serve, tmp_path: Path) -> None:
+    """Models come, change and go; a broken edit keeps what runs and names each fault once."""
+    config = tmp_path / "config.json"
+    write(config, one=SAMPLE)
+    server = serve("ie_serving", "config", f"--config_path={config}")
+    write(config, one=SAMPLE, two=SAMPLE)
+    until(lambda: served(server.rest) == ["one", "two"])
+    config.write_text('{"model_config_list": [{"config": {"name": 7}}]}')
+    server.line(r"configuration not applied.*model_config_list\[0\].config.name")
+    server.line(r"configuration not applied.*model_config_list\[0\].config.base_path")
+    assert served(server.rest) == ["one", "two"]
+    assert server.rest.get("/v1/models/two").status_code == 200
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "7").symlink_to(SAMPLE / "1", target_is_directory=True)
+    write(config, two=elsewhere)
+    until(lambda: served(server.rest) == ["two"])
+    body = {"instances": [[0.0] * 64]}
+    reply = server.rest.post("/v1/models/two/versions/7:predict", json=body)
+    assert reply.status_code == 200, reply.text
+    assert server.rest.post("/v1/models/one:predict", json=body).status_code == 404
+
+
+def test_hangup_reads_the_file_at_once(serve: Serve, tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    write(config, one=SAMPLE)
+    server = serve(
+        "ie_serving", "config", f"--config_path={config}", "--file_system_poll_wait_seconds=0"
+    )
+    write(config, two=SAMPLE)
+    server.popen.send_signal(signal.SIGHUP)
+    until(lambda: served(server.rest) == ["two"])
+
+
+def test_a_request_in_flight_when_it_is_told_to_stop_is_answered(serve: Serve) -> None:
+    """Calls keep coming until the server refuses connections; none that it took is lost."""
+    server = serve("ie_serving", "model", *MODEL)
+    body = json.dumps({"instances": [[0.0] * 64]})
+    answers = 0
+    stopped = False
+    with httpx.Client(base_url=server.url, trust_env=False) as client:
+        while True:
+            try:
+                reply = client.post("/v1/models/digits:predict", content=body)
+            except httpx.ConnectError:
+                break
+            except httpx.RemoteProtocolError:
+                assert stopped
+                break
+            assert reply.status_code == 200
+            answers += 1
+            if answers == 20:
+                server.popen.terminate()
+                stopped = True
+    assert server.exit_code() == 0
+    assert answers >= 20

@@ -14,6 +14,7 @@ from ie_serving.engines.openvino.pace import INLINE_MAX_S, Pace, size_of
 from ie_serving.engines.openvino.properties import PRECISION, THREADS, properties
 from ie_serving.engines.openvino.read import Draft, read
 from ie_serving.engines.openvino.runtime import core, load_failures
+from ie_serving.engines.openvino.shape_inference import ShapeInference
 from ie_serving.engines.openvino.specs import Ports, prepare, zeros
 from ie_serving.engines.openvino.threads import thread_limit
 from ie_serving.telemetry.logs import Event
@@ -60,7 +61,15 @@ def _program(draft: Draft, options: EngineOptions) -> Program:
         pace.learn_at_load(size_of(sample), compiled.seconds)
     nireq = options.nireq or int(compiled.model.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
     _log_choice(draft, compiled, options, nireq)
-    return Program(ports, compiled.model, nireq, pace)
+    return Program(ports, compiled.model, _shape_inference(draft, ports), nireq, pace)
+
+
+def _shape_inference(draft: Draft, ports: Ports) -> ShapeInference | None:
+    """Give None where only one combination of shapes is taken."""
+    if all(port.static for port in ports.inputs):
+        return None
+    with load_failures("the model's shapes cannot be inferred"):
+        return ShapeInference(draft.model, ports.inputs)
 
 
 def _compile(draft: Draft, ports: Ports, options: EngineOptions) -> _Compiled:
@@ -88,6 +97,10 @@ def _keeps_up(ports: Ports, single: _Compiled, several: _Compiled) -> bool:
 
 
 def _log_choice(draft: Draft, compiled: _Compiled, options: EngineOptions, nireq: int) -> None:
+    precision = _property(compiled.model, PRECISION)
+    if options.inference_precision not in ("", precision):
+        asked = options.inference_precision
+        log.warning(Event("inference_precision is not to be had", asked=asked, used=precision))
     seconds = compiled.seconds
     inline = seconds is not None and seconds <= INLINE_MAX_S
     log.info(
@@ -95,7 +108,7 @@ def _log_choice(draft: Draft, compiled: _Compiled, options: EngineOptions, nireq
             "model compiled",
             signature=draft.name,
             device=options.target_device,
-            precision=_property(compiled.model, PRECISION),
+            precision=precision,
             nireq=nireq,
             threads=1 if compiled.one_thread else _property(compiled.model, THREADS),
             streams=_property(compiled.model, "NUM_STREAMS"),

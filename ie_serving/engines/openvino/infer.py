@@ -13,6 +13,7 @@ from ie_serving.engines.openvino.narrow import check_range, narrowed
 from ie_serving.engines.openvino.pace import Pace, size_of
 from ie_serving.engines.openvino.pool import Pool
 from ie_serving.engines.openvino.runtime import one_line, return_memory
+from ie_serving.engines.openvino.shape_inference import ShapeInference
 from ie_serving.engines.openvino.slot import Slot
 from ie_serving.engines.openvino.specs import Port, Ports
 from ie_serving.errors import InvalidRequest, ServingError
@@ -28,11 +29,18 @@ FAILED = "Error occurred during inference execution"
 class Program:
     """One signature, compiled. Used from one event loop, after its load."""
 
-    def __init__(self, ports: Ports, compiled: ov.CompiledModel, nireq: int, pace: Pace) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        compiled: ov.CompiledModel,
+        shapes: ShapeInference | None,
+        nireq: int,
+        pace: Pace,
+    ) -> None:
         self.signature = ports.signature
         self._pace = pace
         self._checks = _checks(ports, compiled)
-        self._any_shape = not all(port.static for port in ports.inputs)
+        self._shapes = shapes
         slots = [
             Slot(compiled.create_infer_request(), ports.inputs, ports.outputs) for _ in range(nireq)
         ]
@@ -43,6 +51,8 @@ class Program:
         """See `CompiledModel.infer`."""
         for name, check in self._checks:
             check(inputs[name])
+        if self._shapes is not None:
+            self._shapes.check(inputs)
         size = size_of(inputs)
         alone = self._pool.idle
         slot = self._pool.take_free() or await self._pool.take()
@@ -111,7 +121,7 @@ class Program:
 
     def _fail(self, error: RuntimeError) -> NoReturn:
         """Blame the request where its shapes are free, else the engine."""
-        kind = InvalidRequest if self._any_shape else ServingError
+        kind = ServingError if self._shapes is None else InvalidRequest
         raise kind(f"{FAILED}: {one_line(error)}") from error
 
     def close(self) -> None:

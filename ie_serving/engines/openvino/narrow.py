@@ -6,10 +6,10 @@ Measured with OpenVINO 2026.4 (`tests/unit/engines/openvino/test_narrow.py`); wh
 graph does with each input is read from its runtime model.
 """
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
 
 import numpy as np
+import openvino as ov
 
 from ie_serving.engines.openvino.specs import Port
 from ie_serving.errors import InvalidTensor
@@ -23,7 +23,7 @@ RANGES: Mapping[DataType, tuple[int, int]] = {
 }
 
 
-def narrowed(compiled: Any, ports: tuple[Port, ...]) -> list[Port]:
+def narrowed(compiled: ov.CompiledModel, ports: tuple[Port, ...]) -> list[Port]:
     """List the inputs whose values must fit into 32 bits."""
     wide = [port for port in ports if port.spec.dtype in RANGES]
     if not wide or "CPU" not in "".join(compiled.get_property("EXECUTION_DEVICES")):
@@ -47,23 +47,34 @@ def check_range(port: Port, array: Array) -> None:
         )
 
 
-def _node_name(compiled: Any, port: Port) -> str:
+def _node_name(compiled: ov.CompiledModel, port: Port) -> str:
     return str(compiled.inputs[port.index].get_node().get_friendly_name())
 
 
-def _kept_whole(compiled: Any) -> set[str]:
+def _kept_whole(compiled: ov.CompiledModel) -> set[str]:
     """Name the inputs that no 32-bit integer operation reads."""
     try:
-        parameters = compiled.get_runtime_model().get_parameters()
+        graph = (
+            compiled.get_runtime_model()
+        )  # kept: its nodes know their readers as long as it lives
+        parameters = graph.get_parameters()
     except RuntimeError:  # not every device has a runtime model
         return set()
     return {
         str(parameter.get_friendly_name())
         for parameter in parameters
-        if all(_keeps(target.get_node()) for target in parameter.output(0).get_target_inputs())
+        if _all_keep(parameter.output(0).get_target_inputs())
     }
 
 
-def _keeps(node: Any) -> bool:
-    layer = node.get_rt_info()["layerType"].astype(str)
-    return layer == "Output" or (layer == "Convert" and node.get_output_element_type(0).is_real())
+def _all_keep(readers: Collection[ov.Input]) -> bool:
+    return bool(readers) and all(_keeps(reader.get_node()) for reader in readers)
+
+
+def _keeps(node: ov.Node) -> bool:
+    layer = str(node.get_rt_info()["layerType"].astype(str))
+    return layer == "Output" or (layer == "Convert" and _is_real(node))
+
+
+def _is_real(node: ov.Node) -> bool:
+    return bool(node.get_output_element_type(0).is_real())

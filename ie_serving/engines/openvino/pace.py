@@ -1,6 +1,6 @@
 """Which requests are short enough to be run on the event loop itself.
 
-Running apart costs about 50 us and two thread switches; running on the loop holds everybody else
+Running apart costs about 150 us and its thread switches; running on the loop holds everybody else
 for as long as the inference takes. What a request will take is learnt by its size: the number of
 elements of its inputs, to the next power of two.
 """

@@ -1,10 +1,9 @@
-"""From a version directory to models in memory, one for each signature, with their tensors named."""
+"""From a version directory to models in memory: one a signature, with its tensors named."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import openvino as ov
 
@@ -12,8 +11,8 @@ from ie_serving.engines.openvino import formats, saved_model
 from ie_serving.engines.openvino.mapping import Renames, aliases, read_mapping
 from ie_serving.engines.openvino.runtime import core, load_failures
 from ie_serving.errors import LoadFailed
-from ie_serving.tensors import SERVING_DEFAULT, Method
 from ie_serving.telemetry.logs import Event
+from ie_serving.tensors import SERVING_DEFAULT, Method
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +71,7 @@ def _plain(model: ov.Model, renames: tuple[Renames, Renames]) -> Draft:
     return Draft(SERVING_DEFAULT, Method.PREDICT.value, model, inputs, outputs)
 
 
-def _tensors(ports: Sequence[Any], renames: Renames, kind: str) -> list[Tensor]:
+def _tensors(ports: Sequence[ov.Output], renames: Renames, kind: str) -> list[Tensor]:
     """Name ports as 2020 and TF Serving do; outputs that are the same tensor count once."""
     by_name = {_own_name(port): i for i, port in reversed(list(enumerate(ports)))}
     chosen = sorted(by_name.items(), key=lambda item: item[1])
@@ -85,17 +84,17 @@ def _tensors(ports: Sequence[Any], renames: Renames, kind: str) -> list[Tensor]:
     ]
 
 
-def _own_name(port: Any) -> str:
+def _own_name(port: ov.Output) -> str:
     """Give the first of the tensor's names in order, or else the name of the layer."""
     names = port.get_names()
     return str(min(names)) if names else _layer(port)
 
 
-def _names(port: Any) -> set[str]:
+def _names(port: ov.Output) -> set[str]:
     return {*map(str, port.get_names()), _layer(port)}
 
 
-def _layer(port: Any) -> str:
+def _layer(port: ov.Output) -> str:
     node = port.get_node()
     if node.get_type_name() != "Result":
         return str(node.get_friendly_name())
@@ -140,7 +139,7 @@ def _converted(
 
 
 def _declared(
-    ports: Sequence[Any],
+    ports: Sequence[ov.Output],
     infos: Mapping[str, saved_model.TensorInfo],
     renames: Renames,
     kind: str,
@@ -154,7 +153,7 @@ def _declared(
     ]
 
 
-def _index(ports: Iterable[Any], alias: str, kind: str) -> int:
+def _index(ports: Iterable[ov.Output], alias: str, kind: str) -> int:
     for i, port in enumerate(ports):
         if alias in port.get_names():
             return i

@@ -153,7 +153,7 @@ def _all(fields: Iterable[Field], number: int) -> list[bytes]:
 
 
 def _last(fields: Iterable[Field], number: int) -> bytes:
-    return ([b""] + _all(fields, number))[-1]
+    return [b"", *_all(fields, number)][-1]
 
 
 def _text(value: bytes) -> str:

@@ -1,8 +1,7 @@
-"""One infer request with its tensors bound: arrays are copied in, outputs are looked at in place."""
+"""One infer request with its tensors bound: inputs are copied in, outputs are read in place."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 import openvino as ov
@@ -20,7 +19,9 @@ Write = Callable[[Array], None]
 class Slot:
     """One infer request. Used by one inference at a time."""
 
-    def __init__(self, request: ov.InferRequest, inputs: Sequence[Port], outputs: Sequence[Port]):
+    def __init__(
+        self, request: ov.InferRequest, inputs: Sequence[Port], outputs: Sequence[Port]
+    ) -> None:
         self._request = request
         self._writes = [(port.spec.name, _writer(request, port)) for port in inputs]
         self._views, self._reads = _readers(request, outputs)
@@ -28,7 +29,12 @@ class Slot:
         self.wait = request.wait
         self.cancel = request.cancel
         texts = any(port.spec.dtype is DataType.STRING for port in outputs)
-        self.run = partial(request.infer, share_outputs=not texts, decode_strings=False)
+        self.run = self._run if texts else partial(request.infer, share_outputs=True)
+
+    def _run(self) -> None:
+        """Run without `infer`, whose binding would copy all strings, and fails where are none."""
+        self.start()
+        self.wait()
 
     def fill(self, inputs: Mapping[str, Array]) -> None:
         """Copy the inputs in. Raises: InvalidTensor."""
@@ -121,7 +127,7 @@ def _read(request: ov.InferRequest, index: int) -> Array:
 
 
 def _read_text(request: ov.InferRequest, index: int) -> Array:
-    tensor: Any = request.get_output_tensor(index)
+    tensor = request.get_output_tensor(index)
     if not tensor.size:  # the binding reads memory that is not there
         return np.empty(tuple(tensor.shape), np.object_)
     return np.asarray(tensor.bytes_data).astype(np.object_)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import openvino as ov
@@ -130,7 +129,7 @@ def _reshape(draft: Draft, options: EngineOptions) -> bool:
     return bool(shapes)
 
 
-def _dims(shape: Any) -> tuple[Dimension, ...] | None:
+def _dims(shape: ov.PartialShape) -> tuple[Dimension, ...] | None:
     bounds = _bounds(shape)
     return None if bounds is None else tuple(_dim(low, high) for low, high in bounds)
 
@@ -141,24 +140,24 @@ def _dim(low: int, high: int) -> Dimension:
     return -1 if (low, high) == (0, NO_LIMIT) else (low, high)
 
 
-def _partial(shape: Sequence[Dimension]) -> Any:
+def _partial(shape: Sequence[Dimension]) -> ov.PartialShape:
     return ov.PartialShape(
         [ov.Dimension(*dim) if isinstance(dim, tuple) else ov.Dimension(dim) for dim in shape]
     )
 
 
-def _bounds(shape: Any) -> Bounds | None:
+def _bounds(shape: ov.PartialShape) -> Bounds | None:
     if shape.rank.is_dynamic:
         return None
     return tuple(map(_bound, shape))
 
 
-def _bound(dim: Any) -> tuple[int, int]:
+def _bound(dim: ov.Dimension) -> tuple[int, int]:
     high = dim.get_max_length()
     return dim.get_min_length(), NO_LIMIT if high < 0 else high
 
 
-def _port(port: Any, tensor: Tensor, reshaped: bool) -> Port:
+def _port(port: ov.Output, tensor: Tensor, reshaped: bool) -> Port:
     bounds = _bounds(port.get_partial_shape())
     if tensor.declared and not reshaped:
         shape = tensor.shape
@@ -169,7 +168,7 @@ def _port(port: Any, tensor: Tensor, reshaped: bool) -> Port:
     )
 
 
-def _dtype(port: Any, tensor: Tensor) -> DataType:
+def _dtype(port: ov.Output, tensor: Tensor) -> DataType:
     name = port.get_element_type().get_type_name()
     if name not in BY_OPENVINO:
         raise LoadFailed(

@@ -1,0 +1,86 @@
+"""Writes real SavedModels below the directory given, with tensorflow. Run as a program."""
+
+import sys
+from pathlib import Path
+
+import tensorflow as tf
+import tensorflow.compat.v1 as v1
+
+
+class HalfPlus(tf.Module):  # type: ignore[misc]
+    """Three signatures over shared variables, one of them with several tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.half = tf.Variable(0.5)
+        self.two = tf.Variable(2.0)
+        self.table = tf.Variable(tf.range(300_000, dtype=tf.float32))
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, "x")])
+    def plus_two(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"y": self.half * x + self.two + self.table[0]}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, "x")])
+    def plus_three(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"y3": self.half * x + 3.0 + self.table[0]}
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, 3], tf.float32, "p"),
+            tf.TensorSpec([None, 3], tf.int64, "q"),
+        ]
+    )
+    def several(self, p: tf.Tensor, q: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"zz": p * self.half, "aa": q + 1, "same": p}
+
+
+class Unsupported(tf.Module):  # type: ignore[misc]
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "s")])
+    def parse(self, s: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"o": tf.io.decode_csv(s, [[0.0]])[0]}
+
+
+def write_first_generation(path: Path) -> None:
+    """Write the layout of TF Serving's half_plus_two: aliases that differ from tensor names."""
+    graph = v1.Graph()
+    with graph.as_default(), v1.Session(graph=graph) as session:
+        x = v1.placeholder(tf.float32, [None], name="x")
+        half = v1.get_variable("half", initializer=0.5)
+        y = v1.add(v1.multiply(half, x), 2.0, name="y")
+        session.run(v1.global_variables_initializer())
+        info = v1.saved_model.utils.build_tensor_info
+        define = v1.saved_model.signature_def_utils.build_signature_def
+        builder = v1.saved_model.builder.SavedModelBuilder(str(path))
+        builder.add_meta_graph_and_variables(
+            session,
+            ["serve"],
+            signature_def_map={
+                "serving_default": define(
+                    {"in": info(x)}, {"out": info(y)}, "tensorflow/serving/predict"
+                ),
+                "regress": define(
+                    {"inputs": info(x)}, {"outputs": info(y)}, "tensorflow/serving/regress"
+                ),
+            },
+        )
+        builder.save()
+
+
+def main(root: Path) -> None:
+    model = HalfPlus()
+    tf.saved_model.save(
+        model,
+        str(root / "several"),
+        signatures={
+            "serving_default": model.plus_two,
+            "three": model.plus_three,
+            "several": model.several,
+        },
+    )
+    broken = Unsupported()
+    tf.saved_model.save(broken, str(root / "unsupported"), signatures=broken.parse)
+    write_first_generation(root / "first")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

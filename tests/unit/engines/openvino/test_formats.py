@@ -1,0 +1,59 @@
+"""Which directories are complete, and which model of one is read."""
+
+from pathlib import Path
+
+import pytest
+
+from ie_serving.engines.openvino.formats import missing, model_file
+from ie_serving.errors import LoadFailed
+
+INDEX = "variables/variables.index"
+SHARDS = [f"variables/variables.data-0000{i}-of-00002" for i in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("files", "text"),
+    [
+        pytest.param(["m.xml", "m.bin"], None, id="IR"),
+        pytest.param(
+            ["m.xml", "m.bin", "mapping_config.json", "labels.txt"], None, id="and others"
+        ),
+        pytest.param(["m.xml"], "m.bin is missing beside m.xml", id="IR without weights"),
+        pytest.param(["m.bin"], "m.xml is missing beside m.bin", id="weights without IR"),
+        pytest.param(["m.xml", "n.bin"], "m.bin is missing", id="weights of another"),
+        pytest.param(["a/m.xml", "a/m.bin"], "the model is missing", id="a directory deeper"),
+        pytest.param(["saved_model.pb"], None, id="SavedModel without variables"),
+        pytest.param(["saved_model.pb", INDEX, *SHARDS], None, id="SavedModel"),
+        pytest.param(["saved_model.pb", *SHARDS], f"{INDEX} is missing", id="no index"),
+        pytest.param(["saved_model.pb", INDEX], "shard 0", id="no shard"),
+        pytest.param(["saved_model.pb", INDEX, SHARDS[0]], "shard 1", id="one shard of two"),
+        pytest.param(["m.onnx"], None, id="ONNX"),
+        pytest.param(["notes.txt"], "the model is missing", id="nothing known"),
+    ],
+)
+def test_missing(files: list[str], text: str | None) -> None:
+    found = missing(files)
+    assert found == text if text is None else text in (found or "")
+
+
+@pytest.mark.parametrize(
+    ("files", "chosen"),
+    [
+        (["m.xml", "m.bin"], "m.xml"),
+        (["m.xml", "m.bin", "m.onnx"], "m.xml"),
+        (["saved_model.pb", "m.onnx"], "saved_model.pb"),
+        (["m.onnx"], "m.onnx"),
+    ],
+    ids=str,
+)
+def test_the_model_that_is_read(tmp_path: Path, files: list[str], chosen: str) -> None:
+    for name in files:
+        (tmp_path / name).touch()
+    assert model_file(tmp_path).name == chosen
+
+
+def test_two_of_one_format_are_refused(tmp_path: Path) -> None:
+    for name in ("b.onnx", "a.onnx"):
+        (tmp_path / name).touch()
+    with pytest.raises(LoadFailed, match=r"a\.onnx, b\.onnx; keep one"):
+        model_file(tmp_path)

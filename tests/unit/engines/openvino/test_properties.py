@@ -1,0 +1,55 @@
+"""Device properties: the user's own, names of 2020, and what the server adds for the CPU."""
+
+from pathlib import Path
+
+import pytest
+
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.openvino.properties import properties, translated
+
+
+@pytest.mark.parametrize(
+    ("given", "today"),
+    [
+        ({"CPU_THROUGHPUT_STREAMS": "2"}, {"NUM_STREAMS": "2"}),
+        ({"CPU_THROUGHPUT_STREAMS": "CPU_THROUGHPUT_AUTO"}, {"NUM_STREAMS": "AUTO"}),
+        ({"KEY_CPU_THREADS_NUM": "3"}, {"INFERENCE_NUM_THREADS": "3"}),
+        ({"CPU_BIND_THREAD": "NO"}, {"ENABLE_CPU_PINNING": "false"}),
+        ({"CPU_BIND_THREAD": "NUMA"}, {"ENABLE_CPU_PINNING": "true"}),
+        ({"ENFORCE_BF16": "YES"}, {"INFERENCE_PRECISION_HINT": "bf16"}),
+        ({"KEY_PERF_COUNT": "YES"}, {"PERF_COUNT": "YES"}),
+        ({"DYN_BATCH_ENABLED": "YES"}, {}),
+    ],
+    ids=str,
+)
+def test_names_of_2020_are_translated_with_one_warning(
+    given: dict[str, str], today: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert translated(given) == today
+    (record,) = caplog.records
+    assert next(iter(given)) in record.getMessage()
+
+
+def test_names_of_today_pass_as_they_are(caplog: pytest.LogCaptureFixture) -> None:
+    config = {"PERFORMANCE_HINT": "THROUGHPUT", "WHATEVER": "x"}
+    assert translated(config) == config
+    assert not caplog.records
+
+
+def test_the_thread_limit_yields_to_the_user() -> None:
+    assert properties(EngineOptions(), 3)["INFERENCE_NUM_THREADS"] == "3"
+    config = {"CPU_THREADS_NUM": "7", "CPU_BIND_THREAD": "YES"}
+    chosen = properties(EngineOptions(plugin_config=config), 3)
+    assert chosen == {"INFERENCE_NUM_THREADS": "7", "ENABLE_CPU_PINNING": "true"}
+
+
+def test_other_devices_get_no_properties_of_the_cpu() -> None:
+    assert properties(EngineOptions(target_device="GPU"), 3) == {}
+
+
+def test_precision_and_cache_become_properties(tmp_path: Path) -> None:
+    options = EngineOptions(target_device="AUTO", inference_precision="f32", cache_dir=tmp_path)
+    assert properties(options, None) == {
+        "INFERENCE_PRECISION_HINT": "f32",
+        "CACHE_DIR": str(tmp_path),
+    }

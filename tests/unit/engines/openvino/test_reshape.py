@@ -1,0 +1,59 @@
+"""New shapes from `batch_size` and `shape`."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.openvino.reshape import InputShape, new_shapes
+from ie_serving.errors import LoadFailed
+
+X = InputShape(frozenset({"x", "tensor_x"}), (1, 3))
+Y = InputShape(frozenset({"y"}), (1, (2, 4)))
+SCALAR = InputShape(frozenset({"training"}), ())
+OPEN = InputShape(frozenset({"anything"}), None)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "options", "shapes"),
+    [
+        pytest.param([X], {}, {}, id="nothing asked"),
+        pytest.param([X, Y], {"batch_size": 8}, {0: (8, 3), 1: (8, (2, 4))}, id="batch size"),
+        pytest.param([X, SCALAR, OPEN], {"batch_size": -1}, {0: (-1, 3)}, id="where there is one"),
+        pytest.param([X, Y], {"shape": "auto"}, {0: (-1, -1), 1: (-1, -1)}, id="auto"),
+        pytest.param([X], {"shape": (2, 5)}, {0: (2, 5)}, id="the only input"),
+        pytest.param([X, Y], {"shape": {"y": (2, 5)}}, {1: (2, 5)}, id="by alias"),
+        pytest.param([X, Y], {"shape": {"tensor_x": (-1, 3)}}, {0: (-1, 3)}, id="by tensor name"),
+        pytest.param([X], {"shape": ((1, 4), 3)}, {0: ((1, 4), 3)}, id="a range"),
+        pytest.param([X], {"shape": (2, 5), "batch_size": 9}, {0: (2, 5)}, id="shape wins"),
+    ],
+)
+def test_new_shapes(
+    inputs: list[InputShape], options: dict[str, Any], shapes: dict[int, Any]
+) -> None:
+    assert new_shapes(inputs, EngineOptions(**options)) == shapes
+
+
+@pytest.mark.parametrize(
+    ("inputs", "options", "text"),
+    [
+        pytest.param([X, Y], {"shape": (1, 2)}, "Noname shape specified", id="one for two"),
+        pytest.param([X], {"shape": {"z": (1,)}}, "'z'.*tensor_x/x", id="unknown name"),
+        pytest.param([X], {"shape": "Auto"}, "'Auto'.*'auto'", id="unknown word"),
+        pytest.param([SCALAR], {"batch_size": 2}, "no input has a first", id="nothing to batch"),
+    ],
+)
+def test_refused(inputs: list[InputShape], options: dict[str, Any], text: str) -> None:
+    with pytest.raises(LoadFailed, match=text):
+        new_shapes(inputs, EngineOptions(**options))
+
+
+@given(st.lists(st.lists(st.integers(1, 9), max_size=4), min_size=1), st.integers(-1, 64))
+def test_a_batch_size_changes_first_dimensions_only(shapes: list[list[int]], batch: int) -> None:
+    inputs = [InputShape(frozenset({str(i)}), tuple(s)) for i, s in enumerate(shapes)]
+    if not any(shapes):
+        return
+    for i, shape in new_shapes(inputs, EngineOptions(batch_size=batch)).items():
+        assert shape == (batch, *shapes[i][1:])

@@ -1,0 +1,107 @@
+"""SavedModels are served under the names that their SignatureDefs give, every signature."""
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ie_serving.engines.openvino import saved_model
+from ie_serving.errors import LoadFailed
+from ie_serving.tensors import DataType
+from tests.unit.engines.openvino.models import load, run
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """SavedModels as tensorflow writes them: `several`, `first`, `unsupported`."""
+    if importlib.util.find_spec("tensorflow") is None:
+        pytest.skip("tensorflow, the reference, is not installed")
+    root = tmp_path_factory.mktemp("exported")
+    script = Path(__file__).with_name("savedmodels.py")
+    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    subprocess.run(
+        [sys.executable, str(script), str(root)], check=True, env=env, timeout=110, cwd=root
+    )
+    return root
+
+
+def test_signatures_are_those_of_the_file(exported: Path) -> None:
+    signatures = load(exported / "several").signatures
+    assert set(signatures) == {"serving_default", "three", "several"}
+    several = signatures["several"]
+    assert set(several.inputs) == {"p", "q"}
+    assert set(several.outputs) == {"zz", "aa", "same"}
+    q = several.inputs["q"]
+    assert (q.dtype, q.shape, q.tensor) == (DataType.INT64, (-1, 3), "several_q:0")
+    assert several.outputs["zz"].tensor.startswith("StatefulPartitionedCall")
+
+
+def test_aliases_and_methods_are_those_of_the_file(exported: Path) -> None:
+    signatures = load(exported / "first").signatures
+    default, regress = signatures["serving_default"], signatures["regress"]
+    assert {n: s.tensor for n, s in default.inputs.items()} == {"in": "x:0"}
+    assert {n: s.tensor for n, s in default.outputs.items()} == {"out": "y:0"}
+    assert {n: s.tensor for n, s in regress.inputs.items()} == {"inputs": "x:0"}
+    assert regress.method == "tensorflow/serving/regress"
+
+
+async def test_every_signature_computes_its_own(exported: Path) -> None:
+    model = load(exported / "several", inference_precision="f32")
+    x = {"x": np.array([1, 2, 5], np.float32)}
+    assert (await run(model, x))["y"].tolist() == [2.5, 3.0, 4.5]
+    assert (await run(model, x, "three"))["y3"].tolist() == [3.5, 4.0, 5.5]
+    inputs = {"p": np.full((2, 3), 4, np.float32), "q": np.full((2, 3), 7, np.int64)}
+    answer = await run(model, inputs, "several")
+    assert answer["zz"].tolist() == [[2.0] * 3] * 2
+    assert answer["aa"].tolist() == [[8] * 3] * 2
+    assert answer["same"].tolist() == [[4.0] * 3] * 2
+
+
+async def test_truncating_the_variables_of_a_loaded_model_changes_nothing(
+    exported: Path, tmp_path: Path
+) -> None:
+    copy = shutil.copytree(exported / "several", tmp_path / "model")
+    model = load(copy)
+    assert str(tmp_path) not in Path("/proc/self/maps").read_text()
+    for file in copy.rglob("*"):
+        if file.is_file():
+            os.truncate(file, 0)
+    assert (await run(model, {"x": np.array([2], np.float32)}))["y"].tolist() == [3.0]
+
+
+def test_an_operation_that_openvino_lacks_is_named(exported: Path) -> None:
+    with pytest.raises(LoadFailed, match="DecodeCSV") as failure:
+        load(exported / "unsupported")
+    assert "serving_default" in str(failure.value)
+
+
+def test_a_cut_file_fails_to_load(exported: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(exported / "several", tmp_path / "model")
+    os.truncate(copy / "saved_model.pb", 1000)
+    with pytest.raises(LoadFailed, match=r"saved_model\.pb"):
+        load(copy)
+
+
+def test_lost_variables_fail_to_load(exported: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(exported / "several", tmp_path / "model")
+    (shard,) = (copy / "variables").glob("variables.data-*")
+    os.truncate(shard, 10)
+    with pytest.raises(LoadFailed, match="cannot be converted"):
+        load(copy)
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_are_read_or_refused(
+    tmp_path_factory: pytest.TempPathFactory, file: bytes
+) -> None:
+    directory = tmp_path_factory.mktemp("any")
+    (directory / "saved_model.pb").write_bytes(file)
+    with pytest.raises(LoadFailed):
+        saved_model.declared(directory)

@@ -139,6 +139,16 @@ KEYS: tuple[Key, ...] = (
         engine=True,
     ),
     Key(
+        name="execution",
+        flag="execution",
+        field="execution",
+        parse=values.execution,
+        form="auto|inline|async",
+        default="auto",
+        meaning="infer on the event loop or beside it; auto: short inferences on it",
+        engine=True,
+    ),
+    Key(
         name="poll_wait_seconds",
         flag="",
         field="poll_wait_s",

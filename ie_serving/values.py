@@ -9,7 +9,7 @@ import json
 import math
 import re
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeAlias, TypeVar
 
@@ -27,6 +27,7 @@ INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 PRECISIONS = ("f32", "bf16", "f16")
+EXECUTIONS = ("auto", "inline", "async")
 ANY = -1
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
@@ -193,9 +194,18 @@ def log_level(value: object, place: str) -> str:
 
 def precision(value: object, place: str) -> str:
     """Read an inference precision."""
+    return _one_of(PRECISIONS, value, place)
+
+
+def execution(value: object, place: str) -> str:
+    """Read where inference runs."""
+    return _one_of(EXECUTIONS, value, place)
+
+
+def _one_of(words: Collection[str], value: object, place: str) -> str:
     word = value.strip().lower() if isinstance(value, str) else ""
-    if word not in PRECISIONS:
-        raise fault(place, value, f"one of {', '.join(PRECISIONS)}")
+    if word not in words:
+        raise fault(place, value, f"one of {', '.join(words)}")
     return word
 
 

@@ -1,11 +1,13 @@
-"""Status and signatures, for gRPC and for REST.
+"""GetModelMetadata and GetModelStatus, as messages and as the JSON that REST clients see.
 
-Source: get_model_status.proto and get_model_metadata.proto; the JSON is that of TensorFlow
-Serving to the byte, indents and doubled `signature_def` included, since clients compare it.
+Source: get_model_metadata.proto, get_model_status.proto, and the JSON writers of TensorFlow
+Serving's HTTP handler: field names as in the protos, 64-bit integers as strings, every field shown,
+one space of indentation, and `signature_def` twice.
 """
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ie_serving.models.stream import VersionStatus
 from ie_serving.server.status import Code
@@ -14,69 +16,74 @@ from ie_serving.server.wire.messages import Proto
 from ie_serving.tensors import Signature, TensorSpec
 
 SIGNATURE_DEF = "signature_def"
-"""The only metadata field."""
+"""The one field of metadata there is."""
+
+
+def metadata_response(name: str, version: int, signatures: Mapping[str, Signature]) -> bytes:
+    """Serialize a GetModelMetadataResponse that holds every signature of a version."""
+    response = messages.GetModelMetadataResponse()
+    response.model_spec.name = name
+    response.model_spec.version.value = version
+    response.metadata[SIGNATURE_DEF].Pack(_signature_map(signatures))
+    return bytes(response.SerializeToString(deterministic=True))
 
 
 def status_response(statuses: Iterable[VersionStatus]) -> bytes:
-    """Encode a GetModelStatusResponse, in the order given.
-
-    Args:
-        statuses: one with an error has the code UNKNOWN, any other OK.
-    """
+    """Serialize a GetModelStatusResponse."""
     response = messages.GetModelStatusResponse()
     for status in statuses:
-        entry = response.model_version_status.add(version=status.version, state=int(status.state))
-        entry.status.error_code = _code(status).number
-        entry.status.error_message = status.error
+        shown = response.model_version_status.add(version=status.version, state=int(status.state))
+        shown.status.error_code = _health(status).number
+        shown.status.error_message = status.error
     return bytes(response.SerializeToString())
 
 
 def status_json(statuses: Iterable[VersionStatus]) -> bytes:
-    """Write the same as REST has it."""
-    document = {"model_version_status": [_status_object(status) for status in statuses]}
-    return json.dumps(document, indent=1, ensure_ascii=False).encode() + b"\n"
+    """Write the status as JSON."""
+    shown = [
+        {
+            "version": str(status.version),
+            "state": status.state.name,
+            "status": {"error_code": _health(status).name, "error_message": status.error},
+        }
+        for status in statuses
+    ]
+    return _pretty({"model_version_status": shown}).encode() + b"\n"
 
 
-def _code(status: VersionStatus) -> Code:
+def metadata_json(name: str, version: int, signatures: Mapping[str, Signature]) -> bytes:
+    """Write the metadata as JSON, in the layout of TensorFlow Serving: two documents in a third."""
+    spec = _pretty({"name": name, "signature_name": "", "version": str(version)})
+    definitions = {key: _definition(signature) for key, signature in sorted(signatures.items())}
+    inner = _pretty({SIGNATURE_DEF: definitions})
+    return (
+        f'{{\n"model_spec":{spec}\n,\n"metadata": {{"{SIGNATURE_DEF}": {inner}\n}}\n}}\n'
+    ).encode()
+
+
+def _health(status: VersionStatus) -> Code:
     return Code.UNKNOWN if status.error else Code.OK
 
 
-def _status_object(status: VersionStatus) -> dict[str, object]:
-    return {
-        "version": str(status.version),
-        "state": status.state.name,
-        "status": {"error_code": _code(status).name, "error_message": status.error},
-    }
+def _pretty(value: object) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False)
 
 
-def metadata_response(name: str, version: int, signatures: Mapping[str, Signature]) -> bytes:
-    """Encode a GetModelMetadataResponse with all signatures of one version."""
-    response = messages.GetModelMetadataResponse()
-    response.model_spec.name = name
-    response.model_spec.version.value = version
+def _signature_map(signatures: Mapping[str, Signature]) -> Proto:
     signature_map = messages.SignatureDefMap()
-    for key, signature in signatures.items():
-        signature_map.signature_def[key].CopyFrom(signature_def(signature))
-    response.metadata[SIGNATURE_DEF].Pack(signature_map)
-    return bytes(response.SerializeToString())
+    for name, signature in signatures.items():
+        definition = signature_map.signature_def[name]
+        definition.method_name = signature.method
+        for specs, infos in (
+            (signature.inputs, definition.inputs),
+            (signature.outputs, definition.outputs),
+        ):
+            for alias, spec in specs.items():
+                _fill(infos[alias], spec)
+    return signature_map
 
 
-def signature_def(signature: Signature) -> Proto:
-    """Make the SignatureDef of a signature."""
-    definition = messages.SignatureDef(method_name=_method(signature))
-    for alias, spec in signature.inputs.items():
-        _describe(definition.inputs[alias], spec)
-    for alias, spec in signature.outputs.items():
-        _describe(definition.outputs[alias], spec)
-    return definition
-
-
-def _method(signature: Signature) -> str:
-    """Give the method's plain text; `Method` is a string that `str` and `format` would rename."""
-    return str.__str__(signature.method)
-
-
-def _describe(info: Proto, spec: TensorSpec) -> None:
+def _fill(info: Proto, spec: TensorSpec) -> None:
     info.name = spec.tensor
     info.dtype = spec.dtype.number
     if spec.shape is None:
@@ -87,46 +94,19 @@ def _describe(info: Proto, spec: TensorSpec) -> None:
         info.tensor_shape.dim.add(size=size)
 
 
-_METADATA = """{{
-"model_spec":{{
- "name": {name},
- "signature_name": "",
- "version": "{version}"
-}}
-,
-"metadata": {{"signature_def": {signatures}
-}}
-}}
-"""
-
-
-def metadata_json(name: str, version: int, signatures: Mapping[str, Signature]) -> bytes:
-    """Write name, version and all signatures of one version as REST has them."""
-    document = {SIGNATURE_DEF: {key: _signature_object(s) for key, s in signatures.items()}}
-    text = _METADATA.format(
-        name=json.dumps(name, ensure_ascii=False),
-        version=version,
-        signatures=json.dumps(document, indent=1, ensure_ascii=False),
-    )
-    return text.encode()
-
-
-def _signature_object(signature: Signature) -> dict[str, object]:
+def _definition(signature: Signature) -> dict[str, Any]:
     return {
-        "inputs": {alias: _tensor_object(spec) for alias, spec in signature.inputs.items()},
-        "outputs": {alias: _tensor_object(spec) for alias, spec in signature.outputs.items()},
-        "method_name": _method(signature),
+        "inputs": {alias: _info(spec) for alias, spec in sorted(signature.inputs.items())},
+        "outputs": {alias: _info(spec) for alias, spec in sorted(signature.outputs.items())},
+        "method_name": signature.method,
         "defaults": {},
     }
 
 
-def _tensor_object(spec: TensorSpec) -> dict[str, object]:
-    sizes: Sequence[int] = spec.shape or ()
+def _info(spec: TensorSpec) -> dict[str, Any]:
+    dims = [{"size": str(size), "name": ""} for size in spec.shape or ()]
     return {
         "dtype": spec.dtype.wire_name,
-        "tensor_shape": {
-            "dim": [{"size": str(size), "name": ""} for size in sizes],
-            "unknown_rank": spec.shape is None,
-        },
+        "tensor_shape": {"dim": dims, "unknown_rank": spec.shape is None},
         "name": spec.tensor,
     }

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import google.auth
 from google.api_core.exceptions import GoogleAPICallError
 from google.auth.credentials import AnonymousCredentials
-from google.auth.exceptions import DefaultCredentialsError, RefreshError
+from google.auth.exceptions import DefaultCredentialsError, InvalidOperation, RefreshError
 from google.cloud import storage
 
 from ie_serving.errors import Unauthorized
@@ -142,6 +142,8 @@ class GcsRemote:
             raise
 
     def _classify(self, error: Exception, action: str) -> tuple[Trouble, str] | None:
+        if isinstance(error, InvalidOperation):  # anonymous, asked for a token after a 401
+            return Trouble.ANONYMOUS, "401"
         if isinstance(error, RefreshError):
             return Trouble.CREDENTIALS, ""
         if isinstance(error, DefaultCredentialsError):
@@ -180,11 +182,15 @@ def _client_of(options: GcsOptions, bucket: str) -> Kept[storage.Client]:
 
 
 def _make_client(options: GcsOptions, bucket: str) -> storage.Client:
-    return storage.Client(
+    client = storage.Client(
         project="none",  # listing and reading name none, but the client asks for it
         credentials=_credentials(options, bucket),
         client_options={"api_endpoint": options.endpoint} if options.endpoint else None,
     )
+    # From 3.12 on it asks for the bucket's location, only to label traces: a request more, which
+    # needs a permission more and is repeated while the store is down.
+    client._bucket_metadata_cache = None
+    return client
 
 
 def _credentials(options: GcsOptions, bucket: str) -> Untyped:

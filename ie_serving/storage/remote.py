@@ -78,7 +78,7 @@ class Location:
 
     @classmethod
     def parse(cls, url: str, rest: str) -> "Location":
-        """Split what follows `scheme://`. A `//` inside the path is part of the keys' names.
+        """Split what follows `scheme://`. A `//` in the path is part of the keys' names.
 
         Raises:
             ConfigError: no bucket, or credentials in the URL.
@@ -86,8 +86,7 @@ class Location:
         bucket, _, path = rest.partition("/")
         if not _BUCKET.fullmatch(bucket):
             raise ConfigError([f"{shown(url)}: expected a bucket's name after the scheme, alone"])
-        path = path.rstrip("/")
-        return cls(url, bucket, f"{path}/" if path else "")
+        return cls(url, bucket, path if not path or path.endswith("/") else f"{path}/")
 
     def directories(self, prefixes: Iterable[str], has_objects: bool) -> list[str]:
         """Name the directories that a delimited listing found.

@@ -13,9 +13,9 @@ import boto3
 from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.exceptions import (
-    BotoCoreError,
     ClientError,
     CredentialRetrievalError,
+    IncompleteReadError,
     InvalidConfigError,
     InvalidRegionError,
     NoAuthTokenError,
@@ -23,6 +23,7 @@ from botocore.exceptions import (
     NoRegionError,
     PartialCredentialsError,
     ProfileNotFound,
+    ResponseStreamingError,
     SSOTokenLoadError,
     TokenRetrievalError,
     UnauthorizedSSOTokenError,
@@ -169,9 +170,9 @@ class S3Remote:
             return Trouble.NO_CREDENTIALS, type(error).__name__
         if isinstance(error, _CONFIGURATION):
             return Trouble.REGION, type(error).__name__
-        if isinstance(error, BotoCoreError):
-            return None
-        return (Trouble.OTHER, type(error).__name__) if isinstance(error, ValueError) else None
+        if isinstance(error, (IncompleteReadError, ResponseStreamingError)):
+            return Trouble.BROKEN, ""
+        return None
 
     def _of_reply(self, error: ClientError) -> tuple[Trouble, str]:
         code = str(error.response.get("Error", {}).get("Code", ""))

@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 
 from ie_serving.storage.remote import Kept, Location, is_plain, shown
 
+UNSAFE = ["../x", "a/../../x", "/etc/passwd", "a//b", "./a", "a\0b", "", "a/.."]
+
 
 @pytest.mark.parametrize(
     ("url", "bucket", "prefix"),
@@ -15,6 +17,7 @@ from ie_serving.storage.remote import Kept, Location, is_plain, shown
         ("s3://b/m", "b", "m/"),
         ("s3://b/a/m/", "b", "a/m/"),
         ("s3://b/a//m", "b", "a//m/"),
+        ("s3://b/a//", "b", "a//"),
         ("s3://b/a b/é", "b", "a b/é/"),
     ],
 )
@@ -23,9 +26,7 @@ def test_a_url_is_a_bucket_and_a_prefix_as_written(url: str, bucket: str, prefix
     assert (location.bucket, location.prefix) == (bucket, prefix)
 
 
-@pytest.mark.parametrize(
-    "path", ["../x", "a/../../x", "/etc/passwd", "a//b", "./a", "a\0b", "", "a/.."]
-)
+@pytest.mark.parametrize("path", UNSAFE)
 def test_keys_that_would_leave_their_directory_are_left_out(path: str) -> None:
     assert Location("s3://b/m", "b", "m/").path_of(f"m/{path}") is None
 

@@ -1,0 +1,80 @@
+"""One server of each kind for the whole run, and a bucket of its own for each test.
+
+One handler sees every log line at every level, to search them for secrets.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from tests.functional.storage.servers import SECRET, FakeGcs, Proxy, Weed
+
+_NUMBERS = count(1)
+
+
+class _Collector(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__(logging.NOTSET)
+        self.setFormatter(logging.Formatter("%(name)s %(levelname)s %(message)s"))
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+
+
+@pytest.fixture(autouse=True)
+def log_without_secrets(capfd: pytest.CaptureFixture[str]) -> Iterator[list[str]]:
+    """Every test of this directory: no secret in a log line at DEBUG, on stdout or on stderr."""
+    collector = _Collector()
+    root = logging.getLogger()
+    before = root.level
+    root.addHandler(collector)
+    root.setLevel(logging.DEBUG)
+    try:
+        yield collector.lines
+    finally:
+        root.setLevel(before)
+        root.removeHandler(collector)
+    printed = capfd.readouterr()
+    leaks = [line for line in (*collector.lines, printed.out, printed.err) if SECRET in line]
+    assert leaks == []
+
+
+@pytest.fixture(scope="session")
+def weed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Weed]:
+    with Weed(tmp_path_factory.mktemp("weed")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def fake_gcs() -> Iterator[FakeGcs]:
+    with FakeGcs() as server:
+        yield server
+
+
+@pytest.fixture
+def proxied() -> Iterator[Callable[[int], Proxy]]:
+    """Puts a proxy in front of a port, until the test ends."""
+    opened: list[Proxy] = []
+
+    def open_proxy(port: int) -> Proxy:
+        opened.append(Proxy(port).__enter__())
+        return opened[-1]
+
+    yield open_proxy
+    for proxy in opened:
+        proxy.__exit__()
+
+
+@pytest.fixture
+def bucket() -> str:
+    """A name that no other test uses."""
+    return f"models-{next(_NUMBERS)}"
+
+
+@pytest.fixture
+def cache_dir(tmp_path: Path) -> Path:
+    return tmp_path / "cache"

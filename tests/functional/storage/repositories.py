@@ -1,0 +1,118 @@
+"""Repositories on each kind of store, for the scenarios: how to write, and how to be reached."""
+
+from pathlib import Path
+from typing import Any
+
+import boto3
+from google.auth.credentials import AnonymousCredentials
+from google.cloud import storage as gcs
+
+from ie_serving.storage.base import Storage
+from ie_serving.storage.by_url import open_storage
+from ie_serving.storage.options import StorageOptions
+from tests.functional.storage.servers import ADMIN, FakeGcs, Proxy, User, Weed
+
+
+class LocalRepository:
+    """A directory."""
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+        self.storage: Storage = open_storage(str(base), StorageOptions(cache_dir=base))
+
+    def put(self, path: str, data: bytes) -> None:
+        target = self._base / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside = target.with_name(target.name + ".new")
+        beside.write_bytes(data)
+        beside.rename(target)
+
+    def remove(self, path: str) -> None:
+        (self._base / path).unlink()
+
+
+class S3Repository:
+    """`s3://` or `minio://` on SeaweedFS, read through a proxy that counts and spoils."""
+
+    def __init__(self, scheme: str, weed: Weed, proxy: Proxy, bucket: str, cache_dir: Path) -> None:
+        self.scheme = scheme
+        self.proxy = proxy
+        self._bucket = bucket
+        self._cache_dir = cache_dir
+        self._admin = s3_admin(weed)
+        self._admin.create_bucket(Bucket=bucket)
+        self.storage = self.opened()
+
+    def opened(self, user: User = ADMIN, endpoint: str = "", **environ: str) -> Storage:
+        """Open it anew, as this user."""
+        endpoint = endpoint or self.proxy.url
+        settings = s3_environ(self.scheme, endpoint, user) | environ
+        options = StorageOptions.from_environment(settings, cache_dir=self._cache_dir)
+        return open_storage(f"{self.scheme}://{self._bucket}/base path/m", options)
+
+    def put(self, path: str, data: bytes) -> None:
+        self._admin.put_object(Bucket=self._bucket, Key=f"base path/m/{path}", Body=data)
+
+    def put_file(self, path: str, file: Path) -> None:
+        self._admin.upload_file(str(file), self._bucket, f"base path/m/{path}")
+
+    def remove(self, path: str) -> None:
+        self._admin.delete_object(Bucket=self._bucket, Key=f"base path/m/{path}")
+
+
+class GcsRepository:
+    """`gs://` on fake-gcs-server, read through a proxy that counts and spoils."""
+
+    scheme = "gs"
+
+    def __init__(self, server: FakeGcs, proxy: Proxy, bucket: str, cache_dir: Path) -> None:
+        self.proxy = proxy
+        self._cache_dir = cache_dir
+        self._bucket = gcs_admin(server).create_bucket(bucket)
+        self.storage = self.opened()
+
+    def opened(self, endpoint: str = "", below: str = "") -> Storage:
+        """Open it anew, or what lies `below` it."""
+        settings = {"STORAGE_EMULATOR_HOST": endpoint or self.proxy.url}
+        options = StorageOptions.from_environment(settings, cache_dir=self._cache_dir)
+        return open_storage(f"gs://{self._bucket.name}/base path/m{below}", options)
+
+    def put(self, path: str, data: bytes) -> None:
+        self._bucket.blob(f"base path/m/{path}").upload_from_string(data)
+
+    def remove(self, path: str) -> None:
+        self._bucket.blob(f"base path/m/{path}").delete()
+
+
+def s3_admin(weed: Weed, ca: str | None = None) -> Any:
+    return boto3.client(
+        "s3",
+        endpoint_url=weed.url,
+        aws_access_key_id=ADMIN.key,
+        aws_secret_access_key=ADMIN.secret,
+        region_name="us-east-1",
+        verify=ca,
+    )
+
+
+def gcs_admin(server: FakeGcs) -> Any:
+    return gcs.Client(
+        project="t",
+        credentials=AnonymousCredentials(),
+        client_options={"api_endpoint": server.url},
+    )
+
+
+def s3_environ(scheme: str, endpoint: str, user: User) -> dict[str, str]:
+    """The settings that a server would be started with."""
+    if scheme == "s3":
+        return {
+            "S3_ENDPOINT": endpoint,
+            "AWS_ACCESS_KEY_ID": user.key,
+            "AWS_SECRET_ACCESS_KEY": user.secret,
+        }
+    return {
+        "MINIO_ENDPOINT": endpoint,
+        "MINIO_ACCESS_KEY": user.key,
+        "MINIO_SECRET_KEY": user.secret,
+    }

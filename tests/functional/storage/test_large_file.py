@@ -1,0 +1,162 @@
+"""A model of 300 MB: bounded memory, resumed after a death of the store, figures for the docs.
+
+The figures are printed (`pytest -s`): seconds from the store, seconds of a plain copy of the same
+bytes, and how far the process grew meanwhile.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Timer
+from typing import Any
+
+import pytest
+
+from ie_serving.errors import StorageError
+from ie_serving.storage.download import Transfer
+from tests.functional.storage.repositories import S3Repository, gcs_admin, s3_admin, s3_environ
+from tests.functional.storage.servers import ADMIN, FakeGcs, Fault, Proxy, Weed
+from tests.unit.storage.contract import listed
+
+OpenProxy = Callable[[int], Proxy]
+MEGABYTE = 1 << 20
+SIZE = 300 * MEGABYTE
+PART = Transfer().part_bytes
+MEDIUM_PARTS = 5
+GROWTH_LIMIT = 100 * MEGABYTE
+
+FETCH = """
+import json, sys, time
+from pathlib import Path
+from ie_serving.storage.by_url import open_storage
+from ie_serving.storage.options import StorageOptions
+
+def status(name):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024
+
+url, environ, cache = sys.argv[1], json.loads(sys.argv[2]), Path(sys.argv[3])
+storage = open_storage(url, StorageOptions.from_environment(environ, cache_dir=cache))
+entries = tuple(storage.list("1"))
+before = status("VmRSS")
+began = time.monotonic()
+with storage.copy("1", entries) as copy:
+    seconds = time.monotonic() - began
+    grown = status("VmHWM") - before
+    print(json.dumps({"seconds": seconds, "grown": grown, "file": str(copy / "model.bin")}))
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("large") / "model.bin", SIZE)
+
+
+@pytest.fixture(scope="module")
+def medium(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return written(tmp_path_factory.mktemp("medium") / "model.bin", MEDIUM_PARTS * PART)
+
+
+def written(file: Path, size: int) -> Path:
+    """Write a file in which no two megabytes are the same."""
+    block = bytes(range(256)) * (MEGABYTE // 256)
+    with file.open("wb") as stream:
+        for number in range(size // MEGABYTE):
+            stream.write(number.to_bytes(8, "big") + block[8:])
+    return file
+
+
+@pytest.fixture(scope="module")
+def on_weed(weed: Weed, model: Path) -> dict[str, tuple[str, dict[str, str]]]:
+    """URL and environment of the model, by scheme."""
+    admin = s3_admin(weed)
+    admin.create_bucket(Bucket="large")
+    admin.upload_file(str(model), "large", "m/1/model.bin")
+    return {
+        scheme: (f"{scheme}://large/m", s3_environ(scheme, weed.url, ADMIN))
+        for scheme in ("s3", "minio")
+    }
+
+
+@pytest.fixture(scope="module")
+def on_gcs(fake_gcs: FakeGcs, model: Path) -> tuple[str, dict[str, str]]:
+    """URL and environment of the model."""
+    bucket = gcs_admin(fake_gcs).create_bucket("large")
+    bucket.blob("m/1/model.bin").upload_from_filename(str(model))
+    return "gs://large/m", {"STORAGE_EMULATOR_HOST": fake_gcs.url}
+
+
+@pytest.mark.parametrize("scheme", ["s3", "minio", "gs"])
+def test_memory_does_not_grow_with_the_file(
+    scheme: str,
+    request: pytest.FixtureRequest,
+    model: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    on_gcs_or_weed = request.getfixturevalue("on_gcs" if scheme == "gs" else "on_weed")
+    url, environ = on_gcs_or_weed if scheme == "gs" else on_gcs_or_weed[scheme]
+    fetched = fetched_by_a_fresh_process(url, environ, tmp_path / "cache")
+    began = time.monotonic()
+    shutil.copyfile(model, tmp_path / "plain")
+    plain_s = time.monotonic() - began
+    same = subprocess.run(["cmp", fetched["file"], str(model)], check=False)
+    assert same.returncode == 0
+    with capfd.disabled():
+        print(
+            f"\n300 MB from {scheme}: {fetched['seconds']:.2f} s, plain copy "
+            f"{plain_s:.2f} s, memory grew by {fetched['grown'] / 1e6:.0f} MB"
+        )
+    assert fetched["grown"] < GROWTH_LIMIT
+
+
+def fetched_by_a_fresh_process(url: str, environ: dict[str, str], cache: Path) -> dict[str, Any]:
+    """What it reports: `seconds`, bytes it has `grown` by, and the `file`."""
+    ran = subprocess.run(
+        [sys.executable, "-c", FETCH, url, json.dumps(environ), str(cache)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    report: dict[str, Any] = json.loads(ran.stdout)
+    return report
+
+
+def test_a_store_that_dies_on_the_way_costs_only_what_is_missing(
+    weed: Weed, proxied: OpenProxy, bucket: str, cache_dir: Path, medium: Path
+) -> None:
+    repository = S3Repository("s3", weed, proxied(weed.port), bucket, cache_dir)
+    repository.put_file("1/model.bin", medium)
+    entries = listed(repository.storage, "1")
+    gets = iter(range(1000))
+
+    def die_after_two_parts(line: str) -> Fault:
+        return Fault(status=500) if line.startswith("GET") and next(gets) >= 2 else Fault()
+
+    repository.proxy.choose = die_after_two_parts
+    with pytest.raises(StorageError), repository.storage.copy("1", entries):
+        pass
+    repository.proxy.choose = lambda line: Fault()
+    repository.proxy.requests.clear()
+    with repository.opened().copy("1", entries) as copy:
+        assert (copy / "model.bin").stat().st_size == MEDIUM_PARTS * PART
+    again = [line for line in repository.proxy.requests if line.startswith("GET")]
+    assert len(again) == MEDIUM_PARTS - 2
+
+
+def test_an_outage_in_mid_download_is_waited_out(
+    weed: Weed, proxied: OpenProxy, bucket: str, cache_dir: Path, medium: Path
+) -> None:
+    """The store is gone for a moment; the download goes on where it was."""
+    repository = S3Repository("s3", weed, proxied(weed.port), bucket, cache_dir)
+    repository.put_file("1/model.bin", medium)
+    entries = listed(repository.storage, "1")
+    repository.proxy.choose = lambda line: Fault(reset_after=5 * MEGABYTE)
+    Timer(1, setattr, (repository.proxy, "choose", lambda line: Fault())).start()
+    with repository.storage.copy("1", entries) as copy:
+        assert subprocess.run(["cmp", copy / "model.bin", medium], check=False).returncode == 0

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from threading import Event
 
 from ie_serving.errors import ConfigError
@@ -31,7 +32,13 @@ def open_storage(url: str, options: StorageOptions, stopping: Event | None = Non
     scheme, rest = match[1].lower(), match[2]
     if scheme == "file":
         return _open_file(url, rest)
-    if scheme not in _REMOTES:
+    if scheme not in def _check_file(variable: str, path: str) -> None:
+    """Say that a file is missing by the variable that names it; the clients do not."""
+    if path and not Path(path).exists():
+        raise ConfigError([f"{variable}: {path}: no such file"])
+
+
+_REMOTES:
         known = ", ".join(f"{name}://" for name in ("file", *_REMOTES))
         raise ConfigError([f"{shown(url)}: unknown scheme: use a path or one of {known}"])
     remote = _REMOTES[scheme](Location.parse(url, rest), options)
@@ -45,12 +52,14 @@ def _open_file(url: str, path: str) -> Storage:
 
 
 def _s3(location: Location, options: StorageOptions) -> Remote:
+    _check_file("AWS_CA_BUNDLE", options.s3.ca_bundle)
     from ie_serving.storage.s3 import S3Remote
 
     return S3Remote(location, options.s3)
 
 
 def _gcs(location: Location, options: StorageOptions) -> Remote:
+    _check_file("GOOGLE_APPLICATION_CREDENTIALS", options.gcs.credentials)
     from ie_serving.storage.gcs import GcsRemote
 
     return GcsRemote(location, options.gcs)
@@ -59,9 +68,16 @@ def _gcs(location: Location, options: StorageOptions) -> Remote:
 def _minio(location: Location, options: StorageOptions) -> Remote:
     if not options.minio.endpoint:
         raise ConfigError([f"{location.url}: set MINIO_ENDPOINT to the store's host:port"])
+    _check_file("MINIO_CA_BUNDLE", options.minio.ca_bundle)
     from ie_serving.storage.minio import MinioRemote
 
     return MinioRemote(location, options.minio)
+
+
+def _check_file(variable: str, path: str) -> None:
+    """Say that a file is missing by the variable that names it; the clients do not."""
+    if path and not Path(path).exists():
+        raise ConfigError([f"{variable}: {path}: no such file"])
 
 
 _REMOTES: Mapping[str, Callable[[Location, StorageOptions], Remote]] = {

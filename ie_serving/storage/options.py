@@ -149,7 +149,7 @@ def _s3(environ: Mapping[str, str], faults: list[str]) -> S3Options:
         session_token=environ.get("AWS_SESSION_TOKEN", ""),
         signature=environ.get("S3_SIGNATURE", ""),
         addressing=style,
-        ca_bundle=_file(environ, "AWS_CA_BUNDLE", faults),
+        ca_bundle=environ.get("AWS_CA_BUNDLE", ""),
         verify=_flag(environ, "S3_VERIFY_SSL", True, faults),
         anonymous=_flag(environ, "S3_ANONYMOUS", False, faults),
     )
@@ -157,7 +157,7 @@ def _s3(environ: Mapping[str, str], faults: list[str]) -> S3Options:
 
 def _gcs(environ: Mapping[str, str], faults: list[str]) -> GcsOptions:
     return GcsOptions(
-        credentials=_file(environ, "GOOGLE_APPLICATION_CREDENTIALS", faults),
+        credentials=environ.get("GOOGLE_APPLICATION_CREDENTIALS", ""),
         endpoint=_with_scheme(environ.get("STORAGE_EMULATOR_HOST", ""), False),
         anonymous=_flag(environ, "GCS_ANONYMOUS", False, faults),
     )
@@ -166,14 +166,13 @@ def _gcs(environ: Mapping[str, str], faults: list[str]) -> GcsOptions:
 def _minio(environ: Mapping[str, str], faults: list[str]) -> MinioOptions:
     secure = _flag(environ, "MINIO_SECURE", True, faults)
     scheme, _, host = _with_scheme(environ.get("MINIO_ENDPOINT", ""), secure).partition("://")
-    ca_variable = "MINIO_CA_BUNDLE" if environ.get("MINIO_CA_BUNDLE") else "SSL_CERT_FILE"
     return MinioOptions(
         endpoint=host.rstrip("/"),
         access_key=environ.get("MINIO_ACCESS_KEY", ""),
         secret_key=environ.get("MINIO_SECRET_KEY", ""),
         secure=scheme == "https" if host else secure,
         region=environ.get("MINIO_REGION") or "us-east-1",
-        ca_bundle=_file(environ, ca_variable, faults),
+        ca_bundle=environ.get("MINIO_CA_BUNDLE") or environ.get("SSL_CERT_FILE", ""),
         verify=_flag(environ, "MINIO_VERIFY_SSL", True, faults),
     )
 
@@ -192,13 +191,6 @@ def _flag(environ: Mapping[str, str], name: str, default: bool, faults: list[str
     if value.lower() not in _YES | _NO:
         faults.append(f"{name}: {value!r}: expected 1 or 0")
     return value.lower() in _YES
-
-
-def _file(environ: Mapping[str, str], name: str, faults: list[str]) -> str:
-    path = environ.get(name, "")
-    if path and not Path(path).exists():
-        faults.append(f"{name}: {path}: no such file")
-    return path
 
 
 def _user_cache(environ: Mapping[str, str]) -> Path:

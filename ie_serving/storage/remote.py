@@ -4,6 +4,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from threading import Lock
 from typing import Generic, Protocol, TypeVar
 
@@ -102,9 +103,7 @@ class Location:
             )
         names = [prefix.removeprefix(self.prefix).rstrip("/") for prefix in found]
         if "" in names:
-            log.warning(
-                'keys begin with "//" url=%s advice="write the // in the base path"', self.url
-            )
+            _remark_once(f'keys begin with "//" url={self.url} advice="write // in the base path"')
         return [name for name in names if is_plain(name)]
 
     def path_of(self, key: str) -> str | None:
@@ -113,7 +112,7 @@ class Location:
         if path.endswith("/"):
             return None
         if not is_plain(path):
-            log.warning('object left out url=%s key=%r why="not a plain path"', self.url, key)
+            _remark_once(f'object left out url={self.url} key={key!r} why="not a plain path"')
             return None
         return path
 
@@ -142,6 +141,12 @@ class Kept(Generic[Client]):
 def is_plain(path: str) -> bool:
     """Tell whether `path` stays inside its directory and is the only spelling of its place."""
     return "\0" not in path and not {"", ".", ".."} & set(path.split("/"))
+
+
+@lru_cache(maxsize=1000)
+def _remark_once(text: str) -> None:
+    """Log what every listing would show again."""
+    log.warning("%s", text)
 
 
 def shown(url: str) -> str:

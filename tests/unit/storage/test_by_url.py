@@ -56,6 +56,22 @@ def test_minio_needs_an_endpoint() -> None:
 
 
 @pytest.mark.parametrize(
+    ("url", "variable"),
+    [
+        ("s3://b/m", "AWS_CA_BUNDLE"),
+        ("gs://b/m", "GOOGLE_APPLICATION_CREDENTIALS"),
+        ("minio://b/m", "MINIO_CA_BUNDLE"),
+    ],
+)
+def test_a_file_that_is_missing_is_said_where_it_is_needed_only(url: str, variable: str) -> None:
+    environ = {variable: "/no/such.pem", "MINIO_ENDPOINT": "minio:9000"}
+    options = StorageOptions.from_environment(environ)
+    assert open_storage("/models", options).url == "/models"
+    with pytest.raises(ConfigError, match=f"{variable}: /no/such.pem: no such file"):
+        open_storage(url, options)
+
+
+@pytest.mark.parametrize(
     ("url", "imported"),
     [
         ("/models", set()),

@@ -5,7 +5,6 @@ Only the standard library is used here: this runs before anything is installed. 
 """
 
 import hashlib
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -24,8 +23,9 @@ def ensure(name: str, requirements: Sequence[str]) -> Path:
     if marker.exists() and marker.read_text() == wanted:
         return folder
     print(f"installing {name}: {', '.join(requirements)}", file=sys.stderr)
-    shutil.rmtree(folder, ignore_errors=True)
-    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    marker.unlink(missing_ok=True)
+    if not (folder / "bin" / "pip").exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
     _pip(folder, *requirements)
     marker.write_text(wanted)
     return folder

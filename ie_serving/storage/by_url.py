@@ -32,13 +32,7 @@ def open_storage(url: str, options: StorageOptions, stopping: Event | None = Non
     scheme, rest = match[1].lower(), match[2]
     if scheme == "file":
         return _open_file(url, rest)
-    if scheme not in def _check_file(variable: str, path: str) -> None:
-    """Say that a file is missing by the variable that names it; the clients do not."""
-    if path and not Path(path).exists():
-        raise ConfigError([f"{variable}: {path}: no such file"])
-
-
-_REMOTES:
+    if scheme not in _REMOTES:
         known = ", ".join(f"{name}://" for name in ("file", *_REMOTES))
         raise ConfigError([f"{shown(url)}: unknown scheme: use a path or one of {known}"])
     remote = _REMOTES[scheme](Location.parse(url, rest), options)

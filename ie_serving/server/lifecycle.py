@@ -29,6 +29,8 @@ CLOSE_TIMEOUT_S = 5.0
 """How long a worker may take to abandon its start or to close, before it ends regardless."""
 KEEP_ALIVE_S = 75
 """How long an idle REST connection stays open; longer than the 60 s of common load balancers."""
+LINGER_S = 0.5
+"""How long REST connections stay open after readiness ended, so that their clients close them."""
 BACKLOG = 2048
 """REST connections that the kernel queues until a worker accepts them."""
 
@@ -143,10 +145,23 @@ class RestFront:
 
     async def drain(self, timeout_s: float) -> None:
         """See `Front`."""
+        for listening in self._server.servers:
+            listening.close()
+        await self._let_clients_leave()
         self._server.config.timeout_graceful_shutdown = math.ceil(timeout_s)
         await self._server.shutdown(sockets=self._sockets)
         if self._clock:
             self._clock.cancel()
+
+    async def _let_clients_leave(self) -> None:
+        """Wait a moment while busy clients leave on `Connection: close`.
+
+        Closing a connection that seems idle loses the request that is already on its way.
+        """
+        loop = asyncio.get_running_loop()
+        end = loop.time() + LINGER_S
+        while self._server.server_state.connections and loop.time() < end:
+            await asyncio.sleep(LINGER_S / 20)
 
 
 class Orders:

@@ -64,6 +64,7 @@ class RestApi:
     ) -> None:
         self._models = models
         self._metrics = metrics
+        self._health = health
         self._max_body_bytes = max_body_bytes
         self._timeout_s = timeout_s
         self._enable_cors = enable_cors
@@ -95,6 +96,8 @@ class RestApi:
         status, content_type, body = await self._reply(request)
         reply.status = status
         reply.content_type = content_type
+        if not self._health.ready:
+            reply.set_header("Connection", "close")
         if self._enable_cors:
             reply.set_header("Access-Control-Allow-Origin", "*")
             reply.set_header("Access-Control-Allow-Methods", "POST, GET")

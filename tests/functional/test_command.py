@@ -30,7 +30,7 @@ def test_version() -> None:
         (["model"], ["model_name", "model_path"]),
         (["model", *MODEL, "--port=x", "--nireq=-1"], ["--port", "--nireq"]),
         (["model", *MODEL, "--port=0", "--rest_port=0"], ["port"]),
-        (["model", *MODEL, "--port=9000", "--rest_port=9000"], ["9000"]),
+        (["model", *MODEL, "--port=9000", "--rest_port=9000"], ["same values"]),
         (["config", "--config_path=/nowhere.json"], ["/nowhere.json"]),
     ],
 )
@@ -160,20 +160,15 @@ def test_a_request_in_flight_when_it_is_told_to_stop_is_answered(serve: Serve) -
     server = serve("ie_serving", "model", *MODEL)
     body = json.dumps({"instances": [[0.0] * 64]})
     answers = 0
-    stopped = False
     with httpx.Client(base_url=server.url, trust_env=False) as client:
         while True:
             try:
                 reply = client.post("/v1/models/digits:predict", content=body)
             except httpx.ConnectError:
                 break
-            except httpx.RemoteProtocolError:
-                assert stopped
-                break
             assert reply.status_code == 200
             answers += 1
             if answers == 20:
                 server.popen.terminate()
-                stopped = True
     assert server.exit_code() == 0
     assert answers >= 20

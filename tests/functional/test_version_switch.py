@@ -84,6 +84,11 @@ def states(server: Server) -> dict[int, int]:
     return {status.version: status.state for status in response.model_version_status}
 
 
+def failure(server: Server, version: int) -> str:
+    status = server.rest.get(f"/v1/models/digits/versions/{version}").json()
+    return str(status["model_version_status"][0]["status"]["error_message"])
+
+
 def until(holds: Callable[[], bool]) -> None:
     """Poll the server until `holds`; each look is a request, so nothing sleeps idly."""
     deadline = time.monotonic() + PATIENCE_S
@@ -126,9 +131,8 @@ def test_versions_come_and_go_under_load(serve: Serve, tmp_path: Path, repositor
         put(repository, 3, 1)
         until(lambda: states(server) == {2: END, 3: AVAILABLE})
         put(repository, 4, 2, broken=True)
-        until(lambda: states(server).get(4) == LOADING)
-        status = server.rest.get("/v1/models/digits/versions/4").json()["model_version_status"][0]
-        assert "Error occurred while loading version" in status["status"]["error_message"]
+        until(lambda: states(server).get(4) == LOADING and failure(server, 4) != "")
+        assert "Error occurred while loading version" in failure(server, 4)
         assert states(server)[3] == AVAILABLE
         put(repository, 4, 2)
         until(lambda: states(server) == {2: END, 3: END, 4: AVAILABLE})

@@ -16,6 +16,7 @@ from ie_serving.models.source import Source
 from ie_serving.models.stream import ModelStream
 from ie_serving.server import model_service, prediction_service
 from ie_serving.server.health import Health
+from ie_serving.server.memory import keep_freed_memory
 from ie_serving.server.model_service import ModelService
 from ie_serving.server.prediction_service import PredictionService
 from ie_serving.server.tfs_grpc import GrpcServer
@@ -66,6 +67,7 @@ class ServingApplication:
 
     async def start(self) -> None:
         """See `Application`."""
+        keep_freed_memory()
         asyncio.get_running_loop().set_default_executor(
             ThreadPoolExecutor(LISTING_THREADS, "blocking")
         )

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import TYPE_CHECKING
 
 from ie_serving import config_source
 from ie_serving.config_watch import ConfigWatch
@@ -19,8 +20,6 @@ from ie_serving.server.health import Health
 from ie_serving.server.memory import keep_freed_memory
 from ie_serving.server.model_service import ModelService
 from ie_serving.server.prediction_service import PredictionService
-from ie_serving.server.tfs_grpc import GrpcServer
-from ie_serving.server.tfs_rest import App, RestApi
 from ie_serving.server.warmup import WarmUp
 from ie_serving.server.wire import messages
 from ie_serving.server.wire.model_server_config import from_message
@@ -29,6 +28,10 @@ from ie_serving.storage.by_url import open_storage
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.logs import Event
 from ie_serving.telemetry.metrics import Metrics
+
+if TYPE_CHECKING:
+    from ie_serving.server.tfs_grpc import GrpcServer
+    from ie_serving.server.tfs_rest import App
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +74,9 @@ class ServingApplication:
         asyncio.get_running_loop().set_default_executor(
             ThreadPoolExecutor(LISTING_THREADS, "blocking")
         )
+        fronts = asyncio.create_task(asyncio.to_thread(_import_fronts))
         await self._models.start(self._settings.models)
+        await fronts
         if self._settings.config_path:
             self._config = ConfigWatch(
                 self._settings.config_path,
@@ -85,8 +90,10 @@ class ServingApplication:
         """See `Application`."""
         return self._models.names()
 
-    def rest(self) -> App:
+    def rest(self) -> "App":
         """See `Application`."""
+        from ie_serving.server.tfs_rest import RestApi
+
         server = self._settings.server
         return RestApi(
             self._models,
@@ -98,8 +105,10 @@ class ServingApplication:
             metrics_path=server.metrics_path,
         ).app()
 
-    def grpc(self) -> GrpcServer:
+    def grpc(self) -> "GrpcServer":
         """See `Application`."""
+        from ie_serving.server.tfs_grpc import GrpcServer
+
         status = ModelService(
             self._models,
             partial(from_message, engine=self._settings.engine),
@@ -158,3 +167,11 @@ class ServingApplication:
             poll_wait_s=poll_wait_s,
             drain_timeout_s=server.drain_timeout_s,
         )
+
+
+def _import_fronts() -> None:
+    """Import what is needed once models are loaded, while they load and compile in C++."""
+    import uvicorn  # noqa: F401
+
+    import ie_serving.server.tfs_grpc
+    import ie_serving.server.tfs_rest  # noqa: F401

@@ -46,7 +46,7 @@ def wrk(port: int, call: Call, concurrency: int, seconds: float) -> Sample:
     if seen["errors"] or not seen["replies"] or seen["bytes"] < seen["replies"] * body_bytes:
         raise WrongReplyError(f"{call.path}: {seen}, expected {body_bytes} bytes in each body")
     rps = seen["replies"] / seen["us"] * 1e6
-    return Sample(rps, seen["p50_us"] / 1000, seen["p99_us"] / 1000, seen["replies"])
+    return Sample(rps, seen["p50_us"] / 1000, seen["p99_us"] / 1000, seen["replies"] + 1)
 
 
 def h2load(port: int, call: Call, concurrency: int, seconds: float) -> Sample:
@@ -76,7 +76,7 @@ def _h2load_sample(call: Call, output: str, frame_bytes: int, latencies_s: list[
     if not replies or data_bytes < replies * frame_bytes:
         raise WrongReplyError(f"{call.path}: {replies} replies of {frame_bytes} bytes:\n{output}")
     p50, p99 = np.percentile(latencies_s, (50, 99)) * 1000
-    return Sample(rps, float(p50), float(p99), replies)
+    return Sample(rps, float(p50), float(p99), replies + 1)
 
 
 def _found(pattern: str, output: str) -> str:

@@ -29,7 +29,8 @@ class Sample:
         rps: replies per second.
         p50_ms: median time from request to reply.
         p99_ms: time within which 99 of 100 replies came.
-        replies: how many came, those of the warm-up included.
+        replies: how many came, those of the warm-up and the first one, which told its length,
+            included.
     """
 
     rps: float
@@ -137,7 +138,7 @@ class _Connection(asyncio.Protocol):
 
 async def _repeat(one: Callable[[], Awaitable[None]], concurrency: int, seconds: float) -> Sample:
     """Run `one` in `concurrency` loops, first for a while without counting."""
-    warm_up = len(await _during(one, concurrency, seconds / 4))
+    warm_up = 1 + len(await _during(one, concurrency, seconds / 4))
     started = time.perf_counter()
     latencies = await _during(one, concurrency, seconds)
     return Sample.of(time.perf_counter() - started, latencies, warm_up)

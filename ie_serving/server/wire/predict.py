@@ -20,12 +20,14 @@ from ie_serving.server.wire.requests import model_spec_of, parse
 from ie_serving.server.wire.tensor_encoder import TensorEncoder, size_of
 from ie_serving.server.wire.tensor_proto import (
     CONTENT,
+    LIST_OF,
     LISTS,
     MOST_BYTES,
+    ListField,
     SplitTensor,
     decode_tensor,
 )
-from ie_serving.tensors import Array, Signature
+from ie_serving.tensors import BY_NUMBER, Array, Signature
 
 LARGE = 1 << 16
 """Bytes from which walking the payload costs less than protobuf's copies."""
@@ -110,26 +112,28 @@ def _split(payload: memoryview) -> PredictCall:
 
 
 def _split_entry(entry: memoryview) -> tuple[str, SplitTensor]:
-    """Split one entry of the map of inputs. In a map entry the last key wins."""
-    key = b""
-    values: list[memoryview] = []
-    for field in fields.scan(entry):
-        if field.kind != DELIMITED or field.number not in (_KEY, _VALUE):
-            raise Unclear
-        value = entry[field.value : field.end]
-        if field.number == _KEY:
-            key = bytes(value)
-        else:
-            values.append(value)
-    if len(values) > 1:
+    """Split one entry of the map of inputs.
+
+    Raises:
+        Unclear: it has anything but one key and one value, which is all that clients write.
+    """
+    found = {field.number: field for field in fields.scan(entry) if field.kind == DELIMITED}
+    if found.keys() != {_KEY, _VALUE} or sum(f.end - f.start for f in found.values()) != len(entry):
         raise Unclear
+    key, value = found[_KEY], found[_VALUE]
     try:
-        return key.decode(), _split_tensor(values[0] if values else entry[:0])
+        alias = bytes(entry[key.value : key.end]).decode()
     except UnicodeDecodeError:
         raise Unclear from None
+    return alias, _split_tensor(entry[value.value : value.end])
 
 
 def _split_tensor(tensor: memoryview) -> SplitTensor:
+    """Split one TensorProto.
+
+    Raises:
+        Unclear: it has values in other fields than the one that will be read and so checked.
+    """
     rest: list[memoryview] = []
     content: Buffer = b""
     lists: dict[int, list[memoryview]] = {}
@@ -137,24 +141,33 @@ def _split_tensor(tensor: memoryview) -> SplitTensor:
         if field.number == CONTENT and field.kind == DELIMITED:
             content = tensor[field.value : field.end]
         elif _in_list(field):
-            lists.setdefault(field.number, []).append(tensor[field.value : field.end])
+            piece = tensor[field.value : field.end]
+            lists.setdefault(field.number, []).append(_checked(piece, LISTS[field.number]))
         else:
             rest.append(tensor[field.start : field.end])
-    return SplitTensor(_parse_rest(messages.TensorProto, rest), content, lists)
+    proto = _parse_rest(messages.TensorProto, rest)
+    dtype = BY_NUMBER.get(proto.dtype)
+    if lists and (content or dtype is None or lists.keys() != {LIST_OF[dtype].number}):
+        raise Unclear
+    return SplitTensor(proto, content, lists)
 
 
 def _in_list(field: Field) -> bool:
-    """Tell whether a field is a list's values, packed or one of them alone.
+    """Tell whether a field is a list's values, packed or one of them alone."""
+    listed = LISTS.get(field.number)
+    return listed is not None and field.kind in (DELIMITED, listed.kind)
+
+
+def _checked(piece: memoryview, listed: ListField) -> memoryview:
+    """Give a piece of a list that ends where a value ends.
 
     Raises:
-        Unclear: a packed list that does not hold whole values.
+        Unclear: it does not, and joined with the next piece it would change its meaning.
     """
-    listed = LISTS.get(field.number)
-    if listed is None or field.kind not in (DELIMITED, listed.kind):
-        return False
-    if (field.end - field.value) % _WIDTH.get(listed.kind, 1):
+    cut_short = listed.kind == fields.VARINT and len(piece) and piece[-1] >= 0x80
+    if cut_short or len(piece) % _WIDTH.get(listed.kind, 1):
         raise Unclear
-    return True
+    return piece
 
 
 def _parse_rest(kind: Proto, pieces: Sequence[memoryview]) -> Proto:

@@ -2,7 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+import threading
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING
@@ -43,9 +44,10 @@ holds some of them until its time-out."""
 class ServingApplication:
     """Models and the front ends over them. See `server.lifecycle.Application`."""
 
-    def __init__(self, settings: Settings, environ: Mapping[str, str]) -> None:
+    def __init__(self, settings: Settings, storage: StorageOptions) -> None:
         self._settings = settings
-        self._storage_options = StorageOptions.from_environment(environ)
+        self._storage_options = storage
+        self._stopping = threading.Event()
         self._engine: Engine = OpenVinoEngine()
         self._loads = ThreadPoolExecutor(settings.server.load_threads, "load")
         self._metrics = Metrics()
@@ -138,6 +140,7 @@ class ServingApplication:
 
     async def close(self) -> None:
         """See `Application`."""
+        self._stopping.set()
         if self._watch:
             self._watch.cancel()
         await self._models.close()
@@ -152,7 +155,7 @@ class ServingApplication:
     def _open_stream(self, config: ModelConfig) -> ModelStream:
         server: ServerSettings = self._settings.server
         poll_wait_s = server.poll_wait_s if config.poll_wait_s is None else config.poll_wait_s
-        storage = open_storage(config.base_path, self._storage_options)
+        storage = open_storage(config.base_path, self._storage_options, self._stopping)
         source = Source(storage, self._engine, rest_s=poll_wait_s, ready_marker=config.ready_marker)
         loader = Loader(
             config.name, storage, self._engine, config.engine, self._warm_up, self._loads

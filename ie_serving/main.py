@@ -7,12 +7,14 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from functools import partial
 
 from ie_serving import cli, tfs_cli
 from ie_serving.errors import ConfigError, ServingError
 from ie_serving.server import gunicorn_app
 from ie_serving.server.lifecycle import Application
 from ie_serving.settings import Parsed, Settings
+from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry import logs
 
 log = logging.getLogger(__name__)
@@ -28,19 +30,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         parsed = cli.parse(sys.argv[1:] if argv is None else argv, os.environ)
     except ConfigError as error:
-        for fault in error.faults:
-            print(f"ie_serving: error: {fault}", file=sys.stderr)
-        return WRONG_USAGE
+        return _report(error)
     return _serve(parsed)
 
 
 def tensorflow_model_server(argv: Sequence[str] | None = None) -> int:
     """Run as `tensorflow_model_server` does; return its exit code."""
-    try:
-        parsed = tfs_cli.parse(sys.argv[1:] if argv is None else argv, os.environ)
-    except ConfigError as error:
-        print(f"Failed to start server. Error: {error}")
-        return TFS_FAILED
+    parsed = tfs_cli.parse(sys.argv[1:] if argv is None else argv, os.environ)
     return TFS_FAILED if _serve(parsed) else 0
 
 
@@ -53,10 +49,22 @@ def _serve(parsed: Parsed) -> int:
         return WRONG_USAGE
     for warning in parsed.warnings:
         log.warning(warning)
-    return gunicorn_app.run(parsed.settings, _build)
+    try:
+        storage = StorageOptions.from_environment(
+            os.environ, cache_dir=server.cache_dir, cache_size_bytes=server.cache_size_bytes
+        )
+    except ConfigError as error:
+        return _report(error)
+    return gunicorn_app.run(parsed.settings, partial(_build, storage=storage))
 
 
-def _build(settings: Settings) -> Application:
+def _report(error: ConfigError) -> int:
+    for fault in error.faults:
+        print(f"ie_serving: error: {fault}", file=sys.stderr)
+    return WRONG_USAGE
+
+
+def _build(settings: Settings, storage: StorageOptions) -> Application:
     from ie_serving.application import ServingApplication
 
-    return ServingApplication(settings, os.environ)
+    return ServingApplication(settings, storage)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import grpc
 import grpc.aio
+import grpc.aio
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection

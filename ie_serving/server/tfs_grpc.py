@@ -6,9 +6,8 @@ import logging
 from collections.abc import Sequence
 
 import grpc
-import grpc.aio
-import grpc.aio
 from google.protobuf.descriptor_pool import DescriptorPool
+from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
@@ -41,13 +40,13 @@ class GrpcServer:
             "grpc.so_reuseport": 1,
             **dict(channel_arguments),
         }
-        self._server = grpc.aio.server(options=list(options.items()))
+        self._server = aio.server(options=list(options.items()))
         for name, methods in services.items():
             handlers = {method: _unary(answer) for method, answer in methods.items()}
             self._server.add_generic_rpc_handlers(
                 [grpc.method_handlers_generic_handler(name, handlers)]
             )
-        self._health = health.aio.HealthServicer()
+        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # no stubs
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         self._names = ("", *services, *(name.rpartition(".")[2] for name in services))
         _add_reflection(self._server, services, pool)
@@ -82,7 +81,7 @@ class GrpcServer:
 
 
 def _unary(answer: Answer) -> grpc.RpcMethodHandler[bytes, bytes]:
-    async def call(payload: bytes, context: grpc.aio.ServicerContext[bytes, bytes]) -> bytes:
+    async def call(payload: bytes, context: aio.ServicerContext[bytes, bytes]) -> bytes:
         try:
             return await answer(payload, context)
         except Exception as error:
@@ -100,7 +99,7 @@ def _cut(text: str) -> str:
     return encoded[: LONGEST_TEXT - len(CUT)].decode("utf-8", "ignore") + CUT
 
 
-def _add_reflection(server: grpc.aio.Server, services: Services, pool: DescriptorPool) -> None:
+def _add_reflection(server: aio.Server, services: Services, pool: DescriptorPool) -> None:
     """Offer reflection of our services, and of health, from our own descriptor pool."""
     pool.AddSerializedFile(health_pb2.DESCRIPTOR.serialized_pb)
     names = (*services, health.SERVICE_NAME, reflection.SERVICE_NAME)

@@ -78,17 +78,18 @@ def start(stack: ExitStack, servers: list[Server], question: Question) -> dict[s
 def rounds(
     subjects: dict[str, Subject], alone: Loop, count: int, seconds: float
 ) -> tuple[Results, list[float]]:
-    """Measure every case of every server, and the engine, in each round.
+    """Measure every case of every server, and the engine, in each round; turn the order each time.
 
     Returns:
         The servers' results; and inferences per second of the engine in a plain loop.
     """
     results: Results = defaultdict(list)
     engine = []
-    for _ in range(count):
+    for turn in range(count):
         engine.append(alone.load(seconds).rps)
+        order = list(subjects.items())[:: -1 if turn % 2 else 1]
         for transport, concurrency in CASES:
-            for name, subject in subjects.items():
+            for name, subject in order:
                 measured = subject.load(transport, CLIENT[transport], concurrency, seconds)
                 results[name, transport, concurrency].append(measured)
     return results, engine

@@ -5,17 +5,21 @@ PYTHON ?= python3
 PORT ?= 9000
 REST_PORT ?= 8000
 BASE ?=
+DOCKER ?= docker
+IMAGE ?= ie-serving-py:latest
+BASE_IMAGE ?=
 
 BUILD_INPUTS := pyproject.toml setup.py $(wildcard ie_serving/server/wire/protos/*.proto)
-SOURCES := ie_serving tests examples benchmarks setup.py
+SOURCES := ie_serving tests examples benchmarks deploy setup.py
 BIN := .venv/bin
 DEV := .venv-dev/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv test unit style format sample bench-quick bench clean
+.PHONY: help run venv test unit style format sample bench-quick bench \
+	docker_build docker_check docker_lock clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z_-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: venv ## serve the sample on PORT (gRPC, 9000) and REST_PORT (8000); Ctrl-C stops
 	@printf '\nOnce it says "server listens on port", type in a second terminal, in this folder:\n\n'
@@ -69,6 +73,23 @@ bench-quick: ## measure the sample in two minutes; BASE=<git revision> compares 
 
 bench: ## measure every case beside other servers; takes half an hour
 	$(PYTHON) -m benchmarks full
+
+docker_build: ## build IMAGE (ie-serving-py:latest), on BASE_IMAGE if that is given
+	$(DOCKER) build --tag $(IMAGE) $(if $(BASE_IMAGE),--build-arg BASE=$(BASE_IMAGE)) .
+
+docker_check: .venv-dev/.installed ## build the image without an engine and use it; as root, on Debian
+	$(DEV)/hadolint Dockerfile
+	deploy/container/check.sh $(DEV)/python
+
+docker_lock: .venv-dev/.installed ## renew the versions and hashes of the image's packages
+	$(call lock,pyproject.toml,requirements.txt)
+	$(call lock,deploy/container/build-requirements.in,build-requirements.txt)
+
+define lock
+$(DEV)/pip install --quiet uv
+$(DEV)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --upgrade \
+	--no-annotate --custom-compile-command 'make docker_lock' --output-file deploy/container/$(2) $(1)
+endef
 
 clean: ## remove environments, builds and caches
 	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

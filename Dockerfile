@@ -1,0 +1,49 @@
+# The server's image. `make docker_build` builds it; deploy/container/entrypoint.sh says what it
+# runs; docs/deployment.md shows its use.
+#
+# BASE is any Debian or Ubuntu with Python 3.10 or newer and its venv module. Name it by digest
+# (python@sha256:...) for a build that is the same each time; the packages are locked by hash.
+ARG BASE=python:3.11-slim-bookworm
+
+FROM ${BASE} AS build
+ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+WORKDIR /build
+COPY deploy/container/*requirements.txt ./
+RUN python3 -m venv tools \
+    && tools/bin/pip install --only-binary :all: --require-hashes -r build-requirements.txt \
+    && python3 -m venv --without-pip /opt/ie_serving \
+    && tools/bin/pip --python /opt/ie_serving/bin/python install \
+        --only-binary :all: --require-hashes -r requirements.txt
+COPY pyproject.toml setup.py LICENSE ./
+COPY ie_serving ie_serving
+# Left out of the image: headers, test suites, and descriptions of AWS services that lead neither to
+# an object nor to a credential.
+RUN tools/bin/pip wheel --no-build-isolation --no-deps --wheel-dir dist . \
+    && tools/bin/pip --python /opt/ie_serving/bin/python install --no-deps dist/*.whl \
+    && find /opt/ie_serving -depth -type d \( -name tests -o -path '*/openvino/include' \) \
+        -exec rm -r {} + \
+    && find /opt/ie_serving/lib/python3*/site-packages/botocore/data -mindepth 1 -maxdepth 1 -type d \
+        ! -name s3 ! -name sts ! -name sso ! -name sso-oidc ! -name signin -exec rm -r {} +
+
+FROM ${BASE}
+LABEL org.opencontainers.image.title="ie_serving" \
+      org.opencontainers.image.description="The TensorFlow Serving API, gRPC and REST, on OpenVINO" \
+      org.opencontainers.image.licenses="Apache-2.0"
+# Any user may keep copies in the cache: platforms choose ids of their own.
+RUN groupadd --gid 10001 ie_serving \
+    && useradd --uid 10001 --gid 10001 --no-log-init --create-home ie_serving \
+    && install -d -m 1777 /var/cache/ie_serving \
+    && install -d /models /opt/ml /ie-serving-py \
+    && ln -s /opt/ie_serving/bin/entrypoint.sh /usr/bin/tf_serving_entrypoint.sh \
+    && ln -s /opt/ie_serving/bin/entrypoint.sh /ie-serving-py/start_server.sh \
+    && ln -s /opt/ie_serving/bin/tensorflow_model_server /usr/bin/tensorflow_model_server
+COPY --from=build /opt/ie_serving /opt/ie_serving
+COPY deploy/container/entrypoint.sh deploy/container/healthcheck.py /opt/ie_serving/bin/
+ENV PATH=/opt/ie_serving/bin:$PATH PYTHONDONTWRITEBYTECODE=1 XDG_CACHE_HOME=/var/cache
+USER 10001:10001
+EXPOSE 8500 8501
+# Ports open when every model has been loaded, which may take minutes.
+HEALTHCHECK --interval=10s --timeout=10s --start-period=10m CMD ["healthcheck.py"]
+ENTRYPOINT ["entrypoint.sh"]
+# Not the one of BASE.
+CMD []

@@ -9,6 +9,7 @@ import json
 import tempfile
 from collections import defaultdict
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from benchmarks.engine import Loop
 from benchmarks.environments import PROJECT
 from benchmarks.load import Sample, load_grpc, load_rest
 from benchmarks.report import ratio, spread, table
+from benchmarks.results import Process
 from benchmarks.servers import Server, project
 from benchmarks.subjects import Load, Measurement, Question, Subject, started
 
@@ -48,7 +50,7 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="make bench-quick", description=__doc__)
     parser.add_argument("--base", help="Git revision to compare the working tree with")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--seconds", type=float, default=1.0, help="load for each case and round")
     given = parser.parse_args()
     contenders = [project("working-tree", None)]
@@ -57,42 +59,48 @@ def main() -> None:
     inputs = {"image": np.array(pixels[:1], np.float32)}
     alone = Loop(NEWEST, inputs)
     question = Question("digits", SAMPLE, inputs, alone.outputs())
-    with ExitStack() as stack:
-        subjects = start(stack, contenders, question)
-        idle = {name: measure.memory_mb(s.running.pid) for name, s in subjects.items()}
-        results, engine = rounds(subjects, alone, given.rounds, given.seconds)
-        print(speed_table(list(subjects), results, engine))
-        print()
-        print(process_table(subjects, idle))
+    run = Run(contenders, question, alone, given.seconds)
+    for turn in range(given.rounds):
+        run.round(contenders[:: -1 if turn % 2 else 1])
+    print(speed_table([server.name for server in contenders], run.results, run.engine))
+    print()
+    print(process_table(run.processes))
 
 
-def start(stack: ExitStack, servers: list[Server], question: Question) -> dict[str, Subject]:
-    """Start every server, one after the other, until `stack` closes."""
-    subjects = {}
-    for server in servers:
+@dataclass(frozen=True)
+class Run:
+    """The settings of one run and what it has measured so far, one entry for each round."""
+
+    contenders: list[Server]
+    question: Question
+    alone: Loop
+    seconds: float
+    results: Results = field(default_factory=lambda: defaultdict(list))
+    engine: list[float] = field(default_factory=list)
+    processes: dict[str, list[Process]] = field(default_factory=lambda: defaultdict(list))
+
+    def round(self, order: list[Server]) -> None:
+        """Start the servers anew, since a start may settle things differently; measure each case.
+
+        All run at once, and all but the one under load are idle.
+        """
+        self.engine.append(self.alone.load(self.seconds).rps)
+        with ExitStack() as stack:
+            subjects = {server.name: self._start(stack, server) for server in order}
+            idle_mb = {name: measure.memory_mb(s.running.pid) for name, s in subjects.items()}
+            for transport, concurrency in CASES:
+                for name, subject in subjects.items():
+                    by = CLIENT[transport]
+                    measured = subject.load(transport, by, concurrency, self.seconds)
+                    self.results[name, transport, concurrency].append(measured)
+            for name, subject in subjects.items():
+                peak_mb = measure.peak_mb(subject.running.pid)
+                process = Process(subject.running.ready_s, idle_mb[name], peak_mb)
+                self.processes[name].append(process)
+
+    def _start(self, stack: ExitStack, server: Server) -> Subject:
         scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        subjects[server.name] = stack.enter_context(started(server, question, scratch))
-    return subjects
-
-
-def rounds(
-    subjects: dict[str, Subject], alone: Loop, count: int, seconds: float
-) -> tuple[Results, list[float]]:
-    """Measure every case of every server, and the engine, in each round; turn the order each time.
-
-    Returns:
-        The servers' results; and inferences per second of the engine in a plain loop.
-    """
-    results: Results = defaultdict(list)
-    engine = []
-    for turn in range(count):
-        engine.append(alone.load(seconds).rps)
-        order = list(subjects.items())[:: -1 if turn % 2 else 1]
-        for transport, concurrency in CASES:
-            for name, subject in order:
-                measured = subject.load(transport, CLIENT[transport], concurrency, seconds)
-                results[name, transport, concurrency].append(measured)
-    return results, engine
+        return stack.enter_context(started(server, self.question, scratch))
 
 
 def speed_table(names: list[str], results: Results, engine: list[float]) -> str:
@@ -121,16 +129,17 @@ def _row(title: str, measured: list[Measurement]) -> list[str]:
     ]
 
 
-def process_table(subjects: dict[str, Subject], idle_mb: dict[str, float]) -> str:
-    """Tabulate what each process took to start, and holds in memory."""
+def process_table(processes: dict[str, list[Process]]) -> str:
+    """Tabulate what each server took to start, and held in memory."""
     rows = [
         [
             name,
-            f"{subject.running.ready_s:.2f}",
-            f"{idle_mb[name]:.0f}",
-            f"{measure.peak_mb(subject.running.pid):.0f}",
+            *(
+                spread(values, digits)
+                for values, digits in zip(zip(*starts, strict=True), (2, 0, 0), strict=True)
+            ),
         ]
-        for name, subject in subjects.items()
+        for name, starts in processes.items()
     ]
     return table(["process tree", "first reply s", "idle MB", "peak MB"], rows)
 

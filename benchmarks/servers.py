@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from benchmarks import environments
@@ -76,14 +77,13 @@ class Running:
 
 
 def project(name: str, revision: str | None) -> Server:
-    """Give this project as of a Git revision, or the working tree with None."""
-    return Server(
-        name,
-        lambda: environments.ensure_project(environments.snapshot(revision), f"project-{name}"),
-        _serve_model,
-        tfs_grpc,
-        tfs_rest,
-    )
+    """Give this project as of a Git revision, or with None the working tree as it is at first."""
+
+    @cache
+    def install() -> Path:
+        return environments.ensure_project(environments.snapshot(revision), f"project-{name}")
+
+    return Server(name, install, _serve_model, tfs_grpc, tfs_rest)
 
 
 def _serve_model(environment: Path, target: Target) -> list[str]:

@@ -1,0 +1,139 @@
+"""What the image is made of, without building it: `make docker_check` builds and uses it."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.functional.servers import COMMANDS, READY, ROOT, SAMPLE, Process, free_ports
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib  # pytest brings it
+
+CONTAINER = ROOT / "deploy" / "container"
+ENTRY_POINT = str(CONTAINER / "entrypoint.sh")
+PATH = f"{COMMANDS}{os.pathsep}{os.environ['PATH']}"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+RUNTIME = PROJECT["project"]["dependencies"]
+BUILD = PROJECT["build-system"]["requires"]
+LOCKED = re.compile(r"^([\w.-]+)==([^ ;\\]+)", re.MULTILINE)
+
+Run = Callable[..., Process]
+
+
+@pytest.fixture
+def run() -> Iterator[Run]:
+    """The entry point with the installed command on its path."""
+    with ExitStack() as stack:
+
+        def start(*command: str, entry: str = ENTRY_POINT, **environment: str) -> Process:
+            process = Process(entry, *command, env={"PATH": PATH, **environment})
+            stack.callback(lambda: process.popen.poll() is None and process.stop())
+            return process
+
+        yield start
+
+
+def test_the_dockerfile_has_no_findings() -> None:
+    done = subprocess.run(
+        [COMMANDS / "hadolint", "--no-color", ROOT / "Dockerfile"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.returncode) == ("", 0)
+
+
+@pytest.mark.parametrize(
+    ("requirements", "lock"),
+    [(RUNTIME, "requirements.txt"), (BUILD, "build-requirements.txt")],
+    ids=["the server's", "the build's"],
+)
+def test_every_package_is_locked_at_a_version_that_the_project_allows(
+    requirements: list[str], lock: str
+) -> None:
+    locked: dict[str, list[str]] = {}
+    for name, version in LOCKED.findall((CONTAINER / lock).read_text()):
+        locked.setdefault(name, []).append(version)
+    for requirement in map(Requirement, requirements):
+        versions = locked[requirement.name]
+        assert versions == list(requirement.specifier.filter(versions)), "make docker_lock"
+
+
+def test_the_build_is_locked_from_what_the_project_asks_for() -> None:
+    lines = (CONTAINER / "build-requirements.in").read_text().splitlines()
+    assert [line for line in lines if not line.startswith("#")] == BUILD
+
+
+@pytest.mark.parametrize(
+    ("command", "first_line"),
+    [
+        pytest.param(["--version"], "TensorFlow ModelServer:", id="flags only"),
+        pytest.param(
+            ["tensorflow_model_server", "--version"], "TensorFlow ModelServer:", id="TF Serving's"
+        ),
+        pytest.param(["ie_serving", "--version"], "ie_serving", id="the server's"),
+        pytest.param([ENTRY_POINT, "ie_serving", "--version"], "ie_serving", id="that of 2020"),
+    ],
+)
+def test_the_forms_of_a_command(run: Run, command: list[str], first_line: str) -> None:
+    process = run(*command)
+    assert process.exit_code() == 0
+    assert process.lines[0].startswith(first_line)
+
+
+@pytest.mark.parametrize("port", [8500, 8501])
+def test_without_a_command_the_ports_are_those_of_tensorflow_serving(run: Run, port: int) -> None:
+    """Told by the complaint about a port that is taken, by this test or by whoever had it."""
+    other = "--rest_api_port" if port == 8500 else "--port"
+    with socket.socket() as holder:
+        with suppress(OSError):
+            holder.bind(("127.0.0.1", port))
+            holder.listen()
+        process = run(f"{other}={free_ports(1)[0]}", MODEL_BASE_PATH=str(SAMPLE.parent))
+        assert process.exit_code() == 255
+    assert f"port {port}: Address already in use" in process.log
+
+
+def test_the_model_is_named_by_the_environment_and_the_stop_signal_arrives(run: Run) -> None:
+    port, rest_port = free_ports(2)
+    ports = [f"--port={port}", f"--rest_api_port={rest_port}"]
+    server = run(*ports, MODEL_NAME="digits", MODEL_BASE_PATH=str(SAMPLE.parent))
+    assert "['digits']" in server.line(READY)
+    server.popen.send_signal(signal.SIGTERM)
+    assert server.exit_code() == 0
+
+
+def test_relative_paths_of_2020_begin_where_its_start_script_lies(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "start_server.sh").symlink_to(ENTRY_POINT)
+    model = ["ie_serving", "model", "--model_name=digits", "--model_path=models/digits"]
+    (tmp_path / "models").symlink_to(SAMPLE.parent)
+    port = f"--port={free_ports(1)[0]}"
+    server = run(*model, port, entry=str(tmp_path / "start_server.sh"))
+    assert "['digits']" in server.line(READY)
+
+
+@pytest.mark.parametrize("rest", [True, False], ids=["REST", "gRPC alone"])
+def test_the_health_check_finds_the_ports_by_itself(run: Run, rest: bool) -> None:
+    """In a container no others are found; here it asks only those of the test."""
+    port, rest_port = free_ports(2)
+    flags = [f"--port={port}", f"--rest_port={rest_port if rest else 0}"]
+    server = run("ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}", *flags)
+    server.line(READY)
+    check = "import healthcheck as h; assert {own} <= h.listening_ports(); assert h.ready({own})"
+    own = {port, rest_port} if rest else {port}
+    subprocess.run(
+        [sys.executable, "-c", check.format(own=own)],
+        check=True,
+        env={"PYTHONPATH": str(CONTAINER)},
+    )

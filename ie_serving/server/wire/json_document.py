@@ -51,6 +51,8 @@ _BOM = b"\xef\xbb\xbf"
 _SPACE = re.compile(rb"[ \t\n\r]*")
 _PLAIN_TEXT = re.compile(rb'[^"\\\x00-\x1f]*')
 _CLOSING_QUOTE = re.compile(rb'(?<!\\)(?:\\\\)*"')
+_BRACKETS = re.compile(rb"\[*")
+_PLAIN_ESCAPES = re.compile(rb'(?:\\["\\/bfnrt]){2,1024}')
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)((?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)")
 _HEX4 = re.compile(rb"[0-9A-Fa-f]{4}")
 _RUN = re.compile(rb"[-+.0-9eE, \t\n\rNaInfity]*")
@@ -70,7 +72,6 @@ _ESCAPED: Final = {
 }
 _LITERALS: Final = {0x6E: (b"null", None), 0x74: (b"true", True), 0x66: (b"false", False)}
 _NOT_A_VALUE: Final = frozenset(b"]},:")
-_DIGITS: Final = frozenset(b"0123456789")
 _INT_DIGITS: Final = 20
 """A longer integer, its sign included, fits neither int64 nor uint64."""
 
@@ -138,6 +139,7 @@ class _Reader:
         """
         first = self._at(at)
         if first == 0x5B:
+            at = self._skip_brackets(at) if len(self._stack) > KEPT_LEVELS else at
             return self._open([], at + 1)
         if first == 0x7B:
             return self._open({}, at + 1)
@@ -158,6 +160,12 @@ class _Reader:
         if isinstance(container, list):
             return self._next(at) if self._at(at) == 0x5D else at
         return self._next(at) if self._at(at) == 0x7D else self._member(at)
+
+    def _skip_brackets(self, at: int) -> int:
+        """Open all but the last of the lists that begin at `at`; return where the last begins."""
+        last = _BRACKETS.match(self._body, at).end() - 1  # type: ignore[union-attr]
+        self._stack.extend([_DROPPED[list]] * (last - at))
+        return last
 
     def _attach(self, value: Json) -> None:
         if not self._stack:
@@ -272,7 +280,11 @@ class _Reader:
                 return b"".join(pieces).decode("utf-8", "surrogateescape"), end + 1
             if byte != 0x5C:
                 _fail(INVALID_ESCAPE if byte else MISSING_QUOTE, end)
-            piece, at = self._escape(end)
+            run = _PLAIN_ESCAPES.match(self._body, end)
+            if run is not None:
+                piece, at = orjson.loads(b'"%b"' % run[0]).encode(), run.end()
+            else:
+                piece, at = self._escape(end)
             pieces.append(piece)
 
     def _escape(self, at: int) -> tuple[bytes, int]:

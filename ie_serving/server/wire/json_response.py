@@ -240,12 +240,12 @@ def _decimals(values: Array) -> list[str]:
     """Write floats of one dtype as TensorFlow Serving does."""
     numbers = values.tolist()
     texts = _printed("%.6g ", numbers)
-    survives = np.array(list(map(float, texts)), values.dtype) == values
-    if not survives.all():
+    survives = (np.array(list(map(float, texts)), values.dtype) == values).tolist()
+    if not all(survives):
         exact = _printed("%.17g " if values.dtype == np.float64 else "%.9g ", numbers)
         texts = [
             short if same else long
-            for short, long, same in zip(texts, exact, survives.tolist(), strict=True)
+            for short, long, same in zip(texts, exact, survives, strict=True)
         ]
     return [
         text if "." in text or "e" in text else _WORDS.get(text) or text + ".0" for text in texts

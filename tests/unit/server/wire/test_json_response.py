@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+
 from ie_serving.errors import InvalidRequest
 from ie_serving.server.wire.json_request import Format, parse_predict
 from ie_serving.server.wire.json_response import (
@@ -31,8 +32,7 @@ def strings(*values: bytes) -> Array:
 
 def specs(outputs: dict[str, Array]) -> dict[str, TensorSpec]:
     return {
-        name: TensorSpec(name, BY_NUMPY[array.dtype], None, name)
-        for name, array in outputs.items()
+        name: TensorSpec(name, BY_NUMPY[array.dtype], None, name) for name, array in outputs.items()
     }
 
 
@@ -56,7 +56,8 @@ def reply(form: Format, **outputs: Array) -> str:
         ),
         pytest.param(
             {"a": f32([[2.5, 3.0]]), "b": f32([1]), "s_bytes": strings(b"hi")},
-            '{\n    "predictions": [\n        {\n            "a": [2.5, 3.0],\n            "b": 1.0,\n'
+            '{\n    "predictions": [\n        {\n            "a": [2.5, 3.0],\n'
+            '            "b": 1.0,\n'
             '            "s_bytes": {\n                "b64": "aGk="\n            }\n        }\n'
             "    ]\n}",
             id="an object a row when there are several outputs",
@@ -91,7 +92,8 @@ def test_rows(outputs: dict[str, Array], text: str) -> None:
         ),
         pytest.param(
             {"a": f32([[1]]), "b": f32([])},
-            '{\n    "outputs": {\n        "a": [\n            [\n                1.0\n            ]\n'
+            '{\n    "outputs": {\n        "a": [\n            [\n'
+            "                1.0\n            ]\n"
             '        ],\n        "b": []\n    }\n}',
             id="an object of several outputs",
         ),

@@ -1,0 +1,453 @@
+"""REST request bodies: which are taken, as what, and TensorFlow Serving's words for the rest."""
+
+import base64
+import json
+import math
+import time
+import tracemalloc
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from ie_serving.errors import InvalidRequest
+from ie_serving.server.wire.json_document import parse_document
+from ie_serving.server.wire.json_request import (
+    ExamplesBody,
+    Format,
+    PredictBody,
+    parse_examples,
+    parse_predict,
+)
+from ie_serving.tensors import Array, DataType, Signature, TensorSpec
+
+
+def signature(**dtypes: DataType) -> Signature:
+    specs = {name: TensorSpec(name, dtype, None, name) for name, dtype in dtypes.items()}
+    return Signature("serving_default", specs, {})
+
+
+X = signature(x=DataType.FP32)
+TWO = signature(a=DataType.INT32, b=DataType.FP32)
+
+
+def decode(body: bytes | str, asked: Signature = X) -> dict[str, Array]:
+    raw = body.encode() if isinstance(body, str) else body
+    return parse_predict(raw).decode(asked)[0]
+
+
+def fault(body: bytes | str, asked: Signature = X) -> str:
+    with pytest.raises(InvalidRequest) as caught:
+        decode(body, asked)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "shape"),
+    [
+        ('{"instances": [1, 2.5]}', (2,)),
+        ('{"instances": [[1, 2], [3, 4], [5, 6]]}', (3, 2)),
+        ('{"instances": [[], []]}', (2, 0)),
+        ('{"instances": [{"x": [1, 2]}, {"x": [3, 4]}]}', (2, 2)),
+        ('{"instances": [{"x": 1}]}', (1,)),
+        ('{"inputs": 1}', ()),
+        ('{"inputs": []}', (0,)),
+        ('{"inputs": [[1], [2]]}', (2, 1)),
+        ('{"inputs": {"x": [[1], [2]]}}', (2, 1)),
+        ('{"inputs": {"x": 3, "other": "let be"}}', ()),
+        ('{"inputs": [[[1]]], "ignored": [[{"y": null}]]}', (1, 1, 1)),
+        ('{"instances": [NaN, -Infinity]}', (2,)),
+        ('{"instances": [1]} garbage', (1,)),
+        ('{"instances": [1], "instances": [1, 2]}', (1,)),
+        ('{"inputs": {"x": 1, "x": [1]}}', ()),
+    ],
+)
+def test_the_nesting_is_the_shape(body: str, shape: tuple[int, ...]) -> None:
+    array = decode(body)["x"]
+    assert (array.shape, array.dtype) == (shape, np.float32)
+
+
+def test_several_inputs() -> None:
+    row = decode('{"instances": [{"a": 1, "b": [2]}, {"b": [3], "a": 4}]}', TWO)
+    assert row["a"].tolist() == [1, 4]
+    assert row["b"].tolist() == [[2], [3]]
+    column = decode('{"inputs": {"a": [1, 4], "b": [[2]], "c": 5}}', TWO)
+    assert column["a"].tolist() == [1, 4]
+    assert column["b"].tolist() == [[2]]
+
+
+def test_the_format_and_the_signature_name() -> None:
+    body = parse_predict(b'{"signature_name": "s", "instances": [1]}')
+    assert body.signature_name == "s"
+    assert body.decode(X)[1] is Format.ROW
+    body = parse_predict(b'{"inputs": [1]}')
+    assert body.signature_name == ""
+    assert body.decode(X)[1] is Format.COLUMN
+
+
+@pytest.mark.parametrize("dtype", list(DataType))
+def test_every_dtype_is_read(dtype: DataType) -> None:
+    value = {DataType.BOOL: "true", DataType.STRING: '"hé"'}.get(dtype, "7")
+    array = decode(f'{{"instances": [[{value}]]}}', signature(x=dtype))["x"]
+    expected = {DataType.BOOL: True, DataType.STRING: "hé".encode()}.get(dtype, 7)
+    assert (array.dtype, array.tolist()) == (dtype.numpy, [[expected]])
+
+
+def test_strings_and_base64() -> None:
+    body = b'{"instances": ["a\\u0000", {"b64": "/+8="}, {"b64": "/+8"}, "\xff"]}'
+    array = decode(body, signature(x=DataType.STRING))["x"]
+    assert array.tolist() == [b"a\0", b"\xff\xef", b"\xff\xef", b"\xff"]
+
+
+def test_a_base64_object_is_data_even_for_an_input_of_that_name() -> None:
+    asked = signature(b64=DataType.STRING)
+    assert decode('{"inputs": {"b64": "aGk="}}', asked)["b64"].tolist() == b"hi"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1e300", math.inf), ("-1e300", -math.inf), ("1e-300", 0.0), ("16777217", 16777216.0)],
+)
+def test_floats_round_to_what_the_dtype_has(text: str, value: float) -> None:
+    assert decode(f'{{"instances": [{text}]}}')["x"].tolist() == [value]
+
+
+@pytest.mark.parametrize("dtype", [d for d in DataType if d.numpy.kind in "iu"])
+def test_integers_in_range_and_out_of_it(dtype: DataType) -> None:
+    info = np.iinfo(dtype.numpy)
+    low, high = int(info.min), int(info.max)
+    asked = signature(x=dtype)
+    assert decode(f'{{"instances": [{low}, {high}]}}', asked)["x"].tolist() == [low, high]
+    for value in (low - 1, high + 1):
+        text = fault(f'{{"instances": [{value}]}}', asked)
+        assert "Type: Number is not of expected type: " + dtype.word in text
+
+
+PREFIX = "Failed to process element: {} of 'instances' list. Error: INVALID_ARGUMENT: "
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ("[1]", "JSON Value: [1] Is not object"),
+        ('"x"', 'JSON Value: "x" Is not object'),
+        ("null", "JSON Value: null Is not object"),
+        ("{", "JSON Parse error: Missing a name for object member. at offset: 1"),
+        (
+            '{"signature_name": 5}',
+            'JSON Value: {\n    "signature_name": 5\n} not formatted correctly.'
+            " 'signature_name' key must be a string value.",
+        ),
+        ("{}", "Missing 'inputs' or 'instances' key"),
+        (
+            '{"inputs": 1, "instances": [1]}',
+            'JSON Value: {\n    "inputs": 1,\n    "instances": [1]\n} Not formatted correctly'
+            " expecting only one of 'inputs' or 'instances' keys to exist ",
+        ),
+        (
+            '{"instances": 1}',
+            "JSON Value: {\n    \"instances\": 1\n} Expecting 'instances' to be an list/array",
+        ),
+        (
+            '{"instances": []}',
+            "JSON Value: {\n    \"instances\": []\n} No values in 'instances' array",
+        ),
+        (
+            '{"instances": [1, {"x": 1}]}',
+            "Expecting value/list but got object at item 1 of input list",
+        ),
+        (
+            '{"instances": [{"x": 1}, 1]}',
+            "Expecting object but got list at item 1 of input list",
+        ),
+        (
+            '{"instances": [{"x": 1}, {"x": "a"}]}',
+            "Failed to process element: 1 key: x of 'instances' list. Error: INVALID_ARGUMENT:"
+            ' JSON Value: "a" Type: String is not of expected type: float',
+        ),
+        (
+            '{"instances": [{}]}',
+            "Failed to process element: 0 of 'instances' list. JSON object: {} keys must be equal"
+            " to: x",
+        ),
+        (
+            '{"instances": [{"x": 1, "y": 2}]}',
+            "Failed to process element: 0 key: y of 'instances' list. Error: INVALID_ARGUMENT:"
+            " JSON object: does not have named input: y",
+        ),
+        ('{"inputs": {"y": 1}}', "Missing named input: x in 'inputs' object."),
+        (
+            '{"inputs": true}',
+            "JSON Value: true Type: True is not of expected type: float",
+        ),
+        ('{"inputs": null}', "JSON Value: null Type: Null is not of expected type: float"),
+        (
+            '{"inputs": [1, [2]]}',
+            "Encountered list at unexpected level: 1 expected < 1",
+        ),
+        (
+            '{"inputs": [[1], 2]}',
+            "JSON Value: 2 found at incorrect level: 2 in the JSON DOM. Expected at level: 2",
+        ),
+        (
+            '{"inputs": [[1, 2], [3]]}',
+            "Encountered list at unexpected size: 1 at level: 1 expected size: 2",
+        ),
+        (
+            '{"inputs": [[1, 2], [3, [4]]]}',
+            "Encountered list at unexpected level: 2 expected < 2",
+        ),
+        (
+            '{"inputs": [[1, 2], [[3, 4], []]]}',
+            "Encountered list at unexpected level: 2 expected < 2",
+        ),
+        (
+            '{"instances": [[1, 2], [3]]}',
+            PREFIX.format(1) + "Expecting tensor size: 2 but got: 1",
+        ),
+        (
+            '{"instances": [[1, 2], [[3], [4]]]}',
+            PREFIX.format(1) + "Expecting shape [2] but got: [2,1]",
+        ),
+        (
+            '{"instances": [1, {"b64": "aGk="}]}',
+            PREFIX.format(1) + 'JSON Value: {\n    "b64": "aGk="\n} Type: Object is not of'
+            " expected type: float",
+        ),
+        (
+            '{"instances": [1, true]}',
+            PREFIX.format(1) + "JSON Value: true Type: True is not of expected type: float",
+        ),
+    ],
+)
+def test_what_is_refused(body: str, text: str) -> None:
+    assert fault(body) == text
+
+
+@pytest.mark.parametrize(
+    ("asked", "body", "text"),
+    [
+        (
+            TWO,
+            '{"instances": [1]}',
+            "instances is a plain list, but expecting list of objects as multiple input tensors"
+            " required as per tensorinfo_map",
+        ),
+        (
+            TWO,
+            '{"inputs": [1]}',
+            "inputs is a plain value/list, but expecting an object as multiple input tensors"
+            " required as per tensorinfo_map",
+        ),
+        (
+            TWO,
+            '{"instances": [{"b": 1}]}',
+            "keys must be equal to: a,b",
+        ),
+        (signature(), '{"inputs": 1}', "Failed to get input map for signature: DEFAULT"),
+        (
+            signature(x=DataType.INT32),
+            '{"inputs": [1, 1.0]}',
+            "JSON Value: 1.0 Type: Number is not of expected type: int32",
+        ),
+        (
+            signature(x=DataType.UINT8),
+            '{"inputs": 300}',
+            "JSON Value: 300 Type: Number is not of expected type: uint8: it lies outside of 0 to"
+            " 255",
+        ),
+        (
+            signature(x=DataType.BOOL),
+            '{"inputs": [true, 0]}',
+            "JSON Value: 0 Type: Number is not of expected type: bool",
+        ),
+        (
+            signature(x=DataType.STRING),
+            '{"inputs": {"x": {"b64": 5}}}',
+            'JSON Value: {\n    "b64": 5\n} not formatted correctly for base64 data',
+        ),
+        (signature(x=DataType.STRING), '{"inputs": {"b64": "-_8="}}', "Unable to base64 decode"),
+        (signature(x=DataType.STRING), '{"inputs": {"b64": "a"}}', "Unable to base64 decode"),
+    ],
+)
+def test_what_is_refused_for_other_signatures(asked: Signature, body: str, text: str) -> None:
+    assert text in fault(body, asked)
+
+
+def test_an_error_shows_256_bytes_of_a_value() -> None:
+    text = fault(json.dumps(["é" * 10_000]))
+    assert text.startswith('JSON Value: ["éé')
+    assert len(text.encode()) < 300
+
+
+@pytest.mark.parametrize("levels", [33, 70, 5_000, 500_000])
+@pytest.mark.parametrize("key", ["instances", "inputs"])
+def test_nesting_beyond_any_tensor_is_refused(levels: int, key: str) -> None:
+    body = f'{{"{key}": {"[" * levels}1{"]" * levels}}}'
+    assert "Encountered list at unexpected level" in fault(body)
+
+
+def test_nesting_in_an_ignored_key_is_let_be() -> None:
+    body = f'{{"z": {"[" * 500_000}{"]" * 500_000}, "instances": [1]}}'
+    assert decode(body)["x"].tolist() == [1]
+
+
+def test_a_body_is_decoded_while_another_one_is_held() -> None:
+    bodies = [parse_predict(f'{{"instances": [{n}]}}'.encode()) for n in range(5)]
+    decoded = [body.decode(X)[0]["x"].tolist() for body in bodies]
+    assert decoded == [[0], [1], [2], [3], [4]]
+
+
+def test_arrays_outlive_the_body() -> None:
+    first = decode('{"instances": [1, 2]}', signature(x=DataType.FP64))["x"]
+    decode('{"instances": [3, 4]}', signature(x=DataType.FP64))
+    assert first.tolist() == [1, 2]
+
+
+ODD = {
+    "ragged at the end": b'{"instances": [' + b"[1.5,2.5]," * 300_000 + b"[1.5]]}",
+    "a list among numbers": b'{"inputs": [' + b"1.5," * 700_000 + b"[1.5]]}",
+    "NaN everywhere": b'{"inputs": [' + b"NaN," * 700_000 + b'"a"]}',
+    "a string among objects": b'{"instances": [' + b'{"x":1},' * 300_000 + b'{"x":""}]}',
+    "open brackets": b'{"inputs": ' + b"[" * 2_000_000,
+    "backslashes": b'{"inputs": "' + b"\\" * 3_000_001,
+}
+
+
+@pytest.mark.parametrize("body", ODD.values(), ids=ODD)
+def test_odd_bodies_take_time_and_memory_in_proportion(body: bytes) -> None:
+    """3 MB each; the bounds are wide, what they exclude grows with the square."""
+    tracemalloc.start()
+    began = time.process_time()
+    fault(body)
+    spent, (_, peak) = time.process_time() - began, tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert spent < 20
+    assert peak < 64 * len(body)
+
+
+DAMAGES = [("", ""), ("]", ""), ("[", "[["), ("]", "]]"), (",", ""), (",", "],["), ("1", "[1]")]
+DAMAGES += [("1", '"1"'), ("1", "1.0"), ("1", "true"), ("1", "-0"), ("[", "[[],"), ("], [", ",")]
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> tuple[bytes, Signature]:
+    """Bodies that are nearly right: regular arrays in which something may be replaced."""
+    dtype = draw(st.sampled_from([d for d in DataType if d.numpy.kind in "fiu"]))
+    shape = draw(hnp.array_shapes(min_dims=1, max_dims=3, min_side=0, max_side=3))
+    elements = st.integers(-5, 300) | st.integers(2**31 - 1, 2**64) | st.floats(width=32)
+    numbers = elements if draw(st.booleans()) else st.integers(0, 100)
+    values = np.array(draw(st.lists(numbers, min_size=27, max_size=27)), object)
+    text = json.dumps(values[: math.prod(shape)].reshape(shape).tolist())
+    old, new = draw(st.sampled_from(DAMAGES))
+    text = text.replace(old, new, 1) if old else text
+    frame = draw(st.sampled_from(['{"instances":%s}', '{"inputs":%s}', '{"inputs":{"x":%s}}']))
+    return (frame % text).encode(), signature(x=dtype)
+
+
+def outcome(document: PredictBody, asked: Signature) -> object:
+    try:
+        arrays, form = document.decode(asked)
+    except InvalidRequest as error:
+        return str(error)
+    array = arrays["x"]
+    return form, array.dtype, array.shape, array.tobytes()
+
+
+@given(bodies())
+def test_the_fast_way_and_the_slow_way_agree(case: tuple[bytes, Signature]) -> None:
+    body, asked = case
+    try:
+        document = parse_document(body)
+    except InvalidRequest as error:
+        with pytest.raises(InvalidRequest) as caught:
+            parse_predict(body)
+        assert str(caught.value) == str(error)
+        return
+    slow = outcome(PredictBody(body, document), asked)
+    assert outcome(parse_predict(body), asked) == slow
+
+
+@given(hnp.arrays(np.float32, hnp.array_shapes(max_dims=4)))
+def test_every_float_is_read_as_it_was_written(array: Array) -> None:
+    got = decode(json.dumps({"instances": array.tolist()}))["x"]
+    np.testing.assert_array_equal(got, array)
+
+
+def test_examples() -> None:
+    body = (
+        b'{"signature_name": "s", "context": {"c": "x"}, "examples": [{"i": [1, true], "f": NaN,'
+        b' "b": ["a", {"b64": "aGk="}], "none": []}, {"i": 2}]}'
+    )
+    got = parse_examples(body, "classify")
+    assert (got.signature_name, got.context) == ("s", {"c": [b"x"]})
+    first, second = got.examples
+    assert math.isnan(first.pop("f")[0])
+    assert first == {"i": [1, 1], "b": [b"a", b"hi"], "none": []}
+    assert second == {"i": [2]}
+    assert [type(value) for value in got.examples[0]["i"]] == [int, int]
+
+
+def test_examples_without_context() -> None:
+    got = parse_examples(b'{"examples": [{}]}', "regress")
+    assert got == ExamplesBody("", None, [{}])
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (
+            "{}",
+            "JSON Value: {} When method is classify, key 'examples' is expected and was not found",
+        ),
+        ('{"examples": 1}', "Expecting 'examples' value to be an list/array"),
+        ('{"examples": []}', "'examples' value is an empty array"),
+        ('{"examples": [1]}', "Example must be JSON object but got JSON Number"),
+        ('{"context": [], "examples": [{}]}', "Example must be JSON object but got JSON Array"),
+        (
+            '{"examples": [{"f": null}]}',
+            "Feature: f has element with unexpected JSON type: Null",
+        ),
+        (
+            '{"examples": [{"f": [1, [2]]}]}',
+            "Feature: f has element with unexpected JSON type: Array",
+        ),
+        (
+            '{"examples": [{"f": {"a": 1}}]}',
+            "Feature: f has element with unexpected JSON type: Object",
+        ),
+        (
+            '{"examples": [{"f": [10, 10.0]}]}',
+            "Unexpected element type in feature: f expecting type: int64",
+        ),
+        (
+            '{"examples": [{"f": ["a", 1]}]}',
+            "Unexpected element type in feature: f expecting type: bytes",
+        ),
+        (
+            '{"examples": [{"f": [1.5, "a"]}]}',
+            "Unexpected element type in feature: f expecting type: float",
+        ),
+        (
+            '{"examples": [{"f": 9223372036854775808}]}',
+            "Feature: f has uint64_t element. Only int64_t is supported.",
+        ),
+        ('{"examples": [{"f": {"b64": "!"}}]}', "Unable to base64 decode"),
+        ('{"signature_name": null, "examples": [{}]}', "'signature_name' key must be a string"),
+    ],
+)
+def test_examples_that_are_refused(body: str, text: str) -> None:
+    for method in ("classify", "regress"):
+        with pytest.raises(InvalidRequest) as caught:
+            parse_examples(body.encode(), method)  # type: ignore[arg-type]
+        assert text in str(caught.value)
+
+
+@given(st.binary())
+def test_base64_of_any_bytes(data: bytes) -> None:
+    text = base64.b64encode(data).decode()
+    for form in (text, text.rstrip("=")):
+        array = decode(json.dumps({"inputs": {"b64": form}}), signature(x=DataType.STRING))["x"]
+        assert array.tolist() == data

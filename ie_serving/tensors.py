@@ -98,6 +98,11 @@ class Method(str, enum.Enum):
     CLASSIFY = "tensorflow/serving/classify"
     REGRESS = "tensorflow/serving/regress"
 
+    @property
+    def word(self) -> str:
+        """Its last word: `predict`, `classify` or `regress`."""
+        return self.value.rpartition("/")[2]
+
 
 @dataclass(frozen=True)
 class Signature:

@@ -7,10 +7,10 @@ the outputs. Between them everything is numpy, whichever protocol the request ca
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from ie_serving.errors import InvalidRequest, PreconditionFailed
+from ie_serving.errors import PreconditionFailed
 from ie_serving.inputs import fit, shed
 from ie_serving.models.handle import Servable
-from ie_serving.tensors import SERVING_DEFAULT, Array, Method, Signature
+from ie_serving.tensors import SERVING_DEFAULT, Array, Signature
 
 T = TypeVar("T")
 Outputs = Mapping[str, Array]
@@ -30,20 +30,6 @@ def signature_of(servable: Servable, name: str) -> Signature:
             f' Model "{servable.name}" version {servable.version} has: {known}'
         )
     return signature
-
-
-def check_method(signature: Signature, method: Method) -> None:
-    """Refuse a signature that is not made for the RPC.
-
-    Raises:
-        InvalidRequest: its method is another.
-    """
-    if signature.method != method:
-        raise InvalidRequest(
-            f"Expected {method.value.rsplit('/', 1)[-1]} signature method_name to be"
-            f' {method.value}. Was: {signature.method}; signature "{signature.name}" cannot be'
-            " called this way"
-        )
 
 
 async def infer(

@@ -1,9 +1,9 @@
 """`tensorflow.serving.PredictionService`: Predict and its kin. Bytes to bytes."""
 
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from ie_serving.errors import InvalidRequest, ServingError
 from ie_serving.models.handle import Servable
@@ -11,16 +11,26 @@ from ie_serving.models.manager import ModelManager
 from ie_serving.requests import ModelSpec
 from ie_serving.server.bindings import Bindings
 from ie_serving.server.calls import Answer, CallContext
+from ie_serving.server.classification import infer_serialized
+from ie_serving.server.example_calls import (
+    classify,
+    model_of_tasks,
+    multi_inference,
+    regress,
+)
 from ie_serving.server.inference import infer, signature_of
 from ie_serving.server.status import Code, code_of
 from ie_serving.server.warmup import Replay
 from ie_serving.server.wire import messages, metadata
+from ie_serving.server.wire.messages import Proto
 from ie_serving.server.wire.metadata import SIGNATURE_DEF
 from ie_serving.server.wire.predict import PredictCall, ResponseEncoder, parse_request
 from ie_serving.server.wire.requests import model_spec_of, parse
 from ie_serving.telemetry.metrics import Metrics
 
 T = TypeVar("T")
+
+AnswerWith: TypeAlias = Callable[[Servable, Proto], Awaitable[bytes]]
 
 NAME = "tensorflow.serving.PredictionService"
 
@@ -43,12 +53,20 @@ class PredictionService:
         """The methods by name."""
         return {
             "Predict": self.predict,
+            "Classify": self.classify,
+            "Regress": self.regress,
+            "MultiInference": self.multi_inference,
             "GetModelMetadata": self.get_model_metadata,
         }
 
     def replays(self) -> dict[str, Replay]:
         """What answers each kind of warm-up record."""
-        return {"predict_log": self._replay_predict}
+        return {
+            "predict_log": self._replay_predict,
+            "classify_log": self._replay_classify,
+            "regress_log": self._replay_regress,
+            "multi_inference_log": self._replay_multi_inference,
+        }
 
     async def predict(self, payload: bytes, context: CallContext) -> bytes:
         """Run a signature on named tensors."""
@@ -62,10 +80,45 @@ class PredictionService:
     async def _predict_with(self, servable: Servable, call: PredictCall) -> bytes:
         signature = signature_of(servable, call.model.signature)
         encoder = self._encoders.of(servable, signature.name).filtered(call.output_filter)
-        return await infer(servable, signature, call.decode_inputs(), encoder.encode)
+        run = infer if signature.examples is None else infer_serialized
+        return await run(servable, signature, call.decode_inputs(), encoder.encode)
 
     async def _replay_predict(self, servable: Servable, payload: bytes) -> bytes:
         return await self._predict_with(servable, parse_request(payload))
+
+    async def classify(self, payload: bytes, context: CallContext) -> bytes:
+        """Give classes and scores for Examples."""
+        request = parse(messages.ClassificationRequest, payload)
+        return await self._held("Classify", request, classify)
+
+    async def regress(self, payload: bytes, context: CallContext) -> bytes:
+        """Give a value for each Example."""
+        request = parse(messages.RegressionRequest, payload)
+        return await self._held("Regress", request, regress)
+
+    async def multi_inference(self, payload: bytes, context: CallContext) -> bytes:
+        """Classify and regress the same Examples with several signatures of one model."""
+        request = parse(messages.MultiInferenceRequest, payload)
+        with self._models.handle(model_of_tasks(request)) as servable:
+            return await multi_inference(servable, request)
+
+    async def _held(self, api: str, request: Proto, answer: AnswerWith) -> bytes:
+        model = model_spec_of(request)
+
+        async def work() -> bytes:
+            with self._models.handle(model) as servable:
+                return await answer(servable, request)
+
+        return await self._measured(api, model, work())
+
+    async def _replay_classify(self, servable: Servable, payload: bytes) -> bytes:
+        return await classify(servable, parse(messages.ClassificationRequest, payload))
+
+    async def _replay_regress(self, servable: Servable, payload: bytes) -> bytes:
+        return await regress(servable, parse(messages.RegressionRequest, payload))
+
+    async def _replay_multi_inference(self, servable: Servable, payload: bytes) -> bytes:
+        return await multi_inference(servable, parse(messages.MultiInferenceRequest, payload))
 
     async def _measured(self, api: str, model: ModelSpec, work: Awaitable[T]) -> T:
         """Count a request, and its latency if it succeeds."""

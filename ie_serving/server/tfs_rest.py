@@ -17,6 +17,7 @@ from ie_serving.errors import InvalidRequest
 from ie_serving.models.handle import Servable
 from ie_serving.models.manager import ModelManager
 from ie_serving.requests import ModelSpec
+from ie_serving.server.classification import by_role, example_binding, infer_serialized, run_base
 from ie_serving.server.deadline import Deadline
 from ie_serving.server.health import LIVE, READY, Health
 from ie_serving.server.inference import Outputs, infer
@@ -24,10 +25,17 @@ from ie_serving.server.rest_body import read_body, write_body
 from ie_serving.server.rest_routes import Route, VersionOverflow, route
 from ie_serving.server.status import Code, explain, http_of
 from ie_serving.server.wire import metadata
-from ie_serving.server.wire.json_request import Format, parse_predict
-from ie_serving.server.wire.json_response import encode_error, encode_predictions
+from ie_serving.server.wire.example import with_context
+from ie_serving.server.wire.json_request import Format, parse_examples, parse_predict
+from ie_serving.server.wire.json_response import (
+    encode_classifications,
+    encode_error,
+    encode_predictions,
+    encode_regressions,
+)
+from ie_serving.server.wire.results import classes_of, values_of
 from ie_serving.telemetry.metrics import CONTENT_TYPE, Metrics
-from ie_serving.tensors import SERVING_DEFAULT, Array, Signature
+from ie_serving.tensors import SERVING_DEFAULT, Array, Method, Signature
 
 T = TypeVar("T")
 
@@ -76,6 +84,8 @@ class RestApi:
             self._pages[metrics_path] = lambda: (200, CONTENT_TYPE, metrics.text().encode())
         self._verbs: dict[str, Callable[[falcon.asgi.Request, ModelSpec], Awaitable[bytes]]] = {
             "predict": self._predict,
+            "classify": self._classify,
+            "regress": self._regress,
             "status": self._status,
             "metadata": self._metadata,
             "models": self._list,
@@ -144,11 +154,32 @@ class RestApi:
         with self._models.handle(model) as servable:
             signature = _signature(servable, asked.signature_name)
             inputs, form = await run(asked.decode, signature)
+            compute = infer if signature.examples is None else infer_serialized
             with Deadline(self._timeout_s):
-                outputs = await infer(servable, signature, inputs, _Encode(signature, form))
+                outputs = await compute(servable, signature, inputs, _Encode(signature, form))
         if isinstance(outputs, bytes):
             return outputs
         return await _in_thread(encode_predictions, outputs, form, signature.outputs)
+
+    async def _classify(self, request: falcon.asgi.Request, model: ModelSpec) -> bytes:
+        outputs, rows = await self._run_examples(request, model, Method.CLASSIFY)
+        return encode_classifications(classes_of(outputs, rows))
+
+    async def _regress(self, request: falcon.asgi.Request, model: ModelSpec) -> bytes:
+        outputs, rows = await self._run_examples(request, model, Method.REGRESS)
+        return encode_regressions(values_of(outputs, rows))
+
+    async def _run_examples(
+        self, request: falcon.asgi.Request, model: ModelSpec, method: Method
+    ) -> tuple[dict[str, Array], int]:
+        body = await read_body(request, self._max_body_bytes)
+        run = _in_thread if len(body) >= LARGE_BODY else _inline
+        asked = await run(parse_examples, body, method.word)
+        examples = with_context(asked.examples, asked.context)
+        with self._models.handle(model) as servable, Deadline(self._timeout_s):
+            binding = example_binding(servable, asked.signature_name, method)
+            outputs = await run_base(servable, binding, examples)
+        return by_role(binding, outputs), len(examples)
 
     async def _status(self, request: falcon.asgi.Request, model: ModelSpec) -> bytes:
         version = model.version

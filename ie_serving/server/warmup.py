@@ -50,6 +50,14 @@ class WarmUp:
                 for _ in range(self._iterations):
                     await self._replay(servable, record)
                 replayed += 1
+            log.info(
+                Event(
+                    "warm-up replayed",
+                    model=servable.name,
+                    version=servable.version,
+                    records=replayed,
+                )
+            )
         except (ServingError, OSError) as error:
             log.error(
                 Event(

@@ -14,7 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ie_serving.errors import InvalidRequest
+from ie_serving.server.wire import messages
 from ie_serving.server.wire.messages import Proto
+from ie_serving.server.wire.requests import parse
 from ie_serving.tensors import Array, DataType, TensorSpec
 
 Feature: TypeAlias = Sequence[int] | Sequence[float] | Sequence[bytes]
@@ -54,6 +56,15 @@ def with_context(examples: Sequence[Features], context: Features | None) -> list
     if not examples:
         raise InvalidRequest("Input is empty. Send at least one example")
     return [{**context, **example} for example in examples] if context else list(examples)
+
+
+def parse_examples(serialized: Sequence[bytes]) -> list[Features]:
+    """Parse serialized Examples, as Predict takes them for a signature that classifies.
+
+    Raises:
+        InvalidRequest: there is none, or one is malformed.
+    """
+    return with_context([_features(parse(messages.Example, each)) for each in serialized], None)
 
 
 def _features(example: Proto) -> Features:

@@ -7,10 +7,10 @@ classifier.cc and regressor.cc of TensorFlow Serving.
 from collections.abc import Mapping, Sequence
 from itertools import repeat
 
-from ie_serving.errors import InvalidRequest, PreconditionFailed
+from ie_serving.errors import InvalidRequest
 from ie_serving.server.wire import messages
 from ie_serving.server.wire.messages import Proto
-from ie_serving.tensors import Array, DataType, Signature
+from ie_serving.tensors import Array
 
 CLASSES = "classes"
 SCORES = "scores"
@@ -18,51 +18,6 @@ OUTPUTS = "outputs"
 
 Classes = list[tuple[bytes, float]]
 """Label and score of each class of one example."""
-
-
-def check_classify(signature: Signature) -> None:
-    """Refuse a signature whose outputs are not classes.
-
-    Raises:
-        InvalidRequest: their number, names or dtypes.
-    """
-    outputs = signature.outputs
-    if len(outputs) not in (1, 2):
-        raise InvalidRequest(
-            f"Expected one or two output Tensors, found {len(outputs)}: {_outputs(signature)}"
-        )
-    if not outputs.keys() & {CLASSES, SCORES}:
-        raise InvalidRequest(
-            'Expected classification signature outputs to contain at least one of "classes" or'
-            f' "scores". Signature was: {_outputs(signature)}'
-        )
-    for alias, dtype in ((CLASSES, DataType.STRING), (SCORES, DataType.FP32)):
-        if alias in outputs and outputs[alias].dtype is not dtype:
-            word = outputs[alias].dtype.word
-            raise InvalidRequest(f"Expected {alias} Tensor of {dtype.wire_name}. Got: {word}")
-
-
-def check_regress(signature: Signature) -> None:
-    """Refuse a signature whose output is not one number an example.
-
-    Raises:
-        InvalidRequest: the number of outputs or the dtype.
-        PreconditionFailed: no output has the name `outputs`.
-    """
-    if OUTPUTS not in signature.outputs:
-        raise PreconditionFailed(
-            f"No regression outputs found in SignatureDef: {_outputs(signature)};"
-            f' expected "{OUTPUTS}"'
-        )
-    if len(signature.outputs) != 1:
-        raise InvalidRequest(f"Expected one output Tensor. Found: {_outputs(signature)}")
-    dtype = signature.outputs[OUTPUTS].dtype
-    if dtype is not DataType.FP32:
-        raise InvalidRequest(f"Expected output Tensor of DT_FLOAT.  Got: {dtype.word}")
-
-
-def _outputs(signature: Signature) -> str:
-    return f'"{signature.name}" with {", ".join(map(str, signature.outputs.values()))}'
 
 
 def classes_of(outputs: Mapping[str, Array], rows: int) -> list[Classes]:

@@ -3,14 +3,9 @@
 import numpy as np
 import pytest
 
-from ie_serving.errors import InvalidRequest, PreconditionFailed, ServingError
+from ie_serving.errors import InvalidRequest
 from ie_serving.server.wire import results
-from ie_serving.tensors import Array, DataType, Signature, TensorSpec
-
-
-def signature(**outputs: DataType) -> Signature:
-    specs = {name: TensorSpec(name, dtype, None, name) for name, dtype in outputs.items()}
-    return Signature("s", {}, specs)
+from ie_serving.tensors import Array
 
 
 LABELS = np.array([[b"a", b"b"], [b"c", b"\xff"]], np.object_)
@@ -79,45 +74,4 @@ def test_shapes_that_are_no_classes(outputs: dict[str, Array], text: str) -> Non
 def test_shapes_that_are_no_values(shape: tuple[int, ...], text: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         results.values_of({"outputs": np.zeros(shape, np.float32)}, 2)
-    assert text in str(caught.value)
-
-
-S, F, D = DataType.STRING, DataType.FP32, DataType.FP64
-
-
-def test_signatures_that_fit() -> None:
-    results.check_classify(signature(classes=S, scores=F))
-    results.check_classify(signature(scores=F))
-    results.check_regress(signature(outputs=F))
-
-
-@pytest.mark.parametrize(
-    ("made", "text"),
-    [
-        (signature(), "Expected one or two output Tensors, found 0"),
-        (signature(classes=S, scores=F, more=F), "Expected one or two output Tensors, found 3"),
-        (signature(y=F), 'contain at least one of "classes" or "scores". Signature was: "s"'),
-        (signature(classes=F), "Expected classes Tensor of DT_STRING. Got: float"),
-        (signature(scores=D), "Expected scores Tensor of DT_FLOAT. Got: double"),
-    ],
-)
-def test_signatures_that_are_not_for_classify(made: Signature, text: str) -> None:
-    with pytest.raises(InvalidRequest) as caught:
-        results.check_classify(made)
-    assert text in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("made", "kind", "text"),
-    [
-        (signature(y=F), PreconditionFailed, "No regression outputs found in SignatureDef: "),
-        (signature(outputs=F, y=F), InvalidRequest, "Expected one output Tensor."),
-        (signature(outputs=D), InvalidRequest, "Expected output Tensor of DT_FLOAT.  Got: double"),
-    ],
-)
-def test_signatures_that_are_not_for_regress(
-    made: Signature, kind: type[ServingError], text: str
-) -> None:
-    with pytest.raises(kind) as caught:
-        results.check_regress(made)
     assert text in str(caught.value)

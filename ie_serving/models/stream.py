@@ -299,7 +299,7 @@ class ModelStream:
         """Seconds until the next try: doubling from the poll interval, with jitter."""
         first = self._poll_wait_s or 1.0
         wait_s = min(LONGEST_BACK_OFF_S, first * 2.0 ** min(attempts - 1, 16))
-        return wait_s * random.uniform(0.75, 1.0)  # noqa: S311  no secret depends on it
+        return wait_s * random.uniform(0.75, 1.0)
 
     async def _unload(self, version: _Version) -> None:
         if version.loaded:

@@ -25,7 +25,11 @@ from ie_serving.server.rest_routes import Route, VersionOverflow, route
         ("GET", "/v1/models/a%2Fb%3Ac+d", Route("status", ModelSpec("a/b:c+d"))),
         ("POST", "/v1/models/m:predict", Route("predict", ModelSpec("m"))),
         ("POST", "/v1/models/m/versions/0:predict", Route("predict", ModelSpec("m", 0))),
-        ("POST", "/v1/models/m/labels/l%20x:predict", Route("predict", ModelSpec("m", label="l x"))),
+        (
+            "POST",
+            "/v1/models/m/labels/l%20x:predict",
+            Route("predict", ModelSpec("m", label="l x")),
+        ),
         ("POST", "/v1/models/m:classify", Route("classify", ModelSpec("m"))),
         ("POST", "/v1/models/m:regress", Route("regress", ModelSpec("m"))),
     ],

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, 
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ie_serving.errors import LoadFailed, NotFound, StorageError
+from ie_serving.errors import InvalidRequest, LoadFailed, NotFound, StorageError
 from ie_serving.models.handle import Servable
 from ie_serving.models.labels import check_labels, version_of
 from ie_serving.models.stream import ModelStream, VersionStatus
@@ -136,10 +136,12 @@ class ModelManager:
                 serving.
 
         Raises:
+            InvalidRequest: a model's platform would change; nothing has changed.
             PreconditionFailed: a label names a version that does not serve; nothing has changed.
             LoadFailed: a model did not become AVAILABLE; nothing has changed.
         """
         async with self._applying:
+            self._check_platforms(configs)
             self._check_labels(configs)
             fresh = [self._open(c) for c in configs if self._must_load(c)]
             try:
@@ -183,6 +185,17 @@ class ModelManager:
     def _must_load(self, config: ModelConfig) -> bool:
         served = self._served.get(config.name)
         return served is None or _identity(served.config) != _identity(config)
+
+    def _check_platforms(self, configs: Iterable[ModelConfig]) -> None:
+        for config in configs:
+            served = self._served.get(config.name)
+            before = served.config.platform if served else ""
+            if before and config.platform and before != config.platform:
+                raise InvalidRequest(
+                    f"Illegal to change a model's platform. For model {config.name} platform was"
+                    f" {before} and new platform requested is {config.platform}; remove the model"
+                    " first"
+                )
 
     def _check_labels(self, configs: Iterable[ModelConfig]) -> None:
         for config in configs:

@@ -3,7 +3,14 @@
 import asyncio
 
 import pytest
-from ie_serving.errors import LoadFailed, NotFound, PreconditionFailed, StorageError, UnknownLabel
+from ie_serving.errors import (
+    InvalidRequest,
+    LoadFailed,
+    NotFound,
+    PreconditionFailed,
+    StorageError,
+    UnknownLabel,
+)
 from ie_serving.models.manager import ModelManager
 from ie_serving.models.version_policy import All, Specific
 from ie_serving.models.versions import State
@@ -157,6 +164,17 @@ def test_a_changed_model_serves_on_until_its_successor_is_ready(world: World) ->
         assert manager.handle(ModelSpec("m")).version == 1
         world.write(5, model="elsewhere")
         await serves(manager, ModelSpec("m"), 5)
+        await manager.close()
+
+    run(test())
+
+
+def test_a_platform_never_changes(world: World) -> None:
+    async def test() -> None:
+        world.write(1)
+        manager = await started(world, world.config(platform="tensorflow"))
+        with pytest.raises(InvalidRequest, match="Illegal to change a model's platform"):
+            await manager.apply([world.config(platform="openvino")], all_or_nothing=True)
         await manager.close()
 
     run(test())

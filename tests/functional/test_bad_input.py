@@ -1,5 +1,6 @@
-"""Malformed requests over both interfaces: each is refused with a code and a text that names the
-cause, none hurts the next, and none leaves a traceback in the log.
+"""Malformed requests over both interfaces: refused by code and cause, and without consequences.
+
+None hurts the next request, and none leaves a traceback in the log.
 """
 
 import gzip

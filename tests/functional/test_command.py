@@ -1,4 +1,4 @@
-"""The command: exit codes with their reasons, clean stops, and a configuration file that is edited."""
+"""The command: exit codes with their reasons, clean stops, a configuration file that is edited."""
 
 import json
 import signal

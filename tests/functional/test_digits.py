@@ -109,7 +109,9 @@ def test_status_is_the_same_over_both_interfaces(digits: Server) -> None:
 def test_the_server_process_never_imports_tensorflow(digits: Server) -> None:
     for pid in digits.pids():
         files = {mapped.path for mapped in psutil.Process(pid).memory_maps()}
-        assert not [path for path in files if "/tensorflow/python/" in path or "libtensorflow" in path]
+        assert not [
+            path for path in files if "/tensorflow/python/" in path or "libtensorflow" in path
+        ]
 
 
 def test_start_is_quick_and_idle_memory_small(serve: Serve) -> None:

@@ -1,4 +1,4 @@
-"""Clients that give up, in every phase, by the hundred: no infer request is lost, no reply mixed up."""
+"""Clients that give up, in every phase: no infer request is lost and no reply mixed up."""
 
 import asyncio
 import json

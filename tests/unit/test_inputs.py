@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+
 from ie_serving.errors import InvalidRequest, InvalidTensor
 from ie_serving.inputs import cast, fit, shed
 from ie_serving.tensors import DataType, Signature, TensorSpec

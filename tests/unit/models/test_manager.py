@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+
 from ie_serving.errors import (
     InvalidRequest,
     LoadFailed,
@@ -16,7 +17,6 @@ from ie_serving.models.version_policy import All, Specific
 from ie_serving.models.versions import State
 from ie_serving.requests import ModelSpec
 from ie_serving.settings import ModelConfig
-
 from tests.unit.models.conftest import World, run
 
 

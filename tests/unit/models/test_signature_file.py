@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from ie_serving.errors import LoadFailed
 from ie_serving.models.signature_file import with_signature_file
 from ie_serving.tensors import DataType, Signature, TensorSpec

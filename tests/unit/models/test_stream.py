@@ -87,7 +87,7 @@ def test_a_broken_new_version_takes_nothing_down_and_is_retried_when_it_changes(
         world.write(1)
         stream = await started(world)
         world.write(2, fail="no operation Foo")
-        await until(stream, lambda: stream.failures())
+        await until(stream, stream.failures)
         assert "Error occurred while loading version: " in stream.failures()[2]
         assert "no operation Foo" in stream.failures()[2]
         assert stream.default and stream.default.version == 1

@@ -6,6 +6,7 @@ import struct
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from ie_serving.errors import InvalidRequest
 from ie_serving.server.wire import messages
 from ie_serving.server.wire.prediction_log import masked_crc32c, read_prediction_logs

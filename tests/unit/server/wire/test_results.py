@@ -7,7 +7,6 @@ from ie_serving.errors import InvalidRequest
 from ie_serving.server.wire import results
 from ie_serving.tensors import Array
 
-
 LABELS = np.array([[b"a", b"b"], [b"c", b"\xff"]], np.object_)
 SCORED = np.array([[0.25, 0.75], [1, 0]], np.float32)
 

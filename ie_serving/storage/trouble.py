@@ -109,7 +109,7 @@ def quiet(*loggers: str) -> None:
     """Keep clients from logging requests: at DEBUG they show signatures and tokens."""
     for name in loggers:
         logger = logging.getLogger(name)
-        logger.setLevel(max(logger.level, logging.WARNING))
+        logger.setLevel(max(logger.getEffectiveLevel(), logging.WARNING))
 
 
 def http_trouble(status: int) -> Trouble:

@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 TINY_S = 0.0003
 """Models below this may run on one thread: starting more costs as much as it saves."""
-SLOWER = 1.2
+SLOWER = 1.3
 """How much slower one thread may be; it takes half the CPU time."""
 MANY_ROWS = 64
 """Size of open dimensions with which one thread has to keep up as well."""

@@ -14,7 +14,7 @@ from ie_serving.telemetry import logs
 from ie_serving.telemetry.logs import MASK, Event, configure, mask, render
 
 own = logging.getLogger("ie_serving.models.loader")
-foreign = logging.getLogger("botocore.auth")
+foreign = logging.getLogger("another.library")
 
 
 @pytest.fixture(autouse=True)

@@ -9,11 +9,13 @@ FROM ${BASE} AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 WORKDIR /build
 COPY deploy/container/*requirements.txt ./
+# Without dependencies that are not named: openvino-telemetry, which reports usage and writes into the
+# home directory. OpenVINO does without it.
 RUN python3 -m venv tools \
     && tools/bin/pip install --only-binary :all: --require-hashes -r build-requirements.txt \
     && python3 -m venv --without-pip /opt/ie_serving \
     && tools/bin/pip --python /opt/ie_serving/bin/python install \
-        --only-binary :all: --require-hashes -r requirements.txt
+        --only-binary :all: --require-hashes --no-deps -r requirements.txt
 COPY pyproject.toml setup.py LICENSE ./
 COPY ie_serving ie_serving
 # Left out of the image: headers, test suites, and descriptions of AWS services that lead neither to

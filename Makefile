@@ -88,7 +88,8 @@ docker_lock: .venv-dev/.installed ## renew the versions and hashes of the image'
 define lock
 $(DEV)/pip install --quiet uv
 $(DEV)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashes --upgrade \
-	--no-annotate --custom-compile-command 'make docker_lock' --output-file deploy/container/$(2) $(1)
+	--no-annotate --no-emit-package openvino-telemetry --custom-compile-command 'make docker_lock' \
+	--output-file deploy/container/$(2) $(1)
 endef
 
 clean: ## remove environments, builds and caches

@@ -70,6 +70,10 @@ def test_every_package_is_locked_at_a_version_that_the_project_allows(
         assert versions == list(requirement.specifier.filter(versions)), "make docker_lock"
 
 
+def test_the_package_that_reports_usage_is_left_out() -> None:
+    assert "openvino-telemetry" not in (CONTAINER / "requirements.txt").read_text()
+
+
 def test_the_build_is_locked_from_what_the_project_asks_for() -> None:
     lines = (CONTAINER / "build-requirements.in").read_text().splitlines()
     assert [line for line in lines if not line.startswith("#")] == BUILD

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ie_serving.errors import InvalidRequest, ServingError
+from ie_serving.errors import InvalidRequest, PreconditionFailed, ServingError
 from ie_serving.inputs import fit
 from ie_serving.models.handle import Servable
 from ie_serving.models.signature_file import EXAMPLES
@@ -29,7 +29,8 @@ def example_binding(servable: Servable, name: str, method: Method) -> ExampleBin
     """Find how the signature that a Classify or Regress names is computed.
 
     Raises:
-        InvalidRequest: it does not exist, or does not take Examples for `method`.
+        InvalidRequest: it does not exist, does not take Examples, or gives no classes.
+        PreconditionFailed: it gives no values, where `method` is to regress.
     """
     signature = servable.signatures.get(name or SERVING_DEFAULT)
     if signature is None:
@@ -38,13 +39,31 @@ def example_binding(servable: Servable, name: str, method: Method) -> ExampleBin
             f' model "{servable.name}" version {servable.version} has:'
             f" {', '.join(sorted(servable.signatures))}"
         )
-    if signature.examples is None or signature.method != method.value:
+    if signature.examples is None:
         raise InvalidRequest(
-            f"No {WORDS[method]} inputs found in SignatureDef: {signature.name}: its method_name"
-            f" is {signature.method}; a signatures.json beside the model declares signatures for"
-            f" {method.value}"
+            f"No {WORDS[method]} inputs found in SignatureDef: {_described(signature, method)}"
         )
+    if signature.method != method.value:
+        raise _no_outputs(signature, method)
     return signature.examples
+
+
+def _no_outputs(signature: Signature, method: Method) -> ServingError:
+    if method is Method.REGRESS:
+        return PreconditionFailed(
+            f"No regression outputs found in SignatureDef: {_described(signature, method)}"
+        )
+    return InvalidRequest(
+        'Expected classification signature outputs to contain at least one of "classes" or'
+        f' "scores". Signature was: {_described(signature, method)}'
+    )
+
+
+def _described(signature: Signature, method: Method) -> str:
+    return (
+        f"{signature.name}: its method_name is {signature.method}; a signatures.json beside the"
+        f" model declares signatures for {method.value}"
+    )
 
 
 async def infer_serialized(

@@ -1,0 +1,89 @@
+"""The two servers that every row is sent to."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.functional.conformance import models
+from tests.functional.conformance.case import OPTIONS, PLAIN, ROOT
+from tests.functional.servers import Server
+
+pytest.register_assert_rewrite("tests.functional.conformance.client")
+
+CONFIG = """
+model_config_list {
+  config {
+    name: "plus", base_path: "/models/plus", model_platform: "tensorflow",
+    model_version_policy { all {} },
+    version_labels { key: "stable" value: 1 }
+    version_labels { key: "canary" value: 2 }
+    version_labels { key: "a b" value: 1 }
+    version_labels { key: "future" value: 9 }
+  }
+  MODELS
+}
+"""
+MODEL = 'config {{ name: "{name}" base_path: "{path}" model_platform: "tensorflow" }}\n'
+PLUS = f"""
+model_config_list: {{
+  config: {{
+    name: 'plus'
+    base_path: '{ROOT}/plus'
+    model_platform: 'tensorflow'
+    model_version_policy: {{ all: {{}} }}
+  }}
+}}
+"""
+MONITORING = 'prometheus_config { enable: true, path: "/monitoring/prometheus/metrics" }'
+
+
+@pytest.fixture(scope="session")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("models")
+    models.make(root)
+    return root
+
+
+@pytest.fixture(scope="session")
+def servers(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mapping[str, Server]]:
+    files = tmp_path_factory.mktemp("configuration")
+    with ExitStack() as stack:
+        started = {PLAIN: _plain(repository, files), OPTIONS: _with_options(repository, files)}
+        for server in started.values():
+            stack.callback(server.close)
+        yield {name: server.ready() for name, server in started.items()}
+
+
+def _plain(repository: Path, files: Path) -> Server:
+    others = (path for path in sorted(repository.iterdir()) if path.name != "plus")
+    entries = "  ".join(MODEL.format(name=path.name, path=path) for path in others)
+    config, monitoring = files / "models.config", files / "monitoring.config"
+    config.write_text(placed(CONFIG, repository).replace("MODELS", entries))
+    monitoring.write_text(MONITORING)
+    return Server(
+        "tensorflow_model_server",
+        f"--model_config_file={config}",
+        f"--monitoring_config_file={monitoring}",
+        "--allow_version_labels_for_unavailable_models",
+    )
+
+
+def _with_options(repository: Path, files: Path) -> Server:
+    config = files / "plus.config"
+    config.write_text(placed(PLUS, repository))
+    return Server(
+        "tensorflow_model_server",
+        f"--model_config_file={config}",
+        "--rest_api_enable_cors_support=true",
+        "--enable_serialization_as_tensor_content",
+        "--enable_signature_method_name_check",
+    )
+
+
+def placed(text: str, repository: Path) -> str:
+    """Put the repository's directory where a row says `ROOT`."""
+    return text.replace(ROOT, str(repository))

@@ -1,0 +1,48 @@
+"""Every row of the table, sent over the wire with the real clients."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.functional.conformance.case import Case, Reload, Rest, Rpc
+from tests.functional.conformance.cases import SECTIONS
+from tests.functional.conformance.cases.reload import BEFORE, WITHOUT_LABELS
+from tests.functional.conformance.client import (
+    RELOADS,
+    call,
+    check_reload,
+    check_rest,
+    check_rpc,
+)
+from tests.functional.conformance.conftest import placed
+from tests.functional.servers import Server
+
+ROWS = [
+    pytest.param(case, id=f"{section.title.split(' ')[0]} {case.id}")
+    for section in SECTIONS
+    for case in section.cases
+]
+
+
+@pytest.mark.parametrize("case", ROWS)
+def test_row(case: Case, servers: Mapping[str, Server], repository: Path) -> None:
+    server = servers[case.server]
+    if isinstance(case, Rpc):
+        check_rpc(server, case)
+    elif isinstance(case, Rest):
+        check_rest(server, case)
+    elif isinstance(case, Reload):
+        for before in (WITHOUT_LABELS, BEFORE):
+            code, text, _ = call(server, RELOADS, placed(before, repository))
+            assert code == "OK", text
+        check_reload(server, replace(case, request=placed(case.request, repository)))
+    assert "Traceback" not in server.log
+
+
+def test_the_table_has_at_least_250_rows_and_no_name_twice() -> None:
+    for section in SECTIONS:
+        names = [case.id for case in section.cases]
+        assert len(set(names)) == len(names), section.title
+    assert sum(len(section.cases) for section in SECTIONS) >= 250

@@ -15,7 +15,7 @@ BIN := .venv/bin
 DEV := .venv-dev/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv test unit style format sample bench-quick bench \
+.PHONY: help run venv test unit style format api sample bench-quick bench \
 	docker_build docker_check docker_lock clean
 
 help: ## list these targets
@@ -64,6 +64,9 @@ style: .venv-dev/.installed ## check format, lint and types
 format: .venv-dev/.installed ## format the code and fix what lint can fix
 	$(DEV)/ruff format $(SOURCES)
 	$(DEV)/ruff check --fix $(SOURCES)
+
+api: .venv-dev/.installed ## write docs/api.md from the conformance table
+	$(DEV)/python -m tests.functional.conformance.document
 
 sample: .venv-dev/.installed ## train the sample models again
 	$(DEV)/python examples/digits/train.py

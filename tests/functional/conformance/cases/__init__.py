@@ -15,17 +15,22 @@ from tests.functional.conformance.cases import (
     versions,
 )
 
-SECTIONS = (
-    *grpc_predict.SECTIONS,
-    *grpc_inputs.SECTIONS,
-    *grpc_tensors.SECTIONS,
-    *grpc_examples.SECTIONS,
-    *versions.SECTIONS,
-    *reload.SECTIONS,
-    *rest_routes.SECTIONS,
-    *rest_headers.SECTIONS,
-    *rest_json.SECTIONS,
-    *rest_predict.SECTIONS,
-    *rest_values.SECTIONS,
-    *rest_examples.SECTIONS,
+_MODULES = (
+    grpc_predict,
+    grpc_inputs,
+    grpc_tensors,
+    grpc_examples,
+    versions,
+    reload,
+    rest_routes,
+    rest_headers,
+    rest_json,
+    rest_predict,
+    rest_values,
+    rest_examples,
+)
+
+SECTIONS = sorted(
+    (section for module in _MODULES for section in module.SECTIONS),
+    key=lambda section: section.title.split(" ")[0],
 )

@@ -30,7 +30,7 @@ from ie_serving.errors import InvalidRequest
 from ie_serving.server.wire.json_request import Format
 from ie_serving.tensors import Array, DataType, TensorSpec
 
-EXACT_NUMBERS = 1000
+EXACT_NUMBERS = 200
 """Up to so many elements, empty lists counted, a reply has TensorFlow Serving's own bytes."""
 
 _BYTES_SUFFIX = "_bytes"

@@ -60,11 +60,13 @@ class ServingApplication:
             self._open_stream,
             labels_for_unavailable=server.labels_for_unavailable,
             allow_unavailable_models=server.allow_unavailable_models,
+            require_available=server.require_available,
         )
         self._prediction = PredictionService(
             self._models,
             self._metrics,
             tensor_content=server.tensor_content,
+            method_name_check=server.method_name_check,
         )
         self._warm_up = WarmUp(
             self._prediction.replays(), server.warmup_iterations if server.warmup else 0

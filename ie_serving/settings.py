@@ -93,6 +93,9 @@ class ServerSettings:
     allow_unavailable_models: bool = False
     """Start although a repository cannot be listed, and wait for it."""
 
+    require_available: bool = False
+    """Open the ports only when every model serves, and end if one fails, as TF Serving does."""
+
     warmup: bool = True
     """Replay a version's `assets.extra/tf_serving_warmup_requests` before it serves."""
 

@@ -256,6 +256,7 @@ def _server(flags: Split, metrics_path: str, log: Mapping[str, str]) -> ServerSe
         method_name_check=flags.on("enable_signature_method_name_check"),
         # The original waits for a base path that does not exist yet.
         allow_unavailable_models=True,
+        require_available=True,
         warmup=flags.on("enable_model_warmup"),
         warmup_iterations=max(flags.integer("num_request_iterations_for_warmup"), 1),
         log_level=log.get("log_level", default.log_level),

@@ -42,10 +42,12 @@ class ModelManager:
         *,
         labels_for_unavailable: bool,
         allow_unavailable_models: bool,
+        require_available: bool,
     ) -> None:
         self._open_stream = open_stream
         self._labels_for_unavailable = labels_for_unavailable
         self._allow_unavailable_models = allow_unavailable_models
+        self._require_available = require_available
         self._served: dict[str, _Served] = {}
         self._applying = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -119,6 +121,7 @@ class ModelManager:
 
         Raises:
             StorageError: a base path cannot be listed, unless that is allowed.
+            LoadFailed: a model has failed to load although each is required.
             PreconditionFailed: a label names a version that does not serve.
         """
         self._check_labels(configs)
@@ -172,8 +175,13 @@ class ModelManager:
         except StorageError:
             if not self._allow_unavailable_models:
                 raise
-            return
+            if not self._require_available:
+                return
         await served.stream.first_load()
+        while self._require_available and not served.stream.default:
+            if served.stream.failures():
+                raise LoadFailed(f"1 servable(s) did not become available: {{{_cause(served)}}}")
+            await served.stream.changed()
 
     async def _prepare(self, stream: ModelStream) -> None:
         try:
@@ -214,8 +222,8 @@ class ModelManager:
         for config in configs:
             old, new = before.get(config.name), fresh.get(config.name)
             if old and new and old.stream.default and not new.stream.default:
-                self._served[config.name] = replace(old, config=config)
-                self._spawn(self._succeed(old.stream, new))
+                self._served[config.name] = standing = _standing_in(old, config)
+                self._spawn(self._succeed(standing, new))
                 continue
             self._served[config.name] = new or replace(before[config.name], config=config)
         for served in self._served.values():
@@ -224,16 +232,19 @@ class ModelManager:
         self._retire(s.stream for s in before.values() if id(s.stream) not in kept)
         log.info(Event("configuration applied", models=",".join(self._served)))
 
-    async def _succeed(self, old: ModelStream, new: _Served) -> None:
-        """Wait until `new` serves, then let it take over from `old`, unless both are outdated."""
+    async def _succeed(self, old: _Served, new: _Served) -> None:
+        """Wait until `new` serves, then let it take over from `old`.
+
+        A configuration that is applied meanwhile puts another entry in place of `old`; it opens a
+        successor of its own, since `old` is not what it asks for, and this one retires.
+        """
         while not new.stream.default:
             await new.stream.changed()
-            present = self._served.get(new.config.name)
-            if present is None or present.stream is not old or present.config is not new.config:
+            if self._served.get(new.config.name) is not old:
                 await new.stream.retire()
                 return
         self._served[new.config.name] = new
-        await old.retire()
+        await old.stream.retire()
 
     def _retire(self, streams: Iterable[ModelStream]) -> None:
         for stream in streams:
@@ -248,6 +259,12 @@ class ModelManager:
 def _identity(config: ModelConfig) -> ModelConfig:
     """What cannot change without loading anew: everything but policy and labels."""
     return replace(config, version_policy=Latest(), version_labels={})
+
+
+def _standing_in(old: _Served, config: ModelConfig) -> _Served:
+    """Give `old` the policy and labels of `config`; the rest of `config` is not met yet."""
+    policy, labels = config.version_policy, config.version_labels
+    return replace(old, config=replace(old.config, version_policy=policy, version_labels=labels))
 
 
 def _require_available(fresh: Collection[_Served]) -> None:

@@ -7,10 +7,10 @@ the outputs. Between them everything is numpy, whichever protocol the request ca
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
-from ie_serving.errors import PreconditionFailed
+from ie_serving.errors import PreconditionFailed, ServingError
 from ie_serving.inputs import fit, shed
 from ie_serving.models.handle import Servable
-from ie_serving.tensors import SERVING_DEFAULT, Array, Signature
+from ie_serving.tensors import SERVING_DEFAULT, Array, Method, Signature
 
 T = TypeVar("T")
 Outputs = Mapping[str, Array]
@@ -30,6 +30,21 @@ def signature_of(servable: Servable, name: str) -> Signature:
             f' Model "{servable.name}" version {servable.version} has: {known}'
         )
     return signature
+
+
+def check_method(signature: Signature) -> None:
+    """Refuse a signature of a method that nothing calls.
+
+    Raises:
+        ServingError: it is none of predict, classify and regress.
+    """
+    known = [method.value for method in Method]
+    if signature.method not in known:
+        raise ServingError(
+            f"Expected prediction signature method_name to be one of {{{', '.join(known)}}}."
+            f" Was: {signature.method}; export the model again, or start the server without"
+            " --enable_signature_method_name_check"
+        )
 
 
 async def infer(

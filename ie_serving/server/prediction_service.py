@@ -18,7 +18,7 @@ from ie_serving.server.example_calls import (
     multi_inference,
     regress,
 )
-from ie_serving.server.inference import infer, signature_of
+from ie_serving.server.inference import check_method, infer, signature_of
 from ie_serving.server.status import Code, code_of
 from ie_serving.server.warmup import Replay
 from ie_serving.server.wire import messages, metadata
@@ -42,9 +42,18 @@ class PredictionService:
         models: who gives the handles.
         metrics: where requests are counted.
         tensor_content: encode outputs as `tensor_content` instead of the typed lists.
+        method_name_check: let Predict refuse a signature of a method unheard of.
     """
 
-    def __init__(self, models: ModelManager, metrics: Metrics, *, tensor_content: bool) -> None:
+    def __init__(
+        self,
+        models: ModelManager,
+        metrics: Metrics,
+        *,
+        tensor_content: bool,
+        method_name_check: bool,
+    ) -> None:
+        self._method_name_check = method_name_check
         self._models = models
         self._metrics = metrics
         self._encoders = Bindings(partial(_encoder, tensor_content=tensor_content))
@@ -79,6 +88,8 @@ class PredictionService:
 
     async def _predict_with(self, servable: Servable, call: PredictCall) -> bytes:
         signature = signature_of(servable, call.model.signature)
+        if self._method_name_check:
+            check_method(signature)
         encoder = self._encoders.of(servable, signature.name).filtered(call.output_filter)
         run = infer if signature.examples is None else infer_serialized
         return await run(servable, signature, call.decode_inputs(), encoder.encode)

@@ -38,6 +38,7 @@ def test_defaults_are_the_originals() -> None:
                 tensor_content=False,
                 config_poll_wait_s=0.0,
                 allow_unavailable_models=True,
+                require_available=True,
             ),
             models=(model,),
             engine=engine,

@@ -75,7 +75,8 @@ class World:
         )
 
     def manager(self, **options: bool) -> ModelManager:
-        defaults = {"labels_for_unavailable": False, "allow_unavailable_models": False}
+        names = ("labels_for_unavailable", "allow_unavailable_models", "require_available")
+        defaults = dict.fromkeys(names, False)
         return ModelManager(self.open_stream, **{**defaults, **options})
 
 

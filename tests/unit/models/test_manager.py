@@ -116,6 +116,21 @@ def test_a_base_path_that_cannot_be_listed_fails_the_start(world: World) -> None
     run(test())
 
 
+def test_the_start_can_wait_for_every_model_and_end_with_a_broken_one(world: World) -> None:
+    async def test() -> None:
+        options = {"allow_unavailable_models": True, "require_available": True}
+        waiting = asyncio.create_task(started(world, world.config("late"), **options))
+        world.write(1, model="late")
+        manager = await waiting
+        assert manager.handle(ModelSpec("late")).version == 1
+        await manager.close()
+        world.write(1, fail="no operation Foo")
+        with pytest.raises(LoadFailed, match=r"1 servable\(s\) did not become available: .*Foo"):
+            await started(world, **options)
+
+    run(test())
+
+
 def test_models_are_added_changed_and_removed(world: World) -> None:
     async def test() -> None:
         for model in ("m", "n"):
@@ -161,6 +176,25 @@ def test_a_changed_model_serves_on_until_its_successor_is_ready(world: World) ->
         moved = ModelConfig(name="m", base_path=str(world.base / "elsewhere"))
         world.write(5, model="elsewhere", fail="not yet")
         await manager.apply([moved], all_or_nothing=False)
+        assert manager.handle(ModelSpec("m")).version == 1
+        world.write(5, model="elsewhere")
+        await serves(manager, ModelSpec("m"), 5)
+        await manager.close()
+
+    run(test())
+
+
+def test_a_successor_that_is_not_ready_yet_survives_a_change_of_another_model(
+    world: World,
+) -> None:
+    async def test() -> None:
+        world.write(1)
+        world.write(1, model="other")
+        world.write(5, model="elsewhere", fail="not yet")
+        manager = await started(world)
+        for others in ([], [world.config("other")]):
+            moved = ModelConfig(name="m", base_path=str(world.base / "elsewhere"))
+            await manager.apply([moved, *others], all_or_nothing=False)
         assert manager.handle(ModelSpec("m")).version == 1
         world.write(5, model="elsewhere")
         await serves(manager, ModelSpec("m"), 5)

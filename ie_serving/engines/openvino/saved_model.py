@@ -1,7 +1,11 @@
 """The signatures of `saved_model.pb`, read without tensorflow, and a model cut to one of them.
 
 OpenVINO's front end converts `serving_default` alone. Any other signature is served from a copy of
-`saved_model.pb` in which it bears that name. Field numbers: saved_model.proto, meta_graph.proto,
+`saved_model.pb` in which it bears that name. TensorFlow feeds any tensor of a graph and computes
+nothing that lies above it; the front end takes placeholders only. So the node of an input that is
+none, such as a feature that ParseExample gives, becomes a placeholder in the copy.
+
+Field numbers: saved_model.proto, meta_graph.proto, graph.proto, node_def.proto, attr_value.proto,
 tensor_shape.proto of TensorFlow; wire format: protobuf's encoding guide.
 """
 
@@ -19,7 +23,11 @@ TAG = b"serve"
 INTERNAL = "__saved_model_"
 """How TensorFlow's own signatures begin; they compute nothing."""
 
+PLACEHOLDER = "Placeholder"
+
 _META_GRAPHS, _SIGNATURES, _META_INFO, _TAGS = 2, 5, 1, 4
+_GRAPH, _NODES, _NAME, _OP, _ATTRIBUTES = 2, 1, 1, 2, 5
+_TYPE_ATTRIBUTE, _SHAPE_ATTRIBUTE = 6, 7
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
@@ -77,15 +85,16 @@ def declared(directory: Path) -> dict[str, Declared]:
 
 @contextmanager
 def directory_for(directory: Path, signature: str) -> Iterator[Path]:
-    """Give a directory that OpenVINO reads as `signature`; a private copy but for the default."""
-    if signature == SERVING_DEFAULT:
+    """Give a directory that OpenVINO reads as `signature`: a private copy where it must."""
+    model = (directory / FILE).read_bytes()
+    if signature == SERVING_DEFAULT and not _feeds_inside(_serving_graph(model), signature):
         yield directory
         return
     with TemporaryDirectory(prefix="ie_serving-") as private:
         for part in ("variables", "assets"):
             if (directory / part).is_dir():
                 Path(private, part).symlink_to((directory / part).resolve())
-        Path(private, FILE).write_bytes(cut((directory / FILE).read_bytes(), signature))
+        Path(private, FILE).write_bytes(cut(model, signature))
         yield Path(private)
 
 
@@ -94,13 +103,65 @@ def cut(model: bytes, signature: str) -> bytes:
     graph = _serving_graph(model)
     pieces = []
     for field in _fields(graph):
-        if field.number != _SIGNATURES:
+        if field.number == _GRAPH:
+            fed = _fed_nodes(graph, signature)
+            pieces.append(_delimited(_GRAPH, _with_placeholders(field.message, fed)))
+        elif field.number != _SIGNATURES:
             pieces.append(graph[field.start : field.end])
         elif _entry(field.message)[0] == signature:
             body = _entry(field.message)[1]
             entry = _delimited(1, SERVING_DEFAULT.encode()) + _delimited(2, body)
             pieces.append(_delimited(_SIGNATURES, entry))
     return _delimited(_META_GRAPHS, b"".join(pieces))
+
+
+def _feeds_inside(graph: bytes, signature: str) -> bool:
+    """Tell whether an input of the signature is something else than a placeholder."""
+    fed = _fed_nodes(graph, signature)
+    nodes = map(_node, _all(_fields(_last(_fields(graph), _GRAPH)), _NODES))
+    return any(name in fed and not op.startswith(PLACEHOLDER) for name, op in nodes)
+
+
+def _fed_nodes(graph: bytes, signature: str) -> dict[str, bytes]:
+    """Find the nodes whose first output is an input of the signature, with its `TensorInfo`."""
+    fed = {}
+    for name, body in map(_entry, _all(_fields(graph), _SIGNATURES)):
+        for _, info in map(_entry, _all(_fields(body), 1) if name == signature else []):
+            node, _, port = _text(_last(_fields(info), 1)).partition(":")
+            if port in ("", "0"):
+                fed[node] = info
+    return fed
+
+
+def _with_placeholders(graph_def: bytes, fed: Mapping[str, bytes]) -> bytes:
+    """Replace each node of `fed` that is no placeholder by one of its dtype and shape."""
+    pieces = []
+    for field in _fields(graph_def):
+        name, op = _node(field.message) if field.number == _NODES else ("", "")
+        if name in fed and not op.startswith(PLACEHOLDER):
+            pieces.append(_delimited(_NODES, _placeholder(name, fed[name])))
+        else:
+            pieces.append(graph_def[field.start : field.end])
+    return b"".join(pieces)
+
+
+def _node(node: bytes) -> tuple[str, str]:
+    """Give name and operation of a NodeDef."""
+    fields = list(_fields(node))
+    return _text(_last(fields, _NAME)), _text(_last(fields, _OP))
+
+
+def _placeholder(name: str, info: bytes) -> bytes:
+    """Encode the NodeDef of a placeholder for a `TensorInfo`."""
+    dtypes = [f.value for f in _fields(info) if f.number == 2 and isinstance(f.value, int)]
+    dtype = _encoded(_TYPE_ATTRIBUTE << 3 | _VARINT) + _encoded(dtypes[-1] if dtypes else 0)
+    shape = _delimited(_SHAPE_ATTRIBUTE, _last(_fields(info), 3))
+    attributes = [
+        _delimited(_ATTRIBUTES, _delimited(1, key) + _delimited(2, value))
+        for key, value in ((b"dtype", dtype), (b"shape", shape))
+    ]
+    head = _delimited(_NAME, name.encode()) + _delimited(_OP, PLACEHOLDER.encode())
+    return head + b"".join(attributes)
 
 
 def _serving_graph(model: bytes) -> bytes:

@@ -66,6 +66,24 @@ def write_first_generation(path: Path) -> None:
         builder.save()
 
 
+def write_fed_inside(path: Path) -> None:
+    """Write a model whose input is computed by nodes that are not run when it is fed."""
+    graph = v1.Graph()
+    with graph.as_default(), v1.Session(graph=graph) as session:
+        serialized = v1.placeholder(tf.string, [None], name="tf_example")
+        features = {"x": tf.io.FixedLenFeature([1], tf.float32)}
+        x = tf.identity(tf.io.parse_example(serialized, features)["x"], name="x")
+        half = v1.get_variable("half", initializer=0.5)
+        y = v1.multiply(half, x, name="y")
+        session.run(v1.global_variables_initializer())
+        signature = v1.saved_model.predict_signature_def({"x": x}, {"y": y})
+        builder = v1.saved_model.builder.SavedModelBuilder(str(path))
+        builder.add_meta_graph_and_variables(
+            session, ["serve"], signature_def_map={"serving_default": signature}
+        )
+        builder.save()
+
+
 def main(root: Path) -> None:
     model = HalfPlus()
     tf.saved_model.save(
@@ -77,6 +95,7 @@ def main(root: Path) -> None:
             "several": model.several,
         },
     )
+    write_fed_inside(root / "fed_inside")
     broken = Unsupported()
     tf.saved_model.save(broken, str(root / "unsupported"), signatures=broken.parse)
     write_first_generation(root / "first")

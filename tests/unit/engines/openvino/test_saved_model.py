@@ -64,6 +64,13 @@ async def test_every_signature_computes_its_own(exported: Path) -> None:
     assert answer["same"].tolist() == [[4.0] * 3] * 2
 
 
+async def test_an_input_inside_the_graph_is_fed_and_nothing_above_it_runs(exported: Path) -> None:
+    model = load(exported / "fed_inside", inference_precision="f32")
+    assert str(model.signatures["serving_default"].inputs["x"]) == '"x" float (-1, 1)'
+    answer = await run(model, {"x": np.array([[3], [4]], np.float32)})
+    assert answer["y"].tolist() == [[1.5], [2.0]]
+
+
 async def test_truncating_the_variables_of_a_loaded_model_changes_nothing(
     exported: Path, tmp_path: Path
 ) -> None:

@@ -14,6 +14,7 @@ from ie_serving.errors import ConfigError, ServingError
 from ie_serving.server import gunicorn_app
 from ie_serving.server.lifecycle import Application
 from ie_serving.settings import Parsed, Settings
+from ie_serving.storage.by_url import check_urls
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry import logs
 
@@ -53,6 +54,7 @@ def _serve(parsed: Parsed) -> int:
         storage = StorageOptions.from_environment(
             os.environ, cache_dir=server.cache_dir, cache_size_bytes=server.cache_size_bytes
         )
+        check_urls((model.base_path for model in parsed.settings.models), storage)
     except ConfigError as error:
         return _report(error)
     return gunicorn_app.run(parsed.settings, partial(_build, storage=storage))

@@ -1,7 +1,7 @@
 """A base path or URL becomes the storage that reads it."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from threading import Event
 
@@ -15,6 +15,22 @@ from ie_serving.storage.remote import Location, Remote, shown
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 
 
+def check_urls(urls: Iterable[str], options: StorageOptions) -> None:
+    """Find what would keep `open_storage` from opening them; imports no store's client.
+
+    Raises:
+        ConfigError: all faults, each once.
+    """
+    faults: dict[str, None] = {}
+    for url in urls:
+        try:
+            _place(url, options)
+        except ConfigError as error:
+            faults |= dict.fromkeys(error.faults)
+    if faults:
+        raise ConfigError(tuple(faults))
+
+
 def open_storage(url: str, options: StorageOptions, stopping: Event | None = None) -> Storage:
     """Open the store that `url` names; nothing is sent yet.
 
@@ -26,55 +42,64 @@ def open_storage(url: str, options: StorageOptions, stopping: Event | None = Non
     Raises:
         ConfigError: the scheme is unknown, or the URL or a setting is incomplete.
     """
-    match = _SCHEME.fullmatch(url)
-    if match is None:
-        return LocalStorage(url)
-    scheme, rest = match[1].lower(), match[2]
-    if scheme == "file":
-        return _open_file(url, rest)
-    if scheme not in _REMOTES:
-        known = ", ".join(f"{name}://" for name in ("file", *_REMOTES))
-        raise ConfigError([f"{shown(url)}: unknown scheme: use a path or one of {known}"])
-    remote = _REMOTES[scheme](Location.parse(url, rest), options)
+    place = _place(url, options)
+    if isinstance(place, str):
+        return LocalStorage(place)
+    scheme, location = place
+    remote = _OPEN[scheme](location, options)
     return Mirror(remote, options.cache_dir, options.cache_size_bytes, stopping=stopping)
 
 
-def _open_file(url: str, path: str) -> Storage:
-    if not path.startswith("/"):
-        raise ConfigError([f"{url}: expected an absolute path: file:///models/resnet"])
-    return LocalStorage(path)
+def _place(url: str, options: StorageOptions) -> str | tuple[str, Location]:
+    """Give a local path, or scheme and location of a remote prefix. Raises: as `open_storage`."""
+    match = _SCHEME.fullmatch(url)
+    if match is None:
+        return url
+    scheme, rest = match[1].lower(), match[2]
+    if scheme == "file":
+        if not rest.startswith("/"):
+            raise ConfigError([f"{url}: expected an absolute path: file:///models/resnet"])
+        return rest
+    if scheme not in _OPEN:
+        known = ", ".join(f"{name}://" for name in ("file", *_OPEN))
+        raise ConfigError([f"{shown(url)}: unknown scheme: use a path or one of {known}"])
+    location = Location.parse(url, rest)
+    if scheme == "minio" and not options.minio.endpoint:
+        raise ConfigError([f"{url}: set MINIO_ENDPOINT to the store's host:port"])
+    for variable, path in _files(scheme, options).items():
+        if path and not Path(path).exists():  # the clients do not say which variable names it
+            raise ConfigError([f"{variable}: {path}: no such file"])
+    return scheme, location
+
+
+def _files(scheme: str, options: StorageOptions) -> Mapping[str, str]:
+    """Name the files that a store needs, by the variable that each is given in."""
+    return {
+        "s3": {"AWS_CA_BUNDLE": options.s3.ca_bundle},
+        "gs": {"GOOGLE_APPLICATION_CREDENTIALS": options.gcs.credentials},
+        "minio": {"MINIO_CA_BUNDLE": options.minio.ca_bundle},
+    }[scheme]
 
 
 def _s3(location: Location, options: StorageOptions) -> Remote:
-    _check_file("AWS_CA_BUNDLE", options.s3.ca_bundle)
     from ie_serving.storage.s3 import S3Remote
 
     return S3Remote(location, options.s3)
 
 
 def _gcs(location: Location, options: StorageOptions) -> Remote:
-    _check_file("GOOGLE_APPLICATION_CREDENTIALS", options.gcs.credentials)
     from ie_serving.storage.gcs import GcsRemote
 
     return GcsRemote(location, options.gcs)
 
 
 def _minio(location: Location, options: StorageOptions) -> Remote:
-    if not options.minio.endpoint:
-        raise ConfigError([f"{location.url}: set MINIO_ENDPOINT to the store's host:port"])
-    _check_file("MINIO_CA_BUNDLE", options.minio.ca_bundle)
     from ie_serving.storage.minio import MinioRemote
 
     return MinioRemote(location, options.minio)
 
 
-def _check_file(variable: str, path: str) -> None:
-    """Say that a file is missing by the variable that names it; the clients do not."""
-    if path and not Path(path).exists():
-        raise ConfigError([f"{variable}: {path}: no such file"])
-
-
-_REMOTES: Mapping[str, Callable[[Location, StorageOptions], Remote]] = {
+_OPEN: Mapping[str, Callable[[Location, StorageOptions], Remote]] = {
     "s3": _s3,
     "gs": _gcs,
     "minio": _minio,

@@ -42,6 +42,28 @@ def test_a_wrong_command_line_names_every_fault(arguments: list[str], places: li
     assert "Traceback" not in process.log
 
 
+@pytest.mark.parametrize(
+    ("path", "environ", "fault"),
+    [
+        ("ftp://host/m", {}, "ftp://host/m: unknown scheme"),
+        ("minio://bucket/m", {}, "set MINIO_ENDPOINT"),
+        ("s3://bucket/m", {"AWS_CA_BUNDLE": "/nowhere.pem"}, "AWS_CA_BUNDLE: /nowhere.pem"),
+        ("s3://key:word@bucket/m", {}, "s3://***@bucket/m: expected a bucket's name"),
+    ],
+)
+@pytest.mark.parametrize(("command", "code"), [("ie_serving", 2), ("tensorflow_model_server", 255)])
+def test_a_store_that_is_wrongly_set_up_is_named_before_anything_starts(
+    path: str, environ: dict[str, str], fault: str, command: str, code: int
+) -> None:
+    own = command == "ie_serving"
+    arguments = ["model", f"--model_path={path}"] if own else [f"--model_base_path={path}"]
+    process = Process(command, *arguments, "--model_name=m", env={"MINIO_ENDPOINT": "", **environ})
+    assert process.exit_code() == code
+    assert fault in process.log
+    assert len(process.lines) == 1
+    assert "word" not in process.log
+
+
 def test_a_wrong_file_names_every_fault_with_its_place(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     entries: list[dict[str, Any]] = [

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ie_serving.errors import ConfigError
-from ie_serving.storage.by_url import open_storage
+from ie_serving.storage.by_url import check_urls, open_storage
 from ie_serving.storage.local import LocalStorage
 from ie_serving.storage.mirror import Mirror
 from ie_serving.storage.options import MinioOptions, StorageOptions
@@ -69,6 +69,17 @@ def test_a_file_that_is_missing_is_said_where_it_is_needed_only(url: str, variab
     assert open_storage("/models", options).url == "/models"
     with pytest.raises(ConfigError, match=f"{variable}: /no/such.pem: no such file"):
         open_storage(url, options)
+
+
+def test_urls_are_checked_together_and_each_fault_is_said_once() -> None:
+    urls = ["/models", "s3://b/m", "http://host/m", "minio://b/m", "http://host/m"]
+    with pytest.raises(ConfigError) as raised:
+        check_urls(urls, StorageOptions(cache_dir=Path("/nowhere")))
+    assert [fault.split(": ")[0] for fault in raised.value.faults] == [
+        "http://host/m",
+        "minio://b/m",
+    ]
+    check_urls(urls[:2], OPTIONS)
 
 
 @pytest.mark.parametrize(

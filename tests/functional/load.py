@@ -1,0 +1,93 @@
+"""Requests without a pause over both interfaces, and what the server says of its versions."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle
+
+import grpc
+import httpx
+import tensorflow as tf
+from tensorflow_serving.apis import get_model_status_pb2, predict_pb2, prediction_service_pb2_grpc
+
+from tests.functional.servers import PATIENCE_S, Server
+
+START, LOADING, AVAILABLE, END = 10, 20, 30, 50
+IMAGE = [[float(pixel % 17) for pixel in range(64)]]
+
+
+class Load:
+    """Asks the models in turn, over both interfaces, without a pause; keeps every failure."""
+
+    def __init__(self, server: Server, models: Sequence[str] = ("digits",)) -> None:
+        self.failures: list[str] = []
+        self.answers = {"grpc": 0, "rest": 0}
+        self._stop = threading.Event()
+        self._server = server
+        self._models = models
+        self._threads = [
+            threading.Thread(target=self._run, args=(name, make))
+            for name, make in (("grpc", self._over_grpc), ("rest", self._over_rest))
+        ]
+
+    def __enter__(self) -> "Load":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(PATIENCE_S)
+
+    def _run(self, name: str, make: Callable[[], Iterator[None]]) -> None:
+        answers = make()
+        while not self._stop.is_set():
+            try:
+                next(answers)
+                self.answers[name] += 1
+            except Exception as error:
+                self.failures.append(f"{name}: {error}")
+                answers = make()
+
+    def _over_grpc(self) -> Iterator[None]:
+        target = f"127.0.0.1:{self._server.port}"
+        with grpc.insecure_channel(target) as channel:
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+            request = predict_pb2.PredictRequest()
+            request.inputs["image"].CopyFrom(tf.make_tensor_proto(IMAGE, tf.float32))
+            for name in cycle(self._models):
+                request.model_spec.name = name
+                response = stub.Predict(request, PATIENCE_S)
+                assert tf.make_ndarray(response.outputs["probabilities"]).shape == (1, 10)
+                yield
+
+    def _over_rest(self) -> Iterator[None]:
+        body = json.dumps({"instances": IMAGE})
+        with httpx.Client(base_url=self._server.url, timeout=PATIENCE_S, trust_env=False) as client:
+            for name in cycle(self._models):
+                reply = client.post(f"/v1/models/{name}:predict", content=body)
+                assert reply.status_code == 200, reply.text
+                yield
+
+
+def states(server: Server, model: str = "digits") -> dict[int, int]:
+    """State of each version, over gRPC."""
+    request = get_model_status_pb2.GetModelStatusRequest()
+    request.model_spec.name = model
+    response = server.model.GetModelStatus(request, PATIENCE_S)
+    return {status.version: status.state for status in response.model_version_status}
+
+
+def failure(server: Server, version: int, model: str = "digits") -> str:
+    """Why a version failed to load, over REST; empty when it did not."""
+    status = server.rest.get(f"/v1/models/{model}/versions/{version}").json()
+    return str(status["model_version_status"][0]["status"]["error_message"])
+
+
+def until(holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+    """Poll the server until `holds`; each look is a request, so nothing sleeps idly."""
+    deadline = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < deadline, "not in time"

@@ -80,6 +80,7 @@ class ServingApplication:
         )
         fronts = asyncio.create_task(asyncio.to_thread(_import_fronts))
         await self._models.start(self._settings.models)
+        self._count_models(before=())
         await fronts
         if self._settings.config_path:
             self._config = ConfigWatch(
@@ -149,10 +150,17 @@ class ServingApplication:
         self._loads.shutdown(wait=False, cancel_futures=True)
 
     async def _apply(self, configs: Sequence[ModelConfig], *, all_or_nothing: bool) -> None:
-        before = set(self._models.names())
+        before = self._models.names()
         await self._models.apply(configs, all_or_nothing=all_or_nothing)
-        for name in before.difference(self._models.names()):
+        self._count_models(before)
+
+    def _count_models(self, before: Sequence[str]) -> None:
+        """Give each model series of its own, also one that never answers; drop those of others."""
+        names = self._models.names()
+        for name in set(before).difference(names):
             self._metrics.drop(name)
+        for name in names:
+            self._metrics.add(name)
 
     def _open_stream(self, config: ModelConfig) -> ModelStream:
         server: ServerSettings = self._settings.server

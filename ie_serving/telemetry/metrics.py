@@ -98,8 +98,8 @@ class Metrics:
         return self._models.get(model, self._unknown)
 
     def served(self, model: str, api: str, entrypoint: str, microseconds: float) -> None:
-        """Count a request that `model`, which is served, has answered."""
-        series = self._models.get(model) or self.add(model)
+        """Count a request that `model` has answered."""
+        series = self.of(model)
         series.count("OK")
         series.request_latency(api, entrypoint).observe(microseconds)
 

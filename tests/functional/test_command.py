@@ -177,6 +177,18 @@ def test_hangup_reads_the_file_at_once(serve: Serve, tmp_path: Path) -> None:
     until(lambda: served(server.rest) == ["two"])
 
 
+def test_a_model_that_answers_nothing_but_errors_has_its_own_series(serve: Serve) -> None:
+    server = serve("ie_serving", "model", *MODEL, "--metrics_path=/metrics")
+    for model in ("digits", "unknown"):
+        assert server.rest.post(f"/v1/models/{model}:predict", content=b"{").status_code == 400
+    count = ":tensorflow:serving:request_count"
+    lines = server.rest.get("/metrics").text.splitlines()
+    assert [line for line in lines if line.startswith(count)] == [
+        f'{count}{{model_name="",status="INVALID_ARGUMENT"}} 1',
+        f'{count}{{model_name="digits",status="INVALID_ARGUMENT"}} 1',
+    ]
+
+
 def test_a_request_in_flight_when_it_is_told_to_stop_is_answered(serve: Serve) -> None:
     """Calls keep coming until the server refuses connections; none that it took is lost."""
     server = serve("ie_serving", "model", *MODEL)

@@ -12,6 +12,7 @@ from ie_serving import config_source
 from ie_serving.config_watch import ConfigWatch
 from ie_serving.engines.base import Engine
 from ie_serving.engines.openvino.compile import OpenVinoEngine
+from ie_serving.errors import ConfigError
 from ie_serving.models.loader import Loader
 from ie_serving.models.manager import ModelManager
 from ie_serving.models.source import Source
@@ -79,16 +80,13 @@ class ServingApplication:
             ThreadPoolExecutor(LISTING_THREADS, "blocking")
         )
         fronts = asyncio.create_task(asyncio.to_thread(_import_fronts))
-        await self._models.start(self._settings.models)
+        self._config = (
+            self._config_watch()
+        )  # before the load: an edit meanwhile is noticed after it
+        await self._models.start(await asyncio.to_thread(self._configured))
         self._count_models(before=())
         await fronts
-        if self._settings.config_path:
-            self._config = ConfigWatch(
-                self._settings.config_path,
-                partial(config_source.load, engine=self._settings.engine),
-                partial(self._apply, all_or_nothing=False),
-                poll_wait_s=self._settings.server.config_poll_wait_s,
-            )
+        if self._config:
             self._watch = asyncio.create_task(self._config.run(), name="watch configuration")
 
     def model_names(self) -> Sequence[str]:
@@ -148,6 +146,37 @@ class ServingApplication:
             self._watch.cancel()
         await self._models.close()
         self._loads.shutdown(wait=False, cancel_futures=True)
+
+    def _config_watch(self) -> ConfigWatch | None:
+        if self._settings.config_path is None:
+            return None
+        return ConfigWatch(
+            self._settings.config_path,
+            partial(config_source.load, engine=self._settings.engine),
+            partial(self._apply, all_or_nothing=False),
+            poll_wait_s=self._settings.server.config_poll_wait_s,
+        )
+
+    def _configured(self) -> Sequence[ModelConfig]:
+        """Give the models of the file as it is now: this worker may replace one that saw edits.
+
+        While the file is broken, those that the arbiter read at the server's start.
+        """
+        path = self._settings.config_path
+        if path is None:
+            return self._settings.models
+        try:
+            return config_source.read(path, self._settings.engine).models
+        except ConfigError as error:
+            for fault in error.faults:
+                log.error(
+                    Event(
+                        "configuration is broken, the one of the start is used",
+                        path=path,
+                        why=fault,
+                    )
+                )
+            return self._settings.models
 
     async def _apply(self, configs: Sequence[ModelConfig], *, all_or_nothing: bool) -> None:
         before = self._models.names()

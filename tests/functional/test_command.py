@@ -1,6 +1,7 @@
 """The command: exit codes with their reasons, clean stops, a configuration file that is edited."""
 
 import json
+import os
 import signal
 import socket
 import time
@@ -13,7 +14,7 @@ import httpx
 import pytest
 
 from tests.functional.conftest import Serve
-from tests.functional.servers import PATIENCE_S, SAMPLE, Process, free_ports
+from tests.functional.servers import PATIENCE_S, READY, SAMPLE, Process, free_ports
 
 MODEL = ("--model_name=digits", f"--model_path={SAMPLE}")
 
@@ -175,6 +176,24 @@ def test_hangup_reads_the_file_at_once(serve: Serve, tmp_path: Path) -> None:
     write(config, two=SAMPLE)
     server.popen.send_signal(signal.SIGHUP)
     until(lambda: served(server.rest) == ["two"])
+
+
+def test_a_worker_that_is_replaced_serves_the_file_as_it_is_now(
+    serve: Serve, tmp_path: Path
+) -> None:
+    config = tmp_path / "config.json"
+    write(config, one=SAMPLE)
+    server = serve("ie_serving", "config", f"--config_path={config}")
+    for content in ('{"model_config_list"', None):  # at last, one that can be read
+        if content:
+            config.write_text(content)
+            server.line("configuration not applied")
+        else:
+            write(config, two=SAMPLE)
+            server.line("configuration applied models=two")
+        os.kill(server.pids()[1], signal.SIGKILL)
+        server.line(READY)
+        assert served(server.rest) == (["one"] if content else ["two"])
 
 
 def test_a_model_that_answers_nothing_but_errors_has_its_own_series(serve: Serve) -> None:

@@ -15,7 +15,7 @@ BIN := .venv/bin
 DEV := .venv-dev/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv test unit style format api sample bench-quick bench \
+.PHONY: help run venv test unit style format api sample bench-quick bench bench-strain \
 	docker_build docker_check docker_lock clean
 
 help: ## list these targets
@@ -94,6 +94,9 @@ $(DEV)/uv pip compile --quiet --universal --python-version 3.10 --generate-hashe
 	--no-annotate --no-emit-package openvino-telemetry --custom-compile-command 'make docker_lock' \
 	--output-file deploy/container/$(2) $(1)
 endef
+
+bench-strain: ## measure small requests beside large ones, and beside 1,000 models
+	$(PYTHON) -m benchmarks strain
 
 clean: ## remove environments, builds and caches
 	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,11 +1,15 @@
-"""`python -m benchmarks quick|full ...`: builds the driver's environment and goes on inside it."""
+"""`python -m benchmarks quick|full|strain ...`: builds the driver's environment and goes on inside it."""
 
 import os
 import sys
 
 from benchmarks.environments import DRIVER, ensure
 
-COMMANDS = {"quick": "benchmarks.quick", "full": "benchmarks.full"}
+COMMANDS = {
+    "quick": "benchmarks.quick",
+    "full": "benchmarks.full",
+    "strain": "benchmarks.strain",
+}
 
 
 def main() -> None:

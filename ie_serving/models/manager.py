@@ -69,6 +69,7 @@ class ModelManager:
         if served is None:
             raise self._no_such_model(spec.name, version)
         stream = served.stream
+        version = _meant(stream, version)
         found = stream.default if version is None else stream.available.get(version)
         if found is None:
             raise _no_such_version(stream, version)
@@ -82,6 +83,7 @@ class ModelManager:
         """
         served = self._served.get(name)
         known = served.stream.statuses() if served else []
+        version = _meant(served.stream, version) if served else version
         if version is not None:
             known = [status for status in known if status.version == version]
             if not known:
@@ -285,6 +287,16 @@ def _cause(served: _Served) -> str:
         return f"{{name: {served.config.name} due to error: {why}}}"
     version = max(failures)
     return f"{{name: {served.config.name} version: {version} due to error: {failures[version]}}}"
+
+
+def _meant(stream: ModelStream, version: int | None) -> int | None:
+    """Give the version that is meant: 0 is the default, unless there is a version 0.
+
+    So clients of 2020 and `ovmsclient` have it, which always set the field.
+    """
+    if version == 0 and all(status.version for status in stream.statuses()):
+        return None
+    return version
 
 
 def _not_found(name: str, version: int | None) -> str:

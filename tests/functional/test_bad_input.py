@@ -107,7 +107,6 @@ PREDICT: list[tuple[str, Change, grpc.StatusCode, str]] = [
     ("no model name", spec(name=""), INVALID, "ModelSpec has no name specified"),
     ("unknown model", spec(name="x"), NOT_FOUND, "Servable not found for request: Latest(x)"),
     ("unknown version", spec(version=9), NOT_FOUND, "Specific(digits, 9)"),
-    ("version zero", spec(version=0), NOT_FOUND, "Specific(digits, 0)"),
     ("negative version", spec(version=-5), NOT_FOUND, "Specific(digits, -5)"),
     ("unknown label", spec(version_label="x"), INVALID, "Unrecognized servable version label: x"),
     ("unknown signature", spec(signature_name="x"), PRECONDITION, 'signature key "x" not found'),

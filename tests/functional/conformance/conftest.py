@@ -22,6 +22,10 @@ model_config_list {
     version_labels { key: "a b" value: 1 }
     version_labels { key: "future" value: 9 }
   }
+  config {
+    name: "broken", base_path: "/models/broken", model_platform: "tensorflow",
+    model_version_policy { all {} }
+  }
   MODELS
 }
 """
@@ -59,7 +63,7 @@ def servers(
 
 
 def _plain(repository: Path, files: Path) -> Server:
-    others = (path for path in sorted(repository.iterdir()) if path.name != "plus")
+    others = (path for path in sorted(repository.iterdir()) if f"{ROOT}/{path.name}" not in CONFIG)
     entries = "  ".join(MODEL.format(name=path.name, path=path) for path in others)
     config, monitoring = files / "models.config", files / "monitoring.config"
     config.write_text(placed(CONFIG, repository).replace("MODELS", entries))

@@ -40,7 +40,7 @@ named after, as `y`; so do `matrix` (two columns), `column` (one), `cube` (rank 
 (rank 0). `plus` has two versions, `y = x / 2 + 2` and `y = x / 2 + 3`. `two` has the inputs `a` and
 `b` and the outputs `sum` and `twice` (of `b`). `text` returns its strings as `text` and
 `text_bytes`, `sum` adds up its input, `uneven` returns it `once` and `twice` in a row. `scored` has
-signatures for Examples. `broken` cannot be loaded.
+signatures for Examples. Version 2 of `broken` cannot be loaded.
 """
 
 

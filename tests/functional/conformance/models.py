@@ -61,7 +61,8 @@ def make(root: Path) -> None:
     _sum(root / "sum" / "1")
     _uneven(root / "uneven" / "1")
     _scored(root / "scored" / "1")
-    _broken(root / "broken" / "1")
+    _copy(root / "broken" / "1", ov.Type.f32, [-1])
+    _broken(root / "broken" / "2")
 
 
 def make_plus(directory: Path, addend: float) -> None:

@@ -50,6 +50,21 @@ def test_the_default_is_the_highest_available_version(world: World) -> None:
     run(test())
 
 
+def test_version_0_means_the_default_unless_there_is_a_version_0(world: World) -> None:
+    async def test() -> None:
+        world.write(2)
+        manager = await started(world, world.config(version_policy=All()))
+        assert manager.handle(ModelSpec("m", version=0)).version == 2
+        assert [status.version for status in manager.statuses("m", 0)] == [2]
+        world.write(0)
+        manager.look()
+        await serves(manager, ModelSpec("m", version=0), 0)
+        assert [status.version for status in manager.statuses("m", 0)] == [0]
+        await manager.close()
+
+    run(test())
+
+
 @pytest.mark.parametrize(
     ("spec", "kind", "text"),
     [

@@ -10,6 +10,7 @@ from tests.functional.conformance.messages import (
 )
 
 ONE = floats("1", 1)
+ZERO = "Without a version 0 it means the default: clients of 2020 and ovmsclient always set it."
 
 MODEL_SPEC = Section(
     "3.1 model_spec",
@@ -108,10 +109,10 @@ version 2, labelled `canary`. The label `future` names version 9, which does not
         ),
         Rpc(
             id="version 0",
-            rule="0 is a version of its own, not the default",
+            rule="0 is a version of its own",
             request=predict(model_spec("plus", 0), x=ONE),
-            code="NOT_FOUND",
-            phrase="Servable not found for request: Specific(plus, 0)",
+            reply=predicted("plus", 2, y=floats("3.5", 1)),
+            deviation=ZERO,
         ),
         Rpc(
             id="negative version",
@@ -128,18 +129,17 @@ version 2, labelled `canary`. The label `future` names version 9, which does not
             phrase="Servable not found for request: Latest(Plus)",
         ),
         Rpc(
-            id="model whose only version failed to load",
-            rule="a version that is not AVAILABLE is not found",
+            id="model whose newest version failed to load",
+            rule="the highest available version answers",
             request=predict("broken", x=ONE),
-            code="NOT_FOUND",
-            phrase="Servable not found for request: Latest(broken)",
+            reply=predicted("broken", 1, y=ONE),
         ),
         Rpc(
             id="version that failed to load",
             rule="a version that is not AVAILABLE is not found",
-            request=predict(model_spec("broken", 1), x=ONE),
+            request=predict(model_spec("broken", 2), x=ONE),
             code="NOT_FOUND",
-            phrase="Servable not found for request: Specific(broken, 1)",
+            phrase="Servable not found for request: Specific(broken, 2)",
         ),
         Rpc(
             id="no model_spec",

@@ -264,7 +264,13 @@ A request with several faults gets the error of the first: route, JSON, top leve
         first_fault(
             "values before shape", "/v1/models/matrix:predict", '{"inputs": ["a"]}', 400, "float"
         ),
-        first_fault("model that failed to load", "/v1/models/broken:predict", BODY, 404, "broken"),
+        first_fault(
+            "version that failed to load",
+            "/v1/models/broken/versions/2:predict",
+            BODY,
+            404,
+            "Specific(broken, 2)",
+        ),
     ],
 )
 

@@ -1,6 +1,7 @@
 """Targets and methods of the REST API."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tests.functional.conformance.case import Rest, Section
 
@@ -14,6 +15,7 @@ NOT_FOUND = (
 JSON = {"Content-Type": "application/json"}
 HTML = {"Content-Type": "text/html"}
 LIST = "The list of models is what users ask for most; KServe's v1 protocol answers so."
+ZERO = "Without a version 0 it means the default: clients of 2020 and ovmsclient always set it."
 LABEL = "A label that is ignored misleads."
 
 
@@ -131,6 +133,10 @@ colon and the word `metadata`. Names and labels are percent-decoded afterwards."
             "/v1/models/a%3Ab%20c:predict",
             '{\n    "predictions": [1.0\n    ]\n}',
             "a colon in a name must be percent-encoded",
+        ),
+        replace(
+            predicts("/v1/models/plus/versions/0:predict", SECOND, "0 is a version of its own"),
+            deviation=ZERO,
         ),
         Rest(
             id="a plus sign in a name",

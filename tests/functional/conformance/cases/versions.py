@@ -4,6 +4,7 @@ from tests.functional.conformance.case import Rest, Rpc, Section
 from tests.functional.conformance.messages import model_spec
 
 FAILED = "A version that failed to load is tried again, and clients of 2020 wait for LOADING."
+ZERO = "Without a version 0 it means the default: clients of 2020 and ovmsclient always set it."
 LABEL = "A label that is ignored misleads."
 
 
@@ -72,8 +73,8 @@ JSON with one space of indent and 64-bit integers as strings.""",
             "version 0",
             model_spec("plus", 0),
             "0 is a version",
-            code="NOT_FOUND",
-            phrase="Could not find version 0 of model plus",
+            reply=versions(2, 1),
+            deviation=ZERO,
         ),
         status(
             "no model_spec",
@@ -91,9 +92,9 @@ JSON with one space of indent and 64-bit integers as strings.""",
         ),
         status(
             "a version that failed to load",
-            model_spec("broken"),
+            model_spec("broken", 2),
             "END with the cause",
-            phrase="state: LOADING status { error_code: UNKNOWN error_message:",
+            phrase="version: 2 state: LOADING status { error_code: UNKNOWN error_message:",
             deviation=FAILED,
         ),
         get("all versions", "/v1/models/plus", "to the byte", reply=status_json(2, 1)),
@@ -130,7 +131,7 @@ JSON with one space of indent and 64-bit integers as strings.""",
         ),
         get(
             "a version that failed to load",
-            "/v1/models/broken",
+            "/v1/models/broken/versions/2",
             "200: the model is known",
             phrase='   "state": "LOADING",\n   "status": {\n    "error_code": "UNKNOWN",\n',
             deviation=FAILED,

@@ -1,0 +1,61 @@
+"""`ovmsclient`, OVMS's own Python client, speaks with this server. Skipped where it is missing."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.functional.servers import PATIENCE_S, ROOT, Server
+
+SCRIPT = ROOT / "tests" / "functional" / "ovms_calls.py"
+
+
+@pytest.fixture(scope="module")
+def answers(digits: Server) -> Any:
+    if importlib.util.find_spec("ovmsclient") is None:
+        pytest.skip("ovmsclient is not installed")
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT), str(digits.port), str(digits.rest_port)],
+        check=False,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("interface", ["grpc", "rest"])
+def test_every_method_is_answered(answers: Any, interface: str) -> None:
+    answer = answers[interface]
+    assert {version: s["state"] for version, s in answer["status"].items()} == {
+        "1": "AVAILABLE",
+        "2": "AVAILABLE",
+    }
+    assert len(answer["probabilities"][0]) == 10
+
+
+def test_metadata_is_understood_over_grpc(answers: Any) -> None:
+    metadata = answers["grpc"]["metadata"]
+    assert metadata["model_version"] == 2
+    assert metadata["inputs"]["image"] == {"shape": [-1, 64], "dtype": "DT_FLOAT"}
+
+
+def test_metadata_comes_as_it_is_over_rest(answers: Any) -> None:
+    """The client expects OVMS's camel case; TensorFlow Serving's names win here."""
+    assert answers["rest"]["metadata"]["model_spec"]["version"] == "2"
+
+
+@pytest.mark.parametrize("interface", ["grpc", "rest"])
+def test_errors_have_its_classes(answers: Any, interface: str) -> None:
+    assert answers[interface]["unknown"].startswith("ModelNotFoundError")
+    assert answers[interface]["wrong"].startswith("InvalidInputError")
+
+
+def test_both_interfaces_give_the_same_numbers(answers: Any) -> None:
+    grpc, rest = answers["grpc"], answers["rest"]
+    assert grpc["digit"] == rest["digit"]
+    assert grpc["probabilities"][0] == pytest.approx(rest["probabilities"][0])

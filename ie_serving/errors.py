@@ -8,7 +8,6 @@
     ├── PreconditionFailed        well formed, but not in the present state of the server
     ├── NotSupported              asks for what this server does not have
     ├── NotAvailable              will work later: loading, stopping
-    ├── QueueFull                 too much at once
     ├── DeadlineExceeded          the caller's time, or the server's limit, is over
     ├── RequestTooLarge           more bytes than the server takes
     ├── LoadFailed                a version could not be loaded (also the loader's own error)
@@ -20,6 +19,7 @@
     │   ├── Throttled             the store asks to slow down
     │   ├── EntryChanged          the object is no longer the one that was listed
     │   └── Corrupted             the bytes are not those that the store promised
+    ├── PortError                 a port cannot be had (`server/ports.py`)
     └── ConfigError               faults of a command line or configuration, all of them
 
 `server/status.py` maps these to gRPC and HTTP codes. A message says what was wrong, what was
@@ -59,10 +59,6 @@ class NotSupported(ServingError):
 
 class NotAvailable(ServingError):
     """The same request can succeed later."""
-
-
-class QueueFull(ServingError):
-    """Too many requests wait already."""
 
 
 class DeadlineExceeded(ServingError):

@@ -22,8 +22,6 @@ log = logging.getLogger(__name__)
 
 WRONG_USAGE = 2
 """Exit code of a wrong command line or configuration."""
-TFS_FAILED = 255
-"""Exit code of TensorFlow Serving for any failure at start."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -38,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def tensorflow_model_server(argv: Sequence[str] | None = None) -> int:
     """Run as `tensorflow_model_server` does; return its exit code."""
     parsed = tfs_cli.parse(sys.argv[1:] if argv is None else argv, os.environ)
-    return TFS_FAILED if _serve(parsed) else 0
+    return tfs_cli.EXIT_CODE if _serve(parsed) else 0
 
 
 def _serve(parsed: Parsed) -> int:

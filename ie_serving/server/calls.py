@@ -1,8 +1,8 @@
 """The seam between what answers an RPC and the transport that carries it.
 
 An answerer takes the request's bytes and a `CallContext`, returns the reply's bytes, and raises
-errors of `errors.py`; the transport turns those into its status. Nothing here or in `services.py`
-knows `grpc`, so that another HTTP/2 front can be put beside `tfs_grpc.py` and pass the same tests.
+errors of `errors.py`; the transport turns those into its status. Neither this nor the services
+know `grpc`, so that another HTTP/2 front can be put beside `tfs_grpc.py` and pass the same tests.
 A call whose client is gone, or whose deadline has passed, is cancelled as an asyncio task.
 """
 

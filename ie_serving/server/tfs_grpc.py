@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Sequence
-
 import grpc
 from google.protobuf.descriptor_pool import DescriptorPool
 from grpc import aio
@@ -13,8 +10,6 @@ from grpc_reflection.v1alpha import reflection
 
 from ie_serving.server.calls import Answer, Services
 from ie_serving.server.status import Code, explain
-
-log = logging.getLogger(__name__)
 
 LONGEST_TEXT = 1024
 """Longest status message, as TensorFlow Serving cuts it: many proxies refuse longer headers."""
@@ -32,13 +27,11 @@ class GrpcServer:
         pool: DescriptorPool,
         *,
         max_message_bytes: int,
-        channel_arguments: Sequence[tuple[str, int | str]] = (),
     ) -> None:
         options = {
             "grpc.max_send_message_length": max_message_bytes,
             "grpc.max_receive_message_length": max_message_bytes,
             "grpc.so_reuseport": 1,
-            **dict(channel_arguments),
         }
         self._server = aio.server(options=list(options.items()))
         for name, methods in services.items():

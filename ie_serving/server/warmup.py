@@ -40,7 +40,7 @@ class WarmUp:
         self._iterations = iterations
 
     async def __call__(self, servable: Servable, directory: Path) -> None:
-        """Warm up `servable`, whose files lie in `directory`. Raises nothing but cancellation."""
+        """Warm up `servable` from the files in `directory`. A bad record is logged, not raised."""
         path = directory / RECORDS
         if self._iterations == 0 or not path.is_file():
             return

@@ -43,7 +43,10 @@ def parse_strictly(body: bytes) -> Lazy:
     A parser cannot be used again while objects of its last document live, and says so only when
     it is tried. Then the document gets a parser of its own.
     """
-    parser = _spare.pop() if _spare else simdjson.Parser()
+    try:
+        parser = _spare.pop()  # not looked at before: large bodies are parsed in threads
+    except IndexError:
+        parser = simdjson.Parser()
     try:
         try:
             document = parser.parse(body)

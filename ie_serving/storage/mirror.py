@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-LISTING_BACKOFF = Backoff(tries=3)
-"""Few tries: the next poll is the next try."""
+LISTING_BACKOFF = Backoff(tries=3, patience_s=10.0)
+"""Few tries: the next poll is the next try, and a start waits for the first one."""
 
 _ATTEMPTS = 3
 """How often a copy is made again when it vanishes before it can be held."""

@@ -1,7 +1,9 @@
 """Trying again after trouble that passes: exponential back-off with jitter."""
 
 import logging
+import math
 import random
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -29,6 +31,9 @@ class Backoff:
     longest_s: float = 10.0
     """Limit of that growth."""
 
+    patience_s: float = math.inf
+    """No further try begins so long after the first: what hangs is not asked again and again."""
+
     def delay_s(self, failures: int, chance: float) -> float:
         """Say how long to wait after so many failures in a row.
 
@@ -46,14 +51,21 @@ class Backoff:
 class Retrying:
     """Runs one thing until it is done, it fails for good, or its tries are used up."""
 
-    def __init__(self, backoff: Backoff, pause: Callable[[float], None]) -> None:
+    def __init__(
+        self,
+        backoff: Backoff,
+        pause: Callable[[float], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._backoff = backoff
         self._pause = pause
-        self._failures = 0
+        self._clock = clock
+        self.progressed()
 
     def progressed(self) -> None:
         """Count from the start again: something new was achieved since the last failure."""
         self._failures = 0
+        self._began = self._clock()
 
     def run(self, action: Callable[[], T]) -> T:
         """Return what `action` returns.
@@ -69,7 +81,8 @@ class Retrying:
 
     def _wait(self, error: StorageError) -> None:
         self._failures += 1
-        if self._failures >= self._backoff.tries:
+        is_late = self._clock() - self._began >= self._backoff.patience_s
+        if is_late or self._failures >= self._backoff.tries:
             raise error
         delay_s = self._backoff.delay_s(self._failures, random.random())
         log.info(

@@ -57,6 +57,21 @@ def test_progress_gives_all_tries_back() -> None:
     assert retrying.run(advance_and_break) == 10
 
 
+def test_what_hangs_is_not_asked_again_and_again() -> None:
+    """Tries of 6 s each: the third would begin 12 s after the first."""
+    now = 0.0
+
+    def hang() -> None:
+        nonlocal now
+        now += 6.0
+        raise Unreachable("no answer in time")
+
+    backoff = Backoff(tries=9, patience_s=10.0)
+    with pytest.raises(Unreachable):
+        Retrying(backoff, lambda seconds: None, clock=lambda: now).run(hang)
+    assert now == 12.0
+
+
 def raised(outcome: StorageError | str) -> str:
     if isinstance(outcome, StorageError):
         raise outcome

@@ -2,7 +2,8 @@
 
     python ovms_calls.py <gRPC port> <REST port>
 
-Run as a program, in a process of its own, since the package brings copies of TensorFlow Serving's messages.
+Run as a program, in a process of its own, since the package brings copies of TensorFlow Serving's
+messages.
 """
 
 import json

@@ -38,8 +38,10 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LISTING_THREADS = 32
-"""Threads for listings and other short blocking work, made as they are needed. A store that hangs
-holds some of them until its time-out."""
+"""Threads for listings, made as they are needed. Stores that hang may hold all of them until their
+time-out, so nothing else runs there."""
+SHORT_THREADS = 32
+"""Threads for short blocking work, that of large requests among it, made as they are needed."""
 
 
 class ServingApplication:
@@ -51,6 +53,7 @@ class ServingApplication:
         self._stopping = threading.Event()
         self._engine: Engine = OpenVinoEngine()
         self._loads = ThreadPoolExecutor(settings.server.load_threads, "load")
+        self._listings = ThreadPoolExecutor(LISTING_THREADS, "list")
         self._metrics = Metrics()
         self._health = Health()
         self._grpc: GrpcServer | None = None
@@ -77,7 +80,7 @@ class ServingApplication:
         """See `Application`."""
         keep_freed_memory()
         asyncio.get_running_loop().set_default_executor(
-            ThreadPoolExecutor(LISTING_THREADS, "blocking")
+            ThreadPoolExecutor(SHORT_THREADS, "blocking")
         )
         fronts = asyncio.create_task(asyncio.to_thread(_import_fronts))
         self._config = (
@@ -145,7 +148,8 @@ class ServingApplication:
         if self._watch:
             self._watch.cancel()
         await self._models.close()
-        self._loads.shutdown(wait=False, cancel_futures=True)
+        for threads in (self._listings, self._loads):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     def _config_watch(self) -> ConfigWatch | None:
         if self._settings.config_path is None:
@@ -204,6 +208,7 @@ class ServingApplication:
             config.name,
             source,
             loader,
+            self._listings,
             policy=config.version_policy,
             labels=config.version_labels,
             poll_wait_s=poll_wait_s,

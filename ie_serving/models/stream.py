@@ -11,6 +11,7 @@ import logging
 import random
 import time
 from collections.abc import Coroutine, Mapping
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -69,6 +70,10 @@ class _Version:
 class ModelStream:
     """The versions of one model.
 
+    Args of the constructor, beside those that are attributes:
+        listings: threads for listings alone, as a store that hangs holds them.
+        poll_wait_s: between two listings; 0 lists once.
+
     Attributes:
         name: model name.
         policy: version policy.
@@ -83,6 +88,7 @@ class ModelStream:
         name: str,
         source: Source,
         loader: Loader,
+        listings: Executor,
         *,
         policy: VersionPolicy,
         labels: Mapping[str, int],
@@ -97,6 +103,7 @@ class ModelStream:
         self.trouble: StorageError | None = None
         self._source = source
         self._loader = loader
+        self._listings = listings
         self._poll_wait_s = poll_wait_s
         self._drain_timeout_s = drain_timeout_s
         self._versions: dict[int, _Version] = {}
@@ -195,7 +202,9 @@ class ModelStream:
         """
         failed = self.failures().keys()
         try:
-            self._listing = await asyncio.to_thread(self._source.poll, failed)
+            self._listing = await asyncio.get_running_loop().run_in_executor(
+                self._listings, self._source.poll, failed
+            )
         except StorageError as error:
             self._note_trouble(error)
             raise

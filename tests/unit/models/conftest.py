@@ -68,6 +68,7 @@ class World:
                 self.warm_up,
                 self.executor,
             ),
+            self.executor,
             policy=config.version_policy,
             labels=config.version_labels,
             poll_wait_s=POLL_S,

@@ -36,6 +36,8 @@ LOAD_ERROR = "Error occurred while loading version"
 
 LONGEST_BACK_OFF_S = 60.0
 ENDED_VERSIONS_KEPT = 100
+SOON_S = 1.0
+"""Longest wait for the next listing while a version is still being written."""
 POLLS_FOR_REST = 3
 """How many polls the first load waits for versions that are still being written."""
 
@@ -182,10 +184,16 @@ class ModelStream:
                 log.exception(logs.Event("poll failed", model=self.name))
 
     async def _pause(self) -> None:
-        """Wait for the interval, or without polling for a retry that is due, or for `look`."""
+        """Wait for the interval, or without polling for a retry that is due, or for `look`.
+
+        What is still being written is looked at again soon: the first load waits for it, and a
+        start should not take as long as the interval.
+        """
         due = [v.due_at for v in self._versions.values() if v.life.error]
         wait_s: float | None = self._poll_wait_s
-        if self._poll_wait_s <= 0:
+        if self._listing.moving:
+            wait_s = min(self._poll_wait_s, SOON_S)
+        elif self._poll_wait_s <= 0:
             wait_s = max(0.0, min(due) - time.monotonic()) if due else None
         try:
             await asyncio.wait_for(self._wake.wait(), wait_s)

@@ -31,6 +31,7 @@ class World:
         self.engine = StandInEngine()
         self.executor = ThreadPoolExecutor(4)
         self.warmed: list[int] = []
+        self.poll_s = POLL_S
         self.drain_timeout_s = LIMIT_S
 
     def write(self, version: int, *, model: str = "m", **description: object) -> Path:
@@ -59,7 +60,7 @@ class World:
         storage = LocalStorage(config.base_path)
         return ModelStream(
             config.name,
-            Source(storage, self.engine, rest_s=POLL_S),
+            Source(storage, self.engine, rest_s=self.poll_s),
             Loader(
                 config.name,
                 storage,
@@ -71,7 +72,7 @@ class World:
             self.executor,
             policy=config.version_policy,
             labels=config.version_labels,
-            poll_wait_s=POLL_S,
+            poll_wait_s=self.poll_s,
             drain_timeout_s=self.drain_timeout_s,
         )
 

@@ -1,16 +1,18 @@
 """One model over time: what storage lists, loads that fail, handles that are held."""
 
 import asyncio
+import os
 import threading
 from pathlib import Path
 
 import pytest
 
+from ie_serving.engines.testing import FILE
 from ie_serving.errors import LoadFailed, Missing
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.version_policy import All, Latest, Specific
 from ie_serving.models.versions import State
-from tests.unit.models.conftest import World, run, until
+from tests.unit.models.conftest import POLL_S, World, run, until
 
 
 async def started(world: World, **fields: object) -> ModelStream:
@@ -45,6 +47,20 @@ def test_a_model_without_versions_starts_empty_and_is_polled(world: World) -> No
         assert stream.statuses() == []
         world.write(1)
         await until(stream, lambda: stream.default)
+        await stream.retire()
+
+    run(test())
+
+
+def test_a_version_just_written_is_not_waited_for_as_long_as_a_long_interval(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test() -> None:
+        monkeypatch.setattr("ie_serving.models.stream.SOON_S", POLL_S)
+        world.poll_s = 3600.0
+        os.utime(world.write(1) / FILE)
+        stream = await started(world)
+        assert states(stream) == {1: State.AVAILABLE}
         await stream.retire()
 
     run(test())

@@ -1,4 +1,4 @@
-"""`python -m benchmarks quick|full|strain ...`: builds the driver's environment and goes on inside it."""
+"""`python -m benchmarks quick|full|strain ...`: runs a command inside the driver's environment."""
 
 import os
 import sys

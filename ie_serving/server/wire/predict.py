@@ -22,7 +22,7 @@ from ie_serving.server.wire.tensor_proto import (
     CONTENT,
     LIST_OF,
     LISTS,
-    MOST_BYTES,
+    Filling,
     ListField,
     SplitTensor,
     decode_tensor,
@@ -63,17 +63,14 @@ class PredictCall:
         """Decode all inputs, by alias; large ones as read-only views of the payload.
 
         Raises:
-            InvalidTensor: a tensor that is not decodable, or lists that fill more than
-                `MOST_BYTES` together.
+            InvalidTensor: a tensor that is not decodable, or lists that are filled up to more
+                than `MOST_FILLED_BYTES` together.
             InvalidRequest: a list that is not validly encoded.
         """
-        arrays: dict[str, Array] = {}
-        left = MOST_BYTES
-        for alias, tensor in self._tensors.items():
-            array = arrays[alias] = decode_tensor(tensor, alias, left)
-            if array.flags.writeable:  # not a view of the payload
-                left = max(left - array.nbytes, 0)
-        return arrays
+        filling = Filling()
+        return {
+            alias: decode_tensor(tensor, alias, filling) for alias, tensor in self._tensors.items()
+        }
 
 
 def parse_request(payload: bytes) -> PredictCall:

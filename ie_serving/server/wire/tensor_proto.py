@@ -21,9 +21,10 @@ from ie_serving.server.wire.fields import Buffer
 from ie_serving.server.wire.messages import Proto
 from ie_serving.tensors import BY_NUMBER, Array, DataType
 
-MOST_BYTES = 1 << 30
-"""Largest tensor that is made from a list, strings counting as 8 bytes each, since a few bytes can
-ask for any size. It is the default message limit, which bounds tensors in `tensor_content`."""
+MOST_FILLED_BYTES = 1 << 26
+"""What the tensors of one request may take that are filled up from lists too short for their shape,
+strings counting as 8 bytes each. A few bytes can ask for any size, and filling a gigabyte holds the
+event loop for seconds; tensors that bring all their values are bounded by the message."""
 
 MOST_DIMENSIONS = 32
 """The most that every supported numpy can hold."""
@@ -94,6 +95,27 @@ BITS: Mapping[DataType, np.dtype[np.generic]] = MappingProxyType(
 """How elements lie in memory on the wire, where it is not as their numpy dtype."""
 
 
+class Filling:
+    """What may still be filled up in one request."""
+
+    def __init__(self, most_bytes: int = MOST_FILLED_BYTES) -> None:
+        self._left = most_bytes
+
+    def take(self, given: int, shape: tuple[int, ...], dtype: DataType) -> None:
+        """Allow that `given` values fill a tensor.
+
+        Raises:
+            InvalidTensor: it is too large for that.
+        """
+        size = math.prod(shape) * dtype.numpy.itemsize
+        if size > self._left:
+            raise InvalidTensor(
+                f"{given} values are given for shape {shape} of {dtype.word}, which takes {size}"
+                f" bytes; {self._left} more may be filled up in this request: send every value"
+            )
+        self._left -= size
+
+
 @dataclass(frozen=True, slots=True)
 class SplitTensor:
     """A TensorProto whose bulk was left in the bytes that it came in.
@@ -109,13 +131,13 @@ class SplitTensor:
     lists: Mapping[int, list[memoryview]]
 
 
-def decode_tensor(tensor: Proto | SplitTensor, alias: str, most_bytes: int = MOST_BYTES) -> Array:
+def decode_tensor(tensor: Proto | SplitTensor, alias: str, filling: Filling | None = None) -> Array:
     """Decode one tensor, without copying where the wire allows it.
 
     Args:
         tensor: message, or message and views.
         alias: name of the input, for errors.
-        most_bytes: limit on what a list may grow to.
+        filling: of the request; None when this is its one tensor.
 
     Returns:
         Array of the tensor's shape, dtype as in `tensors.DataType.numpy`. From `tensor_content` it
@@ -125,11 +147,12 @@ def decode_tensor(tensor: Proto | SplitTensor, alias: str, most_bytes: int = MOS
         InvalidTensor: no dtype of this server, impossible shape, wrong number of bytes, too large.
         InvalidRequest: a list is not validly encoded.
     """
+    filling = filling or Filling()
     try:
         if isinstance(tensor, SplitTensor):
             read = partial(_from_pieces, tensor.lists)
-            return _decode(tensor.rest, tensor.content, read, most_bytes)
-        return _decode(tensor, tensor.tensor_content, partial(_from_message, tensor), most_bytes)
+            return _decode(tensor.rest, tensor.content, read, filling)
+        return _decode(tensor, tensor.tensor_content, partial(_from_message, tensor), filling)
     except InvalidTensor as error:
         raise InvalidTensor(f"tensor parsing error: {alias}: {error}") from None
     except ValueError as error:
@@ -140,7 +163,7 @@ Read = Callable[[ListField, int], Array | list[bytes]]
 """Gives the values of a list, at least as many as asked for if there are as many."""
 
 
-def _decode(proto: Proto, content: Buffer, read: Read, most_bytes: int) -> Array:
+def _decode(proto: Proto, content: Buffer, read: Read, filling: Filling) -> Array:
     dtype = _dtype(proto)
     shape = _shape(proto)
     count = math.prod(shape)
@@ -148,12 +171,9 @@ def _decode(proto: Proto, content: Buffer, read: Read, most_bytes: int) -> Array
         return _strings(_split_strings(content, count), shape, count)
     if content:
         return _from_content(content, dtype, shape, count)
-    if count * dtype.numpy.itemsize > most_bytes:
-        raise InvalidTensor(
-            f"shape {shape} of {dtype.word} takes {count * dtype.numpy.itemsize} bytes, more than"
-            f" the {most_bytes} that value lists may fill; send tensor_content, or less"
-        )
     values = read(LIST_OF[dtype], count)
+    if len(values) < count:
+        filling.take(len(values), shape, dtype)
     if isinstance(values, list):
         return _strings(values, shape, count)
     return _shaped(_filled(_from_list(values[:count], dtype), count), shape)

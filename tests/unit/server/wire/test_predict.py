@@ -13,6 +13,7 @@ from ie_serving.requests import ModelSpec
 from ie_serving.server.wire import fields, messages, predict
 from ie_serving.server.wire.fields import Unclear
 from ie_serving.server.wire.predict import PredictCall, ResponseEncoder, parse_request, parse_whole
+from ie_serving.server.wire.tensor_proto import MOST_FILLED_BYTES
 from ie_serving.tensors import DataType, Signature, TensorSpec
 
 
@@ -212,8 +213,8 @@ def test_several_tensors_share_the_limit_of_what_lists_may_fill() -> None:
     message = request(0)
     for alias in ("a", "b", "c"):
         message.inputs[alias].dtype = DataType.UINT8.number
-        message.inputs[alias].tensor_shape.dim.add(size=predict.MOST_BYTES // 2)
-    with pytest.raises(InvalidTensor, match="more than the 0"):
+        message.inputs[alias].tensor_shape.dim.add(size=MOST_FILLED_BYTES // 2)
+    with pytest.raises(InvalidTensor, match=r"0 values are given .* 0 more may be filled up"):
         parse_request(message.SerializeToString()).decode_inputs()
 
 

@@ -201,9 +201,9 @@ def _plain(value: Lazy, levels: int = 3) -> Json:
     """Turn simdjson's objects into Python's, the first of equal keys counting on `levels`."""
     if isinstance(value, simdjson.Object):
         members: dict[str, Json] = {}
-        for name in value:
+        for name, member in value.items():  # a look-up would stop at a zero byte in the name
             if name not in members:
-                members[name] = _plain(value[name], levels - 1)
+                members[name] = _plain(member, levels - 1)
         return members
     if not isinstance(value, simdjson.Array):
         return value

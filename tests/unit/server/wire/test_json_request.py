@@ -101,6 +101,13 @@ def test_strings_and_base64() -> None:
     assert array.tolist() == [b"a\0", b"\xff\xef", b"\xff\xef", b"\xff"]
 
 
+def test_a_zero_byte_in_a_name_is_a_byte_like_any_other() -> None:
+    with pytest.raises(InvalidRequest, match="does not have named input: x\x00"):
+        decode('{"instances": [{"x\\u0000": 1}]}')
+    with pytest.raises(InvalidRequest, match="Missing named input: x"):
+        decode('{"inputs": {"x\\u0000": 1}}')
+
+
 def test_a_base64_object_is_data_even_for_an_input_of_that_name() -> None:
     asked = signature(b64=DataType.STRING)
     assert decode('{"inputs": {"b64": "aGk="}}', asked)["b64"].tolist() == b"hi"

@@ -1,7 +1,7 @@
 """The OpenVINO engine: a version directory becomes a compiled model."""
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,9 +11,9 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino import formats, probe
 from ie_serving.engines.openvino.infer import OpenVinoModel, Program
 from ie_serving.engines.openvino.pace import INLINE_MAX_S, Pace, size_of
-from ie_serving.engines.openvino.properties import PRECISION, THREADS, properties
+from ie_serving.engines.openvino.properties import CACHE, PRECISION, THREADS, properties
 from ie_serving.engines.openvino.read import Draft, read
-from ie_serving.engines.openvino.runtime import core, load_failures
+from ie_serving.engines.openvino.runtime import core, load_failures, one_line
 from ie_serving.engines.openvino.shape_inference import ShapeInference
 from ie_serving.engines.openvino.specs import Ports, prepare, zeros
 from ie_serving.engines.openvino.threads import thread_limit
@@ -77,14 +77,30 @@ def _compile(draft: Draft, ports: Ports, options: EngineOptions) -> _Compiled:
     by_user = set(properties(options, None))
     device = options.target_device
     with load_failures(f"the model cannot be compiled for {device}"):
-        model = core().compile_model(draft.model, device, config)
+        model = _compile_cached(draft, device, config)
         several = _Compiled(model, probe.latency(ports, model))
         may_choose = device == "CPU" and not by_user & {THREADS, "NUM_STREAMS", "PERFORMANCE_HINT"}
         if not may_choose or several.seconds is None or several.seconds > TINY_S:
             return several
-        model = core().compile_model(draft.model, device, {**config, THREADS: "1"})
+        model = _compile_cached(draft, device, {**config, THREADS: "1"})
         single = _Compiled(model, probe.latency(ports, model), one_thread=True)
     return single if _keeps_up(ports, single, several) else several
+
+
+def _compile_cached(draft: Draft, device: str, config: Mapping[str, str]) -> ov.CompiledModel:
+    """Compile; without the cache of compiled models when that is what fails, as on a full disk."""
+    try:
+        return core().compile_model(draft.model, device, config)
+    except RuntimeError as error:
+        if CACHE not in config:
+            raise
+        uncached = {name: value for name, value in config.items() if name != CACHE}
+        model = core().compile_model(draft.model, device, uncached)
+        why = one_line(error)
+        log.warning(
+            Event("compiled model not kept: check --cache_dir", path=config[CACHE], why=why)
+        )
+        return model
 
 
 def _keeps_up(ports: Ports, single: _Compiled, several: _Compiled) -> bool:

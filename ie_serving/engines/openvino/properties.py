@@ -11,6 +11,7 @@ log = logging.getLogger(__name__)
 
 THREADS = "INFERENCE_NUM_THREADS"
 PINNING = "ENABLE_CPU_PINNING"
+CACHE = "CACHE_DIR"
 PRECISION = "INFERENCE_PRECISION_HINT"
 PRECISIONS = ("f32", "bf16", "f16")
 
@@ -42,7 +43,7 @@ def properties(options: EngineOptions, threads: int | None) -> dict[str, str]:
     if options.inference_precision:
         chosen[PRECISION] = _precision(options.inference_precision)
     if options.cache_dir is not None:
-        chosen.setdefault("CACHE_DIR", str(options.cache_dir))
+        chosen.setdefault(CACHE, str(options.cache_dir))
     if options.target_device == "CPU":
         _add_for_cpu(chosen, threads)
     return chosen

@@ -42,6 +42,16 @@ def test_an_unknown_property_is_named(tmp_path: Path) -> None:
         load(add_one(tmp_path), plugin_config={"NO_SUCH_KEY": "1"})
 
 
+def test_a_cache_that_cannot_be_written_costs_a_warning_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    add_one(tmp_path / "1")
+    (tmp_path / "file").touch()
+    assert load(tmp_path / "1", cache_dir=tmp_path / "file" / "compiled")
+    assert "compiled model not kept: check --cache_dir" in caplog.text
+    assert "Not a directory" in caplog.text
+
+
 @pytest.mark.parametrize("wanted", ["f32", "bf16", "f16"])
 def test_the_precision_in_use_is_logged_and_a_warning_if_it_is_another(
     tmp_path: Path, wanted: str, caplog: pytest.LogCaptureFixture

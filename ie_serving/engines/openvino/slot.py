@@ -13,6 +13,10 @@ from ie_serving.tensors import Array, DataType
 KEPT_BYTES = 64 << 20
 """Input memory above this is given back when a smaller input comes."""
 
+MOST_PADDING = 64 << 20
+"""Bytes that strings of unlike lengths may be padded by: one long among many short ones would take
+any memory there is."""
+
 Write = Callable[[Array], None]
 
 
@@ -98,11 +102,23 @@ def _write_text(request: ov.InferRequest, port: Port, array: Array) -> None:
             f'input "{port.spec.name}" holds a string that ends with a zero byte; OpenVINO would '
             f"cut it off: remove the byte"
         )
+    _check_padding(port, array)
     if array.size:  # the binding divides by the length of the longest
         tensor = ov.Tensor(np.array(array.tolist(), np.bytes_).reshape(array.shape))
     else:
         tensor = ov.Tensor(ov.Type.string, ov.Shape(array.shape))
     request.set_input_tensor(port.index, tensor)
+
+
+def _check_padding(port: Port, array: Array) -> None:
+    lengths = [len(text) for text in array.flat]
+    padding = max(lengths, default=0) * len(lengths) - sum(lengths)
+    if padding > MOST_PADDING:
+        raise InvalidTensor(
+            f'input "{port.spec.name}" holds {len(lengths)} strings of up to {max(lengths)} bytes; '
+            f"OpenVINO pads all to the longest, here by {padding} bytes, at most {MOST_PADDING}: "
+            "send long and short ones apart"
+        )
 
 
 def _readers(

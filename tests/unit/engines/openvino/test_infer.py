@@ -133,6 +133,13 @@ async def test_an_input_can_be_an_output_as_well(tmp_path: Path) -> None:
     assert {name: array.tolist() for name, array in answer.items()} == {"x": [3.0], "y": [6.0]}
 
 
+async def test_strings_that_padding_would_make_huge_are_refused(tmp_path: Path) -> None:
+    model = load(unary(tmp_path, [-1], DataType.STRING, lambda x: x))
+    texts = np.array([b"x" * 1_000_000, *[b"y"] * 100], np.object_)
+    with pytest.raises(InvalidTensor, match=r'"x" holds 101 strings of up to 1000000 bytes'):
+        await run(model, {"x": texts})
+
+
 async def test_a_string_that_the_engine_would_cut_is_refused(tmp_path: Path) -> None:
     model = load(unary(tmp_path, [-1], DataType.STRING, lambda x: x))
     with pytest.raises(InvalidTensor, match=r'"x".*zero byte'):

@@ -98,9 +98,9 @@ class Server(Process):
         super().__init__(*command, f"--port={self.port}", f"{rest}={self.rest_port}", env=env)
         self._opened = ExitStack()
 
-    def ready(self) -> "Server":
+    def ready(self, patience_s: float = PATIENCE_S) -> "Server":
         """Wait until the ports are open, then connect."""
-        self.line(READY)
+        self.line(READY, patience_s)
         target = f"127.0.0.1:{self.port}"
         self.channel = self._opened.enter_context(
             grpc.insecure_channel(target, options=CHANNEL_OPTIONS)

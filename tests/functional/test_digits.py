@@ -28,9 +28,11 @@ def directly(version: int) -> dict[str, Any]:
     return {port.get_any_name(): outputs[port] for port in model.outputs}
 
 
-def over_grpc(server: Server, version: int | None, images: Any) -> dict[str, Any]:
+def over_grpc(
+    server: Server, version: int | None, images: Any, model: str = "digits"
+) -> dict[str, Any]:
     request = predict_pb2.PredictRequest()
-    request.model_spec.name = "digits"
+    request.model_spec.name = model
     if version is not None:
         request.model_spec.version.value = version
     request.inputs["image"].CopyFrom(tf.make_tensor_proto(images))
@@ -38,10 +40,12 @@ def over_grpc(server: Server, version: int | None, images: Any) -> dict[str, Any
     return {name: tf.make_ndarray(proto) for name, proto in outputs.items()}
 
 
-def over_rest(server: Server, version: int | None, images: Any) -> dict[str, Any]:
+def over_rest(
+    server: Server, version: int | None, images: Any, model: str = "digits"
+) -> dict[str, Any]:
     chosen = "" if version is None else f"/versions/{version}"
     reply = server.rest.post(
-        f"/v1/models/digits{chosen}:predict", json={"inputs": {"image": images.tolist()}}
+        f"/v1/models/{model}{chosen}:predict", json={"inputs": {"image": images.tolist()}}
     )
     assert reply.status_code == 200, reply.text
     return {name: np.array(values) for name, values in reply.json()["outputs"].items()}

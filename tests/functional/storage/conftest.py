@@ -5,12 +5,15 @@ One handler sees every log line at every level, to search them for secrets.
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 
 import pytest
+import trustme
 
 from tests.functional.storage.servers import SECRET, FakeGcs, Proxy, Weed
+from tests.functional.storage.serving import Launcher
 
 _NUMBERS = count(1)
 
@@ -55,6 +58,20 @@ def fake_gcs() -> Iterator[FakeGcs]:
         yield server
 
 
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+    """Files of an own CA, and of a server's certificate and key."""
+    directory = tmp_path_factory.mktemp("tls")
+    ca, certificate, key = (directory / name for name in ("ca.pem", "server.pem", "server.key"))
+    made = trustme.CA()
+    made.cert_pem.write_to_path(str(ca))
+    server = made.issue_cert("127.0.0.1", "localhost")
+    for blob in server.cert_chain_pems:
+        blob.write_to_path(str(certificate), append=True)
+    server.private_key_pem.write_to_path(str(key))
+    return ca, certificate, key
+
+
 @pytest.fixture
 def proxied() -> Iterator[Callable[[int], Proxy]]:
     """Puts a proxy in front of a port, until the test ends."""
@@ -78,3 +95,10 @@ def bucket() -> str:
 @pytest.fixture
 def cache_dir(tmp_path: Path) -> Path:
     return tmp_path / "cache"
+
+
+@pytest.fixture
+def launcher(cache_dir: Path) -> Iterator[Launcher]:
+    """Servers of this test."""
+    with closing(Launcher(cache_dir)) as launched:
+        yield launched

@@ -1,5 +1,6 @@
 """Repositories on each kind of store, for the scenarios: how to write, and how to be reached."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ class LocalRepository:
 
     def __init__(self, base: Path) -> None:
         self._base = base
+        self.environ: dict[str, str] = {}
         self.storage: Storage = open_storage(str(base), StorageOptions(cache_dir=base))
 
     def put(self, path: str, data: bytes) -> None:
@@ -28,7 +30,11 @@ class LocalRepository:
         beside.rename(target)
 
     def remove(self, path: str) -> None:
-        (self._base / path).unlink()
+        """Delete a file, and its directory with the last one, as stores do."""
+        target = self._base / path
+        target.unlink()
+        with suppress(OSError):
+            target.parent.rmdir()
 
 
 class S3Repository:
@@ -41,6 +47,7 @@ class S3Repository:
         self._cache_dir = cache_dir
         self._admin = s3_admin(weed)
         self._admin.create_bucket(Bucket=bucket)
+        self.environ = s3_environ(scheme, proxy.url, ADMIN)
         self.storage = self.opened()
 
     def opened(self, user: User = ADMIN, endpoint: str = "", **environ: str) -> Storage:
@@ -57,7 +64,13 @@ class S3Repository:
         self._admin.upload_file(str(file), self._bucket, f"base path/m/{path}")
 
     def remove(self, path: str) -> None:
-        self._admin.delete_object(Bucket=self._bucket, Key=f"base path/m/{path}")
+        """Delete a file, and its directory with the last one: SeaweedFS would list it still."""
+        key = f"base path/m/{path}"
+        directory = key[: key.rindex("/") + 1]
+        self._admin.delete_object(Bucket=self._bucket, Key=key)
+        left = self._admin.list_objects_v2(Bucket=self._bucket, Prefix=directory)
+        if not left["KeyCount"]:
+            self._admin.delete_object(Bucket=self._bucket, Key=directory)
 
 
 class GcsRepository:
@@ -69,6 +82,7 @@ class GcsRepository:
         self.proxy = proxy
         self._cache_dir = cache_dir
         self._bucket = gcs_admin(server).create_bucket(bucket)
+        self.environ = {"STORAGE_EMULATOR_HOST": proxy.url}
         self.storage = self.opened()
 
     def opened(self, endpoint: str = "", below: str = "") -> Storage:

@@ -6,6 +6,7 @@ Each is a context manager on ports of the system's choice.
     FakeGcs    fake-gcs-server: Cloud Storage data, without permissions
     Answers    answers as told: for refusals that neither of them makes
     Proxy      HTTP proxy in front of either: latency, resets, cuts, 503, flipped bytes, outages
+    black_hole an address that swallows connections
 """
 
 import contextlib
@@ -324,6 +325,19 @@ class Proxy:
                     if fault.reset_after is not None:
                         _reset(client)
                     return
+
+
+@contextlib.contextmanager
+def black_hole() -> Iterator[str]:
+    """Address that answers no connection at all, as behind a firewall that drops packets."""
+    with contextlib.ExitStack() as held:
+        listener = held.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        address = listener.getsockname()
+        for _ in range(2):  # the queue is full: further packets are dropped
+            client = held.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(address)
+        yield f"127.0.0.1:{address[1]}"
 
 
 def _read_head(connection: socket.socket) -> bytes:

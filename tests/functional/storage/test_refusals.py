@@ -7,7 +7,6 @@ from http.client import HTTPMessage
 from pathlib import Path
 
 import pytest
-import trustme
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -240,20 +239,6 @@ class TestS3Protocol:
         refused(Unauthorized, ["SignatureDoesNotMatch"], storage.directories)
         file.write_text(text.format(ADMIN.key, ADMIN.secret))
         assert storage.directories() == ["1"]
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
-    """Files of an own CA, and of a server's certificate and key."""
-    directory = tmp_path_factory.mktemp("tls")
-    ca, certificate, key = (directory / name for name in ("ca.pem", "server.pem", "server.key"))
-    made = trustme.CA()
-    made.cert_pem.write_to_path(str(ca))
-    server = made.issue_cert("127.0.0.1", "localhost")
-    for blob in server.cert_chain_pems:
-        blob.write_to_path(str(certificate), append=True)
-    server.private_key_pem.write_to_path(str(key))
-    return ca, certificate, key
 
 
 @pytest.fixture(scope="module")

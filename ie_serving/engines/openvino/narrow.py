@@ -1,7 +1,8 @@
-"""Integers that the CPU plugin would silently cut to 32 bits.
+"""Numbers that the CPU plugin would silently cut to 32 bits.
 
 The plugin converts 64-bit and unsigned 32-bit inputs to int32 before it computes: 2**40 becomes 0.
 Only what goes straight to an output, or is converted to floating point first, keeps all its bits.
+Doubles become floats, and those beyond a float's range, infinity included, its largest one.
 Measured with OpenVINO 2026.4 (`tests/unit/engines/openvino/test_narrow.py`); what the compiled
 graph does with each input is read from its runtime model.
 """
@@ -16,7 +17,9 @@ from ie_serving.errors import InvalidTensor
 from ie_serving.tensors import Array, DataType
 
 INT32 = np.iinfo(np.int32)
-RANGES: Mapping[DataType, tuple[int, int]] = {
+LARGEST_FLOAT = float(np.finfo(np.float32).max)
+RANGES: Mapping[DataType, tuple[float, float]] = {
+    DataType.FP64: (-LARGEST_FLOAT, LARGEST_FLOAT),
     DataType.INT64: (INT32.min, INT32.max),
     DataType.UINT64: (0, INT32.max),
     DataType.UINT32: (0, INT32.max),
@@ -28,8 +31,8 @@ def narrowed(compiled: ov.CompiledModel, ports: tuple[Port, ...]) -> list[Port]:
     wide = [port for port in ports if port.spec.dtype in RANGES]
     if not wide or "CPU" not in "".join(compiled.get_property("EXECUTION_DEVICES")):
         return []
-    whole = _kept_whole(compiled)
-    return [port for port in wide if _node_name(compiled, port) not in whole]
+    readers = _readers(compiled)
+    return [port for port in wide if not _kept(port, readers.get(_node_name(compiled, port), []))]
 
 
 def check_range(port: Port, array: Array) -> None:
@@ -39,11 +42,11 @@ def check_range(port: Port, array: Array) -> None:
         InvalidTensor: naming the input and the first such value.
     """
     low, high = RANGES[port.spec.dtype]
-    if array.size and (int(array.min()) < low or int(array.max()) > high):
-        beyond = array[(array < low) | (array > high)]
+    beyond = array[(array < low) | (array > high)]
+    if beyond.size:
         raise InvalidTensor(
-            f'input "{port.spec.name}" holds {int(beyond.flat[0])}; this model computes '
-            f"{port.spec.dtype.word} in 32 bits and takes {low} to {high}"
+            f'input "{port.spec.name}" holds {beyond.flat[0]}; this model computes '
+            f"{port.spec.dtype.word} in 32 bits and takes {low} to {high}: send values in range"
         )
 
 
@@ -51,30 +54,31 @@ def _node_name(compiled: ov.CompiledModel, port: Port) -> str:
     return str(compiled.inputs[port.index].get_node().get_friendly_name())
 
 
-def _kept_whole(compiled: ov.CompiledModel) -> set[str]:
-    """Name the inputs that no 32-bit integer operation reads."""
+def _readers(compiled: ov.CompiledModel) -> dict[str, list[tuple[str, bool]]]:
+    """List, for each input, the operations of the compiled graph that read it."""
     try:
-        graph = (
-            compiled.get_runtime_model()
-        )  # kept: its nodes know their readers as long as it lives
-        parameters = graph.get_parameters()
+        graph = compiled.get_runtime_model()
+        parameters = graph.get_parameters()  # `graph` is kept: its nodes live as long as it
+        return {str(each.get_friendly_name()): _read_by(each) for each in parameters}
     except RuntimeError:  # not every device has a runtime model
-        return set()
-    return {
-        str(parameter.get_friendly_name())
-        for parameter in parameters
-        if _all_keep(parameter.output(0).get_target_inputs())
-    }
+        return {}
 
 
-def _all_keep(readers: Collection[ov.Input]) -> bool:
-    return bool(readers) and all(_keeps(reader.get_node()) for reader in readers)
+def _read_by(parameter: ov.Node) -> list[tuple[str, bool]]:
+    """Give layer type and whether the result is real, for each operation that reads an input."""
+    nodes = [reader.get_node() for reader in parameter.output(0).get_target_inputs()]
+    return [
+        (
+            str(node.get_rt_info()["layerType"].astype(str)),
+            bool(node.get_output_size() and node.get_output_element_type(0).is_real()),
+        )
+        for node in nodes
+    ]
 
 
-def _keeps(node: ov.Node) -> bool:
-    layer = str(node.get_rt_info()["layerType"].astype(str))
-    return layer == "Output" or (layer == "Convert" and _is_real(node))
-
-
-def _is_real(node: ov.Node) -> bool:
-    return bool(node.get_output_element_type(0).is_real())
+def _kept(port: Port, readers: Collection[tuple[str, bool]]) -> bool:
+    """Tell whether no 32-bit operation reads an input."""
+    to_real = port.spec.dtype is not DataType.FP64  # a double made real is made a float
+    return bool(readers) and all(
+        layer == "Output" or (layer == "Convert" and real and to_real) for layer, real in readers
+    )

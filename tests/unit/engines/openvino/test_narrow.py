@@ -69,6 +69,29 @@ async def test_no_values_are_fine(tmp_path: Path) -> None:
     assert (await run(model, {"x": np.zeros(0, np.int64)}))["y"].shape == (0,)
 
 
+@pytest.mark.parametrize("value", [1e300, -1e39, np.inf, -np.inf])
+@pytest.mark.parametrize(
+    "body",
+    [lambda x: op.add(x, op.constant(np.float64(1))), lambda x: op.convert(x, "f32")],
+    ids=["added to", "made a float"],
+)
+async def test_a_double_beyond_float_is_refused(
+    tmp_path: Path, body: Callable[[Any], Any], value: float
+) -> None:
+    """The plugin would compute with the largest float instead."""
+    model = load(unary(tmp_path, [2], DataType.FP64, body))
+    with pytest.raises(InvalidTensor, match="computes double in 32 bits"):
+        await run(model, {"x": np.array([1.0, value])})
+    (answer,) = (await run(model, {"x": np.array([1.5, np.nan])})).values()
+    assert np.isnan(answer[1])
+
+
+async def test_a_double_that_is_only_passed_through_is_taken(tmp_path: Path) -> None:
+    model = load(unary(tmp_path, [2], DataType.FP64, lambda x: x))
+    (answer,) = (await run(model, {"x": np.array([1e300, np.inf])})).values()
+    assert answer.tolist() == [1e300, np.inf]
+
+
 @pytest.fixture(scope="module")
 def layers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, OpenVinoModel]:
     bodies: dict[str, Callable[[Any], Any]] = {

@@ -8,6 +8,7 @@
     ├── PreconditionFailed        well formed, but not in the present state of the server
     ├── NotSupported              asks for what this server does not have
     ├── NotAvailable              will work later: loading, stopping
+    ├── QueueFull                 too many requests wait already
     ├── DeadlineExceeded          the caller's time, or the server's limit, is over
     ├── RequestTooLarge           more bytes than the server takes
     ├── LoadFailed                a version could not be loaded (also the loader's own error)
@@ -59,6 +60,10 @@ class NotSupported(ServingError):
 
 class NotAvailable(ServingError):
     """The same request can succeed later."""
+
+
+class QueueFull(ServingError):
+    """Too many requests wait already; the same request can succeed later."""
 
 
 class DeadlineExceeded(ServingError):

@@ -111,7 +111,8 @@ class ModelStream:
         self._versions: dict[int, _Version] = {}
         self._aspired: frozenset[int] = frozenset()
         self._listing = Listing({}, moving=False)
-        self._polls = 0
+        self._looks = 0
+        self._listed = False
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
         self._watcher: asyncio.Task[None] | None = None
@@ -216,7 +217,9 @@ class ModelStream:
         except StorageError as error:
             self._note_trouble(error)
             raise
-        self._polls += 1
+        finally:
+            self._looks += 1
+        self._listed = True
         self._note_recovery()
         self._aspire()
 
@@ -320,7 +323,10 @@ class ModelStream:
 
     async def _unload(self, version: _Version) -> None:
         if version.loaded:
-            await self._drain_and_free(version.loaded)
+            try:
+                await self._drain_and_free(version.loaded)
+            except Exception:
+                log.exception(logs.Event("version not freed cleanly", model=self.name))
         version.loaded = None
         version.busy = False
         self._move(version, Event.FREED)
@@ -358,7 +364,7 @@ class ModelStream:
 
     def _settled(self) -> bool:
         """Tell whether the first load is over: nothing on its way, nothing still being written."""
-        if self._polls == 0 or (self._listing.moving and self._polls < POLLS_FOR_REST):
+        if not self._listed or (self._listing.moving and self._looks < POLLS_FOR_REST):
             return False
         return not any(v.busy or v.life.state is State.START for v in self._versions.values())
 

@@ -10,6 +10,8 @@ from ie_serving.errors import InvalidRequest, RequestTooLarge
 
 SMALLEST_COMPRESSED = 1024
 """Replies below this size gain nothing from compression."""
+MOST_INFLATED = 100 << 20
+"""Limit of a body after decompression, as TensorFlow Serving has it: a small body asks for much."""
 LARGE = 64 * 1024
 """From this size on, compression leaves the event loop for a thread."""
 FASTEST = 1
@@ -33,8 +35,8 @@ async def read_body(request: falcon.asgi.Request, limit: int) -> bytes:
     if "gzip" not in (request.get_header("Content-Encoding") or ""):
         return body
     if len(body) < LARGE:
-        return _inflate(body, limit)
-    return await asyncio.to_thread(_inflate, body, limit)
+        return _inflate(body, min(limit, MOST_INFLATED))
+    return await asyncio.to_thread(_inflate, body, min(limit, MOST_INFLATED))
 
 
 async def write_body(

@@ -51,6 +51,7 @@ CODE_OF: dict[type[BaseException], Code] = {
     errors.PreconditionFailed: Code.FAILED_PRECONDITION,
     errors.NotSupported: Code.UNIMPLEMENTED,
     errors.NotAvailable: Code.UNAVAILABLE,
+    errors.QueueFull: Code.RESOURCE_EXHAUSTED,
     errors.DeadlineExceeded: Code.DEADLINE_EXCEEDED,
     errors.LoadFailed: Code.UNKNOWN,
     errors.StorageError: Code.UNAVAILABLE,

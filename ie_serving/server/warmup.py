@@ -13,6 +13,7 @@ from pathlib import Path
 
 from ie_serving.errors import InvalidRequest, NotSupported, ServingError
 from ie_serving.models.handle import Servable
+from ie_serving.server.deadline import Deadline
 from ie_serving.server.wire.messages import Proto
 from ie_serving.server.wire.prediction_log import read_prediction_logs
 from ie_serving.telemetry.logs import Event
@@ -22,6 +23,9 @@ log = logging.getLogger(__name__)
 RECORDS = Path("assets.extra") / "tf_serving_warmup_requests"
 MOST_RECORDS = 1000
 """As many as TensorFlow Serving replays."""
+
+LONGEST_REPLAY_S = 60.0
+"""A recorded request that takes longer ends the warm-up, so that it cannot hold a version back."""
 
 Replay = Callable[[Servable, bytes], Awaitable[bytes]]
 """Answers one recorded request, serialized, with a servable that does not serve yet."""
@@ -74,7 +78,8 @@ class WarmUp:
         replay = self._replays.get(kind)
         if replay is None:
             raise NotSupported(f"Unsupported log_type for warmup: {kind}")
-        await replay(servable, getattr(record, kind).request.SerializeToString())
+        with Deadline(LONGEST_REPLAY_S):
+            await replay(servable, getattr(record, kind).request.SerializeToString())
 
 
 def _read(path: Path) -> list[Proto]:

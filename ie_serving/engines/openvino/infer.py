@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from typing import NoReturn, TypeVar
 
@@ -105,7 +106,14 @@ class Program:
         except BaseException:
             self._pool.give(slot)
             raise
-        return asyncio.get_running_loop().run_in_executor(self._threads, slot.wait)
+        try:
+            return asyncio.get_running_loop().run_in_executor(self._threads, slot.wait)
+        except RuntimeError as error:  # the system has no thread left: wait here, this once
+            slot.cancel()
+            with suppress(RuntimeError):
+                slot.wait()
+            self._pool.give(slot)
+            self._fail(error)
 
     def _give_when_idle(self, slot: Slot, idle: "asyncio.Future[None]") -> None:
         if idle.done():

@@ -5,7 +5,12 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
+from ie_serving.errors import QueueFull
+
 S = TypeVar("S")
+
+MOST_WAITING = 1000
+"""Requests that wait at a time; each keeps its tensors in memory."""
 
 
 class Pool(Generic[S]):
@@ -26,9 +31,18 @@ class Pool(Generic[S]):
         return self._free.pop() if self._free else None
 
     async def take(self) -> S:
-        """Give an item as soon as every earlier waiter has had one."""
+        """Give an item as soon as every earlier waiter has had one.
+
+        Raises:
+            QueueFull: `MOST_WAITING` wait already.
+        """
         if self._free:
             return self._free.pop()
+        if len(self._waiters) >= MOST_WAITING:
+            raise QueueFull(
+                f"{MOST_WAITING} requests wait for this model already: ask again later, send"
+                " fewer at once, or add servers"
+            )
         waiter: asyncio.Future[S] = asyncio.get_running_loop().create_future()
         self._waiters[waiter] = None
         try:

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ie_serving.engines.openvino import pool as pool_module
 from ie_serving.engines.openvino.pool import Pool
+from ie_serving.errors import QueueFull
 
 STEPS = st.sampled_from(["take", "cancel", "give", "turn"])
 
@@ -95,3 +97,17 @@ def give(pool: Pool[int], tasks: list["asyncio.Task[int]"], i: int, given: set[i
     if i not in given and tasks[i].done() and not tasks[i].cancelled():
         given.add(i)
         pool.give(tasks[i].result())
+
+
+async def test_the_queue_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_module, "MOST_WAITING", 2)
+    pool = Pool(["only"])
+    taken = await pool.take()
+    waiting = [asyncio.create_task(pool.take()) for _ in range(2)]
+    await turn()
+    with pytest.raises(QueueFull, match="2 requests wait for this model already"):
+        await pool.take()
+    pool.give(taken)
+    assert await waiting[0] == "only"
+    pool.give("only")
+    assert await waiting[1] == "only"

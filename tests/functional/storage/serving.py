@@ -61,7 +61,12 @@ class Launcher:
 
 def only(repository: Repository) -> tuple[str, ...]:
     """Arguments for the one model `digits`."""
-    return ("model", "--model_name=digits", f"--model_path={repository.storage.url}")
+    return only_at(repository.storage.url)
+
+
+def only_at(url: str) -> tuple[str, ...]:
+    """Arguments for the one model `digits` at `url`."""
+    return ("model", "--model_name=digits", f"--model_path={url}")
 
 
 def several(file: Path, models: Mapping[str, str | dict[str, Any]]) -> tuple[str, ...]:

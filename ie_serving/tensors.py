@@ -123,6 +123,10 @@ class Signature:
     examples: "ExampleBinding | None" = None
 
 
+CLASSES, SCORES, OUTPUTS = "classes", "scores", "outputs"
+"""What an output of a signature for Classify or Regress means: its role."""
+
+
 @dataclass(frozen=True)
 class ExampleBinding:
     """How Classify or Regress is computed by a signature that takes tensors.

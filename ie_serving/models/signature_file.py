@@ -21,6 +21,9 @@ from typing import Any
 
 from ie_serving.errors import LoadFailed
 from ie_serving.tensors import (
+    CLASSES,
+    OUTPUTS,
+    SCORES,
     SERVING_DEFAULT,
     DataType,
     ExampleBinding,
@@ -33,8 +36,8 @@ FILE = "signatures.json"
 
 KEYS = {"method", "base", "features", "outputs", "labels"}
 ROLES: Mapping[Method, Mapping[str, DataType]] = {
-    Method.CLASSIFY: {"scores": DataType.FP32, "classes": DataType.STRING},
-    Method.REGRESS: {"outputs": DataType.FP32},
+    Method.CLASSIFY: {SCORES: DataType.FP32, CLASSES: DataType.STRING},
+    Method.REGRESS: {OUTPUTS: DataType.FP32},
 }
 """What the outputs of a method mean. Source: signature_constants of TensorFlow."""
 
@@ -137,7 +140,7 @@ class _Reading:
         labels = definition.get("labels")
         if labels is None:
             return
-        if definition["method"] != "classify" or "classes" in definition.get("outputs", {}):
+        if definition["method"] != "classify" or CLASSES in definition.get("outputs", {}):
             yield f"{self.place}.labels: only for classify without an output for classes"
         elif not isinstance(labels, str) or Path(labels).name != labels:
             yield f"{self.place}.labels: expected the name of a file beside {FILE}"
@@ -175,6 +178,6 @@ def _outputs(method: Method, binding: ExampleBinding) -> Iterator[tuple[str, Ten
         if alias is not None:
             spec = binding.base.outputs[alias]
             yield role, TensorSpec(role, dtype, spec.shape, spec.tensor)
-        elif role == "classes" and binding.labels:
-            shape = binding.base.outputs[binding.roles["scores"]].shape
+        elif role == CLASSES and binding.labels:
+            shape = binding.base.outputs[binding.roles[SCORES]].shape
             yield role, TensorSpec(role, dtype, shape, "classes:0")

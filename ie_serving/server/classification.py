@@ -16,8 +16,15 @@ from ie_serving.models.handle import Servable
 from ie_serving.models.signature_file import EXAMPLES
 from ie_serving.server.inference import Outputs, infer
 from ie_serving.server.wire.example import Features, decode_examples, parse_examples
-from ie_serving.server.wire.results import CLASSES, SCORES
-from ie_serving.tensors import SERVING_DEFAULT, Array, ExampleBinding, Method, Signature
+from ie_serving.tensors import (
+    CLASSES,
+    SCORES,
+    SERVING_DEFAULT,
+    Array,
+    ExampleBinding,
+    Method,
+    Signature,
+)
 
 T = TypeVar("T")
 Examples = Sequence[Features]

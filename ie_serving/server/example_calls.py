@@ -1,11 +1,12 @@
 """Classify, Regress and MultiInference over gRPC: a request message and a servable, to bytes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from ie_serving.errors import InvalidRequest, NotSupported
 from ie_serving.models.handle import Servable
 from ie_serving.requests import ModelSpec
-from ie_serving.server.classification import Examples, by_role, example_binding, run_base
+from ie_serving.server.classification import by_role, example_binding, run_base
 from ie_serving.server.wire import messages
 from ie_serving.server.wire.example import examples_of
 from ie_serving.server.wire.messages import Proto
@@ -21,24 +22,51 @@ from ie_serving.tensors import SERVING_DEFAULT, Array, ExampleBinding, Method
 METHODS = {method.value: method for method in (Method.CLASSIFY, Method.REGRESS)}
 
 
+@dataclass(frozen=True)
+class Kind:
+    """How one method answers.
+
+    Attributes:
+        response: message class of its response.
+        result_of: makes the result message of outputs by role, and of how many examples.
+        field: of an InferenceResult that holds it.
+    """
+
+    response: Proto
+    result_of: Callable[[Mapping[str, Array], int], Proto]
+    field: str
+
+
+KINDS = {
+    Method.CLASSIFY: Kind(
+        messages.ClassificationResponse,
+        lambda outputs, rows: classification_result(classes_of(outputs, rows)),
+        "classification_result",
+    ),
+    Method.REGRESS: Kind(
+        messages.RegressionResponse,
+        lambda outputs, rows: regression_result(values_of(outputs, rows)),
+        "regression_result",
+    ),
+}
+
+
 async def classify(servable: Servable, request: Proto) -> bytes:
     """Answer a ClassificationRequest."""
-    examples = examples_of(request.input)
-    binding = example_binding(servable, request.model_spec.signature_name, Method.CLASSIFY)
-    outputs = by_role(binding, await run_base(servable, binding, examples))
-    response = messages.ClassificationResponse()
-    response.result.CopyFrom(classification_result(classes_of(outputs, len(examples))))
-    _fill(response.model_spec, servable, request.model_spec.signature_name)
-    return bytes(response.SerializeToString())
+    return await _answer(Method.CLASSIFY, servable, request)
 
 
 async def regress(servable: Servable, request: Proto) -> bytes:
     """Answer a RegressionRequest."""
+    return await _answer(Method.REGRESS, servable, request)
+
+
+async def _answer(method: Method, servable: Servable, request: Proto) -> bytes:
     examples = examples_of(request.input)
-    binding = example_binding(servable, request.model_spec.signature_name, Method.REGRESS)
+    binding = example_binding(servable, request.model_spec.signature_name, method)
     outputs = by_role(binding, await run_base(servable, binding, examples))
-    response = messages.RegressionResponse()
-    response.result.CopyFrom(regression_result(values_of(outputs, len(examples))))
+    response = KINDS[method].response()
+    response.result.CopyFrom(KINDS[method].result_of(outputs, len(examples)))
     _fill(response.model_spec, servable, request.model_spec.signature_name)
     return bytes(response.SerializeToString())
 
@@ -54,7 +82,9 @@ async def multi_inference(servable: Servable, request: Proto) -> bytes:
         if key not in ran:
             ran[key] = await run_base(servable, binding, examples)
         result = response.results.add()
-        _fill_result(result, METHODS[task.method_name], by_role(binding, ran[key]), examples)
+        kind = KINDS[METHODS[task.method_name]]
+        made = kind.result_of(by_role(binding, ran[key]), len(examples))
+        getattr(result, kind.field).CopyFrom(made)
         _fill(result.model_spec, servable, task.model_spec.signature_name)
     return bytes(response.SerializeToString())
 
@@ -97,17 +127,6 @@ def _task_binding(servable: Servable, task: Proto) -> ExampleBinding:
             f" it has: {', '.join(sorted(servable.signatures))}"
         )
     return example_binding(servable, name, method)
-
-
-def _fill_result(
-    result: Proto, method: Method, outputs: Mapping[str, Array], examples: Examples
-) -> None:
-    rows = len(examples)
-    if method is Method.CLASSIFY:
-        classified = classification_result(classes_of(outputs, rows))
-        result.classification_result.CopyFrom(classified)
-    else:
-        result.regression_result.CopyFrom(regression_result(values_of(outputs, rows)))
 
 
 def _fill(spec: Proto, servable: Servable, signature: str) -> None:

@@ -10,11 +10,7 @@ from itertools import repeat
 from ie_serving.errors import InvalidRequest
 from ie_serving.server.wire import messages
 from ie_serving.server.wire.messages import Proto
-from ie_serving.tensors import Array
-
-CLASSES = "classes"
-SCORES = "scores"
-OUTPUTS = "outputs"
+from ie_serving.tensors import CLASSES, OUTPUTS, SCORES, Array
 
 Classes = list[tuple[bytes, float]]
 """Label and score of each class of one example."""

@@ -76,26 +76,22 @@ def has_numbers_of(server: Server, sample: int, model: str = "digits") -> None:
         np.testing.assert_allclose(got, expected, atol=1e-6)
 
 
-def test_versions_appear_change_and_vanish_under_load(
-    repository: Repository, launcher: Launcher
-) -> None:
+def test_versions_appear_change_and_vanish(repository: Repository, launcher: Launcher) -> None:
     server = launcher.serve(*only(repository))
     has_numbers_of(server, 1)
-    with Load(server) as load:
-        put(repository, 2, sample=2)
-        until(lambda: serves(server, 2))
-        has_numbers_of(server, 2)
-        put(repository, 3)
-        repository.put("3/model.xml", b"<net>not a model</net>")
-        until(lambda: 3 in states(server) and failure(server, 3) != "")
-        assert serves(server, 2)
-        put(repository, 3)
-        until(lambda: states(server) == {1: END, 2: END, 3: AVAILABLE})
-        has_numbers_of(server, 1)
-        withdraw(repository, 3)
-        until(lambda: states(server) == {1: END, 2: AVAILABLE, 3: END})
-        has_numbers_of(server, 2)
-    assert load.failures == []
+    put(repository, 2, sample=2)
+    until(lambda: states(server) == {1: END, 2: AVAILABLE})
+    has_numbers_of(server, 2)
+    repository.put("3/model.bin", b"")
+    repository.put("3/model.xml", b"<net>not a model</net>")
+    until(lambda: 3 in states(server) and failure(server, 3) != "")
+    assert serves(server, 2)
+    put(repository, 3)
+    until(lambda: states(server) == {1: END, 2: END, 3: AVAILABLE})
+    has_numbers_of(server, 1)
+    withdraw(repository, 3)
+    until(lambda: states(server) == {1: END, 2: AVAILABLE, 3: END})
+    has_numbers_of(server, 2)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from ie_serving.models.source import Source
 from ie_serving.models.stream import ModelStream
 from ie_serving.server import model_service, prediction_service
 from ie_serving.server.health import Health
+from ie_serving.server.lifecycle import AsgiApp
 from ie_serving.server.memory import keep_freed_memory
 from ie_serving.server.model_service import ModelService
 from ie_serving.server.prediction_service import PredictionService
@@ -33,7 +34,6 @@ from ie_serving.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from ie_serving.server.tfs_grpc import GrpcServer
-    from ie_serving.server.tfs_rest import App
 
 log = logging.getLogger(__name__)
 
@@ -96,7 +96,7 @@ class ServingApplication:
         """See `Application`."""
         return self._models.names()
 
-    def rest(self) -> "App":
+    def rest(self) -> AsgiApp:
         """See `Application`."""
         from ie_serving.server.tfs_rest import RestApi
 

@@ -121,7 +121,8 @@ def _wrong_shape(array: Array, spec: TensorSpec) -> str:
         )
     else:
         start = f"The input data is incorrect. Obtained shape {got}, required shape {wanted}"
-    return f"{start}: the model expects input {spec}, where -1 takes any size"
+    any_size = ", where -1 takes any size" if -1 in wanted else ""
+    return f"{start}: the model expects input {spec}{any_size}"
 
 
 def _wrong_names(signature: Signature, inputs: Mapping[str, Array]) -> str:

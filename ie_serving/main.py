@@ -5,9 +5,11 @@ What is heavy is imported by `_build`, in a worker, after the fork.
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from functools import partial
+from types import FrameType
 
 from ie_serving import cli, tfs_cli
 from ie_serving.errors import ConfigError, ServingError
@@ -20,12 +22,26 @@ from ie_serving.telemetry import logs
 
 log = logging.getLogger(__name__)
 
+RUN_TIME_FAILURE = 1
+"""Exit code of a port that is taken, or of a first start that fails; the cause is in the log."""
 WRONG_USAGE = 2
 """Exit code of a wrong command line or configuration."""
 
 
+def _stop_at_once(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(0)
+
+
+def _listen_for_signals() -> None:
+    """End cleanly when told to before the arbiter, which has handlers of its own, has begun."""
+    signal.signal(signal.SIGTERM, _stop_at_once)
+    signal.signal(signal.SIGINT, _stop_at_once)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `ie_serving`; return its exit code."""
+    _listen_for_signals()
     try:
         parsed = cli.parse(sys.argv[1:] if argv is None else argv, os.environ)
     except ConfigError as error:
@@ -35,8 +51,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def tensorflow_model_server(argv: Sequence[str] | None = None) -> int:
     """Run as `tensorflow_model_server` does; return its exit code."""
+    _listen_for_signals()
     parsed = tfs_cli.parse(sys.argv[1:] if argv is None else argv, os.environ)
-    return tfs_cli.EXIT_CODE if _serve(parsed) else 0
+    code = _serve(parsed)
+    if code == RUN_TIME_FAILURE:
+        tfs_cli.fail("UNKNOWN: the log says why")
+    return tfs_cli.EXIT_CODE if code else 0
 
 
 def _serve(parsed: Parsed) -> int:

@@ -182,7 +182,7 @@ class ModelManager:
         await served.stream.first_load()
         while self._require_available and not served.stream.default:
             if served.stream.failures():
-                raise LoadFailed(f"1 servable(s) did not become available: {{{_cause(served)}}}")
+                raise LoadFailed(f"1 servable(s) did not become available: {{{_cause(served)}, }}")
             await served.stream.changed()
 
     async def _prepare(self, stream: ModelStream) -> None:
@@ -275,7 +275,7 @@ def _require_available(fresh: Collection[_Served]) -> None:
         return
     causes = ", ".join(_cause(served) for served in failed)
     raise LoadFailed(
-        f"{len(failed)} model(s) did not become available: {{{causes}}}; the configuration is"
+        f"{len(failed)} model(s) did not become available: {{{causes}, }}; the configuration is"
         " unchanged"
     )
 
@@ -284,9 +284,11 @@ def _cause(served: _Served) -> str:
     failures = served.stream.failures()
     if not failures:
         why = served.stream.trouble or f"no complete version under {served.config.base_path}"
-        return f"{{name: {served.config.name} due to error: {why}}}"
+        return f"{{{{name: {served.config.name}}} due to error: {why}}}"
     version = max(failures)
-    return f"{{name: {served.config.name} version: {version} due to error: {failures[version]}}}"
+    return (
+        f"{{{{name: {served.config.name} version: {version}}} due to error: {failures[version]}}}"
+    )
 
 
 def _meant(stream: ModelStream, version: int | None) -> int | None:

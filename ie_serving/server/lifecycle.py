@@ -280,9 +280,11 @@ async def _close(application: Application) -> None:
 def _uvicorn(app: AsgiApp) -> "uvicorn.Server":
     import uvicorn  # here, not above: the arbiter does without it
 
+    from ie_serving.server.http_protocol import HttpProtocol
+
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=HttpProtocol,
         ws="none",
         interface="asgi3",
         lifespan="off",

@@ -87,8 +87,8 @@ def _not_gzip(why: str) -> InvalidRequest:
 
 def _too_large(limit: int) -> RequestTooLarge:
     return RequestTooLarge(
-        f"the body is larger than {limit} bytes, the limit of this server"
-        " (max_message_bytes), after decompression; send it in parts"
+        f"the body is larger than {limit} bytes, the limit for bodies (--max_message_bytes) and"
+        f" at most {MOST_INFLATED} for one that was compressed; send it in parts"
     )
 
 

@@ -7,7 +7,7 @@ Falcon's router. Errors become `{"error": ...}` here and nowhere else.
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import falcon
 import falcon.asgi
@@ -21,6 +21,7 @@ from ie_serving.server.classification import by_role, example_binding, infer_ser
 from ie_serving.server.deadline import Deadline
 from ie_serving.server.health import LIVE, READY, Health
 from ie_serving.server.inference import Outputs, infer
+from ie_serving.server.lifecycle import AsgiApp
 from ie_serving.server.rest_body import read_body, write_body
 from ie_serving.server.rest_routes import Route, VersionOverflow, route
 from ie_serving.server.status import Code, explain, http_of
@@ -52,6 +53,8 @@ NOT_FOUND_PAGE = (
 """What the HTTP library of TensorFlow Serving answers outside of `/v1/`."""
 
 App: TypeAlias = "falcon.asgi.App[falcon.asgi.Request, falcon.asgi.Response]"
+Event: TypeAlias = Any
+"""What ASGI passes; its servers and Falcon type it differently."""
 Reply = tuple[int, str, bytes]
 """HTTP status, content type, body."""
 
@@ -91,11 +94,11 @@ class RestApi:
             "models": self._list,
         }
 
-    def app(self) -> App:
+    def app(self) -> AsgiApp:
         """Make the ASGI application."""
         app: App = falcon.asgi.App()
         app.add_sink(self.answer, prefix="/")
-        return app
+        return _until_disconnected(app)
 
     async def answer(
         self, req: falcon.asgi.Request, resp: falcon.asgi.Response | None, **_: object
@@ -211,6 +214,22 @@ class _Encode:
         if sum(array.size for array in outputs.values()) >= LARGE_OUTPUT:
             return {name: array.copy() for name, array in outputs.items()}
         return encode_predictions(outputs, self._form, self._signature.outputs)
+
+
+def _until_disconnected(app: AsgiApp) -> AsgiApp:
+    """Let a reply to a client that has gone end in silence; uvloop raises for it."""
+
+    async def run(scope: Event, receive: Event, send: Event) -> None:
+        async def send_while_there(message: Event) -> None:
+            try:
+                await send(message)
+            except RuntimeError as error:
+                if "closed" not in str(error):
+                    raise
+
+        await app(scope, receive, send_while_there)
+
+    return run
 
 
 def _signature(servable: Servable, name: str) -> Signature:

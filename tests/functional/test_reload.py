@@ -72,7 +72,7 @@ def test_one_broken_model_refuses_the_whole(server: Server, tmp_path: Path) -> N
     (broken / "model.xml").write_text("<net/>")
     code, text = refused(server, listed(good=SAMPLE, broken=tmp_path / "broken"))
     assert code is grpc.StatusCode.UNKNOWN
-    assert "1 model(s) did not become available: {{name: broken version: 1 due to error" in text
+    assert "1 model(s) did not become available: {{{name: broken version: 1} due to error" in text
     assert names(server) == ["digits"]
     assert server.rest.post("/v1/models/digits:predict", json=BODY).status_code == 200
 

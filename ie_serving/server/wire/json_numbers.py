@@ -34,15 +34,20 @@ _BUFFER: Final = {
     if dtype.numpy.kind in "fiu"
 }
 
+_MOST_ELEMENTS = (1 << 24) - 2
+"""simdjson keeps lengths in 24 bits; beyond them pysimdjson 7 writes past the end of its lists."""
+
 _spare: list[simdjson.Parser] = []
 
 
 def parse_strictly(body: bytes) -> Lazy:
-    """Parse strict JSON to simdjson's lazy objects; None when simdjson refuses the body.
+    """Parse strict JSON to simdjson's lazy objects; None when it refuses or must not see the body.
 
     A parser cannot be used again while objects of its last document live, and says so only when
     it is tried. Then the document gets a parser of its own.
     """
+    if len(body) > _MOST_ELEMENTS and body.count(b",") >= _MOST_ELEMENTS:
+        return None
     try:
         parser = _spare.pop()  # not looked at before: large bodies are parsed in threads
     except IndexError:

@@ -1,4 +1,4 @@
-"""One server of each kind for the whole run, and a bucket of its own for each test.
+"""One server of each kind for the whole run, and a bucket or folder of its own for each test.
 
 One handler sees every log line at every level, to search them for secrets.
 """
@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import trustme
 
+from tests.functional.storage.repositories import BUCKET, s3_admin
 from tests.functional.storage.servers import SECRET, FakeGcs, Proxy, Weed
 from tests.functional.storage.serving import Launcher
 
@@ -49,6 +50,7 @@ def log_without_secrets(capfd: pytest.CaptureFixture[str]) -> Iterator[list[str]
 @pytest.fixture(scope="session")
 def weed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Weed]:
     with Weed(tmp_path_factory.mktemp("weed")) as server:
+        s3_admin(server).create_bucket(Bucket=BUCKET)
         yield server
 
 

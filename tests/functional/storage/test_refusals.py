@@ -23,7 +23,7 @@ from ie_serving.storage import minio, s3
 from ie_serving.storage.base import Entry, Storage
 from ie_serving.storage.by_url import open_storage
 from ie_serving.storage.options import StorageOptions
-from tests.functional.storage.repositories import S3Repository, s3_admin, s3_environ
+from tests.functional.storage.repositories import BUCKET, S3Repository, s3_admin, s3_environ
 from tests.functional.storage.servers import (
     ADMIN,
     READER,
@@ -122,7 +122,7 @@ class TestS3Protocol:
         nowhere = opened(f"{repository.scheme}://no-such-bucket/m", **environ)
         refused(Missing, ["the bucket does not exist (NoSuchBucket)"], nowhere.directories)
         url = repository.storage.url.replace("base path", "other")
-        words = ["no object in bucket", "begins with 'other/m/'"]
+        words = ["no object in bucket 'models' begins with", "/other/m/'"]
         refused(Missing, words, opened(url, **environ).directories)
 
     @pytest.mark.parametrize(
@@ -193,17 +193,19 @@ class TestS3Protocol:
         environ |= {"MINIO_ENDPOINT": weed.url}
         storage = opened(repository.storage.url, **environ)
         refused(Unauthorized, ["refuses requests without credentials"], storage.directories)
-        bucket = repository.storage.url.split("/")[2]
-        arn = f"arn:aws:s3:::{bucket}"
+        arn = f"arn:aws:s3:::{BUCKET}"
         statements = [
             {"Effect": "Allow", "Principal": "*", "Action": action, "Resource": resource}
             for action, resource in (("s3:GetObject", f"{arn}/*"), ("s3:ListBucket", arn))
         ]
         policy = json.dumps({"Version": "2012-10-17", "Statement": statements})
-        s3_admin(weed).put_bucket_policy(Bucket=bucket, Policy=policy)
-        assert storage.directories() == ["1"]
-        with storage.copy("1", listed(storage, "1")) as copy:
-            assert (copy / "model.xml").read_bytes() == b"x"
+        s3_admin(weed).put_bucket_policy(Bucket=BUCKET, Policy=policy)
+        try:
+            assert storage.directories() == ["1"]
+            with storage.copy("1", listed(storage, "1")) as copy:
+                assert (copy / "model.xml").read_bytes() == b"x"
+        finally:
+            s3_admin(weed).delete_bucket_policy(Bucket=BUCKET)
 
     def test_no_credentials_anywhere_is_anonymous_and_said(
         self,

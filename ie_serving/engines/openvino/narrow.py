@@ -46,7 +46,7 @@ def check_range(port: Port, array: Array) -> None:
     if beyond.size:
         raise InvalidTensor(
             f'input "{port.spec.name}" holds {beyond.flat[0]}; this model computes '
-            f"{port.spec.dtype.word} in signed 32 bits and takes {low} to {high}: send values in"
+            f"{port.spec.dtype.word} in 32 bits and takes {low} to {high}: send values in"
             " range"
         )
 

@@ -82,13 +82,11 @@ class ServingApplication:
         asyncio.get_running_loop().set_default_executor(
             ThreadPoolExecutor(SHORT_THREADS, "blocking")
         )
-        fronts = asyncio.create_task(asyncio.to_thread(_import_fronts))
         self._config = (
             self._config_watch()
         )  # before the load: an edit meanwhile is noticed after it
         await self._models.start(await asyncio.to_thread(self._configured))
         self._count_models(before=())
-        await fronts
         if self._config:
             self._watch = asyncio.create_task(self._config.run(), name="watch configuration")
 
@@ -214,11 +212,3 @@ class ServingApplication:
             poll_wait_s=poll_wait_s,
             drain_timeout_s=server.drain_timeout_s,
         )
-
-
-def _import_fronts() -> None:
-    """Import what is needed once models are loaded, while they load and compile in C++."""
-    import uvicorn  # noqa: F401
-
-    import ie_serving.server.tfs_grpc
-    import ie_serving.server.tfs_rest  # noqa: F401

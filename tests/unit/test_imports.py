@@ -27,7 +27,7 @@ HOMES = {  # a library, and the only parts that may import it
     "grpc_health": {"server/tfs_grpc"},
     "grpc_reflection": {"server/tfs_grpc"},
     "falcon": {"server", "application"},
-    "uvicorn": {"server", "application"},
+    "uvicorn": {"server"},
     "gunicorn": {"server/gunicorn_app"},
     "boto3": {"storage/s3"},
     "botocore": {"storage/s3", "storage/s3_errors"},

@@ -77,7 +77,7 @@ FLAGS: tuple[Flag, ...] = (
         field="max_message_bytes",
         parse=values.message_size,
         form="BYTES",
-        meaning="largest gRPC message and REST body in bytes, after decompression",
+        meaning="largest gRPC message and REST body in bytes; gzip inflates to 100 MiB at most",
     ),
     Flag(
         name="rest_timeout_seconds",

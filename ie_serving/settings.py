@@ -55,7 +55,7 @@ class ServerSettings:
     """REST port; 0 is off."""
 
     max_message_bytes: int = 1 << 30
-    """Largest gRPC message and largest REST body, after decompression."""
+    """Largest gRPC message and largest REST body; a gzip body inflates to 100 MiB at most."""
 
     rest_timeout_s: float = 30.0
     """Longest time that one REST inference may take, waiting included."""

@@ -80,11 +80,14 @@ class TensorSpec:
 
     def admits(self, shape: tuple[int, ...]) -> bool:
         """Tell whether an array of `shape` fits."""
-        if self.shape is None:
+        if self.shape is None or self.shape == shape:
             return True
         if len(shape) != len(self.shape):
             return False
-        return all(want in (-1, got) for want, got in zip(self.shape, shape, strict=True))
+        for want, got in zip(self.shape, shape, strict=True):
+            if want != got and want != -1:
+                return False
+        return True
 
     def __str__(self) -> str:
         shape = "any shape" if self.shape is None else f"({', '.join(map(str, self.shape))})"

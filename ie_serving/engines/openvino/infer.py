@@ -2,11 +2,11 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import openvino as ov
 
@@ -53,7 +53,9 @@ class Program:
         for name, check in self._checks:
             check(inputs[name])
         if self._shapes is not None:
-            self._shapes.check(inputs)
+            unknown = self._shapes.unknown(inputs)
+            if unknown is not None:
+                await self._shapes.check(unknown)
         size = size_of(inputs)
         alone = self._pool.idle
         slot = self._pool.take_free() or await self._pool.take()
@@ -66,11 +68,11 @@ class Program:
             slot.fill(inputs)
             started = time.perf_counter()
             try:
-                slot.run()
+                outputs = slot.run()
             except RuntimeError as error:
                 self._fail(error)
             self._pace.learn(size, time.perf_counter() - started)
-            return read(slot.outputs())
+            return read(outputs)
         finally:
             self._pool.give(slot)
 
@@ -163,9 +165,11 @@ class OpenVinoModel:
         """See `engines.base`."""
         return self._signatures
 
-    async def infer(self, signature: Signature, inputs: Mapping[str, Array], read: Read[T]) -> T:
+    def infer(
+        self, signature: Signature, inputs: Mapping[str, Array], read: Read[T]
+    ) -> Coroutine[Any, Any, T]:
         """See `engines.base`."""
-        return await self._programs[signature.name].infer(inputs, read)
+        return self._programs[signature.name].infer(inputs, read)
 
     def close(self) -> None:
         """See `engines.base`."""

@@ -44,4 +44,4 @@ class Pace:
 
 def size_of(inputs: Mapping[str, Array]) -> int:
     """Count the elements of all inputs."""
-    return sum(array.size for array in inputs.values())
+    return sum([array.size for array in inputs.values()])

@@ -18,27 +18,44 @@ MOST_PADDING = 64 << 20
 any memory there is."""
 
 Write = Callable[[Array], None]
+Read = Callable[[], Array]
 
 
 class Slot:
-    """One infer request. Used by one inference at a time."""
+    """One infer request. Used by one inference at a time.
+
+    Attributes:
+        run: infers here and now, and gives the outputs by name: views that the next inference
+            overwrites.
+        start: starts inferring in the engine's threads.
+        wait: blocks until that has ended. Raises: RuntimeError, what the engine failed with.
+        cancel: lets it end early.
+    """
 
     def __init__(
         self, request: ov.InferRequest, inputs: Sequence[Port], outputs: Sequence[Port]
     ) -> None:
-        self._request = request
         self._writes = [(port.spec.name, _writer(request, port)) for port in inputs]
-        self._views, self._reads = _readers(request, outputs)
+        self._reads = [(port.spec.name, _reader(request, port)) for port in outputs]
+        self._places = [(port.spec.name, port.index) for port in outputs]
+        infer = super(ov.InferRequest, request).infer  # type: ignore[misc]  # not in its stubs
+        self._infer = partial(infer, {}, True, False)
         self.start = request.start_async
         self.wait = request.wait
         self.cancel = request.cancel
         texts = any(port.spec.dtype is DataType.STRING for port in outputs)
-        self.run = self._run if texts else partial(request.infer, share_outputs=True)
+        self.run = self._run_texts if texts else self._run
 
-    def _run(self) -> None:
-        """Run without `infer`, whose binding would copy all strings, and fails where are none."""
+    def _run(self) -> Mapping[str, Array]:
+        """Infer through the binding itself: `InferRequest.infer` prepares inputs that are bound."""
+        results = list(self._infer().values())
+        return {name: results[index] for name, index in self._places}
+
+    def _run_texts(self) -> Mapping[str, Array]:
+        """Infer without `infer`, whose binding would copy all strings, and fails where are none."""
         self.start()
         self.wait()
+        return self.outputs()
 
     def fill(self, inputs: Mapping[str, Array]) -> None:
         """Copy the inputs in. Raises: InvalidTensor."""
@@ -47,9 +64,7 @@ class Slot:
 
     def outputs(self) -> Mapping[str, Array]:
         """Give the outputs by name: views that the next inference overwrites."""
-        if not self._reads:
-            return self._views
-        return {**self._views, **{name: read() for name, read in self._reads}}
+        return {name: read() for name, read in self._reads}
 
 
 def _writer(request: ov.InferRequest, port: Port) -> Write:
@@ -121,20 +136,9 @@ def _check_padding(port: Port, array: Array) -> None:
         )
 
 
-def _readers(
-    request: ov.InferRequest, outputs: Sequence[Port]
-) -> tuple[dict[str, Array], list[tuple[str, Callable[[], Array]]]]:
-    """Split the outputs: views that stay, and those to be fetched after each inference."""
-    views: dict[str, Array] = {}
-    reads: list[tuple[str, Callable[[], Array]]] = []
-    for port in outputs:
-        if port.spec.dtype is DataType.STRING:
-            reads.append((port.spec.name, partial(_read_text, request, port.index)))
-        elif port.static:
-            views[port.spec.name] = request.get_output_tensor(port.index).data
-        else:
-            reads.append((port.spec.name, partial(_read, request, port.index)))
-    return views, reads
+def _reader(request: ov.InferRequest, port: Port) -> Read:
+    read = _read_text if port.spec.dtype is DataType.STRING else _read
+    return partial(read, request, port.index)
 
 
 def _read(request: ov.InferRequest, index: int) -> Array:

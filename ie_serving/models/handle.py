@@ -7,6 +7,7 @@ are two additions.
 import asyncio
 from collections.abc import Mapping
 from types import TracebackType
+from typing import Any
 
 from ie_serving.engines.base import CompiledModel
 from ie_serving.tensors import Signature
@@ -20,12 +21,13 @@ class Servable:
         version: version number.
         compiled: the engine's compiled model.
         signatures: its signatures by name.
+        bound: what those who use it have composed for it, by their own keys; it goes with it.
     """
 
     __slots__ = (
-        "__weakref__",
         "_holders",
         "_idle",
+        "bound",
         "compiled",
         "name",
         "signatures",
@@ -43,6 +45,7 @@ class Servable:
         self.version = version
         self.compiled = compiled
         self.signatures = signatures
+        self.bound: dict[object, Any] = {}
         self._holders = 0
         self._idle = asyncio.Event()
         self._idle.set()

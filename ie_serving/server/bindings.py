@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
-from weakref import WeakKeyDictionary
 
 from ie_serving.models.handle import Servable
 
@@ -14,7 +13,6 @@ class Bindings(Generic[B]):
 
     def __init__(self, bind: Callable[[Servable, str], B]) -> None:
         self._bind = bind
-        self._bound: WeakKeyDictionary[Servable, dict[str, B]] = WeakKeyDictionary()
 
     def of(self, servable: Servable, signature: str) -> B:
         """Give what `bind` made of the two, making it the first time.
@@ -22,10 +20,7 @@ class Bindings(Generic[B]):
         Raises:
             ServingError: whatever `bind` raises; it is asked again the next time.
         """
-        by_signature = self._bound.get(servable)
-        if by_signature is None:
-            by_signature = self._bound[servable] = {}
-        bound = by_signature.get(signature)
+        bound: B | None = servable.bound.get((self, signature))
         if bound is None:
-            bound = by_signature[signature] = self._bind(servable, signature)
+            bound = servable.bound[self, signature] = self._bind(servable, signature)
         return bound

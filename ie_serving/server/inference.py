@@ -4,7 +4,7 @@ A front end brings two functions: one that decodes the inputs for a signature, o
 the outputs. Between them everything is numpy, whichever protocol the request came by.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
 
 from ie_serving.errors import PreconditionFailed, ServingError
@@ -47,13 +47,13 @@ def check_method(signature: Signature) -> None:
         )
 
 
-async def infer(
+def infer(
     servable: Servable,
     signature: Signature,
     inputs: Mapping[str, Array],
     read: Callable[[Outputs], T],
-) -> T:
-    """Check `inputs`, run the model once, and return what `read` makes of the outputs.
+) -> Awaitable[T]:
+    """Check `inputs`, run the model once, and give what `read` makes of the outputs.
 
     Args:
         servable: held by the caller.
@@ -62,10 +62,10 @@ async def infer(
         read: sees the outputs while their memory is valid; copies what it keeps.
 
     Raises:
-        InvalidRequest: names, dtypes or shapes do not fit.
+        InvalidRequest: names, dtypes or shapes do not fit; at once, not when awaited.
         ServingError: the engine failed.
     """
     fitted, added = fit(signature, inputs)
     if added:
-        return await servable.compiled.infer(signature, fitted, lambda o: read(shed(o, added)))
-    return await servable.compiled.infer(signature, fitted, read)
+        return servable.compiled.infer(signature, fitted, lambda o: read(shed(o, added)))
+    return servable.compiled.infer(signature, fitted, read)

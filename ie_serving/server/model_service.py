@@ -7,6 +7,7 @@ from ie_serving.models.manager import ModelManager
 from ie_serving.server.calls import Answer, CallContext
 from ie_serving.server.status import Code
 from ie_serving.server.wire import messages, metadata
+from ie_serving.server.wire.fields import Buffer
 from ie_serving.server.wire.messages import Proto
 from ie_serving.server.wire.requests import parse
 from ie_serving.settings import ModelConfig
@@ -35,7 +36,7 @@ class ModelService:
             "HandleReloadConfigRequest": self.handle_reload_config_request,
         }
 
-    async def get_model_status(self, payload: bytes, context: CallContext) -> bytes:
+    async def get_model_status(self, payload: Buffer, context: CallContext) -> bytes:
         """Give the states of one version or of all, highest first."""
         request = parse(messages.GetModelStatusRequest, payload)
         if not request.HasField("model_spec"):
@@ -47,7 +48,7 @@ class ModelService:
             version = self._models.resolve_label(spec.name, spec.version_label)
         return metadata.status_response(self._models.statuses(spec.name, version))
 
-    async def handle_reload_config_request(self, payload: bytes, context: CallContext) -> bytes:
+    async def handle_reload_config_request(self, payload: Buffer, context: CallContext) -> bytes:
         """Change to another configuration; answers when it serves."""
         request = parse(messages.ReloadConfigRequest, payload)
         if request.config.WhichOneof("config") != "model_config_list":

@@ -3,7 +3,8 @@
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TypeAlias, TypeVar
+from types import TracebackType
+from typing import NamedTuple, TypeAlias
 
 from ie_serving.errors import InvalidRequest, ServingError
 from ie_serving.models.handle import Servable
@@ -22,13 +23,14 @@ from ie_serving.server.inference import check_method, infer, signature_of
 from ie_serving.server.status import Code, code_of
 from ie_serving.server.warmup import Replay
 from ie_serving.server.wire import messages, metadata
+from ie_serving.server.wire.fields import Buffer
 from ie_serving.server.wire.messages import Proto
 from ie_serving.server.wire.metadata import SIGNATURE_DEF
 from ie_serving.server.wire.predict import PredictCall, ResponseEncoder, parse_request
+from ie_serving.server.wire.predict_layout import RequestParser
 from ie_serving.server.wire.requests import model_spec_of, parse
 from ie_serving.telemetry.metrics import Metrics
-
-T = TypeVar("T")
+from ie_serving.tensors import Signature
 
 AnswerWith: TypeAlias = Callable[[Servable, Proto], Awaitable[bytes]]
 
@@ -53,10 +55,12 @@ class PredictionService:
         tensor_content: bool,
         method_name_check: bool,
     ) -> None:
-        self._method_name_check = method_name_check
         self._models = models
         self._metrics = metrics
-        self._encoders = Bindings(partial(_encoder, tensor_content=tensor_content))
+        self._parser = RequestParser()
+        self._bound = Bindings(
+            partial(_bind, tensor_content=tensor_content, method_name_check=method_name_check)
+        )
 
     def answers(self) -> dict[str, Answer]:
         """The methods by name."""
@@ -77,37 +81,31 @@ class PredictionService:
             "multi_inference_log": self._replay_multi_inference,
         }
 
-    async def predict(self, payload: bytes, context: CallContext) -> bytes:
+    async def predict(self, payload: Buffer, context: CallContext) -> bytes:
         """Run a signature on named tensors."""
-        call = parse_request(payload)
-        return await self._measured("Predict", call.model, self._predict(call))
-
-    async def _predict(self, call: PredictCall) -> bytes:
-        with self._models.handle(call.model) as servable:
+        call = self._parser.parse(payload)
+        with self._measured("Predict", call.model), self._models.handle(call.model) as servable:
             return await self._predict_with(servable, call)
 
-    async def _predict_with(self, servable: Servable, call: PredictCall) -> bytes:
-        signature = signature_of(servable, call.model.signature)
-        if self._method_name_check:
-            check_method(signature)
-        encoder = self._encoders.of(servable, signature.name).filtered(call.output_filter)
-        run = infer if signature.examples is None else infer_serialized
-        return await run(servable, signature, call.decode_inputs(), encoder.encode)
+    def _predict_with(self, servable: Servable, call: PredictCall) -> Awaitable[bytes]:
+        bound = self._bound.of(servable, call.model.signature)
+        encoder = bound.encoder.filtered(call.output_filter)
+        return bound.run(servable, bound.signature, call.decode_inputs(), encoder.encode)
 
     async def _replay_predict(self, servable: Servable, payload: bytes) -> bytes:
         return await self._predict_with(servable, parse_request(payload))
 
-    async def classify(self, payload: bytes, context: CallContext) -> bytes:
+    async def classify(self, payload: Buffer, context: CallContext) -> bytes:
         """Give classes and scores for Examples."""
         request = parse(messages.ClassificationRequest, payload)
         return await self._held("Classify", request, classify)
 
-    async def regress(self, payload: bytes, context: CallContext) -> bytes:
+    async def regress(self, payload: Buffer, context: CallContext) -> bytes:
         """Give a value for each Example."""
         request = parse(messages.RegressionRequest, payload)
         return await self._held("Regress", request, regress)
 
-    async def multi_inference(self, payload: bytes, context: CallContext) -> bytes:
+    async def multi_inference(self, payload: Buffer, context: CallContext) -> bytes:
         """Classify and regress the same Examples with several signatures of one model."""
         request = parse(messages.MultiInferenceRequest, payload)
         with self._models.handle(model_of_tasks(request)) as servable:
@@ -115,12 +113,8 @@ class PredictionService:
 
     async def _held(self, api: str, request: Proto, answer: AnswerWith) -> bytes:
         model = model_spec_of(request)
-
-        async def work() -> bytes:
-            with self._models.handle(model) as servable:
-                return await answer(servable, request)
-
-        return await self._measured(api, model, work())
+        with self._measured(api, model), self._models.handle(model) as servable:
+            return await answer(servable, request)
 
     async def _replay_classify(self, servable: Servable, payload: bytes) -> bytes:
         return await classify(servable, parse(messages.ClassificationRequest, payload))
@@ -131,21 +125,10 @@ class PredictionService:
     async def _replay_multi_inference(self, servable: Servable, payload: bytes) -> bytes:
         return await multi_inference(servable, parse(messages.MultiInferenceRequest, payload))
 
-    async def _measured(self, api: str, model: ModelSpec, work: Awaitable[T]) -> T:
-        """Count a request, and its latency if it succeeds."""
-        began = time.perf_counter()
-        try:
-            reply = await work
-        except ServingError as error:
-            self._metrics.of(model.name).count(code_of(error).name)
-            raise
-        except Exception:
-            self._metrics.of(model.name).count(Code.INTERNAL.name)
-            raise
-        self._metrics.served(model.name, api, "GRPC", (time.perf_counter() - began) * 1e6)
-        return reply
+    def _measured(self, api: str, model: ModelSpec) -> "_Measured":
+        return _Measured(self._metrics, api, model.name)
 
-    async def get_model_metadata(self, payload: bytes, context: CallContext) -> bytes:
+    async def get_model_metadata(self, payload: Buffer, context: CallContext) -> bytes:
         """Describe the signatures of a version."""
         request = parse(messages.GetModelMetadataRequest, payload)
         model = model_spec_of(request)
@@ -154,13 +137,52 @@ class PredictionService:
             return metadata.metadata_response(servable.name, servable.version, servable.signatures)
 
 
-def _encoder(servable: Servable, signature: str, *, tensor_content: bool) -> ResponseEncoder:
-    return ResponseEncoder(
-        servable.name,
-        servable.version,
-        servable.signatures[signature],
-        tensor_content=tensor_content,
+class _Measured:
+    """Context manager that counts a request, and its latency if it succeeds."""
+
+    __slots__ = ("_api", "_began", "_metrics", "_model")
+
+    def __init__(self, metrics: Metrics, api: str, model: str) -> None:
+        self._metrics = metrics
+        self._api = api
+        self._model = model
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if error is None:
+            microseconds = (time.perf_counter() - self._began) * 1e6
+            self._metrics.served(self._model, self._api, "GRPC", microseconds)
+        elif isinstance(error, Exception):
+            code = code_of(error) if isinstance(error, ServingError) else Code.INTERNAL
+            self._metrics.of(self._model).count(code.name)
+
+
+class _Bound(NamedTuple):
+    """How Predict answers for one version and signature."""
+
+    signature: Signature
+    encoder: ResponseEncoder
+    run: Callable[..., Awaitable[bytes]]
+
+
+def _bind(
+    servable: Servable, name: str, *, tensor_content: bool, method_name_check: bool
+) -> _Bound:
+    """Compose it. Raises: ServingError, when there is no such signature, or it is not to be run."""
+    signature = signature_of(servable, name)
+    if method_name_check:
+        check_method(signature)
+    encoder = ResponseEncoder(
+        servable.name, servable.version, signature, tensor_content=tensor_content
     )
+    return _Bound(signature, encoder, infer if signature.examples is None else infer_serialized)
 
 
 def _check_fields(fields: list[str]) -> None:

@@ -6,8 +6,8 @@ meets anything unusual, protobuf parses the whole, so both ways accept and refus
 A reply is joined from bytes that are known beforehand and the memory of the outputs.
 """
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 
 from google.protobuf.message import DecodeError
 
@@ -37,11 +37,11 @@ _SHAPES = 256
 
 _WIDTH = {fields.FIXED32: 4, fields.FIXED64: 8}
 
-_INPUTS = 2
+INPUTS = 2
 _OUTPUTS = 1
 _MODEL_SPEC = 2
-_KEY = 1
-_VALUE = 2
+KEY = 1
+VALUE = 2
 
 
 class PredictCall:
@@ -50,30 +50,41 @@ class PredictCall:
     Attributes:
         model: which servable it means.
         output_filter: aliases of the outputs to return; empty for all.
+        decode_inputs: gives all inputs by alias, large ones as views of the payload. Raises
+            InvalidTensor for a tensor that is not decodable, or lists that are filled up to more
+            than `MOST_FILLED_BYTES` together; InvalidRequest for a list that is not validly
+            encoded.
     """
 
-    __slots__ = ("_tensors", "model", "output_filter")
+    __slots__ = ("decode_inputs", "model", "output_filter")
 
-    def __init__(self, request: Proto, tensors: Mapping[str, Proto | SplitTensor]) -> None:
-        self.model: ModelSpec = model_spec_of(request)
-        self.output_filter: tuple[str, ...] = tuple(request.output_filter)
-        self._tensors = tensors
-
-    def decode_inputs(self) -> dict[str, Array]:
-        """Decode all inputs, by alias; large ones as read-only views of the payload.
-
-        Raises:
-            InvalidTensor: a tensor that is not decodable, or lists that are filled up to more
-                than `MOST_FILLED_BYTES` together.
-            InvalidRequest: a list that is not validly encoded.
-        """
-        filling = Filling()
-        return {
-            alias: decode_tensor(tensor, alias, filling) for alias, tensor in self._tensors.items()
-        }
+    def __init__(
+        self,
+        model: ModelSpec,
+        output_filter: tuple[str, ...],
+        decode_inputs: Callable[[], dict[str, Array]],
+    ) -> None:
+        self.model = model
+        self.output_filter = output_filter
+        self.decode_inputs = decode_inputs
 
 
-def parse_request(payload: bytes) -> PredictCall:
+def call_of(request: Proto, tensors: Mapping[str, Proto | SplitTensor]) -> PredictCall:
+    """Give the call of a parsed request and its inputs.
+
+    Raises:
+        InvalidRequest: it does not name a model.
+    """
+    model = model_spec_of(request)
+    return PredictCall(model, tuple(request.output_filter), partial(_decode, tensors))
+
+
+def _decode(tensors: Mapping[str, Proto | SplitTensor]) -> dict[str, Array]:
+    filling = Filling()
+    return {alias: decode_tensor(tensor, alias, filling) for alias, tensor in tensors.items()}
+
+
+def parse_request(payload: Buffer) -> PredictCall:
     """Parse a PredictRequest.
 
     Args:
@@ -90,22 +101,22 @@ def parse_request(payload: bytes) -> PredictCall:
     return parse_whole(payload)
 
 
-def parse_whole(payload: bytes) -> PredictCall:
+def parse_whole(payload: Buffer) -> PredictCall:
     """Parse a PredictRequest with protobuf alone; see `parse_request`."""
     request = parse(messages.PredictRequest, payload)
-    return PredictCall(request, request.inputs)
+    return call_of(request, request.inputs)
 
 
 def _split(payload: memoryview) -> PredictCall:
     rest: list[memoryview] = []
     tensors: dict[str, Proto | SplitTensor] = {}
     for field in fields.scan(payload):
-        if field.number == _INPUTS and field.kind == DELIMITED:
+        if field.number == INPUTS and field.kind == DELIMITED:
             key, tensor = _split_entry(payload[field.value : field.end])
             tensors[key] = tensor
         else:
             rest.append(payload[field.start : field.end])
-    return PredictCall(_parse_rest(messages.PredictRequest, rest), tensors)
+    return call_of(_parse_rest(messages.PredictRequest, rest), tensors)
 
 
 def _split_entry(entry: memoryview) -> tuple[str, SplitTensor]:
@@ -115,9 +126,9 @@ def _split_entry(entry: memoryview) -> tuple[str, SplitTensor]:
         Unclear: it has anything but one key and one value, which is all that clients write.
     """
     found = {field.number: field for field in fields.scan(entry) if field.kind == DELIMITED}
-    if found.keys() != {_KEY, _VALUE} or sum(f.end - f.start for f in found.values()) != len(entry):
+    if found.keys() != {KEY, VALUE} or sum(f.end - f.start for f in found.values()) != len(entry):
         raise Unclear
-    key, value = found[_KEY], found[_VALUE]
+    key, value = found[KEY], found[VALUE]
     try:
         alias = bytes(entry[key.value : key.end]).decode()
     except UnicodeDecodeError:
@@ -243,12 +254,12 @@ class _Output:
     __slots__ = ("_alias", "encoder", "head")
 
     def __init__(self, alias: str, encoder: TensorEncoder) -> None:
-        self._alias = fields.delimited(_KEY, alias.encode())
+        self._alias = fields.delimited(KEY, alias.encode())
         self.encoder = encoder
         self.head = lru_cache(_SHAPES)(self._head)
 
     def _head(self, shape: tuple[int, ...], length: int) -> bytes:
         tensor = self.encoder.head(shape, length)
-        value = fields.head(_VALUE, len(tensor) + length)
+        value = fields.head(VALUE, len(tensor) + length)
         entry = len(self._alias) + len(value) + len(tensor) + length
         return fields.head(_OUTPUTS, entry) + self._alias + value + tensor

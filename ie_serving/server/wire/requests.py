@@ -7,10 +7,11 @@ from google.protobuf.message import DecodeError
 
 from ie_serving.errors import InvalidRequest
 from ie_serving.requests import ModelSpec
+from ie_serving.server.wire.fields import Buffer
 from ie_serving.server.wire.messages import Proto
 
 
-def parse(kind: Proto, payload: bytes) -> Proto:
+def parse(kind: Proto, payload: Buffer) -> Proto:
     """Parse a message of class `kind`.
 
     Raises:

@@ -12,7 +12,13 @@ from ie_serving.errors import InvalidRequest, InvalidTensor
 from ie_serving.requests import ModelSpec
 from ie_serving.server.wire import fields, messages, predict
 from ie_serving.server.wire.fields import Unclear
-from ie_serving.server.wire.predict import PredictCall, ResponseEncoder, parse_request, parse_whole
+from ie_serving.server.wire.predict import (
+    PredictCall,
+    ResponseEncoder,
+    call_of,
+    parse_request,
+    parse_whole,
+)
 from ie_serving.server.wire.tensor_proto import MOST_FILLED_BYTES
 from ie_serving.tensors import DataType, Signature, TensorSpec
 
@@ -249,7 +255,7 @@ def test_a_reply_is_what_protobuf_parses(tensor_content: bool) -> None:
         assert (spec.name, spec.signature_name) == ("m", "serving_default")
         assert spec.HasField("version")
         assert spec.version.value == 0
-        call = PredictCall(messages.PredictRequest(model_spec=spec), response.outputs)
+        call = call_of(messages.PredictRequest(model_spec=spec), response.outputs)
         decoded = {alias: array.tolist() for alias, array in call.decode_inputs().items()}
         assert decoded == {alias: array.tolist() for alias, array in ARRAYS.items()}
 

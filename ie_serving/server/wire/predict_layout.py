@@ -1,0 +1,180 @@
+"""PredictRequests that repeat an earlier one in everything but the values of their tensors.
+
+Clients send the same request again and again with other numbers. Where every byte outside of those
+numbers is as it was, protobuf would find the same fields at the same places: so they are taken from
+there, without parsing. Whatever differs in a single other byte is parsed as if for the first time.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from ie_serving.errors import ServingError
+from ie_serving.requests import ModelSpec
+from ie_serving.server.wire import fields, messages
+from ie_serving.server.wire.fields import DELIMITED, Buffer, Field, Unclear
+from ie_serving.server.wire.predict import INPUTS, KEY, VALUE, PredictCall, parse_request
+from ie_serving.server.wire.tensor_proto import CONTENT, LIST_OF, LISTS
+from ie_serving.tensors import BY_NUMBER, Array
+
+MOST_LAYOUTS = 256
+"""Layouts that are remembered; the oldest is forgotten for a new one."""
+MOST_BYTES = 2048
+"""Bytes beside the values that a remembered layout may have."""
+
+_FIXED = (fields.FIXED32, fields.FIXED64)
+
+Key = tuple[int, bytes]
+
+
+class _Values(NamedTuple):
+    """Where the values of one tensor lie, and what they are."""
+
+    alias: str
+    dtype: np.dtype[np.generic]
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+
+class Layout:
+    """What all requests have in common that differ in the values of their tensors only."""
+
+    __slots__ = ("_model", "_output_filter", "_same", "_tensors")
+
+    def __init__(self, payload: Buffer, call: PredictCall, tensors: list[_Values]) -> None:
+        self._model: ModelSpec = call.model
+        self._output_filter = call.output_filter
+        self._tensors = tensors
+        self._same = list(_between(payload, tensors))
+
+    def read(self, payload: Buffer) -> PredictCall | None:
+        """Read a request of the length that this layout is of; None where it is another."""
+        for start, end, same in self._same:
+            if payload[start:end] != same:
+                return None
+        return PredictCall(self._model, self._output_filter, lambda: self._decode(payload))
+
+    def _decode(self, payload: Buffer) -> dict[str, Array]:
+        return {
+            alias: np.ndarray(shape, dtype, payload, start)
+            for alias, dtype, shape, start, _ in self._tensors
+        }
+
+
+class RequestParser:
+    """Parses PredictRequests, and remembers how those lie that come more than once."""
+
+    def __init__(self) -> None:
+        self._layouts: dict[Key, Layout | None] = {}
+
+    def parse(self, payload: Buffer) -> PredictCall:
+        """Parse one request; see `predict.parse_request`."""
+        key = _key(payload)
+        layout = self._layouts.get(key)
+        call = layout.read(payload) if layout else None
+        if call is not None:
+            return call
+        call = parse_request(payload)
+        seen_before = layout is None and key in self._layouts
+        self._remember(key, layout_of(payload, call) if seen_before else None)
+        return call
+
+    def _remember(self, key: Key, layout: Layout | None) -> None:
+        if len(self._layouts) >= MOST_LAYOUTS and key not in self._layouts:
+            del self._layouts[next(iter(self._layouts))]
+        self._layouts[key] = layout
+
+
+def layout_of(payload: Buffer, call: PredictCall) -> Layout | None:
+    """Find where a request's values lie; None where not all of them can be taken from there.
+
+    Args:
+        payload: of a request that was parsed.
+        call: what it was parsed to.
+    """
+    try:
+        arrays = call.decode_inputs()
+        tensors = list(_tensors(memoryview(payload), arrays))
+    except (Unclear, ServingError):
+        return None
+    values = sum(tensor.end - tensor.start for tensor in tensors)
+    if len(tensors) != len(arrays) or len(payload) - values > MOST_BYTES:
+        return None
+    return Layout(payload, call, tensors)
+
+
+def _key(payload: Buffer) -> Key:
+    """Give what layouts are looked up by: the length, and the model if it stands first."""
+    first = payload[1] + 2 if len(payload) > 1 else 0
+    return len(payload), bytes(payload[:first])
+
+
+def _between(payload: Buffer, tensors: list[_Values]) -> Iterator[tuple[int, int, bytes]]:
+    """Yield what stands before, between and after the values: from where, to where, and what."""
+    starts = [0, *(tensor.end for tensor in tensors)]
+    ends = [*(tensor.start for tensor in tensors), len(payload)]
+    for start, end in zip(starts, ends, strict=True):
+        if start < end:
+            yield start, end, bytes(payload[start:end])
+
+
+def _tensors(payload: memoryview, arrays: dict[str, Array]) -> Iterator[_Values]:
+    """Find the values of each input.
+
+    Raises:
+        Unclear: they do not lie in one piece, as they are in memory.
+    """
+    for entry in _found(payload, 0, len(payload), INPUTS):
+        key = _only(payload, entry, KEY)
+        tensor = _only(payload, entry, VALUE)
+        alias = bytes(payload[key.value : key.end]).decode()
+        array = arrays[alias]
+        values = _values(payload, tensor, array)
+        yield _Values(alias, array.dtype, array.shape, values.value, values.end)
+
+
+def _values(payload: memoryview, tensor: Field, array: Array) -> Field:
+    """Find the field of a TensorProto that holds the bytes of `array`."""
+    found = [
+        field
+        for field in _found(payload, tensor.value, tensor.end)
+        if field.number == CONTENT or field.number in LISTS
+    ]
+    proto = messages.TensorProto.FromString(bytes(payload[tensor.value : tensor.end]))
+    listed = LIST_OF[BY_NUMBER[proto.dtype]]
+    numbers = [CONTENT]
+    if listed.kind in _FIXED and listed.dtype == array.dtype:
+        numbers.append(listed.number)
+    as_in_memory = (
+        len(found) == 1
+        and array.dtype.kind in "fiu"
+        and found[0].kind == DELIMITED
+        and found[0].number in numbers
+        and found[0].end - found[0].value == array.nbytes
+    )
+    if not as_in_memory:
+        raise Unclear
+    return found[0]
+
+
+def _only(payload: memoryview, parent: Field, number: int) -> Field:
+    """Find the one field of that number, delimited; all others are of another number."""
+    found = list(_found(payload, parent.value, parent.end, number))
+    if len(found) != 1 or found[0].kind != DELIMITED:
+        raise Unclear
+    return found[0]
+
+
+def _found(payload: memoryview, start: int, end: int, number: int | None = None) -> Iterator[Field]:
+    """Yield the fields of a message inside the payload, with their places in the payload."""
+    for field in fields.scan(payload[start:end]):
+        if number in (None, field.number):
+            yield Field(
+                field.number,
+                field.kind,
+                field.start + start,
+                field.value + start,
+                field.end + start,
+            )

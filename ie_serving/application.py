@@ -6,7 +6,6 @@ import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ie_serving import config_source
 from ie_serving.config_watch import ConfigWatch
@@ -17,9 +16,13 @@ from ie_serving.models.loader import Loader
 from ie_serving.models.manager import ModelManager
 from ie_serving.models.source import Source
 from ie_serving.models.stream import ModelStream
-from ie_serving.server import model_service, prediction_service
+from ie_serving.server import grpc_health, model_service, prediction_service
+from ie_serving.server.calls import Services
+from ie_serving.server.grpc_health import HealthService
+from ie_serving.server.grpc_reflection import ReflectionService
 from ie_serving.server.health import Health
-from ie_serving.server.lifecycle import AsgiApp
+from ie_serving.server.http2.server import Http2Server
+from ie_serving.server.lifecycle import AsgiApp, RpcServer
 from ie_serving.server.memory import keep_freed_memory
 from ie_serving.server.model_service import ModelService
 from ie_serving.server.prediction_service import PredictionService
@@ -31,9 +34,6 @@ from ie_serving.storage.by_url import open_storage
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.logs import Event
 from ie_serving.telemetry.metrics import Metrics
-
-if TYPE_CHECKING:
-    from ie_serving.server.tfs_grpc import GrpcServer
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class ServingApplication:
         self._listings = ThreadPoolExecutor(LISTING_THREADS, "list")
         self._metrics = Metrics()
         self._health = Health()
-        self._grpc: GrpcServer | None = None
+        self._grpc_health: HealthService | None = None
         self._watch: asyncio.Task[None] | None = None
         self._config: ConfigWatch | None = None
         server = settings.server
@@ -109,30 +109,37 @@ class ServingApplication:
             metrics_path=server.metrics_path,
         ).app()
 
-    def grpc(self) -> "GrpcServer":
+    def grpc(self) -> RpcServer:
         """See `Application`."""
-        from ie_serving.server.tfs_grpc import GrpcServer
+        services = self._services()
+        limit = self._settings.server.max_message_bytes
+        if self._settings.server.grpc_transport == "grpcio":
+            from ie_serving.server.grpcio_server import GrpcioServer
 
+            return GrpcioServer(services, max_message_bytes=limit)
+        return Http2Server(services, max_message_bytes=limit)
+
+    def _services(self) -> Services:
+        """Give every gRPC service, health and reflection included."""
         status = ModelService(
             self._models,
             partial(from_message, engine=self._settings.engine),
             partial(self._apply, all_or_nothing=True),
         )
-        self._grpc = GrpcServer(
-            {
-                prediction_service.NAME: self._prediction.answers(),
-                model_service.NAME: status.answers(),
-            },
-            messages.POOL,
-            max_message_bytes=self._settings.server.max_message_bytes,
-        )
-        return self._grpc
+        own: Services = {
+            prediction_service.NAME: self._prediction.answers(),
+            model_service.NAME: status.answers(),
+        }
+        self._grpc_health = HealthService(own)
+        messages.POOL.AddSerializedFile(grpc_health.DESCRIPTOR)
+        reflection = ReflectionService((*own, grpc_health.NAME), messages.POOL)
+        return {**own, **self._grpc_health.services(), **reflection.services()}
 
     async def set_ready(self, ready: bool) -> None:
         """See `Application`."""
         self._health.ready = ready
-        if self._grpc and not ready:
-            await self._grpc.refuse_health()
+        if self._grpc_health and not ready:
+            self._grpc_health.refuse()
 
     async def reload(self) -> None:
         """See `Application`: the configuration file again, and every repository now."""

@@ -80,6 +80,13 @@ FLAGS: tuple[Flag, ...] = (
         meaning="largest gRPC message and REST body in bytes; gzip inflates to 100 MiB at most",
     ),
     Flag(
+        name="grpc_transport",
+        field="grpc_transport",
+        parse=values.grpc_transport,
+        form="|".join(values.GRPC_TRANSPORTS),
+        meaning="what carries gRPC: the server's own HTTP/2 or grpcio's, several times as costly",
+    ),
+    Flag(
         name="rest_timeout_seconds",
         field="rest_timeout_s",
         parse=values.timeout,

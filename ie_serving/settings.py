@@ -57,6 +57,9 @@ class ServerSettings:
     max_message_bytes: int = 1 << 30
     """Largest gRPC message and largest REST body; a gzip body inflates to 100 MiB at most."""
 
+    grpc_transport: str = "http2"
+    """What carries gRPC: `http2`, the server's own, or `grpcio`, the library's."""
+
     rest_timeout_s: float = 30.0
     """Longest time that one REST inference may take, waiting included."""
 

@@ -25,6 +25,7 @@ Parser = Callable[[object, str], T]
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+GRPC_TRANSPORTS = ("http2", "grpcio")
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 PRECISIONS = ("f32", "bf16", "f16")
 EXECUTIONS = ("auto", "inline", "async")
@@ -181,6 +182,14 @@ def file_name(value: object, place: str) -> str:
     if path.is_absolute() or ".." in path.parts or not path.parts:
         raise fault(place, value, "a file name relative to the version directory")
     return str(path)
+
+
+def grpc_transport(value: object, place: str) -> str:
+    """Read what carries gRPC."""
+    word = text(value, place).lower()
+    if word not in GRPC_TRANSPORTS:
+        raise fault(place, value, f"one of {', '.join(GRPC_TRANSPORTS)}")
+    return word
 
 
 def log_level(value: object, place: str) -> str:

@@ -2,12 +2,16 @@
 
 An answerer takes the request's bytes and a `CallContext`, returns the reply's bytes, and raises
 errors of `errors.py`; the transport turns those into its status. Neither this nor the services
-know `grpc`, so that another HTTP/2 front can be put beside `tfs_grpc.py` and pass the same tests.
-A call whose client is gone, or whose deadline has passed, is cancelled as an asyncio task.
+know a transport: the same services run on `http2/` and on `grpcio_server.py`, and pass the same
+tests. A call whose client is gone, or whose deadline has passed, is cancelled as an asyncio task.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeAlias
+
+NO_SUCH_METHOD = "Method not found!"
+"""What gRPC's own servers answer to a call of an unknown method."""
 
 
 class CallContext(Protocol):
@@ -20,8 +24,26 @@ class CallContext(Protocol):
         """Metadata that the caller sent, as pairs."""
 
 
-Answer = Callable[[bytes, CallContext], Awaitable[bytes]]
+Buffer: TypeAlias = bytes | memoryview
+"""A message; not changed while anything refers to it."""
+
+Answer = Callable[[Buffer, CallContext], Awaitable[bytes]]
 """Answers one unary call."""
 
-Services = Mapping[str, Mapping[str, Answer]]
-"""Full service name to method name to answer."""
+Converse = Callable[[AsyncIterator[Buffer]], AsyncGenerator[bytes, None]]
+"""Answers a call of many requests, many replies, or both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Streaming:
+    """A method that is not unary.
+
+    Attributes:
+        converse: from the stream of requests to that of replies.
+    """
+
+    converse: Converse
+
+
+Services = Mapping[str, Mapping[str, "Answer | Streaming"]]
+"""Full service name to method name to what answers it."""

@@ -9,6 +9,7 @@ Nothing here knows of processes or signals: `gunicorn_app.py` turns those into `
 import asyncio
 import logging
 import math
+import socket
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Protocol
@@ -36,20 +37,17 @@ BACKLOG = 2048
 
 
 class RpcServer(Protocol):
-    """A gRPC server, with its services, that has not started yet."""
+    """A gRPC server, with its services, that does not listen yet."""
 
-    def listen(self, address: str) -> int:
-        """Bind `address` with SO_REUSEPORT and return its port.
+    async def listen(self, bound: Sequence[socket.socket]) -> None:
+        """Answer calls at the addresses of the arbiter's sockets.
 
         Raises:
-            OSError: the address is not to be had.
+            OSError: an address is not to be had.
         """
 
-    async def start(self) -> None:
-        """Answer calls."""
-
-    async def stop(self, grace_s: float) -> None:
-        """Refuse new connections and calls; cancel what still runs after `grace_s` seconds."""
+    async def drain(self, timeout_s: float) -> None:
+        """Refuse new connections and calls; cancel what still runs after `timeout_s` seconds."""
 
 
 class Application(Protocol):
@@ -98,24 +96,23 @@ class Front(Protocol):
 
 
 class GrpcFront:
-    """Runs a gRPC server on the addresses that the arbiter reserved."""
+    """Runs a gRPC server on the arbiter's sockets."""
 
-    def __init__(self, server: RpcServer, addresses: Sequence[str]) -> None:
+    def __init__(self, server: RpcServer, ports: Ports) -> None:
         self._server = server
-        self._addresses = addresses
+        self._sockets = ports.grpc
 
     async def listen(self) -> None:
         """See `Front`."""
-        for address in self._addresses:
-            try:
-                self._server.listen(address)
-            except OSError as error:
-                raise PortError(f"cannot listen on gRPC address {address}: {error}") from error
-        await self._server.start()
+        try:
+            await self._server.listen(self._sockets)
+        except OSError as error:
+            port = self._sockets[0].getsockname()[1]
+            raise PortError(f"cannot listen on gRPC port {port}: {error}") from error
 
     async def drain(self, timeout_s: float) -> None:
         """See `Front`."""
-        await self._server.stop(timeout_s)
+        await self._server.drain(timeout_s)
 
 
 class RestFront:
@@ -217,7 +214,7 @@ async def serve(
 def _fronts(application: Application, ports: Ports) -> list[Front]:
     fronts: list[Front] = []
     if ports.grpc:
-        fronts.append(GrpcFront(application.grpc(), ports.grpc_addresses))
+        fronts.append(GrpcFront(application.grpc(), ports))
     if ports.rest:
         fronts.append(RestFront(application.rest(), ports))
     return fronts

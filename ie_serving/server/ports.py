@@ -1,9 +1,9 @@
 """The sockets that the arbiter binds before any worker runs: bound, but not yet listening.
 
 So a port that is taken is found at once, and until a worker is ready the kernel refuses
-connections. The REST sockets are the ones that workers listen on: they outlive a worker. The gRPC
-library binds its own socket in each worker, with SO_REUSEPORT, under which the kernel would let a
-second server share the port unseen; the arbiter therefore holds a reservation.
+connections. Workers listen on these sockets, which outlive them. Only `grpc.aio` binds sockets of
+its own in each worker, with SO_REUSEPORT, under which the kernel would let a second server share
+the port unseen; the arbiter's socket is then a reservation.
 
 On Linux a bound socket with SO_REUSEADDR does not keep another such socket out while it does not
 listen, but without that option the remains of closed connections (TIME_WAIT) block the port. So
@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from ie_serving.errors import ServingError
 from ie_serving.settings import ServerSettings
 
+BACKLOG = 2048
+"""Connections that the kernel queues until a worker accepts them."""
 _NOT_HERE = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
@@ -32,16 +34,11 @@ class Ports:
 
     Attributes:
         rest: to listen on.
-        grpc: reservations; a worker binds the same addresses with SO_REUSEPORT.
+        grpc: to listen on, or to hold the addresses while `grpc.aio` binds them in a worker.
     """
 
     rest: tuple[socket.socket, ...]
     grpc: tuple[socket.socket, ...]
-
-    @property
-    def grpc_addresses(self) -> tuple[str, ...]:
-        """Where a worker's gRPC server binds, as that library spells addresses."""
-        return tuple(_spelled(held) for held in self.grpc)
 
 
 def bind(server: ServerSettings) -> Ports:
@@ -135,6 +132,7 @@ def _unavailable(interface: str, host: str, port: int, error: OSError) -> PortEr
     return PortError(f"cannot listen on {where}: {error.strerror}; {advice}")
 
 
-def _spelled(bound: socket.socket) -> str:
+def spelled(bound: socket.socket) -> str:
+    """Give a socket's address as gRPC's library spells it."""
     host, port = bound.getsockname()[:2]
     return f"[{host}]:{port}" if bound.family == socket.AF_INET6 else f"{host}:{port}"

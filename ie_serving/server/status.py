@@ -12,6 +12,10 @@ from ie_serving import errors
 
 log = logging.getLogger(__name__)
 
+LONGEST_TEXT = 1024
+"""Longest status message in bytes, as TensorFlow Serving cuts it: proxies refuse longer headers."""
+CUT = "...TRUNCATED"
+
 
 class Code(enum.Enum):
     """A canonical status code.
@@ -84,3 +88,11 @@ def explain(error: Exception) -> tuple[Code, str]:
     incident = uuid.uuid4().hex[:12]
     log.error("unexpected error incident=%s", incident, exc_info=error)
     return Code.INTERNAL, f"internal error; the server's log has the cause under {incident}"
+
+
+def cut(text: str) -> str:
+    """Shorten a status message that is too long for a header."""
+    encoded = text.encode("utf-8", "replace")
+    if len(encoded) <= LONGEST_TEXT:
+        return encoded.decode()
+    return encoded[: LONGEST_TEXT - len(CUT)].decode("utf-8", "ignore") + CUT

@@ -58,12 +58,10 @@ class Tiny:
         return self._answer_http
 
     def grpc(self) -> RpcServer:
-        from google.protobuf.descriptor_pool import DescriptorPool
-
-        from ie_serving.server.tfs_grpc import GrpcServer
+        from ie_serving.server.http2.server import Http2Server
 
         methods = {"Fast": self._fast, "Slow": self._slow}
-        return GrpcServer({"tiny.Tiny": methods}, DescriptorPool(), max_message_bytes=1 << 20)
+        return Http2Server({"tiny.Tiny": methods}, max_message_bytes=1 << 20)
 
     async def set_ready(self, ready: bool) -> None:
         log.info("ready=%s", ready)

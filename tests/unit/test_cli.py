@@ -110,6 +110,7 @@ def test_flags_may_be_shortened_as_in_2020() -> None:
         (("--rest_port=8000",), "rest_port", 8000),
         (("--host", "::1"), "host", "::1"),
         (("--max_message_bytes", "1048576"), "max_message_bytes", 1 << 20),
+        (("--grpc_transport", "grpcio"), "grpc_transport", "grpcio"),
         (("--rest_timeout_seconds", "2.5"), "rest_timeout_s", 2.5),
         (("--enable_cors",), "enable_cors", True),
         (("--enable_cors", "false"), "enable_cors", False),

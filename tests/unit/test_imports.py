@@ -23,9 +23,10 @@ ABOVE = {  # for each part, the parts of ie_serving that it must not import
 }
 HOMES = {  # a library, and the only parts that may import it
     "openvino": {"engines/openvino"},
-    "grpc": {"server/tfs_grpc"},
-    "grpc_health": {"server/tfs_grpc"},
-    "grpc_reflection": {"server/tfs_grpc"},
+    "grpc": {"server/grpcio_server"},
+    "grpc_health": {"server/grpc_health"},
+    "grpc_reflection": {"server/grpc_reflection"},
+    "hpack": {"server/http2"},
     "falcon": {"server", "application"},
     "uvicorn": {"server"},
     "gunicorn": {"server/gunicorn_app"},

@@ -13,7 +13,7 @@ from ie_serving.settings import ServerSettings
 
 PATIENCE_S = 10
 SETTINGS = ServerSettings(port=9000, rest_port=0, drain_timeout_s=3)
-WHOLE_LIFE = ["start", "listen", "accept", "ready", "not ready", "stop 3", "close"]
+WHOLE_LIFE = ["start", "listen", "ready", "not ready", "drain 3", "close"]
 
 
 class RecordedServer:
@@ -23,17 +23,13 @@ class RecordedServer:
         self._said = said
         self.listen_error: OSError | None = None
 
-    def listen(self, address: str) -> int:
+    async def listen(self, bound: Sequence[socket.socket]) -> None:
         self._said.append("listen")
         if self.listen_error:
             raise self.listen_error
-        return int(address.rpartition(":")[2])
 
-    async def start(self) -> None:
-        self._said.append("accept")
-
-    async def stop(self, grace_s: float) -> None:
-        self._said.append(f"stop {grace_s:g}")
+    async def drain(self, timeout_s: float) -> None:
+        self._said.append(f"drain {timeout_s:g}")
 
 
 class Recorder:
@@ -120,12 +116,12 @@ async def test_a_stop_while_starting_cancels_the_start(ports: Ports) -> None:
     assert application.said == ["start", "cancelled", "close"]
 
 
-async def test_a_port_that_cannot_be_listened_on_is_an_error_with_its_address(
+async def test_a_port_that_cannot_be_listened_on_is_an_error_with_its_number(
     ports: Ports,
 ) -> None:
     application = Recorder()
     application.server.listen_error = OSError("taken")
-    with pytest.raises(PortError, match=rf"gRPC address {ports.grpc_addresses[0]}: taken"):
+    with pytest.raises(PortError, match=rf"gRPC port {ports.grpc[0].getsockname()[1]}: taken"):
         await life(application, ports, Orders(), on_ready=pytest.fail)
     assert application.said == ["start", "listen", "close"]
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from ie_serving.server.ports import PortError, Ports, allow_listening, bind
+from ie_serving.server.ports import PortError, Ports, allow_listening, bind, spelled
 from ie_serving.settings import ServerSettings
 
 
@@ -94,13 +94,13 @@ def test_addresses_for_the_grpc_library(host: str, address: str) -> None:
         pytest.skip("no IPv6 here")
     port = free_port()
     with bound(host=host, port=port) as ports:
-        assert ports.grpc_addresses == (address.format(port),)
+        assert list(map(spelled, ports.grpc)) == [address.format(port)]
 
 
 def test_a_name_is_bound_on_each_of_its_addresses_that_is_here() -> None:
     port = free_port()
     with bound(host="localhost", port=port) as ports:
-        assert f"127.0.0.1:{port}" in ports.grpc_addresses
+        assert f"127.0.0.1:{port}" in map(spelled, ports.grpc)
 
 
 def test_a_name_that_does_not_resolve_is_refused() -> None:

@@ -1,0 +1,69 @@
+"""`grpc.health.v1.Health`: whether services take requests. Bytes to bytes.
+
+Source: GRPC Health Checking Protocol.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+
+from grpc_health.v1 import health_pb2
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+
+from ie_serving.errors import NotFound
+from ie_serving.server.calls import Buffer, CallContext, Services, Streaming
+from ie_serving.server.wire.requests import parse
+
+NAME = "grpc.health.v1.Health"
+DESCRIPTOR: bytes = health_pb2.DESCRIPTOR.serialized_pb
+"""The file that declares it, serialized."""
+
+SERVING = HealthCheckResponse.SERVING
+NOT_SERVING = HealthCheckResponse.NOT_SERVING
+SERVICE_UNKNOWN = HealthCheckResponse.SERVICE_UNKNOWN
+
+
+class HealthService:
+    """Answers for the server as a whole, the empty name, and for each service.
+
+    Args of the constructor:
+        names: of the services that are served.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        full = list(names)
+        self._names = {"", NAME, *full, *(name.rpartition(".")[2] for name in full)}
+        self._serving = True
+        self._changed = asyncio.Event()
+
+    def services(self) -> Services:
+        """The service with its methods."""
+        return {NAME: {"Check": self._check, "Watch": Streaming(self._watch)}}
+
+    def refuse(self) -> None:
+        """Answer NOT_SERVING from now on, whoever watches included."""
+        self._serving = False
+        self._changed.set()
+
+    async def _check(self, payload: Buffer, _: CallContext) -> bytes:
+        name = parse(HealthCheckRequest, payload).service
+        if name not in self._names:
+            raise NotFound(
+                f'no service "{name}" here; it has: {", ".join(sorted(self._names - {""}))}'
+            )
+        return self._reply(name)
+
+    async def _watch(self, requests: AsyncIterator[Buffer]) -> AsyncGenerator[bytes, None]:
+        """Tell the state now and when it changes, which it does once; the call ends with it."""
+        async for payload in requests:
+            name = parse(HealthCheckRequest, payload).service
+            if self._serving:
+                yield self._reply(name)
+                await self._changed.wait()
+            yield self._reply(name)
+            return
+
+    def _reply(self, name: str) -> bytes:
+        known = SERVING if self._serving else NOT_SERVING
+        status = known if name in self._names else SERVICE_UNKNOWN
+        reply: bytes = HealthCheckResponse(status=status).SerializeToString()
+        return reply

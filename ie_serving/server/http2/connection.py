@@ -1,0 +1,458 @@
+"""One HTTP/2 connection: frames in, calls, frames out. Source: RFC 9113.
+
+    bytes ──> frames ──> HEADERS: a new Call ──> DATA: its message ──> answer
+    bytes <── Sender <── HEADERS, DATA, trailers <───────────────────────┘
+
+What is read in one go is answered in one write. The payload of DATA is passed on as it comes, so
+that a large message is copied once, whatever the size of its frames.
+"""
+
+import asyncio
+from collections.abc import Callable
+from time import monotonic
+from typing import TypeAlias
+
+from ie_serving.server.http2 import frames
+from ie_serving.server.http2.call import Call
+from ie_serving.server.http2.frames import ConnectionFault, ErrorCode
+from ie_serving.server.http2.headers import LARGEST_HEADERS, HeaderReader, RequestHead
+from ie_serving.server.http2.sender import Sender
+
+STREAM_WINDOW = 4 << 20
+"""Bytes of one request that a client may send ahead."""
+CONNECTION_WINDOW = 16 << 20
+FRAME = 1 << 20
+"""Largest frame that clients may send."""
+WHOLE_FRAME = LARGEST_HEADERS + 1024
+"""Largest frame that is gathered before it is read: any but DATA, and DATA with padding."""
+MOST_STREAMS = 1000
+"""Calls of one connection at a time; clients hold further ones back by themselves."""
+HANDSHAKE_S = 20.0
+"""How long a client may take to begin."""
+CALM_PER_S = 1000
+CALM_BURST = 10_000
+"""Frames that make work and carry nothing (pings, resets, settings, empty data): so many a second
+and so many at once are borne."""
+
+GREETING = frames.settings(
+    {
+        frames.MAX_CONCURRENT_STREAMS: MOST_STREAMS,
+        frames.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
+        frames.MAX_FRAME_SIZE: FRAME,
+        frames.MAX_HEADER_LIST_SIZE: LARGEST_HEADERS,
+    }
+) + frames.window_update(0, CONNECTION_WINDOW - frames.DEFAULT_WINDOW)
+
+_ADVICE = b"this port speaks gRPC over HTTP/2; REST has a port of its own\n"
+NOT_HTTP2 = (
+    b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: text/plain\r\n"
+    b"content-length: %d\r\n\r\n%b" % (len(_ADVICE), _ADVICE)
+)
+_GOODBYE = b"goodbye."
+
+OpenCall: TypeAlias = Callable[[int, RequestHead, Sender], Call | bytes]
+"""Makes the call of a stream, or the frame that refuses it."""
+
+
+class Connection(asyncio.Protocol):
+    """One connection of a client.
+
+    Args of the constructor:
+        open_call: see `OpenCall`.
+        lost: called when the connection has ended.
+    """
+
+    def __init__(self, open_call: OpenCall, lost: "Callable[[Connection], None]") -> None:
+        self._open_call = open_call
+        self._lost = lost
+        self._headers = HeaderReader()
+        self._sender = Sender(self._sent_all)
+        self._calls: dict[int, Call] = {}
+        self._transport: asyncio.Transport | None = None
+        self._greeted = False
+        self._unread = b""
+        self._rest_of_data: tuple[int, int, int] | None = None
+        self._block: tuple[int, int, bytes] | None = None
+        self._last = 0
+        self._unacknowledged = 0
+        self._draining = False
+        self._calm = float(CALM_BURST)
+        self._calm_at = monotonic()
+        self._handlers = {
+            frames.DATA: self._on_padded_data,
+            frames.HEADERS: self._on_headers,
+            frames.PRIORITY: self._on_priority,
+            frames.RST_STREAM: self._on_rst_stream,
+            frames.SETTINGS: self._on_settings,
+            frames.PUSH_PROMISE: self._on_push_promise,
+            frames.PING: self._on_ping,
+            frames.GOAWAY: self._on_goaway,
+            frames.WINDOW_UPDATE: self._on_window_update,
+        }
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the client's greeting."""
+        self._transport = transport
+        self._sender.attach(transport)
+        loop = asyncio.get_running_loop()
+        self._handshake = loop.call_later(HANDSHAKE_S, transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what the client has sent; it may end anywhere within a frame."""
+        self._sender.hold()
+        try:
+            self._read(self._unread + data if self._unread else data)
+        except ConnectionFault as fault:
+            self._give_up(fault)
+        self._sender.release()
+        self._close_if_done()
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+        self._sender.pause()
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        self._sender.resume()
+        self._close_if_done()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel every call."""
+        self._handshake.cancel()
+        self._transport = None
+        self._sender.detach()
+        for call in list(self._calls.values()):
+            call.cancel()
+        self._calls.clear()
+        self._lost(self)
+
+    # What the server calls.
+
+    def drain(self) -> None:
+        """Take no new calls, and close when those in flight have ended.
+
+        The client is told first, and its answer to a ping then tells that it knows: a call that was
+        on its way meanwhile is still taken.
+        """
+        if self._draining or not self._transport:
+            return
+        if not self._greeted:
+            self._close()
+            return
+        self._sender.write(frames.goaway(frames.LAST_STREAM, ErrorCode.NO_ERROR))
+        self._sender.write(frames.ping(_GOODBYE))
+
+    def abort(self, refuse: Callable[[Call], None]) -> None:
+        """End every call as `refuse` does, then close."""
+        for call in list(self._calls.values()):
+            refuse(call)
+        self._refuse_new_calls()
+        self._close()
+
+    # Reading.
+
+    def _read(self, data: bytes) -> None:
+        self._unread = b""
+        position = 0 if self._greeted else self._read_preface(data)
+        end = len(data)
+        while position < end and self._transport:
+            if self._rest_of_data is not None:
+                position = self._read_rest_of_data(data, position)
+                continue
+            if end - position < frames.HEAD_BYTES:
+                break
+            high, low, kind, flags, number = frames.HEAD.unpack_from(data, position)
+            length = high << 8 | low
+            start = position + frames.HEAD_BYTES
+            stop = start + length
+            if length > FRAME:
+                raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"frame above {FRAME} bytes")
+            if kind == frames.DATA and not flags & frames.PADDED and self._block is None:
+                position = self._read_data(data, start, stop, flags, number & frames.LAST_STREAM)
+            elif length > WHOLE_FRAME:
+                raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "large frame that is not data")
+            elif stop > end:
+                break
+            else:
+                self._on_frame(kind, flags, number & frames.LAST_STREAM, data[start:stop])
+                position = stop
+        if position < end:
+            self._unread = data[position:]
+
+    def _read_preface(self, data: bytes) -> int:
+        """Check the first bytes; give where the first frame begins."""
+        preface = frames.PREFACE
+        if not data.startswith(preface):
+            if not preface.startswith(data):
+                self._refuse_protocol()
+                return len(data)
+            self._unread = data
+            return len(data)
+        self._greeted = True
+        self._handshake.cancel()
+        self._sender.write(GREETING)
+        return len(preface)
+
+    def _refuse_protocol(self) -> None:
+        assert self._transport
+        self._transport.write(NOT_HTTP2)
+        self._close()
+
+    def _read_data(self, data: bytes, start: int, stop: int, flags: int, number: int) -> int:
+        """Take what is there of a DATA frame without padding; give where it ends."""
+        if stop <= len(data):
+            self._on_data(number, data, start, stop, ends=bool(flags & frames.END_STREAM))
+            return stop
+        self._on_data(number, data, start, len(data), ends=False)
+        self._rest_of_data = (stop - len(data), flags, number)
+        return len(data)
+
+    def _read_rest_of_data(self, data: bytes, position: int) -> int:
+        assert self._rest_of_data is not None
+        length, flags, number = self._rest_of_data
+        self._rest_of_data = None
+        return self._read_data(data, position, position + length, flags, number)
+
+    # Frames.
+
+    def _on_frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
+        if self._block is not None:
+            self._on_continuation(kind, flags, number, payload)
+            return
+        handler = self._handlers.get(kind)
+        if handler:
+            handler(flags, number, payload)
+        elif kind == frames.CONTINUATION:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "CONTINUATION of nothing")
+        else:
+            self._keep_calm()  # an extension: ignored, as section 5.5 asks
+
+    def _on_data(self, number: int, data: bytes, start: int, stop: int, *, ends: bool) -> None:
+        call = self._calls.get(number)
+        self._acknowledge(call, stop - start, ends=ends)
+        if call is None:
+            self._check_known(number)
+        elif call.complete:
+            self._reset(number, ErrorCode.STREAM_CLOSED)
+        else:
+            call.receive(data, start, stop)
+            if ends:
+                call.end_request()
+
+    def _acknowledge(self, call: Call | None, size: int, *, ends: bool) -> None:
+        """Let the client send as much again: messages are taken as they come, up to their limit."""
+        if not size:
+            self._keep_calm()
+        self._unacknowledged += size
+        if self._unacknowledged >= CONNECTION_WINDOW // 2:
+            self._sender.write(frames.window_update(0, self._unacknowledged))
+            self._unacknowledged = 0
+        if call is None or ends:
+            return
+        call.unacknowledged += size
+        if call.unacknowledged >= STREAM_WINDOW // 2:
+            self._sender.write(frames.window_update(call.number, call.unacknowledged))
+            call.unacknowledged = 0
+
+    def _on_padded_data(self, flags: int, number: int, payload: bytes) -> None:
+        data = frames.unpadded(flags & frames.PADDED, payload)
+        self._acknowledge(self._calls.get(number), len(payload) - len(data), ends=False)
+        self._on_data(number, data, 0, len(data), ends=bool(flags & frames.END_STREAM))
+
+    def _on_headers(self, flags: int, number: int, payload: bytes) -> None:
+        if flags & (frames.PADDED | frames.WITH_PRIORITY):
+            payload = frames.unpadded(flags, payload)
+        if flags & frames.END_HEADERS:
+            self._on_block(flags, number, payload)
+        else:
+            self._block = (flags, number, payload)
+
+    def _on_continuation(self, kind: int, flags: int, number: int, payload: bytes) -> None:
+        assert self._block is not None
+        first_flags, first_number, block = self._block
+        if kind != frames.CONTINUATION or number != first_number:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "headers were not continued")
+        self._keep_calm()
+        block += payload
+        if len(block) > LARGEST_HEADERS:
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "headers are too large")
+        self._block = (first_flags, first_number, block)
+        if flags & frames.END_HEADERS:
+            self._block = None
+            self._on_block(first_flags, number, block)
+
+    def _on_block(self, flags: int, number: int, block: bytes) -> None:
+        head = self._headers.read(block)
+        ends = bool(flags & frames.END_STREAM)
+        if number <= self._last:
+            self._on_request_trailers(number, ends=ends)
+            return
+        if not number & 1:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a client's streams are odd")
+        self._last = number
+        if head.malformed:
+            self._reset(number, ErrorCode.PROTOCOL_ERROR)
+        elif self._draining or len(self._calls) >= MOST_STREAMS:
+            self._reset(number, ErrorCode.REFUSED_STREAM)
+        else:
+            self._begin_call(number, head, ends=ends)
+
+    def _begin_call(self, number: int, head: RequestHead, *, ends: bool) -> None:
+        call = self._open_call(number, head, self._sender)
+        if isinstance(call, bytes):
+            self._sender.write(call)
+            if not ends:
+                self._reset(number, ErrorCode.NO_ERROR)
+            return
+        self._calls[number] = call
+        if call.ended:
+            self._sent_all(number)
+        elif ends:
+            call.end_request()
+
+    def _on_request_trailers(self, number: int, *, ends: bool) -> None:
+        """Take headers that end a request; gRPC has no use for them."""
+        call = self._calls.get(number)
+        if call is None:
+            self._keep_calm()  # the call has ended meanwhile
+        elif call.complete or not ends:
+            self._reset(number, ErrorCode.PROTOCOL_ERROR)
+        else:
+            call.end_request()
+
+    def _on_priority(self, _flags: int, _number: int, payload: bytes) -> None:
+        if len(payload) != frames.PRIORITY_BYTES:
+            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "PRIORITY of a wrong length")
+        self._keep_calm()
+
+    def _on_rst_stream(self, _flags: int, number: int, payload: bytes) -> None:
+        frames.read_number(payload, "RST_STREAM")
+        self._check_known(number)
+        self._keep_calm()
+        call = self._calls.pop(number, None)
+        if call:
+            call.cancel()
+
+    def _on_settings(self, flags: int, number: int, payload: bytes) -> None:
+        if number or (flags & frames.ACK and payload):
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "SETTINGS on a stream or ACK with data")
+        if flags & frames.ACK:
+            return
+        self._keep_calm()
+        for name, value in frames.read_settings(payload):
+            if name == frames.INITIAL_WINDOW_SIZE:
+                self._on_initial_window(value)
+            elif name == frames.MAX_FRAME_SIZE:
+                self._sender.frame = value
+        self._sender.write(frames.SETTINGS_ACK)
+
+    def _on_initial_window(self, size: int) -> None:
+        change = size - self._sender.initial_window
+        self._sender.initial_window = size
+        for call in list(self._calls.values()):
+            self._widen(call, change)
+
+    def _on_push_promise(self, _flags: int, _number: int, _payload: bytes) -> None:
+        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "clients cannot push")
+
+    def _on_ping(self, flags: int, number: int, payload: bytes) -> None:
+        if number:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "PING on a stream")
+        if len(payload) != len(_GOODBYE):
+            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "PING of a wrong length")
+        if not flags & frames.ACK:
+            self._keep_calm()
+            self._sender.write(frames.ping(payload, frames.ACK))
+        elif payload == _GOODBYE:
+            self._refuse_new_calls()
+
+    def _on_goaway(self, _flags: int, _number: int, _payload: bytes) -> None:
+        """The client will begin no more calls; it closes when it has its replies."""
+        self._keep_calm()
+
+    def _on_window_update(self, _flags: int, number: int, payload: bytes) -> None:
+        increment = frames.read_number(payload, "WINDOW_UPDATE") & frames.LARGEST_WINDOW
+        if number == 0:
+            if not increment:
+                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE of nothing")
+            self._sender.widen(increment)
+            return
+        call = self._calls.get(number)
+        if call is None:
+            self._check_known(number)
+        elif not increment:
+            self._reset(number, ErrorCode.PROTOCOL_ERROR)
+        else:
+            self._widen(call, increment)
+
+    def _widen(self, call: Call, increment: int) -> None:
+        call.window += increment
+        if call.window > frames.LARGEST_WINDOW:
+            self._reset(call.number, ErrorCode.FLOW_CONTROL_ERROR)
+        else:
+            self._sender.widened(call)
+
+    # Ends.
+
+    def _sent_all(self, number: int) -> None:
+        """Close a call whose last frame is written."""
+        call = self._calls.pop(number, None)
+        if call is None:
+            return
+        call.close()
+        if not call.complete and self._transport:
+            asyncio.get_running_loop().call_soon(self._stop_request, number)
+        if self._draining:
+            asyncio.get_running_loop().call_soon(self._close_if_done)
+
+    def _stop_request(self, number: int) -> None:
+        """Tell the client to send no more of a request that was answered before its end."""
+        if self._transport:
+            self._reset(number, ErrorCode.NO_ERROR)
+
+    def _reset(self, number: int, code: ErrorCode) -> None:
+        call = self._calls.pop(number, None)
+        if call:
+            call.cancel()
+        self._sender.write(frames.rst_stream(number, code))
+
+    def _check_known(self, number: int) -> None:
+        """Bear frames of a stream that was, not of one that never began."""
+        if number == 0 or number > self._last:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"stream {number} was not opened")
+
+    def _keep_calm(self) -> None:
+        """Count a frame that only makes work."""
+        self._calm -= 1
+        if self._calm > 0:
+            return
+        now = monotonic()
+        self._calm = min(CALM_BURST, (now - self._calm_at) * CALM_PER_S)
+        self._calm_at = now
+        if self._calm < 1:
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many frames that carry nothing")
+
+    def _refuse_new_calls(self) -> None:
+        self._draining = True
+        self._sender.write(frames.goaway(self._last, ErrorCode.NO_ERROR))
+
+    def _close_if_done(self) -> None:
+        if self._draining and not self._calls and not self._sender.paused:
+            self._close()
+
+    def _close(self) -> None:
+        """Close once everything that was written has been sent."""
+        self._sender.detach()
+        if self._transport:
+            self._transport.close()
+            self._transport = None
+
+    def _give_up(self, fault: ConnectionFault) -> None:
+        """Tell what was wrong, and close: the frames that follow mean nothing any more."""
+        if not self._transport:
+            return
+        self._sender.release()
+        self._transport.write(frames.goaway(self._last, fault.code, fault.text))
+        self._close()

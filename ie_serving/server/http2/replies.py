@@ -1,0 +1,56 @@
+"""The header blocks of replies. Sources: RFC 9113 section 8.3.2, "gRPC over HTTP2".
+
+No header enters the connection's table, so blocks are made without knowing the connection.
+"""
+
+from urllib.parse import quote
+
+from hpack import Encoder
+
+from ie_serving.server.http2 import frames
+from ie_serving.server.status import Code
+
+_PRINTABLE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+_NEVER_INDEXED = True
+_encoder = Encoder()
+
+Pair = tuple[str, str]
+
+
+def block(*pairs: Pair) -> bytes:
+    """Write headers as HPACK literals, which leave the connection's table as it is."""
+    fields = [(name, value, _NEVER_INDEXED) for name, value in pairs]
+    return bytes(_encoder.encode(fields, huffman=False))
+
+
+_OK = (":status", "200")
+_GRPC = ("content-type", "application/grpc")
+_ACCEPTS = ("grpc-accept-encoding", "identity, deflate, gzip")
+
+HEADERS = block(_OK, _GRPC, _ACCEPTS)
+"""What begins every reply with a message."""
+SUCCESS = block(("grpc-status", "0"))
+"""What ends it."""
+
+
+def failure(code: Code, text: str, *, alone: bool) -> bytes:
+    """Write a status.
+
+    Args:
+        code: not OK.
+        text: for people; any Unicode.
+        alone: no headers were sent before.
+    """
+    status = (("grpc-status", str(code.number)), ("grpc-message", quote(text, safe=_PRINTABLE)))
+    return block(_OK, _GRPC, _ACCEPTS, *status) if alone else block(*status)
+
+
+def refusal(status: int, *pairs: Pair) -> bytes:
+    """Write the headers of a reply that is not gRPC: the request was none."""
+    return block((":status", str(status)), *pairs)
+
+
+def headers_frame(stream: int, written: bytes, *, ends: bool) -> bytes:
+    """Put a block into one HEADERS frame: it is far below the smallest limit of frames."""
+    flags = frames.END_HEADERS | (frames.END_STREAM if ends else 0)
+    return frames.head(frames.HEADERS, flags, stream, len(written)) + written

@@ -21,10 +21,16 @@ from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
 
-TINY_S = 0.0003
-"""Models below this may run on one thread: starting more costs as much as it saves."""
+TINY_S = 0.001
+"""Models below this may run on one thread.
+
+The engine's other threads go on spinning for about 300 us after each inference: more CPU time than
+all of a small request takes, and where cores are few, it is the event loop's or the client's.
+"""
 SLOWER = 1.3
-"""How much slower one thread may be; it takes half the CPU time."""
+"""How much slower a request may become by one thread."""
+REQUEST_S = 0.0001
+"""What a request takes at least beside its inference."""
 MANY_ROWS = 64
 """Size of open dimensions with which one thread has to keep up as well."""
 
@@ -109,7 +115,12 @@ def _keeps_up(ports: Ports, single: _Compiled, several: _Compiled) -> bool:
     if not all(port.static for port in ports.inputs):
         many = [probe.latency(ports, c.model, MANY_ROWS) for c in (single, several)]
         pairs.append((many[0], many[1]))
-    return all(s is not None and m is not None and s <= SLOWER * m for s, m in pairs)
+    return all(s is not None and m is not None and about_as_fast(s, m) for s, m in pairs)
+
+
+def about_as_fast(single_s: float, several_s: float) -> bool:
+    """Tell whether one thread is to be preferred, from the seconds of one inference."""
+    return REQUEST_S + single_s <= SLOWER * (REQUEST_S + several_s)
 
 
 def _log_choice(draft: Draft, compiled: _Compiled, options: EngineOptions, nireq: int) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.engines.openvino.compile import OpenVinoEngine
+from ie_serving.engines.openvino.compile import OpenVinoEngine, about_as_fast
 from ie_serving.errors import LoadFailed
 from ie_serving.tensors import SERVING_DEFAULT, DataType
 from tests.unit.engines.contract import EngineContract
@@ -151,3 +151,17 @@ def test_the_engine_opens_no_connection() -> None:
         "assert not seen, seen\n"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+@pytest.mark.parametrize(
+    ("single_us", "several_us", "one"),
+    [
+        pytest.param(8, 9, True, id="others do not help"),
+        pytest.param(115, 75, True, id="what they save is little of a request"),
+        pytest.param(250, 40, False, id="many cores make a small request much shorter"),
+        pytest.param(1500, 800, False, id="they halve a long inference"),
+        pytest.param(900, 850, True, id="a long one that does not divide"),
+    ],
+)
+def test_one_thread_is_preferred(single_us: float, several_us: float, one: bool) -> None:
+    assert about_as_fast(single_us / 1e6, several_us / 1e6) is one

@@ -1,46 +1,78 @@
-"""A time limit on what the present task does, at the cost of one timer."""
+"""A time limit on a piece of work, at no cost where the work never waits.
+
+`asyncio.wait_for` would wrap the work in a second task, which costs more than a small inference,
+and asks for a task around it, which a coroutine has only from its first wait on (`eager.py`).
+"""
 
 import asyncio
-from types import TracebackType
+from collections.abc import Awaitable, Generator
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from ie_serving.errors import DeadlineExceeded
 
+T = TypeVar("T")
 
-class Deadline:
-    """Context manager that raises DeadlineExceeded when its body takes too long.
 
-    `asyncio.wait_for` would wrap the body in a second task, which costs more than a small
-    inference. A cancellation that comes from elsewhere is passed on as it is.
+class Limited(Generic[T]):
+    """Awaitable that gives what `work` gives, or raises DeadlineExceeded after `seconds`.
+
+    When time is up, what `work` waits for is cancelled, as if its task were cancelled. A
+    cancellation that comes from elsewhere is passed on as it is.
     """
 
-    __slots__ = ("_expired", "_seconds", "_task", "_timer")
+    __slots__ = ("_awaited", "_due", "_expired", "_seconds", "_work")
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, work: Awaitable[T]) -> None:
         self._seconds = seconds
+        self._work = work.__await__()
         self._expired = False
-        self._task: asyncio.Task[object] | None = None
-        self._timer: asyncio.TimerHandle | None = None
+        self._due = False  # a cancellation that found nothing to cancel
+        self._awaited: object = None
 
-    def __enter__(self) -> None:
-        self._task = asyncio.current_task()
-        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._expire)
+    def __await__(self) -> Generator[Any, Any, T]:
+        try:
+            self._awaited = self._work.send(None)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        timer = asyncio.get_running_loop().call_later(self._seconds, self._expire)
+        try:
+            return (yield from self._go_on())
+        except asyncio.CancelledError:
+            if self._expired:
+                raise self._too_long() from None
+            raise
+        finally:
+            timer.cancel()
+
+    def _go_on(self) -> Generator[Any, Any, T]:
+        """Do for `work` what `await` does, with an eye on what it waits for."""
+        while True:
+            self._cancel()
+            try:
+                value = yield self._awaited
+            except GeneratorExit:
+                self._work.close()
+                raise
+            except BaseException as error:
+                resume = partial(self._work.throw, error)
+            else:
+                resume = partial(self._work.send, value)
+            try:
+                self._awaited = resume()
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
 
     def _expire(self) -> None:
-        self._expired = True
-        if self._task:
-            self._task.cancel()
+        self._expired = self._due = True
+        self._cancel()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._timer:
-            self._timer.cancel()
-        self._task = None
-        if self._expired and kind is asyncio.CancelledError:
-            raise DeadlineExceeded(
-                "Timed out waiting for notification: the inference took longer than the limit of"
-                f" {self._seconds:g} s; send less at once or raise the limit"
-            ) from None
+    def _cancel(self) -> None:
+        if self._due and isinstance(self._awaited, asyncio.Future):
+            self._due = not self._awaited.cancel()
+
+    def _too_long(self) -> DeadlineExceeded:
+        return DeadlineExceeded(
+            "Timed out waiting for notification: the inference took longer than the limit of"
+            f" {self._seconds:g} s; send less at once or raise the limit"
+        )

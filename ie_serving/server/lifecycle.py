@@ -8,32 +8,22 @@ Nothing here knows of processes or signals: `gunicorn_app.py` turns those into `
 
 import asyncio
 import logging
-import math
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from ie_serving.errors import ServingError
 from ie_serving.server.ports import PortError, Ports, allow_listening
 from ie_serving.settings import ServerSettings
 from ie_serving.telemetry.logs import Event
 
-if TYPE_CHECKING:
-    import uvicorn
-
 log = logging.getLogger(__name__)
 
-AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
+AsgiApp = Callable[[Any, Any, Any], Coroutine[Any, Any, None]]
 
 CLOSE_TIMEOUT_S = 5.0
 """How long a worker may take to abandon its start or to close, before it ends regardless."""
-KEEP_ALIVE_S = 75
-"""How long an idle REST connection stays open; longer than the 60 s of common load balancers."""
-LINGER_S = 0.5
-"""How long REST connections stay open after readiness ended, so that their clients close them."""
-BACKLOG = 2048
-"""REST connections that the kernel queues until a worker accepts them."""
 
 
 class RpcServer(Protocol):
@@ -116,49 +106,30 @@ class GrpcFront:
 
 
 class RestFront:
-    """Runs an ASGI application over uvicorn on the arbiter's sockets.
-
-    Uses the pieces of `uvicorn.Server` around its `serve()`, which would install signal handlers.
-    """
+    """Runs an ASGI application on the arbiter's sockets."""
 
     def __init__(self, app: AsgiApp, ports: Ports) -> None:
-        self._sockets = list(ports.rest)
-        self._server = _uvicorn(app)
-        self._clock: asyncio.Task[None] | None = None
+        from ie_serving.server.http1.server import HttpServer  # the arbiter does without it
+
+        self._sockets = ports.rest
+        self._server = HttpServer(app)
 
     async def listen(self) -> None:
         """See `Front`."""
         for bound in self._sockets:
             allow_listening(bound)
         try:
-            await self._server.startup(sockets=self._sockets)
+            await self._server.listen(self._sockets)
         except OSError as error:
             port = self._sockets[0].getsockname()[1]
             raise PortError(
                 f"cannot listen on REST port {port}: {error.strerror}; stop the program that holds"
                 " it or choose another port"
             ) from error
-        self._clock = asyncio.create_task(self._server.main_loop())
 
     async def drain(self, timeout_s: float) -> None:
         """See `Front`."""
-        for listening in self._server.servers:
-            listening.close()
-        await self._let_clients_leave()
-        self._server.config.timeout_graceful_shutdown = math.ceil(timeout_s)
-        await self._server.shutdown(sockets=self._sockets)
-        if self._clock:
-            self._clock.cancel()
-
-    async def _let_clients_leave(self) -> None:
-        """Wait a moment while busy clients leave on `Connection: close`.
-
-        Closing a connection that seems idle loses the request that is already on its way.
-        """
-        loop = asyncio.get_running_loop()
-        end = loop.time() + LINGER_S
-        while self._server.server_state.connections and loop.time() < end:
-            await asyncio.sleep(LINGER_S / 20)
+        await self._server.drain(timeout_s)
 
 
 class Orders:
@@ -272,28 +243,3 @@ async def _reload(application: Application) -> None:
 async def _close(application: Application) -> None:
     with suppress(asyncio.TimeoutError):
         await asyncio.wait_for(application.close(), CLOSE_TIMEOUT_S)
-
-
-def _uvicorn(app: AsgiApp) -> "uvicorn.Server":
-    import uvicorn  # here, not above: the arbiter does without it
-
-    from ie_serving.server.http_protocol import HttpProtocol
-
-    config = uvicorn.Config(
-        app,
-        http=HttpProtocol,
-        ws="none",
-        interface="asgi3",
-        lifespan="off",
-        log_config=None,
-        log_level=logging.WARNING,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
-        backlog=BACKLOG,
-    )
-    config.load()
-    server = uvicorn.Server(config)
-    server.lifespan = config.lifespan_class(config)
-    return server

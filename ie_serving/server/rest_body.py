@@ -7,6 +7,7 @@ import zlib
 import falcon.asgi
 
 from ie_serving.errors import InvalidRequest, RequestTooLarge
+from ie_serving.server.http1.exchange import BODY
 
 SMALLEST_COMPRESSED = 1024
 """Replies below this size gain nothing from compression."""
@@ -15,6 +16,12 @@ MOST_INFLATED = 100 << 20
 LARGE = 64 * 1024
 """From this size on, compression leaves the event loop for a thread."""
 FASTEST = 1
+
+
+def gathered(request: falcon.asgi.Request) -> bytes | None:
+    """Give the body where the server has it already, as it has all small ones."""
+    extensions = request.scope.get("extensions")
+    return extensions.get(BODY) if extensions else None
 
 
 async def read_body(request: falcon.asgi.Request, limit: int) -> bytes:
@@ -28,10 +35,14 @@ async def read_body(request: falcon.asgi.Request, limit: int) -> bytes:
         RequestTooLarge: the body is larger; what is over the limit is not kept.
         InvalidRequest: the body is not the gzip data that its header announces.
     """
-    announced = request.content_length
-    if announced is not None and announced > limit:
+    body = gathered(request)
+    if body is None:
+        announced = request.content_length
+        if announced is not None and announced > limit:
+            raise _too_large(limit)
+        body = await _read(request, limit)
+    elif len(body) > limit:
         raise _too_large(limit)
-    body = await _read(request, limit)
     if "gzip" not in (request.get_header("Content-Encoding") or ""):
         return body
     if len(body) < LARGE:
@@ -42,8 +53,8 @@ async def read_body(request: falcon.asgi.Request, limit: int) -> bytes:
 async def write_body(
     request: falcon.asgi.Request, reply: falcon.asgi.Response, body: bytes
 ) -> None:
-    """Set the reply's body, as gzip when the client takes it and it pays."""
-    if len(body) < SMALLEST_COMPRESSED or not _takes_gzip(request):
+    """Set the body of a reply of at least `SMALLEST_COMPRESSED` bytes, as gzip if it is taken."""
+    if not _takes_gzip(request):
         reply.data = body
         return
     reply.set_header("Content-Encoding", "gzip")

@@ -7,6 +7,7 @@ is written.
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import unquote
 
 from ie_serving.errors import InvalidRequest
@@ -20,6 +21,10 @@ _POST = re.compile(
     rf"{MODELS}/([^/:]+){_CHOICE}:(classify|regress|predict)", re.IGNORECASE | re.ASCII
 )
 _GET = re.compile(rf"{MODELS}(?:/([^/:]+))?{_CHOICE}(?:/(metadata))?", re.IGNORECASE | re.ASCII)
+
+
+LONGEST_REMEMBERED = 256
+"""Characters of a target: what strangers send must not fill the memory."""
 
 
 class VersionOverflow(InvalidRequest):
@@ -40,17 +45,26 @@ class Route:
 
 
 def route(method: str, target: str) -> Route:
-    """Read a method and a target below `/v1/`.
+    """Read a method and a target below `/v1/`. Clients ask the same again: it is remembered.
 
     Raises:
         InvalidRequest: `Malformed request: ...`, or the model's name is missing.
         VersionOverflow: the version does not fit 64 bits.
     """
+    return (
+        _remembered(method, target) if len(target) <= LONGEST_REMEMBERED else _read(method, target)
+    )
+
+
+def _read(method: str, target: str) -> Route:
     if method == "POST":
         return _post(target)
     if method == "GET":
         return _get(target)
     raise _malformed(method, target)
+
+
+_remembered = lru_cache(maxsize=1024)(_read)
 
 
 def _post(target: str) -> Route:

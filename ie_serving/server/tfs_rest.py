@@ -6,8 +6,9 @@ Falcon's router. Errors become `{"error": ...}` here and nowhere else.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import TypeAlias
 
 import falcon
 import falcon.asgi
@@ -18,11 +19,11 @@ from ie_serving.models.handle import Servable
 from ie_serving.models.manager import ModelManager
 from ie_serving.requests import ModelSpec
 from ie_serving.server.classification import by_role, example_binding, infer_serialized, run_base
-from ie_serving.server.deadline import Deadline
+from ie_serving.server.deadline import Limited
 from ie_serving.server.health import LIVE, READY, Health
 from ie_serving.server.inference import Outputs, infer
 from ie_serving.server.lifecycle import AsgiApp
-from ie_serving.server.rest_body import read_body, write_body
+from ie_serving.server.rest_body import SMALLEST_COMPRESSED, read_body, write_body
 from ie_serving.server.rest_routes import Route, VersionOverflow, route
 from ie_serving.server.status import Code, explain, http_of
 from ie_serving.server.wire import metadata
@@ -36,9 +37,7 @@ from ie_serving.server.wire.json_response import (
 )
 from ie_serving.server.wire.results import classes_of, values_of
 from ie_serving.telemetry.metrics import CONTENT_TYPE, Metrics
-from ie_serving.tensors import SERVING_DEFAULT, Array, Method, Signature
-
-T = TypeVar("T")
+from ie_serving.tensors import SERVING_DEFAULT, Array, Method, Signature, TensorSpec
 
 LARGE_BODY = 256 * 1024
 """From this many bytes on, JSON is read in a thread, so that other requests get their turn."""
@@ -53,8 +52,6 @@ NOT_FOUND_PAGE = (
 """What the HTTP library of TensorFlow Serving answers outside of `/v1/`."""
 
 App: TypeAlias = "falcon.asgi.App[falcon.asgi.Request, falcon.asgi.Response]"
-Event: TypeAlias = Any
-"""What ASGI passes; its servers and Falcon type it differently."""
 Reply = tuple[int, str, bytes]
 """HTTP status, content type, body."""
 
@@ -79,12 +76,16 @@ class RestApi:
         self._max_body_bytes = max_body_bytes
         self._timeout_s = timeout_s
         self._enable_cors = enable_cors
-        self._pages: dict[str, Callable[[], Reply]] = {
-            LIVE: lambda: _json(*health.live_reply()),
-            READY: lambda: _json(*health.ready_reply()),
+        self._pages: dict[bytes, Callable[[], Reply]] = {
+            LIVE.encode(): lambda: _json(*health.live_reply()),
+            READY.encode(): lambda: _json(*health.ready_reply()),
         }
         if metrics_path:
-            self._pages[metrics_path] = lambda: (200, CONTENT_TYPE, metrics.text().encode())
+            self._pages[metrics_path.encode()] = lambda: (
+                200,
+                CONTENT_TYPE,
+                metrics.text().encode(),
+            )
         self._verbs: dict[str, Callable[[falcon.asgi.Request, ModelSpec], Awaitable[bytes]]] = {
             "predict": self._predict,
             "classify": self._classify,
@@ -96,47 +97,54 @@ class RestApi:
 
     def app(self) -> AsgiApp:
         """Make the ASGI application."""
-        app: App = falcon.asgi.App()
+        app: App = falcon.asgi.App(media_type=JSON)
         app.add_sink(self.answer, prefix="/")
-        return _until_disconnected(app)
+        return app
 
     async def answer(
         self, req: falcon.asgi.Request, resp: falcon.asgi.Response | None, **_: object
     ) -> None:
         """Answer one request, whatever it asks for. Falcon passes both by these names."""
         assert resp is not None  # only WebSockets have none, and they have no sink
-        request, reply = req, resp
-        status, content_type, body = await self._reply(request)
-        reply.status = status
-        reply.content_type = content_type
+        asked = self._look_up(req)
+        if isinstance(asked, Route):
+            asked = await self._carry_out(req, asked)
+        status, content_type, body = asked
+        if status != 200:
+            resp.status = status
+        if content_type is not JSON:
+            resp.content_type = content_type
         if not self._health.ready:
-            reply.set_header("Connection", "close")
+            resp.set_header("Connection", "close")
         if self._enable_cors:
-            reply.set_header("Access-Control-Allow-Origin", "*")
-            reply.set_header("Access-Control-Allow-Methods", "POST, GET")
-            reply.set_header("Access-Control-Allow-Headers", "Content-Type")
-        await write_body(request, reply, body)
+            resp.set_header("Access-Control-Allow-Origin", "*")
+            resp.set_header("Access-Control-Allow-Methods", "POST, GET")
+            resp.set_header("Access-Control-Allow-Headers", "Content-Type")
+        if len(body) < SMALLEST_COMPRESSED:
+            resp.data = body
+        else:
+            await write_body(req, resp, body)
 
-    async def _reply(self, request: falcon.asgi.Request) -> Reply:
-        path = request.scope["raw_path"].decode("latin-1")
-        if path[:4].lower() != "/v1/":
+    def _look_up(self, request: falcon.asgi.Request) -> Route | Reply:
+        """Find what a request asks for, or its reply if nothing has to be done for it."""
+        path: bytes = request.scope["raw_path"]
+        if path[:4].lower() != b"/v1/":
             page = self._pages.get(path)
             return page() if page else (404, HTML, NOT_FOUND_PAGE)
-        query = request.scope["query_string"]
-        target = f"{path}?{query.decode('latin-1')}" if query else path
+        query: bytes = request.scope["query_string"]
+        target = (path + b"?" + query if query else path).decode("latin-1")
         if request.method == "OPTIONS":
             return _preflight(request.get_header("Origin") or "")
-        began = time.perf_counter()
         try:
-            asked = route(request.method, target)
+            return route(request.method, target)
         except VersionOverflow:
             self._metrics.of("").count(Code.INVALID_ARGUMENT.name)
             return 400, JSON, b""
         except InvalidRequest as error:
             return self._failed(ModelSpec(""), error)
-        return await self._carry_out(request, asked, began)
 
-    async def _carry_out(self, request: falcon.asgi.Request, asked: Route, began: float) -> Reply:
+    async def _carry_out(self, request: falcon.asgi.Request, asked: Route) -> Reply:
+        began = time.perf_counter()
         try:
             body = await self._verbs[asked.verb](request, asked.model)
         except Exception as error:
@@ -152,17 +160,20 @@ class RestApi:
 
     async def _predict(self, request: falcon.asgi.Request, model: ModelSpec) -> bytes:
         body = await read_body(request, self._max_body_bytes)
-        run = _in_thread if len(body) >= LARGE_BODY else _inline
-        asked = await run(parse_predict, body)
+        large = len(body) >= LARGE_BODY
+        asked = await asyncio.to_thread(parse_predict, body) if large else parse_predict(body)
         with self._models.handle(model) as servable:
             signature = _signature(servable, asked.signature_name)
-            inputs, form = await run(asked.decode, signature)
+            if large:
+                inputs, form = await asyncio.to_thread(asked.decode, signature)
+            else:
+                inputs, form = asked.decode(signature)
             compute = infer if signature.examples is None else infer_serialized
-            with Deadline(self._timeout_s):
-                outputs = await compute(servable, signature, inputs, _Encode(signature, form))
+            read = partial(_encode, form, signature.outputs)
+            outputs = await Limited(self._timeout_s, compute(servable, signature, inputs, read))
         if isinstance(outputs, bytes):
             return outputs
-        return await _in_thread(encode_predictions, outputs, form, signature.outputs)
+        return await asyncio.to_thread(encode_predictions, outputs, form, signature.outputs)
 
     async def _classify(self, request: falcon.asgi.Request, model: ModelSpec) -> bytes:
         outputs, rows = await self._run_examples(request, model, Method.CLASSIFY)
@@ -176,12 +187,14 @@ class RestApi:
         self, request: falcon.asgi.Request, model: ModelSpec, method: Method
     ) -> tuple[dict[str, Array], int]:
         body = await read_body(request, self._max_body_bytes)
-        run = _in_thread if len(body) >= LARGE_BODY else _inline
-        asked = await run(parse_examples, body, method.word)
+        if len(body) >= LARGE_BODY:
+            asked = await asyncio.to_thread(parse_examples, body, method.word)
+        else:
+            asked = parse_examples(body, method.word)
         examples = with_context(asked.examples, asked.context)
-        with self._models.handle(model) as servable, Deadline(self._timeout_s):
+        with self._models.handle(model) as servable:
             binding = example_binding(servable, asked.signature_name, method)
-            outputs = await run_base(servable, binding, examples)
+            outputs = await Limited(self._timeout_s, run_base(servable, binding, examples))
         return by_role(binding, outputs), len(examples)
 
     async def _status(self, request: falcon.asgi.Request, model: ModelSpec) -> bytes:
@@ -198,38 +211,19 @@ class RestApi:
         return orjson.dumps({"models": self._models.names()})
 
 
-class _Encode:
-    """Reads outputs into a reply while their memory is valid.
+def _encode(
+    form: Format, specs: Mapping[str, TensorSpec], outputs: Outputs
+) -> bytes | dict[str, Array]:
+    """Read outputs into a reply while their memory is valid.
 
     Large ones are copied out instead, to be written in a thread.
     """
-
-    __slots__ = ("_form", "_signature")
-
-    def __init__(self, signature: Signature, form: Format) -> None:
-        self._signature = signature
-        self._form = form
-
-    def __call__(self, outputs: Outputs) -> bytes | dict[str, Array]:
-        if sum(array.size for array in outputs.values()) >= LARGE_OUTPUT:
-            return {name: array.copy() for name, array in outputs.items()}
-        return encode_predictions(outputs, self._form, self._signature.outputs)
-
-
-def _until_disconnected(app: AsgiApp) -> AsgiApp:
-    """Let a reply to a client that has gone end in silence; uvloop raises for it."""
-
-    async def run(scope: Event, receive: Event, send: Event) -> None:
-        async def send_while_there(message: Event) -> None:
-            try:
-                await send(message)
-            except RuntimeError as error:
-                if "closed" not in str(error):
-                    raise
-
-        await app(scope, receive, send_while_there)
-
-    return run
+    size = 0
+    for array in outputs.values():
+        size += array.size
+    if size >= LARGE_OUTPUT:
+        return {name: array.copy() for name, array in outputs.items()}
+    return encode_predictions(outputs, form, specs)
 
 
 def _signature(servable: Servable, name: str) -> Signature:
@@ -242,14 +236,6 @@ def _signature(servable: Servable, name: str) -> Signature:
             f' model "{servable.name}" version {servable.version} has: {known}'
         )
     return signature
-
-
-async def _inline(work: Callable[..., T], *arguments: object) -> T:
-    return work(*arguments)
-
-
-async def _in_thread(work: Callable[..., T], *arguments: object) -> T:
-    return await asyncio.to_thread(work, *arguments)
 
 
 def _json(status: int, body: bytes) -> Reply:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ie_serving.errors import InvalidRequest, NotSupported, ServingError
 from ie_serving.models.handle import Servable
-from ie_serving.server.deadline import Deadline
+from ie_serving.server.deadline import Limited
 from ie_serving.server.wire.messages import Proto
 from ie_serving.server.wire.prediction_log import read_prediction_logs
 from ie_serving.telemetry.logs import Event
@@ -78,8 +78,8 @@ class WarmUp:
         replay = self._replays.get(kind)
         if replay is None:
             raise NotSupported(f"Unsupported log_type for warmup: {kind}")
-        with Deadline(LONGEST_REPLAY_S):
-            await replay(servable, getattr(record, kind).request.SerializeToString())
+        request = getattr(record, kind).request.SerializeToString()
+        await Limited(LONGEST_REPLAY_S, replay(servable, request))
 
 
 def _read(path: Path) -> list[Proto]:

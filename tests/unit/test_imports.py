@@ -28,7 +28,7 @@ HOMES = {  # a library, and the only parts that may import it
     "grpc_reflection": {"server/grpc_reflection"},
     "hpack": {"server/http2"},
     "falcon": {"server", "application"},
-    "uvicorn": {"server"},
+    "httptools": {"server/http1"},
     "gunicorn": {"server/gunicorn_app"},
     "boto3": {"storage/s3"},
     "botocore": {"storage/s3", "storage/s3_errors"},

@@ -7,6 +7,7 @@ another key) is not wrong; it takes the slower way, as everything does for which
 is None.
 """
 
+import warnings
 from typing import Any, Final
 
 import numpy as np
@@ -38,6 +39,10 @@ _MOST_ELEMENTS = (1 << 24) - 2
 """simdjson keeps lengths in 24 bits; beyond them pysimdjson 7 writes past the end of its lists."""
 
 _spare: list[simdjson.Parser] = []
+
+# What is too large for float32 becomes infinite, as it does elsewhere. `np.errstate` would cost a
+# small request more than the conversion itself.
+warnings.filterwarnings("ignore", "overflow encountered in cast", RuntimeWarning)
 
 
 def parse_strictly(body: bytes) -> Lazy:
@@ -103,7 +108,10 @@ def _measure(array: Lazy) -> tuple[list[int], int] | None:
     if type(array) is not simdjson.Array:
         return None
     shape: list[int] = []
-    brackets = 0
+    while len(array) == 1 and type(array[0]) is simdjson.Array and len(shape) < MAX_RANK:
+        shape.append(1)
+        array = array[0]
+    brackets = len(shape)
     level: list[Lazy] = [array]
     while len(shape) < MAX_RANK:
         lengths = set(map(len, level))
@@ -130,8 +138,7 @@ def _read(array: Lazy, dtype: DataType, shape: list[int]) -> Array | None:
     if wide == dtype.numpy:
         return numbers
     if wide.kind == "f":
-        with np.errstate(over="ignore"):
-            return numbers.astype(dtype.numpy)
+        return numbers.astype(dtype.numpy)
     narrow = numbers.astype(dtype.numpy)
     return narrow if np.array_equal(narrow, numbers) else None
 

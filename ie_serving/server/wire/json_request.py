@@ -13,7 +13,7 @@ Source: json_tensor.cc of TensorFlow Serving; RESTful API guide.
 import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
 import simdjson
 
@@ -60,13 +60,12 @@ class PredictBody:
         signature_name: the signature that is asked for; empty for `serving_default`.
     """
 
-    __slots__ = ("_body", "_document", "_keys", "signature_name")
+    __slots__ = ("_body", "_document", "signature_name")
 
     def __init__(self, body: bytes, document: Lazy) -> None:
         self._body = body
         self._document = document
-        self._keys = set(document)
-        self.signature_name = _signature_name(document) if SIGNATURE_NAME in self._keys else ""
+        self.signature_name = _signature_name(document) if SIGNATURE_NAME in document else ""
 
     def decode(self, signature: Signature) -> tuple[dict[str, Array], Format]:
         """Decode all inputs.
@@ -90,7 +89,7 @@ class PredictBody:
         return arrays, form
 
     def _form(self) -> Format:
-        rows, columns = INSTANCES in self._keys, INPUTS in self._keys
+        rows, columns = INSTANCES in self._document, INPUTS in self._document
         if rows and columns:
             raise InvalidRequest(
                 f"JSON Value: {show(_plain(self._document))} Not formatted correctly expecting"
@@ -153,8 +152,8 @@ def parse_predict(body: bytes) -> PredictBody:
     return PredictBody(body, _parse_object(body))
 
 
-def parse_examples(body: bytes, method: Literal["classify", "regress"]) -> ExamplesBody:
-    """Decode the body of a Classify or Regress, all of it.
+def parse_examples(body: bytes, method: str) -> ExamplesBody:
+    """Decode the body of a Classify or Regress, all of it; `method` is which of the two.
 
     Raises:
         InvalidRequest: no JSON, no `examples`, or a feature that an Example cannot hold.

@@ -36,6 +36,15 @@ EXACT_NUMBERS = 200
 PIECE = 32 * 1024
 """Elements of a large output that are written at a time, in less than a millisecond."""
 
+_PRINTED_ALIKE: Final = frozenset("fd?bBhHiIlLqQ")
+"""numpy's characters of the dtypes for which `_as_dense` holds: floats of 32 and 64 bits, integers,
+booleans. A float of 16 bits has many texts of 6 digits."""
+_NOT_FIXED: Final = re.compile(rb"n|e|0\.0000|[0-9]{7}\.")
+"""In orjson's text: a number that is not finite, or that `%g` might give an exponent."""
+_NOT_SHORT: Final = re.compile(rb"n|e|0\.0000|[0-9.]{8}")
+"""The same, or a number that might have more than 6 digits."""
+_EXACT: Final = {"f": "%.9g ", "d": "%.17g "}
+
 _BYTES_SUFFIX = "_bytes"
 _INDENT = "    "
 _TO_ESCAPE = re.compile(r'["\\\x00-\x1f]')
@@ -64,6 +73,12 @@ def encode_predictions(
     Raises:
         InvalidRequest: no outputs, or outputs that have no equal number of rows in `ROW`.
     """
+    if form is Format.ROW and len(outputs) == 1:
+        (array,) = outputs.values()
+        text = _as_dense(array)
+        if text is not None:
+            rows = text[:-1].replace(b",", b", ")
+            return b'{\n    "predictions": %b\n    ]\n}' % rows
     if not outputs:
         raise InvalidRequest("Cannot convert empty tensor map to JSON")
     if form is Format.ROW:
@@ -239,8 +254,44 @@ def _texts(array: Array, spec: TensorSpec, layout: _Lines, level: int) -> list[s
     return list(map(str, flat.tolist()))
 
 
+def _as_dense(array: Array) -> bytes | None:
+    """Write an array of few numbers as orjson does, where its texts are TensorFlow Serving's.
+
+    orjson prints the shortest text that reads back as the same value. Where that has up to 6
+    digits, no other text of 6 digits lies between the value's neighbours, so `%.6g` gives the same.
+    """
+    if array.dtype.char not in _PRINTED_ALIKE or not 0 < array.size <= EXACT_NUMBERS:
+        return None
+    if not array.ndim or not array.flags.c_contiguous:
+        return None
+    text = orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)
+    return None if array.dtype.char in "fd" and _NOT_SHORT.search(text) else text
+
+
 def _decimals(values: Array) -> list[str]:
     """Write floats of one dtype as TensorFlow Serving does."""
+    if values.dtype.char in "fd" and values.flags.c_contiguous and values.size:
+        text = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
+        if not _NOT_FIXED.search(text):
+            return _fixed_decimals(text.decode()[1:-1].split(","), values)
+    return _any_decimals(values)
+
+
+def _fixed_decimals(shortest: list[str], values: Array) -> list[str]:
+    """Choose between the shortest text and the exact one; see `_as_dense`."""
+    exact = _printed(_EXACT[values.dtype.char], values.tolist())
+    return [
+        short if len(short) < 8 or short.endswith(".0") or _digits(short) <= 6 else long
+        for short, long in zip(shortest, exact, strict=True)
+    ]
+
+
+def _digits(text: str) -> int:
+    return len(text.lstrip("-0.").replace(".", ""))
+
+
+def _any_decimals(values: Array) -> list[str]:
+    """Write floats, also those that are not finite, or take an exponent."""
     numbers = values.tolist()
     texts = _printed("%.6g ", numbers)
     survives = (np.array(list(map(float, texts)), values.dtype) == values).tolist()

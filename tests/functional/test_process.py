@@ -436,17 +436,19 @@ def test_a_reload_that_fails_is_logged_and_serving_goes_on(start: Start, tmp_pat
     assert server.get()
 
 
-def test_a_killed_worker_is_replaced_and_rest_connections_wait(start: Start) -> None:
-    """The arbiter owns the REST socket: a connection made meanwhile is answered by the next."""
+@pytest.mark.parametrize("interface", ["REST", "gRPC"])
+def test_a_killed_worker_is_replaced_and_connections_wait(start: Start, interface: str) -> None:
+    """The arbiter owns the sockets: a connection made meanwhile is answered by the next."""
     server = start(**both())
     server.line(READY)
+    ask = server.get if interface == "REST" else server.call
     first = int(server.get())
     os.kill(first, signal.SIGKILL)
-    second = int(server.get())
+    second = int(ask())
     assert second != first
     assert f"pid={first} " in server.line("worker ended and is replaced")
     server.line(READY)
-    assert int(server.call()) == second
+    assert int(server.call()) == int(server.get()) == second
     server.send(signal.SIGTERM)
     assert server.exit_code() == 0
 

@@ -23,9 +23,14 @@ MOST_UNSENT = 5000
 FLUSH_AFTER_S = 0.001
 """Replies to requests that were read together wait for each other no longer than this."""
 
-_BEGIN = Struct(f">HBBBL{len(replies.HEADERS)}sHBBBLBL")
-"""HEADERS frame, the head of a DATA frame, the prefix of a message."""
-_END = Struct(f">HBBBL{len(replies.SUCCESS)}s")
+_OPENING = frames.head(frames.HEADERS, frames.END_HEADERS, 0, len(replies.HEADERS))[:5]
+_ENDING = frames.head(
+    frames.HEADERS, frames.END_HEADERS | frames.END_STREAM, 0, len(replies.SUCCESS)
+)[:5]
+"""Heads of the frames around every reply of one message, up to the stream's number."""
+_BEFORE = Struct(f">5sL{len(replies.HEADERS)}sHBBBLBL")
+"""HEADERS, the head of DATA, the prefix of the message."""
+_AFTER = Struct(f">5sL{len(replies.SUCCESS)}s")
 
 
 class Outgoing(Protocol):
@@ -110,32 +115,8 @@ class Sender:
         if self._blocked(stream, size):
             return False
         self._window -= size
-        number = stream.number
-        begin = _BEGIN.pack(
-            0,
-            len(replies.HEADERS),
-            frames.HEADERS,
-            frames.END_HEADERS,
-            number,
-            replies.HEADERS,
-            size >> 8,
-            size & 0xFF,
-            frames.DATA,
-            0,
-            number,
-            0,
-            len(message),
-        )
-        end = _END.pack(
-            0,
-            len(replies.SUCCESS),
-            frames.HEADERS,
-            frames.END_HEADERS | frames.END_STREAM,
-            number,
-            replies.SUCCESS,
-        )
-        self._out.append(b"".join((begin, message, end)))
-        self._ended(number)
+        self._out.append(_whole_reply(stream.number, message))
+        self._ended(stream.number)
         self._flush_unless_held()
         return True
 
@@ -242,6 +223,14 @@ class Sender:
         if self._out and self._transport and not self.paused:
             self._transport.write(b"".join(self._out))
             self._out.clear()
+
+
+def _whole_reply(number: int, message: Buffer) -> bytes:
+    """Write the three frames of a reply at once."""
+    size = PREFIX.size + len(message)
+    data = (size >> 8, size & 0xFF, frames.DATA, 0, number)
+    before = _BEFORE.pack(_OPENING, number, replies.HEADERS, *data, 0, len(message))
+    return b"".join((before, message, _AFTER.pack(_ENDING, number, replies.SUCCESS)))
 
 
 def _take(unsent: "deque[Buffer]", room: int, number: int, pieces: list[Buffer]) -> int:

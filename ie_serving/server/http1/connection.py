@@ -25,7 +25,17 @@ import httptools
 
 from ie_serving.server.eager import begin
 from ie_serving.server.http1.exchange import GATHERED, MOST_UNREAD, Exchange, Message
+from ie_serving.server.http1.faults import (
+    DEFECT,
+    FAILED,
+    LARGEST_HEAD,
+    STOPPING,
+    TOO_LARGE,
+    Refused,
+    fault,
+)
 from ie_serving.server.http1.heads import CLOSE, KEEP_ALIVE, Head, date, plain
+from ie_serving.server.http1.outbox import Outbox
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -34,8 +44,6 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 App = Callable[[Message, Receive, Send], Coroutine[Any, Any, None]]
 
-LARGEST_HEAD: Final = 64 * 1024
-"""Bytes of request line and headers; far above what proxies let through."""
 JOINED: Final = 64 * 1024
 """Up to so many bytes a reply's body is copied behind its head, to be one write."""
 
@@ -46,25 +54,18 @@ class Server(Protocol):
     Attributes:
         app: answers requests.
         draining: every connection ends with its next reply.
+        outbox: takes small replies.
     """
 
     app: App
     draining: bool
+    outbox: Outbox
 
     def joined(self, connection: "Connection") -> None:
         """Count a connection in."""
 
     def left(self, connection: "Connection") -> None:
         """Count it out."""
-
-
-class Refused(Exception):
-    """A request that the parser lets through and we do not. Its text goes to the client."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
-        self.text = text
 
 
 class Connection(asyncio.Protocol):
@@ -123,7 +124,7 @@ class Connection(asyncio.Protocol):
             self._parse(data)
         except httptools.HttpParserError as error:
             if not self._deaf:
-                self._refuse(*_fault(error))
+                self._refuse(*fault(error))
         else:
             if self._unparsed > LARGEST_HEAD:
                 self._refuse(400, TOO_LARGE)
@@ -132,7 +133,8 @@ class Connection(asyncio.Protocol):
             self.balance()
 
     def eof_received(self) -> None:
-        """Let the transport close: the client has gone."""
+        """Let the transport close: the client has gone, but for what is answered already."""
+        self._server.outbox.flush()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Cancel what still works for the client."""
@@ -171,7 +173,7 @@ class Connection(asyncio.Protocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; nobody asked for trailers."""
         if self._in_head:
-            name = name.lower()
+            name, value = name.lower(), value.rstrip(b" \t")
             if name == b"expect":
                 self._expects = value.lower() == b"100-continue"
             self._headers.append((name, value))
@@ -222,25 +224,20 @@ class Connection(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         """See Link."""
         if not self._ended:
-            self._transport.write(data)
+            self._server.outbox.send(self._transport, data)
 
     def reply(self, exchange: Exchange, head: Head, body: bytes) -> None:
         """See Link."""
         if self._ended:
             return
-        if head.closes or self._server.draining:
-            exchange.keep_alive = False
-        connection = b""
-        if not exchange.keep_alive:
-            connection = b"" if head.closes else CLOSE
-        elif exchange.scope["http_version"] == "1.0":
-            connection = KEEP_ALIVE
+        text = self._finished(exchange, head, len(body))
+        outbox = self._server.outbox
         if exchange.scope["method"] == "HEAD":
-            body = b""
-        if len(body) <= JOINED:
-            self._transport.write(b"%b%b%b\r\n%b" % (head.text, date(), connection, body))
+            outbox.send(self._transport, text)
+        elif len(body) <= JOINED:
+            outbox.send(self._transport, text + body)
         else:
-            text = b"%b%b%b\r\n" % (head.text, date(), connection)
+            outbox.flush()
             self._transport.writelines((text, body))
 
     def balance(self) -> None:
@@ -336,6 +333,21 @@ class Connection(asyncio.Protocol):
         scope["headers"] = self._headers
         return scope
 
+    def _finished(self, exchange: Exchange, head: Head, length: int) -> bytes:
+        """Complete a head, and decide whether the connection goes on."""
+        framing = b""
+        if head.length is None:
+            framing = b"content-length: %d\r\n" % length
+        elif head.length != length and exchange.scope["method"] != "HEAD":
+            raise ValueError(f"{head.length} bytes are announced and {length} given")
+        if head.closes or self._server.draining:
+            exchange.keep_alive = False
+        if not exchange.keep_alive:
+            framing += b"" if head.closes else CLOSE
+        elif exchange.scope["http_version"] == "1.0":
+            framing += KEEP_ALIVE
+        return b"%b%b%b\r\n" % (head.text, date(), framing)
+
     def _offer(self, exchange: Exchange) -> None:
         """Let the application have it, when its turn has come."""
         if not exchange.offered:
@@ -349,7 +361,7 @@ class Connection(asyncio.Protocol):
         if self._waiting:
             self._begin(self._waiting.popleft())
         elif self._refusal:
-            self._transport.write(self._refusal)
+            self.write(self._refusal)
             self._end()
 
     def _begin(self, exchange: Exchange) -> None:
@@ -381,7 +393,7 @@ class Connection(asyncio.Protocol):
         if self._ended:
             return
         if not exchange.replied and not self._refusal:
-            self._refuse(*_STOPPING if self._server.draining else _DEFECT)
+            self._refuse(*STOPPING if self._server.draining else DEFECT)
         if exchange.replied and not exchange.keep_alive and exchange.whole:
             self._end()
             return
@@ -405,6 +417,7 @@ class Connection(asyncio.Protocol):
         """Close once everything written is sent."""
         self._deaf = self._ended = True
         self._waiting.clear()
+        self._server.outbox.flush()
         self._transport.close()
 
 
@@ -429,22 +442,3 @@ def target(url: bytes) -> tuple[bytes, str, bytes]:
 def _address(transport: asyncio.BaseTransport, name: str) -> tuple[str, int] | None:
     address = transport.get_extra_info(name)
     return (str(address[0]), int(address[1])) if isinstance(address, tuple) else None
-
-
-def _fault(error: httptools.HttpParserError) -> tuple[int, str]:
-    """Give status and text for what the parser, or we inside of it, refused."""
-    cause = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else None
-    if isinstance(cause, Refused):
-        return cause.status, cause.text
-    if isinstance(error, httptools.HttpParserInvalidMethodError):
-        return 501, "The method is not known to this server."
-    if cause is not None and not isinstance(cause, httptools.HttpParserError):
-        log.error(Event(FAILED), exc_info=cause)
-        return _DEFECT
-    return 400, f"Invalid HTTP request received: {cause or error}."
-
-
-TOO_LARGE: Final = f"The request's head exceeds {LARGEST_HEAD} bytes."
-FAILED: Final = "a request failed in the HTTP server"
-_DEFECT: Final = (500, "Internal Server Error")
-_STOPPING: Final = (503, "The server stops.")

@@ -25,7 +25,7 @@ class Link(Protocol):
         """Send bytes as they are."""
 
     def reply(self, exchange: "Exchange", head: Head, body: bytes) -> None:
-        """Send the whole reply."""
+        """Send the whole reply. Raises: ValueError, the body is not as long as the head says."""
 
     def balance(self) -> None:
         """Read on, or let the client wait, by what is unread now."""
@@ -142,10 +142,10 @@ class Exchange:
         if "pieces" in start:
             body = b"".join((*start["pieces"], body))
         written = head(start["status"], tuple(start["headers"]))
+        self._link.reply(self, written, body)
         self.replied = self._over = True
         self._parts.clear()
         self.unread = 0
-        self._link.reply(self, written, body)
 
     def _take(self) -> Message:
         body = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)

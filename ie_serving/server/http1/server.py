@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ie_serving.server.http1.connection import App, Connection
+from ie_serving.server.http1.outbox import Outbox
 from ie_serving.server.ports import BACKLOG
 
 KEEP_ALIVE_S: Final = 75.0
@@ -27,11 +28,13 @@ class HttpServer:
     Attributes:
         app: the application.
         draining: every connection ends with its next reply.
+        outbox: takes small replies.
     """
 
     def __init__(self, app: App, *, keep_alive_s: float = KEEP_ALIVE_S) -> None:
         self.app = app
         self.draining = False
+        self.outbox = Outbox()
         self._keep_alive_s = keep_alive_s
         self._connections: set[Connection] = set()
         self._empty = asyncio.Event()

@@ -60,12 +60,13 @@ class PredictBody:
         signature_name: the signature that is asked for; empty for `serving_default`.
     """
 
-    __slots__ = ("_body", "_document", "signature_name")
+    __slots__ = ("_body", "_document", "_keys", "signature_name")
 
     def __init__(self, body: bytes, document: Lazy) -> None:
         self._body = body
         self._document = document
-        self.signature_name = _signature_name(document) if SIGNATURE_NAME in document else ""
+        self._keys = list(document)  # simdjson throws inside for a key that is looked up in vain
+        self.signature_name = _signature_name(document) if SIGNATURE_NAME in self._keys else ""
 
     def decode(self, signature: Signature) -> tuple[dict[str, Array], Format]:
         """Decode all inputs.
@@ -89,7 +90,7 @@ class PredictBody:
         return arrays, form
 
     def _form(self) -> Format:
-        rows, columns = INSTANCES in self._document, INPUTS in self._document
+        rows, columns = INSTANCES in self._keys, INPUTS in self._keys
         if rows and columns:
             raise InvalidRequest(
                 f"JSON Value: {show(_plain(self._document))} Not formatted correctly expecting"

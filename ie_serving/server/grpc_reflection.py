@@ -10,6 +10,7 @@ from typing import Any
 from google.protobuf.descriptor_pool import DescriptorPool
 
 from ie_serving.server.calls import Buffer, Services, Streaming
+from ie_serving.server.wire.requests import parse
 
 NAMES = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
 """Two names of one protocol: its messages have the same fields."""
@@ -43,4 +44,4 @@ class ReflectionService:
 
 async def _parsed(requests: AsyncIterator[Buffer], kind: Any) -> AsyncIterator[Any]:  # noqa: ANN401
     async for payload in requests:
-        yield kind.FromString(bytes(payload))
+        yield parse(kind, payload)

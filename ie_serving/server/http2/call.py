@@ -16,6 +16,7 @@ from ie_serving.errors import (
     NotSupported,
     QueueFull,
     RequestTooLarge,
+    ServingError,
 )
 from ie_serving.server.calls import Answer, Buffer, Streaming
 from ie_serving.server.eager import begin
@@ -23,12 +24,13 @@ from ie_serving.server.http2 import replies
 from ie_serving.server.http2.headers import INFLATERS, Pairs, RequestHead
 from ie_serving.server.http2.message_reader import Message, MessageReader, MessageTooLarge
 from ie_serving.server.http2.sender import Sender
-from ie_serving.server.status import Code, cut, explain
+from ie_serving.server.status import Code, explain
 
-LARGE = 64 * 1024
-"""From this size on, messages are inflated in a thread."""
+LARGE = 4 * 1024
+"""From this size on, messages are inflated in a thread: they grow a thousandfold."""
 MOST_UNREAD = 1000
 """Requests of a streaming call that wait for the service."""
+MOST_UNREAD_BYTES = 4 << 20
 
 
 class Call:
@@ -93,20 +95,28 @@ class Call:
         """See `CallContext`."""
         return self._head.metadata
 
+    def start(self) -> None:
+        """Begin what need not wait for the request. The connection knows the call by now."""
+
     def receive(self, data: bytes, start: int, stop: int) -> None:
         """Take data[start:stop], a part of the request."""
         try:
-            for message in self._reader.feed(data, start, stop):
-                self._take(message)
+            messages = self._reader.feed(data, start, stop)
         except MessageTooLarge as error:
-            self.fail_with(self._too_large(error.length))
+            self._refuse(self._too_large(error.length))
+            return
+        for message in messages:
+            if not self.ended:
+                self._take(message)
 
     def end_request(self) -> None:
         """Know that the client has sent all of its request."""
         self.complete = True
+        if self.ended:
+            return
         if self._reader.within:
-            self.fail_with(InvalidRequest("the request ends within a message; send all of it"))
-        elif not self.ended:
+            self._refuse(InvalidRequest("the request ends within a message; send all of it"))
+        else:
             self._taken()
 
     def _take(self, message: Message) -> None:
@@ -123,8 +133,16 @@ class Call:
         """End the call with a status, unless it has ended."""
         if self.ended:
             return
-        status = replies.failure(code, cut(text), alone=not self._started)
+        status = replies.failure(code, text, alone=not self._started)
         self._sender.finish(self, replies.headers_frame(self.number, status, ends=True))
+
+    def _refuse(self, error: Exception) -> None:
+        """End the call with the status of `error`, and whatever still works for it."""
+        self.fail_with(error)
+        self.cancel()
+
+    def drained(self) -> None:
+        """See `sender.Outgoing`."""
 
     def close(self) -> None:
         """Know that nothing more is sent."""
@@ -145,11 +163,9 @@ class Call:
         self._timer = loop.call_later(seconds, self._expire)
 
     def _expire(self) -> None:
-        self.fail_with(
+        self._refuse(
             DeadlineExceeded(f"Deadline Exceeded: no reply within {self._head.timeout_s:g} s")
         )
-        if self._task:
-            self._task.cancel()
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -173,7 +189,8 @@ class Call:
         if not compressed:
             return content
         if self._head.encoding not in INFLATERS:
-            raise InvalidRequest("a message is marked as compressed, but grpc-encoding is identity")
+            # INTERNAL, as gRPC's rules of compression demand.
+            raise ServingError("a message is marked as compressed, but grpc-encoding is identity")
         if len(content) < LARGE:
             return self._inflate(content)
         return await asyncio.to_thread(self._inflate, content)
@@ -187,8 +204,8 @@ class Call:
             raise InvalidRequest(f"a message cannot be decompressed: {error}") from error
         if len(data) > self._limit:
             raise self._too_large(len(data))
-        if not inflater.eof:
-            raise InvalidRequest("a message cannot be decompressed: it ends too early")
+        if not inflater.eof or inflater.unused_data:
+            raise InvalidRequest("a message cannot be decompressed: its end is not where it should")
         return data
 
     def _too_large(self, length: int) -> RequestTooLarge:
@@ -230,20 +247,18 @@ class UnaryCall(Call):
             self._refuse_count("none")
 
     def _refuse_count(self, came: str) -> None:
-        self.fail_with(NotSupported(f"a unary method takes exactly one message; {came} came"))
+        self._refuse(NotSupported(f"a unary method takes exactly one message; {came} came"))
 
     async def _work(self) -> None:
         try:
             message = self._messages.pop()
             content = await self._content(message) if message[0] else message[1]
-            reply = await self._answer(content, self)
+            self._reply(await self._answer(content, self))
         except asyncio.CancelledError:
             self._interrupted()
             raise
         except Exception as error:
             self.fail_with(error)
-        else:
-            self._reply(reply)
 
     def _reply(self, message: Buffer) -> None:
         if self.ended or self._sender.reply_at_once(self, message):
@@ -260,7 +275,7 @@ class StreamingCall(Call):
         method: gives the replies.
     """
 
-    __slots__ = ("_method", "_unread")
+    __slots__ = ("_method", "_sent", "_unread", "_unread_bytes")
 
     def __init__(
         self, number: int, head: RequestHead, sender: Sender, limit: int, method: Streaming
@@ -268,13 +283,27 @@ class StreamingCall(Call):
         super().__init__(number, head, sender, limit)
         self._method = method
         self._unread: asyncio.Queue[Message | None] = asyncio.Queue()
+        self._unread_bytes = 0
+        self._sent = asyncio.Event()
+
+    def start(self) -> None:
+        """See `Call`."""
         self._run(self._work())
+
+    def drained(self) -> None:
+        """See `sender.Outgoing`."""
+        self._sent.set()
 
     def _take(self, message: Message) -> None:
         self._unread.put_nowait(message)
-        if self._unread.qsize() > MOST_UNREAD:
-            self.fail_with(QueueFull(f"more than {MOST_UNREAD} messages wait; send fewer at once"))
-            self.cancel()
+        self._unread_bytes += len(message[1])
+        if self._unread.qsize() > MOST_UNREAD or self._unread_bytes > MOST_UNREAD_BYTES:
+            self._refuse(
+                QueueFull(
+                    f"more than {MOST_UNREAD} messages or {MOST_UNREAD_BYTES} bytes wait; send"
+                    " less at once"
+                )
+            )
 
     def _taken(self) -> None:
         self._unread.put_nowait(None)
@@ -283,8 +312,7 @@ class StreamingCall(Call):
         try:
             async with aclosing(self._method.converse(self._requests())) as answers:
                 async for reply in answers:
-                    self._start_reply()
-                    self._sender.send(self, reply)
+                    await self._reply(reply)
         except asyncio.CancelledError:
             self._interrupted()
             raise
@@ -295,4 +323,12 @@ class StreamingCall(Call):
 
     async def _requests(self) -> AsyncIterator[Buffer]:
         while (message := await self._unread.get()) is not None:
+            self._unread_bytes -= len(message[1])
             yield await self._content(message)
+
+    async def _reply(self, message: Buffer) -> None:
+        """Send a message; wait until the client takes it, since more may follow."""
+        self._start_reply()
+        self._sent.clear()
+        self._sender.send(self, message)
+        await self._sent.wait()

@@ -9,45 +9,32 @@ that a large message is copied once, whatever the size of its frames.
 
 import asyncio
 from collections.abc import Callable
-from time import monotonic
 from typing import TypeAlias
 
 from ie_serving.server.http2 import frames
 from ie_serving.server.http2.call import Call
+from ie_serving.server.http2.calm import Calm
 from ie_serving.server.http2.frames import ConnectionFault, ErrorCode
+from ie_serving.server.http2.greeting import (
+    CONNECTION_WINDOW,
+    FRAME,
+    GREETING,
+    MOST_STREAMS,
+    NOT_HTTP2,
+    STREAM_WINDOW,
+)
 from ie_serving.server.http2.headers import LARGEST_HEADERS, HeaderReader, RequestHead
 from ie_serving.server.http2.sender import Sender
 
-STREAM_WINDOW = 4 << 20
-"""Bytes of one request that a client may send ahead."""
-CONNECTION_WINDOW = 16 << 20
-FRAME = 1 << 20
-"""Largest frame that clients may send."""
 WHOLE_FRAME = LARGEST_HEADERS + 1024
 """Largest frame that is gathered before it is read: any but DATA, and DATA with padding."""
-MOST_STREAMS = 1000
-"""Calls of one connection at a time; clients hold further ones back by themselves."""
-HANDSHAKE_S = 20.0
-"""How long a client may take to begin."""
-CALM_PER_S = 1000
-CALM_BURST = 10_000
-"""Frames that make work and carry nothing (pings, resets, settings, empty data): so many a second
-and so many at once are borne."""
+PATIENCE_S = 20.0
+"""How long a client may take to begin, and to read the last that is written to it."""
+FAREWELL_S = 1.0
+"""How long a client may take to know that it is to begin no more calls."""
+CALLS_PER_FRAME = 100
+"""Calls whose windows a setting changes at the cost of one such frame."""
 
-GREETING = frames.settings(
-    {
-        frames.MAX_CONCURRENT_STREAMS: MOST_STREAMS,
-        frames.INITIAL_WINDOW_SIZE: STREAM_WINDOW,
-        frames.MAX_FRAME_SIZE: FRAME,
-        frames.MAX_HEADER_LIST_SIZE: LARGEST_HEADERS,
-    }
-) + frames.window_update(0, CONNECTION_WINDOW - frames.DEFAULT_WINDOW)
-
-_ADVICE = b"this port speaks gRPC over HTTP/2; REST has a port of its own\n"
-NOT_HTTP2 = (
-    b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\ncontent-type: text/plain\r\n"
-    b"content-length: %d\r\n\r\n%b" % (len(_ADVICE), _ADVICE)
-)
 _GOODBYE = b"goodbye."
 
 OpenCall: TypeAlias = Callable[[int, RequestHead, Sender], Call | bytes]
@@ -75,9 +62,9 @@ class Connection(asyncio.Protocol):
         self._block: tuple[int, int, bytes] | None = None
         self._last = 0
         self._unacknowledged = 0
+        self._farewell: asyncio.TimerHandle | None = None
         self._draining = False
-        self._calm = float(CALM_BURST)
-        self._calm_at = monotonic()
+        self._keep_calm = Calm().bear
         self._handlers = {
             frames.DATA: self._on_padded_data,
             frames.HEADERS: self._on_headers,
@@ -96,8 +83,7 @@ class Connection(asyncio.Protocol):
         """Wait for the client's greeting."""
         self._transport = transport
         self._sender.attach(transport)
-        loop = asyncio.get_running_loop()
-        self._handshake = loop.call_later(HANDSHAKE_S, transport.abort)
+        self._limit_time(transport)
 
     def data_received(self, data: bytes) -> None:
         """Take what the client has sent; it may end anywhere within a frame."""
@@ -120,12 +106,12 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel every call."""
-        self._handshake.cancel()
+        self._patience.cancel()
+        if self._farewell:
+            self._farewell.cancel()
         self._transport = None
         self._sender.detach()
-        for call in list(self._calls.values()):
-            call.cancel()
-        self._calls.clear()
+        self._drop_calls()
         self._lost(self)
 
     # What the server calls.
@@ -134,15 +120,17 @@ class Connection(asyncio.Protocol):
         """Take no new calls, and close when those in flight have ended.
 
         The client is told first, and its answer to a ping then tells that it knows: a call that was
-        on its way meanwhile is still taken.
+        on its way meanwhile is still taken. A client that does not answer is not waited for.
         """
-        if self._draining or not self._transport:
+        if self._farewell or not self._transport:
             return
         if not self._greeted:
             self._close()
             return
         self._sender.write(frames.goaway(frames.LAST_STREAM, ErrorCode.NO_ERROR))
         self._sender.write(frames.ping(_GOODBYE))
+        loop = asyncio.get_running_loop()
+        self._farewell = loop.call_later(FAREWELL_S, self._refuse_new_calls)
 
     def abort(self, refuse: Callable[[Call], None]) -> None:
         """End every call as `refuse` does, then close."""
@@ -184,15 +172,18 @@ class Connection(asyncio.Protocol):
     def _read_preface(self, data: bytes) -> int:
         """Check the first bytes; give where the first frame begins."""
         preface = frames.PREFACE
-        if not data.startswith(preface):
-            if not preface.startswith(data):
-                self._refuse_protocol()
-                return len(data)
+        if data[: len(preface)] != preface[: len(data)]:
+            self._refuse_protocol()
+            return len(data)
+        if len(data) < len(preface) + frames.HEAD_BYTES:
             self._unread = data
             return len(data)
         self._greeted = True
-        self._handshake.cancel()
+        self._patience.cancel()
         self._sender.write(GREETING)
+        kind, flags = data[len(preface) + 3 : len(preface) + 5]
+        if kind != frames.SETTINGS or flags & frames.ACK:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "the first frame must be SETTINGS")
         return len(preface)
 
     def _refuse_protocol(self) -> None:
@@ -205,7 +196,8 @@ class Connection(asyncio.Protocol):
         if stop <= len(data):
             self._on_data(number, data, start, stop, ends=bool(flags & frames.END_STREAM))
             return stop
-        self._on_data(number, data, start, len(data), ends=False)
+        if start < len(data):
+            self._on_data(number, data, start, len(data), ends=False)
         self._rest_of_data = (stop - len(data), flags, number)
         return len(data)
 
@@ -286,16 +278,16 @@ class Connection(asyncio.Protocol):
     def _on_block(self, flags: int, number: int, block: bytes) -> None:
         head = self._headers.read(block)
         ends = bool(flags & frames.END_STREAM)
+        if not number & 1:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a client's streams are odd")
         if number <= self._last:
             self._on_request_trailers(number, ends=ends)
             return
-        if not number & 1:
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a client's streams are odd")
         self._last = number
         if head.malformed:
             self._reset(number, ErrorCode.PROTOCOL_ERROR)
         elif self._draining or len(self._calls) >= MOST_STREAMS:
-            self._reset(number, ErrorCode.REFUSED_STREAM)
+            self._sender.write(frames.rst_stream(number, ErrorCode.REFUSED_STREAM))
         else:
             self._begin_call(number, head, ends=ends)
 
@@ -304,27 +296,26 @@ class Connection(asyncio.Protocol):
         if isinstance(call, bytes):
             self._sender.write(call)
             if not ends:
-                self._reset(number, ErrorCode.NO_ERROR)
+                self._sender.write(frames.rst_stream(number, ErrorCode.NO_ERROR))
             return
         self._calls[number] = call
-        if call.ended:
-            self._sent_all(number)
-        elif ends:
+        call.start()
+        if ends:
             call.end_request()
 
     def _on_request_trailers(self, number: int, *, ends: bool) -> None:
         """Take headers that end a request; gRPC has no use for them."""
         call = self._calls.get(number)
-        if call is None:
-            self._keep_calm()  # the call has ended meanwhile
-        elif call.complete or not ends:
+        if call is None or call.complete:
+            self._reset(number, ErrorCode.STREAM_CLOSED)
+        elif not ends:
             self._reset(number, ErrorCode.PROTOCOL_ERROR)
         else:
             call.end_request()
 
-    def _on_priority(self, _flags: int, _number: int, payload: bytes) -> None:
-        if len(payload) != frames.PRIORITY_BYTES:
-            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "PRIORITY of a wrong length")
+    def _on_priority(self, _flags: int, number: int, payload: bytes) -> None:
+        if not number or len(payload) != frames.PRIORITY_BYTES:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "PRIORITY of nothing or a wrong length")
         self._keep_calm()
 
     def _on_rst_stream(self, _flags: int, number: int, payload: bytes) -> None:
@@ -336,12 +327,13 @@ class Connection(asyncio.Protocol):
             call.cancel()
 
     def _on_settings(self, flags: int, number: int, payload: bytes) -> None:
-        if number or (flags & frames.ACK and payload):
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "SETTINGS on a stream or ACK with data")
+        _check_of_connection(number, "SETTINGS")
         if flags & frames.ACK:
+            if payload:
+                raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS with ACK and values")
             return
         self._keep_calm()
-        for name, value in frames.read_settings(payload):
+        for name, value in frames.read_settings(payload).items():
             if name == frames.INITIAL_WINDOW_SIZE:
                 self._on_initial_window(value)
             elif name == frames.MAX_FRAME_SIZE:
@@ -350,26 +342,31 @@ class Connection(asyncio.Protocol):
 
     def _on_initial_window(self, size: int) -> None:
         change = size - self._sender.initial_window
+        if not change:
+            return
+        self._keep_calm(len(self._calls) // CALLS_PER_FRAME)
         self._sender.initial_window = size
         for call in list(self._calls.values()):
+            if call.window + change > frames.LARGEST_WINDOW:
+                raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "window above 2^31-1")
             self._widen(call, change)
 
     def _on_push_promise(self, _flags: int, _number: int, _payload: bytes) -> None:
         raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "clients cannot push")
 
     def _on_ping(self, flags: int, number: int, payload: bytes) -> None:
-        if number:
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "PING on a stream")
+        _check_of_connection(number, "PING")
         if len(payload) != len(_GOODBYE):
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "PING of a wrong length")
         if not flags & frames.ACK:
             self._keep_calm()
             self._sender.write(frames.ping(payload, frames.ACK))
-        elif payload == _GOODBYE:
+        elif payload == _GOODBYE and self._farewell:
             self._refuse_new_calls()
 
-    def _on_goaway(self, _flags: int, _number: int, _payload: bytes) -> None:
+    def _on_goaway(self, _flags: int, number: int, _payload: bytes) -> None:
         """The client will begin no more calls; it closes when it has its replies."""
+        _check_of_connection(number, "GOAWAY")
         self._keep_calm()
 
     def _on_window_update(self, _flags: int, number: int, payload: bytes) -> None:
@@ -402,17 +399,22 @@ class Connection(asyncio.Protocol):
         if call is None:
             return
         call.close()
-        if not call.complete and self._transport:
-            asyncio.get_running_loop().call_soon(self._stop_request, number)
+        if not call.complete:
+            asyncio.get_running_loop().call_soon(self._stop_request, call)
         if self._draining:
             asyncio.get_running_loop().call_soon(self._close_if_done)
 
-    def _stop_request(self, number: int) -> None:
+    def _stop_request(self, call: Call) -> None:
         """Tell the client to send no more of a request that was answered before its end."""
-        if self._transport:
-            self._reset(number, ErrorCode.NO_ERROR)
+        if not call.complete:
+            self._sender.write(frames.rst_stream(call.number, ErrorCode.NO_ERROR))
 
     def _reset(self, number: int, code: ErrorCode) -> None:
+        """End a stream on which the client broke the protocol.
+
+        That counts as if the client had reset it: both drop a call for which work was done.
+        """
+        self._keep_calm()
         call = self._calls.pop(number, None)
         if call:
             call.cancel()
@@ -420,23 +422,15 @@ class Connection(asyncio.Protocol):
 
     def _check_known(self, number: int) -> None:
         """Bear frames of a stream that was, not of one that never began."""
-        if number == 0 or number > self._last:
+        if not number & 1 or number > self._last:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"stream {number} was not opened")
 
-    def _keep_calm(self) -> None:
-        """Count a frame that only makes work."""
-        self._calm -= 1
-        if self._calm > 0:
-            return
-        now = monotonic()
-        self._calm = min(CALM_BURST, (now - self._calm_at) * CALM_PER_S)
-        self._calm_at = now
-        if self._calm < 1:
-            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "too many frames that carry nothing")
-
     def _refuse_new_calls(self) -> None:
+        if self._draining:
+            return
         self._draining = True
         self._sender.write(frames.goaway(self._last, ErrorCode.NO_ERROR))
+        asyncio.get_running_loop().call_soon(self._close_if_done)
 
     def _close_if_done(self) -> None:
         if self._draining and not self._calls and not self._sender.paused:
@@ -445,9 +439,20 @@ class Connection(asyncio.Protocol):
     def _close(self) -> None:
         """Close once everything that was written has been sent."""
         self._sender.detach()
+        self._drop_calls()
         if self._transport:
+            self._patience.cancel()
+            self._limit_time(self._transport)
             self._transport.close()
             self._transport = None
+
+    def _drop_calls(self) -> None:
+        for call in list(self._calls.values()):
+            call.cancel()
+        self._calls.clear()
+
+    def _limit_time(self, transport: asyncio.Transport) -> None:
+        self._patience = asyncio.get_running_loop().call_later(PATIENCE_S, transport.abort)
 
     def _give_up(self, fault: ConnectionFault) -> None:
         """Tell what was wrong, and close: the frames that follow mean nothing any more."""
@@ -456,3 +461,8 @@ class Connection(asyncio.Protocol):
         self._sender.release()
         self._transport.write(frames.goaway(self._last, fault.code, fault.text))
         self._close()
+
+
+def _check_of_connection(number: int, what: str) -> None:
+    if number:
+        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"{what} on a stream")

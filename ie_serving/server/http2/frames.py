@@ -99,18 +99,19 @@ def goaway(last: int, code: ErrorCode, text: str = "") -> bytes:
     return head(GOAWAY, 0, 0, len(payload)) + payload
 
 
-def read_settings(payload: bytes) -> list[tuple[int, int]]:
-    """Read the pairs of a SETTINGS frame.
+def read_settings(payload: bytes) -> dict[int, int]:
+    """Read the values of a SETTINGS frame; of one that comes again, the last.
 
     Raises:
         ConnectionFault: the length fits no number of pairs, or a value is out of its range.
     """
     if len(payload) % _SETTING.size:
         raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS of an odd length")
-    pairs = list(_SETTING.iter_unpack(payload))
-    for name, value in pairs:
+    values = {}
+    for name, value in _SETTING.iter_unpack(payload):
         _check_setting(name, value)
-    return pairs
+        values[name] = value
+    return values
 
 
 def _check_setting(name: int, value: int) -> None:

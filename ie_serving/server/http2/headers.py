@@ -23,6 +23,8 @@ MOST_KNOWN = 256
 """Header blocks of a connection that are remembered."""
 LONGEST_KNOWN = 1024
 """Bytes of the longest header block that is remembered."""
+MOST_FIELDS = 64
+"""Fields of the longest one: a byte may stand for a field."""
 
 GRPC = b"application/grpc"
 IDENTITY = b"identity"
@@ -31,6 +33,7 @@ INFLATERS = {b"gzip": zlib.MAX_WBITS | 16, b"deflate": zlib.MAX_WBITS}
 
 Pairs = tuple[tuple[bytes, bytes], ...]
 
+_CONTENT_TYPE = re.compile(GRPC + rb"(?:[+;].*)?")
 _TIMEOUT = re.compile(rb"(\d{1,8})([HMSmun])")
 _SECONDS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _NAME = re.compile(rb":?[!#$%&'*+.^_`|~0-9a-z-]+")
@@ -99,7 +102,7 @@ class HeaderReader:
         head = request_head(pairs)
         if _differ(before, self._table()):
             self._known.clear()
-        elif len(block) <= LONGEST_KNOWN:
+        elif len(block) <= LONGEST_KNOWN and len(pairs) <= MOST_FIELDS:
             self._remember(block, head)
         return head
 
@@ -160,7 +163,7 @@ def _refusal(values: Mapping[bytes, bytes]) -> bytes | None:
     """Refuse what is no gRPC call: by HTTP's means, or gRPC's where the client speaks it."""
     if values[b":method"] != b"POST":
         return replies.refusal(405, ("allow", "POST"))
-    if not values.get(b"content-type", b"").startswith(GRPC):
+    if not _CONTENT_TYPE.fullmatch(values.get(b"content-type", b"")):
         return replies.refusal(415, ("accept", GRPC.decode()))
     encoding = values.get(b"grpc-encoding", IDENTITY)
     if encoding != IDENTITY and encoding not in INFLATERS:

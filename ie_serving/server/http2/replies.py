@@ -1,6 +1,8 @@
 """The header blocks of replies. Sources: RFC 9113 section 8.3.2, "gRPC over HTTP2".
 
-No header enters the connection's table, so blocks are made without knowing the connection.
+No header enters the connection's table, so blocks are made without knowing the connection. A client
+may lower the limit of that table and then expects to be told that its size follows: the first block
+of each stream says that it is 0.
 """
 
 from urllib.parse import quote
@@ -8,10 +10,12 @@ from urllib.parse import quote
 from hpack import Encoder
 
 from ie_serving.server.http2 import frames
-from ie_serving.server.status import Code
+from ie_serving.server.status import Code, cut
 
 _PRINTABLE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
 _NEVER_INDEXED = True
+_EMPTY_TABLE = b"\x20"
+"""Dynamic Table Size Update to 0; RFC 7541 section 6.3."""
 _encoder = Encoder()
 
 Pair = tuple[str, str]
@@ -27,7 +31,7 @@ _OK = (":status", "200")
 _GRPC = ("content-type", "application/grpc")
 _ACCEPTS = ("grpc-accept-encoding", "identity, deflate, gzip")
 
-HEADERS = block(_OK, _GRPC, _ACCEPTS)
+HEADERS = _EMPTY_TABLE + block(_OK, _GRPC, _ACCEPTS)
 """What begins every reply with a message."""
 SUCCESS = block(("grpc-status", "0"))
 """What ends it."""
@@ -38,16 +42,17 @@ def failure(code: Code, text: str, *, alone: bool) -> bytes:
 
     Args:
         code: not OK.
-        text: for people; any Unicode.
+        text: for people; any Unicode. It is cut to what fits into a header.
         alone: no headers were sent before.
     """
-    status = (("grpc-status", str(code.number)), ("grpc-message", quote(text, safe=_PRINTABLE)))
-    return block(_OK, _GRPC, _ACCEPTS, *status) if alone else block(*status)
+    message = quote(cut(text.strip()), safe=_PRINTABLE)
+    status = block(("grpc-status", str(code.number)), ("grpc-message", message))
+    return HEADERS + status if alone else status
 
 
 def refusal(status: int, *pairs: Pair) -> bytes:
     """Write the headers of a reply that is not gRPC: the request was none."""
-    return block((":status", str(status)), *pairs)
+    return _EMPTY_TABLE + block((":status", str(status)), *pairs)
 
 
 def headers_frame(stream: int, written: bytes, *, ends: bool) -> bytes:

@@ -48,6 +48,9 @@ class Outgoing(Protocol):
     unsent: "deque[Buffer]"
     trailers: bytes | None
 
+    def drained(self) -> None:
+        """Know that no data waits any more."""
+
 
 class Sender:
     """The sending half of a connection.
@@ -93,16 +96,12 @@ class Sender:
         self._flush()
 
     def write(self, frame: bytes) -> None:
-        """Write frames that no window governs.
-
-        Raises:
-            ConnectionFault: too many wait already.
-        """
+        """Write frames that no window governs; give the client up where too many wait already."""
         if self._transport is None:
             return
         self._out.append(frame)
         if self.paused and len(self._out) > MOST_UNSENT:
-            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "replies are not read")
+            self._transport.abort()
         self._flush_unless_held()
 
     def reply_at_once(self, stream: Outgoing, message: Buffer) -> bool:
@@ -133,7 +132,8 @@ class Sender:
     def send(self, stream: Outgoing, message: Buffer) -> None:
         """Send a message as soon as the windows allow it; headers were sent before."""
         stream.unsent.append(PREFIX.pack(0, len(message)))
-        stream.unsent.append(message)
+        if message:
+            stream.unsent.append(message)
         self._waiting[stream] = None
         self._pump()
 
@@ -201,7 +201,9 @@ class Sender:
         if not stream.unsent and stream.trailers is not None:
             pieces.append(stream.trailers)
             self._ended(stream.number)
-        elif stream.unsent and stream.window > 0:
+        elif not stream.unsent:
+            stream.drained()
+        elif stream.window > 0:
             self._waiting[stream] = None
         self._write_large(pieces)
 

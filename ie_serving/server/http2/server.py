@@ -45,6 +45,8 @@ class Http2Server:
         loop = asyncio.get_running_loop()
         for each in bound:
             allow_listening(each)
+            # Connections inherit it: one whose client has vanished ends some time.
+            each.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             listener = await loop.create_server(self._connect, sock=each, backlog=BACKLOG)
             self._listeners.append(listener)
 

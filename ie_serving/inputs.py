@@ -34,8 +34,7 @@ def fit(signature: Signature, inputs: Mapping[str, Array]) -> tuple[Mapping[str,
         InvalidTensor: a dtype or shape that the model cannot take.
     """
     specs = signature.inputs
-    if inputs.keys() != specs.keys():
-        raise InvalidRequest(_wrong_names(signature, inputs))
+    _check_names(signature, inputs)
     changed: dict[str, Array] = {}
     added = 0
     for index, (name, spec) in enumerate(specs.items()):
@@ -55,6 +54,29 @@ def shed(outputs: Mapping[str, Array], added: int) -> Mapping[str, Array]:
     return {
         name: array.reshape(array.shape[:-added]) if array.shape[-added:] == ones else array
         for name, array in outputs.items()
+    }
+
+
+def have_dtypes(signature: Signature, inputs: Mapping[str, Array]) -> bool:
+    """Tell whether exactly the signature's inputs are there, in its dtypes."""
+    specs = signature.inputs
+    return inputs.keys() == specs.keys() and all(
+        array.dtype == specs[name].dtype.numpy for name, array in inputs.items()
+    )
+
+
+def cast_all(signature: Signature, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Give all inputs the signature's dtypes, the part of `fit` that takes long for large ones.
+
+    Raises:
+        InvalidRequest, InvalidTensor: as `fit` does.
+    """
+    _check_names(signature, inputs)
+    return {
+        name: inputs[name]
+        if inputs[name].dtype == spec.dtype.numpy
+        else cast(inputs[name], spec, index)
+        for index, (name, spec) in enumerate(signature.inputs.items())
     }
 
 
@@ -123,6 +145,11 @@ def _wrong_shape(array: Array, spec: TensorSpec) -> str:
         start = f"The input data is incorrect. Obtained shape {got}, required shape {wanted}"
     any_size = ", where -1 takes any size" if -1 in wanted else ""
     return f"{start}: the model expects input {spec}{any_size}"
+
+
+def _check_names(signature: Signature, inputs: Mapping[str, Array]) -> None:
+    if inputs.keys() != signature.inputs.keys():
+        raise InvalidRequest(_wrong_names(signature, inputs))
 
 
 def _wrong_names(signature: Signature, inputs: Mapping[str, Array]) -> str:

@@ -66,7 +66,7 @@ class CompiledModel(Protocol):
             signature: one of `signatures`.
             inputs: exactly the signature's inputs; dtypes and shapes as its specs admit.
             read: called once with the outputs by name, before their memory is used again: it
-                must copy whatever it keeps.
+                must copy whatever it keeps. In any thread.
 
         Raises:
             InvalidTensor: a value or shape that the engine cannot take.

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ie_serving.errors import InvalidRequest, InvalidTensor
-from ie_serving.inputs import cast, fit, shed
+from ie_serving.inputs import cast, cast_all, fit, have_dtypes, shed
 from ie_serving.tensors import DataType, Signature, TensorSpec
 
 
@@ -26,6 +26,24 @@ def test_what_fits_is_passed_on_as_it_is() -> None:
     fitted, added = fit(X, inputs)
     assert fitted is inputs
     assert added == 0
+
+
+def test_casting_alone_leaves_shapes_to_fit() -> None:
+    sent = {"x": np.zeros((2, 3, 1))}
+    assert not have_dtypes(X, sent)
+    cast_only = cast_all(X, sent)
+    assert have_dtypes(X, cast_only)
+    assert cast_only["x"].shape == (2, 3, 1)
+
+
+def test_casting_alone_refuses_what_fit_refuses() -> None:
+    for inputs in ({}, {"x": np.zeros(3, np.bool_)}, {"x": np.zeros(3), "y": np.zeros(3)}):
+        assert not have_dtypes(X, inputs)
+        with pytest.raises(InvalidRequest) as first:
+            fit(X, inputs)
+        with pytest.raises(type(first.value)) as second:
+            cast_all(X, inputs)
+        assert str(second.value) == str(first.value)
 
 
 @pytest.mark.parametrize(

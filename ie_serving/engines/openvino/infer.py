@@ -4,12 +4,12 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 import openvino as ov
 
+from ie_serving.engines.openvino.apart import Apart
 from ie_serving.engines.openvino.narrow import check_range, narrowed
 from ie_serving.engines.openvino.pace import Pace, size_of
 from ie_serving.engines.openvino.pool import Pool
@@ -65,9 +65,9 @@ class Program:
 
     def _infer_here(self, slot: Slot, inputs: Mapping[str, Array], read: Read[T], size: int) -> T:
         try:
-            slot.fill(inputs)
-            started = time.perf_counter()
             try:
+                slot.fill(inputs)
+                started = time.perf_counter()
                 outputs = slot.run()
             except RuntimeError as error:
                 self._fail(error)
@@ -79,55 +79,25 @@ class Program:
     async def _infer_apart(
         self, slot: Slot, inputs: Mapping[str, Array], read: Read[T], size: int | None
     ) -> T:
-        """Run in the engine's threads; the slot goes back when its request is idle again.
-
-        Its callback would be cheaper than a thread that waits, but OpenVINO's binding does not
-        call it for an inference that failed.
-        """
-        started = time.perf_counter()
-        idle = self._start(slot, inputs)
+        """Run in a thread, copies and `read` included; the slot goes back when it is idle again."""
+        apart = Apart(slot, inputs, read)
+        apart.start(self._threads)
         try:
-            await asyncio.shield(idle)
-            if size is not None:
-                self._pace.learn(size, time.perf_counter() - started)
-            return read(slot.outputs())
-        except RuntimeError as error:
-            if idle.done() and error is idle.exception():
-                self._fail(error)
-            raise
+            await asyncio.shield(apart.done)
         finally:
-            self._give_when_idle(slot, idle)
+            self._give_when_idle(slot, apart)
+        if apart.failure is not None:
+            self._fail(apart.failure)
+        if size is not None:
+            self._pace.learn(size, apart.seconds)
+        return apart.result()
 
-    def _start(self, slot: Slot, inputs: Mapping[str, Array]) -> "asyncio.Future[None]":
-        try:
-            slot.fill(inputs)
-            slot.start()
-        except RuntimeError as error:
-            self._pool.give(slot)
-            self._fail(error)
-        except BaseException:
-            self._pool.give(slot)
-            raise
-        try:
-            return asyncio.get_running_loop().run_in_executor(self._threads, slot.wait)
-        except RuntimeError as error:  # the system has no thread left: wait here, this once
-            slot.cancel()
-            with suppress(RuntimeError):
-                slot.wait()
-            self._pool.give(slot)
-            self._fail(error)
-
-    def _give_when_idle(self, slot: Slot, idle: "asyncio.Future[None]") -> None:
-        if idle.done():
+    def _give_when_idle(self, slot: Slot, apart: Apart[T]) -> None:
+        if apart.done.done():
             self._pool.give(slot)
             return
-        slot.cancel()
-        idle.add_done_callback(partial(self._returned, slot))
-
-    def _returned(self, slot: Slot, idle: "asyncio.Future[None]") -> None:
-        if not idle.cancelled():
-            idle.exception()  # that it was cancelled is no news
-        self._pool.give(slot)
+        apart.cancel()
+        apart.done.add_done_callback(lambda _: self._pool.give(slot))
 
     def _fail(self, error: RuntimeError) -> NoReturn:
         """Blame the request where its shapes are free, else the engine."""

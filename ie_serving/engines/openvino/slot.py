@@ -18,7 +18,6 @@ MOST_PADDING = 64 << 20
 any memory there is."""
 
 Write = Callable[[Array], None]
-Read = Callable[[], Array]
 
 
 class Slot:
@@ -26,45 +25,30 @@ class Slot:
 
     Attributes:
         run: infers here and now, and gives the outputs by name: views that the next inference
-            overwrites.
-        start: starts inferring in the engine's threads.
-        wait: blocks until that has ended. Raises: RuntimeError, what the engine failed with.
-        cancel: lets it end early.
+            overwrites. Raises: RuntimeError, what the engine failed with.
+        cancel: lets `run` end early with a RuntimeError; from another thread.
     """
 
     def __init__(
         self, request: ov.InferRequest, inputs: Sequence[Port], outputs: Sequence[Port]
     ) -> None:
         self._writes = [(port.spec.name, _writer(request, port)) for port in inputs]
-        self._reads = [(port.spec.name, _reader(request, port)) for port in outputs]
         self._places = [(port.spec.name, port.index) for port in outputs]
         infer = super(ov.InferRequest, request).infer  # type: ignore[misc]  # not in its stubs
         self._infer = partial(infer, {}, True, False)
-        self.start = request.start_async
-        self.wait = request.wait
         self.cancel = request.cancel
         texts = any(port.spec.dtype is DataType.STRING for port in outputs)
-        self.run = self._run_texts if texts else self._run
+        self.run = partial(_run_texts, request, outputs) if texts else self._run
 
     def _run(self) -> Mapping[str, Array]:
         """Infer through the binding itself: `InferRequest.infer` prepares inputs that are bound."""
         results = list(self._infer().values())
         return {name: results[index] for name, index in self._places}
 
-    def _run_texts(self) -> Mapping[str, Array]:
-        """Infer without `infer`, whose binding would copy all strings, and fails where are none."""
-        self.start()
-        self.wait()
-        return self.outputs()
-
     def fill(self, inputs: Mapping[str, Array]) -> None:
         """Copy the inputs in. Raises: InvalidTensor."""
         for name, write in self._writes:
             write(inputs[name])
-
-    def outputs(self) -> Mapping[str, Array]:
-        """Give the outputs by name: views that the next inference overwrites."""
-        return {name: read() for name, read in self._reads}
 
 
 def _writer(request: ov.InferRequest, port: Port) -> Write:
@@ -136,18 +120,18 @@ def _check_padding(port: Port, array: Array) -> None:
         )
 
 
-def _reader(request: ov.InferRequest, port: Port) -> Read:
-    read = _read_text if port.spec.dtype is DataType.STRING else _read
-    return partial(read, request, port.index)
+def _run_texts(request: ov.InferRequest, outputs: Sequence[Port]) -> Mapping[str, Array]:
+    """Infer without `infer`, whose binding would copy all strings, and fails where are none."""
+    request.start_async()
+    request.wait()
+    return {port.spec.name: _read(request, port) for port in outputs}
 
 
-def _read(request: ov.InferRequest, index: int) -> Array:
-    view: Array = request.get_output_tensor(index).data
-    return view
-
-
-def _read_text(request: ov.InferRequest, index: int) -> Array:
-    tensor = request.get_output_tensor(index)
+def _read(request: ov.InferRequest, port: Port) -> Array:
+    tensor = request.get_output_tensor(port.index)
+    if port.spec.dtype is not DataType.STRING:
+        view: Array = tensor.data
+        return view
     if not tensor.size:  # the binding reads memory that is not there
         return np.empty(tuple(tensor.shape), np.object_)
     return np.asarray(tensor.bytes_data).astype(np.object_)

@@ -54,19 +54,23 @@ class PredictCall:
             InvalidTensor for a tensor that is not decodable, or lists that are filled up to more
             than `MOST_FILLED_BYTES` together; InvalidRequest for a list that is not validly
             encoded.
+        in_place: whether that takes no time, however large they are.
     """
 
-    __slots__ = ("decode_inputs", "model", "output_filter")
+    __slots__ = ("decode_inputs", "in_place", "model", "output_filter")
 
     def __init__(
         self,
         model: ModelSpec,
         output_filter: tuple[str, ...],
         decode_inputs: Callable[[], dict[str, Array]],
+        *,
+        in_place: bool = False,
     ) -> None:
         self.model = model
         self.output_filter = output_filter
         self.decode_inputs = decode_inputs
+        self.in_place = in_place
 
 
 def call_of(request: Proto, tensors: Mapping[str, Proto | SplitTensor]) -> PredictCall:

@@ -5,7 +5,9 @@ numbers is as it was, protobuf would find the same fields at the same places: so
 there, without parsing. Whatever differs in a single other byte is parsed as if for the first time.
 """
 
+import enum
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -16,14 +18,18 @@ from ie_serving.server.wire import fields, messages
 from ie_serving.server.wire.fields import DELIMITED, Buffer, Field, Unclear
 from ie_serving.server.wire.predict import INPUTS, KEY, VALUE, PredictCall, parse_request
 from ie_serving.server.wire.tensor_proto import CONTENT, LIST_OF, LISTS
-from ie_serving.tensors import BY_NUMBER, Array
+from ie_serving.tensors import BY_NUMBER, Array, DataType
 
 MOST_LAYOUTS = 256
 """Layouts that are remembered; the oldest is forgotten for a new one."""
 MOST_BYTES = 2048
 """Bytes beside the values that a remembered layout may have."""
 
-_FIXED = (fields.FIXED32, fields.FIXED64)
+_CONVERTED = (None, DataType.BOOL, DataType.BF16, DataType.STRING)
+"""Whose values do not lie on the wire as in memory."""
+
+_FIXED_LIST_OF = {dtype: LIST_OF[dtype].number for dtype in (DataType.FP32, DataType.FP64)}
+"""Whose lists hold values as in memory."""
 
 Key = tuple[int, bytes]
 
@@ -54,7 +60,8 @@ class Layout:
         for start, end, same in self._same:
             if payload[start:end] != same:
                 return None
-        return PredictCall(self._model, self._output_filter, lambda: self._decode(payload))
+        decode = partial(self._decode, payload)
+        return PredictCall(self._model, self._output_filter, decode, in_place=True)
 
     def _decode(self, payload: Buffer) -> dict[str, Array]:
         return {
@@ -63,28 +70,40 @@ class Layout:
         }
 
 
+class _Seen(enum.Enum):
+    """What is known of requests without a layout."""
+
+    ONCE = enum.auto()
+    UNFIT = enum.auto()
+
+
 class RequestParser:
     """Parses PredictRequests, and remembers how those lie that come more than once."""
 
     def __init__(self) -> None:
-        self._layouts: dict[Key, Layout | None] = {}
+        self._layouts: dict[Key, Layout | _Seen] = {}
 
     def parse(self, payload: Buffer) -> PredictCall:
         """Parse one request; see `predict.parse_request`."""
         key = _key(payload)
-        layout = self._layouts.get(key)
-        call = layout.read(payload) if layout else None
-        if call is not None:
-            return call
-        call = parse_request(payload)
-        seen_before = layout is None and key in self._layouts
-        self._remember(key, layout_of(payload, call) if seen_before else None)
+        known = self._layouts.get(key)
+        call = known.read(payload) if isinstance(known, Layout) else None
+        if call is None:
+            call = parse_request(payload)
+            self._learn(key, known, payload, call)
         return call
 
-    def _remember(self, key: Key, layout: Layout | None) -> None:
-        if len(self._layouts) >= MOST_LAYOUTS and key not in self._layouts:
+    def _learn(
+        self, key: Key, known: Layout | _Seen | None, payload: Buffer, call: PredictCall
+    ) -> None:
+        if known is _Seen.UNFIT:
+            return
+        if known is None and len(self._layouts) >= MOST_LAYOUTS:
             del self._layouts[next(iter(self._layouts))]
-        self._layouts[key] = layout
+        if known is _Seen.ONCE:
+            self._layouts[key] = layout_of(payload, call) or _Seen.UNFIT
+        else:
+            self._layouts[key] = _Seen.ONCE
 
 
 def layout_of(payload: Buffer, call: PredictCall) -> Layout | None:
@@ -95,12 +114,17 @@ def layout_of(payload: Buffer, call: PredictCall) -> Layout | None:
         call: what it was parsed to.
     """
     try:
+        found = list(_tensors(memoryview(payload)))
         arrays = call.decode_inputs()
-        tensors = list(_tensors(memoryview(payload), arrays))
     except (Unclear, ServingError):
         return None
-    values = sum(tensor.end - tensor.start for tensor in tensors)
-    if len(tensors) != len(arrays) or len(payload) - values > MOST_BYTES:
+    tensors = [
+        _Values(alias, arrays[alias].dtype, arrays[alias].shape, field.value, field.end)
+        for alias, field in found
+        if arrays[alias].nbytes == field.end - field.value
+    ]
+    beside = len(payload) - sum(tensor.end - tensor.start for tensor in tensors)
+    if len(found) != len(arrays) or len(tensors) != len(arrays) or beside > MOST_BYTES:
         return None
     return Layout(payload, call, tensors)
 
@@ -120,8 +144,8 @@ def _between(payload: Buffer, tensors: list[_Values]) -> Iterator[tuple[int, int
             yield start, end, bytes(payload[start:end])
 
 
-def _tensors(payload: memoryview, arrays: dict[str, Array]) -> Iterator[_Values]:
-    """Find the values of each input.
+def _tensors(payload: memoryview) -> Iterator[tuple[str, Field]]:
+    """Find the field that holds the values of each input.
 
     Raises:
         Unclear: they do not lie in one piece, as they are in memory.
@@ -129,32 +153,22 @@ def _tensors(payload: memoryview, arrays: dict[str, Array]) -> Iterator[_Values]
     for entry in _found(payload, 0, len(payload), INPUTS):
         key = _only(payload, entry, KEY)
         tensor = _only(payload, entry, VALUE)
-        alias = bytes(payload[key.value : key.end]).decode()
-        array = arrays[alias]
-        values = _values(payload, tensor, array)
-        yield _Values(alias, array.dtype, array.shape, values.value, values.end)
+        yield bytes(payload[key.value : key.end]).decode(), _values(payload, tensor)
 
 
-def _values(payload: memoryview, tensor: Field, array: Array) -> Field:
-    """Find the field of a TensorProto that holds the bytes of `array`."""
-    found = [
-        field
-        for field in _found(payload, tensor.value, tensor.end)
-        if field.number == CONTENT or field.number in LISTS
-    ]
-    proto = messages.TensorProto.FromString(bytes(payload[tensor.value : tensor.end]))
-    listed = LIST_OF[BY_NUMBER[proto.dtype]]
-    numbers = [CONTENT]
-    if listed.kind in _FIXED and listed.dtype == array.dtype:
-        numbers.append(listed.number)
-    as_in_memory = (
-        len(found) == 1
-        and array.dtype.kind in "fiu"
-        and found[0].kind == DELIMITED
-        and found[0].number in numbers
-        and found[0].end - found[0].value == array.nbytes
-    )
-    if not as_in_memory:
+def _values(payload: memoryview, tensor: Field) -> Field:
+    """Find the one field of a TensorProto that holds values."""
+    found: list[Field] = []
+    rest: list[memoryview] = []
+    for field in _found(payload, tensor.value, tensor.end):
+        if field.number == CONTENT or field.number in LISTS:
+            found.append(field)
+        else:
+            rest.append(payload[field.start : field.end])
+    dtype = BY_NUMBER.get(messages.TensorProto.FromString(b"".join(rest)).dtype)
+    if len(found) != 1 or found[0].kind != DELIMITED or dtype in _CONVERTED:
+        raise Unclear
+    if found[0].number != CONTENT and found[0].number != _FIXED_LIST_OF.get(dtype):
         raise Unclear
     return found[0]
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ie_serving.errors import InvalidRequest
-from ie_serving.server.wire import fields, messages, predict_layout
+from ie_serving.server.wire import fields, messages, predict, predict_layout
 from ie_serving.server.wire.predict import parse_request, parse_whole
 from ie_serving.server.wire.predict_layout import RequestParser, layout_of
 from ie_serving.tensors import DataType
@@ -98,6 +98,20 @@ def test_any_requests_read_the_same_each_time(payloads: list[bytes]) -> None:
     parser = RequestParser()
     for payload in payloads * 3:
         assert outcome(parser.parse, payload) == outcome(parse_whole, payload)
+
+
+def test_what_has_no_layout_is_decoded_by_its_caller_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Lists of integers take long to decode; looking for a layout must not do it again."""
+    message = request(2, dtype=DataType.INT64, int64_val=[300, 400])
+    decoded: list[object] = []
+    decode = predict.decode_tensor
+    monkeypatch.setattr(predict, "decode_tensor", lambda *a: decoded.append(a) or decode(*a))
+    parser = RequestParser()
+    for _ in range(4):
+        parser.parse(message.SerializeToString()).decode_inputs()
+    assert len(decoded) == 4
 
 
 def test_new_values_are_seen() -> None:

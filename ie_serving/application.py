@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -40,6 +41,9 @@ log = logging.getLogger(__name__)
 LISTING_THREADS = 32
 """Threads for listings, made as they are needed. Stores that hang may hold all of them until their
 time-out, so nothing else runs there."""
+LONGEST_TURN_S = 0.001
+"""How long a thread that decodes or encodes may keep the interpreter from the event loop. A small
+request asks for it several times, so Python's default of 5 ms would add up."""
 SHORT_THREADS = 32
 """Threads for short blocking work, that of large requests among it, made as they are needed."""
 
@@ -79,6 +83,7 @@ class ServingApplication:
     async def start(self) -> None:
         """See `Application`."""
         keep_freed_memory()
+        sys.setswitchinterval(LONGEST_TURN_S)
         asyncio.get_running_loop().set_default_executor(
             ThreadPoolExecutor(SHORT_THREADS, "blocking")
         )

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import zlib
+from typing import cast
 
 import falcon.asgi
 
@@ -51,11 +52,11 @@ async def read_body(request: falcon.asgi.Request, limit: int) -> bytes:
 
 
 async def write_body(
-    request: falcon.asgi.Request, reply: falcon.asgi.Response, body: bytes
+    request: falcon.asgi.Request, reply: falcon.asgi.Response, body: bytes | bytearray
 ) -> None:
     """Set the body of a reply of at least `SMALLEST_COMPRESSED` bytes, as gzip if it is taken."""
     if not _takes_gzip(request):
-        reply.data = body
+        reply.data = cast(bytes, body)  # Falcon passes any buffer on
         return
     reply.set_header("Content-Encoding", "gzip")
     reply.append_header("Vary", "Accept-Encoding")

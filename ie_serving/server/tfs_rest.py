@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import falcon
 import falcon.asgi
@@ -52,7 +52,8 @@ NOT_FOUND_PAGE = (
 """What the HTTP library of TensorFlow Serving answers outside of `/v1/`."""
 
 App: TypeAlias = "falcon.asgi.App[falcon.asgi.Request, falcon.asgi.Response]"
-Reply = tuple[int, str, bytes]
+Body: TypeAlias = bytes | bytearray
+Reply = tuple[int, str, Body]
 """HTTP status, content type, body."""
 
 
@@ -86,7 +87,7 @@ class RestApi:
                 CONTENT_TYPE,
                 metrics.text().encode(),
             )
-        self._verbs: dict[str, Callable[[falcon.asgi.Request, ModelSpec], Awaitable[bytes]]] = {
+        self._verbs: dict[str, Callable[[falcon.asgi.Request, ModelSpec], Awaitable[Body]]] = {
             "predict": self._predict,
             "classify": self._classify,
             "regress": self._regress,
@@ -121,7 +122,7 @@ class RestApi:
             resp.set_header("Access-Control-Allow-Methods", "POST, GET")
             resp.set_header("Access-Control-Allow-Headers", "Content-Type")
         if len(body) < SMALLEST_COMPRESSED:
-            resp.data = body
+            resp.data = cast(bytes, body)  # Falcon passes any buffer on
         else:
             await write_body(req, resp, body)
 
@@ -158,7 +159,7 @@ class RestApi:
         self._metrics.of(model.name).count(code.name)
         return http_of(error, code), JSON, encode_error(text)
 
-    async def _predict(self, request: falcon.asgi.Request, model: ModelSpec) -> bytes:
+    async def _predict(self, request: falcon.asgi.Request, model: ModelSpec) -> Body:
         body = await read_body(request, self._max_body_bytes)
         large = len(body) >= LARGE_BODY
         asked = await asyncio.to_thread(parse_predict, body) if large else parse_predict(body)
@@ -171,7 +172,7 @@ class RestApi:
             compute = infer if signature.examples is None else infer_serialized
             read = partial(_encode, form, signature.outputs)
             outputs = await Limited(self._timeout_s, compute(servable, signature, inputs, read))
-        if isinstance(outputs, bytes):
+        if not isinstance(outputs, dict):
             return outputs
         return await asyncio.to_thread(encode_predictions, outputs, form, signature.outputs)
 
@@ -213,7 +214,7 @@ class RestApi:
 
 def _encode(
     form: Format, specs: Mapping[str, TensorSpec], outputs: Outputs
-) -> bytes | dict[str, Array]:
+) -> Body | dict[str, Array]:
     """Read outputs into a reply while their memory is valid.
 
     Large ones are copied out instead, to be written in a thread.

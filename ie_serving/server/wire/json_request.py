@@ -21,6 +21,7 @@ from ie_serving.errors import InvalidRequest
 from ie_serving.server.wire.json_document import Json, bytes_of, parse_document
 from ie_serving.server.wire.json_inputs import decode_columns, decode_rows
 from ie_serving.server.wire.json_numbers import Lazy, parse_strictly, read_numbers
+from ie_serving.server.wire.json_slices import Slices, sliced
 from ie_serving.server.wire.json_value import (
     CANNOT_DECODE_BASE64,
     clean,
@@ -35,6 +36,9 @@ from ie_serving.tensors import Array, DataType, Signature
 Feature = list[int] | list[float] | list[bytes]
 """Values of one feature; an empty list is a feature without a kind."""
 Features = dict[str, Feature]
+
+SLICED = 1 << 20
+"""From this many bytes on a body is read slice by slice, where that can be done."""
 
 SIGNATURE_NAME = "signature_name"
 INSTANCES = "instances"
@@ -144,12 +148,44 @@ class ExamplesBody:
     examples: Sequence[Features]
 
 
-def parse_predict(body: bytes) -> PredictBody:
+class SlicedBody:
+    """The body of a Predict with very many numbers, of which only the ends have been looked at.
+
+    Attributes:
+        signature_name: the signature that is asked for; empty for `serving_default`.
+    """
+
+    __slots__ = ("_body", "_slices", "signature_name")
+
+    def __init__(self, body: bytes, slices: Slices) -> None:
+        self._body = body
+        self._slices = slices
+        self.signature_name = slices.signature_name
+
+    def decode(self, signature: Signature) -> tuple[dict[str, Array], Format]:
+        """Decode as `PredictBody.decode` does.
+
+        Raises:
+            InvalidRequest: also what `parse_predict` raises for smaller bodies.
+        """
+        if len(signature.inputs) == 1:
+            ((name, spec),) = signature.inputs.items()
+            array = self._slices.read(name, spec.dtype)
+            if array is not None:
+                form = Format.ROW if self._slices.key == INSTANCES else Format.COLUMN
+                return {name: array}, form
+        return PredictBody(self._body, _parse_object(self._body)).decode(signature)
+
+
+def parse_predict(body: bytes) -> PredictBody | SlicedBody:
     """Check the syntax of a Predict body and find the signature that it asks for.
 
     Raises:
         InvalidRequest: no JSON, no object, or a `signature_name` that is not a string.
     """
+    slices = sliced(body) if len(body) >= SLICED else None
+    if slices:
+        return SlicedBody(body, slices)
     return PredictBody(body, _parse_object(body))
 
 

@@ -62,7 +62,7 @@ _ESCAPES: Final = {
 
 def encode_predictions(
     outputs: Mapping[str, Array], form: Format, specs: Mapping[str, TensorSpec]
-) -> bytes:
+) -> bytes | bytearray:
     """Encode the reply of a Predict.
 
     Args:
@@ -310,22 +310,27 @@ def _printed(form: str, numbers: list[float]) -> list[str]:
     return (form * len(numbers) % tuple(numbers)).split()
 
 
-def _compact(outputs: Mapping[str, Array], form: Format) -> bytes:
+def _compact(outputs: Mapping[str, Array], form: Format) -> bytes | bytearray:
     """Write numbers and booleans straight from numpy's memory."""
     if form is Format.ROW and len(outputs) > 1:
         rows = zip(*map(np.ascontiguousarray, outputs.values()), strict=True)
         content = [dict(zip(outputs, row, strict=True)) for row in rows]
         return orjson.dumps({"predictions": content}, option=orjson.OPT_SERIALIZE_NUMPY)
-    pieces: list[bytes | memoryview] = []
+    reply = bytearray()  # it grows in place: one join would hold the interpreter for all its length
     if len(outputs) == 1:
-        key = b"predictions" if form is Format.ROW else b"outputs"
-        pieces += (b'{"%s":' % key, *_dense(next(iter(outputs.values()))), b"}")
-    else:
-        for name, array in outputs.items():
-            pieces += (b",", orjson.dumps(name), b":", *_dense(array))
-        pieces[0] = b'{"outputs":{'
-        pieces.append(b"}}")
-    return b"".join(pieces)
+        reply += b'{"predictions":' if form is Format.ROW else b'{"outputs":'
+        for piece in _dense(next(iter(outputs.values()))):
+            reply += piece
+        reply += b"}"
+        return reply
+    separator = b'{"outputs":{'
+    for name, array in outputs.items():
+        reply += b"%b%b:" % (separator, orjson.dumps(name))
+        for piece in _dense(array):
+            reply += piece
+        separator = b","
+    reply += b"}}"
+    return reply
 
 
 def _dense(array: Array) -> Iterator[bytes | memoryview]:
@@ -344,11 +349,11 @@ def _dense(array: Array) -> Iterator[bytes | memoryview]:
     yield b"]" if len(whole) else b"[]"
 
 
-def _with_words(reply: bytes, array: Array) -> bytes:
+def _with_words(reply: bytes | bytearray, array: Array) -> bytes:
     """Put the words for what is not finite in place of orjson's nulls, which are in order."""
     odd = array[~np.isfinite(array)].tolist()
     words = [_WORDS[str(value)].encode() for value in odd]
-    parts = reply.split(b"null")
+    parts = bytes(reply).split(b"null")
     return b"".join(chain.from_iterable(zip(parts, [*words, b""], strict=True)))
 
 

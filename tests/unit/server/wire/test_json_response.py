@@ -3,10 +3,12 @@
 import base64
 import json
 import math
+import re
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -254,3 +256,44 @@ def test_an_error() -> None:
 @given(st.text(st.characters()))
 def test_any_error_text_makes_json(text: str) -> None:
     json.loads(encode_error(text))
+
+
+def tensorflow_text(value: np.floating[Any]) -> str:
+    """Write a number by TensorFlow Serving's rule, step by step."""
+    short = f"{float(value):.6g}"
+    same = value.dtype.type(float(short)) == value
+    text = short if same else format(float(value), ".9g" if value.dtype == np.float32 else ".17g")
+    return text if "." in text or "e" in text else text + ".0"
+
+
+any_float = st.one_of(
+    st.integers(0, 2**32 - 1).map(lambda bits: np.uint32(bits).view(np.float32)),
+    st.integers(0, 2**64 - 1).map(lambda bits: np.uint64(bits).view(np.float64)),
+    st.floats(-1e7, 1e7, width=32).map(np.float32),
+    st.floats(-1e7, 1e7).map(np.float64),
+    st.tuples(st.integers(-(10**7), 10**7), st.integers(-1, 10)).map(
+        lambda pair: np.float32(pair[0] / 10 ** pair[1])
+    ),
+    st.tuples(st.integers(-(10**7), 10**7), st.integers(-1, 10)).map(
+        lambda pair: np.float64(pair[0] / 10 ** pair[1])
+    ),
+    st.tuples(st.integers(-130, 127), st.integers(0, 3)).map(
+        lambda pair: (
+            np.float32(2.0 ** pair[0])
+            .view(np.uint32)
+            .__add__(np.uint32(pair[1] & 3))
+            .view(np.float32)
+        )
+    ),
+).filter(lambda value: bool(np.isfinite(value)))
+
+
+@settings(max_examples=2000)
+@given(any_float, st.sampled_from(list(Format)))
+def test_any_number_has_tensorflow_serving_s_text(value: np.floating[Any], form: Format) -> None:
+    """Alone and beside a number with more digits, which is written another way."""
+    for values in ([value], [value, value.dtype.type(1 / 3)]):
+        text = reply(form, y=np.array(values))
+        assert re.findall(r"[^\s\[\],]+", text.partition(":")[2].rstrip("}\n ]")) == [
+            tensorflow_text(each) for each in np.array(values)
+        ]

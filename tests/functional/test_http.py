@@ -73,3 +73,53 @@ def test_an_array_longer_than_simdjson_can_count(digits: Server) -> None:
     )
     assert good.status_code == 200
     assert digits.pids()[-1] == pid
+
+
+STATUS = b"GET /v1/models/digits HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+def test_requests_in_a_row_are_answered_in_order(digits: Server) -> None:
+    """Sent without waiting, the last of them asking for the end."""
+    post = POST % (b"HTTP/1.1", len(BODY)) + b"\r\n" + BODY
+    last = STATUS.replace(b"Host", b"Connection: close\r\nHost")
+    reply = until_closed(digits, post + STATUS + post + last)
+    kinds = [b'"predictions"' in part for part in reply.split(b"HTTP/1.1 200 OK")[1:]]
+    assert kinds == [True, False, True, False]
+
+
+def test_an_http_1_0_client_may_keep_its_connection(digits: Server) -> None:
+    old = STATUS.replace(b"HTTP/1.1", b"HTTP/1.0")
+    kept = old.replace(b"Host", b"Connection: keep-alive\r\nHost")
+    reply = until_closed(digits, kept + old)
+    assert reply.count(b"200 OK") == 2
+    assert reply.count(b"connection: keep-alive") == 1
+    assert reply.count(b"connection: close") == 1
+
+
+def test_a_client_is_told_to_continue_before_it_sends_its_body(digits: Server) -> None:
+    head = POST % (b"HTTP/1.1", len(BODY)) + b"Connection: close\r\nExpect: 100-continue\r\n\r\n"
+    with closing(socket.create_connection(("127.0.0.1", digits.rest_port))) as client:
+        client.settimeout(PATIENCE_S)
+        client.sendall(head)
+        assert client.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        client.sendall(BODY)
+        assert client.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+def test_a_request_with_two_lengths_is_refused_and_what_follows_not_read(digits: Server) -> None:
+    smuggled = (
+        POST % (b"HTTP/1.1", 4) + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + STATUS + STATUS
+    )
+    reply = until_closed(digits, smuggled)
+    assert reply.startswith(b"HTTP/1.1 400")
+    assert reply.count(b"HTTP/1.1 ") == 1
+
+
+def until_closed(server: Server, request: bytes) -> bytes:
+    with closing(socket.create_connection(("127.0.0.1", server.rest_port))) as client:
+        client.settimeout(PATIENCE_S)
+        client.sendall(request)
+        reply = b""
+        while piece := client.recv(65536):
+            reply += piece
+        return reply

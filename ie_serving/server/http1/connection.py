@@ -96,6 +96,7 @@ class Connection(asyncio.Protocol):
         self._unsent = (0, 0.0)  # bytes, and since when it is so many
         self._url = b""
         self._expects = False
+        self._length = 0
         self._headers: list[tuple[bytes, bytes]] = []
 
     # -- from the transport ----------------------------------------------------------------------
@@ -164,6 +165,7 @@ class Connection(asyncio.Protocol):
         self._head_began = self._heard
         self._url = b""
         self._expects = False
+        self._length = 0
         self._headers = []
 
     def on_url(self, url: bytes) -> None:
@@ -174,7 +176,9 @@ class Connection(asyncio.Protocol):
         """Take a header; nobody asked for trailers."""
         if self._in_head:
             name, value = name.lower(), value.rstrip(b" \t")
-            if name == b"expect":
+            if name == b"content-length":
+                self._length = int(value)
+            elif name == b"expect":
                 self._expects = value.lower() == b"100-continue"
             self._headers.append((name, value))
 
@@ -192,7 +196,7 @@ class Connection(asyncio.Protocol):
         self._coming = exchange = Exchange(
             self, self._scope(), keep_alive=parser.should_keep_alive(), expects=self._expects
         )
-        if self._expects:
+        if self._expects or self._length > GATHERED:
             self._offer(exchange)
 
     def on_body(self, data: bytes) -> None:

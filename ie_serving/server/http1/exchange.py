@@ -13,7 +13,7 @@ BODY: Final = "ie_serving.body"
 called. Such a body can also be read as ASGI has it."""
 GATHERED: Final = 64 * 1024
 """A body of up to so many bytes is gathered before the application is called, so that reading it
-never waits; from here on the application reads it as it comes, or refuses it."""
+never waits; a larger one the application reads as it comes, or refuses by its head."""
 MOST_UNREAD: Final = 256 * 1024
 """Bytes of a body that may wait for the application before the client has to."""
 

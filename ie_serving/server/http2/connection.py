@@ -32,6 +32,8 @@ PATIENCE_S = 20.0
 """How long a client may take to begin, and to read the last that is written to it."""
 FAREWELL_S = 1.0
 """How long a client may take to know that it is to begin no more calls."""
+LINGER_S = 1.0
+"""How long what a client still sends is dropped, so that it reads why the connection ends."""
 CALLS_PER_FRAME = 100
 """Calls whose windows a setting changes at the cost of one such frame."""
 
@@ -87,6 +89,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what the client has sent; it may end anywhere within a frame."""
+        if not self._transport:
+            return  # it was told to go
         self._sender.hold()
         try:
             self._read(self._unread + data if self._unread else data)
@@ -173,7 +177,7 @@ class Connection(asyncio.Protocol):
         """Check the first bytes; give where the first frame begins."""
         preface = frames.PREFACE
         if data[: len(preface)] != preface[: len(data)]:
-            self._refuse_protocol()
+            self._part(NOT_HTTP2)
             return len(data)
         if len(data) < len(preface) + frames.HEAD_BYTES:
             self._unread = data
@@ -185,11 +189,6 @@ class Connection(asyncio.Protocol):
         if kind != frames.SETTINGS or flags & frames.ACK:
             raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "the first frame must be SETTINGS")
         return len(preface)
-
-    def _refuse_protocol(self) -> None:
-        assert self._transport
-        self._transport.write(NOT_HTTP2)
-        self._close()
 
     def _read_data(self, data: bytes, start: int, stop: int, flags: int, number: int) -> int:
         """Take what is there of a DATA frame without padding; give where it ends."""
@@ -456,11 +455,19 @@ class Connection(asyncio.Protocol):
 
     def _give_up(self, fault: ConnectionFault) -> None:
         """Tell what was wrong, and close: the frames that follow mean nothing any more."""
-        if not self._transport:
-            return
         self._sender.release()
-        self._transport.write(frames.goaway(self._last, fault.code, fault.text))
-        self._close()
+        self._part(frames.goaway(self._last, fault.code, fault.text))
+
+    def _part(self, last: bytes) -> None:
+        """Write the last that is said; to close while the client sends could keep it from it."""
+        assert self._transport
+        self._transport.write(last)
+        self._patience.cancel()
+        loop = asyncio.get_running_loop()
+        self._patience = loop.call_later(LINGER_S, self._transport.abort)
+        self._transport = None
+        self._sender.detach()
+        self._drop_calls()
 
 
 def _check_of_connection(number: int, what: str) -> None:

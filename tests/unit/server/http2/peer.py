@@ -203,13 +203,18 @@ class Reply:
 
 
 class Peer:
-    """One connection of a client."""
+    """One connection of a client.
+
+    Attributes:
+        writer: for what `send` cannot do.
+        replies: what came so far, by stream.
+    """
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self.writer = writer
         self._decoder = Decoder()
-        self._replies: dict[int, Reply] = {}
+        self.replies: dict[int, Reply] = {}
         self._ended: set[int] = set()
 
     def send(self, *parts: bytes) -> None:
@@ -228,7 +233,7 @@ class Peer:
         return frame
 
     def _note(self, frame: Frame) -> None:
-        reply = self._replies.setdefault(frame.stream_id, Reply())
+        reply = self.replies.setdefault(frame.stream_id, Reply())
         if isinstance(frame, HeadersFrame):
             assert "END_HEADERS" in frame.flags
             reply.fields.update(self._decoder.decode(frame.data))
@@ -239,13 +244,17 @@ class Peer:
         if "END_STREAM" in frame.flags or isinstance(frame, RstStreamFrame):
             self._ended.add(frame.stream_id)
 
+    async def rest(self) -> bytes:
+        """Read all bytes that are left."""
+        return await asyncio.wait_for(self._reader.read(), PATIENCE_S)
+
     async def reply(self, number: int) -> Reply:
         """Read until a stream has ended."""
         while number not in self._ended:
             frame = await self.frame()
             assert frame is not None, f"closed before stream {number} ended"
             assert not isinstance(frame, GoAwayFrame), frame
-        return self._replies[number]
+        return self.replies[number]
 
     async def until(self, kind: type[Frame]) -> Any:
         """Read until a frame of `kind`."""
@@ -261,13 +270,14 @@ class Peer:
             if frame.opaque_data == b"barrier!" and "ACK" in frame.flags:
                 return
 
-    async def goaway(self) -> GoAwayFrame:
-        """Read until the last frame, which must be GOAWAY."""
-        last = None
-        while (frame := await self.frame()) is not None:
-            last = frame
-        assert isinstance(last, GoAwayFrame), last
-        return last
+    async def goaway(self) -> Any:
+        """Read until the server says that something was wrong, and closes."""
+        found = await self.until(GoAwayFrame)
+        while not found.error_code:
+            found = await self.until(GoAwayFrame)
+        self.writer.write_eof()  # now the server need not wait for what is under way
+        assert await self.frame() is None
+        return found
 
     async def gone(self) -> None:
         while await self.frame() is not None:
@@ -275,6 +285,12 @@ class Peer:
 
     async def close(self) -> None:
         self.writer.close()
+
+
+async def works(peer: Peer, number: int = 99) -> None:
+    """Ask for something simple on a connection that must have gone on."""
+    peer.send(call(number, "Echo", b"still here"))
+    assert (await peer.reply(number)).messages == [b"still here"]
 
 
 @dataclass

@@ -1,50 +1,19 @@
-"""What a connection sends keeps within the client's windows and loses, doubles and moves nothing."""
+"""A connection sends within the client's windows, and loses, doubles and moves nothing."""
 
-import asyncio
 from collections import deque
 from itertools import groupby
-from typing import Any
 
 import pytest
-from hyperframe.frame import DataFrame, Frame, HeadersFrame
+from hyperframe.frame import DataFrame, HeadersFrame
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.server.calls import Buffer
 from ie_serving.server.http2 import frames, replies
 from ie_serving.server.http2.frames import ConnectionFault, ErrorCode
-from ie_serving.server.http2.sender import HIGH_WATER, MOST_UNSENT, TURN, Sender
+from ie_serving.server.http2.sender import MOST_UNSENT, TURN, Sender
 from tests.unit.server.http2.peer import message, pattern
-
-
-class Wire(asyncio.Transport):
-    """Keeps what is written."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written = bytearray()
-        self.aborted = False
-
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        assert high == HIGH_WATER
-
-    def write(self, data: Any) -> None:
-        self.written += data
-
-    def writelines(self, list_of_data: Any) -> None:
-        self.written += b"".join(list_of_data)
-
-    def abort(self) -> None:
-        self.aborted = True
-
-    def frames(self) -> list[Frame]:
-        found, rest = [], memoryview(bytes(self.written))
-        while rest:
-            frame, length = Frame.parse_frame_header(rest[:9])
-            frame.parse_body(rest[9 : 9 + length])
-            found.append(frame)
-            rest = rest[9 + length :]
-        return found
+from tests.unit.server.http2.wire import Wire
 
 
 class Stream:

@@ -37,12 +37,12 @@ PIECE = 32 * 1024
 """Elements of a large output that are written at a time, in less than a millisecond."""
 
 _PRINTED_ALIKE: Final = frozenset("fd?bBhHiIlLqQ")
-"""numpy's characters of the dtypes for which `_as_dense` holds: floats of 32 and 64 bits, integers,
+"""numpy's characters of the dtypes that `_few_rows` may write: floats of 32 and 64 bits, integers,
 booleans. A float of 16 bits has many texts of 6 digits."""
-_NOT_FIXED: Final = re.compile(rb"n|e|0\.0000|[0-9]{7}\.")
-"""In orjson's text: a number that is not finite, or that `%g` might give an exponent."""
 _NOT_SHORT: Final = re.compile(rb"n|e|0\.0000|[0-9.]{8}")
-"""The same, or a number that might have more than 6 digits."""
+"""In orjson's text: a number that is not finite, that `%g` might give an exponent, or that might
+have more than 6 digits."""
+_LEAST_WITH_EXPONENT: Final = 999_999
 _EXACT: Final = {"f": "%.9g ", "d": "%.17g "}
 
 _BYTES_SUFFIX = "_bytes"
@@ -75,10 +75,9 @@ def encode_predictions(
     """
     if form is Format.ROW and len(outputs) == 1:
         (array,) = outputs.values()
-        text = _as_dense(array)
-        if text is not None:
-            rows = text[:-1].replace(b",", b", ")
-            return b'{\n    "predictions": %b\n    ]\n}' % rows
+        rows = _few_rows(array)
+        if rows is not None:
+            return b'{\n    "predictions": [%b\n    ]\n}' % rows
     if not outputs:
         raise InvalidRequest("Cannot convert empty tensor map to JSON")
     if form is Format.ROW:
@@ -254,40 +253,57 @@ def _texts(array: Array, spec: TensorSpec, layout: _Lines, level: int) -> list[s
     return list(map(str, flat.tolist()))
 
 
-def _as_dense(array: Array) -> bytes | None:
-    """Write an array of few numbers as orjson does, where its texts are TensorFlow Serving's.
+def _few_rows(array: Array) -> bytes | None:
+    """Write the rows of an array of few numbers, without what is around them.
 
-    orjson prints the shortest text that reads back as the same value. Where that has up to 6
-    digits, no other text of 6 digits lies between the value's neighbours, so `%.6g` gives the same.
+    The usual reply, written with few calls; None where it takes the general way.
     """
     if array.dtype.char not in _PRINTED_ALIKE or not 0 < array.size <= EXACT_NUMBERS:
         return None
     if not array.ndim or not array.flags.c_contiguous:
         return None
     text = orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)
-    return None if array.dtype.char in "fd" and _NOT_SHORT.search(text) else text
+    if array.dtype.char not in "fd" or not _NOT_SHORT.search(text):
+        return text[1:-1].replace(b",", b", ")
+    texts = None if array.ndim > 2 else _fixed_decimals(text, array)
+    if texts is None:
+        return None
+    if array.ndim == 1:
+        return ", ".join(texts).encode()
+    size = array.shape[1]
+    rows = [", ".join(texts[start : start + size]) for start in range(0, len(texts), size)]
+    return f"[{'], ['.join(rows)}]".encode()
 
 
 def _decimals(values: Array) -> list[str]:
-    """Write floats of one dtype as TensorFlow Serving does."""
+    """Write floats of one dtype as TensorFlow Serving does, in row-major order."""
     if values.dtype.char in "fd" and values.flags.c_contiguous and values.size:
         text = orjson.dumps(values, option=orjson.OPT_SERIALIZE_NUMPY)
-        if not _NOT_FIXED.search(text):
-            return _fixed_decimals(text.decode()[1:-1].split(","), values)
+        texts = _fixed_decimals(text, values)
+        if texts is not None:
+            return texts
     return _any_decimals(values)
 
 
-def _fixed_decimals(shortest: list[str], values: Array) -> list[str]:
-    """Choose between the shortest text and the exact one; see `_as_dense`."""
-    exact = _printed(_EXACT[values.dtype.char], values.tolist())
+def _fixed_decimals(text: bytes, values: Array) -> list[str] | None:
+    """Write floats that need no exponent; None when one might.
+
+    orjson, which has printed `text`, gives the shortest decimals that read back as the same value.
+    Where one has up to 6 digits, no other of 6 digits lies between the value's neighbours, so
+    `%.6g` gives the same; where it has more, `%.6g` reads back as another value.
+    """
+    numbers = tuple(values.reshape(-1).tolist())
+    if b"n" in text or b"e" in text or b"0.0000" in text:
+        return None  # not finite, or very large or small
+    if max(numbers) >= _LEAST_WITH_EXPONENT or min(numbers) <= -_LEAST_WITH_EXPONENT:
+        return None
+    shortest = text.decode().replace("[", "").replace("]", "").split(",")
+    six = ("%.6g " * len(numbers) % numbers).split()
+    exact = (_EXACT[values.dtype.char] * len(numbers) % numbers).split()
     return [
-        short if len(short) < 8 or short.endswith(".0") or _digits(short) <= 6 else long
-        for short, long in zip(shortest, exact, strict=True)
+        short if short == brief or short == brief + ".0" else long
+        for short, brief, long in zip(shortest, six, exact, strict=True)
     ]
-
-
-def _digits(text: str) -> int:
-    return len(text.lstrip("-0.").replace(".", ""))
 
 
 def _any_decimals(values: Array) -> list[str]:

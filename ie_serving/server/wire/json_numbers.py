@@ -26,7 +26,7 @@ _COUNTED_BY_NUMPY = 1 << 12
 """From this many bytes on numpy counts brackets faster than `bytes.count`."""
 
 _BUFFER: Final = {
-    dtype: ("d", np.dtype(np.float64))
+    dtype.number: ("d", np.dtype(np.float64))
     if dtype.numpy.kind == "f"
     else ("u", np.dtype(np.uint64))
     if dtype is DataType.UINT64
@@ -34,6 +34,8 @@ _BUFFER: Final = {
     for dtype in DataType
     if dtype.numpy.kind in "fiu"
 }
+"""How simdjson gives the numbers of each dtype, by the dtype's number: an enumeration's members are
+slow as keys."""
 
 _MOST_ELEMENTS = (1 << 24) - 2
 """simdjson keeps lengths in 24 bits; beyond them pysimdjson 7 writes past the end of its lists."""
@@ -87,7 +89,7 @@ def read_numbers(
     shapes = {}
     brackets = 0
     for name, value in values.items():
-        measured = _measure(value) if dtypes[name] in _BUFFER else None
+        measured = _measure(value) if dtypes[name].number in _BUFFER else None
         if measured is None:
             return None
         shapes[name], opened = measured
@@ -101,6 +103,14 @@ def read_numbers(
             return None
         arrays[name] = array
     return arrays
+
+
+def read_array(array: Lazy, dtype: DataType, body: bytes) -> Array | None:
+    """Read the only simdjson array of `body`, as `read_numbers` reads several."""
+    measured = _measure(array) if dtype.number in _BUFFER else None
+    if measured is None or measured[1] != _count_brackets(body):
+        return None
+    return _read(array, dtype, measured[0])
 
 
 def _measure(array: Lazy) -> tuple[list[int], int] | None:
@@ -130,7 +140,7 @@ def _measure(array: Lazy) -> tuple[list[int], int] | None:
 
 def _read(array: Lazy, dtype: DataType, shape: list[int]) -> Array | None:
     """Copy the numbers out; None when there are others than `dtype` takes."""
-    code, wide = _BUFFER[dtype]
+    code, wide = _BUFFER[dtype.number]
     try:
         numbers = np.frombuffer(array.as_buffer(of_type=code), wide).reshape(shape)
     except (TypeError, ValueError):

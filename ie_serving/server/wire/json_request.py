@@ -11,7 +11,7 @@ Source: json_tensor.cc of TensorFlow Serving; RESTful API guide.
 """
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -20,7 +20,7 @@ import simdjson
 from ie_serving.errors import InvalidRequest
 from ie_serving.server.wire.json_document import Json, bytes_of, parse_document
 from ie_serving.server.wire.json_inputs import decode_columns, decode_rows
-from ie_serving.server.wire.json_numbers import Lazy, parse_strictly, read_numbers
+from ie_serving.server.wire.json_numbers import Lazy, parse_strictly, read_array, read_numbers
 from ie_serving.server.wire.json_slices import Slices, sliced
 from ie_serving.server.wire.json_value import (
     CANNOT_DECODE_BASE64,
@@ -31,7 +31,7 @@ from ie_serving.server.wire.json_value import (
     kind_of,
     show,
 )
-from ie_serving.tensors import Array, DataType, Signature
+from ie_serving.tensors import Array, DataType, Signature, TensorSpec
 
 Feature = list[int] | list[float] | list[bytes]
 """Values of one feature; an empty list is a feature without a kind."""
@@ -85,11 +85,11 @@ class PredictBody:
         if not signature.inputs:
             name = self.signature_name or "DEFAULT"
             raise InvalidRequest(f"Failed to get input map for signature: {name}")
-        dtypes = {name: spec.dtype for name, spec in signature.inputs.items()}
         form = self._form()
         values = self._document[INSTANCES if form is Format.ROW else INPUTS]
-        arrays = self._numbers(values, dtypes, form)
+        arrays = self._numbers(values, signature.inputs, form)
         if arrays is None:
+            dtypes = {name: spec.dtype for name, spec in signature.inputs.items()}
             arrays = self._decode_values(values, dtypes, form)
         return arrays, form
 
@@ -105,17 +105,20 @@ class PredictBody:
         return Format.ROW if rows else Format.COLUMN
 
     def _numbers(
-        self, values: Lazy, dtypes: dict[str, DataType], form: Format
+        self, values: Lazy, specs: Mapping[str, TensorSpec], form: Format
     ) -> dict[str, Array] | None:
         """Decode without Python objects where that is possible; else return None."""
-        if type(values) is simdjson.Array and len(dtypes) == 1:
+        if type(values) is simdjson.Array and len(specs) == 1:
             if form is Format.ROW and len(values) == 0:
                 return None
-            return read_numbers(dict.fromkeys(dtypes, values), dtypes, self._body)
+            ((name, spec),) = specs.items()
+            array = read_array(values, spec.dtype, self._body)
+            return None if array is None else {name: array}
         if type(values) is simdjson.Object and form is Format.COLUMN:
-            if not all(name in values for name in dtypes):
+            if not all(name in values for name in specs):
                 return None
-            return read_numbers({name: values[name] for name in dtypes}, dtypes, self._body)
+            dtypes = {name: spec.dtype for name, spec in specs.items()}
+            return read_numbers({name: values[name] for name in specs}, dtypes, self._body)
         return None
 
     def _decode_values(
@@ -170,7 +173,7 @@ class SlicedBody:
         """
         if len(signature.inputs) == 1:
             ((name, spec),) = signature.inputs.items()
-            array = self._slices.read(name, spec.dtype)
+            array = self._slices.read(spec.dtype)
             if array is not None:
                 form = Format.ROW if self._slices.key == INSTANCES else Format.COLUMN
                 return {name: array}, form

@@ -15,8 +15,9 @@ import re
 from typing import Final
 
 import numpy as np
+import simdjson
 
-from ie_serving.server.wire.json_numbers import parse_strictly, read_numbers
+from ie_serving.server.wire.json_numbers import parse_strictly, read_array
 from ie_serving.server.wire.json_tensor import MAX_RANK
 from ie_serving.tensors import Array, DataType
 
@@ -57,7 +58,7 @@ class Slices:
         self._end = end.start()
         self._cut = re.compile(rb"(?:\][ \t\r\n]*){%d}," % start[3].count(b"["))
 
-    def read(self, name: str, dtype: DataType) -> Array | None:
+    def read(self, dtype: DataType) -> Array | None:
         """Read all as one tensor of `dtype`; None when it has to be read as a whole document."""
         parts: list[Array] = []
         at = self._start
@@ -65,7 +66,7 @@ class Slices:
             cut = self._next_cut(at)
             if cut is None:
                 return None
-            part = _read(b"[%b]" % self._body[at:cut], name, dtype)
+            part = _read(b"[%b]" % self._body[at:cut], dtype)
             if part is None or (parts and part.shape[1:] != parts[0].shape[1:]):
                 return None
             parts.append(part)
@@ -92,10 +93,9 @@ def sliced(body: bytes) -> Slices | None:
     return Slices(body, start, end)
 
 
-def _read(part: bytes, name: str, dtype: DataType) -> Array | None:
+def _read(part: bytes, dtype: DataType) -> Array | None:
     """Read one slice. An empty one is none: a comma is too many, or the list has no element."""
     document = parse_strictly(part)
-    if document is None or not len(document):
+    if type(document) is not simdjson.Array or not len(document):
         return None
-    arrays = read_numbers({name: document}, {name: dtype}, part)
-    return None if arrays is None else arrays[name]
+    return read_array(document, dtype, part)

@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any, Final, Protocol, cast
-from urllib.parse import unquote
 
 import httptools
 
@@ -36,6 +35,7 @@ from ie_serving.server.http1.faults import (
 )
 from ie_serving.server.http1.heads import CLOSE, KEEP_ALIVE, Head, date, plain
 from ie_serving.server.http1.outbox import Outbox
+from ie_serving.server.http1.targets import target
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -331,6 +331,8 @@ class Connection(asyncio.Protocol):
         if version != "1.1":
             if version != "1.0":
                 raise Refused(400, f"HTTP version {version} is not supported: speak HTTP/1.1.")
+            if any(name == b"transfer-encoding" for name, _ in self._headers):
+                raise Refused(400, "HTTP/1.0 knows no Transfer-Encoding: speak HTTP/1.1.")
             scope["http_version"] = version
         scope["method"] = parser.get_method().decode()
         scope["raw_path"], scope["path"], scope["query_string"] = target(self._url)
@@ -412,10 +414,13 @@ class Connection(asyncio.Protocol):
         self._in_head = False
         self._refusal = plain(status, text)
         coming, self._coming = self._coming, None
-        if coming:
-            coming.leave()
-            if coming in self._waiting:
-                self._waiting.remove(coming)
+        if coming is None:
+            return
+        coming.leave()
+        if coming in self._waiting:
+            self._waiting.remove(coming)
+        if coming.replied:
+            self._end()  # it has its reply, and nothing is to follow
 
     def _end(self) -> None:
         """Close once everything written is sent."""
@@ -423,24 +428,6 @@ class Connection(asyncio.Protocol):
         self._waiting.clear()
         self._server.outbox.flush()
         self._transport.close()
-
-
-def target(url: bytes) -> tuple[bytes, str, bytes]:
-    """Take a request's target apart.
-
-    Returns:
-        Path as it was sent, path with its escapes resolved, query.
-
-    Raises:
-        httptools.HttpParserInvalidURLError: neither a path nor a URL.
-    """
-    if url.startswith(b"/") and b"#" not in url:
-        raw_path, _, query = url.partition(b"?")
-    else:
-        parsed = httptools.parse_url(url)
-        raw_path, query = parsed.path or b"/", parsed.query or b""
-    path = raw_path.decode("ascii")
-    return raw_path, unquote(path) if "%" in path else path, query
 
 
 def _address(transport: asyncio.BaseTransport, name: str) -> tuple[str, int] | None:

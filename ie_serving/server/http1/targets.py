@@ -1,4 +1,4 @@
-"""What stands between method and version in a request's first line. Source: RFC 9112 section 3.2."""
+"""What stands between method and version of a request. Source: RFC 9112 section 3.2."""
 
 from urllib.parse import unquote
 

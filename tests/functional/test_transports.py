@@ -137,10 +137,12 @@ def test_reflection(server: Server) -> None:
     assert "PredictionService" in [service.name for service in file.service]
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS)
-def test_a_server_that_ends_under_load_fails_no_call(transport: str) -> None:
-    """As in a rolling update: a client of two servers, one of which is told to stop."""
-    with closing(start(transport)) as leaving, closing(start(transport)) as staying:
+def test_a_server_that_ends_under_load_fails_no_call() -> None:
+    """As in a rolling update: a client of two servers, one of which is told to stop.
+
+    Of our own transport only: grpcio's answers CANCELLED to a call that comes while it stops.
+    """
+    with closing(start("http2")) as leaving, closing(start("http2")) as staying:
         leaving.ready()
         staying.ready()
         addresses = f"ipv4:127.0.0.1:{leaving.port},127.0.0.1:{staying.port}"

@@ -15,7 +15,7 @@ BIN := .venv/bin
 DEV := .venv-dev/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv test unit soak style format api sample bench-quick bench bench-strain \
+.PHONY: help run venv test unit soak fuzz style format api sample bench-quick bench bench-strain \
 	docker_build docker_check docker_lock clean
 
 help: ## list these targets
@@ -50,7 +50,7 @@ $(PYTHON) -m venv $(1)
 $(1)/bin/pip install --quiet --upgrade pip
 endef
 
-test: .venv-dev/.installed ## run every test but those of soak
+test: .venv-dev/.installed ## run every test but those of soak and fuzz
 	$(DEV)/python -m pytest tests
 
 unit: .venv-dev/.installed ## run the fast tests only
@@ -58,6 +58,9 @@ unit: .venv-dev/.installed ## run the fast tests only
 
 soak: .venv-dev/.installed ## run the tests that take minutes: a store away for 60 s, 300 MB served
 	$(DEV)/python -m pytest -m soak tests
+
+fuzz: .venv-dev/.installed ## send nearly right bytes to both ports for a minute
+	$(DEV)/python -m pytest -m fuzz -rP tests/functional/test_fuzz.py
 
 style: .venv-dev/.installed ## check format, lint and types
 	$(DEV)/ruff format --check $(SOURCES)

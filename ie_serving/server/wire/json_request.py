@@ -108,15 +108,17 @@ class PredictBody:
         self, values: Lazy, specs: Mapping[str, TensorSpec], form: Format
     ) -> dict[str, Array] | None:
         """Decode without Python objects where that is possible; else return None."""
-        if type(values) is simdjson.Array and len(specs) == 1:
-            if form is Format.ROW and len(values) == 0:
-                return None
+        named = type(values) is simdjson.Object and form is Format.COLUMN
+        if named and not all(name in values for name in specs):
+            return None
+        if len(specs) == 1 and (named or type(values) is simdjson.Array):
             ((name, spec),) = specs.items()
-            array = read_array(values, spec.dtype, self._body)
-            return None if array is None else {name: array}
-        if type(values) is simdjson.Object and form is Format.COLUMN:
-            if not all(name in values for name in specs):
+            only = values[name] if named else values
+            if form is Format.ROW and len(only) == 0:
                 return None
+            array = read_array(only, spec.dtype, self._body)
+            return None if array is None else {name: array}
+        if named:
             dtypes = {name: spec.dtype for name, spec in specs.items()}
             return read_numbers({name: values[name] for name in specs}, dtypes, self._body)
         return None
@@ -173,7 +175,8 @@ class SlicedBody:
         """
         if len(signature.inputs) == 1:
             ((name, spec),) = signature.inputs.items()
-            array = self._slices.read(spec.dtype)
+            known = self._slices.name in (None, name)
+            array = self._slices.read(spec.dtype) if known else None
             if array is not None:
                 form = Format.ROW if self._slices.key == INSTANCES else Format.COLUMN
                 return {name: array}, form

@@ -37,8 +37,8 @@ PIECE = 32 * 1024
 """Elements of a large output that are written at a time, in less than a millisecond."""
 
 _PRINTED_ALIKE: Final = frozenset("fd?bBhHiIlLqQ")
-"""numpy's characters of the dtypes that `_few_rows` may write: floats of 32 and 64 bits, integers,
-booleans. A float of 16 bits has many texts of 6 digits."""
+"""numpy's characters of the dtypes that `_few_numbers` may write: floats of 32 and 64 bits,
+integers, booleans. A float of 16 bits has many texts of 6 digits."""
 _NOT_SHORT: Final = re.compile(rb"n|e|0\.0000|[0-9.]{8}")
 """In orjson's text: a number that is not finite, that `%g` might give an exponent, or that might
 have more than 6 digits."""
@@ -73,11 +73,13 @@ def encode_predictions(
     Raises:
         InvalidRequest: no outputs, or outputs that have no equal number of rows in `ROW`.
     """
-    if form is Format.ROW and len(outputs) == 1:
+    if len(outputs) == 1:
         (array,) = outputs.values()
-        rows = _few_rows(array)
-        if rows is not None:
-            return b'{\n    "predictions": [%b\n    ]\n}' % rows
+        text = _few_numbers(array)
+        if text is not None and form is Format.ROW:
+            return b'{\n    "predictions": [%b\n    ]\n}' % text[1:-1].replace(b",", b", ")
+        if text is not None and array.ndim <= 2:
+            return b'{\n    "outputs": %b\n}' % _in_lines(text, array.ndim)
     if not outputs:
         raise InvalidRequest("Cannot convert empty tensor map to JSON")
     if form is Format.ROW:
@@ -253,8 +255,8 @@ def _texts(array: Array, spec: TensorSpec, layout: _Lines, level: int) -> list[s
     return list(map(str, flat.tolist()))
 
 
-def _few_rows(array: Array) -> bytes | None:
-    """Write the rows of an array of few numbers, without what is around them.
+def _few_numbers(array: Array) -> bytes | None:
+    """Write an array of few numbers without white space.
 
     The usual reply, written with few calls; None where it takes the general way.
     """
@@ -264,15 +266,24 @@ def _few_rows(array: Array) -> bytes | None:
         return None
     text = orjson.dumps(array, option=orjson.OPT_SERIALIZE_NUMPY)
     if array.dtype.char not in "fd" or not _NOT_SHORT.search(text):
-        return text[1:-1].replace(b",", b", ")
+        return text
     texts = None if array.ndim > 2 else _fixed_decimals(text, array)
     if texts is None:
         return None
     if array.ndim == 1:
-        return ", ".join(texts).encode()
+        return f"[{','.join(texts)}]".encode()
     size = array.shape[1]
-    rows = [", ".join(texts[start : start + size]) for start in range(0, len(texts), size)]
-    return f"[{'], ['.join(rows)}]".encode()
+    rows = [",".join(texts[start : start + size]) for start in range(0, len(texts), size)]
+    return f"[[{'],['.join(rows)}]]".encode()
+
+
+def _in_lines(text: bytes, ndim: int) -> bytes:
+    """Lay out the only output, a list or a list of lists, as `_LINES` does."""
+    if ndim == 1:
+        return b"[\n        %b\n    ]" % text[1:-1].replace(b",", b",\n        ")
+    rows = text[2:-2].replace(b",", b",\n            ")
+    rows = rows.replace(b"],\n            [", b"\n        ],\n        [\n            ")
+    return b"[\n        [\n            %b\n        ]\n    ]" % rows
 
 
 def _decimals(values: Array) -> list[str]:

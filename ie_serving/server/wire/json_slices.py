@@ -6,9 +6,9 @@ behind some of its commas and every slice is parsed as a list of its own. That i
 place leaves a slice that is no JSON. It is sooner done, too: a slice stays in the processor's
 cache.
 
-Only bodies of one plain list are read so, `{"instances": [...]}` or `{"inputs": [...]}`, with a
-`signature_name` before or after it. Whatever is unusual in one is left to the reader of whole
-documents, and so is every error.
+Only bodies of one plain list are read so: `{"instances": [...]}`, `{"inputs": [...]}` and
+`{"inputs": {"x": [...]}}`, with a `signature_name` before or after it. Whatever is unusual in one
+is left to the reader of whole documents, and so is every error.
 """
 
 import re
@@ -26,17 +26,17 @@ SLICE: Final = 256 * 1024
 LONGEST_ROW: Final = 4 << 20
 """A row that is longer is not looked for the end of."""
 
-_START: Final = re.compile(
-    rb'[ \t\r\n]*\{[ \t\r\n]*(?:"signature_name"[ \t\r\n]*:[ \t\r\n]*"(\w*)"[ \t\r\n]*,[ \t\r\n]*)?'
-    rb'"(instances|inputs)"[ \t\r\n]*:[ \t\r\n]*\[(?=([ \t\r\n]*(?:\[[ \t\r\n]*){0,%d}))'
-    % MAX_RANK,
-    re.ASCII,
+
+def _pattern(text: bytes) -> "re.Pattern[bytes]":
+    """Compile `text`, in which a space stands for any white space of JSON."""
+    return re.compile(text.replace(b" ", rb"[ \t\r\n]*"), re.ASCII)
+
+
+_START: Final = _pattern(
+    rb' \{ (?:"signature_name" : "(?P<signature>\w*)" , )?"(?P<key>instances|inputs)" : '
+    rb'(?:\{ "(?P<name>[-\w.:/]+)" : )?\[(?=(?P<depth> (?:\[ ){0,%d}))' % MAX_RANK
 )
-_END: Final = re.compile(
-    rb'\][ \t\r\n]*(?:,[ \t\r\n]*"signature_name"[ \t\r\n]*:[ \t\r\n]*"(\w*)"[ \t\r\n]*)?'
-    rb"\}[ \t\r\n]*\Z",
-    re.ASCII,
-)
+_END: Final = _pattern(rb'\] (?P<named>\} )?(?:, "signature_name" : "(?P<signature>\w*)" )?\} \Z')
 _LONGEST_END: Final = 512
 
 
@@ -45,18 +45,20 @@ class Slices:
 
     Attributes:
         key: `instances` or `inputs`.
+        name: the input that the list is given for; None when it is given for the only one.
         signature_name: the signature that is asked for; empty for `serving_default`.
     """
 
-    __slots__ = ("_body", "_cut", "_end", "_start", "key", "signature_name")
+    __slots__ = ("_body", "_cut", "_end", "_start", "key", "name", "signature_name")
 
     def __init__(self, body: bytes, start: "re.Match[bytes]", end: "re.Match[bytes]") -> None:
-        self.key = start[2].decode()
-        self.signature_name = (start[1] or end[1] or b"").decode()
+        self.key = start["key"].decode()
+        self.name = None if start["name"] is None else start["name"].decode()
+        self.signature_name = (start["signature"] or end["signature"] or b"").decode()
         self._body = body
         self._start = start.end()
         self._end = end.start()
-        self._cut = re.compile(rb"(?:\][ \t\r\n]*){%d}," % start[3].count(b"["))
+        self._cut = _pattern(rb"(?:\] ){%d}," % start["depth"].count(b"["))
 
     def read(self, dtype: DataType) -> Array | None:
         """Read all as one tensor of `dtype`; None when it has to be read as a whole document."""
@@ -88,7 +90,12 @@ def sliced(body: bytes) -> Slices | None:
     """Look whether `body` may be read slice by slice."""
     start = _START.match(body)
     end = _END.search(body, max(0, len(body) - _LONGEST_END))
-    if not start or not end or end.start() < start.end() or (start[1] is not None and end[1]):
+    if not start or not end or end.start() < start.end():
+        return None
+    if start["signature"] is not None and end["signature"] is not None:
+        return None
+    named = start["name"] is not None
+    if named != (end["named"] is not None) or (named and start["key"] != b"inputs"):
         return None
     return Slices(body, start, end)
 

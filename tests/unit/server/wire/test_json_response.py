@@ -297,3 +297,18 @@ def test_any_number_has_tensorflow_serving_s_text(value: np.floating[Any], form:
         assert re.findall(r"[^\s\[\],]+", text.partition(":")[2].rstrip("}\n ]")) == [
             tensorflow_text(each) for each in np.array(values)
         ]
+
+
+few = hnp.array_shapes(min_dims=1, max_dims=3, max_side=5)
+
+
+@given(
+    st.sampled_from([np.float32, np.float64, np.int64, np.uint8, np.bool_]).flatmap(
+        lambda dtype: hnp.arrays(dtype, few)
+    ),
+    st.sampled_from(list(Format)),
+)
+def test_the_short_way_writes_what_the_general_way_writes(array: Array, form: Format) -> None:
+    """Only what lies in memory as it is read takes the short way."""
+    scattered = np.repeat(array, 2, axis=-1)[..., ::2]
+    assert reply(form, y=array) == reply(form, y=scattered)

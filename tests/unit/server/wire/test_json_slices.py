@@ -65,7 +65,7 @@ shapes = hnp.array_shapes(min_dims=1, max_dims=4, max_side=6)
 @given(
     st.data(),
     st.sampled_from([np.float32, np.float64, np.int32, np.int64, np.uint8]),
-    st.sampled_from(["instances", "inputs"]),
+    st.sampled_from(["instances", "inputs", "named"]),
     st.sampled_from([None, "before", "after"]),
 )
 def test_slices_give_what_the_document_gives(
@@ -75,6 +75,8 @@ def test_slices_give_what_the_document_gives(
     if array.dtype.kind == "f":
         array = np.nan_to_num(array, posinf=1.5, neginf=-1.5)
     body: dict[str, Any] = {key: array.tolist()}
+    if key == "named":
+        body = {"inputs": {"x": array.tolist()}}
     if name:
         named = {"signature_name": "serving_default"}
         body = named | body if name == "before" else body | named
@@ -88,7 +90,9 @@ def test_slices_give_what_the_document_gives(
 @given(st.data())
 def test_any_damage_gives_what_the_document_gives(data: st.DataObject) -> None:
     """Ragged rows, stray commas, strings, other types: the same error or the same values."""
-    text = bytearray(orjson.dumps({"instances": [[1.5, 2, 3]] * 12}))
+    rows = [[1.5, 2, 3]] * 12
+    sound = data.draw(st.sampled_from([{"instances": rows}, {"inputs": {"x": rows}}]))
+    text = bytearray(orjson.dumps(sound))
     for _ in range(data.draw(st.integers(1, 3))):
         at = data.draw(st.integers(0, len(text) - 1))
         new = data.draw(
@@ -107,6 +111,9 @@ def test_any_damage_gives_what_the_document_gives(data: st.DataObject) -> None:
         b'{"signature_name": "a", "instances": [1], "signature_name": "b"}',
         b'{"instances": {"x": [1]}}',
         b'{"x": [1]}',
+        b'{"inputs": {"x": [1]}, "inputs": [1]}',
+        b'{"inputs": {"x": [1], "y": [2]}}',
+        b'{"inputs": {"x": [1]}',
         b"[1]",
         b"",
     ],

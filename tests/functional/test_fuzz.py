@@ -39,10 +39,9 @@ ROW = [[float(i % 17) for i in range(64)]]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with closing(
-        Server("ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}")
-    ) as s:
-        yield s.ready()
+    digits = ("--model_name=digits", f"--model_path={SAMPLE}")
+    with closing(Server("ie_serving", "model", *digits)) as server:
+        yield server.ready()
 
 
 def good() -> predict_pb2.PredictRequest:
@@ -111,8 +110,8 @@ def mutated(parts: list[bytes], chance: random.Random) -> list[bytes]:
             case 3:
                 parts[i] = bytes(piece[:k]) + chance.randbytes(chance.randint(1, 20)) + piece[k:]
             case _:
-                for k in range(k, min(k + chance.randint(1, 4), len(piece))):
-                    piece[k] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
+                for place in range(k, min(k + chance.randint(1, 4), len(piece))):
+                    piece[place] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
                 parts[i] = bytes(piece)
     return parts
 
@@ -170,7 +169,6 @@ def sockets(worker: psutil.Process, port: int) -> int:
     deadline = time.monotonic() + 5
     count = 1 << 30
     while count >= 10 and time.monotonic() < deadline:
-        count = sum(
-            c.status == "ESTABLISHED" and c.laddr.port == port for c in worker.net_connections()
-        )
+        at_port = [c for c in worker.net_connections() if c.laddr.port == port]
+        count = sum(c.status == psutil.CONN_ESTABLISHED for c in at_port)
     return count

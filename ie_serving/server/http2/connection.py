@@ -14,15 +14,9 @@ from typing import TypeAlias
 from ie_serving.server.http2 import frames
 from ie_serving.server.http2.call import Call
 from ie_serving.server.http2.calm import Calm
+from ie_serving.server.http2.credit import Credit
 from ie_serving.server.http2.frames import ConnectionFault, ErrorCode
-from ie_serving.server.http2.greeting import (
-    CONNECTION_WINDOW,
-    FRAME,
-    GREETING,
-    MOST_STREAMS,
-    NOT_HTTP2,
-    STREAM_WINDOW,
-)
+from ie_serving.server.http2.greeting import FRAME, GREETING, MOST_STREAMS, NOT_HTTP2
 from ie_serving.server.http2.headers import LARGEST_HEADERS, HeaderReader, RequestHead
 from ie_serving.server.http2.sender import Sender
 
@@ -63,10 +57,10 @@ class Connection(asyncio.Protocol):
         self._rest_of_data: tuple[int, int, int] | None = None
         self._block: tuple[int, int, bytes] | None = None
         self._last = 0
-        self._unacknowledged = 0
         self._farewell: asyncio.TimerHandle | None = None
         self._draining = False
         self._keep_calm = Calm().bear
+        self._acknowledge = Credit(self._sender, self._keep_calm).give_back
         self._handlers = {
             frames.DATA: self._on_padded_data,
             frames.HEADERS: self._on_headers,
@@ -232,21 +226,6 @@ class Connection(asyncio.Protocol):
             if ends:
                 call.end_request()
 
-    def _acknowledge(self, call: Call | None, size: int, *, ends: bool) -> None:
-        """Let the client send as much again: messages are taken as they come, up to their limit."""
-        if not size:
-            self._keep_calm()
-        self._unacknowledged += size
-        if self._unacknowledged >= CONNECTION_WINDOW // 2:
-            self._sender.write(frames.window_update(0, self._unacknowledged))
-            self._unacknowledged = 0
-        if call is None or ends:
-            return
-        call.unacknowledged += size
-        if call.unacknowledged >= STREAM_WINDOW // 2:
-            self._sender.write(frames.window_update(call.number, call.unacknowledged))
-            call.unacknowledged = 0
-
     def _on_padded_data(self, flags: int, number: int, payload: bytes) -> None:
         data = frames.unpadded(flags & frames.PADDED, payload)
         self._acknowledge(self._calls.get(number), len(payload) - len(data), ends=False)
@@ -326,7 +305,7 @@ class Connection(asyncio.Protocol):
             call.cancel()
 
     def _on_settings(self, flags: int, number: int, payload: bytes) -> None:
-        _check_of_connection(number, "SETTINGS")
+        frames.check_of_connection(number, "SETTINGS")
         if flags & frames.ACK:
             if payload:
                 raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS with ACK and values")
@@ -354,7 +333,7 @@ class Connection(asyncio.Protocol):
         raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "clients cannot push")
 
     def _on_ping(self, flags: int, number: int, payload: bytes) -> None:
-        _check_of_connection(number, "PING")
+        frames.check_of_connection(number, "PING")
         if len(payload) != len(_GOODBYE):
             raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "PING of a wrong length")
         if not flags & frames.ACK:
@@ -365,7 +344,7 @@ class Connection(asyncio.Protocol):
 
     def _on_goaway(self, _flags: int, number: int, _payload: bytes) -> None:
         """The client will begin no more calls; it closes when it has its replies."""
-        _check_of_connection(number, "GOAWAY")
+        frames.check_of_connection(number, "GOAWAY")
         self._keep_calm()
 
     def _on_window_update(self, _flags: int, number: int, payload: bytes) -> None:
@@ -468,8 +447,3 @@ class Connection(asyncio.Protocol):
         self._transport = None
         self._sender.detach()
         self._drop_calls()
-
-
-def _check_of_connection(number: int, what: str) -> None:
-    if number:
-        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"{what} on a stream")

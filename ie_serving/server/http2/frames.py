@@ -123,6 +123,16 @@ def _check_setting(name: int, value: int) -> None:
         raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "ENABLE_PUSH is 0 or 1")
 
 
+def check_of_connection(number: int, what: str) -> None:
+    """Check that a frame which concerns the connection is on no stream.
+
+    Raises:
+        ConnectionFault: it is on one.
+    """
+    if number:
+        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"{what} on a stream")
+
+
 def read_number(payload: bytes, what: str) -> int:
     """Read the 32 bits that are all of a RST_STREAM or WINDOW_UPDATE frame.
 

@@ -91,3 +91,10 @@ def test_the_largest_version_and_leading_zeros() -> None:
 def test_any_target_gives_a_route_or_an_invalid_request(method: str, rest: str) -> None:
     with suppress(InvalidRequest):
         assert isinstance(route(method, f"/v1/{rest}"), Route)
+
+
+def test_the_same_target_is_read_once_unless_it_is_very_long() -> None:
+    """What strangers send does not fill the memory."""
+    for length, same in ((10, True), (300, False)):
+        target = f"/v1/models/{'m' * length}"
+        assert (route("GET", target) is route("GET", target)) is same

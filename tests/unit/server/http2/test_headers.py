@@ -69,6 +69,16 @@ def test_known_blocks_never_tell_an_old_story(steps: list[tuple], size: int) -> 
         assert reader.read(sent[-1]) == expected
 
 
+def test_an_entry_that_takes_the_place_of_another_changes_what_a_block_says() -> None:
+    """A full table: it has as many entries before as after."""
+    reader = HeaderReader()
+    newest = b"\x83\x86\x84\xbe"  # POST, http, /, and the newest entry
+    for value in (b"1", b"2", b"3"):
+        reader.read(b"\x3f\x09" + b"\x40\x01a\x01" + value)  # a table of 40 bytes: one entry
+        assert reader.read(newest).metadata == ((b"a", value),)
+        assert reader.read(newest) is reader.read(newest)
+
+
 def test_a_block_that_changes_nothing_is_decoded_once() -> None:
     """Clients send the same few bytes for each call once their table holds the headers."""
     encoder, reader = Encoder(), HeaderReader()
@@ -83,8 +93,9 @@ def test_what_is_known_of_a_connection_takes_little_memory() -> None:
     for number in range(3 * headers.MOST_KNOWN):
         reader.read(bytes(encoder.encode([(b"number", b"%d" % number, True)])))
     assert len(reader._known) <= headers.MOST_KNOWN
-    many = encoded(*CALL) + b"\x82" * headers.MOST_FIELDS
+    many = b"\x82" * (headers.MOST_FIELDS + 1)
     assert reader.read(many) is not reader.read(many)
+    assert reader.read(many[1:]) is reader.read(many[1:])
 
 
 # What cannot be decoded.

@@ -196,8 +196,8 @@ def test_nothing_is_written_to_a_client_that_does_not_read() -> None:
     """And all of it, in order, when it reads again."""
     half = Half()
     half.sender.pause()
-    half.reply(half.stream(1), pattern(1000))
     assert not half.sender.reply_at_once(half.stream(3), b"x")
+    half.reply(half.stream(1), pattern(1000))
     assert not half.wire.written
     half.sender.resume()
     assert half.body(1) == message(pattern(1000))

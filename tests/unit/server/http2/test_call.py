@@ -107,7 +107,10 @@ async def test_a_unary_method_takes_exactly_one_message(
     peer = await served.connect()
     body = b"".join(map(message, contents))
     peer.send(headers(1, call_headers("Echo")), data(1, body, "END_STREAM"))
-    assert (await peer.reply(1)).status == UNIMPLEMENTED
+    reply = await peer.reply(1)
+    assert reply.status == UNIMPLEMENTED
+    await peer.pong()
+    assert reply.reset is None  # there is nothing to stop
 
 
 async def test_headers_alone_are_a_request_without_a_message(served: Served) -> None:

@@ -14,9 +14,10 @@ from tests.unit.server.http2.wire import Wire
 STREAMS = (1, 3, 5, 7, 9, 11)
 
 
-@given(
-    st.lists(st.tuples(st.sampled_from(STREAMS), st.integers(1, STREAM_WINDOW // 2)), max_size=60)
-)
+SIZES = st.integers(1, STREAM_WINDOW // 2) | st.just(STREAM_WINDOW // 2)
+
+
+@given(st.lists(st.tuples(st.sampled_from(STREAMS), SIZES), min_size=20, max_size=60))
 def test_no_window_is_ever_used_up(pieces: list[tuple[int, int]]) -> None:
     """Of the connection (0) and of each stream; nor does one grow beyond what it began with."""
     wire = Wire()

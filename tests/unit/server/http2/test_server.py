@@ -4,10 +4,11 @@ import asyncio
 import time
 
 import pytest
-from hyperframe.frame import GoAwayFrame, PingFrame
+from hyperframe.frame import GoAwayFrame, PingFrame, RstStreamFrame
 
-from ie_serving.server.http2 import connection
+from ie_serving.server.http2 import connection, frames
 from tests.unit.server.http2.peer import (
+    HELLO,
     Peer,
     Served,
     call,
@@ -18,6 +19,7 @@ from tests.unit.server.http2.peer import (
     pattern,
     window_update,
 )
+from tests.unit.server.http2.wire import Wire
 
 UNAVAILABLE = 14
 LAST = (1 << 31) - 1
@@ -113,6 +115,26 @@ async def test_a_client_that_reads_nothing_does_not_hold_the_end(served: Served)
     other.send(call(1, "Size", b"10"))
     assert (await other.reply(1)).messages == [pattern(10)]
     await asyncio.wait_for(served.server.drain(0.1), 10)
+
+
+async def test_what_a_slow_client_has_not_read_is_kept_until_it_does() -> None:
+    """Its calls have ended; their status has not gone out yet."""
+    wire = Wire()
+    slow = connection.Connection(
+        lambda number, *_: frames.rst_stream(number, frames.ErrorCode.NO_ERROR), lambda _: None
+    )
+    slow.connection_made(wire)
+    slow.data_received(HELLO)
+    slow.pause_writing()
+    slow.data_received(headers(1, call_headers("Any"), "END_STREAM"))
+    slow.drain()
+    slow.data_received(PingFrame(0, b"goodbye.", flags=["ACK"]).serialize())
+    await asyncio.sleep(0)
+    assert not wire.closed
+    slow.resume_writing()
+    assert wire.closed
+    assert RstStreamFrame in map(type, wire.frames())
+    slow.connection_lost(None)
 
 
 async def test_who_has_not_greeted_is_sent_away(served: Served) -> None:

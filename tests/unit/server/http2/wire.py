@@ -15,6 +15,7 @@ class Wire(asyncio.Transport):
         super().__init__()
         self.written = bytearray()
         self.aborted = False
+        self.closed = False
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         assert high == HIGH_WATER
@@ -24,6 +25,9 @@ class Wire(asyncio.Transport):
 
     def writelines(self, list_of_data: Any) -> None:
         self.written += b"".join(list_of_data)
+
+    def close(self) -> None:
+        self.closed = True
 
     def abort(self) -> None:
         self.aborted = True

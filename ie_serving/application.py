@@ -117,12 +117,13 @@ class ServingApplication:
     def grpc(self) -> RpcServer:
         """See `Application`."""
         services = self._services()
-        limit = self._settings.server.max_message_bytes
-        if self._settings.server.grpc_transport == "grpcio":
+        server = self._settings.server
+        limit = server.max_message_bytes
+        if server.grpc_transport == "grpcio":
             from ie_serving.server.grpcio_server import GrpcioServer
 
             return GrpcioServer(services, max_message_bytes=limit)
-        return Http2Server(services, max_message_bytes=limit)
+        return Http2Server(services, max_message_bytes=limit, busy_poll_s=server.busy_poll_us / 1e6)
 
     def _services(self) -> Services:
         """Give every gRPC service, health and reflection included."""

@@ -94,6 +94,13 @@ FLAGS: tuple[Flag, ...] = (
         meaning="longest time in seconds that one REST inference may take, waiting included",
     ),
     Flag(
+        name="busy_poll_microseconds",
+        field="busy_poll_us",
+        parse=values.busy_poll,
+        form="N",
+        meaning="microseconds that the server looks for the next request before it sleeps",
+    ),
+    Flag(
         name="enable_cors",
         field="enable_cors",
         parse=values.boolean,

@@ -63,6 +63,9 @@ class ServerSettings:
     rest_timeout_s: float = 30.0
     """Longest time that one REST inference may take, waiting included."""
 
+    busy_poll_us: int = 200
+    """Microseconds that the loop looks for the next request before it sleeps; 0 sleeps at once."""
+
     enable_cors: bool = False
     """Add CORS headers to REST replies."""
 

@@ -100,6 +100,7 @@ positive: Parser[int] = integer(1, 100_000)
 size: Parser[int] = integer(0, INT64_MAX)
 message_size: Parser[int] = integer(1, INT32_MAX)
 version: Parser[int] = integer(0, INT64_MAX)
+busy_poll: Parser[int] = integer(0, 1000)
 
 
 def number(value: object, place: str) -> float:

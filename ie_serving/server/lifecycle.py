@@ -108,11 +108,11 @@ class GrpcFront:
 class RestFront:
     """Runs an ASGI application on the arbiter's sockets."""
 
-    def __init__(self, app: AsgiApp, ports: Ports) -> None:
+    def __init__(self, app: AsgiApp, ports: Ports, busy_poll_s: float) -> None:
         from ie_serving.server.http1.server import HttpServer  # the arbiter does without it
 
         self._sockets = ports.rest
-        self._server = HttpServer(app)
+        self._server = HttpServer(app, busy_poll_s=busy_poll_s)
 
     async def listen(self) -> None:
         """See `Front`."""
@@ -168,7 +168,7 @@ async def serve(
     try:
         if not await _done_before(orders.stop, application.start()):
             return
-        fronts = _fronts(application, ports)
+        fronts = _fronts(application, ports, settings)
         for front in fronts:
             await front.listen()
         await application.set_ready(True)
@@ -182,12 +182,12 @@ async def serve(
         await _close(application)
 
 
-def _fronts(application: Application, ports: Ports) -> list[Front]:
+def _fronts(application: Application, ports: Ports, settings: ServerSettings) -> list[Front]:
     fronts: list[Front] = []
     if ports.grpc:
         fronts.append(GrpcFront(application.grpc(), ports))
     if ports.rest:
-        fronts.append(RestFront(application.rest(), ports))
+        fronts.append(RestFront(application.rest(), ports, settings.busy_poll_us / 1e6))
     return fronts
 
 

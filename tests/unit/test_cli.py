@@ -112,6 +112,7 @@ def test_flags_may_be_shortened_as_in_2020() -> None:
         (("--max_message_bytes", "1048576"), "max_message_bytes", 1 << 20),
         (("--grpc_transport", "grpcio"), "grpc_transport", "grpcio"),
         (("--rest_timeout_seconds", "2.5"), "rest_timeout_s", 2.5),
+        (("--busy_poll_microseconds", "50"), "busy_poll_us", 50),
         (("--enable_cors",), "enable_cors", True),
         (("--enable_cors", "false"), "enable_cors", False),
         (("--drain_delay_seconds", "3"), "drain_delay_s", 3.0),

@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol, cast
 
 import httptools
 
+from ie_serving.server.busy_poll import BusyPoll
 from ie_serving.server.eager import begin
 from ie_serving.server.http1.exchange import GATHERED, MOST_UNREAD, Exchange, Message
 from ie_serving.server.http1.faults import (
@@ -55,11 +56,13 @@ class Server(Protocol):
         app: answers requests.
         draining: every connection ends with its next reply.
         outbox: takes small replies.
+        busy_poll: is told of whatever arrives.
     """
 
     app: App
     draining: bool
     outbox: Outbox
+    busy_poll: BusyPoll
 
     def joined(self, connection: "Connection") -> None:
         """Count a connection in."""
@@ -120,6 +123,7 @@ class Connection(asyncio.Protocol):
         if self._deaf:
             return
         self._heard = self._loop.time()
+        self._server.busy_poll.arrived()
         self._unparsed += len(data)
         try:
             self._parse(data)

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Sequence
 from typing import Final
 
+from ie_serving.server.busy_poll import BusyPoll
 from ie_serving.server.http1.connection import App, Connection
 from ie_serving.server.http1.outbox import Outbox
 from ie_serving.server.ports import BACKLOG
@@ -29,12 +30,16 @@ class HttpServer:
         app: the application.
         draining: every connection ends with its next reply.
         outbox: takes small replies.
+        busy_poll: waits for the next request.
     """
 
-    def __init__(self, app: App, *, keep_alive_s: float = KEEP_ALIVE_S) -> None:
+    def __init__(
+        self, app: App, *, busy_poll_s: float = 0.0, keep_alive_s: float = KEEP_ALIVE_S
+    ) -> None:
         self.app = app
         self.draining = False
         self.outbox = Outbox()
+        self.busy_poll = BusyPoll(busy_poll_s)
         self._keep_alive_s = keep_alive_s
         self._connections: set[Connection] = set()
         self._empty = asyncio.Event()

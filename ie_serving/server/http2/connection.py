@@ -43,11 +43,18 @@ class Connection(asyncio.Protocol):
     Args of the constructor:
         open_call: see `OpenCall`.
         lost: called when the connection has ended.
+        arrived: called whenever the client has sent something.
     """
 
-    def __init__(self, open_call: OpenCall, lost: "Callable[[Connection], None]") -> None:
+    def __init__(
+        self,
+        open_call: OpenCall,
+        lost: "Callable[[Connection], None]",
+        arrived: Callable[[], None],
+    ) -> None:
         self._open_call = open_call
         self._lost = lost
+        self._arrived = arrived
         self._headers = HeaderReader()
         self._sender = Sender(self._sent_all)
         self._calls: dict[int, Call] = {}
@@ -85,6 +92,7 @@ class Connection(asyncio.Protocol):
         """Take what the client has sent; it may end anywhere within a frame."""
         if not self._transport:
             return  # it was told to go
+        self._arrived()
         self._sender.hold()
         try:
             self._read(self._unread + data if self._unread else data)

@@ -4,6 +4,7 @@ import asyncio
 import socket
 from collections.abc import Sequence
 
+from ie_serving.server.busy_poll import BusyPoll
 from ie_serving.server.calls import NO_SUCH_METHOD, Answer, Services, Streaming
 from ie_serving.server.http2 import replies
 from ie_serving.server.http2.call import Call, StreamingCall, UnaryCall
@@ -26,9 +27,13 @@ class Http2Server:
     Args of the constructor:
         services: what is served.
         max_message_bytes: limit of one request message.
+        busy_poll_s: see `BusyPoll`.
     """
 
-    def __init__(self, services: Services, *, max_message_bytes: int) -> None:
+    def __init__(
+        self, services: Services, *, max_message_bytes: int, busy_poll_s: float = 0.0
+    ) -> None:
+        self._busy_poll = BusyPoll(busy_poll_s)
         self._methods: dict[bytes, Answer | Streaming] = {
             f"/{service}/{name}".encode(): method
             for service, methods in services.items()
@@ -62,7 +67,7 @@ class Http2Server:
             await self._closed(CLOSE_S)
 
     def _connect(self) -> Connection:
-        connection = Connection(self._open_call, self._lost)
+        connection = Connection(self._open_call, self._lost, self._busy_poll.arrived)
         self._connections.add(connection)
         self._all_closed.clear()
         return connection

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ie_serving.server.busy_poll import BusyPoll
 from ie_serving.server.http1.connection import Connection
 from ie_serving.server.http1.exchange import BODY, GATHERED, MOST_UNREAD
 from ie_serving.server.http1.faults import LARGEST_HEAD
@@ -68,6 +69,7 @@ class Host:
         self.app = app
         self.draining = False
         self.outbox = Outbox()
+        self.busy_poll = BusyPoll(0.0)
         self.connections: list[Connection] = []
 
     def joined(self, connection: Connection) -> None:

@@ -126,7 +126,7 @@ async def test_heads_that_arrive_alone_are_no_flood() -> None:
         return UnaryCall(number, head, out, 1 << 20, answer)
 
     wire = Wire()
-    alone = connection.Connection(open_call, lambda _: None)
+    alone = connection.Connection(open_call, lambda _: None, lambda: None)
     alone.connection_made(wire)
     count = calm.BURST + 3 * calm.PER_S
     alone.data_received(HELLO + OPEN + data(1, message(bytes(count + 1))[:5]))

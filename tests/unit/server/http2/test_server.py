@@ -121,7 +121,9 @@ async def test_what_a_slow_client_has_not_read_is_kept_until_it_does() -> None:
     """Its calls have ended; their status has not gone out yet."""
     wire = Wire()
     slow = connection.Connection(
-        lambda number, *_: frames.rst_stream(number, frames.ErrorCode.NO_ERROR), lambda _: None
+        lambda number, *_: frames.rst_stream(number, frames.ErrorCode.NO_ERROR),
+        lambda _: None,
+        lambda: None,
     )
     slow.connection_made(wire)
     slow.data_received(HELLO)

@@ -25,6 +25,8 @@ SLICE: Final = 256 * 1024
 """Bytes that are parsed at a time, in less than a millisecond."""
 LONGEST_ROW: Final = 4 << 20
 """A row that is longer is not looked for the end of."""
+LONGEST_SPACED: Final = 256 * 1024
+"""Nor, beyond this, one with white space between its brackets: to look costs more than to parse."""
 
 
 def _pattern(text: bytes) -> "re.Pattern[bytes]":
@@ -49,7 +51,7 @@ class Slices:
         signature_name: the signature that is asked for; empty for `serving_default`.
     """
 
-    __slots__ = ("_body", "_cut", "_end", "_start", "key", "name", "signature_name")
+    __slots__ = ("_body", "_close", "_end", "_spaced", "_start", "key", "name", "signature_name")
 
     def __init__(self, body: bytes, start: "re.Match[bytes]", end: "re.Match[bytes]") -> None:
         self.key = start["key"].decode()
@@ -58,7 +60,10 @@ class Slices:
         self._body = body
         self._start = start.end()
         self._end = end.start()
-        self._cut = _pattern(rb"(?:\] ){%d}," % start["depth"].count(b"["))
+        depth = start["depth"].count(b"[")
+        self._close = b"]" * depth + b","
+        spaced = len(start["depth"]) > depth  # who writes [ [ writes ] ] as well
+        self._spaced = _pattern(rb"(?:\] ){%d}," % depth) if spaced else None
 
     def read(self, dtype: DataType) -> Array | None:
         """Read all as one tensor of `dtype`; None when it has to be read as a whole document."""
@@ -80,10 +85,18 @@ class Slices:
         wanted = at + SLICE
         if wanted >= self._end:
             return self._end
-        found = self._cut.search(self._body, wanted, min(self._end, wanted + LONGEST_ROW))
-        if found:
-            return found.end() - 1
+        comma = self._find_close(wanted)
+        if comma is not None:
+            return comma
         return self._end if self._end - wanted <= LONGEST_ROW else None
+
+    def _find_close(self, wanted: int) -> int | None:
+        """Find the first comma from `wanted` on that closing brackets of a row stand before."""
+        if self._spaced is None:
+            found = self._body.find(self._close, wanted, min(self._end, wanted + LONGEST_ROW))
+            return None if found < 0 else found + len(self._close) - 1
+        spaced = self._spaced.search(self._body, wanted, min(self._end, wanted + LONGEST_SPACED))
+        return spaced.end() - 1 if spaced else None
 
 
 def sliced(body: bytes) -> Slices | None:

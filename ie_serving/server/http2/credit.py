@@ -23,7 +23,7 @@ class Credit:
 
     def give_back(self, call: Call | None, size: int, *, ends: bool) -> None:
         """Count `size` bytes of data, on the stream of `call` unless that has ended."""
-        if not size:
+        if not size and (call is None or not ends):  # an empty frame may end a request
             self._keep_calm()
         self._taken += size
         if self._taken >= CONNECTION_WINDOW // 2:

@@ -1,5 +1,6 @@
 """Clients may send on and on: what they have sent is given back before a window is used up."""
 
+import pytest
 from hyperframe.frame import WindowUpdateFrame
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,3 +38,23 @@ def test_no_window_is_ever_used_up(pieces: list[tuple[int, int]]) -> None:
             assert isinstance(frame, WindowUpdateFrame)
             used[frame.stream_id] -= frame.window_increment
         assert min(used.values()) >= 0
+
+
+@pytest.mark.parametrize(
+    ("open_", "size", "ends", "counted"),
+    [
+        pytest.param(True, 0, False, 1, id="empty"),
+        pytest.param(True, 1, False, 0, id="a byte"),
+        pytest.param(True, 0, True, 0, id="empty, ends the request: so .NET, Node and Rust do"),
+        pytest.param(False, 0, True, 1, id="empty, ends what has ended already"),
+    ],
+)
+def test_data_that_carries_nothing_is_counted(
+    open_: bool, size: int, ends: bool, counted: int
+) -> None:
+    sender = Sender(lambda _: None)
+    borne: list[None] = []
+    credit = Credit(sender, lambda: borne.append(None))
+    call = Call(1, RequestHead(), sender, 1 << 30) if open_ else None
+    credit.give_back(call, size, ends=ends)
+    assert len(borne) == counted

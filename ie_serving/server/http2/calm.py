@@ -1,4 +1,8 @@
-"""How much work for nothing one client may cause."""
+"""How much work for nothing one client may cause.
+
+Clients of gRPC measure the path with a ping for every reply that they read (Go's and Java's do), so
+each call that was answered makes good for one frame.
+"""
 
 from time import monotonic
 
@@ -16,6 +20,10 @@ class Calm:
     def __init__(self) -> None:
         self._left = float(BURST)
         self._since = monotonic()
+
+    def forgive(self) -> None:
+        """Know that a call was answered."""
+        self._left = min(BURST, self._left + 1)
 
     def bear(self, weight: int = 1) -> None:
         """Count one that makes as much work as `weight` simple ones.

@@ -66,7 +66,9 @@ class Connection(asyncio.Protocol):
         self._last = 0
         self._farewell: asyncio.TimerHandle | None = None
         self._draining = False
-        self._keep_calm = Calm().bear
+        calm = Calm()
+        self._keep_calm = calm.bear
+        self._forgive = calm.forgive
         self._acknowledge = Credit(self._sender, self._keep_calm).give_back
         self._handlers = {
             frames.DATA: self._on_padded_data,
@@ -385,6 +387,7 @@ class Connection(asyncio.Protocol):
         if call is None:
             return
         call.close()
+        self._forgive()
         if not call.complete:
             asyncio.get_running_loop().call_soon(self._stop_request, call)
         if self._draining:

@@ -25,3 +25,22 @@ def test_a_steady_stream_below_the_rate_is_borne(monkeypatch: pytest.MonkeyPatch
     for _ in range(20 * calm.BURST):
         now += 1 / calm.PER_S
         patience.bear()
+
+
+def test_a_ping_for_every_reply_is_borne_at_any_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So clients in Go and Java estimate bandwidth."""
+    monkeypatch.setattr(calm, "monotonic", lambda: 5.0)
+    patience = Calm()
+    for _ in range(2 * calm.BURST):
+        patience.forgive()
+        patience.bear()
+
+
+def test_replies_are_no_credit_for_a_larger_flood(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calm, "monotonic", lambda: 5.0)
+    patience = Calm()
+    for _ in range(calm.BURST):
+        patience.forgive()
+    with pytest.raises(ConnectionFault):
+        for _ in range(calm.BURST + 1):
+            patience.bear()

@@ -8,6 +8,7 @@ import pytest
 from hpack import Encoder
 from hyperframe.frame import (
     DataFrame,
+    GoAwayFrame,
     HeadersFrame,
 )
 
@@ -116,8 +117,8 @@ async def test_more_calls_than_allowed_are_refused(served: Served) -> None:
     await works(peer, last + 2)
 
 
-async def test_heads_that_arrive_alone_are_no_flood() -> None:
-    """Some clients write a frame's head and its content one after the other."""
+def echoing(wire: Wire) -> connection.Connection:
+    """A connection whose calls answer what they were sent."""
 
     async def answer(payload: Buffer, _: CallContext) -> bytes:
         return bytes(payload)
@@ -125,9 +126,30 @@ async def test_heads_that_arrive_alone_are_no_flood() -> None:
     def open_call(number: int, head: RequestHead, out: Sender) -> UnaryCall:
         return UnaryCall(number, head, out, 1 << 20, answer)
 
-    wire = Wire()
     alone = connection.Connection(open_call, lambda _: None, lambda: None)
     alone.connection_made(wire)
+    return alone
+
+
+async def test_answered_calls_with_a_ping_and_an_end_of_its_own_are_no_flood() -> None:
+    """What usual clients write around each call, thousands of times a second."""
+    alone = echoing(wire := Wire())
+    alone.data_received(HELLO)
+    for number in range(1, 2 * (calm.BURST + 3 * calm.PER_S), 2):
+        alone.data_received(
+            headers(number, call_headers("Echo"))
+            + data(number, message(b""))
+            + data(number, b"", "END_STREAM")
+            + raw_frame(PING, 0, 0, bytes(8))
+            + window_update(0, 5)
+        )
+    assert GoAwayFrame not in map(type, wire.frames())
+    alone.connection_lost(None)
+
+
+async def test_heads_that_arrive_alone_are_no_flood() -> None:
+    """Some clients write a frame's head and its content one after the other."""
+    alone = echoing(wire := Wire())
     count = calm.BURST + 3 * calm.PER_S
     alone.data_received(HELLO + OPEN + data(1, message(bytes(count + 1))[:5]))
     frame = data(1, b"x")

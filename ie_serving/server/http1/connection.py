@@ -370,6 +370,8 @@ class Connection(asyncio.Protocol):
             return
         if self._waiting:
             self._begin(self._waiting.popleft())
+            if self._read_blocked:
+                self.balance()  # its body may be still to come, and its client may leave
         elif self._refusal:
             self.write(self._refusal)
             self._end()

@@ -311,6 +311,30 @@ async def test_requests_in_a_row_wait_for_each_other_and_the_client_with_them() 
     assert talk.wire.reading
 
 
+async def test_a_large_body_behind_another_request_is_read_in_its_turn() -> None:
+    """The client had to wait with it, but not for ever."""
+    talk = Talk(gate := Gate())
+    await talk.say(GET, b"POST /c HTTP/1.1\r\nContent-Length: 900000\r\n\r\n")
+    assert not talk.wire.reading
+    gate.open.set()
+    await talk.settle()
+    assert talk.wire.reading
+    assert await talk.say(b"x" * 900000) == answered(b"GET /b") + answered(b"POST /c")
+
+
+async def test_a_client_that_leaves_is_noticed_while_its_second_request_is_answered() -> None:
+    talk = Talk(gate := Gate())
+    await talk.say(GET + POST)
+    gate.open.set()
+    gate.open.clear()  # the first goes on, the second waits
+    await talk.settle()
+    assert gate.began == ["/b", "/a"]
+    assert talk.wire.reading
+    talk.hang_up()
+    await talk.settle()
+    assert gate.cancelled == ["/a"]
+
+
 async def test_one_client_does_not_hold_the_loop_with_requests_in_a_row() -> None:
     """Others get their turn between any two of them."""
     talk = Talk(echo)

@@ -337,6 +337,7 @@ class Connection(asyncio.Protocol):
                 raise Refused(400, f"HTTP version {version} is not supported: speak HTTP/1.1.")
             if any(name == b"transfer-encoding" for name, _ in self._headers):
                 raise Refused(400, "HTTP/1.0 knows no Transfer-Encoding: speak HTTP/1.1.")
+            self._expects = False  # RFC 9110 section 10.1.1: such a client knows no 100
             scope["http_version"] = version
         scope["method"] = parser.get_method().decode()
         scope["raw_path"], scope["path"], scope["query_string"] = target(self._url)

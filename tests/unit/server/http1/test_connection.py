@@ -483,6 +483,14 @@ async def test_a_client_that_expects_it_is_told_to_continue() -> None:
     assert await talk.say(b"abc") == go_on + answered(b"POST /e 1.1 abc")
 
 
+async def test_an_http_1_0_client_is_not_told_to_continue() -> None:
+    """It would take that for the reply."""
+    head = b"POST /e HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"
+    talk = Talk(echo)
+    assert await talk.say(head) == b""
+    assert await talk.say(b"abc") == answered(b"POST /e 1.0 abc", CLOSE)
+
+
 async def test_a_client_that_expects_it_is_refused_before_its_body() -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         await receive()

@@ -45,6 +45,7 @@ class _Begun(Coroutine[Any, Any, None]):
         self._work = work
         self._awaited = awaited
         self._first = True
+        _mark(awaited, awaited=False)
 
     def __await__(self) -> Generator[Any, Any, None]:
         return (yield from self._work.__await__())
@@ -52,6 +53,7 @@ class _Begun(Coroutine[Any, Any, None]):
     def send(self, value: object) -> object:
         if self._first:
             self._first = False
+            _mark(self._awaited, awaited=True)
             return self._awaited
         return self._work.send(value)
 
@@ -63,3 +65,9 @@ class _Begun(Coroutine[Any, Any, None]):
 
     def close(self) -> None:
         self._work.close()
+
+
+def _mark(future: object, *, awaited: bool) -> None:
+    """Set what `await` leaves in a future, and tasks take back: nobody else could await it."""
+    if isinstance(future, asyncio.Future):
+        future._asyncio_future_blocking = awaited

@@ -46,6 +46,23 @@ async def test_work_that_waits_goes_on_as_a_task() -> None:
     assert seen == [True, 7]
 
 
+async def test_several_may_wait_for_the_same() -> None:
+    """Begun in one turn of the loop, before any of their tasks has run."""
+    future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+    seen: list[int] = []
+
+    async def work() -> None:
+        seen.append(await future)
+
+    tasks = [begin(work()), asyncio.create_task(work()), begin(work())]
+    await asyncio.sleep(0)
+    future.set_result(7)
+    for task in tasks:
+        assert task is not None
+        await asyncio.wait_for(task, 5)
+    assert seen == [7, 7, 7]
+
+
 async def test_what_it_raises_later_is_the_task_s() -> None:
     """As with any task."""
 

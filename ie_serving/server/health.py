@@ -1,7 +1,7 @@
 """Whether the process lives and whether it takes requests, for probes over HTTP.
 
 Source: the health part of the Open Inference Protocol, which load balancers already know. gRPC has
-`grpc.health.v1` beside it (`tfs_grpc.py`).
+`grpc.health.v1` beside it (`grpc_health.py`).
 """
 
 LIVE = "/v2/health/live"

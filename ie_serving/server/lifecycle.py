@@ -98,7 +98,10 @@ class GrpcFront:
             await self._server.listen(self._sockets)
         except OSError as error:
             port = self._sockets[0].getsockname()[1]
-            raise PortError(f"cannot listen on gRPC port {port}: {error}") from error
+            raise PortError(
+                f"cannot listen on gRPC port {port}: {error}; stop the program that holds it or"
+                " choose another port"
+            ) from error
 
     async def drain(self, timeout_s: float) -> None:
         """See `Front`."""

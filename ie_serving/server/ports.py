@@ -58,7 +58,7 @@ def bind(server: ServerSettings) -> Ports:
 
 
 def allow_listening(bound: socket.socket) -> None:
-    """Prepare a socket of `Ports.rest` for `listen()`."""
+    """Prepare a socket of `Ports` for `listen()`."""
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     bound.setblocking(False)
 

@@ -168,7 +168,10 @@ class Connection(asyncio.Protocol):
             if kind == frames.DATA and not flags & frames.PADDED and self._block is None:
                 position = self._read_data(data, start, stop, flags, number & frames.LAST_STREAM)
             elif length > WHOLE_FRAME:
-                raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "large frame that is not data")
+                raise ConnectionFault(
+                    ErrorCode.ENHANCE_YOUR_CALM,
+                    f"frame above {WHOLE_FRAME} bytes that is not data without padding",
+                )
             elif stop > end:
                 break
             else:

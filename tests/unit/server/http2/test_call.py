@@ -242,7 +242,7 @@ async def test_a_call_within_its_time_knows_what_is_left(served: Served, timeout
 
 
 async def test_no_time_at_all(served: Served) -> None:
-    """Either answer is right, none is not."""
+    """It ends at once, not never."""
     peer = await served.connect()
     peer.send(call(1, "Wait", b"", ("grpc-timeout", "0n")))
     assert (await peer.reply(1)).status == DEADLINE_EXCEEDED

@@ -4,14 +4,21 @@ import numpy as np
 import pytest
 
 from ie_serving.server.wire import messages
-from ie_serving.server.wire.tensor_encoder import encode_tensor
+from ie_serving.server.wire.tensor_encoder import TensorEncoder, size_of
 from ie_serving.server.wire.tensor_proto import LIST_OF, decode_tensor
-from ie_serving.tensors import DataType
+from ie_serving.tensors import Array, DataType
 
 tf = pytest.importorskip("tensorflow")
 
 SHAPES = [(), (1,), (2, 3), (0, 4)]
 NUMERIC = [dtype for dtype in DataType if dtype is not DataType.STRING]
+
+
+def encode_tensor(array: Array, dtype: DataType, *, tensor_content: bool) -> bytes:
+    """Encode a whole TensorProto."""
+    encoder = TensorEncoder(dtype, tensor_content=tensor_content)
+    body = encoder.body(array)
+    return b"".join([encoder.head(array.shape, size_of(body)), body])
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

@@ -39,7 +39,8 @@ class TensorEncoder:
         """Encode the values.
 
         Args:
-            array: any shape; converted to the dtype's numpy type if it has another.
+            array: any shape; BF16 as float32, STRING as objects of bytes. Converted to the dtype's
+                numpy type if it has another.
 
         Returns:
             Bytes, or a view of an array's memory: often of `array` itself.
@@ -60,19 +61,6 @@ class TensorEncoder:
         if self._string or length == 0:
             return start
         return start + fields.head(self._field, length)
-
-
-def encode_tensor(array: Array, dtype: DataType, *, tensor_content: bool) -> bytes:
-    """Encode one array as the bytes of a TensorProto.
-
-    Args:
-        array: values; BF16 as float32, STRING as objects of bytes.
-        dtype: element type on the wire.
-        tensor_content: raw bytes, or the typed list.
-    """
-    encoder = TensorEncoder(dtype, tensor_content=tensor_content)
-    body = encoder.body(array)
-    return b"".join([encoder.head(array.shape, size_of(body)), body])
 
 
 def size_of(body: Buffer) -> int:

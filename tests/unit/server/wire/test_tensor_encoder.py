@@ -7,11 +7,18 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ie_serving.server.wire import messages
-from ie_serving.server.wire.tensor_encoder import encode_tensor
+from ie_serving.server.wire.tensor_encoder import TensorEncoder, size_of
 from ie_serving.server.wire.tensor_proto import LIST_OF, decode_tensor
 from ie_serving.tensors import Array, DataType
 
 SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4)
+
+
+def encode_tensor(array: Array, dtype: DataType, *, tensor_content: bool) -> bytes:
+    """Encode a whole TensorProto."""
+    encoder = TensorEncoder(dtype, tensor_content=tensor_content)
+    body = encoder.body(array)
+    return b"".join([encoder.head(array.shape, size_of(body)), body])
 
 
 @st.composite

@@ -107,17 +107,18 @@ async def test_what_still_runs_when_patience_ends_is_cancelled_and_told_so() -> 
 
 async def test_who_swallows_the_cancellation_is_cut_off() -> None:
     async def stubborn(scope: Any, receive: Any, send: Any) -> None:
+        began.set()
         while not over.is_set():
             try:
                 await over.wait()
             except asyncio.CancelledError:
                 continue
 
-    over = asyncio.Event()
+    began, over = asyncio.Event(), asyncio.Event()
     async with serving(stubborn) as (server, port):
         reader, writer = await connect(port)
         writer.write(GET)
-        await asyncio.sleep(0.05)
+        await asyncio.wait_for(began.wait(), PATIENCE_S)
         await asyncio.wait_for(server.drain(0), PATIENCE_S)
         with suppress(ConnectionResetError):
             assert await rest_of(reader) == b""

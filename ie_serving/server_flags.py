@@ -77,7 +77,7 @@ FLAGS: tuple[Flag, ...] = (
         field="max_message_bytes",
         parse=values.message_size,
         form="BYTES",
-        meaning="largest gRPC message and REST body in bytes; gzip inflates to 100 MiB at most",
+        meaning="largest gRPC message and REST body in bytes; gzip over REST inflates to 100 MiB",
     ),
     Flag(
         name="grpc_transport",

@@ -55,7 +55,7 @@ class ServerSettings:
     """REST port; 0 is off."""
 
     max_message_bytes: int = 1 << 30
-    """Largest gRPC message and largest REST body; a gzip body inflates to 100 MiB at most."""
+    """Largest gRPC message, REST body; a gzip body over REST inflates to 100 MiB at most."""
 
     grpc_transport: str = "http2"
     """What carries gRPC: `http2`, the server's own, or `grpcio`, the library's."""

@@ -8,6 +8,7 @@ that a large message is copied once, whatever the size of its frames.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -19,6 +20,9 @@ from ie_serving.server.http2.frames import ConnectionFault, ErrorCode
 from ie_serving.server.http2.greeting import FRAME, GREETING, MOST_STREAMS, NOT_HTTP2
 from ie_serving.server.http2.headers import LARGEST_HEADERS, HeaderReader, RequestHead
 from ie_serving.server.http2.sender import Sender
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
 
 WHOLE_FRAME = LARGEST_HEADERS + 1024
 """Largest frame that is gathered before it is read: any but DATA, and DATA with padding."""
@@ -448,6 +452,7 @@ class Connection(asyncio.Protocol):
 
     def _give_up(self, fault: ConnectionFault) -> None:
         """Tell what was wrong, and close: the frames that follow mean nothing any more."""
+        log.info(Event("gRPC client sent away", code=fault.code.name, why=fault.text))
         self._sender.release()
         self._part(frames.goaway(self._last, fault.code, fault.text))
 

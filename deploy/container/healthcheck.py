@@ -14,6 +14,7 @@ from pathlib import Path
 
 TIMEOUT_S = 3.0
 LISTEN = "0A"
+READY, NOT_READY = 200, 503
 SERVING = b"\x08\x01"
 """`HealthCheckResponse(status=SERVING)` on the wire."""
 
@@ -43,11 +44,15 @@ def _own_sockets() -> set[str]:
 
 
 def rest_status(port: int) -> int | None:
-    """Ask for readiness over HTTP; None when no HTTP server answers."""
+    """Ask for readiness over HTTP; None where no REST server answers.
+
+    The gRPC port answers HTTP/1.1 as well: with 400, to say that it is not the one.
+    """
     connection = http.client.HTTPConnection("localhost", port, timeout=TIMEOUT_S)
     try:
         connection.request("GET", "/v2/health/ready")
-        return connection.getresponse().status
+        status = connection.getresponse().status
+        return status if status in (READY, NOT_READY) else None
     except (OSError, http.client.HTTPException):
         return None
     finally:
@@ -70,7 +75,7 @@ def ready(ports: Iterable[int]) -> bool:
     """Tell whether the server behind one of `ports` is ready."""
     statuses = {port: rest_status(port) for port in ports}
     if any(statuses.values()):
-        return 200 in statuses.values()
+        return READY in statuses.values()
     return any(grpc_serving(port) for port in statuses)
 
 

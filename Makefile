@@ -9,17 +9,17 @@ DOCKER ?= docker
 IMAGE ?= ie-serving-py:latest
 BASE_IMAGE ?=
 
-BUILD_INPUTS := pyproject.toml setup.py $(wildcard ie_serving/server/wire/protos/*.proto)
+BUILD_INPUTS := pyproject.toml setup.py $(wildcard ie_serving/wire/protobuf/protos/*.proto)
 SOURCES := ie_serving tests examples benchmarks deploy setup.py
 BIN := .venv/bin
 DEV := .venv-dev/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv test unit soak fuzz style format api sample bench-quick bench bench-strain \
-	docker_build docker_check docker_lock clean
+.PHONY: help run venv test unit soak fuzz style format api configuration sample bench-quick bench bench-strain \
+	walk docker_build docker_check docker_lock clean
 
 help: ## list these targets
-	@awk -F ':.*## ' '/^[a-z_-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z_-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: venv ## serve the sample on PORT (gRPC, 9000) and REST_PORT (8000); Ctrl-C stops
 	@printf '\nOnce it says "server listens on port", type in a second terminal, in this folder:\n\n'
@@ -59,7 +59,8 @@ unit: .venv-dev/.installed ## run the fast tests only
 soak: .venv-dev/.installed ## run the tests that take minutes: a store away for 60 s, 300 MB served
 	$(DEV)/python -m pytest -m soak tests
 
-fuzz: .venv-dev/.installed ## send nearly right bytes to both ports for a minute
+fuzz: .venv-dev/.installed ## try more examples on codecs and settings, then nearly right bytes on both ports
+	$(DEV)/python -m pytest --hypothesis-profile=thorough --timeout=600 tests/unit/wire tests/unit/config
 	$(DEV)/python -m pytest -m fuzz -rP tests/functional/test_fuzz.py
 
 style: .venv-dev/.installed ## check format, lint and types
@@ -73,6 +74,9 @@ format: .venv-dev/.installed ## format the code and fix what lint can fix
 
 api: .venv-dev/.installed ## write docs/api.md from the conformance table
 	$(DEV)/python -m tests.functional.conformance.document
+
+configuration: .venv-dev/.installed ## write the tables of docs/configuration.md and docs/storage.md
+	$(DEV)/python -m tests.unit.config.document
 
 sample: .venv-dev/.installed ## train the sample models again
 	$(DEV)/python examples/digits/train.py
@@ -103,6 +107,9 @@ endef
 
 bench-strain: ## measure small requests beside large ones, and beside 1,000 models
 	$(PYTHON) -m benchmarks strain
+
+walk: .venv-dev/.installed ## print the way of a small request, and write it into docs/design.md
+	$(DEV)/python -m benchmarks.walk
 
 clean: ## remove environments, builds and caches
 	rm -rf .venv .venv-* build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -11,7 +11,7 @@ from pathlib import Path
 from setuptools import Command, setup
 from setuptools.command.build import build
 
-PROTOS = Path("ie_serving/server/wire/protos")
+PROTOS = Path("ie_serving/wire/protobuf/protos")
 DESCRIPTORS = PROTOS / "descriptors.binpb"
 
 

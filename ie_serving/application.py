@@ -1,218 +1,243 @@
 """What one worker runs: the composition root, which builds every concrete object, once."""
 
-import asyncio
 import logging
-import sys
+import pickle
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from ie_serving import config_source
-from ie_serving.config_watch import ConfigWatch
+from ie_serving.config.files.followed import Applied, FollowedConfig
+from ie_serving.config.files.text_proto import from_message
+from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
+from ie_serving.core.errors import ServingError
 from ie_serving.engines.base import Engine
+from ie_serving.engines.drivers import Drivers
+from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compile import OpenVinoEngine
-from ie_serving.errors import ConfigError
-from ie_serving.models.loader import Loader
+from ie_serving.inference.examples import ExampleCodec
+from ie_serving.inference.plane import DataPlane
+from ie_serving.inference.warmup import WarmUp
 from ie_serving.models.manager import ModelManager
-from ie_serving.models.source import Source
+from ie_serving.models.repository.source import Source
+from ie_serving.models.rules import StreamRules
 from ie_serving.models.stream import ModelStream
-from ie_serving.server import grpc_health, model_service, prediction_service
-from ie_serving.server.calls import Services
-from ie_serving.server.grpc_health import HealthService
-from ie_serving.server.grpc_reflection import ReflectionService
-from ie_serving.server.health import Health
-from ie_serving.server.http2.server import Http2Server
-from ie_serving.server.lifecycle import AsgiApp, RpcServer
-from ie_serving.server.memory import keep_freed_memory
-from ie_serving.server.model_service import ModelService
-from ie_serving.server.prediction_service import PredictionService
-from ie_serving.server.warmup import WarmUp
-from ie_serving.server.wire import messages
-from ie_serving.server.wire.model_server_config import from_message
-from ie_serving.settings import ModelConfig, ServerSettings, Settings
-from ie_serving.storage.by_url import open_storage
+from ie_serving.models.version.loader import Loader
+from ie_serving.server.fronts.admin import grpc_health
+from ie_serving.server.fronts.admin.grpc_health import HealthService
+from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
+from ie_serving.server.fronts.admin.health import Health
+from ie_serving.server.fronts.admin.readiness import Readiness
+from ie_serving.server.fronts.tfs import model_service, prediction_service
+from ie_serving.server.fronts.tfs.model_service import ModelService
+from ie_serving.server.fronts.tfs.prediction_service import PredictionService, grpc_interface
+from ie_serving.server.process.handover import Handover
+from ie_serving.server.process.lifecycle import Listener
+from ie_serving.server.process.ports import GRPC, REST
+from ie_serving.server.transport.grpc.http2_server import Http2Server
+from ie_serving.server.transport.grpc.services import Services
+from ie_serving.storage.backends.by_url import check_urls, open_storage
+from ie_serving.storage.backends.later import OpenedLater
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry.logs import Event
 from ie_serving.telemetry.metrics import Metrics
+from ie_serving.wire.protobuf import messages
+from ie_serving.wire.tfs import metadata
+from ie_serving.wire.tfs.example import parse_examples, serialize_examples
+from ie_serving.wire.tfs.prediction_log import read_requests
 
 log = logging.getLogger(__name__)
+
+METADATA_FORMS = {"camel": metadata.message_json, "snake": metadata.metadata_json}
+"""What writes metadata over REST, by the word of the setting."""
+
+FETCH_THREADS = 16
+"""Versions fetched at a time. Each download has eight connections of its own, and more of them only
+share the network; the next one waits. Local versions pass within milliseconds."""
 
 LISTING_THREADS = 32
 """Threads for listings, made as they are needed. Stores that hang may hold all of them until their
 time-out, so nothing else runs there."""
-LONGEST_TURN_S = 0.001
-"""How long a thread that decodes or encodes may keep the interpreter from the event loop. A small
-request asks for it several times, so Python's default of 5 ms would add up."""
-SHORT_THREADS = 32
-"""Threads for short blocking work, that of large requests among it, made as they are needed."""
 
 
 class ServingApplication:
-    """Models and the front ends over them. See `server.lifecycle.Application`."""
+    """Models and the front ends over them. See `server.process.lifecycle.Application`."""
 
-    def __init__(self, settings: Settings, storage: StorageOptions) -> None:
+    def __init__(self, settings: Settings, storage: StorageOptions, handover: Handover) -> None:
+        server = settings.server
+        self._handover = handover
+        self._before = _left_by_an_earlier_worker(handover)
         self._settings = settings
         self._storage_options = storage
         self._stopping = threading.Event()
-        self._engine: Engine = OpenVinoEngine()
-        self._loads = ThreadPoolExecutor(settings.server.load_threads, "load")
+        self._engine: Engine = Drivers([OnnxRuntimeEngine(), OpenVinoEngine()])
+        self._loads = ThreadPoolExecutor(server.load_threads, "load")
+        self._fetches = ThreadPoolExecutor(FETCH_THREADS, "fetch")
         self._listings = ThreadPoolExecutor(LISTING_THREADS, "list")
         self._metrics = Metrics()
         self._health = Health()
-        self._grpc_health: HealthService | None = None
-        self._watch: asyncio.Task[None] | None = None
-        self._config: ConfigWatch | None = None
-        server = settings.server
-        self._models = ModelManager(
+        self._models = self._manager(server)
+        # Two callers change the models: the file, which is lenient, and the RPC, which is not.
+        apply_file = partial(self._models.apply, all_or_nothing=False)
+        self._config = FollowedConfig(settings, apply_file, self._before)
+        self._plane = DataPlane(
+            self._models.served,
+            self._metrics,
+            ExampleCodec(parse_examples, serialize_examples),
+            method_name_check=server.method_name_check,
+        )
+        limit_s = server.grpc_timeout_s or None
+        interface = grpc_interface(tensor_content=server.tensor_content, limit_s=limit_s)
+        prediction = PredictionService(self._plane, interface)
+        from_rpc = partial(from_message, engine=settings.engine)
+        status = ModelService(self._plane, interface, from_rpc, self._reload_by_rpc)
+        self._services: Services = {
+            prediction_service.NAME: prediction.answers(),
+            model_service.NAME: status.answers(),
+        }
+        self._grpc_health = HealthService(self._services)
+        self._readiness = Readiness(self._health, self._grpc_health, self._required_served)
+        iterations = server.warmup_iterations if server.warmup else 0
+        self._warm_up = WarmUp(read_requests, prediction.replays(), iterations)
+
+    def _manager(self, server: ServerSettings) -> ModelManager:
+        return ModelManager(
             self._open_stream,
             labels_for_unavailable=server.labels_for_unavailable,
             allow_unavailable_models=server.allow_unavailable_models,
             require_available=server.require_available,
-        )
-        self._prediction = PredictionService(
-            self._models,
-            self._metrics,
-            tensor_content=server.tensor_content,
-            method_name_check=server.method_name_check,
-        )
-        self._warm_up = WarmUp(
-            self._prediction.replays(), server.warmup_iterations if server.warmup else 0
+            # Otherwise the numbers of models that are gone would be shown, and kept, for ever.
+            on_names=self._metrics.keep,
+            on_applied=self._leave,
         )
 
     async def start(self) -> None:
-        """See `Application`."""
-        keep_freed_memory()
-        sys.setswitchinterval(LONGEST_TURN_S)
-        asyncio.get_running_loop().set_default_executor(
-            ThreadPoolExecutor(SHORT_THREADS, "blocking")
-        )
-        self._config = (
-            self._config_watch()
-        )  # before the load: an edit meanwhile is noticed after it
-        await self._models.start(await asyncio.to_thread(self._configured))
-        self._count_models(before=())
-        if self._config:
-            self._watch = asyncio.create_task(self._config.run(), name="watch configuration")
+        """See `Application`. A replacement begins with what served, then wants what is desired."""
+        wanted = await self._config.first()
+        if self._before is None:
+            await self._models.start(wanted)
+        else:
+            await self._models.start(self._before.serving, is_strict=False)
+            await self._change_to(wanted)
+        self._config.follow()
 
     def model_names(self) -> Sequence[str]:
         """See `Application`."""
-        return self._models.names()
+        return self._models.served.names()
 
-    def rest(self) -> AsgiApp:
-        """See `Application`."""
-        from ie_serving.server.tfs_rest import RestApi
-
-        server = self._settings.server
-        return RestApi(
-            self._models,
-            self._metrics,
-            self._health,
-            max_body_bytes=server.max_message_bytes,
-            timeout_s=server.rest_timeout_s,
-            enable_cors=server.enable_cors,
-            metrics_path=server.metrics_path,
-        ).app()
-
-    def grpc(self) -> RpcServer:
-        """See `Application`."""
-        services = self._services()
-        server = self._settings.server
-        limit = server.max_message_bytes
-        if server.grpc_transport == "grpcio":
-            from ie_serving.server.grpcio_server import GrpcioServer
-
-            return GrpcioServer(services, max_message_bytes=limit)
-        return Http2Server(services, max_message_bytes=limit, busy_poll_s=server.busy_poll_us / 1e6)
-
-    def _services(self) -> Services:
-        """Give every gRPC service, health and reflection included."""
-        status = ModelService(
-            self._models,
-            partial(from_message, engine=self._settings.engine),
-            partial(self._apply, all_or_nothing=True),
-        )
-        own: Services = {
-            prediction_service.NAME: self._prediction.answers(),
-            model_service.NAME: status.answers(),
-        }
-        self._grpc_health = HealthService(own)
-        messages.POOL.AddSerializedFile(grpc_health.DESCRIPTOR)
-        reflection = ReflectionService((*own, grpc_health.NAME), messages.POOL)
-        return {**own, **self._grpc_health.services(), **reflection.services()}
+    def listeners(self) -> Mapping[str, Callable[[], Listener]]:
+        """See `Application`. What a port alone needs is imported when it is on."""
+        return {REST: self._rest, GRPC: self._grpc}
 
     async def set_ready(self, ready: bool) -> None:
-        """See `Application`."""
-        self._health.ready = ready
-        if self._grpc_health and not ready:
-            self._grpc_health.refuse()
+        """See `Application`: ready when every model has served, unless the start may lack some."""
+        if ready:
+            self._readiness.begin()
+        else:
+            self._readiness.end()
 
     async def reload(self) -> None:
         """See `Application`: the configuration file again, and every repository now."""
-        if self._config:
-            await self._config.reload()
+        await self._config.reload()
         self._models.look()
 
     async def close(self) -> None:
         """See `Application`."""
+        # First of all: downloads in threads look at it, and cannot be cancelled otherwise.
         self._stopping.set()
-        if self._watch:
-            self._watch.cancel()
+        self._config.close()
         await self._models.close()
-        for threads in (self._listings, self._loads):
+        for threads in (self._listings, self._fetches, self._loads):
             threads.shutdown(wait=False, cancel_futures=True)
 
-    def _config_watch(self) -> ConfigWatch | None:
-        if self._settings.config_path is None:
-            return None
-        return ConfigWatch(
-            self._settings.config_path,
-            partial(config_source.load, engine=self._settings.engine),
-            partial(self._apply, all_or_nothing=False),
-            poll_wait_s=self._settings.server.config_poll_wait_s,
-        )
+    async def _required_served(self) -> None:
+        # A replacement serves what the worker before it did; no rollout waits for it, and a model
+        # that was broken before must not keep requests from the others.
+        if self._before is None and not self._settings.server.allow_unavailable_models:
+            await self._models.all_served()
 
-    def _configured(self) -> Sequence[ModelConfig]:
-        """Give the models of the file as it is now: this worker may replace one that saw edits.
+    async def _reload_by_rpc(self, wanted: Sequence[ModelConfig]) -> None:
+        check_urls((model.base_path for model in wanted), self._storage_options)
+        await self._models.apply(wanted, all_or_nothing=True)
 
-        While the file is broken, those that the arbiter read at the server's start.
-        """
-        path = self._settings.config_path
-        if path is None:
-            return self._settings.models
+    async def _change_to(self, wanted: Sequence[ModelConfig]) -> None:
         try:
-            return config_source.read(path, self._settings.engine).models
-        except ConfigError as error:
-            for fault in error.faults:
-                log.error(
-                    Event(
-                        "configuration is broken, the one of the start is used",
-                        path=path,
-                        why=fault,
-                    )
-                )
-            return self._settings.models
+            await self._models.apply(wanted, all_or_nothing=False)
+        except ServingError as error:
+            log.error(Event("configuration not reloaded, the previous one stays", cause=error))
 
-    async def _apply(self, configs: Sequence[ModelConfig], *, all_or_nothing: bool) -> None:
-        before = self._models.names()
-        await self._models.apply(configs, all_or_nothing=all_or_nothing)
-        self._count_models(before)
+    def _leave(self) -> None:
+        """Leave to a worker that replaces this one how far the configuration has come."""
+        desired, serving = tuple(self._models.desired), self._models.serving()
+        applied = Applied(desired=desired, serving=serving, seen=self._config.seen)
+        try:
+            self._handover.write(pickle.dumps(applied))
+        except OSError as error:
+            log.warning(Event("configuration not handed over", cause=error.strerror))
 
-    def _count_models(self, before: Sequence[str]) -> None:
-        """Give each model series of its own, also one that never answers; drop those of others."""
-        names = self._models.names()
-        for name in set(before).difference(names):
-            self._metrics.drop(name)
-        for name in names:
-            self._metrics.add(name)
+    def _rest(self) -> Listener:
+        from ie_serving.server.fronts.tfs.rest import RestApi, rest_interface
+        from ie_serving.server.transport.http1.server import HttpServer
+
+        server = self._settings.server
+        api = RestApi(
+            self._plane,
+            rest_interface(limit_s=server.rest_timeout_s),
+            self._metrics,
+            self._health,
+            max_body_bytes=server.max_message_bytes,
+            enable_cors=server.enable_cors,
+            metrics_path=server.metrics_path,
+            write_metadata=METADATA_FORMS[server.rest_metadata],
+        )
+        return HttpServer(api.answer, busy_poll_s=server.busy_poll_us / 1e6)
+
+    def _grpc(self) -> Listener:
+        messages.POOL.AddSerializedFile(grpc_health.DESCRIPTOR)
+        reflection = ReflectionService((*self._services, grpc_health.NAME), messages.POOL)
+        services = {
+            **self._services,
+            **self._grpc_health.services(),
+            **reflection.services(),
+        }
+        server = self._settings.server
+        limit = server.max_message_bytes
+        if server.grpc_transport == "grpcio":
+            from ie_serving.server.transport.grpc.grpcio_server import GrpcioServer
+
+            arguments = server.grpc_channel_arguments
+            return GrpcioServer(services, max_message_bytes=limit, arguments=arguments)
+        return Http2Server(
+            services,
+            max_message_bytes=limit,
+            refused=partial(self._plane.refused, ""),
+            busy_poll_s=server.busy_poll_us / 1e6,
+            max_age_s=server.grpc_max_connection_age_s,
+            age_grace_s=server.grpc_max_connection_age_grace_s,
+        )
 
     def _open_stream(self, config: ModelConfig) -> ModelStream:
         server: ServerSettings = self._settings.server
         poll_wait_s = server.poll_wait_s if config.poll_wait_s is None else config.poll_wait_s
-        storage = open_storage(config.base_path, self._storage_options, self._stopping)
-        source = Source(storage, self._engine, rest_s=poll_wait_s, ready_marker=config.ready_marker)
+        url = config.base_path
+        storage = OpenedLater(
+            url, partial(open_storage, url, self._storage_options, self._stopping)
+        )
+        source = Source(
+            storage,
+            self._engine,
+            rest_s=poll_wait_s,
+            ready_marker=config.ready_marker,
+            unload_when_empty=server.unload_when_empty,
+        )
         loader = Loader(
-            config.name, storage, self._engine, config.engine, self._warm_up, self._loads
+            config.name,
+            storage,
+            self._engine,
+            config.engine,
+            self._warm_up,
+            self._loads,
+            self._fetches,
         )
         log.info(Event("model configured", model=config.name, base_path=storage.url))
         return ModelStream(
@@ -222,6 +247,17 @@ class ServingApplication:
             self._listings,
             policy=config.version_policy,
             labels=config.version_labels,
-            poll_wait_s=poll_wait_s,
-            drain_timeout_s=server.drain_timeout_s,
+            rules=StreamRules(
+                labels_wait=not server.labels_for_unavailable,
+                poll_wait_s=poll_wait_s,
+                drain_timeout_s=server.drain_timeout_s,
+                on_trouble=lambda: self._metrics.of(config.name).count_listing_failure(),
+            ),
         )
+
+
+def _left_by_an_earlier_worker(handover: Handover) -> Applied | None:
+    left = handover.read()
+    # Written by a process of this server alone, into a file without a name.
+    applied: Applied | None = pickle.loads(left) if left else None
+    return applied

@@ -11,21 +11,23 @@ from collections.abc import Sequence
 from functools import partial
 from types import FrameType
 
-from ie_serving import cli, tfs_cli
-from ie_serving.errors import ConfigError, ServingError
-from ie_serving.server import gunicorn_app
-from ie_serving.server.lifecycle import Application
-from ie_serving.settings import Parsed, Settings
-from ie_serving.storage.by_url import check_urls
+from ie_serving.config.dialects import ie_serving as own
+from ie_serving.config.dialects import tensorflow_model_server as tfs
+from ie_serving.config.settings import Parsed, Settings
+from ie_serving.core import hints
+from ie_serving.core.errors import ConfigError, ServingError
+from ie_serving.server.process import gunicorn_app
+from ie_serving.server.process.handover import Handover
+from ie_serving.server.process.lifecycle import Application
+from ie_serving.storage.backends.by_url import check_urls
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry import logs
 
 log = logging.getLogger(__name__)
 
-RUN_TIME_FAILURE = 1
-"""Exit code of a port that is taken, or of a first start that fails; the cause is in the log."""
 WRONG_USAGE = 2
-"""Exit code of a wrong command line or configuration."""
+"""Exit code of a wrong command line or configuration, as argparse's own. A port that is taken or a
+first start that fails ends with 1, and the cause is in the log."""
 
 
 def _stop_at_once(number: int, frame: FrameType | None) -> None:
@@ -43,48 +45,47 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run `ie_serving`; return its exit code."""
     _listen_for_signals()
     try:
-        parsed = cli.parse(sys.argv[1:] if argv is None else argv, os.environ)
-    except ConfigError as error:
-        return _report(error)
+        parsed = own.parse(sys.argv[1:] if argv is None else argv, os.environ)
+        _prepare(parsed)
+    except ServingError as error:
+        for fault in error.faults if isinstance(error, ConfigError) else [error]:
+            print(f"ie_serving: error: {fault}", file=sys.stderr)
+        return WRONG_USAGE
     return _serve(parsed)
 
 
 def tensorflow_model_server(argv: Sequence[str] | None = None) -> int:
     """Run as `tensorflow_model_server` does; return its exit code."""
     _listen_for_signals()
-    parsed = tfs_cli.parse(sys.argv[1:] if argv is None else argv, os.environ)
-    code = _serve(parsed)
-    if code == RUN_TIME_FAILURE:
-        tfs_cli.fail("UNKNOWN: the log says why")
-    return tfs_cli.EXIT_CODE if code else 0
+    try:
+        parsed = tfs.parse(sys.argv[1:] if argv is None else argv, os.environ)
+        _prepare(parsed)
+    except ServingError as error:
+        tfs.fail(f"INVALID_ARGUMENT: {error}", [str(error)])
+    if _serve(parsed):
+        tfs.fail("UNKNOWN: the log says why")
+    return 0
+
+
+def _prepare(parsed: Parsed) -> None:
+    """Set up what is the process's own, and check what only storage can.
+
+    Raises:
+        ServingError: the log file cannot be opened, or a base path cannot be served.
+    """
+    hints.speak(parsed.names)
+    server = parsed.settings.server
+    logs.configure(server.log_level, server.log_path)
+    for warning in parsed.warnings:
+        log.warning(warning)
+    check_urls((model.base_path for model in parsed.settings.models), parsed.storage)
 
 
 def _serve(parsed: Parsed) -> int:
-    server = parsed.settings.server
-    try:
-        logs.configure(server.log_level, server.log_path)
-    except ServingError as error:
-        print(f"ie_serving: error: {error}", file=sys.stderr)
-        return WRONG_USAGE
-    for warning in parsed.warnings:
-        log.warning(warning)
-    try:
-        storage = StorageOptions.from_environment(
-            os.environ, cache_dir=server.cache_dir, cache_size_bytes=server.cache_size_bytes
-        )
-        check_urls((model.base_path for model in parsed.settings.models), storage)
-    except ConfigError as error:
-        return _report(error)
-    return gunicorn_app.run(parsed.settings, partial(_build, storage=storage))
+    return gunicorn_app.run(parsed.settings, partial(_build, storage=parsed.storage))
 
 
-def _report(error: ConfigError) -> int:
-    for fault in error.faults:
-        print(f"ie_serving: error: {fault}", file=sys.stderr)
-    return WRONG_USAGE
-
-
-def _build(settings: Settings, storage: StorageOptions) -> Application:
+def _build(settings: Settings, handover: Handover, *, storage: StorageOptions) -> Application:
     from ie_serving.application import ServingApplication
 
-    return ServingApplication(settings, storage)
+    return ServingApplication(settings, storage, handover)

@@ -1,9 +1,31 @@
-"""Settings of all tests."""
+"""Settings of all tests, and the output of their processes in the report of a failure."""
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import HealthCheck, settings
+
+from tests import process
 
 # The machines are shared: how long one example takes says nothing about the code.
 settings.register_profile(
     "shared machines", deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
+settings.register_profile("thorough", settings.get_profile("shared machines"), max_examples=500)
 settings.load_profile("shared machines")
+"""100 examples of each property, others at each run; `make fuzz` takes `thorough`."""
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    process.forget_ended()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+    call: pytest.CallInfo[None],
+) -> Iterator[None]:
+    report: pytest.TestReport = yield  # type: ignore[misc]
+    if report.failed:
+        report.sections += process.report()
+    return report  # type: ignore[return-value]

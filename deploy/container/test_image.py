@@ -6,7 +6,6 @@ host's process ids, and without a read-only root.
 
 import json
 import os
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,9 +18,10 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
-from tests.functional.servers import PATIENCE_S, READY, ROOT, SAMPLE, Process
+from tests.functional.servers import READY, ROOT, SAMPLE
 from tests.functional.storage.repositories import gcs_admin, s3_admin, s3_environ
 from tests.functional.storage.servers import READER, FakeGcs, Weed
+from tests.process import PATIENCE_S, Process, output_of
 
 BUILDAH = "/usr/bin/buildah"
 PREFIX = "/opt/ie_serving/"
@@ -32,8 +32,7 @@ SAMPLE_AT_MODELS = f"--volume={SAMPLE}:/models/digits:ro"
 
 
 def buildah(*arguments: str) -> str:
-    done = subprocess.run([BUILDAH, *arguments], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
+    return "\n".join(output_of(BUILDAH, *arguments)).strip()
 
 
 @pytest.fixture(scope="session")
@@ -80,7 +79,7 @@ def run(container: str, image: dict[str, Any]) -> Iterator[Run]:
         def start(*command: str, options: list[str] | None = None) -> Container:
             given = [*image["Entrypoint"], *(command or image.get("Cmd") or ())]
             started = Container(container, options or [], given)
-            stack.callback(lambda: started.popen.poll() is None and started.stop())
+            stack.callback(started.close)
             return started
 
         yield start
@@ -92,7 +91,7 @@ def healthy(container: str, image: dict[str, Any]) -> Callable[[], bool]:
     kind, *command = image["Healthcheck"]["Test"]
     assert kind == "CMD"
     check = [BUILDAH, "run", "--isolation", "chroot", container, "--", *command]
-    return lambda: subprocess.run(check, capture_output=True, check=False).returncode == 0
+    return lambda: Process(*check).exit_code() == 0
 
 
 def over_rest(port: int) -> list[int]:

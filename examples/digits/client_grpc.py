@@ -13,7 +13,7 @@ from pathlib import Path
 import grpc
 import numpy as np
 
-from ie_serving.server.wire.messages import PredictRequest, PredictResponse
+from ie_serving.wire.protobuf.messages import PredictRequest, PredictResponse
 
 HELD_OUT = Path(__file__).parent / "held_out.json"
 PREDICT = "/tensorflow.serving.PredictionService/Predict"

@@ -6,14 +6,17 @@ Settings hold `EngineOptions`, and the arbiter holds settings: numpy is not impo
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from ie_serving.tensors import Array, Signature
+    from ie_serving.core.tensors import Array, Signature
 
 T = TypeVar("T")
+Own = TypeVar("Own")
+AUTO = "auto"
+"""Driver of models whose options name none: the first that claims the files."""
 Dimension = int | tuple[int, int]
 """A fixed size, -1 for any, or an inclusive range."""
 
@@ -22,29 +25,33 @@ Dimension = int | tuple[int, int]
 class EngineOptions:
     """How one model is to be compiled; the engine's part of a model's configuration."""
 
-    target_device: str = "CPU"
-    """OpenVINO device string, passed on as it is: `CPU`, `GPU`, `AUTO`, `HETERO:GPU,CPU`."""
-
-    plugin_config: Mapping[str, str] = field(default_factory=dict)
-    """Device properties, passed on as they are; names of 2020 are translated."""
-
-    batch_size: int | None = None
-    """First dimension of every input: a number, -1 for any (`auto`), None to keep the model's."""
-
-    shape: Mapping[str, tuple[Dimension, ...]] | tuple[Dimension, ...] | str | None = None
-    """New input shapes: by input name, one for the only input, `auto` for any, None to keep."""
+    driver: str = AUTO
+    """Name of the driver that compiles the model, or `auto`."""
 
     nireq: int = 0
     """Infer requests run at once; 0 lets the engine choose."""
-
-    inference_precision: str = ""
-    """`f32`, `bf16` or `f16`; empty keeps the device's own choice."""
 
     execution: str = "auto"
     """`inline` infers on the event loop, `async` beside it, `auto` as the measured time says."""
 
     cache_dir: Path | None = None
     """Where compiled models are kept between starts; None keeps none."""
+
+    own: tuple[object, ...] = ()
+    """What single drivers know beyond that: at most one value of each driver's type."""
+
+    def of(self, kind: type[Own]) -> Own:
+        """Give a driver's own options, by their type; its defaults where there are none."""
+        return next((each for each in self.own if isinstance(each, kind)), None) or kind()
+
+    def having(self, own: object) -> EngineOptions:
+        """Copy with `own` in place of what is there of its type; defaults are not kept.
+
+        So options that mean the same are equal, and a model whose options are equal is not loaded
+        anew.
+        """
+        others = tuple(each for each in self.own if type(each) is not type(own))
+        return replace(self, own=others if own == type(own)() else (*others, own))
 
 
 class CompiledModel(Protocol):
@@ -63,7 +70,7 @@ class CompiledModel(Protocol):
         """Run once and return what `read` makes of the outputs.
 
         Args:
-            signature: one of `signatures`.
+            signature: one of `signatures` that is not left out.
             inputs: exactly the signature's inputs; dtypes and shapes as its specs admit.
             read: called once with the outputs by name, before their memory is used again: it
                 must copy whatever it keeps. In any thread.
@@ -79,7 +86,7 @@ class CompiledModel(Protocol):
 
 
 class Engine(Protocol):
-    """One way to make compiled models."""
+    """What makes compiled models of version directories."""
 
     name: str
 
@@ -100,3 +107,10 @@ class Engine(Protocol):
         Raises:
             LoadFailed: naming the file, operation, device or option at fault.
         """
+
+
+class Driver(Engine, Protocol):
+    """An engine among others."""
+
+    def claims(self, directory: Path) -> bool:
+        """Tell, from the files of a complete version, whether this driver is to compile it."""

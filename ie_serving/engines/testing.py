@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import EngineOptions
-from ie_serving.errors import LoadFailed
-from ie_serving.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 
 T = TypeVar("T")
 FILE = "engine.json"
@@ -75,6 +75,7 @@ class StandInModel:
         description: Mapping[str, Any],
         options: EngineOptions,
     ) -> None:
+        # What is missing counts as the simplest: most tests only want a model that answers.
         self._engine = engine
         self._operation = OPERATIONS[description.get("op", "add")]
         self._dtype = DataType[description.get("dtype", "FP32")]

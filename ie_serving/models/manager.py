@@ -1,4 +1,4 @@
-"""All models: reconciles what the configuration wants with what is loaded, and gives out handles.
+"""Changes which models are served: from what a configuration wants to what is loaded.
 
 A new configuration is prepared beside the present one: models that are new, or that must be loaded
 anew, get a stream of their own and load first. Only then, in one step on the event loop, do names
@@ -9,16 +9,15 @@ configuration or the new one, and a change that fails leaves no trace.
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from ie_serving.errors import InvalidRequest, LoadFailed, NotFound, StorageError
-from ie_serving.models.handle import Servable
-from ie_serving.models.labels import check_labels, version_of
-from ie_serving.models.stream import ModelStream, VersionStatus
-from ie_serving.models.version_policy import Latest
-from ie_serving.requests import ModelSpec
-from ie_serving.settings import ModelConfig
+from ie_serving.config.settings import ModelConfig
+from ie_serving.core.errors import InvalidRequest, LoadFailed, NotThereYet, StorageError
+from ie_serving.models.repository.version_policy import Latest
+from ie_serving.models.served import Served, ServedModels
+from ie_serving.models.stream import ModelStream
+from ie_serving.models.traffic.labels import check_labels
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -27,14 +26,22 @@ OpenStream = Callable[[ModelConfig], ModelStream]
 """Makes the stream of one model, not yet started."""
 
 
-@dataclass(frozen=True)
-class _Served:
-    config: ModelConfig
-    stream: ModelStream
-
-
 class ModelManager:
-    """The models of this process. Lives on one event loop."""
+    """Starts, changes and ends the models of this process. Lives on one event loop.
+
+    Args of the constructor:
+        open_stream: makes the stream of one model.
+        labels_for_unavailable: lets a new label name a version that does not serve yet.
+        allow_unavailable_models: start although a base path cannot be listed. Without it only a
+            local directory that does not exist yet is waited for.
+        require_available: the start waits until each model serves, and ends when one has failed.
+        on_names: told the names of all models in the step in which they change hands.
+        on_applied: told after each change of what is desired or served.
+
+    Attributes:
+        served: what requests ask.
+        desired: the configuration that was applied last.
+    """
 
     def __init__(
         self,
@@ -43,162 +50,148 @@ class ModelManager:
         labels_for_unavailable: bool,
         allow_unavailable_models: bool,
         require_available: bool,
+        on_names: Callable[[Collection[str]], None] = lambda names: None,
+        on_applied: Callable[[], None] = lambda: None,
     ) -> None:
         self._open_stream = open_stream
+        self._on_names = on_names
+        self._on_applied = on_applied
         self._labels_for_unavailable = labels_for_unavailable
         self._allow_unavailable_models = allow_unavailable_models
         self._require_available = require_available
-        self._served: dict[str, _Served] = {}
+        self.served = ServedModels()
+        self.desired: Sequence[ModelConfig] = ()
         self._applying = asyncio.Lock()
+        # By name: what loads to take over from an entry that serves, and who waits for it.
+        self._successors: dict[str, tuple[Served, asyncio.Task[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    # -- requests ----------------------------------------------------------------------------
-
-    def handle(self, spec: ModelSpec) -> Servable:
-        """Find the servable that `spec` means; enter it to hold it for one request.
-
-        Raises:
-            NotFound: no such model, or that version is not AVAILABLE.
-            UnknownLabel: the label is not assigned.
-        """
-        served = self._served.get(spec.name)
-        if spec.label is not None:
-            version: int | None = version_of(served.stream.labels if served else {}, spec.label)
-        else:
-            version = spec.version
-        if served is None:
-            raise self._no_such_model(spec.name, version)
-        stream = served.stream
-        version = _meant(stream, version)
-        found = stream.default if version is None else stream.available.get(version)
-        if found is None:
-            raise _no_such_version(stream, version)
-        return found
-
-    def statuses(self, name: str, version: int | None = None) -> list[VersionStatus]:
-        """Status of one version, or of all, highest first.
-
-        Raises:
-            NotFound: the model, or the version, was never seen.
-        """
-        served = self._served.get(name)
-        known = served.stream.statuses() if served else []
-        version = _meant(served.stream, version) if served else version
-        if version is not None:
-            known = [status for status in known if status.version == version]
-            if not known:
-                raise NotFound(f"Could not find version {version} of model {name}")
-        if not known:
-            raise NotFound(f"Could not find any versions of model {name}{self._why_none(served)}")
-        return known
-
-    def resolve_label(self, name: str, label: str) -> int:
-        """Give the version that `label` of model `name` means.
-
-        Raises:
-            UnknownLabel: the label is not assigned.
-        """
-        served = self._served.get(name)
-        return version_of(served.stream.labels if served else {}, label)
-
-    def names(self) -> list[str]:
-        """Names of all configured models, sorted."""
-        return sorted(self._served)
-
-    def _no_such_model(self, name: str, version: int | None) -> NotFound:
-        names = ", ".join(self.names()[:20]) or "none"
-        return NotFound(f"{_not_found(name, version)}: no such model; served models: {names}")
-
-    def _why_none(self, served: _Served | None) -> str:
-        if served is None:
-            return f": no such model; served models: {', '.join(self.names()[:20]) or 'none'}"
-        if served.stream.trouble:
-            return f": {served.stream.trouble}"
-        return f": no version directory under {served.config.base_path} is complete"
-
-    # -- configuration -----------------------------------------------------------------------
-
-    async def start(self, configs: Sequence[ModelConfig]) -> None:
+    async def start(self, configs: Sequence[ModelConfig], *, is_strict: bool = True) -> None:
         """Load the first configuration; returns when each first load is done or has failed.
 
+        Args:
+            configs: all models.
+            is_strict: end at the first model that cannot be served. A worker that replaces another
+                is not strict: one model's fault stays with that model.
+
         Raises:
-            StorageError: a base path cannot be listed, unless that is allowed.
+            StorageError: a base path exists, as far as is known, but cannot be listed; unless
+                that is allowed.
             LoadFailed: a model has failed to load although each is required.
-            PreconditionFailed: a label names a version that does not serve.
         """
-        self._check_labels(configs)
-        opened = [self._open(config) for config in configs]
-        self._served = {served.config.name: served for served in opened}
-        await asyncio.gather(*(self._start_stream(served) for served in opened))
+        opened = self._opened(configs)
+        self._commit(configs, opened)
+        begin = self._begin_strictly if is_strict else self._begin_alone
+        await asyncio.gather(*(begin(served) for served in opened.values()))
 
     async def apply(self, configs: Sequence[ModelConfig], *, all_or_nothing: bool) -> None:
         """Change to another configuration.
 
         Args:
             configs: all models wanted from now on.
-            all_or_nothing: refuse the change when a model that must be loaded does not become
-                AVAILABLE. Otherwise such a model keeps trying, and keeps its predecessor
-                serving.
+            all_or_nothing: load first, and refuse the change when a model that must be loaded does
+                not become AVAILABLE. Otherwise the change is made at once; each model serves when
+                it is ready, and keeps its predecessor serving until then.
 
         Raises:
             InvalidRequest: a model's platform would change; nothing has changed.
-            PreconditionFailed: a label names a version that does not serve; nothing has changed.
+            PreconditionFailed: all or nothing, and a label names a version that does not serve;
+                nothing has changed. Otherwise such a label waits for its version.
             LoadFailed: a model did not become AVAILABLE; nothing has changed.
         """
+        # One change at a time: file and RPC may come together, and each compares with the present.
         async with self._applying:
             self._check_platforms(configs)
-            self._check_labels(configs)
-            fresh = [self._open(c) for c in configs if self._must_load(c)]
-            try:
-                await asyncio.gather(*(self._prepare(served.stream) for served in fresh))
-                if all_or_nothing:
-                    _require_available(fresh)
-            except BaseException:
-                self._retire(served.stream for served in fresh)
-                raise
-            self._commit(configs, {served.config.name: served for served in fresh})
+            if all_or_nothing:
+                self._check_labels(configs)
+            fresh = self._opened(c for c in configs if self._must_load(c))
+            if all_or_nothing:
+                await self._prepare(fresh.values())
+            self._commit(configs, fresh)
+            log.info(Event("configuration applied", models=",".join(self.served.entries)))
+            if not all_or_nothing:
+                self._begin_each_alone(fresh.values())
+
+    def serving(self) -> tuple[ModelConfig, ...]:
+        """Give the models as they are served now: a predecessor until its successor serves."""
+        return tuple(served.config for served in self.served.entries.values())
+
+    async def all_served(self) -> None:
+        """Wait until every model has had an AVAILABLE version."""
+        while lacking := next((s for s in self._streams() if not s.has_served), None):
+            await lacking.changed()
 
     async def close(self) -> None:
         """Unload everything."""
-        served, self._served = self._served, {}
-        await asyncio.gather(*(s.stream.retire() for s in served.values()))
+        served, self.served.entries = self.served.entries, {}
+        streams = [*self._give_up_successors(), *(s.stream for s in served.values())]
+        await asyncio.gather(*(stream.retire() for stream in streams))
 
     def look(self) -> None:
         """Poll every repository now."""
-        for served in self._served.values():
+        for served in self.served.entries.values():
             served.stream.look()
 
-    def _open(self, config: ModelConfig) -> _Served:
-        return _Served(config, self._open_stream(config))
+    def _streams(self) -> Iterable[ModelStream]:
+        return (served.stream for served in self.served.entries.values())
 
-    async def _start_stream(self, served: _Served) -> None:
+    def _opened(self, configs: Iterable[ModelConfig]) -> dict[str, Served]:
+        return {config.name: Served(config, self._open_stream(config)) for config in configs}
+
+    async def _begin_strictly(self, served: Served) -> None:
         try:
             await served.stream.start()
-        except StorageError:
-            if not self._allow_unavailable_models:
+        except StorageError as error:
+            if not self._allow_unavailable_models and not isinstance(error, NotThereYet):
                 raise
             if not self._require_available:
                 return
         await served.stream.first_load()
-        while self._require_available and not served.stream.default:
-            if served.stream.failures():
-                raise LoadFailed(f"1 servable(s) did not become available: {{{_cause(served)}, }}")
-            await served.stream.changed()
+        _note_waiting_labels(served)
+        if self._require_available:
+            await _until_it_serves(served)
 
-    async def _prepare(self, stream: ModelStream) -> None:
+    async def _begin(self, served: Served) -> None:
+        """Begin to load and to poll, and wait for the first load."""
         try:
-            await stream.start()
+            await served.stream.start()
         except StorageError:
             return  # it goes on polling; logged by the stream
-        await stream.first_load()
+        await served.stream.first_load()
+
+    def _begin_each_alone(self, fresh: Iterable[Served]) -> None:
+        for served in fresh:
+            self._spawn(self._begin_alone(served))
+
+    async def _begin_alone(self, served: Served) -> None:
+        """As `_begin`; a defect, such as a listing that no reader foresaw, stays with the model."""
+        try:
+            await self._begin(served)
+            _note_waiting_labels(served)
+        except Exception:
+            log.exception(Event("poll failed", model=served.config.name))
+
+    async def _prepare(self, fresh: Collection[Served]) -> None:
+        """Load all of `fresh`, or retire all of it and raise."""
+        begun = [asyncio.ensure_future(self._begin(served)) for served in fresh]
+        try:
+            await asyncio.gather(*begun)
+            _require_available(fresh)
+        except BaseException:  # also when the RPC is cancelled: nobody would end these streams
+            # All of them, before they retire: one that had not begun yet would go on unseen.
+            for each in begun:
+                each.cancel()
+            await asyncio.gather(*begun, return_exceptions=True)
+            self._retire(served.stream for served in fresh)
+            raise
 
     def _must_load(self, config: ModelConfig) -> bool:
-        served = self._served.get(config.name)
+        served = self.served.entries.get(config.name)
         return served is None or _identity(served.config) != _identity(config)
 
     def _check_platforms(self, configs: Iterable[ModelConfig]) -> None:
         for config in configs:
-            served = self._served.get(config.name)
+            served = self.served.entries.get(config.name)
             before = served.config.platform if served else ""
             if before and config.platform and before != config.platform:
                 raise InvalidRequest(
@@ -209,68 +202,104 @@ class ModelManager:
 
     def _check_labels(self, configs: Iterable[ModelConfig]) -> None:
         for config in configs:
-            served = self._served.get(config.name)
+            served = self.served.entries.get(config.name)
             check_labels(
                 config.name,
                 config.version_labels,
-                served.stream.labels if served else {},
+                served.config.version_labels if served else {},
                 served.stream.available if served else (),
                 unavailable_allowed=self._labels_for_unavailable,
             )
 
-    def _commit(self, configs: Sequence[ModelConfig], fresh: Mapping[str, _Served]) -> None:
+    def _commit(self, configs: Sequence[ModelConfig], fresh: Mapping[str, Served]) -> None:
         """Let names change hands; no await, so that no request sees a half."""
-        before, self._served = self._served, {}
+        before = self.served.entries
+        after: dict[str, Served] = {}
+        # Whatever is asked for now, it is not them: a model that still is to change has a new one.
+        self._retire(self._give_up_successors())
         for config in configs:
             old, new = before.get(config.name), fresh.get(config.name)
+            # What serves goes on under its name until its successor does: a typo in a file must
+            # not take a model down.
             if old and new and old.stream.default and not new.stream.default:
-                self._served[config.name] = standing = _standing_in(old, config)
-                self._spawn(self._succeed(standing, new))
+                after[config.name] = standing = _standing_in(old, config)
+                self._successors[config.name] = new, self._spawn(self._take_over(standing, new))
                 continue
-            self._served[config.name] = new or replace(before[config.name], config=config)
-        for served in self._served.values():
+            after[config.name] = new or replace(before[config.name], config=config)
+        self.served.entries = after
+        self.desired = tuple(configs)
+        self._on_names(self.served.names())
+        # Policies and labels change after the names, in the same turn of the loop: no request runs
+        # in between.
+        for served in after.values():
             served.stream.adopt(served.config.version_policy, served.config.version_labels)
-        kept = {id(served.stream) for served in self._served.values()}
+        # By identity: an entry that is kept is a new object around the same stream.
+        kept = {id(served.stream) for served in after.values()}
         self._retire(s.stream for s in before.values() if id(s.stream) not in kept)
-        log.info(Event("configuration applied", models=",".join(self._served)))
+        self._on_applied()
 
-    async def _succeed(self, old: _Served, new: _Served) -> None:
-        """Wait until `new` serves, then let it take over from `old`.
-
-        A configuration that is applied meanwhile puts another entry in place of `old`; it opens a
-        successor of its own, since `old` is not what it asks for, and this one retires.
-        """
+    async def _take_over(self, old: Served, new: Served) -> None:
+        """Wait until `new` serves, then let it take over from `old`."""
         while not new.stream.default:
             await new.stream.changed()
-            if self._served.get(new.config.name) is not old:
-                await new.stream.retire()
-                return
-        self._served[new.config.name] = new
+        del self._successors[new.config.name]
+        self.served.entries = {**self.served.entries, new.config.name: new}
+        self._on_applied()
         await old.stream.retire()
+
+    def _give_up_successors(self) -> list[ModelStream]:
+        """Let none of the successors that still load take over; give their streams."""
+        successors, self._successors = self._successors, {}
+        for _, taking_over in successors.values():
+            taking_over.cancel()
+        return [successor.stream for successor, _ in successors.values()]
 
     def _retire(self, streams: Iterable[ModelStream]) -> None:
         for stream in streams:
             self._spawn(stream.retire())
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
 
 def _identity(config: ModelConfig) -> ModelConfig:
-    """What cannot change without loading anew: everything but policy and labels."""
-    return replace(config, version_policy=Latest(), version_labels={})
+    """How a model is read: what cannot change without loading it anew.
+
+    The same files are read whatever policy, labels and platform say, and however their place is
+    spelt.
+    """
+    place = config.base_path.removeprefix("file://").rstrip("/")
+    return replace(config, base_path=place, version_policy=Latest(), version_labels={}, platform="")
 
 
-def _standing_in(old: _Served, config: ModelConfig) -> _Served:
+def _standing_in(old: Served, config: ModelConfig) -> Served:
     """Give `old` the policy and labels of `config`; the rest of `config` is not met yet."""
     policy, labels = config.version_policy, config.version_labels
     return replace(old, config=replace(old.config, version_policy=policy, version_labels=labels))
 
 
-def _require_available(fresh: Collection[_Served]) -> None:
-    failed = [served for served in fresh if not served.stream.default]
+def _note_waiting_labels(served: Served) -> None:
+    for label, version in served.config.version_labels.items():
+        if label not in served.stream.labels:
+            model = served.config.name
+            event = Event("label waits for its version", model=model, label=label, version=version)
+            log.warning(event)
+
+
+async def _until_it_serves(served: Served) -> None:
+    """Wait for the first version. Raises: LoadFailed, as soon as one does not load."""
+    while not served.stream.default:
+        if served.stream.failures():
+            raise LoadFailed(f"1 servable(s) did not become available: {{{_cause(served)}, }}")
+        await served.stream.changed()
+
+
+def _require_available(fresh: Collection[Served]) -> None:
+    # One that stands in is no reason to take a configuration whose versions do not load.
+    failed = [served for served in fresh if not served.stream.serves_aspired]
     if not failed:
         return
     causes = ", ".join(_cause(served) for served in failed)
@@ -280,7 +309,7 @@ def _require_available(fresh: Collection[_Served]) -> None:
     )
 
 
-def _cause(served: _Served) -> str:
+def _cause(served: Served) -> str:
     failures = served.stream.failures()
     if not failures:
         why = served.stream.trouble or f"no complete version under {served.config.base_path}"
@@ -289,28 +318,3 @@ def _cause(served: _Served) -> str:
     return (
         f"{{{{name: {served.config.name} version: {version}}} due to error: {failures[version]}}}"
     )
-
-
-def _meant(stream: ModelStream, version: int | None) -> int | None:
-    """Give the version that is meant: 0 is the default, unless there is a version 0.
-
-    So clients of 2020 and `ovmsclient` have it, which always set the field.
-    """
-    if version == 0 and all(status.version for status in stream.statuses()):
-        return None
-    return version
-
-
-def _not_found(name: str, version: int | None) -> str:
-    """TensorFlow Serving's phrase for a servable that is not there."""
-    wanted = f"Latest({name})" if version is None else f"Specific({name}, {version})"
-    return f"Servable not found for request: {wanted}"
-
-
-def _no_such_version(stream: ModelStream, version: int | None) -> NotFound:
-    if version is None:
-        why = "no version of it is AVAILABLE; its status says why"
-    else:
-        available = ", ".join(map(str, sorted(stream.available))) or "none"
-        why = f"this version is not AVAILABLE; available versions: {available}"
-    return NotFound(f"{_not_found(stream.name, version)}: {why}")

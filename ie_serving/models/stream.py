@@ -1,72 +1,48 @@
 """One model: all its versions over time, driven from what storage lists.
 
-The executor of the pure parts. Each poll asks the source what there is and the version policy what
-is wanted; `_advance` then carries out, one at a time, the steps that the transition policy names,
-and is called again whenever one of them ends. All state lives on the event loop; only listing,
-fetching, compiling and freeing happen in threads.
+Each poll asks the source what there is, and the version policy what is wanted of it. `_advance`
+then carries out, one at a time, the steps that the transition policy names, and is called again
+whenever the work of one of them ends. What a step means for a version is the business of its
+`VersionControl`. All state lives on the event loop; only listing, fetching, compiling and freeing
+happen in threads.
 """
 
 import asyncio
 import logging
-import random
-import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
-from typing import Any
 
-from ie_serving.errors import ServingError, StorageError
-from ie_serving.models.handle import Servable
-from ie_serving.models.loader import LoadedVersion, Loader
-from ie_serving.models.source import Candidate, Listing, Source
-from ie_serving.models.transition_policy import (
+from ie_serving.core.errors import NotThereYet, StorageError
+from ie_serving.core.versions import State, VersionStatus
+from ie_serving.core.waits import set_within
+from ie_serving.models.repository.source import Candidate, Listing, Source
+from ie_serving.models.repository.version_policy import VersionPolicy
+from ie_serving.models.rules import FIRST_BACK_OFF_S, StreamRules
+from ie_serving.models.traffic.labels import assigned
+from ie_serving.models.version.control import VersionControl, Work
+from ie_serving.models.version.handle import Servable
+from ie_serving.models.version.loader import Loader
+from ie_serving.models.version.transition_policy import (
     Action,
     Load,
     Snapshot,
     preserve_availability,
 )
-from ie_serving.models.version_policy import VersionPolicy
-from ie_serving.models.versions import Event, State, VersionLife
 from ie_serving.telemetry import logs
 
 log = logging.getLogger(__name__)
 
-LOAD_ERROR = "Error occurred while loading version"
-"""What clients of `ie_serving` 2020 find in the status of a version that failed to load."""
-
-LONGEST_BACK_OFF_S = 60.0
 ENDED_VERSIONS_KEPT = 100
+"""How many freed versions of a model stay in its status; beyond it the oldest numbers go, so that
+a model which gets a version every minute does not grow without limit."""
+
 SOON_S = 1.0
-"""Longest wait for the next listing while a version is still being written."""
+"""Longest wait in seconds for the next listing while a version is still being written, since the
+first load waits for it and a start should not take as long as a long poll interval."""
+
 POLLS_FOR_REST = 3
-"""How many polls the first load waits for versions that are still being written."""
-
-
-@dataclass(frozen=True, slots=True)
-class VersionStatus:
-    """What clients are told of one version; `error` is empty unless its load failed."""
-
-    version: int
-    state: State
-    error: str
-
-
-class _Version:
-    """One version's life and what belongs to it."""
-
-    __slots__ = ("attempts", "busy", "candidate", "due_at", "life", "loaded")
-
-    def __init__(self, candidate: Candidate) -> None:
-        self.life = VersionLife(candidate.version)
-        self.candidate = candidate
-        self.loaded: LoadedVersion | None = None
-        self.busy = False
-        self.attempts = 0
-        self.due_at = 0.0
-
-    def due(self, now: float) -> bool:
-        waiting = self.life.state is State.START or bool(self.life.error)
-        return waiting and not self.busy and self.candidate.at_rest and now >= self.due_at
+"""How many polls the first load waits for versions that are still being written. Beyond it the
+start goes on without them: an upload may take hours."""
 
 
 class ModelStream:
@@ -74,14 +50,15 @@ class ModelStream:
 
     Args of the constructor, beside those that are attributes:
         listings: threads for listings alone, as a store that hangs holds them.
-        poll_wait_s: between two listings; 0 lists once.
+        rules: what of the configuration never changes.
 
     Attributes:
         name: model name.
         policy: version policy.
-        labels: version labels.
+        labels: version labels that requests may use.
         available: AVAILABLE versions by number.
         default: the highest of them; None when there is none.
+        has_served: whether any version has been AVAILABLE.
         trouble: why the last listing failed; None when it did not.
     """
 
@@ -94,31 +71,41 @@ class ModelStream:
         *,
         policy: VersionPolicy,
         labels: Mapping[str, int],
-        poll_wait_s: float,
-        drain_timeout_s: float,
+        rules: StreamRules,
     ) -> None:
         self.name = name
         self.policy = policy
-        self.labels = labels
-        self.available: dict[int, Servable] = {}
+        self._wanted_labels = labels
+        self.labels: Mapping[str, int] = {}
+        self.available: Mapping[int, Servable] = {}
         self.default: Servable | None = None
+        self.has_served = False
         self.trouble: StorageError | None = None
         self._source = source
         self._loader = loader
         self._listings = listings
-        self._poll_wait_s = poll_wait_s
-        self._drain_timeout_s = drain_timeout_s
-        self._versions: dict[int, _Version] = {}
+        self._rules = rules
+        self._version_rules = rules.of_versions(name)
+        self._versions: dict[int, VersionControl] = {}
         self._aspired: frozenset[int] = frozenset()
+        self._is_retired = False
         self._listing = Listing({}, moving=False)
-        self._looks = 0
+        self._polls = 0
+        self._failed_listings = 0
+        self._listing_retry_s = 0.0
         self._listed = False
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
         self._watcher: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._assign_labels()
 
     # -- what others ask ---------------------------------------------------------------------
+
+    @property
+    def serves_aspired(self) -> bool:
+        """Whether an aspired version is AVAILABLE, not only one that stands in for it."""
+        return not self._aspired.isdisjoint(self.available)
 
     async def start(self) -> None:
         """List once and begin to load and to poll.
@@ -127,25 +114,33 @@ class ModelStream:
             StorageError: the base path cannot be listed. Polling has begun all the same, so a
                 caller may choose to wait.
         """
+        # Polling begins also when the first listing failed: with --allow_unavailable_models the
+        # server starts without this model, and takes it up when the store answers.
         try:
             await self.poll()
         finally:
-            self._watcher = asyncio.create_task(self._watch(), name=f"watch {self.name}")
+            if not self._is_retired:
+                self._watcher = asyncio.create_task(self._watch(), name=f"watch {self.name}")
 
     async def first_load(self) -> None:
         """Wait until every wanted version is loaded or has failed once."""
-        while not self._settled():
+        while not self._is_settled():
             await self.changed()
 
     async def changed(self) -> None:
         """Wait for the next change of any version."""
+        # Changes before this call do not count: the caller has just looked at the state, and
+        # nothing moves between that look and this line.
         self._changed.clear()
         await self._changed.wait()
 
     def adopt(self, policy: VersionPolicy, labels: Mapping[str, int]) -> None:
         """Take another version policy and other labels, at once."""
         self.policy = policy
-        self.labels = labels
+        self._wanted_labels = labels
+        # Before the policy acts: a label that moves to a version which the policy drops in the same
+        # step is assigned all the same.
+        self._assign_labels()
         self._aspire()
 
     def look(self) -> None:
@@ -154,22 +149,21 @@ class ModelStream:
 
     def statuses(self) -> list[VersionStatus]:
         """Status of every known version, highest first."""
-        return [
-            VersionStatus(number, v.life.state, v.life.error)
-            for number, v in sorted(self._versions.items(), reverse=True)
-        ]
+        return [version.status for _, version in sorted(self._versions.items(), reverse=True)]
 
     def failures(self) -> dict[int, str]:
         """Wanted versions that failed to load, with the cause."""
-        return {n: v.life.error for n, v in self._versions.items() if v.life.error}
+        return {number: v.error for number, v in self._versions.items() if v.error}
 
     async def retire(self) -> None:
         """Want no version any more, and wait until all are gone."""
+        # A listing may be under way in its thread; what it finds must not bring versions back.
+        self._is_retired = True
         if self._watcher:
             self._watcher.cancel()
         self._listing = Listing({}, moving=False)
         self._aspire()
-        while any(v.life.state is not State.END for v in self._versions.values()):
+        while any(v.state is not State.END for v in self._versions.values()):
             await self.changed()
 
     # -- listing -----------------------------------------------------------------------------
@@ -181,27 +175,33 @@ class ModelStream:
                 await self.poll()
             except StorageError:
                 continue  # logged by poll; what serves goes on
+            # A defect in one poll must not end all polls: the model would be frozen without a word.
             except Exception:
                 log.exception(logs.Event("poll failed", model=self.name))
 
     async def _pause(self) -> None:
-        """Wait for the interval, or without polling for a retry that is due, or for `look`.
+        """Wait until the next poll is due, or for `look`."""
+        await set_within(self._wake, self.next_poll_s())
+        self._wake.clear()
 
-        What is still being written is looked at again soon: the first load waits for it, and a
-        start should not take as long as the interval.
+    def next_poll_s(self) -> float | None:
+        """Seconds until the next poll, unless `look` asks for one before; None: only then.
+
+        That is the poll interval; more while listings fail, and less while a version is still
+        being written. Without an interval it is the time until a failed version is tried again.
         """
-        due = [v.due_at for v in self._versions.values() if v.life.error]
-        wait_s: float | None = self._poll_wait_s
+        poll_wait_s = self._rules.poll_wait_s
+        if self._listing_retry_s and poll_wait_s:
+            return max(poll_wait_s, self._listing_retry_s)
         if self._listing.moving:
-            wait_s = min(self._poll_wait_s, SOON_S)
-        elif self._poll_wait_s <= 0:
-            wait_s = max(0.0, min(due) - time.monotonic()) if due else None
-        try:
-            await asyncio.wait_for(self._wake.wait(), wait_s)
-        except asyncio.TimeoutError:
-            return
-        finally:
-            self._wake.clear()
+            return min(poll_wait_s, SOON_S)
+        if poll_wait_s > 0:
+            return poll_wait_s
+        retries = [v.retry_at for v in self._versions.values() if v.retry_at is not None]
+        # A retry begins with a listing. One that fails leaves the retry due, and must not be
+        # repeated without a pause.
+        pause_s = self._listing_retry_s or (FIRST_BACK_OFF_S if self.trouble else 0.0)
+        return max(pause_s, min(retries) - self._rules.clock()) if retries else None
 
     async def poll(self) -> None:
         """List once and act on it.
@@ -209,33 +209,62 @@ class ModelStream:
         Raises:
             StorageError: nothing has changed.
         """
+        # Files of known versions are not listed again, except of those that failed: they may have
+        # been mended, and a fingerprint that changed is tried at once.
         failed = self.failures().keys()
         try:
-            self._listing = await asyncio.get_running_loop().run_in_executor(
+            listing = await asyncio.get_running_loop().run_in_executor(
                 self._listings, self._source.poll, failed
             )
         except StorageError as error:
             self._note_trouble(error)
             raise
         finally:
-            self._looks += 1
+            self._polls += 1
+        if self._is_retired:
+            return
+        self._listing = listing
         self._listed = True
         self._note_recovery()
         self._aspire()
 
     def _note_trouble(self, error: StorageError) -> None:
+        """Log trouble when it changes: what lasts would fill the log, at a poll each second."""
         if str(error) != str(self.trouble):
-            log.error(logs.Event("listing failed, what serves goes on", model=self.name, why=error))
+            self._log_trouble(error)
         self.trouble = error
+        self._rules.on_trouble()
+        # A store that refuses or hangs is asked less and less; a directory that is not there yet
+        # costs next to nothing to ask for, and is wanted as soon as it is there.
+        if not isinstance(error, NotThereYet):
+            self._failed_listings += 1
+            self._listing_retry_s = self._rules.backoff().delay_s(
+                self._failed_listings, self._rules.chance()
+            )
         self._changed.set()
+
+    def _log_trouble(self, error: StorageError) -> None:
+        # A directory that was never there is most likely a volume that is still to be mounted; one
+        # that was there and is gone takes the model's next versions with it.
+        if isinstance(error, NotThereYet) and not self._listed:
+            log.warning(
+                logs.Event("model directory does not exist yet", model=self.name, cause=error)
+            )
+        else:
+            log.error(
+                logs.Event("listing failed, served versions stay", model=self.name, cause=error)
+            )
 
     def _note_recovery(self) -> None:
         if self.trouble is None:
             return
         log.info(logs.Event("listing works again", model=self.name))
         self.trouble = None
+        self._failed_listings = 0
+        self._listing_retry_s = 0.0
+        # Loads that failed while the store was away most likely failed of that.
         for version in self._versions.values():
-            version.due_at = 0.0
+            version.retry_now()
 
     def _aspire(self) -> None:
         self._aspired = self.policy.aspired(self._listing.candidates)
@@ -244,147 +273,85 @@ class ModelStream:
         self._advance()
 
     def _notice(self, candidate: Candidate) -> None:
-        version = self._versions.get(candidate.version)
-        if version is None or version.life.state is State.END:
-            self._versions[candidate.version] = _Version(candidate)
-            return
-        if version.candidate.fingerprint != candidate.fingerprint:
-            version.due_at = 0.0
-            version.attempts = 0
-        version.candidate = candidate
+        # A version that is being unloaded keeps its control: it begins anew at a poll after its
+        # end, so that one number never has two models in memory.
+        known = self._versions.get(candidate.version)
+        if known is None or known.state is State.END:
+            control = VersionControl(candidate, self._loader, self._version_rules)
+            self._versions[candidate.version] = control
+        else:
+            known.found(candidate)
 
-    # -- stepping ----------------------------------------------------------------------------
+    # -- planning ----------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        while action := preserve_availability(self._snapshots()):
-            self._carry_out(action)
+        # Each command moves its version at once, so the next snapshot shows it and the loop ends;
+        # what takes time goes on in tasks.
+        while action := preserve_availability(self._snapshots(self._wanted())):
+            work = self._carry_out(action)
+            if work:
+                self._spawn(work)
+        self._publish()
         self._forget_ended()
         self._changed.set()
 
-    def _snapshots(self) -> list[Snapshot]:
-        now = time.monotonic()
+    def _wanted(self) -> frozenset[int]:
+        """Give the aspired versions, and while none of them can serve what stands in for them."""
+        if any(v.servable for v in self._versions.values()):
+            return self._aspired
+        failed = {number for number, v in self._versions.items() if v.has_failed}
+        stand_ins = self.policy.stand_ins(self._listing.candidates, failed)
+        for number in stand_ins:
+            self._notice(self._listing.candidates[number])
+        return self._aspired | stand_ins
+
+    def _snapshots(self, wanted: frozenset[int]) -> list[Snapshot]:
         return [
-            Snapshot(number, v.life.state, number in self._aspired, v.due(now))
+            Snapshot(number, v.state, number in wanted, v.is_due)
             for number, v in self._versions.items()
         ]
 
-    def _carry_out(self, action: Action) -> None:
+    def _carry_out(self, action: Action) -> Work | None:
         version = self._versions[action.version]
-        if isinstance(action, Load):
-            self._move(version, Event.LOAD)
-            version.busy = True
-            self._spawn(self._load(version))
-            return
-        self._withdraw(action.version)
-        self._move(version, Event.DROP)
-        if version.life.state is State.UNLOADING and not version.busy:
-            version.busy = True
-            self._spawn(self._unload(version))
+        return version.load() if isinstance(action, Load) else version.drop()
 
-    async def _load(self, version: _Version) -> None:
-        version.attempts += 1
-        try:
-            version.loaded = await self._loader.load(version.candidate)
-        except ServingError as error:
-            self._failed(version, error)
-        except Exception as error:
-            log.exception(logs.Event("load failed unexpectedly", model=self.name))
-            self._failed(version, error)
-        version.busy = False
-        if version.life.state is State.UNLOADING:
-            await self._unload(version)
-        elif version.loaded:
-            self._move(version, Event.READY)
-            self._publish(version.loaded.servable)
+    def _spawn(self, work: Work) -> None:
+        # The loop holds tasks by weak references alone; one that nobody else holds may vanish.
+        task = asyncio.create_task(self._follow(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _follow(self, work: Work) -> None:
+        await work
         self._advance()
 
-    def _failed(self, version: _Version, error: Exception) -> None:
-        if version.life.state is State.UNLOADING:
-            return
-        wait_s = self._back_off(version.attempts)
-        version.due_at = time.monotonic() + wait_s
-        self._move(version, Event.FAIL, f"{LOAD_ERROR}: {error}")
-        log.error(
-            logs.Event(
-                "version failed to load",
-                model=self.name,
-                version=version.life.version,
-                attempt=version.attempts,
-                next_try_s=wait_s,
-                why=error,
-            )
-        )
+    def _publish(self) -> None:
+        """Let requests see what serves now: no await lies between a change of stage and this."""
+        # Made anew rather than kept in step: it runs only when a version moves, and cannot differ
+        # from the stages.
+        serving = {n: v.servable for n, v in self._versions.items() if v.servable}
+        self.available = serving
+        self.default = serving[max(serving)] if serving else None
+        self.has_served = self.has_served or bool(serving)
+        self._assign_labels()
 
-    def _back_off(self, attempts: int) -> float:
-        """Seconds until the next try: doubling from the poll interval, with jitter."""
-        first = self._poll_wait_s or 1.0
-        wait_s = min(LONGEST_BACK_OFF_S, first * 2.0 ** min(attempts - 1, 16))
-        return wait_s * random.uniform(0.75, 1.0)
-
-    async def _unload(self, version: _Version) -> None:
-        if version.loaded:
-            try:
-                await self._drain_and_free(version.loaded)
-            except Exception:
-                log.exception(logs.Event("version not freed cleanly", model=self.name))
-        version.loaded = None
-        version.busy = False
-        self._move(version, Event.FREED)
-        self._advance()
-
-    async def _drain_and_free(self, loaded: LoadedVersion) -> None:
-        if await loaded.servable.drained(self._drain_timeout_s):
-            await self._loader.unload(loaded)
-            return
-        # Memory goes when the last holder lets go: freeing it now would crash their requests.
-        log.warning(
-            logs.Event(
-                "version still in use after the drain timeout",
-                model=self.name,
-                version=loaded.servable.version,
-                holders=loaded.servable.holders,
-            )
-        )
-
-    # -- what serves -------------------------------------------------------------------------
-
-    def _publish(self, servable: Servable) -> None:
-        self.available[servable.version] = servable
-        self._choose_default()
-
-    def _withdraw(self, number: int) -> None:
-        if self.available.pop(number, None):
-            self._choose_default()
-
-    def _choose_default(self) -> None:
-        highest = max(self.available, default=None)
-        self.default = None if highest is None else self.available[highest]
-
-    # -- bookkeeping -------------------------------------------------------------------------
-
-    def _settled(self) -> bool:
-        """Tell whether the first load is over: nothing on its way, nothing still being written."""
-        if not self._listed or (self._listing.moving and self._looks < POLLS_FOR_REST):
-            return False
-        return not any(v.busy or v.life.state is State.START for v in self._versions.values())
-
-    def _move(self, version: _Version, event: Event, error: str = "") -> None:
-        state = version.life.apply(event, error)
-        log.info(
-            logs.Event(
-                "version state changed",
-                model=self.name,
-                version=version.life.version,
-                state=state.name,
-            )
-        )
+    def _assign_labels(self) -> None:
+        before = self.labels
+        wait = self._rules.labels_wait
+        self.labels = assigned(self._wanted_labels, before, self.available, wait=wait)
+        for label, version in self.labels.items():
+            if before.get(label) != version:
+                log.info(
+                    logs.Event("label assigned", model=self.name, label=label, version=version)
+                )
 
     def _forget_ended(self) -> None:
-        ended = sorted(n for n, v in self._versions.items() if v.life.state is State.END)
+        ended = sorted(n for n, v in self._versions.items() if v.state is State.END)
         for number in ended[:-ENDED_VERSIONS_KEPT]:
             del self._versions[number]
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _is_settled(self) -> bool:
+        """Tell whether the first load is over: nothing on its way, nothing still being written."""
+        if not self._listed or (self._listing.moving and self._polls < POLLS_FOR_REST):
+            return False
+        return all(version.is_settled for version in self._versions.values())

@@ -1,14 +1,17 @@
-"""From an error to a canonical status code, and from that to an HTTP code. The only such place.
+"""What a client is told of an error: its HTTP code, and its text. The only such place.
 
-Source of the codes: `google.rpc.Code`, which gRPC and `tensorflow.error.Code` share; of the HTTP
-codes: the table that TensorFlow Serving's REST API documents.
+The canonical code of each error is in `core/codes.py`. Source of the HTTP codes: the table that
+TensorFlow Serving's REST API documents.
 """
 
-import enum
 import logging
 import uuid
+from collections.abc import Mapping
+from types import MappingProxyType
 
-from ie_serving import errors
+from ie_serving.core import errors
+from ie_serving.core.codes import Code, code_of
+from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
 
@@ -17,64 +20,35 @@ LONGEST_TEXT = 1024
 CUT = "...TRUNCATED"
 
 
-class Code(enum.Enum):
-    """A canonical status code.
-
-    Attributes:
-        number: on the wire.
-        http: HTTP status code that stands for it.
-    """
-
-    OK = (0, 200)
-    CANCELLED = (1, 499)
-    UNKNOWN = (2, 500)
-    INVALID_ARGUMENT = (3, 400)
-    DEADLINE_EXCEEDED = (4, 504)
-    NOT_FOUND = (5, 404)
-    ALREADY_EXISTS = (6, 409)
-    PERMISSION_DENIED = (7, 403)
-    RESOURCE_EXHAUSTED = (8, 429)
-    FAILED_PRECONDITION = (9, 400)
-    ABORTED = (10, 409)
-    OUT_OF_RANGE = (11, 400)
-    UNIMPLEMENTED = (12, 501)
-    INTERNAL = (13, 500)
-    UNAVAILABLE = (14, 503)
-    DATA_LOSS = (15, 500)
-    UNAUTHENTICATED = (16, 401)
-
-    def __init__(self, number: int, http: int) -> None:
-        self.number = number
-        self.http = http
-
-
-CODE_OF: dict[type[BaseException], Code] = {
-    errors.InvalidRequest: Code.INVALID_ARGUMENT,
-    errors.RequestTooLarge: Code.RESOURCE_EXHAUSTED,
-    errors.NotFound: Code.NOT_FOUND,
-    errors.PreconditionFailed: Code.FAILED_PRECONDITION,
-    errors.NotSupported: Code.UNIMPLEMENTED,
-    errors.NotAvailable: Code.UNAVAILABLE,
-    errors.QueueFull: Code.RESOURCE_EXHAUSTED,
-    errors.DeadlineExceeded: Code.DEADLINE_EXCEEDED,
-    errors.LoadFailed: Code.UNKNOWN,
-    errors.StorageError: Code.UNAVAILABLE,
-    errors.ConfigError: Code.INVALID_ARGUMENT,
-    errors.ServingError: Code.INTERNAL,
-}
-
-
-def code_of(error: errors.ServingError) -> Code:
-    """Find the code of the nearest class of `error` that has one."""
-    return next(CODE_OF[kind] for kind in type(error).__mro__ if kind in CODE_OF)
+HTTP_OF: Mapping[Code, int] = MappingProxyType(
+    {
+        Code.OK: 200,
+        Code.CANCELLED: 499,
+        Code.UNKNOWN: 500,
+        Code.INVALID_ARGUMENT: 400,
+        Code.DEADLINE_EXCEEDED: 504,
+        Code.NOT_FOUND: 404,
+        Code.ALREADY_EXISTS: 409,
+        Code.PERMISSION_DENIED: 403,
+        Code.RESOURCE_EXHAUSTED: 429,
+        Code.FAILED_PRECONDITION: 400,
+        Code.ABORTED: 409,
+        Code.OUT_OF_RANGE: 400,
+        Code.UNIMPLEMENTED: 501,
+        Code.INTERNAL: 500,
+        Code.UNAVAILABLE: 503,
+        Code.DATA_LOSS: 500,
+        Code.UNAUTHENTICATED: 401,
+    }
+)
 
 
 def http_of(error: Exception, code: Code) -> int:
     """HTTP status of an error that has `code`.
 
-    It is the table's, but 413 for a body that is too large: TensorFlow Serving sets no limit.
+    The one of the table, but 413 for a body over the limit: TensorFlow Serving has no such limit.
     """
-    return 413 if isinstance(error, errors.RequestTooLarge) else code.http
+    return 413 if isinstance(error, errors.RequestTooLarge) else HTTP_OF[code]
 
 
 def explain(error: Exception) -> tuple[Code, str]:
@@ -86,7 +60,7 @@ def explain(error: Exception) -> tuple[Code, str]:
     if isinstance(error, errors.ServingError):
         return code_of(error), str(error)
     incident = uuid.uuid4().hex[:12]
-    log.error("unexpected error incident=%s", incident, exc_info=error)
+    log.error(Event("unexpected error", incident=incident), exc_info=error)
     return Code.INTERNAL, f"internal error; the server's log has the cause under {incident}"
 
 

@@ -5,7 +5,8 @@ parts, whatever the backend uses. Methods block; callers give them a thread. Eve
 the same contract test (`tests/unit/storage/contract.py`).
 """
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,24 @@ class Entry:
     size: int
     tag: str
     modified: float
+
+
+def fingerprint_of(entries: Iterable[Entry], origin: str = "") -> str:
+    """Identify content by the names, sizes and tags of its files, in any order.
+
+    Args:
+        entries: the files.
+        origin: where they are from, when that is to be told apart too.
+
+    Returns:
+        SHA-256 in hexadecimal. The cache names its copies by it, so they outlive this release.
+    """
+    digest = hashlib.sha256(origin.encode())
+    for entry in sorted(entries, key=lambda entry: entry.path):
+        line = f"{entry.path}\0{entry.size}\0{entry.tag}\n"
+        # Local file names may hold bytes that are no UTF-8; Python carries them as surrogates.
+        digest.update(line.encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
 
 
 class Storage(Protocol):

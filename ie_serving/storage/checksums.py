@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
-from ie_serving.errors import Corrupted
+from ie_serving.core.errors import Corrupted
 
 _BLOCK_BYTES = 1 << 20
 _MD5_TAG = re.compile(r"[0-9a-f]{32}")
@@ -111,6 +111,7 @@ def from_s3_headers(
             upload without a checksum of the whole.
     """
     offered = [(name, headers[key]) for key, name in _S3_HEADERS.items() if key in headers]
+    # A checksum of the whole first: one over the parts needs another request, for their size.
     for name, value in offered:
         if "-" not in value:
             return Checksum(name, base64.b64decode(value))
@@ -133,6 +134,8 @@ def _of_parts(
     algorithm: str, value: bytes, count: int, size: int, part_bytes: int
 ) -> Checksum | None:
     """A composite checksum, unless the parts are of several sizes."""
+    # The store tells the first part's size alone; when the count does not follow from it, the
+    # others differ, and the composite cannot be computed.
     if part_bytes <= 0 or -(-size // part_bytes) != count:
         return None
     return Checksum(algorithm, value, part_bytes)

@@ -1,27 +1,22 @@
-"""What a remote backend gives to the mirror: listings, ranges of bytes, and their checksums."""
+"""What a remote backend gives to the mirror: listings, ranges of bytes, and their checksums.
+
+Also where its objects lie, and which keys of a bucket become paths of files. A key is written by
+whoever can upload, so one that would lead out of its directory must never become a path.
+"""
 
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
-from threading import Lock
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
 
-from ie_serving.errors import ConfigError, Missing
+from ie_serving.core.errors import ConfigError, Missing
 from ie_serving.storage.base import Entry
 from ie_serving.storage.checksums import Checksum
+from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
-
-CONNECT_TIMEOUT_S = 5.0
-READ_TIMEOUT_S = 30.0
-CHUNK_BYTES = 256 * 1024
-"""Bytes of a body that are held at a time."""
-CONNECTIONS = 16
-"""Connections that one client keeps open."""
-
-Client = TypeVar("Client")
 
 Sink = Callable[[bytes], object]
 """Takes the next bytes of a range."""
@@ -96,15 +91,23 @@ class Location:
             Missing: nothing at all lies under the prefix.
         """
         found = list(prefixes)
-        if not found and not has_objects and self.prefix:
+        if not found and not has_objects:
+            self._check_root()
+        names = [prefix.removeprefix(self.prefix).rstrip("/") for prefix in found]
+        if "" in names:
+            _remark_once(
+                str(Event('keys begin with "//", write // in the base path', url=self.url))
+            )
+        return [name for name in names if is_plain(name)]
+
+    # Buckets have no directories, so an empty answer may be an empty repository or a typo. At the
+    # root of a bucket it is the former, since the bucket itself has just answered.
+    def _check_root(self) -> None:
+        if self.prefix:
             raise Missing(
                 f"{self.url}: no object in bucket {self.bucket!r} begins with {self.prefix!r}: "
                 f"correct the path, or upload <version>/<files> below it"
             )
-        names = [prefix.removeprefix(self.prefix).rstrip("/") for prefix in found]
-        if "" in names:
-            _remark_once(f'keys begin with "//" url={self.url} advice="write // in the base path"')
-        return [name for name in names if is_plain(name)]
 
     def path_of(self, key: str) -> str | None:
         """Give a key's path relative to the URL; None for directory markers and odd paths."""
@@ -112,30 +115,11 @@ class Location:
         if path.endswith("/"):
             return None
         if not is_plain(path):
-            _remark_once(f'object left out url={self.url} key={key!r} why="not a plain path"')
+            _remark_once(
+                str(Event("object left out, its key is not a plain path", url=self.url, key=key))
+            )
             return None
         return path
-
-
-class Kept(Generic[Client]):
-    """One client, made on first use, and made anew after its credentials were refused."""
-
-    def __init__(self, make: Callable[[], Client]) -> None:
-        self._make = make
-        self._lock = Lock()
-        self._client: Client | None = None
-
-    def get(self) -> Client:
-        """Give the client; raises whatever making it raises."""
-        with self._lock:
-            if self._client is None:
-                self._client = self._make()
-            return self._client
-
-    def drop(self) -> None:
-        """Forget the client, so that rotated credentials are read."""
-        with self._lock:
-            self._client = None
 
 
 def is_plain(path: str) -> bool:
@@ -144,9 +128,9 @@ def is_plain(path: str) -> bool:
 
 
 @lru_cache(maxsize=1000)
-def _remark_once(text: str) -> None:
-    """Log what every listing would show again."""
-    log.warning("%s", text)
+def _remark_once(remark: str) -> None:
+    """Log what every listing would show again: once, as far as the last 1000 remarks reach."""
+    log.warning(remark)
 
 
 def shown(url: str) -> str:

@@ -1,4 +1,4 @@
-"""Trying again after trouble that passes: exponential back-off with jitter."""
+"""Trying again after trouble that passes."""
 
 import logging
 import math
@@ -8,7 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
 
-from ie_serving.errors import StorageError, Throttled, Unreachable
+from ie_serving.core.backoff import Backoff
+from ie_serving.core.errors import StorageError, Throttled, Unreachable
+from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
 
@@ -18,34 +20,23 @@ PASSING = (Unreachable, Throttled)
 """Trouble that passes by itself. Everything else needs somebody to change something."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Backoff:
-    """How often and how long after each other something is tried."""
+QUICK_THEN_PATIENT = Backoff(first_s=0.2, longest_s=10.0)
+"""A connection that broke is best opened again at once; a store that stays away for longer is asked
+every 5 to 10 s."""
 
-    tries: int = 4
+
+@dataclass(frozen=True, kw_only=True)
+class Tries:
+    """How often, how long after each other, and for how long something is tried."""
+
+    most: int
     """In all, the first one included."""
 
-    first_s: float = 0.2
-    """Longest wait before the second try; doubled for each further one."""
-
-    longest_s: float = 10.0
-    """Limit of that growth."""
+    backoff: Backoff = QUICK_THEN_PATIENT
+    """Waits between two tries."""
 
     patience_s: float = math.inf
     """No further try begins so long after the first: what hangs is not asked again and again."""
-
-    def delay_s(self, failures: int, chance: float) -> float:
-        """Say how long to wait after so many failures in a row.
-
-        Args:
-            failures: at least 1.
-            chance: 0 to 1, at random: clients that failed together come back apart.
-
-        Returns:
-            Between half and all of the longest wait, in seconds.
-        """
-        grown_s = self.first_s * float(1 << min(failures - 1, 32))
-        return min(self.longest_s, grown_s) * (0.5 + 0.5 * chance)
 
 
 class Retrying:
@@ -53,13 +44,16 @@ class Retrying:
 
     def __init__(
         self,
-        backoff: Backoff,
+        tries: Tries,
         pause: Callable[[float], None],
+        *,
         clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
     ) -> None:
-        self._backoff = backoff
+        self._tries = tries
         self._pause = pause
         self._clock = clock
+        self._chance = chance
         self.progressed()
 
     def progressed(self) -> None:
@@ -81,14 +75,18 @@ class Retrying:
 
     def _wait(self, error: StorageError) -> None:
         self._failures += 1
-        is_late = self._clock() - self._began >= self._backoff.patience_s
-        if is_late or self._failures >= self._backoff.tries:
+        # Counted from the first try, not from the last failure: a store that hangs until a time-out
+        # of 30 s would otherwise hold its thread for more than a minute.
+        is_late = self._clock() - self._began >= self._tries.patience_s
+        if is_late or self._failures >= self._tries.most:
             raise error
-        delay_s = self._backoff.delay_s(self._failures, random.random())
+        delay_s = self._tries.backoff.delay_s(self._failures, self._chance())
         log.info(
-            'storage tried again delay_s=%.2f failures=%d error="%s"',
-            delay_s,
-            self._failures,
-            error,
+            Event(
+                "request to the store failed, tried again after a pause",
+                pause_s=round(delay_s, 2),
+                failures=self._failures,
+                cause=error,
+            )
         )
         self._pause(delay_s)

@@ -22,7 +22,7 @@ from urllib3.exceptions import (
 )
 from urllib3.exceptions import TimeoutError as PoolTimeout
 
-from ie_serving.errors import (
+from ie_serving.core.errors import (
     EntryChanged,
     Missing,
     ServingError,
@@ -32,6 +32,7 @@ from ie_serving.errors import (
     Unreachable,
     Untrusted,
 )
+from ie_serving.core.hints import Hint
 
 
 class Trouble(Enum):
@@ -86,7 +87,7 @@ Classify = Callable[[Exception], tuple[Trouble, str] | None]
 
 @contextmanager
 def translated(
-    url: str, action: str, classify: Classify, advice: Mapping[Trouble, str]
+    url: str, action: str, classify: Classify, advice: Mapping[Trouble, str | Hint]
 ) -> Iterator[None]:
     """Raise what a client raised as the StorageError it means.
 
@@ -109,11 +110,13 @@ def quiet(*loggers: str) -> None:
     """Keep clients from logging requests: at DEBUG they show signatures and tokens."""
     for name in loggers:
         logger = logging.getLogger(name)
+        # Never lower than it is: whoever asked for ERROR alone gets no more.
         logger.setLevel(max(logger.getEffectiveLevel(), logging.WARNING))
 
 
 def http_trouble(status: int) -> Trouble:
     """Sort an answer that has no code of its own."""
+    # S3's SlowDown comes with 503, and other stores say it when they are overloaded.
     if status in (429, 503):
         return Trouble.THROTTLED
     if status >= 500 or status == 408:
@@ -130,14 +133,15 @@ def network_trouble(error: BaseException) -> Trouble | None:
 
 
 def _fault(
-    url: str, action: str, trouble: Trouble, code: str, advice: Mapping[Trouble, str]
+    url: str, action: str, trouble: Trouble, code: str, advice: Mapping[Trouble, str | Hint]
 ) -> StorageError:
     kind, meaning = MEANING[trouble]
     if trouble is Trouble.DENIED:
         meaning += " to list" if action == "list" else " to read"
+    # A code is a word of the store's documentation; anything else may be a text with a secret.
     detail = f" ({code})" if _CODE.fullmatch(code) else ""
-    hint = f": {advice[trouble]}" if trouble in advice else ""
-    return kind(f"{url}: cannot {action}: {meaning}{detail}{hint}")
+    what = f"{url}: cannot {action}: {meaning}{detail}"
+    return kind(what, ": ", advice[trouble]) if trouble in advice else kind(what)
 
 
 def _socket_trouble(error: BaseException) -> Trouble | None:
@@ -148,6 +152,7 @@ def _socket_trouble(error: BaseException) -> Trouble | None:
     if isinstance(error, ssl.SSLCertVerificationError):
         return Trouble.CERTIFICATE
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError):
+        # OpenSSL reads the first bytes of a plain HTTP answer as the version of its protocol.
         return Trouble.NO_TLS if "WRONG_VERSION" in str(error) else Trouble.BROKEN
     if isinstance(error, (TimeoutError, ReadTimeoutError, PoolTimeout)):
         return Trouble.TIMEOUT
@@ -167,6 +172,7 @@ def _causes(error: BaseException) -> list[BaseException]:
     `kwargs` (botocore).
     """
     found: list[BaseException] = [error]
+    # `found` grows while it is walked: every exception is asked for those that it wraps.
     for cause in found:
         wrapped = (cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args)
         named = getattr(cause, "kwargs", None) or {}

@@ -1,23 +1,27 @@
 """Log lines: a constant event, then its facts, in the line format of 2020.
 
-    2026-11-21 09:00:00,123 - ie_serving.models.loader - INFO - version available model=resnet ...
+    2026-11-21 09:00:00,123 - ie_serving.models.version.loader - INFO - version loaded model=m ...
 
 Only this server's own loggers follow the chosen level. Everything else logs at WARNING or above,
 since storage clients print credentials at DEBUG. What looks like a secret is masked in every line,
-tracebacks included: a last defence, not a licence to log one.
+tracebacks included: a last defence, not a licence to log one. Every event has its row in
+`docs/operations.md`, which a test compares with the calls.
 """
 
 import logging
 import logging.handlers
 import re
 
-from ie_serving.errors import ServingError
+from ie_serving.core.errors import ServingError
 
 OWN = "ie_serving"
 FORMAT = "%(asctime)s - %(name)s - %(levelname)s - %(message)s"
 MASK = "***"
 
+# "user:password@" of a URL. The slash ends it, so that an @ in a path is left alone.
 _USER_INFO = re.compile(r"(?<=://)[^/\s@]+(?=@)")
+# "name: value" and "name=value", quoted or not, as headers, queries, JSON and reprs of clients have
+# it. The value alone is replaced: the name tells the operator which credential it was.
 _NAMED_SECRET = re.compile(
     r"""(?ix)
     (?P<name> (?: secret (?: [_-]? (?:access[_-]?)? key )? | access[_-]?key (?:[_-]?id)?
@@ -28,6 +32,7 @@ _NAMED_SECRET = re.compile(
     (?: "[^"]*" | '[^']*' | [^\s"'&,;)}]+ )
     """
 )
+# What a reader that splits a line at blanks and "=" takes for one value.
 _BARE = re.compile(r'[^\s"=\\]+')
 
 
@@ -81,9 +86,7 @@ def configure(level: str, path: str = "") -> None:
     if path:
         handlers.append(_file_handler(path))
     root = logging.getLogger()
-    for old in [handler for handler in root.handlers if isinstance(handler.formatter, _Formatter)]:
-        root.removeHandler(old)
-        old.close()
+    _remove_ours(root)
     for handler in handlers:
         handler.setFormatter(_Formatter(FORMAT))
         root.addHandler(handler)
@@ -91,8 +94,16 @@ def configure(level: str, path: str = "") -> None:
     logging.getLogger(OWN).setLevel(level)
 
 
+# Handlers of others (pytest's, an embedding program's) stay: ours are known by their formatter.
+def _remove_ours(root: logging.Logger) -> None:
+    for old in [handler for handler in root.handlers if isinstance(handler.formatter, _Formatter)]:
+        root.removeHandler(old)
+        old.close()
+
+
 def _file_handler(path: str) -> logging.Handler:
     try:
+        # Several workers append to one file, so none of them may rotate it; whoever does, moves it.
         return logging.handlers.WatchedFileHandler(path, encoding="utf-8")
     except OSError as error:
         raise ServingError(
@@ -114,7 +125,7 @@ class _Formatter(logging.Formatter):
 
 def _one_line(text: str) -> str:
     """Escape whatever could end a line or steer a terminal."""
-    if text.isprintable():
+    if text.isprintable():  # nearly every line, and one call in C
         return text
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text

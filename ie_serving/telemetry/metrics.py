@@ -10,37 +10,50 @@ requests for other names count under `model_name=""`, so callers cannot grow the
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 CONTENT_TYPE = "text/plain"
 
 REQUEST_COUNT = ":tensorflow:serving:request_count"
 REQUEST_LATENCY = ":tensorflow:serving:request_latency"
 
+LISTING_FAILURES = ":ie_serving:listing_failures"
+
 BOUNDS = tuple(10 * 1.8**power for power in range(33))
-"""Upper bounds of the finite buckets, microseconds: 10 us to 1,475 s."""
+"""Upper bounds of the finite buckets, microseconds: 10 us to 1,475 s, as in TensorFlow Serving, so
+that its dashboards and alerts read ours."""
 
 _LE = (*(f"{bound:g}" for bound in BOUNDS), "+Inf")
 
 
-class Histogram:
-    """Durations in microseconds, counted by bucket."""
+class Served:
+    """Successful requests of one model and API: their number, and their latencies by bucket.
 
-    __slots__ = ("_counts", "_sum")
+    Args of the constructor:
+        requests: the model's counter by status, of which this counts `OK`.
+    """
 
-    def __init__(self) -> None:
-        self._counts = [0] * len(_LE)
+    __slots__ = ("_buckets", "_requests", "_sum")
+
+    def __init__(self, requests: dict[str, int]) -> None:
+        self._requests = requests
+        self._buckets = [0] * len(_LE)
         self._sum = 0.0
 
-    def observe(self, microseconds: float) -> None:
-        """Add one duration."""
-        self._counts[bisect_left(BOUNDS, microseconds)] += 1
+    def add(self, microseconds: float) -> None:
+        """Count one request, which took so long from its arrival to its encoded reply."""
+        requests = self._requests
+        requests["OK"] = requests.get("OK", 0) + 1
+        # By bucket here, summed up when the page is read: thousands of times a second against one.
+        self._buckets[bisect_left(BOUNDS, microseconds)] += 1
         self._sum += microseconds
 
     def lines(self, name: str, labels: str) -> Iterator[str]:
-        """Yield the samples; `labels` is their inside of the braces, without `le`."""
+        """Yield the samples, none before the first request; `labels` stand before `le`."""
+        if not any(self._buckets):
+            return
         total = 0
-        for bound, count in zip(_LE, self._counts, strict=True):
+        for bound, count in zip(_LE, self._buckets, strict=True):
             total += count
             yield f'{name}_bucket{{{labels},le="{bound}"}} {total}'
         yield f"{name}_sum{{{labels}}} {self._sum:.15g}"
@@ -52,23 +65,35 @@ class ModelMetrics:
 
     def __init__(self) -> None:
         self._requests: dict[str, int] = {}
-        self._request_latency: dict[tuple[str, str], Histogram] = {}
+        self._served: dict[tuple[str, str], Served] = {}
+        self._listing_failures = 0
 
     def count(self, status: str) -> None:
         """Count one finished request by the name of its status code, such as `NOT_FOUND`."""
         self._requests[status] = self._requests.get(status, 0) + 1
 
-    def request_latency(self, api: str, entrypoint: str) -> Histogram:
-        """Give the histogram of successful requests, from arrival to answer.
+    def served(self, api: str, entrypoint: str) -> Served:
+        """Give what counts the successful requests of one API.
+
+        It stands on the page once a request is counted.
 
         Args:
             api: `Predict` over gRPC, `predict` over REST.
             entrypoint: `GRPC` or `REST`.
         """
-        histogram = self._request_latency.get((api, entrypoint))
-        if histogram is None:
-            histogram = self._request_latency[api, entrypoint] = Histogram()
-        return histogram
+        served = self._served.get((api, entrypoint))
+        if served is None:
+            served = self._served[api, entrypoint] = Served(self._requests)
+        return served
+
+    def count_listing_failure(self) -> None:
+        """Count one listing of the model's repository that failed."""
+        self._listing_failures += 1
+
+    def listing_failures(self, model: str) -> Iterator[str]:
+        """Yield the sample of the failed listings, none before the first."""
+        if self._listing_failures:
+            yield f"{LISTING_FAILURES}{{{_labels(model_name=model)}}} {self._listing_failures}"
 
     def counts(self, model: str) -> Iterator[str]:
         """Yield the samples of the request counter."""
@@ -77,9 +102,9 @@ class ModelMetrics:
 
     def request_latencies(self, model: str) -> Iterator[str]:
         """Yield the samples of the request latency."""
-        for (api, entrypoint), histogram in self._request_latency.items():
+        for (api, entrypoint), served in self._served.items():
             labels = _labels(model_name=model, API=api, entrypoint=entrypoint)
-            yield from histogram.lines(REQUEST_LATENCY, labels)
+            yield from served.lines(REQUEST_LATENCY, labels)
 
 
 class Metrics:
@@ -97,16 +122,16 @@ class Metrics:
         """Give the series to count a request under, whatever name it asked for."""
         return self._models.get(model, self._unknown)
 
-    def served(self, model: str, api: str, entrypoint: str, microseconds: float) -> None:
-        """Count a request that `model` has answered."""
-        series = self.of(model)
-        series.count("OK")
-        series.request_latency(api, entrypoint).observe(microseconds)
+    def keep(self, models: Collection[str]) -> None:
+        """Have series for exactly these models, also for one that never answers.
 
-    def drop(self, model: str) -> None:
-        """Forget a model that is served no longer; who still holds its series may write on."""
-        if model:
-            self._models.pop(model, None)
+        Who still holds the series of a model that is dropped may write on.
+        """
+        # "" stays: requests for names that nobody serves are counted there.
+        for name in [name for name in self._models if name and name not in models]:
+            del self._models[name]
+        for name in models:
+            self.add(name)
 
     def text(self) -> str:
         """Write the page that Prometheus reads."""
@@ -120,6 +145,10 @@ def _page(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
     yield f"# TYPE {REQUEST_LATENCY} histogram"
     for model, series in models.items():
         yield from series.request_latencies(model)
+    failures = [line for name, series in models.items() for line in series.listing_failures(name)]
+    if failures:
+        yield f"# TYPE {LISTING_FAILURES} counter"
+        yield from failures
 
 
 def _labels(**labels: str) -> str:

@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
 
@@ -11,7 +10,8 @@ import httpx
 import tensorflow as tf
 from tensorflow_serving.apis import get_model_status_pb2, predict_pb2, prediction_service_pb2_grpc
 
-from tests.functional.servers import PATIENCE_S, Server
+from tests.functional.servers import Server
+from tests.process import PATIENCE_S
 
 START, LOADING, AVAILABLE, END = 10, 20, 30, 50
 IMAGE = [[float(pixel % 17) for pixel in range(64)]]
@@ -84,10 +84,3 @@ def failure(server: Server, version: int, model: str = "digits") -> str:
     """Why a version failed to load, over REST; empty when it did not."""
     status = server.rest.get(f"/v1/models/{model}/versions/{version}").json()
     return str(status["model_version_status"][0]["status"]["error_message"])
-
-
-def until(holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
-    """Poll the server until `holds`; each look is a request, so nothing sleeps idly."""
-    deadline = time.monotonic() + patience_s
-    while not holds():
-        assert time.monotonic() < deadline, "not in time"

@@ -4,8 +4,6 @@ import json
 import os
 import signal
 import socket
-import time
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,8 @@ import httpx
 import pytest
 
 from tests.functional.conftest import Serve
-from tests.functional.servers import PATIENCE_S, READY, SAMPLE, Process, free_ports
+from tests.functional.servers import READY, SAMPLE
+from tests.process import PATIENCE_S, Process, free_ports, until
 
 MODEL = ("--model_name=digits", f"--model_path={SAMPLE}")
 
@@ -61,7 +60,8 @@ def test_a_store_that_is_wrongly_set_up_is_named_before_anything_starts(
     process = Process(command, *arguments, "--model_name=m", env={"MINIO_ENDPOINT": "", **environ})
     assert process.exit_code() == code
     assert fault in process.log
-    assert len(process.lines) == 1
+    # The original's line on standard output, and the fault on standard error.
+    assert len(process.lines) == (1 if own else 2)
     assert "word" not in process.log
 
 
@@ -80,14 +80,34 @@ def test_a_wrong_file_names_every_fault_with_its_place(tmp_path: Path) -> None:
 
 
 def test_a_model_path_that_cannot_be_listed_names_path_and_reason(tmp_path: Path) -> None:
-    missing = tmp_path / "nowhere"
+    file = tmp_path / "model.xml"
+    file.touch()
     port = free_ports(1)[0]
     process = Process(
-        "ie_serving", "model", "--model_name=m", f"--model_path={missing}", f"--port={port}"
+        "ie_serving", "model", "--model_name=m", f"--model_path={file}", f"--port={port}"
     )
     assert process.exit_code() == 1
-    assert str(missing) in process.log
+    assert f"{file}: is a file, expected a directory" in process.log
     assert "Traceback" not in process.log
+
+
+def test_a_model_directory_that_is_created_later_is_served_then(
+    serve: Serve, tmp_path: Path
+) -> None:
+    base = tmp_path / "later"
+    configs = [
+        {"name": "digits", "base_path": str(SAMPLE)},
+        {"name": "late", "base_path": str(base), "version_labels": {"stable": 2}},
+    ]
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps({"model_config_list": [{"config": each} for each in configs]}))
+    server = serve("ie_serving", "config", f"--config_path={file}")
+    assert server.rest.get("/v1/models/digits").status_code == 200
+    missing = server.rest.get("/v1/models/late")
+    assert (missing.status_code, "no such directory" in missing.text) == (404, True)
+    assert "WARNING - model directory does not exist yet model=late" in server.log
+    base.symlink_to(SAMPLE, target_is_directory=True)
+    until(lambda: server.rest.get("/v1/models/late/labels/stable").status_code == 200)
 
 
 def test_a_port_in_use_is_named() -> None:
@@ -129,12 +149,6 @@ def test_health_and_reflection(serve: Serve) -> None:
     assert {"tensorflow.serving.PredictionService", "grpc.health.v1.Health"} <= set(services)
 
 
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not holds():
-        assert time.monotonic() < deadline, "not in time"
-
-
 def write(path: Path, **models: Path) -> None:
     entries = [{"config": {"name": name, "base_path": str(base)}} for name, base in models.items()]
     path.write_text(json.dumps({"model_config_list": entries}))
@@ -162,8 +176,7 @@ def test_the_file_is_watched(serve: Serve, tmp_path: Path) -> None:
     write(config, two=elsewhere)
     until(lambda: served(server.rest) == ["two"])
     body = {"instances": [[0.0] * 64]}
-    reply = server.rest.post("/v1/models/two/versions/7:predict", json=body)
-    assert reply.status_code == 200, reply.text
+    until(lambda: server.rest.post("/v1/models/two/versions/7:predict", json=body).is_success)
     assert server.rest.post("/v1/models/one:predict", json=body).status_code == 404
 
 

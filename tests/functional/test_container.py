@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -13,7 +12,8 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.functional.servers import COMMANDS, READY, ROOT, SAMPLE, Process, free_ports
+from tests.functional.servers import READY, ROOT, SAMPLE
+from tests.process import COMMANDS, Process, free_ports, output_of
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -38,20 +38,14 @@ def run() -> Iterator[Run]:
 
         def start(*command: str, entry: str = ENTRY_POINT, **environment: str) -> Process:
             process = Process(entry, *command, env={"PATH": PATH, **environment})
-            stack.callback(lambda: process.popen.poll() is None and process.stop())
+            stack.callback(process.close)
             return process
 
         yield start
 
 
 def test_the_dockerfile_has_no_findings() -> None:
-    done = subprocess.run(
-        [COMMANDS / "hadolint", "--no-color", ROOT / "Dockerfile"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.stdout, done.returncode) == ("", 0)
+    assert output_of("hadolint", "--no-color", ROOT / "Dockerfile") == []
 
 
 @pytest.mark.parametrize(
@@ -136,8 +130,4 @@ def test_the_health_check_finds_the_ports_by_itself(run: Run, rest: bool) -> Non
     server.line(READY)
     check = "import healthcheck as h; assert {own} <= h.listening_ports(); assert h.ready({own})"
     own = {port, rest_port} if rest else {port}
-    subprocess.run(
-        [sys.executable, "-c", check.format(own=own)],
-        check=True,
-        env={"PYTHONPATH": str(CONTAINER)},
-    )
+    output_of(sys.executable, "-c", check.format(own=own), env={"PYTHONPATH": str(CONTAINER)})

@@ -1,7 +1,6 @@
 """The sample over both interfaces: the same numbers as OpenVINO itself, on the held-out digits."""
 
 import json
-import time
 from typing import Any
 
 import numpy as np
@@ -9,16 +8,19 @@ import openvino as ov
 import psutil
 import pytest
 import tensorflow as tf
+from google.protobuf import json_format
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2, predict_pb2
 
 from tests.functional.conftest import Serve
-from tests.functional.servers import PATIENCE_S, ROOT, SAMPLE, Server
+from tests.functional.servers import ROOT, SAMPLE, Server
+from tests.process import PATIENCE_S
 
 HELD_OUT = json.loads((ROOT / "examples" / "digits" / "held_out.json").read_text())
 IMAGES = np.array(HELD_OUT["image"], np.float32)
 DIGITS = np.array(HELD_OUT["digit"])
 IDLE_MEMORY = 200 * 2**20
 START_S = 1.0
+"""Processor time in seconds of the whole start; the clock's would depend on what else runs."""
 
 
 def directly(version: int) -> dict[str, Any]:
@@ -93,10 +95,7 @@ def test_metadata_is_the_same_over_both_interfaces(digits: Server) -> None:
     assert image.dtype == tf.float32.as_datatype_enum
     assert [dim.size for dim in image.tensor_shape.dim] == [-1, 64]
     shown = digits.rest.get("/v1/models/digits/metadata").json()
-    assert shown["model_spec"] == {"name": "digits", "signature_name": "", "version": "2"}
-    definition = shown["metadata"]["signature_def"]["signature_def"]["serving_default"]
-    assert definition["inputs"]["image"]["dtype"] == "DT_FLOAT"
-    assert [d["size"] for d in definition["inputs"]["image"]["tensor_shape"]["dim"]] == ["-1", "64"]
+    assert json_format.ParseDict(shown, type(response)()) == response
 
 
 def test_status_is_the_same_over_both_interfaces(digits: Server) -> None:
@@ -120,9 +119,8 @@ def test_the_server_process_never_imports_tensorflow(digits: Server) -> None:
 
 def test_start_is_quick_and_idle_memory_small(serve: Serve) -> None:
     """Limits with room for noisy machines; `make bench-quick` gives the figures."""
-    began = time.monotonic()
     server = serve("ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}")
-    assert time.monotonic() - began < 3 * START_S
+    assert server.spent_s() < 3 * START_S
     over_grpc(server, None, IMAGES[:1])
     memory = sum(psutil.Process(pid).memory_info().rss for pid in server.pids())
     assert memory < IDLE_MEMORY

@@ -20,7 +20,8 @@ from tensorflow_serving.apis import (
 )
 
 from tests.functional.conftest import Serve
-from tests.functional.servers import PATIENCE_S, ROOT, SAMPLE, Server
+from tests.functional.servers import ROOT, SAMPLE, Server
+from tests.process import PATIENCE_S
 
 HELD_OUT = json.loads((ROOT / "examples" / "digits" / "held_out.json").read_text())
 IMAGES = HELD_OUT["image"][:3]
@@ -211,6 +212,6 @@ def test_a_bad_record_ends_the_warm_up_and_not_the_server(
     bad.predict_log.request.inputs["other"].CopyFrom(tf.make_tensor_proto([1.0]))
     write_records(tmp_path / "2", bad)
     server = serve("ie_serving", "model", "--model_name=digits", f"--model_path={tmp_path}")
-    assert "warm-up ended by a bad record" in server.log
+    assert "warm-up stopped at a bad record" in server.log
     body = {"instances": IMAGES}
     assert server.rest.post("/v1/models/digits:predict", json=body).status_code == 200

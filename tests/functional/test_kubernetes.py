@@ -1,7 +1,6 @@
 """The manifests of `deploy/kubernetes`, a directory for each storage, checked without a cluster."""
 
 import re
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +9,14 @@ import pytest
 import yaml
 from kubernetes_validate.utils import all_versions
 
-from ie_serving import cli
-from ie_serving.server.health import LIVE, READY
-from ie_serving.server.lifecycle import CLOSE_TIMEOUT_S
-from ie_serving.settings import Settings
-from ie_serving.storage.options import StorageOptions
+from ie_serving.config.dialects import ie_serving
+from ie_serving.config.dialects.environment import storage_options
+from ie_serving.config.settings import Parsed, Settings
+from ie_serving.config.values.faults import Faults
+from ie_serving.server.fronts.admin.health import LIVE, READY
+from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S
 from tests.functional.servers import ROOT
+from tests.process import output_of
 
 SETS = sorted(path for path in (ROOT / "deploy" / "kubernetes").iterdir() if path.is_dir())
 FILES = sorted(path for each in SETS for path in each.glob("*.yaml"))
@@ -59,6 +60,9 @@ class Deployed:
         return found
 
     def settings(self, files: Path) -> Settings:
+        return self.parsed(files).settings
+
+    def parsed(self, files: Path) -> Parsed:
         """Parse the arguments and the ConfigMap as the server does."""
         mounted = self.mounts["/config"]["name"]
         config = self.manifests["ConfigMap"]
@@ -69,9 +73,9 @@ class Deployed:
         command, *arguments = self.container["args"]
         assert command == "ie_serving"
         moved = [argument.replace("=/config/", f"={files}/config/") for argument in arguments]
-        parsed = cli.parse(moved, self.environ(files))
+        parsed = ie_serving.parse(moved, self.environ(files))
         assert parsed.warnings == ()
-        return parsed.settings
+        return parsed
 
 
 @pytest.fixture(params=SETS, ids=name_of)
@@ -113,7 +117,7 @@ def test_the_environment_is_what_storage_takes(deployed: Deployed, tmp_path: Pat
                 (tmp_path / where.lstrip("/")).mkdir()
                 (tmp_path / where.lstrip("/") / name).write_text(text)
     environ = deployed.environ(tmp_path)
-    options = StorageOptions.from_environment(environ, cache_dir=tmp_path)
+    options = storage_options(environ, Faults(), cache_dir=tmp_path)
     used = {option for group in (options.s3, options.gcs, options.minio) for option in texts(group)}
     assert set(environ.values()) <= used | {f"https://{options.minio.endpoint}"}
 
@@ -153,12 +157,12 @@ def test_the_grace_period_is_longer_than_the_longest_drain(
 def test_the_cache_is_a_volume_that_holds_more_than_the_cache_may(
     deployed: Deployed, tmp_path: Path
 ) -> None:
-    server = deployed.settings(tmp_path).server
-    mount = deployed.mounts[str(server.cache_dir)]
+    storage = deployed.parsed(tmp_path).storage
+    mount = deployed.mounts[str(storage.cache_dir)]
     limit = deployed.volumes[mount["name"]]["emptyDir"]["sizeLimit"]
     assert not mount.get("readOnly")
     assert limit.endswith("Gi")
-    assert 0 < server.cache_size_bytes < int(limit.removesuffix("Gi")) * GIB
+    assert 0 < storage.cache_size_bytes < int(limit.removesuffix("Gi")) * GIB
 
 
 def test_every_mount_has_its_volume(deployed: Deployed) -> None:
@@ -182,7 +186,7 @@ def test_the_commands_of_the_documentation_change_what_they_mean_to(tmp_path: Pa
     text = (ROOT / "docs" / "deployment.md").read_text()
     commands = re.findall(r"^(?:export|cp|sed) .*", text, re.MULTILINE)
     (tmp_path / "deploy").symlink_to(ROOT / "deploy")
-    subprocess.run(["sh", "-eu", "-c", "\n".join(commands)], cwd=tmp_path, check=True)
+    output_of("/bin/sh", "-eu", "-c", "\n".join(commands), cwd=tmp_path)
     deployed = Deployed(tmp_path / "my-serving")
     assert deployed.container["image"] == "registry.example.org/me/ie-serving:0.1.0"
     (model,) = deployed.settings(tmp_path).models

@@ -3,18 +3,14 @@
 import errno
 import json
 import os
-import queue
 import re
 import signal
 import socket
-import subprocess
 import sys
-import threading
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,92 +18,46 @@ from typing import Any
 import grpc
 import pytest
 
-PATIENCE_S = 20.0
+from tests.process import PATIENCE_S, Process, free_ports, output_of, until
+
 TINY = Path(__file__).with_name("tiny_server.py")
 ROOT = TINY.parents[2]
 READY = "gRPC server listens on port"
 
 
-class Process:
-    """A tiny server; collects the lines of its log."""
+class Tiny(Process):
+    """A tiny server and clients of it."""
 
     def __init__(self, environment: dict[str, str], **options: Any) -> None:
         self.port: int = options.get("port", 0)
         self.rest_port: int = options.get("rest_port", 0)
-        self.lines: list[str] = []
-        self._unread: queue.Queue[str | None] = queue.Queue()
-        self.popen = subprocess.Popen(
-            [sys.executable, str(TINY), json.dumps(options)],
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
-            start_new_session=True,
-        )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    def _read(self) -> None:
-        assert self.popen.stderr
-        for line in self.popen.stderr:
-            self.lines.append(line.rstrip("\n"))
-            self._unread.put(line.rstrip("\n"))
-        self._unread.put(None)
-
-    def line(self, text: str) -> str:
-        """Wait for the next line that contains `text`."""
-        deadline = time.monotonic() + PATIENCE_S
-        while True:
-            try:
-                line = self._unread.get(timeout=max(0.0, deadline - time.monotonic()))
-            except queue.Empty:
-                pytest.fail(f"no line with {text!r} in time:\n" + "\n".join(self.lines))
-            if line is None:
-                pytest.fail(f"ended without a line with {text!r}:\n" + "\n".join(self.lines))
-            if text in line:
-                return line
-
-    def send(self, number: int) -> None:
-        self.popen.send_signal(number)
-
-    def exit_code(self) -> int:
-        code = self.popen.wait(PATIENCE_S)
-        self._reader.join(PATIENCE_S)
-        return code
+        environment = {"PYTHONPATH": str(ROOT), **environment}
+        super().__init__(sys.executable, TINY, json.dumps(options), env=environment)
 
     def get(self, path: str = "/") -> bytes:
         url = f"http://127.0.0.1:{self.rest_port}{path}"
         with urllib.request.urlopen(url, timeout=PATIENCE_S) as reply:
             return bytes(reply.read())
 
-    def call(self, method: str = "Fast") -> bytes:
-        with grpc.insecure_channel(f"127.0.0.1:{self.port}") as channel:
+    def call(self, method: str = "Fast", target: str = "") -> bytes:
+        with grpc.insecure_channel(target or f"127.0.0.1:{self.port}") as channel:
             return bytes(channel.unary_unary(f"/tiny.Tiny/{method}")(b"", timeout=PATIENCE_S))
 
-    def kill(self) -> None:
-        if self.popen.poll() is None or not self._reader_done():
-            os.killpg(self.popen.pid, signal.SIGKILL)
-        self.popen.wait(PATIENCE_S)
 
-    def _reader_done(self) -> bool:
-        self._reader.join(1.0)
-        return not self._reader.is_alive()
-
-
-Start = Callable[..., Process]
+Start = Callable[..., Tiny]
 
 
 @pytest.fixture
 def start() -> Iterator[Start]:
     """Start servers that do not outlive the test."""
-    started: list[Process] = []
+    with ExitStack() as stack:
 
-    def _start(environment: dict[str, str] | None = None, **options: Any) -> Process:
-        started.append(Process(environment or {}, **options))
-        return started[-1]
+        def _start(environment: dict[str, str] | None = None, **options: Any) -> Tiny:
+            server = Tiny(environment or {}, **options)
+            stack.callback(server.kill)
+            return server
 
-    yield _start
-    for process in started:
-        process.kill()
+        yield _start
 
 
 class Gate:
@@ -131,27 +81,14 @@ def gate(tmp_path: Path) -> Iterator[Gate]:
         yield gate
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def both() -> dict[str, int]:
-    return {"port": free_port(), "rest_port": free_port()}
+    return dict(zip(("port", "rest_port"), free_ports(2), strict=True))
 
 
 def refused(port: int, host: str = "127.0.0.1") -> bool:
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as client:
         client.settimeout(PATIENCE_S)
         return client.connect_ex((host, port)) == errno.ECONNREFUSED
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Try again until `condition` holds; for what announces itself to nobody."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
 
 
 def pid_of(line: str) -> int:
@@ -199,7 +136,8 @@ def test_host_limits_the_addresses(start: Start) -> None:
 
 
 def test_rest_is_off_at_port_0_and_the_log_says_how_to_turn_it_on(start: Start) -> None:
-    server = start({"PORT": str(free_port())}, port=free_port())
+    port, other = free_ports(2)
+    server = start({"PORT": str(other)}, port=port)
     server.line("--rest_port")
     server.line(READY)
     assert server.call()
@@ -207,9 +145,53 @@ def test_rest_is_off_at_port_0_and_the_log_says_how_to_turn_it_on(start: Start) 
 
 
 def test_grpc_is_off_at_port_0(start: Start) -> None:
-    server = start(port=0, rest_port=free_port())
+    server = start(port=0, rest_port=free_ports(1)[0])
     server.line("REST server listens on port")
     assert server.get()
+
+
+def test_unix_sockets_serve_beside_ports_and_instead_of_them(start: Start, tmp_path: Path) -> None:
+    paths = {name: str(tmp_path / f"{name}.sock") for name in ("grpc", "rest")}
+    sockets = {f"{name}_socket_path": path for name, path in paths.items()}
+    for ports in ({"port": 0}, both()):
+        server = start(**ports, **sockets)
+        server.line(f"gRPC server listens on socket {paths['grpc']} and will be serving models")
+        assert server.call(target=f"unix:{paths['grpc']}")
+        with socket.socket(socket.AF_UNIX) as client:
+            client.settimeout(PATIENCE_S)
+            client.connect(paths["rest"])
+            client.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            assert client.recv(100).startswith(b"HTTP/1.1 200")
+        if server.port:
+            assert server.call() == server.get()
+        server.kill()  # the paths stay behind, and do not keep the next server out
+    server = start(port=0, **sockets)
+    server.line("listens on socket")
+    second = start(port=0, **sockets)
+    assert second.exit_code() == 1
+    assert f"REST socket {paths['rest']}: Address already in use" in second.log
+    assert server.stop() == 0
+    assert not any(os.path.exists(path) for path in paths.values())
+
+
+def test_each_port_has_its_own_addresses(start: Start) -> None:
+    server = start(**both(), grpc_host="127.0.0.2", rest_host="127.0.0.1,127.0.0.3")
+    server.line(READY)
+    for port, served in ((server.port, {"2"}), (server.rest_port, {"1", "3"})):
+        assert {last for last in "123" if not refused(port, f"127.0.0.{last}")} == served
+
+
+def test_the_lines_of_tensorflow_serving_are_logged_when_asked_for(
+    start: Start, tmp_path: Path
+) -> None:
+    server = start(**both(), grpc_socket_path=str(tmp_path / "s"), announce_as_tfs=True)
+    server.line(READY)
+    for words in (
+        f"Running gRPC ModelServer at 0.0.0.0:{server.port} ...",
+        f"Running gRPC ModelServer at unix:{tmp_path / 's'} ...",
+        f"Exporting HTTP/REST API at:localhost:{server.rest_port} ...",
+    ):
+        assert server.line(words).endswith(words)
 
 
 def test_both_ports_off_is_an_error(start: Start) -> None:
@@ -233,7 +215,7 @@ def test_a_taken_port_ends_the_start_and_is_named(
         server = start(**ports)
         assert server.exit_code() == 1
     assert f"cannot listen on {interface} port {port}" in server.lines[-1]
-    assert "Traceback" not in "\n".join(server.lines)
+    assert "Traceback" not in server.log
 
 
 @pytest.mark.parametrize("interface", ["port", "rest_port"])
@@ -276,7 +258,7 @@ def test_a_host_that_is_not_here_is_named(start: Start) -> None:
 def test_a_start_that_fails_ends_with_1_and_one_line(start: Start) -> None:
     server = start(**both(), start_error="serving")
     assert server.exit_code() == 1
-    text = "\n".join(server.lines)
+    text = server.log
     assert text.count('model path "/nowhere" does not exist') == 1
     assert "Traceback" not in text
     assert " - gunicorn." not in text
@@ -285,7 +267,7 @@ def test_a_start_that_fails_ends_with_1_and_one_line(start: Start) -> None:
 def test_a_defect_at_start_ends_with_1_and_a_traceback(start: Start) -> None:
     server = start(**both(), start_error="unexpected")
     assert server.exit_code() == 1
-    assert "\n".join(server.lines).count("ZeroDivisionError: a defect") == 1
+    assert server.log.count("ZeroDivisionError: a defect") == 1
 
 
 def test_a_worker_killed_before_it_was_ready_ends_the_server(start: Start, gate: Gate) -> None:
@@ -306,12 +288,10 @@ def test_gunicorns_own_configuration_is_not_read(start: Start) -> None:
 
 def test_the_arbiter_does_not_import_the_workers_libraries() -> None:
     """It stays small, and nothing that starts threads comes before the fork."""
-    script = "import sys, ie_serving.server.gunicorn_app; print(*sys.modules)"
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    script = "import sys, ie_serving.server.process.gunicorn_app; print(*sys.modules)"
+    *_, modules = output_of(sys.executable, "-c", script, cwd=ROOT)
     heavy = {"grpc", "httptools", "uvloop", "falcon", "openvino", "google.protobuf", "tensorflow"}
-    assert heavy.isdisjoint(done.stdout.split())
+    assert heavy.isdisjoint(modules.split())
 
 
 # -- stop ----------------------------------------------------------------------------------------
@@ -414,6 +394,17 @@ def test_workers_end_when_the_arbiter_is_killed(start: Start) -> None:
     server.line(READY)
     server.send(signal.SIGKILL)
     server.line("closed")
+
+
+def test_after_the_arbiter_is_killed_its_ports_are_free_for_a_successor(start: Start) -> None:
+    ports = both()
+    server = start(**ports)
+    server.line(READY)
+    for _ in range(3):  # a worker that only looked each second would be gone by chance at times
+        server.send(signal.SIGKILL)
+        server.popen.wait(PATIENCE_S)
+        server = start(**ports)
+        server.line(READY)
 
 
 # -- while it runs -------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ import pytest
 from google.protobuf import text_format
 from tensorflow_serving.apis import model_management_pb2
 
-from tests.functional.servers import PATIENCE_S, SAMPLE, Server
+from tests.functional.servers import SAMPLE, Server
+from tests.process import PATIENCE_S
 
 BODY = {"instances": [[0.0] * 64]}
 

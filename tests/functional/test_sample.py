@@ -1,13 +1,14 @@
 """The sample repository is what its script makes, and as good as the README says."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import openvino as ov
 import pytest
+
+from tests.process import output_of
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 DIGITS = EXAMPLES / "digits"
@@ -27,9 +28,8 @@ def probabilities(repository: Path, version: str) -> np.ndarray:
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Run the script into an empty folder."""
     folder = tmp_path_factory.mktemp("digits")
-    script = [sys.executable, str(DIGITS / "train.py")]
-    to = ["--repository", str(folder / "models"), "--requests", str(folder)]
-    subprocess.run([*script, *to], check=True, timeout=100)
+    to = ["--repository", folder / "models", "--requests", folder]
+    output_of(sys.executable, DIGITS / "train.py", *to, patience_s=100)
     return folder
 
 

@@ -19,7 +19,8 @@ from openvino import opset13 as op
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
 from tests.functional.conftest import Serve
-from tests.functional.servers import PATIENCE_S, Server
+from tests.functional.servers import Server
+from tests.process import PATIENCE_S
 
 SIZE = 768
 LAYERS = 24

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from ie_serving.server.wire import messages
-from ie_serving.server.wire.tensor_encoder import TensorEncoder, size_of
-from ie_serving.server.wire.tensor_proto import LIST_OF, decode_tensor
-from ie_serving.tensors import Array, DataType
+from ie_serving.core.tensors import Array, DataType
+from ie_serving.wire.protobuf import messages
+from ie_serving.wire.tfs.tensor_encoder import TensorEncoder, size_of
+from ie_serving.wire.tfs.tensor_proto import LIST_OF, decode_tensor
 
 tf = pytest.importorskip("tensorflow")
 

@@ -17,7 +17,8 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import (
 )
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
-from tests.functional.servers import PATIENCE_S, SAMPLE, Server
+from tests.functional.servers import SAMPLE, Server
+from tests.process import PATIENCE_S
 
 TRANSPORTS = ("http2", "grpcio")
 ROWS_OF_8_MB = 8 * 1024 * 1024 // (64 * 4)

@@ -9,8 +9,9 @@ import psutil
 import pytest
 
 from tests.functional.conftest import Serve
-from tests.functional.load import AVAILABLE, END, LOADING, Load, failure, states, until
+from tests.functional.load import AVAILABLE, END, LOADING, Load, failure, states
 from tests.functional.servers import SAMPLE
+from tests.process import until
 
 MEMORY_SLACK = 40 * 2**20
 

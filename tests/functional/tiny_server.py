@@ -15,14 +15,16 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ie_serving.errors import ServingError
-from ie_serving.server.gunicorn_app import run
-from ie_serving.server.lifecycle import AsgiApp, RpcServer
-from ie_serving.settings import ServerSettings, Settings
+from ie_serving.config.dialects import ie_serving
+from ie_serving.config.settings import ServerSettings, Settings
+from ie_serving.core import hints
+from ie_serving.core.errors import ServingError
+from ie_serving.server.process.gunicorn_app import run
+from ie_serving.server.process.lifecycle import Listener
 from ie_serving.telemetry import logs
 
 log = logging.getLogger("ie_serving.tiny")
@@ -54,11 +56,17 @@ class Tiny:
     def model_names(self) -> Sequence[str]:
         return ["tiny"]
 
-    def rest(self) -> AsgiApp:
-        return self._answer_http
+    def listeners(self) -> Mapping[str, Callable[[], Listener]]:
+        return {"REST": self._rest, "gRPC": self._grpc}
 
-    def grpc(self) -> RpcServer:
-        from ie_serving.server.http2.server import Http2Server
+    def _rest(self) -> Listener:
+        from ie_serving.server.transport.http1.asgi import Asgi
+        from ie_serving.server.transport.http1.server import HttpServer
+
+        return HttpServer(Asgi(self._answer_http))
+
+    def _grpc(self) -> Listener:
+        from ie_serving.server.transport.grpc.http2_server import Http2Server
 
         methods = {"Fast": self._fast, "Slow": self._slow}
         return Http2Server({"tiny.Tiny": methods}, max_message_bytes=1 << 20)
@@ -110,9 +118,10 @@ def main() -> int:
     options = json.loads(sys.argv[1])
     known = ServerSettings.__dataclass_fields__
     server = ServerSettings(**{name: options[name] for name in options if name in known})
+    hints.speak(ie_serving.names("model"))
     logs.configure(server.log_level, server.log_path)
     settings = Settings(server=server, models=())
-    return run(settings, lambda _: build(options), workers=options.get("workers", 1))
+    return run(settings, lambda *_: build(options), workers=options.get("workers", 1))
 
 
 if __name__ == "__main__":

@@ -2,37 +2,57 @@
 
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import openvino as ov
 
+from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
+from ie_serving.core.hints import Hint
+from ie_serving.core.tensors import Array
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino import formats, probe
-from ie_serving.engines.openvino.infer import OpenVinoModel, Program
-from ie_serving.engines.openvino.pace import INLINE_MAX_S, Pace, size_of
-from ie_serving.engines.openvino.properties import CACHE, PRECISION, THREADS, properties
-from ie_serving.engines.openvino.read import Draft, read
-from ie_serving.engines.openvino.runtime import core, load_failures, one_line
+from ie_serving.engines.openvino import formats
+from ie_serving.engines.openvino.draft import Draft, Version
+from ie_serving.engines.openvino.hazards import Hazards, guard
+from ie_serving.engines.openvino.narrow import check_range, narrowed
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.openvino.properties import (
+    CACHE,
+    PRECISION,
+    STREAMS,
+    THREADS,
+    properties,
+)
+from ie_serving.engines.openvino.read import read
+from ie_serving.engines.openvino.runtime import core, load_failures, one_line, return_memory
+from ie_serving.engines.openvino.saved_model import leave_out
+from ie_serving.engines.openvino.savedmodel.program import ProgramBeside
 from ie_serving.engines.openvino.shape_inference import ShapeInference
-from ie_serving.engines.openvino.specs import Ports, prepare, zeros
-from ie_serving.engines.openvino.threads import thread_limit
+from ie_serving.engines.openvino.slot import Slot
+from ie_serving.engines.openvino.specs import Port, Ports, prepare, zeros
+from ie_serving.engines.run import probe
+from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
+from ie_serving.engines.run.program import Check, CompiledPrograms, Program, Runs
+from ie_serving.engines.run.threads import thread_limit
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
 
 TINY_S = 0.001
-"""Models below this may run on one thread.
+"""Seconds of an inference; models below this may run on one thread.
 
 The engine's other threads go on spinning for about 300 us after each inference: more CPU time than
 all of a small request takes, and where cores are few, it is the event loop's or the client's.
 """
 SLOWER = 1.3
-"""How much slower a request may become by one thread."""
+"""Factor by which a request may become slower by one thread; beyond it the model keeps them all."""
 REQUEST_S = 0.0001
-"""What a request takes at least beside its inference."""
+"""Seconds that a request takes at least beside its inference, measured over gRPC."""
 MANY_ROWS = 64
-"""Size of open dimensions with which one thread has to keep up as well."""
+"""Size of open dimensions with which one thread has to keep up as well, a batch as clients send."""
+FAILED = "Error occurred during inference execution"
+"""Phrase of 2020 for whatever the engine raised."""
 
 
 class OpenVinoEngine:
@@ -44,76 +64,201 @@ class OpenVinoEngine:
         """See `engines.base`."""
         return formats.missing(files)
 
-    def compile(self, directory: Path, options: EngineOptions) -> OpenVinoModel:
+    def claims(self, directory: Path) -> bool:
+        """See `engines.base`: it is asked last, and its words about files are the best."""
+        return True
+
+    def compile(self, directory: Path, options: EngineOptions) -> CompiledPrograms:
         """See `engines.base`."""
-        return OpenVinoModel([_program(draft, options) for draft in read(directory)])
+        version = read(directory)
+        programs = [made for draft in version.drafts if (made := _served(draft, version, options))]
+        if not programs:
+            raise _none_served(version)
+        left_out = [
+            replace(signature, left_out=str(version.causes[signature.name]))
+            for signature in version.left_out
+        ]
+        return CompiledPrograms(programs, freed=return_memory, left_out=left_out)
+
+
+def _served(draft: Draft, version: Version, options: EngineOptions) -> Runs | None:
+    """Compile a signature; one of a SavedModel that cannot be is left out."""
+    try:
+        return _runs(draft, options)
+    except LoadFailed as error:
+        if draft.listed is None:
+            raise
+        cause = LoadFailed(f"{formats.SAVED_MODEL}: signature {draft.name!r}: {error}")
+        leave_out(version, draft.name, draft.listed, cause)
+        return None
+
+
+def _none_served(version: Version) -> LoadFailed:
+    """Give the causes by which no signature is left; the text of one stands alone."""
+    if len(version.causes) == 1:
+        return next(iter(version.causes.values()))
+    causes = "; ".join(str(cause) for cause in version.causes.values())
+    return LoadFailed(
+        f"{formats.SAVED_MODEL} has no signature that OpenVINO can serve"
+        + (f": {causes}" if causes else "")
+    )
+
+
+def _runs(draft: Draft, options: EngineOptions) -> Runs:
+    inner = None
+    if draft.model is not None:
+        with load_failures("the model cannot be compiled"):
+            inner = _program(draft, draft.model, options)
+    if draft.beside is not None:
+        return ProgramBeside(draft.beside, inner)
+    assert inner is not None  # what no model computes is answered beside
+    return inner
 
 
 @dataclass(frozen=True)
 class _Compiled:
-    """A compiled model and how long one inference takes; None when that is not known."""
+    """A compiled model, its properties, and the seconds of one inference; None: not known."""
 
     model: ov.CompiledModel
+    config: Mapping[str, str]
     seconds: float | None
-    one_thread: bool = False
 
 
-def _program(draft: Draft, options: EngineOptions) -> Program:
-    ports = prepare(draft, options)
-    compiled = _compile(draft, ports, options)
-    pace = Pace(options.execution)
+def _program(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
+    ports = prepare(draft, model, options.of(OpenVinoOptions))
+    with load_failures("the model's operations cannot be examined"):
+        hazards = guard(model, ports.inputs)
+    compiled = _compile(model, ports, options, hazards)
+    latency = LatencyModel(options.execution)
+    # The first request of each size must not be the one that finds out that it takes a second.
     sample = zeros(ports.inputs, 1)
     if compiled.seconds is not None and sample is not None:
-        pace.learn_at_load(size_of(sample), compiled.seconds)
+        latency.learn_at_load(sum(array.size for array in sample.values()), compiled.seconds)
     nireq = options.nireq or int(compiled.model.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
     _log_choice(draft, compiled, options, nireq)
-    return Program(ports, compiled.model, _shape_inference(draft, ports), nireq, pace)
+    admission = _shape_inference(model, ports)
+    return Program(
+        ports.signature,
+        _slots(model, ports, options, hazards, compiled, nireq),
+        latency,
+        failures=(RuntimeError,),
+        blame=partial(_blame, InvalidRequest if admission or hazards.may_fail else ServingError),
+        checks=_checks(ports, compiled.model),
+        admission=admission,
+    )
 
 
-def _shape_inference(draft: Draft, ports: Ports) -> ShapeInference | None:
+# Several infer requests of one compiled model may share its memory for intermediate results: a
+# failure of one would spoil those of the others, which are running meanwhile.
+def _slots(
+    model: ov.Model,
+    ports: Ports,
+    options: EngineOptions,
+    hazards: Hazards,
+    compiled: _Compiled,
+    nireq: int,
+) -> list[Slot]:
+    """Make infer requests; each with a compiled model of its own where a failure spoils that."""
+    create = compiled.model.create_infer_request
+    if not hazards.by_values:
+        return [Slot(create, ports.inputs, ports.outputs, hazards) for _ in range(nireq)]
+    device = options.of(OpenVinoOptions).target_device
+    make = partial(_make, model, device, _share(compiled, nireq))
+    with load_failures(f"the model cannot be compiled for {device}"):
+        return [Slot(make, ports.inputs, ports.outputs, hazards) for _ in range(nireq)]
+
+
+def _share(compiled: _Compiled, nireq: int) -> Mapping[str, str]:
+    """Give the properties of one of `nireq` compiled models that share the threads of one."""
+    if nireq == 1 or THREADS not in compiled.config:
+        return compiled.config
+    threads = max(1, int(compiled.config[THREADS]) // nireq)
+    return {**compiled.config, THREADS: str(threads), STREAMS: "1"}
+
+
+def _make(model: ov.Model, device: str, config: Mapping[str, str]) -> ov.InferRequest:
+    return _compile_cached(model, device, config).create_infer_request()
+
+
+def _blame(kind: type[ServingError], error: Exception) -> ServingError:
+    """Blame the request where its shapes or values may be at fault, else the engine."""
+    return kind(f"{FAILED}: {one_line(error)}")
+
+
+def _checks(ports: Ports, compiled: ov.CompiledModel) -> list[tuple[str, Check]]:
+    """Bind what must be checked at each request, and only that."""
+    # Each check is Python code on the way of every request, so inputs that cannot be wrong, which
+    # are nearly all, have none.
+    checks: list[tuple[str, Check]] = [
+        (port.spec.name, partial(_check_shape, port)) for port in ports.inputs if port.tighter
+    ]
+    for port in narrowed(compiled, ports.inputs):
+        checks.append((port.spec.name, partial(check_range, port)))
+    return checks
+
+
+def _check_shape(port: Port, array: Array) -> None:
+    port.check_shape(array.shape)
+
+
+def _shape_inference(model: ov.Model, ports: Ports) -> ShapeInference | None:
     """Give None where only one combination of shapes is taken."""
     if all(port.static for port in ports.inputs):
         return None
     with load_failures("the model's shapes cannot be inferred"):
-        return ShapeInference(draft.model, ports.inputs)
+        return ShapeInference(model, ports.inputs)
 
 
-def _compile(draft: Draft, ports: Ports, options: EngineOptions) -> _Compiled:
+def _compile(model: ov.Model, ports: Ports, options: EngineOptions, hazards: Hazards) -> _Compiled:
     config = properties(options, thread_limit())
     by_user = set(properties(options, None))
-    device = options.target_device
+    device = options.of(OpenVinoOptions).target_device
+
+    def compiled(config: Mapping[str, str]) -> _Compiled:
+        """Compile, and measure at once: both are needed for the choice between the two."""
+        made = _compile_cached(model, device, config)
+        return _Compiled(made, config, _latency(made, ports, hazards, 1))
+
     with load_failures(f"the model cannot be compiled for {device}"):
-        model = _compile_cached(draft, device, config)
-        several = _Compiled(model, probe.latency(ports, model))
-        may_choose = device == "CPU" and not by_user & {THREADS, "NUM_STREAMS", "PERFORMANCE_HINT"}
+        several = compiled(config)
+        may_choose = device == "CPU" and not by_user & {THREADS, STREAMS, "PERFORMANCE_HINT"}
         if not may_choose or several.seconds is None or several.seconds > TINY_S:
             return several
-        model = _compile_cached(draft, device, {**config, THREADS: "1"})
-        single = _Compiled(model, probe.latency(ports, model), one_thread=True)
-    return single if _keeps_up(ports, single, several) else several
+        single = compiled({**config, THREADS: "1"})
+    return single if _keeps_up(ports, hazards, single, several) else several
 
 
-def _compile_cached(draft: Draft, device: str, config: Mapping[str, str]) -> ov.CompiledModel:
+def _latency(model: ov.CompiledModel, ports: Ports, hazards: Hazards, rows: int) -> float | None:
+    """Measure with zeros, `rows` in each open dimension."""
+    make = partial(Slot, model.create_infer_request, ports.inputs, ports.outputs, hazards)
+    return probe.latency(make, zeros(ports.inputs, rows), (RuntimeError,))
+
+
+def _compile_cached(model: ov.Model, device: str, config: Mapping[str, str]) -> ov.CompiledModel:
     """Compile; without the cache of compiled models when that is what fails, as on a full disk."""
     try:
-        return core().compile_model(draft.model, device, config)
+        return core().compile_model(model, device, config)
     except RuntimeError as error:
         if CACHE not in config:
             raise
         uncached = {name: value for name, value in config.items() if name != CACHE}
-        model = core().compile_model(draft.model, device, uncached)
-        why = one_line(error)
-        log.warning(
-            Event("compiled model not kept: check --cache_dir", path=config[CACHE], why=why)
-        )
-        return model
+        compiled = core().compile_model(model, device, uncached)
+        # Only now: had this failed as well, the cache would not have been the cause.
+        _warn_not_kept(config[CACHE], error)
+        return compiled
 
 
-def _keeps_up(ports: Ports, single: _Compiled, several: _Compiled) -> bool:
+def _warn_not_kept(path: str, error: RuntimeError) -> None:
+    advice = Hint("check {storage.cache_dir}")
+    cause = one_line(error)
+    log.warning(Event("compiled model not kept", path=path, cause=cause, advice=advice))
+
+
+def _keeps_up(ports: Ports, hazards: Hazards, single: _Compiled, several: _Compiled) -> bool:
     """Tell whether one thread is about as fast, for many rows too where they may come."""
     pairs = [(single.seconds, several.seconds)]
     if not all(port.static for port in ports.inputs):
-        many = [probe.latency(ports, c.model, MANY_ROWS) for c in (single, several)]
+        many = [_latency(c.model, ports, hazards, MANY_ROWS) for c in (single, several)]
         pairs.append((many[0], many[1]))
     return all(s is not None and m is not None and about_as_fast(s, m) for s, m in pairs)
 
@@ -125,26 +270,37 @@ def about_as_fast(single_s: float, several_s: float) -> bool:
 
 def _log_choice(draft: Draft, compiled: _Compiled, options: EngineOptions, nireq: int) -> None:
     precision = _property(compiled.model, PRECISION)
-    if options.inference_precision not in ("", precision):
-        asked = options.inference_precision
-        log.warning(Event("inference_precision is not to be had", asked=asked, used=precision))
+    own = options.of(OpenVinoOptions)
     seconds = compiled.seconds
-    inline = seconds is not None and seconds <= INLINE_MAX_S
+    # The device takes a precision that it lacks without a word, and computes with another.
+    if own.inference_precision not in ("", precision):
+        asked = own.inference_precision
+        log.warning(
+            Event(
+                "inference_precision is not supported on this device", asked=asked, used=precision
+            )
+        )
     log.info(
         Event(
             "model compiled",
             signature=draft.name,
-            device=options.target_device,
+            device=own.target_device,
             precision=precision,
             nireq=nireq,
-            threads=1 if compiled.one_thread else _property(compiled.model, THREADS),
-            streams=_property(compiled.model, "NUM_STREAMS"),
+            threads=_property(compiled.model, THREADS),
+            streams=_property(compiled.model, STREAMS),
             latency_us="unknown" if seconds is None else round(seconds * 1e6),
-            execution=f"auto:{'inline' if inline else 'async'}"
-            if options.execution == "auto"
-            else options.execution,
+            execution=_execution(options, seconds),
         )
     )
+
+
+def _execution(options: EngineOptions, seconds: float | None) -> str:
+    """Say how the first requests run; with `auto` later ones are measured anew."""
+    if options.execution != "auto":
+        return options.execution
+    inline = seconds is not None and seconds <= INLINE_MAX_S
+    return "auto:inline" if inline else "auto:async"
 
 
 def _property(model: ov.CompiledModel, name: str) -> str:

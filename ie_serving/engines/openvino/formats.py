@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 
-from ie_serving.errors import LoadFailed
+from ie_serving.core.errors import LoadFailed
 
 SAVED_MODEL = "saved_model.pb"
 _INDEX = "variables/variables.index"
@@ -36,6 +36,7 @@ def model_file(directory: Path) -> Path:
         LoadFailed: none, or more than one of a format.
     """
     names = {path.name for path in directory.iterdir() if path.is_file()}
+    # The order of `missing`, so that what was found complete is also what is read.
     for found in (_with_suffix(names, ".xml"), names & {SAVED_MODEL}, _with_suffix(names, ".onnx")):
         if len(found) > 1:
             raise LoadFailed(
@@ -59,11 +60,14 @@ def _without_weights(xmls: Collection[str], top: Collection[str]) -> str | None:
 
 
 def _missing_variables(files: Collection[str]) -> str | None:
+    # A graph of constants alone, such as a frozen one, has no such directory.
     if not any(name.startswith("variables/") for name in files):
         return None
     if _INDEX not in files:
         return f"{_INDEX} is missing"
     shards = [found for found in map(_SHARD.fullmatch, files) if found]
+    # The number of shards stands in each one's name. Where shards of two exports lie side by side,
+    # the larger number is the one to wait for.
     count = max((int(found[2]) for found in shards), default=0)
     have = {int(found[1]) for found in shards if int(found[2]) == count}
     lacking = sorted(set(range(max(count, 1))) - have)

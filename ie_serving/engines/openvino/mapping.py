@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ie_serving.errors import LoadFailed
+from ie_serving.core.errors import LoadFailed
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -21,29 +21,30 @@ Renames = Mapping[str, str]
 
 
 def read_mapping(directory: Path) -> tuple[Renames, Renames]:
-    """Read the renames of inputs and of outputs; both empty without the file.
+    """Read the renames of inputs and of outputs.
 
-    Raises:
-        LoadFailed: the file is not what the module's head shows. 2020 went on with the tensors'
-            own names, under which no client asks.
+    Both are empty without the file, and, with a warning, when it is not what the module's head
+    shows: the tensors' own names serve then, as in 2020.
     """
     path = directory / FILE
     if not path.is_file():
         return {}, {}
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+        return _renames(content, "inputs"), _renames(content, "outputs")
     except (OSError, ValueError) as error:
-        raise LoadFailed(f"{FILE} cannot be read: {error}") from error
-    if not isinstance(content, dict):
-        raise LoadFailed(f'{FILE} must hold an object with "inputs" and "outputs"')
-    return _renames(content, "inputs"), _renames(content, "outputs")
+        log.warning(
+            Event("mapping_config.json cannot be read, own names serve", path=path, cause=error)
+        )
+        return {}, {}
 
 
-def _renames(content: Mapping[str, Any], kind: str) -> Renames:
-    renames = content.get(kind, {})
+def _renames(content: Any, kind: str) -> Renames:  # noqa: ANN401 (whatever JSON holds)
+    """Give one kind's renames. Raises ValueError where they are not an object of text to text."""
+    renames = content.get(kind, {}) if isinstance(content, dict) else None
     if isinstance(renames, dict) and all(isinstance(v, str) and v for v in renames.values()):
         return renames
-    raise LoadFailed(f'{FILE}: "{kind}" must be an object of tensor name to public name')
+    raise ValueError(f'"{kind}" must be an object of tensor name to public name')
 
 
 def aliases(
@@ -60,14 +61,22 @@ def aliases(
     Raises:
         LoadFailed: two tensors would have one name, or one tensor two.
     """
-    unknown = [name for name in renames if not any(name in names for names in known)]
-    if unknown:
-        log.warning(Event(f"{FILE} names unknown {kind}", names=", ".join(unknown)))
+    _warn_of_unknown(known, renames, kind)
     given = [_alias(name, names, renames) for name, names in zip(own, known, strict=True)]
     twice = sorted({name for name in given if given.count(name) > 1})
     if twice:
         raise LoadFailed(f"two {kind} would be called {', '.join(twice)}; see {FILE}")
     return given
+
+
+# Only a warning, as in 2020: one file is often kept beside several versions of a model, some of
+# which lack a tensor.
+def _warn_of_unknown(known: Sequence[Collection[str]], renames: Renames, kind: str) -> None:
+    unknown = [name for name in renames if not any(name in names for names in known)]
+    if unknown:
+        log.warning(
+            Event("mapping_config.json names unknown tensors", kind=kind, names=", ".join(unknown))
+        )
 
 
 def _alias(own: str, names: Collection[str], renames: Renames) -> str:

@@ -12,9 +12,9 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import openvino as ov
 
+from ie_serving.core.errors import InvalidTensor
+from ie_serving.core.tensors import Array, DataType
 from ie_serving.engines.openvino.specs import Port
-from ie_serving.errors import InvalidTensor
-from ie_serving.tensors import Array, DataType
 
 INT32 = np.iinfo(np.int32)
 LARGEST_FLOAT = float(np.finfo(np.float32).max)
@@ -28,6 +28,7 @@ RANGES: Mapping[DataType, tuple[float, float]] = {
 
 def narrowed(compiled: ov.CompiledModel, ports: tuple[Port, ...]) -> list[Port]:
     """List the inputs whose values must fit into 32 bits."""
+    # Other devices have their own rules, which were not measured; nothing is refused for them.
     wide = [port for port in ports if port.spec.dtype in RANGES]
     if not wide or "CPU" not in "".join(compiled.get_property("EXECUTION_DEVICES")):
         return []
@@ -41,6 +42,7 @@ def check_range(port: Port, array: Array) -> None:
     Raises:
         InvalidTensor: naming the input and the first such value.
     """
+    # NaN compares as false with both ends and passes: it stays NaN as a float.
     low, high = RANGES[port.spec.dtype]
     beyond = array[(array < low) | (array > high)]
     if beyond.size:

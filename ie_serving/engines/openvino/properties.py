@@ -3,13 +3,15 @@
 import logging
 from collections.abc import Iterator, Mapping
 
+from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
-from ie_serving.errors import LoadFailed
+from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
 
 THREADS = "INFERENCE_NUM_THREADS"
+STREAMS = "NUM_STREAMS"
 PINNING = "ENABLE_CPU_PINNING"
 CACHE = "CACHE_DIR"
 PRECISION = "INFERENCE_PRECISION_HINT"
@@ -18,8 +20,8 @@ PRECISIONS = ("f32", "bf16", "f16")
 _YES_NO = {"YES": "true", "NO": "false"}
 _STREAMS = {"CPU_THROUGHPUT_AUTO": "AUTO", "CPU_THROUGHPUT_NUMA": "NUMA"}
 OLD_NAMES: Mapping[str, tuple[str, Mapping[str, str]]] = {
-    "CPU_THROUGHPUT_STREAMS": ("NUM_STREAMS", _STREAMS),
-    "GPU_THROUGHPUT_STREAMS": ("NUM_STREAMS", {"GPU_THROUGHPUT_AUTO": "AUTO"}),
+    "CPU_THROUGHPUT_STREAMS": (STREAMS, _STREAMS),
+    "GPU_THROUGHPUT_STREAMS": (STREAMS, {"GPU_THROUGHPUT_AUTO": "AUTO"}),
     "CPU_THREADS_NUM": (THREADS, {}),
     "CPU_BIND_THREAD": (PINNING, {**_YES_NO, "NUMA": "true", "HYBRID_AWARE": "true"}),
     "ENFORCE_BF16": (PRECISION, {"YES": "bf16", "NO": "f32"}),
@@ -39,12 +41,14 @@ def properties(options: EngineOptions, threads: int | None) -> dict[str, str]:
     Raises:
         LoadFailed: an `inference_precision` that does not exist.
     """
-    chosen = translated(options.plugin_config)
-    if options.inference_precision:
-        chosen[PRECISION] = _precision(options.inference_precision)
+    own = options.of(OpenVinoOptions)
+    chosen = translated(own.plugin_config)
+    if own.inference_precision:
+        chosen[PRECISION] = _precision(own.inference_precision)
     if options.cache_dir is not None:
+        # What the user wrote into plugin_config counts, here and below.
         chosen.setdefault(CACHE, str(options.cache_dir))
-    if options.target_device == "CPU":
+    if own.target_device == "CPU":
         _add_for_cpu(chosen, threads)
     return chosen
 
@@ -53,11 +57,15 @@ def translated(config: Mapping[str, str]) -> dict[str, str]:
     """Give `config` with names of 2020 replaced by today's, with one warning for all of them."""
     old = [name for name in config if _bare(name) != name or _bare(name) in {*OLD_NAMES, *DROPPED}]
     if old:
-        log.warning(Event("plugin_config uses names of 2020", names=", ".join(sorted(old))))
+        log.warning(
+            Event("plugin_config has names of 2020, translated", names=", ".join(sorted(old)))
+        )
+    # One dict: where an old name and today's stand side by side, the later one counts.
     return dict(pair for name, value in config.items() for pair in _pair(_bare(name), str(value)))
 
 
 def _pair(name: str, value: str) -> Iterator[tuple[str, str]]:
+    # A value without a translation is passed on: the device's own message is better than a guess.
     if name in OLD_NAMES:
         today, values = OLD_NAMES[name]
         yield today, values.get(value, value)

@@ -3,8 +3,9 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ie_serving.engines.base import Dimension, EngineOptions
-from ie_serving.errors import LoadFailed
+from ie_serving.core.errors import LoadFailed
+from ie_serving.engines.base import Dimension
+from ie_serving.engines.openvino.options import OpenVinoOptions
 
 Shape = tuple[Dimension, ...]
 ANY = -1
@@ -27,7 +28,7 @@ class InputShape:
         return "/".join(sorted(self.names))
 
 
-def new_shapes(inputs: Sequence[InputShape], options: EngineOptions) -> dict[int, Shape]:
+def new_shapes(inputs: Sequence[InputShape], options: OpenVinoOptions) -> dict[int, Shape]:
     """Give the shapes to set, by position of the input; those not named keep theirs.
 
     `shape` wins over `batch_size`, as in 2020.
@@ -42,6 +43,11 @@ def new_shapes(inputs: Sequence[InputShape], options: EngineOptions) -> dict[int
         return _automatic(inputs, shape)
     if isinstance(shape, Mapping):
         return _named(inputs, shape)
+    return _of_only(inputs, shape)
+
+
+def _of_only(inputs: Sequence[InputShape], shape: Shape) -> dict[int, Shape]:
+    # The text begins as that of 2020, for which scripts may look.
     if len(inputs) != 1:
         raise LoadFailed(
             f"Noname shape specified for model with multiple inputs: give a shape for each of "
@@ -52,6 +58,7 @@ def new_shapes(inputs: Sequence[InputShape], options: EngineOptions) -> dict[int
 
 def _batched(inputs: Sequence[InputShape], batch_size: int) -> dict[int, Shape]:
     """Set the first dimension of every input that has one."""
+    # Inputs without a dimension are scalars, such as a threshold, which no batch changes.
     shapes = {i: (batch_size, *given.dims[1:]) for i, given in enumerate(inputs) if given.dims}
     if not shapes:
         raise LoadFailed(f"batch_size {batch_size} is set, but no input has a first dimension")

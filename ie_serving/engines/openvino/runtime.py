@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 
 import openvino as ov
 
-from ie_serving.errors import LoadFailed
+from ie_serving.core.errors import LoadFailed
 
 TEXT_LIMIT = 600
 """Longest text, in characters, that is taken from an exception of OpenVINO."""
@@ -27,6 +27,7 @@ def core() -> ov.Core:
     Weights are read into memory, never mapped: whoever truncates the files of a served version
     would kill the process with SIGBUS.
     """
+    # Loads run in several threads, and two cores would each keep threads and caches of their own.
     with _lock:
         if not _cores:
             made = ov.Core()
@@ -46,11 +47,14 @@ def load_failures(what: str) -> Iterator[None]:
     """Turn what OpenVINO and the file system raise into LoadFailed, with `what` in front."""
     try:
         yield
+    # The binding raises ValueError and TypeError for options of another form than it takes.
     except (RuntimeError, ValueError, TypeError, OSError) as error:
         raise LoadFailed(f"{what}: {one_line(error)}") from error
 
 
 def return_memory() -> None:
     """Hand freed memory back to the system; glibc keeps it otherwise. Does nothing elsewhere."""
+    # A model's gigabytes in freed blocks count as the process's memory: in a container with a limit
+    # the next version's load would be killed for them.
     with suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)

@@ -1,277 +1,207 @@
-"""The signatures of `saved_model.pb`, read without tensorflow, and a model cut to one of them.
+"""A SavedModel -> a draft for each signature; one that cannot be converted costs no other."""
 
-OpenVINO's front end converts `serving_default` alone. Any other signature is served from a copy of
-`saved_model.pb` in which it bears that name. TensorFlow feeds any tensor of a graph and computes
-nothing that lies above it; the front end takes placeholders only. So the node of an input that is
-none, such as a feature that ParseExample gives, becomes a placeholder in the copy.
-
-Field numbers: saved_model.proto, meta_graph.proto, graph.proto, node_def.proto, attr_value.proto,
-tensor_shape.proto of TensorFlow; wire format: protobuf's encoding guide.
-"""
-
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass
+import logging
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from ie_serving.errors import LoadFailed
-from ie_serving.tensors import SERVING_DEFAULT
+import numpy as np
+import openvino as ov
 
-FILE = "saved_model.pb"
-TAG = b"serve"
-INTERNAL = "__saved_model_"
-"""How TensorFlow's own signatures begin; they compute nothing."""
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.tensors import BY_NUMBER, Array, Signature, TensorSpec
+from ie_serving.engines.openvino.draft import Draft, Tensor, Version
+from ie_serving.engines.openvino.mapping import Renames, aliases
+from ie_serving.engines.openvino.runtime import core, load_failures
+from ie_serving.engines.openvino.savedmodel.file import (
+    FILE,
+    Declared,
+    MetaGraph,
+    TensorInfo,
+    declared,
+    read_graph,
+)
+from ie_serving.engines.openvino.savedmodel.program import Beside
+from ie_serving.engines.openvino.savedmodel.rewrite import (
+    Prepared,
+    directory_for,
+    directory_of_constants,
+    prepare,
+)
+from ie_serving.telemetry.logs import Event
 
-PLACEHOLDER = "Placeholder"
+log = logging.getLogger(__name__)
 
-_META_GRAPHS, _SIGNATURES, _META_INFO, _TAGS = 2, 5, 1, 4
-_GRAPH, _NODES, _NAME, _OP, _ATTRIBUTES = 2, 1, 1, 2, 5
-_TYPE_ATTRIBUTE, _SHAPE_ATTRIBUTE = 6, 7
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-
-
-@dataclass(frozen=True)
-class Declared:
-    """A signature as the file declares it.
-
-    Attributes:
-        name: signature name.
-        method: its method name.
-        inputs: `TensorInfo` by alias.
-        outputs: `TensorInfo` by alias.
-    """
-
-    name: str
-    method: str
-    inputs: "Mapping[str, TensorInfo]"
-    outputs: "Mapping[str, TensorInfo]"
+Names = Mapping[str, str]
+"""Clients' aliases by the file's."""
 
 
-@dataclass(frozen=True)
-class TensorInfo:
-    """`TensorInfo` of meta_graph.proto: tensor name with its port, and shape (None: open rank)."""
-
-    tensor: str
-    shape: tuple[int, ...] | None
-
-
-@dataclass(frozen=True)
-class Field:
-    """One field of a message: number, value (bytes or integer), and its place in the message."""
-
-    number: int
-    value: bytes | int
-    start: int
-    end: int
-
-    @property
-    def message(self) -> bytes:
-        """The value of a length-delimited field; empty for any other."""
-        return self.value if isinstance(self.value, bytes) else b""
-
-
-def declared(directory: Path) -> dict[str, Declared]:
-    """Read the signatures under the tag `serve`, those of TensorFlow itself left out.
+def read_signatures(directory: Path, renames: tuple[Renames, Renames]) -> Version:
+    """Convert every signature; the version tells which are left out, and why.
 
     Raises:
-        LoadFailed: not a SavedModel, or no graph with that tag.
+        LoadFailed: the file is no SavedModel.
     """
-    graph = _serving_graph((directory / FILE).read_bytes())
-    pairs = [_entry(field.message) for field in _fields(graph) if field.number == _SIGNATURES]
-    signatures = [_signature(name, body) for name, body in pairs if not name.startswith(INTERNAL)]
-    return {signature.name: signature for signature in sorted(signatures, key=lambda s: s.name)}
+    with load_failures(FILE):
+        meta_graph = read_graph(directory)
+    version = Version([])
+    for name, signature in declared(meta_graph).items():
+        what = f"{FILE}: signature {name!r} cannot be converted"
+        listed = None
+        try:
+            names = _names(signature, renames)
+            listed = _listed(signature, names)
+            with load_failures(what):
+                draft = _Conversion(directory, meta_graph, signature, names, listed).draft()
+            version.drafts.append(draft)
+        except LoadFailed as error:
+            leave_out(version, name, listed, LoadFailed(_prefixed(what, error)))
+    return version
 
 
-@contextmanager
-def directory_for(directory: Path, signature: str) -> Iterator[Path]:
-    """Give a directory that OpenVINO reads as `signature`: a private copy where it must."""
-    model = (directory / FILE).read_bytes()
-    if signature == SERVING_DEFAULT and not _feeds_inside(_serving_graph(model), signature):
-        yield directory
-        return
-    with TemporaryDirectory(prefix="ie_serving-") as private:
-        for part in ("variables", "assets"):
-            if (directory / part).is_dir():
-                Path(private, part).symlink_to((directory / part).resolve())
-        Path(private, FILE).write_bytes(cut(model, signature))
-        yield Path(private)
+def leave_out(version: Version, name: str, listed: Signature | None, cause: LoadFailed) -> None:
+    """Note that a signature is not served, and log why."""
+    log.warning(Event("signature left out", signature=name, cause=cause))
+    version.causes[name] = cause
+    if listed is not None:
+        version.left_out.append(listed)
 
 
-def cut(model: bytes, signature: str) -> bytes:
-    """Rewrite a SavedModel so that `signature` is its one signature, called serving_default."""
-    graph = _serving_graph(model)
-    pieces = []
-    for field in _fields(graph):
-        if field.number == _GRAPH:
-            fed = _fed_nodes(graph, signature)
-            pieces.append(_delimited(_GRAPH, _with_placeholders(field.message, fed)))
-        elif field.number != _SIGNATURES:
-            pieces.append(graph[field.start : field.end])
-        elif _entry(field.message)[0] == signature:
-            body = _entry(field.message)[1]
-            entry = _delimited(1, SERVING_DEFAULT.encode()) + _delimited(2, body)
-            pieces.append(_delimited(_SIGNATURES, entry))
-    return _delimited(_META_GRAPHS, b"".join(pieces))
+def _prefixed(what: str, error: LoadFailed) -> str:
+    text = str(error)
+    return text if text.startswith(what) else f"{what}: {text}"
 
 
-def _feeds_inside(graph: bytes, signature: str) -> bool:
-    """Tell whether an input of the signature is something else than a placeholder."""
-    fed = _fed_nodes(graph, signature)
-    nodes = map(_node, _all(_fields(_last(_fields(graph), _GRAPH)), _NODES))
-    return any(name in fed and not op.startswith(PLACEHOLDER) for name, op in nodes)
-
-
-def _fed_nodes(graph: bytes, signature: str) -> dict[str, bytes]:
-    """Find the nodes whose first output is an input of the signature, with its `TensorInfo`."""
-    fed = {}
-    for name, body in map(_entry, _all(_fields(graph), _SIGNATURES)):
-        for _, info in map(_entry, _all(_fields(body), 1) if name == signature else []):
-            node, _, port = _text(_last(_fields(info), 1)).partition(":")
-            if port in ("", "0"):
-                fed[node] = info
-    return fed
-
-
-def _with_placeholders(graph_def: bytes, fed: Mapping[str, bytes]) -> bytes:
-    """Replace each node of `fed` that is no placeholder by one of its dtype and shape."""
-    pieces = []
-    for field in _fields(graph_def):
-        name, op = _node(field.message) if field.number == _NODES else ("", "")
-        if name in fed and not op.startswith(PLACEHOLDER):
-            pieces.append(_delimited(_NODES, _placeholder(name, fed[name])))
-        else:
-            pieces.append(graph_def[field.start : field.end])
-    return b"".join(pieces)
-
-
-def _node(node: bytes) -> tuple[str, str]:
-    """Give name and operation of a NodeDef."""
-    fields = list(_fields(node))
-    return _text(_last(fields, _NAME)), _text(_last(fields, _OP))
-
-
-def _placeholder(name: str, info: bytes) -> bytes:
-    """Encode the NodeDef of a placeholder for a `TensorInfo`."""
-    dtypes = [f.value for f in _fields(info) if f.number == 2 and isinstance(f.value, int)]
-    dtype = _encoded(_TYPE_ATTRIBUTE << 3 | _VARINT) + _encoded(dtypes[-1] if dtypes else 0)
-    shape = _delimited(_SHAPE_ATTRIBUTE, _last(_fields(info), 3))
-    attributes = [
-        _delimited(_ATTRIBUTES, _delimited(1, key) + _delimited(2, value))
-        for key, value in ((b"dtype", dtype), (b"shape", shape))
-    ]
-    head = _delimited(_NAME, name.encode()) + _delimited(_OP, PLACEHOLDER.encode())
-    return head + b"".join(attributes)
-
-
-def _serving_graph(model: bytes) -> bytes:
-    for graph in _all(_fields(model), _META_GRAPHS):
-        info = _last(_fields(graph), _META_INFO)
-        if TAG in _all(_fields(info), _TAGS):
-            return graph
-    raise LoadFailed(f"{FILE} has no graph tagged {TAG.decode()!r}; export the model for serving")
-
-
-def _signature(name: str, body: bytes) -> Declared:
-    fields = list(_fields(body))
-    return Declared(
-        name=name,
-        method=_text(_last(fields, 3)),
-        inputs=_tensors(_all(fields, 1)),
-        outputs=_tensors(_all(fields, 2)),
+def _names(signature: Declared, renames: tuple[Renames, Renames]) -> tuple[Names, Names]:
+    return (
+        _renamed(signature.inputs, renames[0], "inputs"),
+        _renamed(signature.outputs, renames[1], "outputs"),
     )
 
 
-def _tensors(entries: Iterable[bytes]) -> dict[str, TensorInfo]:
-    found = {}
-    for alias, body in sorted(map(_entry, entries)):
-        fields = list(_fields(body))
-        found[alias] = TensorInfo(_text(_last(fields, 1)), _shape(_last(fields, 3)))
-    return found
+def _renamed(infos: Mapping[str, TensorInfo], renames: Renames, kind: str) -> Names:
+    known = [frozenset({alias, info.tensor}) for alias, info in infos.items()]
+    return dict(zip(infos, aliases(list(infos), known, renames, kind), strict=True))
 
 
-def _shape(body: bytes) -> tuple[int, ...] | None:
-    fields = list(_fields(body))
-    if any(field.number == 3 and field.value for field in fields):
-        return None
-    return tuple(_size(dim) for dim in _all(fields, 2))
+def _listed(signature: Declared, names: tuple[Names, Names]) -> Signature:
+    """Give the signature as the file declares it.
+
+    Raises:
+        LoadFailed: a tensor has a dtype that the API cannot carry.
+    """
+    inputs, outputs = (
+        {given[alias]: _spec(given[alias], info) for alias, info in infos.items()}
+        for given, infos in zip(names, (signature.inputs, signature.outputs), strict=True)
+    )
+    return Signature(signature.name, inputs, outputs, signature.method)
 
 
-def _size(dim: bytes) -> int:
-    sizes = [f.value for f in _fields(dim) if f.number == 1 and isinstance(f.value, int)]
-    size = sizes[-1] if sizes else 0
-    return size - (1 << 64) if size >> 63 else size
+def _spec(alias: str, info: TensorInfo) -> TensorSpec:
+    if info.dtype not in BY_NUMBER:
+        raise LoadFailed(
+            f'tensor "{alias}" has the dtype number {info.dtype} of types.proto, which this server'
+            " cannot carry; convert it in the model"
+        )
+    return TensorSpec(alias, BY_NUMBER[info.dtype], info.shape, info.tensor)
 
 
-def _entry(body: bytes) -> tuple[str, bytes]:
-    """Split an entry of a map into its key and value."""
-    fields = list(_fields(body))
-    return _text(_last(fields, 1)), _last(fields, 2)
+class _Conversion:
+    """One signature on its way to a draft."""
+
+    def __init__(
+        self,
+        directory: Path,
+        meta_graph: MetaGraph,
+        signature: Declared,
+        names: tuple[Names, Names],
+        listed: Signature,
+    ) -> None:
+        self._directory = directory
+        self._meta_graph = meta_graph
+        self._signature = signature
+        self._names = names
+        self._listed = listed
+
+    def draft(self) -> Draft:
+        """Prepare the graph, convert it, and name its tensors."""
+        prepared = prepare(self._meta_graph, self._signature)
+        beside = self._beside(prepared)
+        signature = self._signature
+        if not prepared.outputs:
+            return Draft(signature.name, signature.method, None, (), (), beside, self._listed)
+        with directory_for(self._directory, self._meta_graph, prepared) as source:
+            model = core().read_model(str(source))
+        inputs = self._tensors(model.inputs, prepared.inputs, "inputs")
+        outputs = self._tensors(model.outputs, prepared.outputs, "outputs")
+        if len({tensor.index for tensor in inputs}) != len(model.inputs):
+            raise LoadFailed("the graph has other inputs than the signature")
+        return Draft(signature.name, signature.method, model, inputs, outputs, beside, self._listed)
+
+    def _tensors(
+        self, ports: Sequence[ov.Output], infos: Mapping[str, TensorInfo], kind: str
+    ) -> list[Tensor]:
+        inputs = kind == "inputs"
+        names = self._names[0 if inputs else 1]
+        own = self._signature.inputs if inputs else self._signature.outputs
+        return [
+            Tensor(
+                names.get(alias, alias),
+                own[alias].tensor if alias in own else info.tensor,
+                _index(ports, alias, kind),
+                frozenset({alias, names.get(alias, alias), info.tensor}),
+                declared=info.shape is not None,
+                shape=info.shape,
+                parsed=alias not in own,
+            )
+            for alias, info in infos.items()
+        ]
+
+    def _beside(self, prepared: Prepared) -> Beside | None:
+        """Say what is answered beside the model; None where the model is the whole signature."""
+        if prepared.as_declared and not prepared.defaults:
+            return None
+        inputs, outputs = self._names
+        constants = {**prepared.constants, **self._computed(prepared)}
+        listed = self._listed
+        return Beside(
+            Signature(
+                listed.name,
+                listed.inputs,
+                listed.outputs,
+                listed.method,
+                defaults={inputs[alias]: value for alias, value in prepared.defaults.items()},
+            ),
+            [(inputs[alias], parsing.spec) for alias, parsing in prepared.parsings],
+            {outputs[alias]: value for alias, value in constants.items()},
+            {outputs[alias]: inputs.get(src, src) for alias, src in prepared.echoes.items()},
+            {outputs[alias]: outputs[source] for alias, source in prepared.repeats.items()},
+        )
+
+    def _computed(self, prepared: Prepared) -> dict[str, Array]:
+        """Compute, once, the outputs that depend on no input."""
+        if not prepared.computed:
+            return {}
+        with directory_of_constants(self._directory, self._meta_graph, prepared) as source:
+            model = core().read_model(str(source))
+        request = core().compile_model(model, "CPU", _EXACT).create_infer_request()
+        zeros = [np.zeros((), BY_NUMBER[_dtype(port)].numpy) for port in model.inputs]
+        results = request.infer(dict(enumerate(zeros)))
+        return {
+            alias: np.array(results[_index(model.outputs, alias, "outputs")])
+            for alias in prepared.computed
+        }
 
 
-def _all(fields: Iterable[Field], number: int) -> list[bytes]:
-    return [field.message for field in fields if field.number == number]
+_EXACT = {"INFERENCE_PRECISION_HINT": "f32"}
 
 
-def _last(fields: Iterable[Field], number: int) -> bytes:
-    return [b"", *_all(fields, number)][-1]
+def _dtype(port: ov.Output) -> int:
+    """Read the number of a dtype from the name of an input that `directory_of_constants` added."""
+    return int(next(iter(port.get_names())).partition(":")[0].rpartition("_")[2])
 
 
-def _text(value: bytes) -> str:
-    try:
-        return value.decode()
-    except UnicodeDecodeError as error:
-        raise _broken() from error
-
-
-def _fields(message: bytes) -> Iterator[Field]:
-    at = 0
-    while at < len(message):
-        start = at
-        key, at = _varint(message, at)
-        value, at = _value(message, at, key & 7)
-        yield Field(key >> 3, value, start, at)
-
-
-def _value(message: bytes, at: int, kind: int) -> tuple[bytes | int, int]:
-    if kind == _VARINT:
-        return _varint(message, at)
-    if kind == _BYTES:
-        length, at = _varint(message, at)
-    elif kind in (_FIXED64, _FIXED32):
-        length = 8 if kind == _FIXED64 else 4
-    else:
-        raise _broken()
-    if at + length > len(message):
-        raise _broken()
-    return message[at : at + length], at + length
-
-
-def _varint(message: bytes, at: int) -> tuple[int, int]:
-    value = 0
-    for shift in range(0, 70, 7):
-        if at >= len(message):
-            break
-        byte = message[at]
-        at += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, at
-    raise _broken()
-
-
-def _delimited(number: int, body: bytes) -> bytes:
-    return _encoded(number << 3 | _BYTES) + _encoded(len(body)) + body
-
-
-def _encoded(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _broken() -> LoadFailed:
-    return LoadFailed(f"{FILE} is not a SavedModel, or is cut short")
+def _index(ports: Iterable[ov.Output], alias: str, kind: str) -> int:
+    for i, port in enumerate(ports):
+        if alias in port.get_names():
+            return i
+    raise LoadFailed(f"OpenVINO's front end lost {alias!r} of the {kind}")

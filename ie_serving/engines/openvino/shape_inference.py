@@ -2,11 +2,13 @@
 
 The CPU plugin would raise for them as well, but is not to be trusted afterwards: with 2026.4, an
 inference that failed for its shapes can make the next valid one answer from freed memory, without
-an error. So every new combination is first tried on a copy of the model without its weights.
+an error. So every new combination is first tried on a copy of the model without its weights. The
+same copy shows where an operation gets an empty input and is skipped (`hazards.py`).
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -14,21 +16,25 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.engines.openvino.pool import MOST_WAITING
+from ie_serving.core.errors import InvalidTensor, QueueFull
+from ie_serving.engines.openvino.hazards import input_shapes, output_shapes, skips_empty
+from ie_serving.engines.openvino.operations import EMPTY_FROM_EMPTY
 from ie_serving.engines.openvino.runtime import one_line
 from ie_serving.engines.openvino.specs import Port
-from ie_serving.errors import InvalidTensor, QueueFull
-from ie_serving.tensors import Array
+from ie_serving.engines.run.pool import MOST_WAITING
+from ie_serving.engines.run.request import Shapes
 
 WEIGHT_ELEMENTS = 1024
-"""Constants above this size are weights; below it they may decide about shapes."""
+"""Constants of more elements are weights, which the copy does without; smaller ones may decide
+about shapes (axes, sizes, patterns), and are kept."""
 KNOWN_LIMIT = 4096
-"""Combinations that fit and are remembered; the oldest is forgotten for a new one."""
+"""Combinations that fit and are remembered, about 200 bytes each; for one more the oldest is
+forgotten, and tried again when it comes."""
 REFUSED_LIMIT = 64
-"""Combinations that do not fit and are remembered."""
+"""Combinations that do not fit and are remembered with their text; for one more the oldest is
+forgotten. Fewer, since whoever sends wrong shapes sends many."""
 
 T = TypeVar("T")
-Shapes = tuple[tuple[int, ...], ...]
 
 _thread = ThreadPoolExecutor(1, thread_name_prefix="shapes")
 """Shared by all models: each has one combination at a time here. OpenVINO frees the interpreter."""
@@ -37,24 +43,22 @@ _thread = ThreadPoolExecutor(1, thread_name_prefix="shapes")
 class ShapeInference:
     """Tells whether a model takes a combination of input shapes. Used from one event loop.
 
+    See `engines.run.request.Admission`.
+
     What is known is looked up; anything new is inferred in a thread, one combination at a time, so
-    that a storm of new shapes holds neither the loop nor more than that thread. Whoever asks for a
-    combination that is being inferred waits his turn and then finds it known.
+    that a storm of new shapes holds neither the loop nor more than that thread. A second
+    request for a combination that is being inferred waits for its turn, and then finds it known.
     """
 
     def __init__(self, model: ov.Model, inputs: Sequence[Port]) -> None:
-        self._names = [port.spec.name for port in inputs]
+        self.names = [port.spec.name for port in inputs]
         self._indices = [port.index for port in inputs]
         self._model = _without_weights(model)
-        self._fit: dict[Shapes, None] = {}
+        self._readers = [node for node in self._model.get_ops() if _may_read_nothing(node)]
+        self.known: dict[Shapes, None] = {}
         self._refused: dict[Shapes, str] = {}
         self._turn = asyncio.Lock()
         self._waiting = 0
-
-    def unknown(self, inputs: Mapping[str, Array]) -> Shapes | None:
-        """Give the inputs' shapes for `check`, or None where they are known to fit."""
-        shapes = tuple([inputs[name].shape for name in self._names])
-        return None if shapes in self._fit else shapes
 
     async def check(self, shapes: Shapes) -> None:
         """Try shapes, in the order of the inputs.
@@ -63,11 +67,7 @@ class ShapeInference:
             InvalidTensor: with the shapes and the operation that refuses them.
             QueueFull: `MOST_WAITING` wait for their turn already.
         """
-        if self._waiting >= MOST_WAITING:
-            raise QueueFull(
-                f"{MOST_WAITING} requests of new shapes wait for this model already: ask again"
-                " later, or send fewer shapes"
-            )
+        self._check_room()
         self._waiting += 1
         try:
             async with self._turn:
@@ -77,18 +77,30 @@ class ShapeInference:
         if shapes in self._refused:
             raise InvalidTensor(self._refused[shapes])
 
+    def _check_room(self) -> None:
+        if self._waiting >= MOST_WAITING:
+            raise QueueFull(
+                f"{MOST_WAITING} requests of new shapes wait for this model already: ask again"
+                " later, or send fewer shapes"
+            )
+
     async def _learn(self, shapes: Shapes) -> None:
-        if shapes in self._fit or shapes in self._refused:
+        # Learnt while this request waited for its turn: most waiting ones repeat the first.
+        if shapes in self.known or shapes in self._refused:
             return
         loop = asyncio.get_running_loop()
-        refusal = await loop.run_in_executor(_thread, self._infer, shapes)
-        if refusal is None:
-            _remember(self._fit, shapes, None, KNOWN_LIMIT)
-        else:
+        fit, refusal = await loop.run_in_executor(_thread, self.try_shapes, shapes)
+        if refusal is not None:
             _remember(self._refused, shapes, refusal, REFUSED_LIMIT)
+        elif fit:
+            _remember(self.known, shapes, None, KNOWN_LIMIT)
 
-    def _infer(self, shapes: Shapes) -> str | None:
-        """Say why the model does not take `shapes`; None where it does. Blocking."""
+    def try_shapes(self, shapes: Shapes) -> tuple[bool, str | None]:
+        """Tell whether `shapes` may be remembered, or why the model does not take them. Blocking.
+
+        Not remembered is what lets an operation compute with nothing: with some operations fused
+        behind it, it fails, and such a request has to go by the way that loses no error each time.
+        """
         wanted = {
             self._model.inputs[index]: ov.PartialShape(list(shape))
             for index, shape in zip(self._indices, shapes, strict=True)
@@ -96,15 +108,38 @@ class ShapeInference:
         try:
             self._model.reshape(wanted)
         except RuntimeError as error:
-            given = ", ".join(
-                f'"{name}" {shape}' for name, shape in zip(self._names, shapes, strict=True)
-            )
-            return f"the model cannot take inputs of shape {given}: {one_line(error)}"
-        return None
+            return False, f"{self._given(shapes)}: {one_line(error)}"
+        reading = [node for node in self._readers if _reads_nothing(node)]
+        skipped = [str(node.get_friendly_name()) for node in reading if skips_empty(node)]
+        if skipped:
+            return False, f"{self._given(shapes)}: nothing is left for {', '.join(skipped)}"
+        return not reading, None
+
+    def _given(self, shapes: Shapes) -> str:
+        pairs = zip(self.names, shapes, strict=True)
+        given = ", ".join(f'"{name}" {shape}' for name, shape in pairs)
+        return f"the model cannot take inputs of shape {given}"
+
+
+def _may_read_nothing(node: ov.Node) -> bool:
+    """Tell whether some input of the operation may be empty, and its output not."""
+    name = node.get_type_name()
+    return name not in EMPTY_FROM_EMPTY and any(shape.is_dynamic for shape in input_shapes(node))
+
+
+def _reads_nothing(node: ov.Node) -> bool:
+    """Tell whether, in shapes that are known, an input is empty and an output not."""
+    sizes_in = [_size(shape) for shape in input_shapes(node)]
+    return 0 in sizes_in and any(_size(shape) for shape in output_shapes(node))
+
+
+def _size(shape: ov.PartialShape) -> int | None:
+    return None if shape.is_dynamic else math.prod(shape.to_shape())
 
 
 def _remember(known: dict[Shapes, T], shapes: Shapes, what: T, most: int) -> None:
     """Add an entry; the oldest goes when there are `most`."""
+    # The oldest, not the longest unused: moving an entry at each use would cost every request.
     if len(known) >= most:
         del known[next(iter(known))]
     known[shapes] = what
@@ -121,6 +156,6 @@ def _without_weights(model: ov.Model) -> ov.Model:
                 parameter = op.parameter(output.get_shape(), output.get_element_type())
                 output.replace(parameter.output(0))
                 stands_in.append(parameter)
-    copy.add_parameters(stands_in)
+    copy.add_parameters(stands_in)  # else the graph has inputs that the model does not know
     copy.validate_nodes_and_infer_types()
     return copy

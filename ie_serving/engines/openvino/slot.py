@@ -6,54 +6,126 @@ from functools import partial
 import numpy as np
 import openvino as ov
 
+from ie_serving.core.errors import InvalidTensor
+from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines.openvino.hazards import Hazards
 from ie_serving.engines.openvino.specs import Port
-from ie_serving.errors import InvalidTensor
-from ie_serving.tensors import Array, DataType
 
 KEPT_BYTES = 64 << 20
-"""Input memory above this is given back when a smaller input comes."""
+"""Bytes of input memory that are kept for the next request; more is given back as soon as an input
+of at most this size comes. Below it, growing and shrinking costs more than the memory is worth."""
 
 MOST_PADDING = 64 << 20
-"""Bytes that strings of unlike lengths may be padded by: one long among many short ones would take
-any memory there is."""
+"""Bytes by which strings of unlike lengths may be padded; what needs more is refused. OpenVINO pads
+all to the longest, so one long string among many short ones would take any memory there is."""
 
 Write = Callable[[Array], None]
 
 
 class Slot:
-    """One infer request. Used by one inference at a time.
+    """One infer request. Used by one inference at a time. See `engines.run.request.InferRequest`.
 
-    Attributes:
-        run: infers here and now, and gives the outputs by name: views that the next inference
-            overwrites. Raises: RuntimeError, what the engine failed with.
-        cancel: lets `run` end early with a RuntimeError; from another thread.
+    Args of the constructor:
+        make: gives the infer request; called again to renew it.
+        inputs: of the compiled model.
+        outputs: of the compiled model.
+        hazards: of its graph; they choose between the synchronous `infer`, which is shorter, and
+            `start_async` with `wait`, which loses no error.
     """
 
     def __init__(
-        self, request: ov.InferRequest, inputs: Sequence[Port], outputs: Sequence[Port]
+        self,
+        make: Callable[[], ov.InferRequest],
+        inputs: Sequence[Port],
+        outputs: Sequence[Port],
+        hazards: Hazards,
     ) -> None:
-        self._writes = [(port.spec.name, _writer(request, port)) for port in inputs]
+        self._make = make
+        self._inputs = inputs
+        self._outputs = outputs
         self._places = [(port.spec.name, port.index) for port in outputs]
-        infer = super(ov.InferRequest, request).infer  # type: ignore[misc]  # not in its stubs
-        self._infer = partial(infer, {}, True, False)
-        self.cancel = request.cancel
-        texts = any(port.spec.dtype is DataType.STRING for port in outputs)
-        self.run = partial(_run_texts, request, outputs) if texts else self._run
+        self._hazards = hazards
+        # With open shapes a cancellation between two operations leaves some bound to freed memory.
+        self._may_cancel = not hazards.by_values and all(port.static for port in inputs)
+        self._careful = hazards != Hazards() or any(
+            port.spec.dtype is DataType.STRING for port in outputs
+        )
+        self.renews = hazards.by_values
+        self._bind()
 
-    def _run(self) -> Mapping[str, Array]:
-        """Infer through the binding itself: `InferRequest.infer` prepares inputs that are bound."""
-        results = list(self._infer().values())
-        return {name: results[index] for name, index in self._places}
+    def _bind(self) -> None:
+        request = self._make()
+        self._request = request
+        self._writes = [(port.spec.name, _writer(request, port)) for port in self._inputs]
+        infer = super(ov.InferRequest, request).infer  # type: ignore[misc]  # not in its stubs
+        # Inputs: none, since they are bound. Outputs shared, not copied. Strings are not decoded.
+        self._infer = partial(infer, {}, True, False)
+        self._stale = False
 
     def fill(self, inputs: Mapping[str, Array]) -> None:
         """Copy the inputs in. Raises: InvalidTensor."""
         for name, write in self._writes:
             write(inputs[name])
 
+    def run(self) -> Mapping[str, Array]:
+        """Infer, and give views of the outputs. Raises: RuntimeError, from the engine.
+
+        Through the binding itself: `ov.InferRequest.infer` prepares inputs that are bound already.
+        """
+        if self._careful:
+            return self.run_new()
+        results = list(self._infer().values())
+        return {name: results[index] for name, index in self._places}
+
+    def run_new(self) -> Mapping[str, Array]:
+        """Infer so that no error is lost, of memory for new shapes neither."""
+        if self._stale:
+            raise RuntimeError("the model could not be compiled anew after a failure")
+        request = self._request
+        # The client of the last request is not this one's: its state must not be carried over.
+        if self._hazards.stateful:
+            request.reset_state()
+        request.start_async()
+        request.wait()
+        if self._hazards.flagged:
+            self._check_flags()
+        return {port.spec.name: _read(request, port) for port in self._outputs}
+
+    def cancel(self) -> None:
+        """Let a run in another thread end early with a RuntimeError, where that is harmless."""
+        if self._may_cancel:
+            self._request.cancel()
+
+    def renew(self) -> None:
+        """Compile anew where a failure may have left operations bound to freed memory.
+
+        Raises:
+            RuntimeError: it cannot be compiled now. Each use fails, and tries again, until it can.
+        """
+        if self.renews:
+            self._stale = True  # until `_bind` has come to its end
+            self._bind()
+
+    def _check_flags(self) -> None:
+        """Refuse outputs that hold memory of another request.
+
+        Raises:
+            InvalidTensor: naming the operations that had nothing to compute with.
+        """
+        flags = self._request.get_output_tensor(len(self._request.output_tensors) - 1).data
+        names = [n for n, flag in zip(self._hazards.flagged, flags, strict=True) if flag]
+        if names:
+            raise InvalidTensor(
+                f"nothing is left for {', '.join(names)} to compute with: for these values an"
+                " operation before gives an empty tensor; send others, or let the model handle the"
+                " empty case"
+            )
+
 
 def _writer(request: ov.InferRequest, port: Port) -> Write:
     if port.spec.dtype is DataType.STRING:
         return partial(_write_text, request, port)
+    # Bound once: a static input's memory never moves, so each request is one copy into it.
     if port.static:
         view = request.get_input_tensor(port.index).data
         return partial(view.__setitem__, Ellipsis)
@@ -71,10 +143,12 @@ class _Resized:
         self._bind(port.least(0) or (0,))
 
     def write(self, array: Array) -> None:
+        """Copy the array in; the tensor takes its shape."""
         if array.shape != self._shape:
             self._resize(array)
         self._view[...] = array
 
+    # The tensor's memory follows its shape upwards only, and is freed by making another one.
     def _resize(self, array: Array) -> None:
         if array.nbytes < KEPT_BYTES < self._capacity:
             self._capacity = 0
@@ -120,14 +194,8 @@ def _check_padding(port: Port, array: Array) -> None:
         )
 
 
-def _run_texts(request: ov.InferRequest, outputs: Sequence[Port]) -> Mapping[str, Array]:
-    """Infer without `infer`, whose binding would copy all strings, and fails where are none."""
-    request.start_async()
-    request.wait()
-    return {port.spec.name: _read(request, port) for port in outputs}
-
-
 def _read(request: ov.InferRequest, port: Port) -> Array:
+    """Read an output in place; `infer` would copy all strings, and fails where there are none."""
     tensor = request.get_output_tensor(port.index)
     if port.spec.dtype is not DataType.STRING:
         view: Array = tensor.data

@@ -7,12 +7,13 @@ import numpy as np
 import openvino as ov
 from openvino.preprocess import PrePostProcessor
 
-from ie_serving.engines.base import Dimension, EngineOptions
-from ie_serving.engines.openvino.read import Draft, Tensor
+from ie_serving.core.errors import InvalidTensor, LoadFailed
+from ie_serving.core.tensors import BY_OPENVINO, Array, DataType, Signature, TensorSpec
+from ie_serving.engines.base import Dimension
+from ie_serving.engines.openvino.draft import Draft, Tensor
+from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reshape import InputShape, new_shapes
 from ie_serving.engines.openvino.runtime import load_failures
-from ie_serving.errors import InvalidTensor, LoadFailed
-from ie_serving.tensors import BY_OPENVINO, Array, DataType, Signature, TensorSpec
 
 NO_LIMIT = np.iinfo(np.int64).max
 Bounds = tuple[tuple[int, int], ...]
@@ -93,16 +94,16 @@ class Ports:
     outputs: tuple[Port, ...]
 
 
-def prepare(draft: Draft, options: EngineOptions) -> Ports:
+def prepare(draft: Draft, model: ov.Model, options: OpenVinoOptions) -> Ports:
     """Reshape the draft's model, let the engine convert BF16, and say what clients see.
 
     Raises:
         LoadFailed: the model cannot be reshaped, or a tensor has a type without a name on the wire.
     """
-    reshaped = _reshape(draft, options)
-    inputs = tuple(_port(draft.model.inputs[t.index], t, reshaped) for t in draft.inputs)
-    outputs = tuple(_port(draft.model.outputs[t.index], t, reshaped) for t in draft.outputs)
-    _carry_bf16_as_float32(draft.model, inputs, outputs)
+    reshaped = _reshape(draft, model, options)
+    inputs = tuple(_port(model.inputs[t.index], t, reshaped) for t in draft.inputs)
+    outputs = tuple(_port(model.outputs[t.index], t, reshaped) for t in draft.outputs)
+    _carry_bf16_as_float32(model, inputs, outputs)
     signature = Signature(
         name=draft.name,
         inputs={port.spec.name: port.spec for port in inputs},
@@ -112,20 +113,15 @@ def prepare(draft: Draft, options: EngineOptions) -> Ports:
     return Ports(signature, inputs, outputs)
 
 
-def _reshape(draft: Draft, options: EngineOptions) -> bool:
-    inputs = [
-        InputShape(t.names, _dims(draft.model.inputs[t.index].get_partial_shape()))
-        for t in draft.inputs
-    ]
+def _reshape(draft: Draft, model: ov.Model, options: OpenVinoOptions) -> bool:
+    own = [tensor for tensor in draft.inputs if not tensor.parsed]
+    inputs = [InputShape(t.names, _dims(model.inputs[t.index].get_partial_shape())) for t in own]
     shapes = new_shapes(inputs, options)
     if shapes:
-        wanted = {
-            draft.model.inputs[draft.inputs[i].index]: _partial(shape)
-            for i, shape in shapes.items()
-        }
-        texts = ", ".join(f"{draft.inputs[i].alias}={shape}" for i, shape in shapes.items())
+        wanted = {model.inputs[own[i].index]: _partial(shape) for i, shape in shapes.items()}
+        texts = ", ".join(f"{own[i].alias}={shape}" for i, shape in shapes.items())
         with load_failures(f"the model cannot be reshaped to {texts}"):
-            draft.model.reshape(wanted)
+            model.reshape(wanted)
     return bool(shapes)
 
 

@@ -18,7 +18,8 @@ from tensorflow_serving.apis import (
 
 from tests.functional.conformance.case import Reload, Rest, Rpc
 from tests.functional.conformance.messages import model_spec
-from tests.functional.servers import PATIENCE_S, Server
+from tests.functional.servers import Server
+from tests.process import PATIENCE_S
 
 MESSAGES: dict[str, tuple[str, type[Message], type[Message]]] = {
     "Predict": ("prediction", predict_pb2.PredictRequest, predict_pb2.PredictResponse),

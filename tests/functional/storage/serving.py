@@ -10,9 +10,10 @@ from typing import Any
 import grpc
 
 from tests.functional.load import AVAILABLE, states
-from tests.functional.servers import SAMPLE, Process, Server
+from tests.functional.servers import SAMPLE, Server
 from tests.functional.storage.repositories import GcsRepository, LocalRepository, S3Repository
 from tests.functional.storage.servers import SECRET
+from tests.process import Process
 
 Repository = LocalRepository | S3Repository | GcsRepository
 Remote = S3Repository | GcsRepository

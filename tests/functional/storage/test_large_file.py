@@ -4,9 +4,9 @@ The figures are printed (`pytest -s`): seconds from the store, seconds of a plai
 bytes, and how far the process grew meanwhile.
 """
 
+import filecmp
 import json
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 
-from ie_serving.errors import StorageError
-from ie_serving.storage.download import Transfer
+from ie_serving.core.errors import StorageError
+from ie_serving.storage.mirror.download import Transfer
 from tests.functional.storage.repositories import S3Repository, gcs_admin, s3_admin, s3_environ
 from tests.functional.storage.servers import ADMIN, FakeGcs, Fault, Proxy, Weed
+from tests.process import output_of
 from tests.unit.storage.contract import listed
 
 OpenProxy = Callable[[int], Proxy]
@@ -32,15 +33,16 @@ GROWTH_LIMIT = 100 * MEGABYTE
 FETCH = """
 import json, sys, time
 from pathlib import Path
-from ie_serving.storage.by_url import open_storage
-from ie_serving.storage.options import StorageOptions
+from ie_serving.storage.backends.by_url import open_storage
+from ie_serving.config.dialects.environment import storage_options
+from ie_serving.config.values.faults import Faults
 
 def status(name):
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(name)) * 1024
 
 url, environ, cache = sys.argv[1], json.loads(sys.argv[2]), Path(sys.argv[3])
-storage = open_storage(url, StorageOptions.from_environment(environ, cache_dir=cache))
+storage = open_storage(url, storage_options(environ, Faults(), cache_dir=cache))
 entries = tuple(storage.list("1"))
 before = status("VmRSS")
 began = time.monotonic()
@@ -104,8 +106,7 @@ def test_memory_does_not_grow_with_the_file(
     began = time.monotonic()
     shutil.copyfile(model, tmp_path / "plain")
     plain_s = time.monotonic() - began
-    same = subprocess.run(["cmp", fetched["file"], str(model)], check=False)
-    assert same.returncode == 0
+    assert filecmp.cmp(fetched["file"], model, shallow=False)
     with capfd.disabled():
         print(
             f"\n300 MB from {scheme}: {fetched['seconds']:.2f} s, plain copy "
@@ -116,14 +117,8 @@ def test_memory_does_not_grow_with_the_file(
 
 def fetched_by_a_fresh_process(url: str, environ: dict[str, str], cache: Path) -> dict[str, Any]:
     """What it reports: `seconds`, bytes it has `grown` by, and the `file`."""
-    ran = subprocess.run(
-        [sys.executable, "-c", FETCH, url, json.dumps(environ), str(cache)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    report: dict[str, Any] = json.loads(ran.stdout)
+    command = (sys.executable, "-c", FETCH, url, json.dumps(environ), cache)
+    report: dict[str, Any] = json.loads(output_of(*command, patience_s=60)[-1])
     return report
 
 
@@ -159,4 +154,4 @@ def test_an_outage_in_mid_download_is_waited_out(
     repository.proxy.choose = lambda line: Fault(reset_after=5 * MEGABYTE)
     Timer(1, setattr, (repository.proxy, "choose", lambda line: Fault())).start()
     with repository.storage.copy("1", entries) as copy:
-        assert subprocess.run(["cmp", copy / "model.bin", medium], check=False).returncode == 0
+        assert filecmp.cmp(copy / "model.bin", medium, shallow=False)

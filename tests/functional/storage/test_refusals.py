@@ -10,7 +10,9 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from ie_serving.errors import (
+from ie_serving.config.dialects.environment import storage_options
+from ie_serving.config.values.faults import Faults
+from ie_serving.core.errors import (
     EntryChanged,
     Missing,
     StorageError,
@@ -19,10 +21,9 @@ from ie_serving.errors import (
     Unreachable,
     Untrusted,
 )
-from ie_serving.storage import minio, s3
+from ie_serving.storage.backends import minio, s3
+from ie_serving.storage.backends.by_url import open_storage
 from ie_serving.storage.base import Entry, Storage
-from ie_serving.storage.by_url import open_storage
-from ie_serving.storage.options import StorageOptions
 from tests.functional.storage.repositories import BUCKET, S3Repository, s3_admin, s3_environ
 from tests.functional.storage.servers import (
     ADMIN,
@@ -36,8 +37,8 @@ from tests.functional.storage.servers import (
     Reply,
     User,
     Weed,
-    free_ports,
 )
+from tests.process import free_ports
 from tests.unit.storage.contract import listed
 
 OpenProxy = Callable[[int], Proxy]
@@ -57,7 +58,7 @@ def refused(kind: type[StorageError], phrases: list[str], action: Callable[[], o
 @pytest.fixture
 def opened(cache_dir: Path) -> Open:
     def open_with(url: str, **environ: str) -> Storage:
-        return open_storage(url, StorageOptions.from_environment(environ, cache_dir=cache_dir))
+        return open_storage(url, storage_options(environ, Faults(), cache_dir=cache_dir))
 
     return open_with
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.functional.load import AVAILABLE, END, LOADING, Load, failure, states, until
+from tests.functional.load import AVAILABLE, END, LOADING, Load, failure, states
 from tests.functional.servers import SAMPLE, Server
 from tests.functional.storage.repositories import GcsRepository, LocalRepository, S3Repository
 from tests.functional.storage.servers import FakeGcs, Fault, Proxy, Weed
@@ -28,6 +28,7 @@ from tests.functional.storage.serving import (
     withdraw,
 )
 from tests.functional.test_digits import IMAGES, directly, over_grpc, over_rest
+from tests.process import until
 
 OpenProxy = Callable[[int], Proxy]
 ANSWERS = 50
@@ -109,7 +110,7 @@ def test_stores_that_die_cost_no_request_and_are_back_within_two_polls(
                 put(repository, 2, sample=2)
             end = time.monotonic() + outage_s
             answered = dict(load.answers)
-            until(lambda: server.log.count("listing failed, what serves goes on") == len(stores))
+            until(lambda: server.log.count("listing failed, served versions stay") == len(stores))
             until(lambda: time.monotonic() > end, 2 * outage_s)
             assert all(serves(server, 1, name) for name in stores)
             assert all(load.answers[name] > answered[name] + ANSWERS for name in answered)

@@ -14,11 +14,12 @@ import openvino.opset15 as op
 import psutil
 import pytest
 
-from tests.functional.load import failure, states, until
+from tests.functional.load import failure, states
 from tests.functional.servers import SAMPLE
 from tests.functional.storage.repositories import gcs_admin, s3_admin, s3_environ
 from tests.functional.storage.servers import ADMIN, FakeGcs, Weed
 from tests.functional.storage.serving import FILES, Launcher, only_at
+from tests.process import until
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(300)]
 

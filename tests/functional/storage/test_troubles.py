@@ -8,7 +8,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.functional.load import states, until
+from tests.functional.load import states
 from tests.functional.servers import SAMPLE, Server
 from tests.functional.storage.repositories import gcs_admin, s3_admin, s3_environ
 from tests.functional.storage.servers import (
@@ -19,9 +19,9 @@ from tests.functional.storage.servers import (
     User,
     Weed,
     black_hole,
-    free_ports,
 )
 from tests.functional.storage.serving import FILES, Launcher, serves, several
+from tests.process import free_ports, until
 
 FORGER = User(ADMIN.key, f"wrong-{SECRET}")
 

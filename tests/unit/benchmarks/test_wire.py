@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks import wire
-from ie_serving.server.wire.messages import PredictRequest, PredictResponse
+from ie_serving.wire.protobuf.messages import PredictRequest, PredictResponse
 
 PIXELS = np.arange(200 * 784, dtype=np.float32).reshape(200, 784)
 

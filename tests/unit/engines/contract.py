@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
-from ie_serving.errors import LoadFailed
-from ie_serving.tensors import SERVING_DEFAULT, Array, DataType
 
 WAIT_S = 20.0
 

@@ -10,14 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from ie_serving.config.settings import ModelConfig
+from ie_serving.core.errors import NotFound
+from ie_serving.core.requests import ModelSpec
 from ie_serving.engines.testing import FILE, StandInEngine
-from ie_serving.models.handle import Servable
-from ie_serving.models.loader import Loader
 from ie_serving.models.manager import ModelManager
-from ie_serving.models.source import Source
+from ie_serving.models.repository.source import Source
+from ie_serving.models.rules import StreamRules
 from ie_serving.models.stream import ModelStream
-from ie_serving.settings import ModelConfig
-from ie_serving.storage.local import LocalStorage
+from ie_serving.models.version.handle import Servable
+from ie_serving.models.version.loader import Loader
+from ie_serving.storage.backends.local import LocalStorage
 
 POLL_S = 0.01
 LIMIT_S = 10.0
@@ -32,7 +35,9 @@ class World:
         self.executor = ThreadPoolExecutor(4)
         self.warmed: list[int] = []
         self.poll_s = POLL_S
+        self.labels_wait = True
         self.drain_timeout_s = LIMIT_S
+        self.storages: dict[str, type[LocalStorage]] = {}
 
     def write(self, version: int, *, model: str = "m", **description: object) -> Path:
         """Put a version in place in one step, older than any poll interval."""
@@ -57,10 +62,10 @@ class World:
         return ModelConfig(name=name, base_path=str(self.base / name), **fields)  # type: ignore[arg-type]
 
     def open_stream(self, config: ModelConfig) -> ModelStream:
-        storage = LocalStorage(config.base_path)
+        storage = self.storages.get(config.name, LocalStorage)(config.base_path)
         return ModelStream(
             config.name,
-            Source(storage, self.engine, rest_s=self.poll_s),
+            Source(storage, self.engine, rest_s=self.poll_s, unload_when_empty=True),
             Loader(
                 config.name,
                 storage,
@@ -68,12 +73,16 @@ class World:
                 config.engine,
                 self.warm_up,
                 self.executor,
+                self.executor,
             ),
             self.executor,
             policy=config.version_policy,
             labels=config.version_labels,
-            poll_wait_s=self.poll_s,
-            drain_timeout_s=self.drain_timeout_s,
+            rules=StreamRules(
+                labels_wait=self.labels_wait,
+                poll_wait_s=self.poll_s,
+                drain_timeout_s=self.drain_timeout_s,
+            ),
         )
 
     def manager(self, **options: bool) -> ModelManager:
@@ -101,3 +110,20 @@ async def until(stream: ModelStream, holds: Callable[[], object]) -> None:
     """Wait until `holds`, looking after each change of the stream."""
     while not holds():
         await stream.changed()
+
+
+async def managed(world: World, *configs: ModelConfig, **options: bool) -> ModelManager:
+    manager = world.manager(**options)
+    await manager.start(configs or [world.config()])
+    return manager
+
+
+async def serves(manager: ModelManager, spec: ModelSpec, version: int) -> None:
+    """Wait until `spec` is answered by `version`."""
+    while True:
+        try:
+            if manager.served.handle(spec).version == version:
+                return
+        except NotFound:
+            pass
+        await asyncio.sleep(0.001)

@@ -1,10 +1,15 @@
 """All models: handles, status, and changes of configuration that leave no half behind."""
 
 import asyncio
+import gc
+import threading
+import weakref
+from pathlib import Path
 
 import pytest
 
-from ie_serving.errors import (
+from ie_serving.config.settings import ModelConfig
+from ie_serving.core.errors import (
     InvalidRequest,
     LoadFailed,
     NotFound,
@@ -12,120 +17,77 @@ from ie_serving.errors import (
     StorageError,
     UnknownLabel,
 )
-from ie_serving.models.manager import ModelManager
-from ie_serving.models.version_policy import All, Specific
-from ie_serving.models.versions import State
-from ie_serving.requests import ModelSpec
-from ie_serving.settings import ModelConfig
-from tests.unit.models.conftest import World, run
-
-
-async def started(world: World, *configs: ModelConfig, **options: bool) -> ModelManager:
-    manager = world.manager(**options)
-    await manager.start(configs or [world.config()])
-    return manager
-
-
-async def serves(manager: ModelManager, spec: ModelSpec, version: int) -> None:
-    """Wait until `spec` is answered by `version`."""
-    while True:
-        try:
-            if manager.handle(spec).version == version:
-                return
-        except NotFound:
-            pass
-        await asyncio.sleep(0.001)
-
-
-def test_the_default_is_the_highest_available_version(world: World) -> None:
-    async def test() -> None:
-        world.write(1)
-        world.write(2)
-        world.write(3, fail="broken")
-        manager = await started(world, world.config(version_policy=All()))
-        assert manager.handle(ModelSpec("m")).version == 2
-        assert manager.handle(ModelSpec("m", version=1)).version == 1
-        await manager.close()
-
-    run(test())
-
-
-def test_version_0_means_the_default_unless_there_is_a_version_0(world: World) -> None:
-    async def test() -> None:
-        world.write(2)
-        manager = await started(world, world.config(version_policy=All()))
-        assert manager.handle(ModelSpec("m", version=0)).version == 2
-        assert [status.version for status in manager.statuses("m", 0)] == [2]
-        world.write(0)
-        manager.look()
-        await serves(manager, ModelSpec("m", version=0), 0)
-        assert [status.version for status in manager.statuses("m", 0)] == [0]
-        await manager.close()
-
-    run(test())
-
-
-@pytest.mark.parametrize(
-    ("spec", "kind", "text"),
-    [
-        (
-            ModelSpec("n"),
-            NotFound,
-            r"Servable not found for request: Latest\(n\): .*served models: m",
-        ),
-        (ModelSpec("m", version=9), NotFound, r"Specific\(m, 9\): .*available versions: 1"),
-        (ModelSpec("m", label="x"), UnknownLabel, "Unrecognized servable version label: x"),
-        (ModelSpec("n", label="x"), UnknownLabel, "Unrecognized servable version label: x"),
-        (ModelSpec("m", label="gone"), NotFound, r"Specific\(m, 7\)"),
-    ],
-)
-def test_what_is_not_there_is_refused_by_name(
-    world: World, spec: ModelSpec, kind: type[Exception], text: str
-) -> None:
-    async def test() -> None:
-        world.write(1)
-        config = world.config(version_labels={"gone": 7})
-        manager = await started(world, config, labels_for_unavailable=True)
-        with pytest.raises(kind, match=text):
-            manager.handle(spec)
-        await manager.close()
-
-    run(test())
-
-
-def test_status_lists_highest_first_and_names_what_was_never_seen(world: World) -> None:
-    async def test() -> None:
-        world.write(1)
-        world.write(2, fail="no operation Foo")
-        manager = await started(world, world.config(version_policy=All()))
-        status = manager.statuses("m")
-        assert [(s.version, s.state) for s in status] == [
-            (2, State.LOADING),
-            (1, State.AVAILABLE),
-        ]
-        assert "no operation Foo" in status[0].error
-        assert manager.statuses("m", 1) == [status[1]]
-        with pytest.raises(NotFound, match="Could not find version 5 of model m"):
-            manager.statuses("m", 5)
-        with pytest.raises(NotFound, match="Could not find any versions of model n"):
-            manager.statuses("n")
-        await manager.close()
-
-    run(test())
+from ie_serving.core.requests import ModelSpec
+from ie_serving.core.versions import State
+from ie_serving.models.repository.version_policy import All, Specific
+from ie_serving.models.stream import ModelStream
+from ie_serving.storage.backends.local import LocalStorage
+from tests.unit.models.conftest import LIMIT_S, World, managed, run, serves, until
+from tests.unit.models.stand_ins import TURNS
 
 
 def test_a_base_path_that_cannot_be_listed_fails_the_start(world: World) -> None:
     async def test() -> None:
         world.write(1)
-        configs = [world.config(), world.config("missing")]
-        with pytest.raises(StorageError, match="missing"):
-            await started(world, *configs)
-        manager = await started(world, *configs, allow_unavailable_models=True)
-        assert manager.handle(ModelSpec("m")).version == 1
-        with pytest.raises(NotFound, match=r"missing"):
-            manager.statuses("missing")
-        world.write(3, model="missing")
-        await serves(manager, ModelSpec("missing"), 3)
+        (world.base / "file").write_text("")
+        configs = [world.config(), world.config("file")]
+        with pytest.raises(StorageError, match="is a file"):
+            await managed(world, *configs)
+        manager = await managed(world, *configs, allow_unavailable_models=True)
+        assert manager.served.handle(ModelSpec("m")).version == 1
+        with pytest.raises(NotFound, match="is a file"):
+            manager.served.statuses("file")
+        (world.base / "file").unlink()
+        world.write(3, model="file")
+        await serves(manager, ModelSpec("file"), 3)
+        await manager.close()
+
+    run(test())
+
+
+def test_a_directory_that_does_not_exist_yet_is_waited_for(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        world.write(1)
+        manager = await managed(world, world.config(), world.config("late"))
+        assert manager.served.handle(ModelSpec("m")).version == 1
+        with pytest.raises(NotFound, match="late: no such directory"):
+            manager.served.statuses("late")
+        noted = [r for r in caplog.records if "late" in r.getMessage()]
+        assert [r.levelname for r in noted] == ["WARNING"]
+        assert "directory does not exist yet" in noted[0].getMessage()
+        world.write(3, model="late")
+        await serves(manager, ModelSpec("late"), 3)
+        await manager.close()
+
+    run(test())
+
+
+def test_a_label_of_the_first_configuration_waits_for_its_version(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        caplog.set_level("INFO", "ie_serving.models.stream")
+        world.write(1)
+        config = world.config(version_policy=All(), version_labels={"stable": 1, "canary": 2})
+        manager = await managed(world, config)
+        stable, canary = ModelSpec("m", label="stable"), ModelSpec("m", label="canary")
+        assert manager.served.handle(stable).version == 1
+        with pytest.raises(UnknownLabel, match="canary; assigned labels of this model: stable"):
+            manager.served.handle(canary)
+        assert "label waits for its version model=m label=canary version=2" in caplog.text
+        # A change of something else keeps a label that waits, instead of refusing it.
+        await manager.apply([config, world.config("late")], all_or_nothing=False)
+        world.write(2)
+        stream = manager.served.entries["m"].stream
+        await until(stream, lambda: 2 in stream.available)
+        assert manager.served.handle(canary).version == 2
+        assert "label assigned model=m label=canary version=2" in caplog.text
+        world.remove(2)
+        await until(stream, lambda: 2 not in stream.available)
+        with pytest.raises(NotFound, match=r"Specific\(m, 2\)"):
+            manager.served.handle(canary)
         await manager.close()
 
     run(test())
@@ -134,14 +96,14 @@ def test_a_base_path_that_cannot_be_listed_fails_the_start(world: World) -> None
 def test_the_start_can_wait_for_every_model_and_end_with_a_broken_one(world: World) -> None:
     async def test() -> None:
         options = {"allow_unavailable_models": True, "require_available": True}
-        waiting = asyncio.create_task(started(world, world.config("late"), **options))
+        waiting = asyncio.create_task(managed(world, world.config("late"), **options))
         world.write(1, model="late")
         manager = await waiting
-        assert manager.handle(ModelSpec("late")).version == 1
+        assert manager.served.handle(ModelSpec("late")).version == 1
         await manager.close()
         world.write(1, fail="no operation Foo")
         with pytest.raises(LoadFailed, match=r"1 servable\(s\) did not become available: .*Foo"):
-            await started(world, **options)
+            await managed(world, **options)
 
     run(test())
 
@@ -151,18 +113,18 @@ def test_models_are_added_changed_and_removed(world: World) -> None:
         for model in ("m", "n"):
             for version in (1, 2):
                 world.write(version, model=model)
-        manager = await started(world)
+        manager = await managed(world)
         changed = world.config(version_policy=Specific(frozenset({1})), version_labels={"s": 1})
         with pytest.raises(PreconditionFailed, match="assign label to version 1 of model m"):
             await manager.apply([changed], all_or_nothing=True)
         await manager.apply([world.config(version_policy=All())], all_or_nothing=True)
         await serves(manager, ModelSpec("m", version=1), 1)
         await manager.apply([changed, world.config("n")], all_or_nothing=True)
-        assert manager.names() == ["m", "n"]
-        assert manager.handle(ModelSpec("m", label="s")).version == 1
-        assert manager.handle(ModelSpec("n")).version == 2
+        assert manager.served.names() == ["m", "n"]
+        assert manager.served.handle(ModelSpec("m", label="s")).version == 1
+        assert manager.served.handle(ModelSpec("n")).version == 2
         await manager.apply([], all_or_nothing=True)
-        assert manager.names() == []
+        assert manager.served.names() == []
         await manager.close()
 
     run(test())
@@ -173,12 +135,12 @@ def test_a_reload_that_fails_leaves_no_trace(world: World) -> None:
         world.write(1)
         world.write(1, model="good")
         world.write(1, model="bad", fail="no operation Foo")
-        manager = await started(world)
+        manager = await managed(world)
         wanted = [world.config("good"), world.config("bad")]
         with pytest.raises(LoadFailed, match=r"1 model\(s\) did not become available.*Foo"):
             await manager.apply(wanted, all_or_nothing=True)
-        assert manager.names() == ["m"]
-        assert manager.handle(ModelSpec("m")).version == 1
+        assert manager.served.names() == ["m"]
+        assert manager.served.handle(ModelSpec("m")).version == 1
         await manager.close()
 
     run(test())
@@ -187,11 +149,11 @@ def test_a_reload_that_fails_leaves_no_trace(world: World) -> None:
 def test_a_changed_model_serves_on_until_its_successor_is_ready(world: World) -> None:
     async def test() -> None:
         world.write(1)
-        manager = await started(world)
+        manager = await managed(world)
         moved = ModelConfig(name="m", base_path=str(world.base / "elsewhere"))
         world.write(5, model="elsewhere", fail="not yet")
         await manager.apply([moved], all_or_nothing=False)
-        assert manager.handle(ModelSpec("m")).version == 1
+        assert manager.served.handle(ModelSpec("m")).version == 1
         world.write(5, model="elsewhere")
         await serves(manager, ModelSpec("m"), 5)
         await manager.close()
@@ -206,13 +168,43 @@ def test_a_successor_that_is_not_ready_yet_survives_a_change_of_another_model(
         world.write(1)
         world.write(1, model="other")
         world.write(5, model="elsewhere", fail="not yet")
-        manager = await started(world)
+        manager = await managed(world)
         for others in ([], [world.config("other")]):
             moved = ModelConfig(name="m", base_path=str(world.base / "elsewhere"))
             await manager.apply([moved, *others], all_or_nothing=False)
-        assert manager.handle(ModelSpec("m")).version == 1
+        assert manager.served.handle(ModelSpec("m")).version == 1
         world.write(5, model="elsewhere")
         await serves(manager, ModelSpec("m"), 5)
+        await manager.close()
+
+    run(test())
+
+
+@pytest.mark.parametrize("closes", [True, False], ids=["closed", "changed back"])
+def test_a_successor_that_is_no_longer_wanted_ends(
+    world: World, monkeypatch: pytest.MonkeyPatch, closes: bool
+) -> None:
+    opened: list[ModelStream] = []
+    open_stream = world.open_stream
+
+    def noted(config: ModelConfig) -> ModelStream:
+        opened.append(open_stream(config))
+        return opened[-1]
+
+    async def test() -> None:
+        monkeypatch.setattr(world, "open_stream", noted)
+        world.write(1)
+        manager = await managed(world)
+        world.write(5, model="elsewhere", fail="not yet")
+        moved = ModelConfig(name="m", base_path=str(world.base / "elsewhere"))
+        await manager.apply([moved], all_or_nothing=False)
+        successor = opened[-1]
+        await until(successor, successor.failures)
+        if closes:
+            await manager.close()
+        else:
+            await manager.apply([world.config()], all_or_nothing=False)
+        await until(successor, lambda: successor.statuses()[0].state is State.END)
         await manager.close()
 
     run(test())
@@ -221,7 +213,7 @@ def test_a_successor_that_is_not_ready_yet_survives_a_change_of_another_model(
 def test_a_platform_never_changes(world: World) -> None:
     async def test() -> None:
         world.write(1)
-        manager = await started(world, world.config(platform="tensorflow"))
+        manager = await managed(world, world.config(platform="tensorflow"))
         with pytest.raises(InvalidRequest, match="Illegal to change a model's platform"):
             await manager.apply([world.config(platform="openvino")], all_or_nothing=True)
         await manager.close()
@@ -232,9 +224,128 @@ def test_a_platform_never_changes(world: World) -> None:
 def test_an_unchanged_model_is_not_loaded_again(world: World) -> None:
     async def test() -> None:
         world.write(1)
-        manager = await started(world)
+        manager = await managed(world)
         await manager.apply([world.config()], all_or_nothing=True)
         assert len(world.engine.models) == 1
+        await manager.close()
+
+    run(test())
+
+
+def test_what_does_not_change_how_a_model_is_read_loads_nothing_anew(world: World) -> None:
+    """As an RPC that adds `model_platform` to models which came from a JSON file."""
+
+    async def test() -> None:
+        world.write(1)
+        manager = await managed(world)
+        place = f"file://{world.base}/m/"
+        reread = ModelConfig(name="m", base_path=place, platform="tensorflow")
+        await manager.apply([reread], all_or_nothing=True)
+        assert len(world.engine.models) == 1
+        with pytest.raises(InvalidRequest, match="Illegal to change a model's platform"):
+            await manager.apply([world.config(platform="openvino")], all_or_nothing=True)
+        await manager.close()
+
+    run(test())
+
+
+def test_a_defect_in_one_models_preparation_leaves_none_of_the_others_behind(
+    world: World,
+) -> None:
+    """Neither a load nor a poll goes on after the reload was refused."""
+
+    async def test() -> None:
+        world.write(1)
+        world.write(1, model="slow")
+        listing, go_on = threading.Event(), threading.Event()
+
+        class Odd(LocalStorage):
+            def directories(self) -> list[str]:
+                listing.wait(LIMIT_S)
+                raise RuntimeError("unforeseen")
+
+        class Slow(LocalStorage):
+            def directories(self) -> list[str]:
+                listing.set()
+                go_on.wait(LIMIT_S)
+                return super().directories()
+
+        manager = await managed(world)
+        world.storages = {"odd": Odd, "slow": Slow}
+        wanted = [world.config(), world.config("odd"), world.config("slow")]
+        with pytest.raises(RuntimeError, match="unforeseen"):
+            await manager.apply(wanted, all_or_nothing=True)
+        assert manager.served.names() == ["m"]
+        go_on.set()
+        world.executor.shutdown()  # every listing and load has ended, and none can begin
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        assert [model.directory.parent.name for model in world.engine.models] == ["m"]
+        assert {task.get_name() for task in asyncio.all_tasks()} & {
+            "watch odd",
+            "watch slow",
+        } == set()
+
+    run(test())
+
+
+def test_a_file_is_applied_at_once_and_each_model_serves_when_it_is_ready(world: World) -> None:
+    """A load that hangs holds neither the change nor the next one."""
+
+    async def test() -> None:
+        world.write(1)
+        world.write(1, model="quick")
+        world.write(1, model="hangs")
+        go_on = threading.Event()
+
+        def hang(directory: Path) -> None:
+            if directory.parent.name == "hangs":
+                go_on.wait(LIMIT_S)
+
+        world.engine.before_compile = hang
+        manager = await managed(world)
+        await manager.apply([world.config("hangs"), world.config()], all_or_nothing=False)
+        await manager.apply([world.config("hangs"), world.config("quick")], all_or_nothing=False)
+        await serves(manager, ModelSpec("quick"), 1)
+        assert manager.served.names() == ["hangs", "quick"]
+        with pytest.raises(NotFound):
+            manager.served.handle(ModelSpec("hangs"))
+        go_on.set()
+        await serves(manager, ModelSpec("hangs"), 1)
+        await manager.close()
+
+    run(test())
+
+
+def test_a_label_that_a_file_moves_stays_until_its_new_version_serves(world: World) -> None:
+    async def test() -> None:
+        world.write(1)
+        manager = await managed(world, world.config(version_policy=All(), version_labels={"s": 1}))
+        moved = world.config(version_policy=All(), version_labels={"s": 2})
+        await manager.apply([moved], all_or_nothing=False)
+        assert manager.served.handle(ModelSpec("m", label="s")).version == 1
+        world.write(2)
+        await serves(manager, ModelSpec("m", label="s"), 2)
+        await manager.close()
+
+    run(test())
+
+
+def test_in_a_replacement_one_models_fault_stays_with_that_model(world: World) -> None:
+    async def test() -> None:
+        world.write(1)
+        world.write(1, model="labelled")
+        labelled = world.config("labelled", version_labels={"stable": 7})
+        manager = world.manager(require_available=True)
+        (world.base / "broken").write_text("")
+        broken = world.config("broken")
+        await manager.start([world.config(), labelled, broken], is_strict=False)
+        assert manager.served.handle(ModelSpec("m")).version == 1
+        assert manager.served.handle(ModelSpec("labelled")).version == 1
+        with pytest.raises(UnknownLabel):
+            manager.served.handle(ModelSpec("labelled", label="stable"))
+        with pytest.raises(NotFound, match="is a file"):
+            manager.served.statuses("broken")
         await manager.close()
 
     run(test())
@@ -245,18 +356,40 @@ def test_a_label_moves_in_one_step_and_only_to_what_serves(world: World) -> None
         world.write(1)
         world.write(2)
         both = world.config(version_policy=All())
-        manager = await started(world, both)
+        manager = await managed(world, both)
         stable = ModelSpec("m", label="stable")
         for version in (1, 2):
             labelled = world.config(version_policy=All(), version_labels={"stable": version})
             await manager.apply([labelled], all_or_nothing=True)
-            assert manager.handle(stable).version == version
+            assert manager.served.handle(stable).version == version
         with pytest.raises(PreconditionFailed):
             await manager.apply(
                 [world.config(version_policy=All(), version_labels={"stable": 3})],
                 all_or_nothing=True,
             )
-        assert manager.handle(stable).version == 2
+        assert manager.served.handle(stable).version == 2
         await manager.close()
 
     run(test())
+
+
+def test_memory_of_a_removed_model_goes_without_the_garbage_collector(world: World) -> None:
+    async def test() -> None:
+        world.write(1)
+        manager = await managed(world)
+        servable = manager.served.handle(ModelSpec("m"))
+        servable.bound["front end"] = servable
+        kept = [weakref.ref(servable), weakref.ref(servable.compiled)]
+        stream = manager.served.entries["m"].stream
+        del servable
+        world.engine.models.clear()
+        await manager.apply([], all_or_nothing=True)
+        await until(stream, lambda: stream.statuses()[0].state is State.END)
+        assert [ref() for ref in kept] == [None, None]
+        await manager.close()
+
+    gc.disable()
+    try:
+        run(test())
+    finally:
+        gc.enable()

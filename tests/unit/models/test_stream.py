@@ -1,18 +1,19 @@
 """One model over time: what storage lists, loads that fail, handles that are held."""
 
 import asyncio
-import os
 import threading
 from pathlib import Path
 
 import pytest
 
-from ie_serving.engines.testing import FILE
-from ie_serving.errors import LoadFailed, Missing
-from ie_serving.models.stream import ModelStream
-from ie_serving.models.version_policy import All, Latest, Specific
-from ie_serving.models.versions import State
-from tests.unit.models.conftest import POLL_S, World, run, until
+from ie_serving.core.errors import LoadFailed, Missing
+from ie_serving.core.versions import State
+from ie_serving.models.repository.version_policy import All, Latest, Specific
+from ie_serving.models.rules import FIRST_BACK_OFF_S
+from ie_serving.models.stream import POLLS_FOR_REST, SOON_S, ModelStream
+from ie_serving.storage.backends.local import DEEPEST
+from tests.unit.models.conftest import World, run, until
+from tests.unit.models.stand_ins import BROKEN, Stand
 
 
 async def started(world: World, **fields: object) -> ModelStream:
@@ -47,20 +48,6 @@ def test_a_model_without_versions_starts_empty_and_is_polled(world: World) -> No
         assert stream.statuses() == []
         world.write(1)
         await until(stream, lambda: stream.default)
-        await stream.retire()
-
-    run(test())
-
-
-def test_a_version_just_written_is_not_waited_for_as_long_as_a_long_interval(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def test() -> None:
-        monkeypatch.setattr("ie_serving.models.stream.SOON_S", POLL_S)
-        world.poll_s = 3600.0
-        os.utime(world.write(1) / FILE)
-        stream = await started(world)
-        assert states(stream) == {1: State.AVAILABLE}
         await stream.retire()
 
     run(test())
@@ -244,6 +231,189 @@ def test_a_load_that_fails_in_an_unforeseen_way_fails_that_version_alone(
         world.write(2)
         stream = await started(world, version_policy=All())
         assert states(stream) == {1: State.AVAILABLE, 2: State.LOADING}
+        await stream.retire()
+
+    run(test())
+
+
+# When the next poll is due. A version of the shelf was written 999 s before the clock's beginning.
+
+
+def test_the_next_poll_is_due_after_the_interval(tmp_path: Path) -> None:
+    async def test() -> None:
+        stand = Stand(tmp_path)
+        stand.store.versions = {1: "a"}
+        stream = stand.stream(poll_wait_s=30.0)
+        await stand.poll(stream)
+        assert stream.next_poll_s() == 30.0
+
+    run(test())
+
+
+def test_a_version_just_written_is_not_waited_for_as_long_as_a_long_interval(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        stand = Stand(tmp_path)
+        stand.store.versions = {1: "a"}
+        stream = stand.stream(poll_wait_s=3600.0)
+        await stand.poll(stream)
+        assert (stream.statuses(), stream.next_poll_s()) == ([], SOON_S)
+        await stand.poll(stream)
+        assert (states(stream), stream.next_poll_s()) == ({1: State.LOADING}, 3600.0)
+
+    run(test())
+
+
+def test_the_first_load_does_not_wait_for_ever_for_a_version_that_is_being_written(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        stand = Stand(tmp_path)
+        stream = stand.stream(poll_wait_s=3600.0)
+        first_load = asyncio.create_task(stream.first_load())
+        for poll in range(POLLS_FOR_REST):
+            assert not first_load.done()
+            stand.store.versions = {1: f"part {poll}"}
+            await stand.poll(stream)
+        assert first_load.done()
+        assert stream.statuses() == []
+
+    run(test())
+
+
+def test_without_an_interval_a_failed_version_alone_is_a_reason_to_poll(tmp_path: Path) -> None:
+    async def test() -> None:
+        stand = Stand(tmp_path)
+        stand.store.versions = {1: "a"}
+        stream = stand.stream(poll_wait_s=0.0)
+        await stand.poll(stream)
+        assert stream.next_poll_s() is None
+        await stand.end_load(BROKEN)
+        assert stream.next_poll_s() == FIRST_BACK_OFF_S
+        stand.clock.now += FIRST_BACK_OFF_S
+        assert stream.next_poll_s() == 0.0
+        # A store that is away then neither ends the retries nor is asked without a pause.
+        stand.store.away = True
+        assert not await stand.poll(stream)
+        assert stream.next_poll_s() == FIRST_BACK_OFF_S
+
+    run(test())
+
+
+# A broken newest version at the start: what a running server would still serve is served.
+
+
+def test_while_no_wanted_version_serves_the_next_lower_one_that_loads_stands_in(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        stand = Stand(tmp_path)
+        stand.store.versions = {1: "a", 2: "b", 3: "c", 4: "d"}
+        stream = stand.stream()
+        first_load = asyncio.create_task(stream.first_load())
+        await stand.poll(stream)
+        for _ in range(2):
+            await stand.end_load(BROKEN)
+            assert not first_load.done()
+        await stand.end_load()
+        assert first_load.done()
+        assert set(stream.available) == {2}
+        assert stream.failures().keys() == {4}
+        stand.clock.now += 60.0
+        await stand.poll(stream)
+        await stand.end_load()
+        assert states(stream)[4] is State.AVAILABLE
+        assert set(stream.available) == {4}
+
+    run(test())
+
+
+# What goes wrong with listings.
+
+
+def test_an_empty_listing_after_a_full_one_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A volume that is not mounted looks so; what serves goes on until there is another version."""
+
+    async def test() -> None:
+        stand = Stand(tmp_path)
+        stand.unload_when_empty = False
+        stand.store.versions = {1: "a"}
+        stream = stand.stream()
+        await stand.poll(stream)
+        await stand.end_load()
+        stand.store.versions = {}
+        for _ in range(3):
+            assert not await stand.poll(stream)
+        assert set(stream.available) == {1}
+        errors = [r.getMessage() for r in caplog.records if r.levelname == "ERROR"]
+        assert len(errors) == 1
+        assert "no version is left of 1" in errors[0]
+        stand.store.versions = {2: "b"}
+        await stand.poll(stream)
+        await stand.end_load()
+        assert set(stream.available) == {2}
+
+    run(test())
+
+
+def test_failed_listings_back_off_up_to_a_minute_and_are_counted(tmp_path: Path) -> None:
+    async def test() -> None:
+        stand = Stand(tmp_path)
+        failed: list[None] = []
+        stream = stand.stream(on_trouble=lambda: failed.append(None))
+        stand.store.away = True
+        waits = []
+        for _ in range(8):
+            assert not await stand.poll(stream)
+            waits.append(stream.next_poll_s())
+        assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
+        assert len(failed) == 8
+        stand.store.away = False
+        await stand.poll(stream)
+        assert stream.next_poll_s() == 1.0
+
+    run(test())
+
+
+def test_a_version_replaced_while_it_loads_never_serves_a_mix(world: World) -> None:
+    """Its files are compared once more before it serves; then the new ones are loaded."""
+
+    async def test() -> None:
+        world.write(1, value=1)
+        replacing = [True]
+
+        def replace(directory: Path) -> None:
+            if replacing:
+                replacing.clear()
+                world.write(1, value=2)
+
+        world.engine.before_compile = replace
+        stream = await started(world)
+        assert stream.default is None
+        assert "listed anew" in stream.failures()[1]
+        await until(stream, lambda: stream.default)
+        assert [model.closed for model in world.engine.models] == [True, False]
+        await stream.retire()
+
+    run(test())
+
+
+def test_a_version_that_cannot_be_listed_fails_alone_with_the_reason(world: World) -> None:
+    async def test() -> None:
+        world.write(1)
+        (world.base / "m" / "2").symlink_to("2")
+        deep = world.base / "m" / "3"
+        deep.joinpath(*("d" * 600)).mkdir(parents=True)
+        stream = await started(world, version_policy=All())
+        assert states(stream) == {1: State.AVAILABLE, 2: State.LOADING, 3: State.LOADING}
+        assert "symbolic links" in stream.failures()[2]
+        assert f"more than {DEEPEST} deep" in stream.failures()[3]
+        (world.base / "m" / "2").unlink()
+        world.write(2)
+        await until(stream, lambda: 2 in stream.available)
         await stream.retire()
 
     run(test())

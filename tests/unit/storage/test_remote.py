@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.storage.remote import Kept, Location, is_plain, shown
+from ie_serving.storage.remote import Location, is_plain, shown
 
 UNSAFE = ["../x", "a/../../x", "/etc/passwd", "a//b", "./a", "a\0b", "", "a/.."]
 
@@ -42,14 +42,6 @@ def test_a_doubled_slash_below_the_base_is_pointed_out(caplog: pytest.LogCapture
     location = Location("s3://b/m", "b", "m/")
     assert location.directories(["m//", "m/1/"], has_objects=False) == ["1"]
     assert 'keys begin with "//"' in caplog.text
-
-
-def test_a_client_is_kept_until_its_credentials_are_refused() -> None:
-    kept = Kept(object)
-    first = kept.get()
-    assert kept.get() is first
-    kept.drop()
-    assert kept.get() is not first
 
 
 def test_user_info_in_a_url_is_hidden() -> None:

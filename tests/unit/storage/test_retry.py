@@ -1,27 +1,16 @@
-"""Back-off: bounded, growing, apart from each other; only for trouble that passes."""
+"""What is tried again: trouble that passes, so often and so long, and nothing else."""
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from ie_serving.errors import Corrupted, StorageError, Throttled, Unauthorized, Unreachable
-from ie_serving.storage.retry import Backoff, Retrying
-
-chances = st.floats(0, 1, allow_nan=False)
-
-
-@given(failures=st.integers(1, 10_000), chance=chances)
-def test_a_delay_is_half_to_all_of_a_doubling_limited_wait(failures: int, chance: float) -> None:
-    backoff = Backoff(first_s=0.2, longest_s=10)
-    longest = min(10, 0.2 * 2 ** min(failures - 1, 100))
-    assert longest / 2 <= backoff.delay_s(failures, chance) <= longest
+from ie_serving.core.errors import Corrupted, StorageError, Throttled, Unauthorized, Unreachable
+from ie_serving.storage.retry import Retrying, Tries
 
 
 @pytest.mark.parametrize("passing", [Unreachable("down"), Throttled("slow down")])
 def test_passing_trouble_is_tried_again(passing: StorageError) -> None:
     waits: list[float] = []
     outcomes = iter([passing, passing, "done"])
-    assert Retrying(Backoff(tries=3), waits.append).run(lambda: raised(next(outcomes))) == "done"
+    assert Retrying(Tries(most=3), waits.append).run(lambda: raised(next(outcomes))) == "done"
     assert len(waits) == 2
     assert waits[1] > waits[0] / 2
 
@@ -30,7 +19,7 @@ def test_the_last_failure_is_raised_when_the_tries_are_used_up() -> None:
     waits: list[float] = []
     outcomes = iter([Unreachable("1"), Unreachable("2")])
     with pytest.raises(Unreachable, match="2"):
-        Retrying(Backoff(tries=2), waits.append).run(lambda: raised(next(outcomes)))
+        Retrying(Tries(most=2), waits.append).run(lambda: raised(next(outcomes)))
     assert len(waits) == 1
 
 
@@ -38,12 +27,12 @@ def test_the_last_failure_is_raised_when_the_tries_are_used_up() -> None:
 def test_lasting_trouble_is_raised_at_once(lasting: StorageError) -> None:
     waits: list[float] = []
     with pytest.raises(type(lasting)):
-        Retrying(Backoff(), waits.append).run(lambda: raised(lasting))
+        Retrying(Tries(most=4), waits.append).run(lambda: raised(lasting))
     assert waits == []
 
 
 def test_progress_gives_all_tries_back() -> None:
-    retrying = Retrying(Backoff(tries=2), lambda seconds: None)
+    retrying = Retrying(Tries(most=2), lambda seconds: None)
     count = 0
 
     def advance_and_break() -> int:
@@ -66,9 +55,9 @@ def test_what_hangs_is_not_asked_again_and_again() -> None:
         now += 6.0
         raise Unreachable("no answer in time")
 
-    backoff = Backoff(tries=9, patience_s=10.0)
+    tries = Tries(most=9, patience_s=10.0)
     with pytest.raises(Unreachable):
-        Retrying(backoff, lambda seconds: None, clock=lambda: now).run(hang)
+        Retrying(tries, lambda seconds: None, clock=lambda: now).run(hang)
     assert now == 12.0
 
 

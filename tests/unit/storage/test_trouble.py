@@ -11,9 +11,9 @@ import pytest
 import trustme
 import urllib3
 
-from ie_serving.errors import StorageError
-from ie_serving.storage import gcs, minio, s3
-from ie_serving.storage.s3_errors import trouble_of_code
+from ie_serving.core.errors import StorageError
+from ie_serving.storage.backends import gcs, minio, s3
+from ie_serving.storage.backends.s3_errors import trouble_of_code
 from ie_serving.storage.trouble import (
     MEANING,
     Trouble,
@@ -189,7 +189,7 @@ def test_texts_hold_our_words_and_the_code_never_the_clients_text(trouble: Troub
     text = str(raised.value)
     assert text.startswith(f"s3://b/m: cannot list: {meaning}")
     assert "(Code)" in text
-    assert s3.ADVICE.get(trouble, "") in text
+    assert str(s3.ADVICE.get(trouble, "")) in text
     assert "s3cr3t" not in text
     assert raised.value.__cause__ is client_error
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.errors import ServingError
+from ie_serving.core.errors import ServingError
 from ie_serving.telemetry import logs
 from ie_serving.telemetry.logs import MASK, Event, configure, mask, render
 
-own = logging.getLogger("ie_serving.models.loader")
+own = logging.getLogger("ie_serving.models.version.loader")
 foreign = logging.getLogger("another.library")
 
 

@@ -31,8 +31,7 @@ def test_a_page_without_requests() -> None:
 def test_the_page_is_that_of_tensorflow_serving() -> None:
     """No HELP, no `_total`, labels in its order, six digits in `le`, one newline at the end."""
     metrics = Metrics()
-    metrics.add("resnet").count("OK")
-    metrics.of("resnet").request_latency("Predict", "GRPC").observe(20)
+    metrics.add("resnet").served("Predict", "GRPC").add(20)
     lines = metrics.text().split("\n")
     labels = 'model_name="resnet",API="Predict",entrypoint="GRPC"'
     assert lines[:6] == [
@@ -54,20 +53,21 @@ def test_the_page_is_that_of_tensorflow_serving() -> None:
 
 def test_the_buckets_of_tensorflow_serving() -> None:
     metrics = Metrics()
-    metrics.add("m").request_latency("predict", "REST")
+    metrics.add("m").served("predict", "REST").add(1)
     bounds = re.findall(r'le="([^"]+)"', metrics.text())
     assert len(bounds) == 33 + 1
     assert bounds[:8] == ["10", "18", "32.4", "58.32", "104.976", "188.957", "340.122", "612.22"]
     assert "1.27482e+06" in bounds
 
 
-@given(st.lists(st.floats(0, 1e12)))
+@given(st.lists(st.floats(0, 1e12), min_size=1))
 def test_buckets_are_cumulative_and_hold_every_duration(durations: list[float]) -> None:
     metrics = Metrics()
-    histogram = metrics.add("m").request_latency("Predict", "GRPC")
+    served = metrics.add("m").served("Predict", "GRPC")
     for duration in durations:
-        histogram.observe(duration)
+        served.add(duration)
     read = samples(metrics)
+    assert read[REQUEST_COUNT, frozenset({("model_name", "m"), ("status", "OK")})] == len(durations)
     name = ":tensorflow:serving:request_latency"
     labels = {("model_name", "m"), ("API", "Predict"), ("entrypoint", "GRPC")}
     for bound in BOUNDS:
@@ -100,34 +100,49 @@ def test_requests_for_unknown_models_share_the_empty_name() -> None:
 def test_a_model_is_bound_once_and_counts_on() -> None:
     metrics = Metrics()
     bound = metrics.add("m")
-    latency = bound.request_latency("Predict", "GRPC")
+    served = bound.served("Predict", "GRPC")
     assert metrics.add("m") is bound
     assert metrics.of("m") is bound
-    assert bound.request_latency("Predict", "GRPC") is latency
+    assert bound.served("Predict", "GRPC") is served
 
 
-def test_a_dropped_model_leaves_the_page_and_its_holders_unharmed() -> None:
+def test_what_is_bound_stands_on_the_page_when_it_has_been_asked() -> None:
+    """A warm-up binds it before any request."""
+    metrics = Metrics()
+    metrics.add("m").served("Predict", "GRPC")
+    assert metrics.text() == EMPTY
+
+
+def test_a_model_that_is_not_kept_leaves_the_page_and_its_holders_unharmed() -> None:
     metrics = Metrics()
     bound = metrics.add("m")
     bound.count("OK")
-    metrics.drop("m")
+    metrics.keep(())
     bound.count("OK")
     assert metrics.text() == EMPTY
     assert metrics.add("m") is not bound
 
 
-def test_the_series_of_unknown_models_cannot_be_dropped() -> None:
+def test_a_model_that_is_kept_counts_on_and_a_new_one_has_series_at_once() -> None:
+    metrics = Metrics()
+    bound = metrics.add("m")
+    metrics.keep(["m", "n"])
+    assert metrics.of("m") is bound
+    assert metrics.of("n") is not metrics.of("")
+
+
+def test_the_series_of_unknown_models_stay() -> None:
     metrics = Metrics()
     metrics.of("").count("INVALID_ARGUMENT")
-    metrics.drop("")
+    metrics.keep(())
     metrics.of("nobody").count("NOT_FOUND")
     assert len([line for line in metrics.text().splitlines() if REQUEST_COUNT in line]) == 3
 
 
 def test_latency_is_kept_apart_by_interface() -> None:
     metrics = Metrics()
-    metrics.add("m").request_latency("Predict", "GRPC").observe(1)
-    metrics.add("m").request_latency("predict", "REST").observe(1)
+    metrics.add("m").served("Predict", "GRPC").add(1)
+    metrics.add("m").served("predict", "REST").add(1)
     counted = [labels for (name, labels) in samples(metrics) if name == f"{REQUEST_LATENCY}_count"]
     assert {
         frozenset({("model_name", "m"), ("API", api), ("entrypoint", entry)})

@@ -1,5 +1,6 @@
 """Small models, made with OpenVINO's own operations."""
 
+import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,10 +9,11 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
+from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compile import OpenVinoEngine
-from ie_serving.engines.openvino.infer import OpenVinoModel
-from ie_serving.tensors import SERVING_DEFAULT, Array, DataType
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.run.program import CompiledPrograms
 
 Shape = Sequence[int | tuple[int, int]]
 
@@ -34,8 +36,9 @@ def _type_name(value: object) -> str:
 
 
 def result(name: str, node: Any) -> Any:
-    node.output(0).set_names({name, *node.output(0).get_names()})
-    return op.result(node)
+    output = node if isinstance(node, ov.Output) else node.output(0)
+    output.set_names({name, *output.get_names()})
+    return op.result(output)
 
 
 def save(directory: Path, results: Sequence[Any], parameters: Sequence[Any]) -> Path:
@@ -60,12 +63,15 @@ def unary(
     return save(directory, [result("y", body(x))], [x])
 
 
-def load(directory: Path, **options: Any) -> OpenVinoModel:
-    return OpenVinoEngine().compile(directory, EngineOptions(**options))
+def load(directory: Path, **options: Any) -> CompiledPrograms:
+    """Compile with options of every engine and of OpenVINO, by the names of their fields."""
+    known = {field.name for field in dataclasses.fields(OpenVinoOptions)}
+    own = OpenVinoOptions(**{name: options.pop(name) for name in known & options.keys()})
+    return OpenVinoEngine().compile(directory, EngineOptions(**options, own=(own,)))
 
 
 async def run(
-    model: OpenVinoModel, inputs: Mapping[str, Array], signature: str = SERVING_DEFAULT
+    model: CompiledPrograms, inputs: Mapping[str, Array], signature: str = SERVING_DEFAULT
 ) -> dict[str, Array]:
     """Infer once and copy the outputs."""
     return await model.infer(model.signatures[signature], inputs, copies)

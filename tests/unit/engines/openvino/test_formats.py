@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.openvino.formats import missing, model_file
-from ie_serving.errors import LoadFailed
 
 INDEX = "variables/variables.index"
 SHARDS = [f"variables/variables.data-0000{i}-of-00002" for i in range(2)]

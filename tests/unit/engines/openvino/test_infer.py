@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ie_serving.engines.openvino.infer import OpenVinoModel
-from ie_serving.errors import InvalidRequest, InvalidTensor, LoadFailed, ServingError
-from ie_serving.tensors import SERVING_DEFAULT, Array, DataType
+from ie_serving.core.errors import InvalidRequest, InvalidTensor, LoadFailed, ServingError
+from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType
+from ie_serving.engines.run.program import CompiledPrograms
 from tests.unit.engines.openvino.models import (
     add_one,
     copies,
@@ -84,7 +84,7 @@ async def test_every_number_can_be_computed_with(tmp_path: Path, dtype: DataType
     )
 )
 def test_one_request_after_another_of_any_shape(
-    arrays: list[Array], any_shape: OpenVinoModel
+    arrays: list[Array], any_shape: CompiledPrograms
 ) -> None:
     """Tensors are kept between requests; nothing of an earlier one may show."""
 
@@ -97,7 +97,7 @@ def test_one_request_after_another_of_any_shape(
 
 
 @pytest.fixture(scope="module")
-def any_shape(tmp_path_factory: pytest.TempPathFactory) -> OpenVinoModel:
+def any_shape(tmp_path_factory: pytest.TempPathFactory) -> CompiledPrograms:
     path = add_one(tmp_path_factory.mktemp("model"), (-1, -1))
     return load(path, execution="inline", inference_precision="f32")
 
@@ -187,7 +187,7 @@ async def test_shapes_that_do_not_fit_are_refused_each_time_and_harm_nothing(
     shapes=st.lists(st.tuples(*[st.integers(1, 3)] * 4), max_size=10),
 )
 def test_after_any_shapes_a_product_is_right_or_refused(
-    shapes: list[tuple[int, int, int, int]], product: OpenVinoModel
+    shapes: list[tuple[int, int, int, int]], product: CompiledPrograms
 ) -> None:
     async def ask_all() -> None:
         for rows, inner, other, columns in shapes:
@@ -204,7 +204,7 @@ def test_after_any_shapes_a_product_is_right_or_refused(
 
 
 @pytest.fixture(scope="module")
-def product(tmp_path_factory: pytest.TempPathFactory) -> OpenVinoModel:
+def product(tmp_path_factory: pytest.TempPathFactory) -> CompiledPrograms:
     return load(write_product(tmp_path_factory.mktemp("product")), execution="inline")
 
 
@@ -304,7 +304,7 @@ def slow(directory: Path, size: int = 300, layers: int = 3) -> Path:
     return unary(directory, [size, size], DataType.FP32, body)
 
 
-async def ask(model: OpenVinoModel, value: int, size: int = 300) -> float:
+async def ask(model: CompiledPrograms, value: int, size: int = 300) -> float:
     inputs = {"x": np.full((size, size), value, np.float32)}
     return float((await run(model, inputs))["y"][0, 0])
 

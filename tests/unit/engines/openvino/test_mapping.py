@@ -1,12 +1,12 @@
-"""`mapping_config.json` renames tensors, or fails the load where names would be lost."""
+"""`mapping_config.json` renames tensors; one that cannot be read renames none."""
 
 import json
 from pathlib import Path
 
 import pytest
 
+from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.openvino.mapping import FILE, aliases, read_mapping
-from ie_serving.errors import LoadFailed
 
 KNOWN = [{"a", "a:0"}, {"b"}]
 
@@ -23,10 +23,14 @@ def test_other_keys_are_ignored(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "text", ["{", "[]", "3", '{"inputs": []}', '{"outputs": {"a": 1}}', '{"inputs": {"a": ""}}']
 )
-def test_anything_else_fails_the_load(tmp_path: Path, text: str) -> None:
+def test_anything_else_is_named_and_the_own_names_serve(
+    tmp_path: Path, text: str, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / FILE).write_text(text)
-    with pytest.raises(LoadFailed, match=FILE):
-        read_mapping(tmp_path)
+    assert read_mapping(tmp_path) == ({}, {})
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert str(tmp_path / FILE) in record.getMessage()
 
 
 @pytest.mark.parametrize(
@@ -53,4 +57,4 @@ def test_a_collision_fails_the_load(renames: dict[str, str]) -> None:
 
 def test_an_unknown_tensor_warns(caplog: pytest.LogCaptureFixture) -> None:
     assert aliases(["a", "b"], KNOWN, {"c": "x"}, "outputs") == ["a", "b"]
-    assert "unknown outputs names=c" in caplog.text
+    assert "names unknown tensors kind=outputs names=c" in caplog.text

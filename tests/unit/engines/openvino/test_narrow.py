@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ie_serving.engines.openvino.infer import OpenVinoModel
-from ie_serving.errors import InvalidTensor
-from ie_serving.tensors import DataType
+from ie_serving.core.errors import InvalidTensor
+from ie_serving.core.tensors import DataType
+from ie_serving.engines.run.program import CompiledPrograms
 from tests.unit.engines.openvino.models import load, ov_type, run, unary
 
 WIDE = pytest.mark.parametrize(
@@ -93,7 +93,7 @@ async def test_a_double_that_is_only_passed_through_is_taken(tmp_path: Path) -> 
 
 
 @pytest.fixture(scope="module")
-def layers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, OpenVinoModel]:
+def layers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CompiledPrograms]:
     bodies: dict[str, Callable[[Any], Any]] = {
         "reshape": lambda x: op.reshape(x, op.constant(np.array([1, 2])), False),
         "concat": lambda x: op.concat([x, x], 0),
@@ -114,7 +114,7 @@ def layers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, OpenVinoModel]
     values=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=2, max_size=2),
 )
 def test_an_answer_is_never_wrong(
-    name: str, values: list[int], layers: dict[str, OpenVinoModel]
+    name: str, values: list[int], layers: dict[str, CompiledPrograms]
 ) -> None:
     """These layers move values about: each that comes out went in."""
     try:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.properties import properties, translated
 
 
@@ -39,16 +40,18 @@ def test_names_of_today_pass_as_they_are(caplog: pytest.LogCaptureFixture) -> No
 def test_the_thread_limit_yields_to_the_user() -> None:
     assert properties(EngineOptions(), 3)["INFERENCE_NUM_THREADS"] == "3"
     config = {"CPU_THREADS_NUM": "7", "CPU_BIND_THREAD": "YES"}
-    chosen = properties(EngineOptions(plugin_config=config), 3)
+    chosen = properties(EngineOptions(own=(OpenVinoOptions(plugin_config=config),)), 3)
     assert chosen == {"INFERENCE_NUM_THREADS": "7", "ENABLE_CPU_PINNING": "true"}
 
 
 def test_other_devices_get_no_properties_of_the_cpu() -> None:
-    assert properties(EngineOptions(target_device="GPU"), 3) == {}
+    assert properties(EngineOptions(own=(OpenVinoOptions(target_device="GPU"),)), 3) == {}
 
 
 def test_precision_and_cache_become_properties(tmp_path: Path) -> None:
-    options = EngineOptions(target_device="AUTO", inference_precision="f32", cache_dir=tmp_path)
+    options = EngineOptions(
+        cache_dir=tmp_path, own=(OpenVinoOptions(target_device="AUTO", inference_precision="f32"),)
+    )
     assert properties(options, None) == {
         "INFERENCE_PRECISION_HINT": "f32",
         "CACHE_DIR": str(tmp_path),

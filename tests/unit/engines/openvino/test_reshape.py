@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.engines.base import EngineOptions
+from ie_serving.core.errors import LoadFailed
+from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reshape import InputShape, new_shapes
-from ie_serving.errors import LoadFailed
 
 X = InputShape(frozenset({"x", "tensor_x"}), (1, 3))
 Y = InputShape(frozenset({"y"}), (1, (2, 4)))
@@ -33,7 +33,7 @@ OPEN = InputShape(frozenset({"anything"}), None)
 def test_new_shapes(
     inputs: list[InputShape], options: dict[str, Any], shapes: dict[int, Any]
 ) -> None:
-    assert new_shapes(inputs, EngineOptions(**options)) == shapes
+    assert new_shapes(inputs, OpenVinoOptions(**options)) == shapes
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_new_shapes(
 )
 def test_refused(inputs: list[InputShape], options: dict[str, Any], text: str) -> None:
     with pytest.raises(LoadFailed, match=text):
-        new_shapes(inputs, EngineOptions(**options))
+        new_shapes(inputs, OpenVinoOptions(**options))
 
 
 @given(st.lists(st.lists(st.integers(1, 9), max_size=4), min_size=1), st.integers(-1, 64))
@@ -55,5 +55,5 @@ def test_a_batch_size_changes_first_dimensions_only(shapes: list[list[int]], bat
     inputs = [InputShape(frozenset({str(i)}), tuple(s)) for i, s in enumerate(shapes)]
     if not any(shapes):
         return
-    for i, shape in new_shapes(inputs, EngineOptions(batch_size=batch)).items():
+    for i, shape in new_shapes(inputs, OpenVinoOptions(batch_size=batch)).items():
         assert shape == (batch, *shapes[i][1:])

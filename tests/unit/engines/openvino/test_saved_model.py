@@ -3,7 +3,6 @@
 import importlib.util
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.engines.openvino import saved_model
-from ie_serving.errors import LoadFailed
-from ie_serving.tensors import DataType
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.tensors import DataType
+from ie_serving.engines.openvino.savedmodel import file as saved_model
+from tests.process import output_of
 from tests.unit.engines.openvino.models import load, run
 
 
@@ -25,10 +25,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("tensorflow, the reference, is not installed")
     root = tmp_path_factory.mktemp("exported")
     script = Path(__file__).with_name("savedmodels.py")
-    env = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    subprocess.run(
-        [sys.executable, str(script), str(root)], check=True, env=env, timeout=110, cwd=root
-    )
+    env = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    output_of(sys.executable, script, root, env=env, cwd=root, patience_s=100)
     return root
 
 
@@ -89,6 +87,19 @@ def test_an_operation_that_openvino_lacks_is_named(exported: Path) -> None:
     assert "serving_default" in str(failure.value)
 
 
+def test_a_version_without_any_good_signature_fails_with_all_causes(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    root = tmp_path_factory.mktemp("hopeless")
+    script = Path(__file__).parent / "savedmodel" / "exports.py"
+    env = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    output_of(sys.executable, script, root, env=env, cwd=root, patience_s=100)
+    with pytest.raises(LoadFailed, match="DecodeCSV") as failure:
+        load(root / "hopeless" / "1")
+    assert "'any_rank'" in str(failure.value)
+    assert "'serving_default'" in str(failure.value)
+
+
 def test_a_cut_file_fails_to_load(exported: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(exported / "several", tmp_path / "model")
     os.truncate(copy / "saved_model.pb", 1000)
@@ -111,4 +122,4 @@ def test_any_bytes_are_read_or_refused(
     directory = tmp_path_factory.mktemp("any")
     (directory / "saved_model.pb").write_bytes(file)
     with pytest.raises(LoadFailed):
-        saved_model.declared(directory)
+        saved_model.declared(saved_model.read_graph(directory))

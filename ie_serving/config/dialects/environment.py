@@ -1,0 +1,111 @@
+"""The variables of the environment, which count under every command.
+
+An empty variable counts as not set. A command reads the variables of the settings for which it has
+no flag, or whose flag is not given.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ie_serving.config.schema.setting import Setting, fields_of
+from ie_serving.config.schema.storage import STORES
+from ie_serving.config.values import words
+from ie_serving.config.values.faults import Faults
+from ie_serving.core.errors import ConfigError
+from ie_serving.storage.options import GcsOptions, MinioOptions, S3Options, StorageOptions
+
+LOG_LEVEL = "LOG_LEVEL"
+
+
+def read(settings: Iterable[Setting], environ: Mapping[str, str], faults: Faults) -> dict[str, Any]:
+    """Read the variables of `settings`.
+
+    Args:
+        settings: those whose variables count.
+        environ: the process's environment.
+        faults: takes what is wrong, by variable.
+
+    Returns:
+        Value of each setting that is given and right, by its place.
+    """
+    found: dict[str, Any] = {}
+    for setting in settings:
+        # Manifests and shells set a variable to nothing in order to unset it.
+        name = next((name for name in setting.variables if environ.get(name)), None)
+        if name is not None:
+            value = faults.take(setting.reads or setting.parse, environ[name], name)
+            found |= {} if value is None else {setting.place: value}
+    return found
+
+
+def warnings(environ: Mapping[str, str]) -> list[str]:
+    """Name the variables that are taken although they are wrong."""
+    given = environ.get(LOG_LEVEL)
+    if not given:
+        return []
+    try:
+        words.log_level(given, LOG_LEVEL)
+    except ConfigError as error:
+        return [f"{error}; INFO is used"]
+    return []
+
+
+def storage_options(
+    environ: Mapping[str, str],
+    faults: Faults,
+    *,
+    cache_dir: Path | None = None,
+    cache_size_bytes: int = 0,
+) -> StorageOptions:
+    """Read how each store is reached.
+
+    Args:
+        environ: the process's environment.
+        faults: takes what is wrong, by variable.
+        cache_dir: None takes `ie_serving` in the user's cache directory.
+        cache_size_bytes: 0 sets no limit.
+    """
+    found = read(STORES, environ, faults)
+    return StorageOptions(
+        cache_dir=cache_dir or _user_cache(environ),
+        cache_size_bytes=cache_size_bytes,
+        s3=S3Options(**_s3(fields_of("s3", found))),
+        gcs=GcsOptions(**_gcs(fields_of("gcs", found))),
+        minio=MinioOptions(**_minio(fields_of("minio", found))),
+    )
+
+
+def _s3(given: dict[str, Any]) -> dict[str, Any]:
+    https = given.pop("https", False)
+    return {**given, "endpoint": _with_scheme(given.get("endpoint", ""), https)}
+
+
+def _gcs(given: dict[str, Any]) -> dict[str, Any]:
+    return {**given, "endpoint": _with_scheme(given.get("endpoint", ""), False)}
+
+
+# A proxy or another store may stand behind an endpoint that is written as a URL, so the scheme that
+# somebody wrote down counts more than the switch.
+def _minio(given: dict[str, Any]) -> dict[str, Any]:
+    """Split the endpoint: its scheme, where it has one, says whether the store speaks TLS."""
+    secure = given.get("secure", True)
+    scheme, _, host = _with_scheme(given.get("endpoint", ""), secure).partition("://")
+    return {
+        **given,
+        "endpoint": host.rstrip("/"),
+        "secure": scheme == "https" if host else secure,
+    }
+
+
+def _with_scheme(endpoint: str, https: bool) -> str:
+    """Put `http` or `https` before an endpoint that has no scheme of its own."""
+    if not endpoint or "://" in endpoint:
+        return endpoint
+    return f"{'https' if https else 'http'}://{endpoint}"
+
+
+def _user_cache(environ: Mapping[str, str]) -> Path:
+    """Source: XDG Base Directory Specification."""
+    base = environ.get("XDG_CACHE_HOME") or str(Path(environ.get("HOME") or "/tmp") / ".cache")
+    return Path(base) / "ie_serving"

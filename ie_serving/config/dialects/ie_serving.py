@@ -1,0 +1,267 @@
+"""The command line `ie_serving {config,model} ...` to `Settings`.
+
+What the command line says beats the file, the file beats the environment. What is wrong is all
+reported together, as one `ConfigError`; arguments that cannot be told apart at all, `--help` and
+`--version` end the process as `argparse` does (2, 0, 0).
+"""
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from ie_serving import __version__
+from ie_serving.config.dialects import environment, ovms
+from ie_serving.config.files import source
+from ie_serving.config.files.json_file import METRICS_PATH, ConfigFile
+from ie_serving.config.schema import foreign
+from ie_serving.config.schema.catalogue import SETTINGS, names_in_ie_serving
+from ie_serving.config.schema.model import INFERENCE_PRECISION, MODEL, model_config, nearest
+from ie_serving.config.schema.server import CONFIG_PATH, SERVER
+from ie_serving.config.schema.setting import BOOLEAN, Setting, fields_of
+from ie_serving.config.settings import ModelConfig, Parsed, ServerSettings, Settings
+from ie_serving.config.values import channel, words
+from ie_serving.config.values.faults import Faults
+from ie_serving.core.errors import ConfigError
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.openvino.options import OpenVinoOptions
+
+CONFIG, MODEL_COMMAND = "config", "model"
+
+OWN_FLAGS: Mapping[str, tuple[Setting, ...]] = {
+    CONFIG: (CONFIG_PATH, INFERENCE_PRECISION),
+    MODEL_COMMAND: tuple(setting for setting in MODEL if setting.flag),
+}
+"""Settings whose flags only this command takes; those of `SERVER` belong to both."""
+
+
+@dataclass
+class _Reading:
+    """What is known while a command line is read."""
+
+    command: str
+    given: Mapping[str, str]
+    environ: Mapping[str, str]
+    faults: Faults = field(default_factory=Faults)
+    warnings: list[str] = field(default_factory=list)
+
+
+def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
+    """Read the command line, the file it names, and the environment.
+
+    Args:
+        argv: without the program's name.
+        environ: the process's environment.
+
+    Raises:
+        ConfigError: every fault, each with its flag, variable or JSON path.
+        SystemExit: 0 after `--help` and `--version`, 2 when argparse cannot tell flags apart.
+    """
+    arguments, unknown = _parser().parse_known_args(ovms.with_command(argv))
+    given = {name: value for name, value in vars(arguments).items() if value is not None}
+    reading = _Reading(given.pop("command"), given, environ)
+    _note_unknown(unknown, reading)
+    reading.warnings += _warnings(reading)
+    found = _server_values(reading)
+    storage = environment.storage_options(environ, reading.faults, **fields_of("storage", found))
+    engine = _engine(found, reading)
+    path, file = _models(engine, reading)
+    server = _server(fields_of("server", found), file, reading)
+    # Only now: whoever has three faults to correct wants to read of all three.
+    reading.faults.check()
+    return Parsed(
+        settings=Settings(server=server, models=file.models, config_path=path, engine=engine),
+        storage=storage,
+        warnings=(*reading.warnings, *file.warnings),
+        names=names(reading.command),
+    )
+
+
+def names(command: str) -> dict[str, str]:
+    """Give what `config` or `model` calls each setting, for `core.hints`."""
+    return names_in_ie_serving((*OWN_FLAGS[command], *SERVER))
+
+
+def version_text() -> str:
+    """Give the versions of the server and of OpenVINO, without importing the latter."""
+    try:
+        return f"ie_serving {__version__}\nOpenVINO {metadata.version('openvino')}"
+    except metadata.PackageNotFoundError:
+        return f"ie_serving {__version__}\nOpenVINO is not installed"
+
+
+def _parser() -> argparse.ArgumentParser:
+    """Build the parser. Every value stays text, which the settings' own parsers read later."""
+    parser = argparse.ArgumentParser(
+        prog="ie_serving",
+        description="Serve models over the TensorFlow Serving API (gRPC and REST) with OpenVINO.",
+        epilog=_variables_text(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=version_text())
+    commands = parser.add_subparsers(dest="command", required=True, metavar="{config,model}")
+    several = "serve the models of a configuration file"
+    for name, meaning in ((CONFIG, several), (MODEL_COMMAND, "serve one model")):
+        _add_flags(commands.add_parser(name, help=meaning), name)
+    return parser
+
+
+def _add_flags(command: argparse.ArgumentParser, name: str) -> None:
+    for setting in OWN_FLAGS[name]:
+        _add_flag(command, setting)
+    _add_server_flags(command, names(name))
+
+
+def _add_server_flags(parser: argparse.ArgumentParser, called: Mapping[str, str]) -> None:
+    server = parser.add_argument_group("server")
+    for setting in SERVER:
+        _add_flag(server, setting)
+    other = parser.add_argument_group("for users of OpenVINO Model Server")
+    for name, meaning in ovms.ALIASES.items():
+        other.add_argument(f"--{name}", nargs="?", const="true", metavar="VALUE", help=meaning)
+    dead = parser.add_argument_group("accepted without effect")
+    for name, advice in foreign.FLAGS.items():
+        text = advice.said(called)
+        dead.add_argument(f"--{name}", nargs="?", const="", metavar="VALUE", help=text)
+
+
+def _add_flag(group: "argparse.ArgumentParser | argparse._ArgumentGroup", setting: Setting) -> None:
+    flag, metavar, text = f"--{setting.flag}", setting.form, setting.help
+    if setting.form == BOOLEAN:
+        # As TensorFlow Serving's users write it: bare, or with a value.
+        group.add_argument(flag, nargs="?", const="true", metavar=metavar, help=text)
+    else:
+        group.add_argument(flag, metavar=metavar, help=text)
+
+
+def _variables_text() -> str:
+    lines = ["environment, where the flag is not given:"]
+    for setting in SETTINGS:
+        if setting.variables:
+            meaning = f"as --{setting.flag}" if setting.flag else setting.meaning
+            lines.append(f"  {', '.join(setting.variables)}: {meaning}")
+    return "\n".join(lines)
+
+
+def known_flags(command: str) -> list[str]:
+    """Name every flag of `config` or `model`, without dashes."""
+    flags = [setting.flag for setting in (*OWN_FLAGS[command], *SERVER)]
+    return [*flags, *ovms.ALIASES, *foreign.FLAGS]
+
+
+def _note_unknown(unknown: Sequence[str], reading: _Reading) -> None:
+    """Report what argparse left over; a value that follows an unknown flag is part of it."""
+    # argparse gives the value of an unknown flag as an argument of its own.
+    flags = [argument for argument in unknown if argument.startswith("-")]
+    known = [f"--{name}" for name in known_flags(reading.command)]
+    for argument in flags or unknown:
+        name = argument.partition("=")[0]
+        text = f"unknown argument of ie_serving {reading.command}{nearest(name, known)}"
+        reading.faults.add(name, text)
+
+
+def _warnings(reading: _Reading) -> Iterator[str]:
+    """Name what was given and has no effect."""
+    called = names(reading.command)
+    for name, advice in foreign.FLAGS.items():
+        if name in reading.given:
+            yield f"--{name} has no effect: {advice.said(called)}"
+    for name, advice in foreign.VARIABLES.items():
+        if reading.environ.get(name):
+            yield f"environment variable {name} has no effect: {advice.said(called)}"
+    if "log_level" not in reading.given:
+        yield from environment.warnings(reading.environ)
+
+
+def _server_values(reading: _Reading) -> dict[str, Any]:
+    """Give each setting of the server whose flag or variable is given and right, by place."""
+    found: dict[str, Any] = {}
+    for setting in SERVER:
+        if setting.flag in reading.given:
+            text = reading.given[setting.flag]
+            value = reading.faults.take(setting.parse, text, f"--{setting.flag}")
+            found |= {} if value is None else {setting.place: value}
+        else:
+            found |= environment.read([setting], reading.environ, reading.faults)
+    return found
+
+
+def _engine(found: Mapping[str, Any], reading: _Reading) -> EngineOptions:
+    """Give the options that hold for every model; a cache that was named keeps compiled ones."""
+    cache = found.get("storage.cache_dir")
+    flag, precision = INFERENCE_PRECISION.flag, None
+    if reading.command == CONFIG and flag in reading.given:
+        precision = reading.faults.take(INFERENCE_PRECISION.parse, reading.given[flag], f"--{flag}")
+    options = EngineOptions(cache_dir=cache / "compiled" if cache else None)
+    return options.having(OpenVinoOptions(inference_precision=precision or ""))
+
+
+def _models(engine: EngineOptions, reading: _Reading) -> tuple[Path | None, ConfigFile]:
+    """Read the models from the file or from the flags; none when there are faults."""
+    if reading.command == CONFIG:
+        return _from_file(engine, reading)
+    models, warnings = _from_flags(engine, reading)
+    return None, ConfigFile(models=models, warnings=tuple(warnings))
+
+
+def _from_file(engine: EngineOptions, reading: _Reading) -> tuple[Path | None, ConfigFile]:
+    path = reading.given.get(CONFIG_PATH.flag)
+    if not path:
+        _note_missing(CONFIG_PATH, reading)
+        return None, ConfigFile(models=())
+    absolute = Path(path).absolute()
+    try:
+        return absolute, source.read(absolute, engine)
+    except ConfigError as error:
+        reading.faults.found.extend(error.faults)
+        return None, ConfigFile(models=())
+
+
+def _from_flags(
+    engine: EngineOptions, reading: _Reading
+) -> tuple[tuple[ModelConfig, ...], list[str]]:
+    found: dict[str, Any] = {}
+    before = len(reading.faults.found)
+    for setting in OWN_FLAGS[MODEL_COMMAND]:
+        text = reading.given.get(setting.flag)
+        if text is not None:
+            found[setting.place] = reading.faults.take(setting.parse, text, f"--{setting.flag}")
+        elif setting.required:
+            _note_missing(setting, reading)
+    if len(reading.faults.found) > before:
+        return (), []
+    found["model.base_path"] = words.resolved(found["model.base_path"], Path.cwd())
+    model, warnings = model_config(found, engine)
+    return (model,), warnings
+
+
+def _note_missing(setting: Setting, reading: _Reading) -> None:
+    reading.faults.add(f"--{setting.flag}", f"missing; expected the {setting.meaning}")
+
+
+def _server(given: dict[str, Any], file: ConfigFile, reading: _Reading) -> ServerSettings:
+    """Put the settings of the server together, with what follows from more than one flag."""
+    transport = given.get("grpc_transport", ServerSettings.grpc_transport)
+    reading.warnings += channel.settle(given, transport)
+    # As in OpenVINO Model Server, which has one interval for both.
+    if "poll_wait_s" in given:
+        given.setdefault("config_poll_wait_s", given["poll_wait_s"])
+    if "metrics_path" not in given and ovms.metrics_enabled(
+        reading.given, file.metrics, reading.faults
+    ):
+        given["metrics_path"] = METRICS_PATH
+    settings = ServerSettings(**given)
+    _check_ports(settings, reading.faults)
+    return settings
+
+
+def _check_ports(settings: ServerSettings, faults: Faults) -> None:
+    rest = settings.rest_port or settings.rest_socket_path
+    if not (settings.port or settings.grpc_socket_path or rest):
+        faults.add("--port", "port and rest_port cannot both be unset; turn one on")
+    elif settings.port and settings.port == settings.rest_port:
+        faults.add("--rest_port", "port and rest_port cannot have the same values; change one")
+    if settings.metrics_path and not rest:
+        faults.add("--metrics_path", "metrics are served on the REST port; give --rest_port")

@@ -1,0 +1,34 @@
+"""What a command line of OpenVINO Model Server says in other words than ours.
+
+Its keys and flags without effect here are in `schema/foreign.py`.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from ie_serving.config.files.json_file import METRICS_PATH
+from ie_serving.config.values import words
+from ie_serving.config.values.faults import Faults
+
+METRICS_ENABLE = "metrics_enable"
+
+ALIASES: Mapping[str, str] = {
+    METRICS_ENABLE: f"true serves Prometheus metrics at {METRICS_PATH} (see --metrics_path)",
+}
+"""Its flags that say in other words what a flag of ours says."""
+
+
+def with_command(argv: Sequence[str]) -> list[str]:
+    """Put `config` or `model` first where it is left out: the original has no such words."""
+    names = {argument.partition("=")[0] for argument in argv}
+    if not argv or not argv[0].startswith("--"):
+        return list(argv)
+    if "--config_path" in names:
+        return ["config", *argv]
+    return ["model", *argv] if names & {"--model_name", "--model_path"} else list(argv)
+
+
+def metrics_enabled(given: Mapping[str, str], in_file: bool, faults: Faults) -> bool:
+    """Tell whether metrics are asked for, by flag or else by the file."""
+    if METRICS_ENABLE not in given:
+        return in_file
+    return bool(faults.take(words.boolean, given[METRICS_ENABLE], f"--{METRICS_ENABLE}"))

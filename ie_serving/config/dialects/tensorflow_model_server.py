@@ -1,0 +1,296 @@
+"""The command line `tensorflow_model_server` to `Settings`, as a TensorFlow Serving user has it.
+
+What the original prints and the codes it exits with are kept. Source: main.cc and server.cc of
+TensorFlow Serving; the environment is that of its image's entry point.
+"""
+
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NoReturn
+
+from ie_serving import __version__
+from ie_serving.config.dialects import environment
+from ie_serving.config.dialects.tfs_flags import BY_NAME, READ, Split, Value, split, usage
+from ie_serving.config.files import source
+from ie_serving.config.schema.catalogue import names_in_tensorflow_model_server
+from ie_serving.config.schema.server import SERVER
+from ie_serving.config.schema.setting import fields_of
+from ie_serving.config.settings import ModelConfig, Parsed, ServerSettings, Settings
+from ie_serving.config.values import channel
+from ie_serving.config.values.faults import Faults
+from ie_serving.core.errors import ConfigError
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.openvino.options import OpenVinoOptions
+
+EXIT_CODE = 255
+"""Of every failure: -1 in the original."""
+
+ENTRY_POINT_VARIABLES: Mapping[str, str] = {
+    "MODEL_NAME": "model_name, where the flag is not given",
+    "MODEL_BASE_PATH": "with MODEL_NAME: the directory above model_base_path",
+}
+CONFIG_FILE = "model_config_file"
+BATCHING_FILE = "batching_parameters_file"
+MONITORING_FILE = "monitoring_config_file"
+FILES = (CONFIG_FILE, BATCHING_FILE, MONITORING_FILE)
+_LARGEST_PORT = 65535
+
+
+def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
+    """Read the command line, the files it names, and the environment.
+
+    Args:
+        argv: without the program's name.
+        environ: the process's environment.
+
+    Raises:
+        SystemExit: 0 after `--version` and `--help`; 255 after printing what is wrong.
+    """
+    flags = _flags(argv)
+    # Before all other checks: in the original a missing file has a code of its own.
+    texts = _file_texts(flags)
+    try:
+        return _parsed(flags, texts, environ)
+    except ConfigError as error:
+        fail(f"INVALID_ARGUMENT: {error}", error.faults)
+
+
+def fail(status: str, faults: Sequence[str] = ()) -> NoReturn:
+    """End the process as the original does when it cannot start.
+
+    Args:
+        status: `<CODE>: <text>`; on standard output, as in the original.
+        faults: each on a line of standard error, where the original logs what it cannot parse.
+    """
+    for fault in faults:
+        print(f"tensorflow_model_server: error: {fault}", file=sys.stderr)
+    print(f"Failed to start server. Error: {status}", flush=True)
+    raise SystemExit(EXIT_CODE)
+
+
+def version_text() -> str:
+    """Give the two lines of `--version`."""
+    try:
+        openvino = f"OpenVINO {metadata.version('openvino')}"
+    except metadata.PackageNotFoundError:
+        openvino = "not installed"
+    return f"TensorFlow ModelServer: {__version__} (ie_serving)\nTensorFlow Library: {openvino}"
+
+
+def _flags(argv: Sequence[str]) -> Split:
+    """Take the arguments apart and print what the original prints about them."""
+    if "--help" in argv[:1]:
+        print(usage())
+        raise SystemExit(0)
+    flags = split(argv)
+    if flags.unreadable:
+        print("\n".join([*flags.unreadable, usage()]), flush=True)
+        raise SystemExit(EXIT_CODE)
+    if flags.on("version"):
+        print(version_text())
+        raise SystemExit(0)
+    if flags.unknown:
+        lines = [f"unknown argument: {argument}" for argument in flags.unknown]
+        print("\n".join([*lines, usage()]), flush=True)
+    return flags
+
+
+def _file_texts(flags: Split) -> dict[str, str]:
+    """Read the files that flags name; by flag."""
+    texts: dict[str, str] = {}
+    for name in FILES:
+        path = flags.text(name)
+        try:
+            texts |= {name: source.read_text(Path(path))} if path else {}
+        except ConfigError as error:
+            # The code and words of the original, which scripts look for in its output.
+            missing = isinstance(error.__cause__, FileNotFoundError)
+            not_found = f"NOT_FOUND: {path}; No such file or directory"
+            fail(not_found if missing else f"INVALID_ARGUMENT: {error}", error.faults)
+    return texts
+
+
+def _parsed(flags: Split, texts: Mapping[str, str], environ: Mapping[str, str]) -> Parsed:
+    faults = Faults()
+    faults.found += [*_conflicts(flags), *_port_faults(flags)]
+    engine = _engine(flags, faults)
+    # The original has no flag for these, so the variables of `ie_serving` are all there is.
+    variables = environment.read([each for each in SERVER if not each.tfs], environ, faults)
+    storage = environment.storage_options(environ, faults)
+    metrics = _read_options(flags, texts, faults)
+    if CONFIG_FILE in texts:
+        models = _file_models(flags, texts[CONFIG_FILE], engine, faults)
+    else:
+        models = _flag_models(flags, environ, engine, faults)
+    faults.check()
+    config_path = Path(flags.text(CONFIG_FILE)).absolute() if CONFIG_FILE in texts else None
+    server = _server(flags, metrics, fields_of("server", variables))
+    return Parsed(
+        settings=Settings(server=server, models=models, config_path=config_path, engine=engine),
+        storage=storage,
+        warnings=(*_warnings(flags), *environment.warnings(environ)),
+        names=names_in_tensorflow_model_server(),
+    )
+
+
+def _conflicts(flags: Split) -> Iterator[str]:
+    """Name flags that exclude each other or that would promise a security there is not."""
+    if flags.text(BATCHING_FILE) and not flags.on("enable_batching"):
+        yield (
+            "server_options.batching_parameters_file is set without setting "
+            "server_options.enable_batching to true."
+        )
+    if flags.on("use_alts_credentials") and flags.text("ssl_config_file"):
+        yield "Either use_alts_credentials must be false or ssl_config_file must be empty."
+    # To accept these and answer in plain text would promise an encryption that there is not.
+    for name in ("use_alts_credentials", "ssl_config_file"):
+        if flags.value(name):
+            yield (
+                f"{name} is set, but this server cannot encrypt yet: remove the flag and put a "
+                "proxy that terminates TLS in front of the server"
+            )
+    separate = ("tensorflow_intra_op_parallelism", "tensorflow_inter_op_parallelism")
+    if flags.integer("tensorflow_session_parallelism") > 0 and any(map(flags.integer, separate)):
+        yield (
+            "Either configure server_options.tensorflow_session_parallelism or "
+            "(server_options.tensorflow_intra_op_parallelism, "
+            "server_options.tensorflow_inter_op_parallelism) separately. "
+            "You cannot configure all."
+        )
+
+
+NO_GRPC_PORT = (
+    "At least one of server_options.grpc_port or server_options.grpc_socket_path must be set."
+)
+"""The original's words."""
+
+
+def _port_faults(flags: Split) -> Iterator[str]:
+    port, rest_port = flags.integer("port"), flags.integer("rest_api_port")
+    for name, given in (("port", port), ("rest_api_port", rest_port)):
+        if not 0 <= given <= _LARGEST_PORT:
+            yield f"--{name}: {given} given; expected a whole number from 0 to {_LARGEST_PORT}"
+    if not port and not flags.text("grpc_socket_path"):
+        yield NO_GRPC_PORT
+    elif port and port == rest_port:
+        yield f"--rest_api_port: {port} is the gRPC port already; change one"
+    if flags.integer("rest_api_timeout_in_ms") <= 0:
+        yield "--rest_api_timeout_in_ms: expected more than 0 milliseconds"
+
+
+def _engine(flags: Split, faults: Faults) -> EngineOptions:
+    """Give what holds for every model: full precision unless told otherwise, as the original."""
+    # On a processor with bf16 OpenVINO would compute in it unasked, and answers would differ from
+    # those of the original in the third digit.
+    precisions = {"": "f32", "bfloat16": "bf16"}
+    given = flags.text("mixed_precision")
+    if given not in precisions:
+        faults.add("--mixed_precision", f"{given} given; expected bfloat16, or nothing for f32")
+    threads = max(
+        flags.integer("tensorflow_session_parallelism"),
+        flags.integer("tensorflow_intra_op_parallelism"),
+    )
+    openvino = OpenVinoOptions(
+        inference_precision=precisions.get(given, ""),
+        plugin_config={"INFERENCE_NUM_THREADS": str(threads)} if threads > 0 else {},
+    )
+    return EngineOptions().having(openvino)
+
+
+def _read_options(flags: Split, texts: Mapping[str, str], faults: Faults) -> str:
+    """Check the batching file, and give the path of the metrics that the monitoring file names."""
+    # Here, not above: it brings protobuf, which a server without these files can do without.
+    from ie_serving.config.files import option_files
+
+    if BATCHING_FILE in texts:
+        faults.take(option_files.check_batching, texts[BATCHING_FILE], flags.text(BATCHING_FILE))
+    if MONITORING_FILE not in texts:
+        return ""
+    place = flags.text(MONITORING_FILE)
+    return faults.take(option_files.metrics_path, texts[MONITORING_FILE], place) or ""
+
+
+def _file_models(
+    flags: Split, text: str, engine: EngineOptions, faults: Faults
+) -> tuple[ModelConfig, ...]:
+    def models(text: str, place: str) -> tuple[ModelConfig, ...]:
+        return source.parse(text, Path(place), engine).models
+
+    return faults.take(models, text, flags.text(CONFIG_FILE)) or ()
+
+
+def _flag_models(
+    flags: Split, environ: Mapping[str, str], engine: EngineOptions, faults: Faults
+) -> tuple[ModelConfig, ...]:
+    """Make the one model of the flags or the environment, checked as one of a file."""
+    from ie_serving.config.files.text_proto import TENSORFLOW, from_message
+    from ie_serving.wire.protobuf import messages
+
+    base_path = _base_path(flags, environ)
+    if not base_path:
+        faults.found.append(
+            "Both server_options.model_base_path and server_options.model_config_file are empty!"
+        )
+        return ()
+    message = messages.ModelServerConfig()
+    message.model_config_list.config.add(
+        name=_name(flags, environ), base_path=base_path, model_platform=TENSORFLOW
+    )
+    return faults.take(lambda given, _: from_message(given, engine), message, "") or ()
+
+
+def _name(flags: Split, environ: Mapping[str, str]) -> str:
+    if "model_name" in flags.given:
+        return flags.text("model_name")
+    return environ.get("MODEL_NAME") or flags.text("model_name")
+
+
+def _base_path(flags: Split, environ: Mapping[str, str]) -> str:
+    """Source: `--model_base_path=${MODEL_BASE_PATH}/${MODEL_NAME}` of the image's entry point."""
+    parent, name = environ.get("MODEL_BASE_PATH"), environ.get("MODEL_NAME")
+    if "model_base_path" in flags.given or not parent or not name:
+        return flags.text("model_base_path")
+    return f"{parent}/{name}"
+
+
+def _server(flags: Split, metrics_path: str, variables: Mapping[str, Any]) -> ServerSettings:
+    """Give the settings of the server.
+
+    Args:
+        flags: as they are given.
+        metrics_path: of the monitoring file.
+        variables: fields of the settings that only the environment gives.
+    """
+    named = [setting for setting in SERVER if setting.tfs and setting.tfs not in FILES]
+    given = {
+        setting.field: READ.get(setting.tfs, _same)(flags.value(setting.tfs)) for setting in named
+    }
+    channel.settle(given, ServerSettings.grpc_transport)
+    return ServerSettings(
+        **{**given, **variables},
+        metrics_path=metrics_path,
+        announce_as_tfs=True,
+        rest_metadata="snake",
+        # The original waits for a base path that does not exist yet.
+        allow_unavailable_models=True,
+        require_available=True,
+    )
+
+
+def _same(value: Value) -> Value:
+    return value
+
+
+def _warnings(flags: Split) -> Iterator[str]:
+    """Name the flags that have no effect, once."""
+    dead = [f"--{name}" for name in flags.given if not BY_NAME[name].meaning]
+    if dead:
+        yield f"flags without meaning here are ignored: {', '.join(dead)}"
+    arguments = READ["grpc_channel_arguments"](flags.text("grpc_channel_arguments"))
+    yield from channel.settle({"grpc_channel_arguments": arguments}, ServerSettings.grpc_transport)
+    if flags.on("enable_batching"):
+        yield "--enable_batching has no effect yet: each request is inferred on its own"
+    if flags.text(MONITORING_FILE) and not flags.integer("rest_api_port"):
+        yield "--monitoring_config_file has no effect: metrics need --rest_api_port"

@@ -1,0 +1,257 @@
+"""The flags of `tensorflow_model_server`. Source: main.cc of TensorFlow Serving.
+
+A flag is `--name=value`; a boolean one may be bare. Names, types and defaults are the original's;
+which setting a flag gives is declared in `schema/`, and `READ` turns its value into the setting's.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from ie_serving.config.schema.catalogue import BY_TFS
+from ie_serving.config.settings import ServerSettings
+from ie_serving.config.values import channel, numbers, words
+from ie_serving.config.values.faults import Parser
+from ie_serving.core.errors import ConfigError
+
+Value = bool | int | float | str
+
+
+class Kind(Enum):
+    """Type of a flag's value."""
+
+    BOOL = "bool"
+    INT32 = "int32"
+    INT64 = "int64"
+    FLOAT = "float"
+    STRING = "string"
+
+
+@dataclass(frozen=True)
+class TfsFlag:
+    """One flag of the original.
+
+    Attributes:
+        own_meaning: where the flag has no setting of ours, or means it in other units or words.
+    """
+
+    name: str
+    kind: Kind
+    default: Value
+    own_meaning: str = ""
+
+    @property
+    def meaning(self) -> str:
+        """What the flag does; empty when it has no effect here."""
+        setting = BY_TFS.get(self.name)
+        return self.own_meaning or (setting.meaning if setting else "")
+
+
+FLAGS: tuple[TfsFlag, ...] = (
+    TfsFlag("port", Kind.INT32, 8500, "gRPC port"),
+    TfsFlag("grpc_socket_path", Kind.STRING, ""),
+    TfsFlag("rest_api_port", Kind.INT32, 0),
+    TfsFlag("rest_api_num_threads", Kind.INT32, 0),
+    TfsFlag(
+        "rest_api_timeout_in_ms",
+        Kind.INT32,
+        30000,
+        "longest time in milliseconds of one REST inference",
+    ),
+    TfsFlag("rest_api_enable_cors_support", Kind.BOOL, False),
+    TfsFlag("enable_batching", Kind.BOOL, False, "accepted; not effective yet"),
+    TfsFlag(
+        "batching_parameters_file",
+        Kind.STRING,
+        "",
+        "BatchingParameters in text form; checked, not effective yet",
+    ),
+    TfsFlag("enable_per_model_batching_parameters", Kind.BOOL, False),
+    TfsFlag("allow_version_labels_for_unavailable_models", Kind.BOOL, False),
+    TfsFlag(
+        "model_config_file",
+        Kind.STRING,
+        "",
+        "ModelServerConfig in text form; beats model_name and model_base_path",
+    ),
+    TfsFlag(
+        "model_config_file_poll_wait_seconds",
+        Kind.INT32,
+        0,
+        "seconds between two looks at the model_config_file; 0 reads it once",
+    ),
+    TfsFlag("model_name", Kind.STRING, "default"),
+    TfsFlag(
+        "model_base_path",
+        Kind.STRING,
+        "",
+        "absolute path or URL whose numeric sub-directories are the versions",
+    ),
+    TfsFlag(
+        "num_load_threads",
+        Kind.INT32,
+        0,
+        "versions that are loaded at a time; 0 takes the server's default, 2",
+    ),
+    TfsFlag("num_unload_threads", Kind.INT32, 0),
+    TfsFlag("max_num_load_retries", Kind.INT32, 5),
+    TfsFlag("load_retry_interval_micros", Kind.INT64, 60_000_000),
+    TfsFlag(
+        "file_system_poll_wait_seconds",
+        Kind.INT32,
+        1,
+        "seconds between two listings of a base path; 0 or less lists once, at start",
+    ),
+    TfsFlag("flush_filesystem_caches", Kind.BOOL, True),
+    TfsFlag(
+        "tensorflow_session_parallelism", Kind.INT64, 0, "threads of one inference; 0 is automatic"
+    ),
+    TfsFlag(
+        "tensorflow_intra_op_parallelism", Kind.INT64, 0, "threads of one inference; 0 is automatic"
+    ),
+    TfsFlag("tensorflow_inter_op_parallelism", Kind.INT64, 0),
+    TfsFlag("tensorflow_session_config_file", Kind.STRING, ""),
+    TfsFlag("use_alts_credentials", Kind.BOOL, False, "refused: there is no ALTS"),
+    TfsFlag("ssl_config_file", Kind.STRING, "", "refused: there is no TLS yet"),
+    TfsFlag("platform_config_file", Kind.STRING, ""),
+    TfsFlag("per_process_gpu_memory_fraction", Kind.FLOAT, 0.0),
+    TfsFlag("saved_model_tags", Kind.STRING, "serve"),
+    TfsFlag("grpc_channel_arguments", Kind.STRING, ""),
+    TfsFlag("grpc_max_threads", Kind.INT32, 0),
+    TfsFlag("enable_model_warmup", Kind.BOOL, True),
+    TfsFlag(
+        "num_request_iterations_for_warmup",
+        Kind.INT32,
+        0,
+        "how often each warm-up record is replayed; 0 or less is once",
+    ),
+    TfsFlag("version", Kind.BOOL, False, "print the versions and stop"),
+    TfsFlag(
+        "monitoring_config_file",
+        Kind.STRING,
+        "",
+        "MonitoringConfig in text form: metrics on the REST port",
+    ),
+    TfsFlag("remove_unused_fields_from_bundle_metagraph", Kind.BOOL, True),
+    TfsFlag("prefer_tflite_model", Kind.BOOL, False),
+    TfsFlag("num_tflite_pools", Kind.INT32, 0),
+    TfsFlag("num_tflite_interpreters_per_pool", Kind.INT32, 1),
+    TfsFlag("enable_signature_method_name_check", Kind.BOOL, False),
+    TfsFlag("xla_cpu_compilation_enabled", Kind.BOOL, False),
+    TfsFlag("xla_gpu_compilation_enabled", Kind.BOOL, False),
+    TfsFlag("enable_profiler", Kind.BOOL, True),
+    TfsFlag("thread_pool_factory_config_file", Kind.STRING, ""),
+    TfsFlag("mixed_precision", Kind.STRING, "", "bfloat16 computes in bf16; empty computes in f32"),
+    TfsFlag("skip_initialize_tpu", Kind.BOOL, False),
+    TfsFlag("enable_grpc_healthcheck_service", Kind.BOOL, False, "grpc.health.v1 is always served"),
+    TfsFlag(
+        "enable_serialization_as_tensor_content",
+        Kind.BOOL,
+        False,
+        "encode gRPC outputs as tensor_content instead of the typed lists",
+    ),
+)
+BY_NAME: Mapping[str, TfsFlag] = {flag.name: flag for flag in FLAGS}
+
+
+def _seconds(milliseconds: Value) -> float:
+    return float(milliseconds) / 1000
+
+
+def _poll_wait(seconds: Value) -> float:
+    return max(float(seconds), 0.0)
+
+
+def _load_threads(threads: Value) -> int:
+    """Read a number of threads; 0, the original's default, takes ours."""
+    return max(int(threads), 0) or ServerSettings().load_threads
+
+
+def _channel_arguments(text: Value) -> Mapping[str, int | str]:
+    return channel.arguments(text, "--grpc_channel_arguments") if text else {}
+
+
+def _iterations(number: Value) -> int:
+    return max(int(number), 1)
+
+
+READ: Mapping[str, Callable[[Value], Any]] = {
+    "grpc_channel_arguments": _channel_arguments,
+    "rest_api_timeout_in_ms": _seconds,
+    "file_system_poll_wait_seconds": _poll_wait,
+    "model_config_file_poll_wait_seconds": _poll_wait,
+    "num_load_threads": _load_threads,
+    "num_request_iterations_for_warmup": _iterations,
+}
+"""How the value of a flag becomes that of its setting, where the two differ."""
+
+_PARSERS: Mapping[Kind, Parser[Value]] = {
+    Kind.BOOL: words.boolean,
+    Kind.INT32: numbers.integer(-(2**31), numbers.INT32_MAX),
+    Kind.INT64: numbers.integer(-(2**63), numbers.INT64_MAX),
+    Kind.FLOAT: numbers.number,
+}
+
+
+@dataclass
+class Split:
+    """A command line taken apart.
+
+    Attributes:
+        given: value of each flag that was given; the last one counts.
+        unknown: arguments that are no flag of this command.
+        unreadable: flags whose value is of another type.
+    """
+
+    given: dict[str, Value] = field(default_factory=dict)
+    unknown: list[str] = field(default_factory=list)
+    unreadable: list[str] = field(default_factory=list)
+
+    def value(self, name: str) -> Value:
+        """Give a flag's value or default."""
+        return self.given.get(name, BY_NAME[name].default)
+
+    def text(self, name: str) -> str:
+        """Give the value of a flag of text."""
+        return str(self.value(name))
+
+    def integer(self, name: str) -> int:
+        """Give the value of a flag of a whole number."""
+        return int(self.value(name))
+
+    def on(self, name: str) -> bool:
+        """Give the value of a boolean flag."""
+        return bool(self.value(name))
+
+
+# The original skips what it does not know and goes on, so that one manifest fits several of its
+# versions; a value after a blank is such an argument too.
+def split(argv: Sequence[str]) -> Split:
+    """Take a command line apart; nothing is refused here."""
+    found = Split()
+    for argument in argv:
+        name, equals, text = argument.removeprefix("--").partition("=")
+        flag = BY_NAME.get(name) if argument.startswith("--") else None
+        if flag is None or (not equals and flag.kind is not Kind.BOOL):
+            found.unknown.append(argument)
+            continue
+        try:
+            found.given[name] = _read(flag, text if equals else "true")
+        except ConfigError:
+            found.unreadable.append(f"Couldn't interpret value {text} for flag {name}.")
+    return found
+
+
+def _read(flag: TfsFlag, text: str) -> Value:
+    return text if flag.kind is Kind.STRING else _PARSERS[flag.kind](text, flag.name)
+
+
+def usage() -> str:
+    """Give the list of flags."""
+    lines = ["usage: tensorflow_model_server", "Flags:"]
+    for flag in FLAGS:
+        default = str(flag.default).lower() if flag.kind is Kind.BOOL else repr(flag.default)
+        meaning = flag.meaning or "accepted without effect"
+        lines.append(f"\t--{flag.name}={default}\t{flag.kind.value}\t{meaning}")
+    return "\n".join(lines)

@@ -1,0 +1,172 @@
+"""The JSON configuration file: `{"model_config_list": [{"config": {...}}, ...]}`.
+
+Its form is that of `ie_serving` 2020 and of OpenVINO Model Server. Faults are all found before one
+error is raised, each with its JSON path. Unknown keys warn, so that a newer file still starts.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ie_serving.config.schema import foreign
+from ie_serving.config.schema.model import MODEL, model_config, nearest
+from ie_serving.config.settings import ModelConfig
+from ie_serving.config.values.faults import Faults, fault, shown
+from ie_serving.config.values.structures import json_text
+from ie_serving.config.values.words import boolean, resolved
+from ie_serving.core.errors import ConfigError
+from ie_serving.engines.base import EngineOptions
+
+METRICS_PATH = "/metrics"
+"""Route of the metrics where nobody names another. Source: OpenVINO Model Server."""
+
+_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+"""A comment; or, as its group, a text, in which `//` begins none."""
+_NO_LINE_END = re.compile(r"[^\n]")
+
+TOP_KEYS: Mapping[str, str] = {
+    "model_config_list": 'list of {"config": {...}}, one for each model',
+    "monitoring": f'{{"metrics": {{"enable": true}}}} serves Prometheus metrics at {METRICS_PATH}',
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfigFile:
+    """What a configuration file says."""
+
+    models: tuple[ModelConfig, ...]
+
+    metrics: bool = False
+    """Whether `monitoring` asks for metrics."""
+
+    warnings: tuple[str, ...] = ()
+
+
+class _Findings(Faults):
+    """Faults and warnings of one file, and the keys that only another server knows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.warnings: list[str] = []
+        self.foreign: list[str] = []
+
+    def unknown(self, given: Mapping[str, Any], known: frozenset[str], where: str) -> None:
+        """Warn of every key of `given` that is not `known`."""
+        for key in given:
+            # On either level: which of them a misplaced key belongs to is no matter here.
+            if key in foreign.MODEL_KEYS | foreign.TOP_KEYS:
+                self.foreign.append(where + key)
+            elif key not in known:
+                self.warnings.append(f"{where}{key}: unknown key, ignored{nearest(key, known)}")
+
+    def all_warnings(self) -> tuple[str, ...]:
+        """Give the warnings; foreign keys stand together in one."""
+        foreign = ", ".join(self.foreign)
+        text = f"keys of OpenVINO Model Server without meaning here are ignored: {foreign}"
+        return (*self.warnings, *([text] if foreign else []))
+
+
+def parse_config_file(
+    text: str, *, origin: Path, place: str, engine: EngineOptions | None = None
+) -> ConfigFile:
+    """Read a configuration from JSON text.
+
+    Args:
+        text: the file's content.
+        origin: directory that a relative `base_path` begins at, as in OpenVINO Model Server.
+        place: the file's name, for faults of the text as a whole.
+        engine: options that hold where an entry says nothing.
+
+    Raises:
+        ConfigError: every fault, for example
+            `model_config_list[1].config.nireq: 'x' given; expected ...`.
+    """
+    top = json_text(_without_comments(text), place)
+    if not isinstance(top, Mapping):
+        raise fault(place, top, 'an object such as {"model_config_list": []}')
+    findings = _Findings()
+    findings.unknown(top, frozenset(TOP_KEYS), "")
+    models = tuple(_models(top, origin, engine or EngineOptions(), findings))
+    metrics = _metrics(top.get("monitoring", {}), findings)
+    findings.check()
+    return ConfigFile(models=models, metrics=metrics, warnings=findings.all_warnings())
+
+
+def _without_comments(text: str) -> str:
+    """Blank the comments of C and C++, which OpenVINO Model Server reads over; places stay."""
+    return _COMMENT.sub(lambda found: found[1] or _NO_LINE_END.sub(" ", found[0]), text)
+
+
+def _models(
+    top: Mapping[str, Any], origin: Path, engine: EngineOptions, findings: _Findings
+) -> Iterator[ModelConfig]:
+    places: dict[str, str] = {}
+    for where, entry in _entries(top, findings):
+        found = _values(entry, where, findings)
+        name = found.get("model.name")
+        if name in places:
+            findings.add(f"{where}.name", f'"{name}" is the name of {places[name]} already')
+        elif name is not None:
+            places[name] = where
+        # Its faults are noted; what follows needs both.
+        if name is None or "model.base_path" not in found:
+            continue
+        found["model.base_path"] = resolved(found["model.base_path"], origin)
+        model, warnings = model_config(found, engine)
+        findings.warnings += warnings
+        yield model
+
+
+def _entries(
+    top: Mapping[str, Any], findings: _Findings
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the `config` objects with their places."""
+    items = top.get("model_config_list")
+    if not isinstance(items, list):
+        findings.add("model_config_list", f'{_stands(items)}; expected a list of {{"config": ...}}')
+        return
+    for index, item in enumerate(items):
+        where = f"model_config_list[{index}]"
+        config = item.get("config") if isinstance(item, Mapping) else None
+        if not isinstance(config, Mapping):
+            findings.add(where, f'{_stands(item)}; expected {{"config": {{"name": ...}}}}')
+            continue
+        findings.unknown(item, frozenset({"config"}), f"{where}.")
+        yield f"{where}.config", config
+
+
+def _stands(value: object) -> str:
+    return "missing" if value is None else f"{shown(value)} given"
+
+
+def _values(entry: Mapping[str, Any], where: str, findings: _Findings) -> dict[str, Any]:
+    """Parse each key of one model, by place of its setting; a key at fault is left out."""
+    findings.unknown(entry, frozenset(setting.key for setting in MODEL), f"{where}.")
+    found = {}
+    for setting in MODEL:
+        place = f"{where}.{setting.key}"
+        if setting.key not in entry:
+            if setting.required:
+                findings.add(place, f"missing; expected the {setting.meaning}")
+            continue
+        try:
+            found[setting.place] = setting.parse(entry[setting.key], place)
+        except ConfigError as error:
+            # The place counts entries; whoever has fifty of them looks for the name.
+            name = entry.get("name")
+            of = f' (model "{name}")' if isinstance(name, str) else ""
+            findings.found.extend(f"{each}{of}" for each in error.faults)
+    return found
+
+
+def _metrics(monitoring: object, findings: _Findings) -> bool:
+    metrics = monitoring.get("metrics", {}) if isinstance(monitoring, Mapping) else None
+    if not isinstance(monitoring, Mapping) or not isinstance(metrics, Mapping):
+        findings.add("monitoring", 'expected an object such as {"metrics": {"enable": true}}')
+        return False
+    findings.unknown(monitoring, frozenset({"metrics"}), "monitoring.")
+    findings.unknown(metrics, frozenset({"enable"}), "monitoring.metrics.")
+    enable = metrics.get("enable", False)
+    return bool(findings.take(boolean, enable, "monitoring.metrics.enable"))

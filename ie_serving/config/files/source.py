@@ -1,0 +1,67 @@
+"""The configuration file, whichever kind it is: JSON, or TensorFlow Serving's text.
+
+`load` is what the watcher calls again when the file changes: it raises and changes nothing while
+the file is broken.
+"""
+
+import logging
+from pathlib import Path
+
+from ie_serving.config.files.json_file import ConfigFile, parse_config_file
+from ie_serving.config.settings import ModelConfig
+from ie_serving.core.errors import ConfigError
+from ie_serving.engines.base import EngineOptions
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+
+def load(path: Path, engine: EngineOptions | None = None) -> tuple[ModelConfig, ...]:
+    """Read the models of a configuration file, and log its warnings. Blocking.
+
+    Args:
+        path: the file.
+        engine: `Settings.engine`, which holds where an entry says nothing.
+
+    Raises:
+        ConfigError: every fault with its place; also when the file cannot be read.
+    """
+    found = read(path, engine)
+    for warning in found.warnings:
+        log.warning(Event("configuration warning", path=path, warning=warning))
+    return found.models
+
+
+def read(path: Path, engine: EngineOptions | None = None) -> ConfigFile:
+    """Read all that a configuration file says. Blocking. Arguments and errors as `load`."""
+    return parse(read_text(path), path, engine)
+
+
+def parse(text: str, path: Path, engine: EngineOptions | None = None) -> ConfigFile:
+    """Read `text`, the content of the file `path`. Arguments and errors as `load`."""
+    if _is_json(path, text):
+        origin = path.absolute().parent
+        return parse_config_file(text, origin=origin, place=str(path), engine=engine)
+    # Imported here: a server that is configured by JSON starts without it.
+    from ie_serving.config.files.text_proto import parse_model_server_config
+
+    return ConfigFile(models=parse_model_server_config(text, str(path), engine))
+
+
+def read_text(path: Path) -> str:
+    """Read a whole file as UTF-8, with or without a byte order mark.
+
+    Raises:
+        ConfigError: naming the file and the reason.
+    """
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except OSError as error:
+        raise ConfigError([f"{path}: cannot be read: {error.strerror or error}"]) from error
+    except ValueError as error:
+        raise ConfigError([f"{path}: not UTF-8 text: {error}"]) from error
+
+
+def _is_json(path: Path, text: str) -> bool:
+    """Tell the kind by suffix or by the first character: text form never begins with a brace."""
+    return path.suffix.lower() == ".json" or text.lstrip().startswith(("{", "["))

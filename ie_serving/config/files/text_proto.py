@@ -1,0 +1,150 @@
+"""ModelServerConfig, as a message or as its text, to models.
+
+Source: model_server_config.proto and the checks of ServerCore in TensorFlow Serving, whose phrases
+every fault contains. All faults of a configuration are reported together.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from google.protobuf import text_format
+from google.protobuf.message import Message
+
+from ie_serving.config.settings import ModelConfig
+from ie_serving.core.errors import ConfigError
+from ie_serving.engines.base import EngineOptions
+from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy
+from ie_serving.wire.protobuf import messages
+from ie_serving.wire.protobuf.messages import Proto
+
+M = TypeVar("M", bound=Message)
+
+TENSORFLOW = "tensorflow"
+PLATFORMS = (TENSORFLOW, "openvino")
+"""`model_platform` values. Either takes whatever format a version directory holds."""
+
+_TENSORFLOW_TYPE = 1
+"""`ModelType.TENSORFLOW`, deprecated. Source: model_server_config.proto."""
+
+
+def parse_text(text: str, make: Callable[[], M], place: str) -> M:
+    """Parse protocol buffer text.
+
+    Args:
+        text: the file's content.
+        make: the message class.
+        place: the file's name, for the fault.
+
+    Raises:
+        ConfigError: with line and column.
+    """
+    message = make()
+    try:
+        text_format.Parse(text, message)
+    except (text_format.ParseError, ValueError, RecursionError) as error:
+        name = message.DESCRIPTOR.full_name
+        raise ConfigError(
+            [f"Invalid protobuf file: '{place}': Error parsing text-format {name}: {error}"]
+        ) from None
+    return message
+
+
+def parse_model_server_config(
+    text: str, place: str, engine: EngineOptions | None = None
+) -> tuple[ModelConfig, ...]:
+    """Read models from a ModelServerConfig in text form.
+
+    Args:
+        text: the file's content.
+        place: the file's name, at the head of each fault.
+        engine: options of every model.
+
+    Raises:
+        ConfigError: every fault; those of the syntax with line and column.
+    """
+    message = parse_text(text, messages.ModelServerConfig, place)
+    try:
+        return from_message(message, engine)
+    except ConfigError as error:
+        raise ConfigError([f"{place}: {fault}" for fault in error.faults]) from None
+
+
+def from_message(message: Proto, engine: EngineOptions | None = None) -> tuple[ModelConfig, ...]:
+    """Read models from a ModelServerConfig message; one without a list has none.
+
+    Args:
+        message: of the private pool's class.
+        engine: options of every model.
+
+    Raises:
+        ConfigError: every fault of every model.
+    """
+    if message.WhichOneof("config") == "custom_model_config":
+        raise ConfigError(
+            ["custom_model_config is not supported; write the models as model_config_list"]
+        )
+    configs = message.model_config_list.config
+    faults = [fault for config in configs for fault in _faults(config)]
+    faults += _repeated([config.name for config in configs])
+    if faults:
+        raise ConfigError(faults)
+    return tuple(_model(config, engine or EngineOptions()) for config in configs)
+
+
+def _repeated(names: Sequence[str]) -> list[str]:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    return [f"Illegal to list model {name} multiple times in config list" for name in twice]
+
+
+def _faults(config: Proto) -> Iterator[str]:
+    """Check one model. Source: ServerCore::ValidateModelConfigs and GetPlatform."""
+    name, path = config.name, config.base_path
+    if not name:
+        yield "a model of model_config_list has no name; name it"
+    if not path.startswith("/") and "://" not in path:
+        yield f"Expected model {name} to have an absolute path or URI; got base_path()={path}"
+    if config.HasField("logging_config"):
+        yield f"No request-logger-creator provided. Remove logging_config from model {name}"
+    fault = _platform_fault(config)
+    if fault:
+        yield fault
+
+
+def _platform_fault(config: Proto) -> str:
+    fields = (
+        "ModelServerConfig::model_type (deprecated) {} ModelServerConfig::model_platform, "
+        f"model name is {config.name}"
+    )
+    platform, kind = config.model_platform, config.model_type
+    if platform and kind:
+        return f"Illegal setting both {fields.format('and')}"
+    if not platform and not kind:
+        return f'Illegal setting neither {fields.format("nor")}: set model_platform: "{TENSORFLOW}"'
+    if kind not in (0, _TENSORFLOW_TYPE):
+        return f"ModelServerConfig::model_type choice {kind} not supported."
+    if platform and platform not in PLATFORMS:
+        expected = " or ".join(PLATFORMS)
+        return f"Model {config.name} requests unsupported platform {platform}; expected {expected}"
+    return ""
+
+
+def _model(config: Proto, engine: EngineOptions) -> ModelConfig:
+    return ModelConfig(
+        name=config.name,
+        base_path=config.base_path,
+        version_policy=_policy(config.model_version_policy),
+        version_labels=dict(config.version_labels),
+        platform=config.model_platform or TENSORFLOW,
+        engine=engine,
+    )
+
+
+def _policy(policy: Proto) -> VersionPolicy:
+    """Give the policy; none means the newest, and so does `num_versions: 0`."""
+    choice = policy.WhichOneof("policy_choice")
+    if choice == "all":
+        return All()
+    if choice == "specific":
+        return Specific(frozenset(policy.specific.versions))
+    # An absent number is 0 on the wire of proto3, and the original reads it as 1.
+    return Latest(policy.latest.num_versions or 1)

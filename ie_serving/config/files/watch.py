@@ -1,0 +1,89 @@
+"""Watches the configuration file: what is edited takes effect without a restart.
+
+The file is compared by content, so a ConfigMap's switched link, a rename and an edit in place are
+all noticed, and a touch is not. A broken edit changes nothing and is logged once. A configuration
+that came by RPC meanwhile stays until the file's content changes: the last change wins. A file that
+cannot be read has no content; that is logged, and nothing has changed.
+"""
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+
+from ie_serving.config.settings import ModelConfig
+from ie_serving.core.errors import ConfigError, ServingError
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+Load = Callable[[Path], Sequence[ModelConfig]]
+"""Reads and checks the file. Raises ConfigError with all its faults."""
+
+Apply = Callable[[Sequence[ModelConfig]], Awaitable[None]]
+"""Makes a configuration the present one. Raises ServingError and changes nothing."""
+
+
+class ConfigWatch:
+    """Applies the file at `path` whenever its content changes.
+
+    Attributes:
+        seen: digest of the content that was applied or refused last; None when the file could not
+            be read yet.
+    """
+
+    def __init__(self, path: Path, load: Load, apply: Apply, *, poll_wait_s: float) -> None:
+        self._path = path
+        self._load = load
+        self._apply = apply
+        self._poll_wait_s = poll_wait_s
+        self._is_readable = True
+        self.seen = self._digest()
+
+    async def run(self) -> None:
+        """Look at the file at each interval, for ever; return at once when the interval is 0."""
+        while self._poll_wait_s > 0:
+            await asyncio.sleep(self._poll_wait_s)
+            digest = await asyncio.to_thread(self._digest)
+            if digest not in (None, self.seen):
+                await self._reload_and_log(digest)
+
+    async def reload(self) -> None:
+        """Read and apply the file now, changed or not.
+
+        Raises:
+            ConfigError: it is broken; nothing has changed.
+            ServingError: it cannot be applied; nothing has changed.
+        """
+        # The digest first: an edit between the two reads is then seen as a change the next time.
+        digest = await asyncio.to_thread(self._digest)
+        models = await asyncio.to_thread(self._load, self._path)
+        await self._apply(models)
+        self.seen = digest
+
+    async def _reload_and_log(self, digest: str | None) -> None:
+        try:
+            await self.reload()
+        except ConfigError as error:
+            for fault in error.faults:
+                log.error(Event("configuration not applied", path=self._path, cause=fault))
+        except ServingError as error:
+            log.error(Event("configuration not applied", path=self._path, cause=error))
+        except Exception:
+            log.exception(Event("configuration not applied", path=self._path))
+        # Seen, though not applied: the same fault is logged once and not at every look.
+        self.seen = digest
+
+    def _digest(self) -> str | None:
+        """Identify the content; None when there is none to be had, which is logged once."""
+        try:
+            digest = hashlib.sha256(self._path.read_bytes()).hexdigest()
+        except OSError as error:
+            if self._is_readable:
+                cause = f"cannot be read: {error.strerror}"
+                log.error(Event("configuration not applied", path=self._path, cause=cause))
+            self._is_readable = False
+            return None
+        self._is_readable = True
+        return digest

@@ -1,0 +1,95 @@
+"""Words of the server of 2020 and of OpenVINO Model Server that have no effect here.
+
+They are accepted, so that a command line or file written for those servers starts this one; each
+use is answered with what to do instead.
+"""
+
+from collections.abc import Mapping
+
+from ie_serving.core.hints import Hint
+
+_NOTHING = Hint("there is nothing in its place")
+_NO_EXTENSIONS = Hint("kernel extensions are not supported")
+_NOT_STATEFUL = Hint("stateful models are not supported")
+_CONVERT = Hint("convert the model with preprocessing in it")
+_USE_CORS = Hint("use {server.enable_cors}")
+_USE_NIREQ = Hint("use {engine.nireq}")
+_USE_DEVICE = Hint("use {openvino.target_device}")
+
+# A flag that had an effect there and has none here could be missed, hence the advice; refusing it
+# would only make people delete it and learn nothing.
+FLAGS: Mapping[str, Hint] = {
+    "grpc_workers": Hint(
+        "one event loop serves every gRPC call; {engine.nireq} sets how many infer at once"
+    ),
+    "rest_workers": Hint(
+        "one event loop serves every REST call; {engine.nireq} sets how many infer at once"
+    ),
+    "grpc_max_threads": Hint(
+        "one event loop serves every call; {engine.nireq} sets how many infer at once"
+    ),
+    "grpc_memory_quota": Hint("use {server.max_message_bytes}"),
+    "sequence_cleaner_poll_wait_minutes": _NOT_STATEFUL,
+    "custom_node_resources_cleaner_interval_seconds": Hint("custom nodes are not supported"),
+    "trace_path": _NOTHING,
+    "cpu_extension": _NO_EXTENSIONS,
+    "metrics_list": Hint("every metric is served"),
+    "allow_credentials": _USE_CORS,
+    "allowed_origins": _USE_CORS,
+    "allowed_methods": _USE_CORS,
+    "allowed_headers": _USE_CORS,
+    "layout": Hint("data is taken in the model's own layout"),
+    "mean": _CONVERT,
+    "scale": _CONVERT,
+    "color_format": _CONVERT,
+    "precision": Hint(
+        "inputs are cast to the model's; for computing, use {openvino.inference_precision}"
+    ),
+    "stateful": _NOT_STATEFUL,
+    "idle_sequence_cleanup": _NOT_STATEFUL,
+    "low_latency_transformation": _NOT_STATEFUL,
+    "max_sequence_number": _NOT_STATEFUL,
+}
+"""Flags, each with what to do instead."""
+
+VARIABLES: Mapping[str, Hint] = {
+    "CPU_EXTENSION": _NO_EXTENSIONS,
+    "PLUGIN_DIR": Hint("OpenVINO finds its plugins itself"),
+    "REST_REQUESTS_QUEUE_SIZE": _NOTHING,
+    "ENGINE_REQUESTS_QUEUE_SIZE": _USE_NIREQ,
+    "ENGINE_REQUESTS_QUEUE_TIMEOUT": _NOTHING,
+    "DEVICE": _USE_DEVICE,
+    "OVMS_MODEL_DEVICES": _USE_DEVICE,
+    "GRPC_SERVERS": Hint("one event loop serves every gRPC call"),
+}
+"""Variables, each with what to do instead."""
+
+MODEL_KEYS = frozenset(
+    {
+        "layout",
+        "mean",
+        "scale",
+        "color_format",
+        "precision",
+        "allow_cache",
+        "stateful",
+        "idle_sequence_cleanup",
+        "low_latency_transformation",
+        "max_sequence_number",
+        "custom_loader_options",
+        "graph_path",
+        "subconfig",
+    }
+)
+"""Keys of a model in the file of OpenVINO Model Server. Source: its `schema.cpp`."""
+
+TOP_KEYS = frozenset(
+    {
+        "pipeline_config_list",
+        "custom_node_library_config_list",
+        "mediapipe_config_list",
+        "custom_loader_config_list",
+        "metrics_list",
+    }
+)
+"""Keys beside the list of models in that file."""

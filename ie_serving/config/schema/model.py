@@ -1,0 +1,211 @@
+"""The settings of one model: keys of an entry in the JSON file, flags of `ie_serving model`."""
+
+import dataclasses
+import difflib
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from ie_serving.config.schema.setting import Setting
+from ie_serving.config.settings import ModelConfig
+from ie_serving.config.values import numbers, structures, words
+from ie_serving.config.values.shapes import shape
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.openvino.options import OpenVinoOptions
+
+INFERENCE_PRECISION = Setting(
+    place="openvino.inference_precision",
+    parse=words.one_of("f32", "bf16", "f16"),
+    form="f32|bf16|f16",
+    default="the device's choice",
+    meaning="precision that the device computes in",
+    example="f32",
+    flag="inference_precision",
+    key="inference_precision",
+    tfs="mixed_precision",
+)
+"""Also a flag of `ie_serving config`, for models whose entry names none."""
+
+MODEL: tuple[Setting, ...] = (
+    Setting(
+        place="model.name",
+        parse=words.text,
+        form="TEXT",
+        required=True,
+        meaning="name in requests",
+        example="resnet",
+        flag="model_name",
+        key="name",
+        tfs="model_name",
+        ovms=("model_name", "name"),
+    ),
+    Setting(
+        place="model.base_path",
+        parse=words.text,
+        form="PATH|URL",
+        required=True,
+        meaning="directory or URL whose numeric sub-directories are the versions",
+        example="s3://models/resnet",
+        flag="model_path",
+        key="base_path",
+        tfs="model_base_path",
+        ovms=("model_path", "base_path"),
+    ),
+    Setting(
+        place="openvino.batch_size",
+        parse=numbers.batch_size,
+        form="N|auto",
+        default="the model's",
+        meaning="first dimension of every input; auto takes any; ignored beside shape",
+        example="auto",
+        flag="batch_size",
+        key="batch_size",
+        ovms=("batch_size",),
+    ),
+    Setting(
+        place="openvino.shape",
+        parse=shape,
+        form="(N,..)|{INPUT:(N,..)}|auto",
+        default="the model's",
+        meaning="input shapes: sizes, -1 for any, low:high for a range; auto takes any",
+        example="(1,3,224,224)",
+        flag="shape",
+        key="shape",
+        ovms=("shape",),
+    ),
+    Setting(
+        place="model.version_policy",
+        parse=structures.version_policy,
+        form="JSON",
+        default='{"latest": {"num_versions": 1}}',
+        meaning="versions that are served: latest (N newest), all, or specific",
+        example='{"specific": {"versions": [1, 3]}}',
+        flag="model_version_policy",
+        key="model_version_policy",
+        ovms=("model_version_policy",),
+    ),
+    Setting(
+        place="model.version_labels",
+        parse=structures.version_labels,
+        form="JSON",
+        default="{}",
+        meaning='labels, each with its version, such as {"stable": 3}',
+        example='{"stable": 3}',
+        flag="version_labels",
+        key="version_labels",
+    ),
+    Setting(
+        place="engine.driver",
+        parse=words.one_of("auto", "onnxruntime", "openvino"),
+        form="auto|onnxruntime|openvino",
+        meaning="library that runs the model; auto: onnxruntime for ONNX files with operators of"
+        " ai.onnx.ml, else OpenVINO",
+        example="openvino",
+        flag="driver",
+        key="driver",
+    ),
+    Setting(
+        place="engine.nireq",
+        # Each infer request has tensors of its own: far fewer than 100,000 exhaust any memory.
+        parse=numbers.integer(0, 100_000),
+        form="N",
+        meaning="infer requests run at once; 0 lets the engine choose",
+        example="4",
+        flag="nireq",
+        key="nireq",
+        ovms=("nireq",),
+    ),
+    Setting(
+        place="openvino.target_device",
+        # Only the device's plugin knows which names it takes; it refuses others at load.
+        parse=words.text,
+        form="DEVICE",
+        meaning="OpenVINO device, such as CPU, GPU, AUTO or HETERO:GPU,CPU",
+        example="HETERO:GPU,CPU",
+        flag="target_device",
+        key="target_device",
+        ovms=("target_device",),
+    ),
+    Setting(
+        place="openvino.plugin_config",
+        parse=structures.plugin_config,
+        form="JSON",
+        default="{}",
+        meaning='device properties, such as {"NUM_STREAMS": "2"}',
+        example='{"NUM_STREAMS": "2"}',
+        flag="plugin_config",
+        key="plugin_config",
+        ovms=("plugin_config",),
+    ),
+    INFERENCE_PRECISION,
+    # For measuring, and for where `auto` chooses wrongly.
+    Setting(
+        place="engine.execution",
+        parse=words.one_of("auto", "inline", "async"),
+        form="auto|inline|async",
+        meaning="infer on the event loop or beside it; auto: short inferences on it",
+        example="async",
+        flag="execution",
+        key="execution",
+    ),
+    # No flag: where one model is served, the server's interval is its own.
+    Setting(
+        place="model.poll_wait_s",
+        parse=numbers.poll_wait,
+        form="SECONDS",
+        default="the server's",
+        meaning="seconds between two listings of this model's repository; 0 lists once",
+        example="60",
+        key="poll_wait_seconds",
+    ),
+    Setting(
+        place="model.ready_marker",
+        parse=words.file_name,
+        form="FILE",
+        meaning="file that must lie in a version directory before it is loaded",
+        example="READY",
+        flag="ready_marker",
+        key="ready_marker",
+    ),
+)
+
+BOTH_SHAPES = (
+    "Both shape and batch_size parameters are set for model: {name}. "
+    "Assuming that model is reshapable - batch_size will be ignored"
+)
+"""Source: the warning of 2020."""
+
+
+def model_config(found: Mapping[str, Any], engine: EngineOptions) -> tuple[ModelConfig, list[str]]:
+    """Build a model from parsed values.
+
+    Args:
+        found: value of each setting by its place; every required one at least.
+        engine: options that hold where `found` says nothing.
+
+    Returns:
+        The model, and warnings.
+    """
+    both = found.get("openvino.shape") is not None and found.get("openvino.batch_size") is not None
+    warnings = [BOTH_SHAPES.format(name=found["model.name"])] if both else []
+    # The shape says the batch as well. Two values for one dimension would need a winner anyway, and
+    # 2020 documented this one.
+    ignored = "openvino.batch_size" if both else ""
+    given = {setting: found[setting.place] for setting in MODEL if setting.place in found}
+    options = {
+        setting.field: value for setting, value in given.items() if setting.owner == "engine"
+    }
+    of_driver = {
+        setting.field: value
+        for setting, value in given.items()
+        if setting.owner == "openvino" and setting.place != ignored
+    }
+    fields = {setting.field: value for setting, value in given.items() if setting.owner == "model"}
+    own = dataclasses.replace(engine.of(OpenVinoOptions), **of_driver)
+    compiled = dataclasses.replace(engine, **options).having(own)
+    return ModelConfig(**fields, engine=compiled), warnings
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """Give the tail of a text about an unknown name: `; did you mean "..."?`, or nothing."""
+    close = difflib.get_close_matches(name, sorted(known), n=1)
+    return f'; did you mean "{close[0]}"?' if close else ""

@@ -1,0 +1,344 @@
+"""The settings of the server itself: flags of every command, some of them variables too."""
+
+from ie_serving.config.schema.setting import BOOLEAN, Setting
+from ie_serving.config.schema.storage import CACHE
+from ie_serving.config.values import channel, numbers, words
+
+CONFIG_PATH = Setting(
+    place="settings.config_path",
+    parse=words.text,
+    form="FILE",
+    required=True,
+    meaning="configuration file, JSON or TensorFlow Serving's text form; it is watched",
+    example="config/every_key.json",
+    flag="config_path",
+    tfs="model_config_file",
+    ovms=("config_path",),
+)
+
+SERVER: tuple[Setting, ...] = (
+    Setting(
+        place="server.port",
+        # 0 is off instead of "any free port": clients could not know which one it was.
+        parse=numbers.port,
+        form="N",
+        meaning="gRPC port; 0 is off",
+        example="9000",
+        flag="port",
+        tfs="port",
+        ovms=("port",),
+    ),
+    Setting(
+        place="server.rest_port",
+        parse=numbers.port,
+        form="N",
+        meaning="REST port; 0 is off",
+        example="8000",
+        flag="rest_port",
+        tfs="rest_api_port",
+        ovms=("rest_port",),
+    ),
+    Setting(
+        place="server.host",
+        parse=words.address,
+        form="ADDRESS",
+        default="every IPv6 and IPv4 address",
+        meaning="address that both ports listen on",
+        example="127.0.0.1",
+        flag="host",
+    ),
+    Setting(
+        place="server.grpc_host",
+        parse=words.addresses,
+        form="ADDRESS,..",
+        default="those of both ports",
+        meaning="addresses that the gRPC port listens on",
+        example="127.0.0.1",
+        flag="grpc_bind_address",
+        ovms=("grpc_bind_address",),
+    ),
+    Setting(
+        place="server.rest_host",
+        parse=words.addresses,
+        form="ADDRESS,..",
+        default="those of both ports",
+        meaning="addresses that the REST port listens on",
+        example="127.0.0.1",
+        flag="rest_bind_address",
+        ovms=("rest_bind_address",),
+    ),
+    Setting(
+        place="server.grpc_socket_path",
+        parse=words.text,
+        form="FILE",
+        meaning="UNIX socket on which gRPC is served, beside the port or instead of it",
+        example="/run/ie_serving/grpc.sock",
+        flag="grpc_socket_path",
+        tfs="grpc_socket_path",
+    ),
+    Setting(
+        place="server.rest_socket_path",
+        parse=words.text,
+        form="FILE",
+        meaning="UNIX socket on which REST is served, beside the port or instead of it",
+        example="/run/ie_serving/rest.sock",
+        flag="rest_socket_path",
+    ),
+    Setting(
+        place="server.max_message_bytes",
+        # gRPC counts the bytes of a message in 32 bits.
+        parse=numbers.integer(1, numbers.INT32_MAX),
+        form="BYTES",
+        meaning="largest gRPC message and REST body in bytes; gzip over REST inflates to 100 MiB",
+        example="67108864",
+        flag="max_message_bytes",
+    ),
+    # grpcio's is the way back for whoever meets a client that our own HTTP/2 does not understand.
+    Setting(
+        place="server.grpc_transport",
+        parse=words.one_of("http2", "grpcio"),
+        form="http2|grpcio",
+        meaning="what carries gRPC: the server's own HTTP/2 or grpcio's, several times as costly",
+        example="grpcio",
+        flag="grpc_transport",
+    ),
+    # A Kubernetes Service balances connections, and gRPC's clients keep theirs: without an age new
+    # servers get no calls.
+    Setting(
+        place="server.grpc_max_connection_age_s",
+        parse=numbers.delay,
+        form="SECONDS",
+        meaning="seconds after which a gRPC connection takes no new calls, more or less a tenth; 0"
+        " lets it live for ever",
+        example="300",
+        flag="grpc_max_connection_age_seconds",
+    ),
+    Setting(
+        place="server.grpc_max_connection_age_grace_s",
+        parse=numbers.delay,
+        form="SECONDS",
+        meaning="seconds that its calls may still take then; 0 waits until they have ended",
+        example="30",
+        flag="grpc_max_connection_age_grace_seconds",
+    ),
+    Setting(
+        place="server.grpc_channel_arguments",
+        parse=channel.arguments,
+        form="NAME=VALUE,..",
+        default="none",
+        meaning="gRPC's channel arguments; the server's own HTTP/2 takes"
+        " grpc.max_connection_age_ms and grpc.max_connection_age_grace_ms, grpcio all",
+        example="grpc.max_connection_age_ms=300000",
+        flag="grpc_channel_arguments",
+        tfs="grpc_channel_arguments",
+        ovms=("grpc_channel_arguments",),
+    ),
+    Setting(
+        place="server.rest_timeout_s",
+        # Without any limit, a client that never asks for one could hold an infer request for ever.
+        parse=numbers.timeout,
+        form="SECONDS",
+        meaning="longest time in seconds that one REST inference may take, waiting included",
+        example="5",
+        flag="rest_timeout_seconds",
+        tfs="rest_api_timeout_in_ms",
+    ),
+    Setting(
+        place="server.grpc_timeout_s",
+        parse=numbers.delay,
+        form="SECONDS",
+        meaning="longest time in seconds that one gRPC inference may take, beside the deadline that"
+        " the client sets; 0 sets no limit",
+        example="5",
+        flag="grpc_timeout_seconds",
+    ),
+    Setting(
+        place="server.busy_poll_us",
+        # At most a millisecond: beyond it the loop would hold a processor and win nothing.
+        parse=numbers.integer(0, 1000),
+        form="MICROSECONDS",
+        meaning="microseconds that the server looks for the next request before it sleeps",
+        example="0",
+        flag="busy_poll_microseconds",
+    ),
+    Setting(
+        place="server.enable_cors",
+        parse=words.boolean,
+        form=BOOLEAN,
+        meaning="add CORS headers to REST replies",
+        example="true",
+        flag="enable_cors",
+        tfs="rest_api_enable_cors_support",
+    ),
+    Setting(
+        place="server.poll_wait_s",
+        parse=numbers.poll_wait,
+        form="SECONDS",
+        meaning="seconds between two listings of a repository; 0 or less lists once, at start",
+        example="0.5",
+        flag="file_system_poll_wait_seconds",
+        tfs="file_system_poll_wait_seconds",
+        variables=("FILE_SYSTEM_POLL_WAIT_SECONDS",),
+        ovms=("file_system_poll_wait_seconds",),
+    ),
+    # OpenVINO Model Server has one interval for both; the original reads the file once by default.
+    Setting(
+        place="server.config_poll_wait_s",
+        parse=numbers.poll_wait,
+        form="SECONDS",
+        default="as for repositories",
+        meaning="seconds between two looks at the configuration file; 0 or less reads it once",
+        example="10",
+        flag="config_poll_wait_seconds",
+        tfs="model_config_file_poll_wait_seconds",
+        ovms=("file_system_poll_wait_seconds",),
+    ),
+    # A load balancer goes on sending for a while after readiness has gone false.
+    Setting(
+        place="server.drain_delay_s",
+        parse=numbers.delay,
+        form="SECONDS",
+        meaning="seconds that a stopping server still takes connections, no longer ready",
+        example="5",
+        flag="drain_delay_seconds",
+    ),
+    Setting(
+        place="server.drain_timeout_s",
+        parse=numbers.delay,
+        form="SECONDS",
+        meaning="seconds that requests in flight may still take when a version or the server stops",
+        example="20",
+        flag="drain_timeout_seconds",
+    ),
+    Setting(
+        place="server.load_threads",
+        parse=numbers.positive,
+        form="N",
+        meaning="versions that are compiled at a time",
+        example="4",
+        flag="load_threads",
+        tfs="num_load_threads",
+    ),
+    # Typed lists cost both sides more than bytes that are copied. 2020 let its users choose, and so
+    # does the original, which answers in lists by default.
+    Setting(
+        place="server.tensor_content",
+        parse=words.boolean,
+        form=BOOLEAN,
+        meaning="encode gRPC outputs as tensor_content; false uses the typed lists",
+        example="false",
+        flag="tensor_content",
+        tfs="enable_serialization_as_tensor_content",
+        variables=("SERIALIZATION_FUNCTION",),
+        # In 2020 the variable named the function that encodes.
+        reads=words.meant_by(
+            {
+                "_prepare_output_with_make_tensor_proto": True,
+                "_prepare_output_as_AppendArrayToTensorProto": False,
+            }
+        ),
+    ),
+    Setting(
+        place="server.rest_metadata",
+        parse=words.one_of("camel", "snake"),
+        form="camel|snake",
+        meaning="names in REST metadata: modelSpec and signatureDef, as the server of 2020 and"
+        " OpenVINO Model Server have them, or model_spec and signature_def, as TensorFlow Serving",
+        example="snake",
+        flag="rest_metadata",
+    ),
+    Setting(
+        place="server.metrics_path",
+        parse=words.url_path,
+        form="PATH",
+        meaning="REST path of the Prometheus metrics",
+        example="/metrics",
+        flag="metrics_path",
+        tfs="monitoring_config_file",
+        # There a switch, with the path fixed.
+        ovms=("metrics_enable",),
+    ),
+    # A label that names what does not serve makes requests fail; whoever rolls out by labels first
+    # and versions second asks for it.
+    Setting(
+        place="server.labels_for_unavailable",
+        parse=words.boolean,
+        form=BOOLEAN,
+        meaning="let a new version label name a version that is not AVAILABLE yet",
+        example="true",
+        flag="allow_version_labels_for_unavailable_models",
+        tfs="allow_version_labels_for_unavailable_models",
+    ),
+    # Off as in the original: SavedModels of TensorFlow 2 call every method predict.
+    Setting(
+        place="server.method_name_check",
+        parse=words.boolean,
+        form=BOOLEAN,
+        meaning="refuse a signature whose method does not fit the RPC",
+        example="true",
+        flag="enable_signature_method_name_check",
+        tfs="enable_signature_method_name_check",
+    ),
+    # By default a path that cannot be listed is taken for a misspelt one, and ends the start.
+    Setting(
+        place="server.allow_unavailable_models",
+        parse=words.boolean,
+        form=BOOLEAN,
+        meaning="start although a repository cannot be listed, and wait for it",
+        example="true",
+        flag="allow_unavailable_models",
+    ),
+    # An unmounted volume looks like this, and happens more often than that somebody removes all
+    # versions of a model but keeps it configured.
+    Setting(
+        place="server.unload_when_empty",
+        parse=words.boolean,
+        form=BOOLEAN,
+        meaning="unload a model when its repository becomes empty; false keeps what serves",
+        example="true",
+        flag="unload_when_empty",
+    ),
+    # As in the original, where a model with records is replayed and one without loads as ever.
+    Setting(
+        place="server.warmup",
+        parse=words.boolean,
+        form=BOOLEAN,
+        meaning="replay assets.extra/tf_serving_warmup_requests of a version before it serves",
+        example="false",
+        flag="enable_model_warmup",
+        tfs="enable_model_warmup",
+    ),
+    Setting(
+        place="server.warmup_iterations",
+        parse=numbers.positive,
+        form="N",
+        meaning="how often each warm-up record is replayed",
+        example="3",
+        flag="num_request_iterations_for_warmup",
+        tfs="num_request_iterations_for_warmup",
+    ),
+    *CACHE,
+    Setting(
+        place="server.log_level",
+        # The words of both other servers are taken, so that their manifests start this one.
+        parse=words.log_level,
+        form="|".join(words.LOG_LEVELS),
+        meaning="least severe lines that are logged",
+        example="debug",
+        flag="log_level",
+        variables=("LOG_LEVEL",),
+        # A container's environment may carry a word that was meant for another program.
+        reads=words.log_level_or_info,
+        ovms=("log_level",),
+    ),
+    Setting(
+        place="server.log_path",
+        parse=words.text,
+        form="FILE",
+        meaning="file that log lines are appended to as well",
+        example="/var/log/ie_serving.log",
+        flag="log_path",
+        variables=("LOG_PATH",),
+        ovms=("log_path",),
+    ),
+)

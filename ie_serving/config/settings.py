@@ -1,0 +1,155 @@
+"""The values that a configuration comes to, typed and with their defaults.
+
+What a setting means, how it is read and what each dialect calls it is declared in `schema/`; here
+are its type, its default and why that is the default. Dialects and files produce these values,
+checked, and `main.py` hands them on.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ie_serving.engines.base import EngineOptions
+from ie_serving.models.repository.version_policy import Latest, VersionPolicy
+from ie_serving.storage.options import StorageOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """One model: where its versions lie, which are served, and how they are compiled."""
+
+    name: str
+    base_path: str
+    version_policy: VersionPolicy = field(default_factory=Latest)
+    version_labels: Mapping[str, int] = field(default_factory=dict)
+    engine: EngineOptions = field(default_factory=EngineOptions)
+
+    poll_wait_s: float | None = None
+    """0 never lists again; None takes the server's."""
+
+    ready_marker: str = ""
+    """Empty asks for none."""
+
+    platform: str = ""
+    """TensorFlow Serving's `model_platform`; empty where the configuration has no such word."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerSettings:
+    """How the process listens, polls, stops and logs."""
+
+    host: str = ""
+    """Empty for every IPv6 and IPv4 address."""
+
+    grpc_host: str = ""
+    """Addresses of the gRPC port, separated by commas; empty takes `host`."""
+
+    rest_host: str = ""
+    """Addresses of the REST port, separated by commas; empty takes `host`."""
+
+    # The port of 2020; the original's is 8500.
+    port: int = 9000
+    rest_port: int = 0
+
+    grpc_socket_path: str = ""
+    """UNIX socket for gRPC, beside the port; empty for none."""
+
+    rest_socket_path: str = ""
+    """UNIX socket for REST, beside the port; empty for none."""
+
+    # gRPC's own default of 4 MiB refuses a batch of images; the messages of a process are bounded
+    # by its memory in any case.
+    max_message_bytes: int = 1 << 30
+    grpc_transport: str = "http2"
+
+    # As gRPC's own default: a connection stays as long as its client wants.
+    grpc_max_connection_age_s: float = 0.0
+    """0 sets no limit."""
+
+    grpc_max_connection_age_grace_s: float = 0.0
+    """0 sets no limit."""
+
+    grpc_channel_arguments: Mapping[str, int | str] = field(default_factory=dict)
+    """For grpcio; those of them that the own HTTP/2 knows are settings of their own as well."""
+
+    # As the original, whose clients expect an answer or an error by then.
+    rest_timeout_s: float = 30.0
+
+    # 0 leaves it to the client, as the original does: its deadline comes with each call.
+    grpc_timeout_s: float = 0.0
+
+    # Longer than a client on the same machine needs to ask again, so that the loop does not sleep
+    # in between; docs/performance.md has what that wins.
+    busy_poll_us: int = 200
+    enable_cors: bool = False
+
+    poll_wait_s: float = 1.0
+    """0 lists once, at start."""
+
+    config_poll_wait_s: float = 1.0
+    """0 reads the file once."""
+
+    drain_delay_s: float = 0.0
+
+    # Kubernetes' grace period, after which it kills; deploy/ allows more than both drain times.
+    drain_timeout_s: float = 30.0
+
+    # One version compiles with all processors; the second is fetched or read meanwhile.
+    load_threads: int = 2
+    tensor_content: bool = True
+
+    # As the server of 2020 and OpenVINO Model Server; `tensorflow_model_server` sets the other.
+    rest_metadata: str = "camel"
+
+    metrics_path: str = ""
+    """Empty serves none."""
+
+    labels_for_unavailable: bool = False
+    method_name_check: bool = False
+    allow_unavailable_models: bool = False
+
+    unload_when_empty: bool = False
+    """Believe a repository that is empty after it was not; else that is an unmounted volume."""
+
+    require_available: bool = False
+    """Open the ports only when every model serves, and end if one fails, as TF Serving does."""
+
+    announce_as_tfs: bool = False
+    """Log that the ports are open in TensorFlow Serving's words as well."""
+
+    warmup: bool = True
+    warmup_iterations: int = 1
+    log_level: str = "INFO"
+
+    log_path: str = ""
+    """Empty for none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the composition root (`application.py`) builds a server from."""
+
+    server: ServerSettings
+    models: tuple[ModelConfig, ...]
+
+    config_path: Path | None = None
+    """The watched configuration file; None when the model came by the command line."""
+
+    engine: EngineOptions = field(default_factory=EngineOptions)
+    """How a model of the file, or of a reload, is compiled where its entry says nothing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parsed:
+    """What a command line came to."""
+
+    settings: Settings
+
+    storage: StorageOptions
+    """How stores are reached and where copies are kept."""
+
+    warnings: tuple[str, ...] = ()
+    """What was accepted without effect; for the log, once it is set up."""
+
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What the command calls each setting, for `core.hints`."""

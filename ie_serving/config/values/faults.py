@@ -1,0 +1,58 @@
+"""What is wrong with a value: each fault begins with its place and says what was expected.
+
+Every parser of this room takes `(value, place)`: text of a command line or variable, or JSON of a
+file; and the flag, variable or JSON path where it stands. It returns the typed value or raises
+`ConfigError`. Text and JSON mean the same: `"4"` is 4, and `{"latest": {}}` may be given as an
+object or as its text.
+"""
+
+import reprlib
+from collections.abc import Callable
+from typing import TypeVar
+
+from ie_serving.core.errors import ConfigError
+
+T = TypeVar("T")
+V = TypeVar("V")
+Parser = Callable[[object, str], T]
+
+LONGEST_SHOWN = 80
+"""Characters of a wrong text that its fault shows. A fault is one line of a terminal or log, and
+the value may be a whole file; what is longer is cut in its middle."""
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = LONGEST_SHOWN
+
+
+class Faults:
+    """Collects what is wrong, so that all of it is reported at once."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def add(self, place: str, text: str) -> None:
+        """Note one fault."""
+        self.found.append(f"{place}: {text}")
+
+    def take(self, parse: Callable[[V, str], T], value: V, place: str) -> T | None:
+        """Parse, or note the faults and return None."""
+        try:
+            return parse(value, place)
+        except ConfigError as error:
+            self.found.extend(error.faults)
+            return None
+
+    def check(self) -> None:
+        """Raise ConfigError with every fault, if there is one."""
+        if self.found:
+            raise ConfigError(self.found)
+
+
+def shown(value: object) -> str:
+    """Give `value` as a fault shows it: short, whatever its size and depth."""
+    return _SHORT.repr(value)
+
+
+def fault(place: str, value: object, expected: str) -> ConfigError:
+    """Make the usual fault: what is there, what was expected."""
+    return ConfigError([f"{place}: {shown(value)} given; expected {expected}"])

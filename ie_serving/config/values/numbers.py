@@ -1,0 +1,88 @@
+"""Whole numbers, times in seconds, batch sizes."""
+
+import math
+import re
+
+from ie_serving.config.values.faults import Parser, fault
+
+INT32_MAX = 2**31 - 1
+"""Also the longest time in seconds: 68 years, which every timer of the platform can hold."""
+INT64_MAX = 2**63 - 1
+ANY = -1
+"""A batch size or dimension that may be any."""
+
+# int() and float() would take underscores, digits of other scripts, "nan" and "infinity" as well.
+_INTEGER = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
+
+
+def integer(low: int, high: int) -> Parser[int]:
+    """Make a parser of whole numbers from `low` to `high`."""
+
+    def parse(value: object, place: str) -> int:
+        number = whole(value)
+        if number is None or not low <= number <= high:
+            raise fault(place, value, f"a whole number from {low} to {high}")
+        return number
+
+    return parse
+
+
+def whole(value: object) -> int | None:
+    """Give the whole number that `value` is or spells; None when it is none."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
+        return int(value)
+    return None
+
+
+port: Parser[int] = integer(0, 65535)
+positive: Parser[int] = integer(1, 100_000)
+"""How often, or how many at once: beyond 100,000 it is a slip of the keyboard, not a wish."""
+version: Parser[int] = integer(0, INT64_MAX)
+
+
+def number(value: object, place: str) -> float:
+    """Read a finite number, of any sign."""
+    given = value.strip() if isinstance(value, str) else value
+    if isinstance(given, str) and _NUMBER.fullmatch(given):
+        given = float(given)
+    # In Python True is a number as well; a switch is no time.
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        raise fault(place, value, "a number of seconds, such as 1 or 0.5")
+    if abs(given) > INT32_MAX or math.isnan(given):
+        raise fault(place, value, f"at most {INT32_MAX} seconds")
+    return float(given)
+
+
+def poll_wait(value: object, place: str) -> float:
+    """Read seconds between two looks; zero and less switch polling off, as 0.0."""
+    return max(number(value, place), 0.0)
+
+
+def timeout(value: object, place: str) -> float:
+    """Read a time in seconds that must be more than zero."""
+    seconds = number(value, place)
+    if seconds <= 0:
+        raise fault(place, value, "more than 0 seconds")
+    return seconds
+
+
+def delay(value: object, place: str) -> float:
+    """Read a time in seconds; zero waits for nothing."""
+    seconds = number(value, place)
+    if seconds < 0:
+        raise fault(place, value, "0 seconds or more")
+    return seconds
+
+
+def batch_size(value: object, place: str) -> int | None:
+    """Read a batch size: -1 for `auto`, None for 0, which keeps the model's."""
+    if isinstance(value, str) and value.strip().lower() == "auto":
+        return ANY
+    number = whole(value)
+    if number is None or not ANY <= number <= INT32_MAX:
+        raise fault(place, value, 'a whole number, "auto" for any, or 0 to keep the model\'s')
+    # 0 and None both keep the model's; one of them is enough for whoever reads the options.
+    return number or None

@@ -1,0 +1,118 @@
+"""Text: booleans, words of a choice, addresses, paths."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+from ie_serving.config.values.faults import Parser, fault
+from ie_serving.core.errors import ConfigError
+
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+_LEVEL_OF = {"TRACE": "DEBUG", "WARN": "WARNING", "CRITICAL": "ERROR", "FATAL": "ERROR"}
+_BOOLEANS = {
+    **dict.fromkeys(("true", "1", "yes", "on"), True),
+    **dict.fromkeys(("false", "0", "no", "off"), False),
+}
+
+
+def boolean(value: object, place: str) -> bool:
+    """Read `true`, `yes`, `on` or 1, or their opposites, in any case."""
+    if isinstance(value, bool):
+        return value
+    word = _BOOLEANS.get(value.strip().lower()) if isinstance(value, str) else None
+    if word is None:
+        raise fault(place, value, "true or false")
+    return word
+
+
+def text(value: object, place: str) -> str:
+    """Read text that is not empty."""
+    if not isinstance(value, str) or not value.strip() or not value.isprintable():
+        raise fault(place, value, "text that is not empty, on one line")
+    return value
+
+
+def unchecked(value: object, place: str) -> str:
+    """Take text as it is. For what only a store can check, and for secrets: no fault shows them."""
+    return str(value)
+
+
+def address(value: object, place: str) -> str:
+    """Read one address or host name."""
+    if not isinstance(value, str) or not re.fullmatch(r"[^\s,/]*", value):
+        raise fault(place, value, "one address or host name, such as 127.0.0.1 or ::")
+    return value
+
+
+def addresses(value: object, place: str) -> str:
+    """Read addresses or host names, separated by commas; blanks around them go."""
+    given = [address(part.strip(), place) for part in str(value).split(",")]
+    if not all(given):
+        raise fault(place, value, "addresses or host names, separated by commas")
+    return ",".join(given)
+
+
+def url_path(value: object, place: str) -> str:
+    """Read the path of a REST route."""
+    if not isinstance(value, str) or not re.fullmatch(r"/[!-~]+", value):
+        raise fault(place, value, "a path that begins with /, such as /metrics")
+    return value
+
+
+def directory(value: object, place: str) -> Path:
+    """Read a path on this machine; made absolute."""
+    return Path(text(value, place)).absolute()
+
+
+def resolved(base_path: str, origin: Path) -> str:
+    """Give `base_path` as it is when it is absolute or a URL, else below `origin`."""
+    return base_path if "://" in base_path else str(origin / base_path)
+
+
+def file_name(value: object, place: str) -> str:
+    """Read the name of a file below a version directory."""
+    path = PurePosixPath(text(value, place))
+    if path.is_absolute() or ".." in path.parts or not path.parts:
+        raise fault(place, value, "a file name relative to the version directory")
+    return str(path)
+
+
+def log_level(value: object, place: str) -> str:
+    """Read a log level, in any case; the names of other servers become the nearest of ours."""
+    word = value.strip().upper() if isinstance(value, str) else ""
+    word = _LEVEL_OF.get(word, word)
+    if word not in LOG_LEVELS:
+        raise fault(place, value, f"one of {', '.join(LOG_LEVELS)}")
+    return word
+
+
+def log_level_or_info(value: object, place: str) -> str:
+    """Read a log level; a word that is none means INFO, as in the server of 2020."""
+    try:
+        return log_level(value, place)
+    except ConfigError:
+        return "INFO"
+
+
+def one_of(*words: str) -> Parser[str]:
+    """Make a parser of one word out of `words`, which are in lower case; any case is taken."""
+
+    def parse(value: object, place: str) -> str:
+        word = value.strip().lower() if isinstance(value, str) else ""
+        if word not in words:
+            raise fault(place, value, f"one of {', '.join(words)}")
+        return word
+
+    return parse
+
+
+def meant_by(words: Mapping[str, bool]) -> Parser[bool]:
+    """Make a parser of a boolean that another server spells as one of two `words`."""
+
+    def parse(value: object, place: str) -> bool:
+        if not isinstance(value, str) or value not in words:
+            raise fault(place, value, f"one of {', '.join(words)}")
+        return words[value]
+
+    return parse

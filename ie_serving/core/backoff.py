@@ -1,0 +1,31 @@
+"""How long to wait before something that failed is tried again."""
+
+from dataclasses import dataclass
+
+_MOST_DOUBLINGS = 32
+"""Keeps the power below the range of a float; every limit in use is reached long before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backoff:
+    """Exponential back-off with jitter: the wait doubles with each failure, up to a limit."""
+
+    first_s: float
+    """Longest wait after the first failure, in seconds."""
+
+    longest_s: float
+    """Limit of the growth, in seconds."""
+
+    def delay_s(self, failures: int, chance: float) -> float:
+        """Say how long to wait after so many failures in a row.
+
+        Args:
+            failures: at least 1.
+            chance: 0 to 1, at random, so that clients that failed together come back apart.
+
+        Returns:
+            Between half and all of the longest wait, in seconds.
+        """
+        # At least half of it: a wait that could be none would ask a failing store at once again.
+        grown_s = self.first_s * float(1 << min(failures - 1, _MOST_DOUBLINGS))
+        return min(self.longest_s, grown_s) * (0.5 + 0.5 * chance)

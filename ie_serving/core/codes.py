@@ -1,0 +1,58 @@
+"""Canonical status codes, and which one stands for each error of `errors.py`.
+
+Source: `google.rpc.Code`. gRPC's statuses, `tensorflow.error.Code` and the label `status` of the
+metrics share these names and numbers. What HTTP makes of them is in `server/status.py`.
+"""
+
+import enum
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ie_serving.core import errors
+
+
+class Code(enum.IntEnum):
+    """A canonical status code; its value is the number on the wire."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+
+CODE_OF: Mapping[type[BaseException], Code] = MappingProxyType(
+    {
+        errors.InvalidRequest: Code.INVALID_ARGUMENT,
+        errors.RequestTooLarge: Code.RESOURCE_EXHAUSTED,  # as gRPC itself refuses long messages
+        errors.NotFound: Code.NOT_FOUND,
+        errors.PreconditionFailed: Code.FAILED_PRECONDITION,
+        errors.NotSupported: Code.UNIMPLEMENTED,
+        errors.NotAvailable: Code.UNAVAILABLE,
+        errors.QueueFull: Code.RESOURCE_EXHAUSTED,
+        errors.DeadlineExceeded: Code.DEADLINE_EXCEEDED,
+        errors.LoadFailed: Code.UNKNOWN,  # as ModelVersionStatus of TensorFlow Serving has it
+        errors.StorageError: Code.UNAVAILABLE,
+        errors.ConfigError: Code.INVALID_ARGUMENT,
+        errors.ServingError: Code.INTERNAL,
+        Exception: Code.INTERNAL,  # not one of ours: a defect
+    }
+)
+
+
+def code_of(error: Exception) -> Code:
+    """Find the code of the nearest class of `error` that has one."""
+    # Every error has one: `Exception` ends the search.
+    return next(CODE_OF[kind] for kind in type(error).__mro__ if kind in CODE_OF)

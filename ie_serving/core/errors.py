@@ -1,0 +1,137 @@
+"""Everything that can go wrong, in one tree and in no protocol's words.
+
+    ServingError
+    ├── InvalidRequest            the caller must change the request
+    │   ├── InvalidTensor         a tensor that cannot be decoded or that the model cannot take
+    │   └── UnknownLabel          no version carries this label
+    ├── NotFound                  no such servable, or no such version
+    ├── PreconditionFailed        well formed, but not in the present state of the server
+    ├── NotSupported              asks for what this server does not have
+    ├── NotAvailable              will work later: loading, stopping
+    ├── QueueFull                 too many requests wait already
+    ├── DeadlineExceeded          the caller's time, or the server's limit, is over
+    ├── RequestTooLarge           more bytes than the server takes
+    ├── LoadFailed                a version could not be loaded (also the loader's own error)
+    ├── StorageError              see below
+    │   ├── Unreachable           DNS, refused connection, time-out
+    │   ├── Untrusted             TLS
+    │   ├── Unauthorized          credentials or permission
+    │   ├── Missing               no such bucket, prefix or object
+    │   │   └── NotThereYet       what somebody may still create, or mount
+    │   ├── Throttled             the store asks to slow down
+    │   ├── EntryChanged          the object is no longer the one that was listed
+    │   └── Corrupted             the bytes are not those that the store promised
+    ├── PortError                 a port cannot be had (`server/ports.py`)
+    └── ConfigError               faults of a command line or configuration, all of them
+
+`server/status.py` maps these to gRPC and HTTP codes. A message says what was wrong, what was
+expected and what to do.
+"""
+
+from collections.abc import Sequence
+
+
+class ServingError(Exception):
+    """Base of all errors whose text may be shown to a client.
+
+    Its arguments are parts of the text; a `Hint` among them becomes words when the text is shown.
+    """
+
+    def __str__(self) -> str:
+        return "".join(map(str, self.args))
+
+
+class InvalidRequest(ServingError):
+    """The request itself is wrong; sent again unchanged it fails again."""
+
+
+class InvalidTensor(InvalidRequest):
+    """A tensor has a dtype, shape or content that cannot be taken."""
+
+
+class UnknownLabel(InvalidRequest):
+    """The version label is not assigned."""
+
+
+class NotFound(ServingError):
+    """No such model, or no such version of it."""
+
+
+class PreconditionFailed(ServingError):
+    """The request is well formed but does not fit the present state of the server."""
+
+
+class NotSupported(ServingError):
+    """The server does not have what the request asks for."""
+
+
+class NotAvailable(ServingError):
+    """The same request can succeed later."""
+
+
+class QueueFull(ServingError):
+    """Too many requests wait already; the same request can succeed later."""
+
+
+class DeadlineExceeded(ServingError):
+    """The caller's deadline, or the server's own limit, has passed."""
+
+
+class RequestTooLarge(ServingError):
+    """The body is larger than the server's limit."""
+
+
+class LoadFailed(ServingError):
+    """A version could not be fetched, compiled or warmed up."""
+
+
+class StorageError(ServingError):
+    """A model repository could not be listed or read."""
+
+
+class Unreachable(StorageError):
+    """The store did not answer: name resolution, connection or time-out."""
+
+
+class Untrusted(StorageError):
+    """The store's certificate was refused."""
+
+
+class Unauthorized(StorageError):
+    """The store refused the credentials, or they lack a permission."""
+
+
+class Missing(StorageError):
+    """The bucket, prefix or object does not exist."""
+
+
+class NotThereYet(Missing):
+    """A local directory does not exist, or all versions of a model have vanished.
+
+    It is waited for, since volumes are mounted and models copied while servers start. A store that
+    says the same has usually been given a wrong name.
+    """
+
+
+class Throttled(StorageError):
+    """The store asks for fewer requests."""
+
+
+class EntryChanged(StorageError):
+    """The object was replaced after it had been listed."""
+
+
+class Corrupted(StorageError):
+    """The bytes that arrived are not those that the store promised."""
+
+
+class ConfigError(ServingError):
+    """One or more faults of a command line or a configuration, reported together.
+
+    Attributes:
+        faults: each with its place, for example `model_config_list[1].config.nireq: ...`.
+    """
+
+    def __init__(self, faults: Sequence[str]) -> None:
+        super().__init__("; ".join(faults))
+        self.faults = tuple(faults)

@@ -1,0 +1,143 @@
+"""What a tensor is, apart from its values: dtype, name, shape; and what a signature is.
+
+One table names each dtype in the four vocabularies that meet here: numpy (between the parts of
+this server), OpenVINO, TensorFlow on the wire (types.proto) and TensorFlow Serving's JSON errors.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+SERVING_DEFAULT = "serving_default"
+"""Name of the signature that is used when a request names none."""
+
+
+class DataType(enum.Enum):
+    """Element type of a tensor.
+
+    Attributes:
+        openvino: OpenVINO's name, as `ov.Type.get_type_name()` gives it.
+        number: `tensorflow.DataType` on the wire. Source: types.proto.
+        wire_name: name of that enum value, for example `DT_FLOAT`.
+        word: TensorFlow's word in error texts, for example `float`.
+        numpy: dtype of the arrays that carry it inside this server. BF16 has none in numpy and
+            travels as float32, which holds each of its values exactly. STRING travels as
+            object arrays of `bytes`.
+    """
+
+    # The numbers have gaps: 8, 11 to 13 and the like are types that neither engine has, such as
+    # complex and quantized ones, and a request with one is refused by its number.
+    FP32 = ("f32", 1, "DT_FLOAT", "float", np.float32)
+    FP64 = ("f64", 2, "DT_DOUBLE", "double", np.float64)
+    INT32 = ("i32", 3, "DT_INT32", "int32", np.int32)
+    UINT8 = ("u8", 4, "DT_UINT8", "uint8", np.uint8)
+    INT16 = ("i16", 5, "DT_INT16", "int16", np.int16)
+    INT8 = ("i8", 6, "DT_INT8", "int8", np.int8)
+    STRING = ("string", 7, "DT_STRING", "string", np.object_)
+    INT64 = ("i64", 9, "DT_INT64", "int64", np.int64)
+    BOOL = ("boolean", 10, "DT_BOOL", "bool", np.bool_)
+    BF16 = ("bf16", 14, "DT_BFLOAT16", "bfloat16", np.float32)
+    UINT16 = ("u16", 17, "DT_UINT16", "uint16", np.uint16)
+    FP16 = ("f16", 19, "DT_HALF", "half", np.float16)
+    UINT32 = ("u32", 22, "DT_UINT32", "uint32", np.uint32)
+    UINT64 = ("u64", 23, "DT_UINT64", "uint64", np.uint64)
+
+    def __init__(self, openvino: str, number: int, wire_name: str, word: str, numpy: type) -> None:
+        self.openvino = openvino
+        self.number = number
+        self.wire_name = wire_name
+        self.word = word
+        self.numpy: np.dtype[Any] = np.dtype(numpy)
+
+
+BY_NUMBER: Mapping[int, DataType] = MappingProxyType({d.number: d for d in DataType})
+BY_OPENVINO: Mapping[str, DataType] = MappingProxyType({d.openvino: d for d in DataType})
+# Arrays of float32 are FP32: BF16 has no numpy dtype of its own, and no array says that it was one.
+BY_NUMPY: Mapping[np.dtype[Any], DataType] = MappingProxyType(
+    {d.numpy: d for d in DataType if d is not DataType.BF16}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One input or output as clients see it.
+
+    Attributes:
+        name: the alias in requests and replies, after any mapping.
+        dtype: element type.
+        shape: one entry a dimension, -1 where any size is taken; None when even the rank is open.
+        tensor: the tensor's own name in the model, `TensorInfo.name` in the metadata.
+    """
+
+    name: str
+    dtype: DataType
+    shape: tuple[int, ...] | None
+    tensor: str
+
+    def __str__(self) -> str:
+        shape = "any shape" if self.shape is None else f"({', '.join(map(str, self.shape))})"
+        return f'"{self.name}" {self.dtype.word} {shape}'
+
+
+class Method(str, enum.Enum):
+    """What a signature is for. Source: signature_constants of TensorFlow."""
+
+    PREDICT = "tensorflow/serving/predict"
+    CLASSIFY = "tensorflow/serving/classify"
+    REGRESS = "tensorflow/serving/regress"
+
+    @property
+    def word(self) -> str:
+        """Its last word: `predict`, `classify` or `regress`."""
+        return self.value.rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class Signature:
+    """One way to call a servable: named inputs to named outputs.
+
+    Attributes:
+        name: signature name.
+        inputs: specs by alias.
+        outputs: specs by alias.
+        method: one of `Method`, or what the model's author wrote.
+        examples: how it is computed, when its input is a batch of serialized Examples.
+        defaults: values of inputs that a request may leave out.
+        left_out: why it is not served, though the model declares it; empty for one that is.
+    """
+
+    name: str
+    inputs: Mapping[str, TensorSpec]
+    outputs: Mapping[str, TensorSpec]
+    method: str = Method.PREDICT.value
+    examples: "ExampleBinding | None" = None
+    defaults: Mapping[str, Array] = field(default_factory=dict)
+    left_out: str = ""
+
+
+CLASSES, SCORES, OUTPUTS = "classes", "scores", "outputs"
+"""What an output of a signature for Classify or Regress means: its role."""
+
+
+@dataclass(frozen=True)
+class ExampleBinding:
+    """How Classify or Regress is computed by a signature that takes tensors.
+
+    Attributes:
+        base: the signature that is run.
+        features: for each input of `base`, the feature of an Example that fills it.
+        roles: `scores`, `classes` or `outputs`, to the output of `base` that holds it.
+        labels: class names by index, when no output of `base` holds them.
+    """
+
+    base: Signature
+    features: Mapping[str, str]
+    roles: Mapping[str, str]
+    labels: tuple[str, ...] = ()

@@ -1,0 +1,140 @@
+"""The onnxruntime engine, for ONNX graphs with operators of `ai.onnx.ml` (trees, scalers, ...).
+
+They come from scikit-learn, XGBoost and LightGBM by their converters; OpenVINO has none of them.
+The library is an extra of this package and is imported when a version needs it.
+"""
+
+import os
+from collections.abc import Collection, Mapping
+from functools import partial
+from pathlib import Path
+from types import ModuleType
+
+import numpy as np
+
+from ie_serving.core.errors import InvalidRequest, LoadFailed
+from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.onnxruntime.operators import uses_domain
+from ie_serving.engines.onnxruntime.session import Failure, SessionRequest
+from ie_serving.engines.onnxruntime.specs import Output, Session, input_specs, outputs_of
+from ie_serving.engines.run import probe
+from ie_serving.engines.run.latency_model import LatencyModel
+from ie_serving.engines.run.program import CompiledPrograms, Program
+from ie_serving.engines.run.threads import thread_limit
+
+DOMAIN = "ai.onnx.ml"
+LIBRARY = "onnxruntime"
+INSTALL = "pip install 'ie_serving[onnxruntime]'"
+FAILED = "Error occurred during inference execution"
+"""Phrase of 2020 for whatever the engine raised."""
+
+
+class OnnxRuntimeEngine:
+    """Compiles a version of one `*.onnx` file. See `engines.base.Driver`."""
+
+    name = LIBRARY
+
+    def missing(self, files: Collection[str]) -> str | None:
+        """See `engines.base`."""
+        return None if any(map(_is_model, files)) else "the model is missing: expected *.onnx"
+
+    def claims(self, directory: Path) -> bool:
+        """See `engines.base`: one ONNX file with operators that only this engine has."""
+        models = _models(directory)
+        return len(models) == 1 and uses_domain(models[0], DOMAIN)
+
+    def compile(self, directory: Path, options: EngineOptions) -> CompiledPrograms:
+        """See `engines.base`."""
+        models = _models(directory)
+        if len(models) != 1:
+            raise LoadFailed(f"the version holds {len(models)} *.onnx files; expected one")
+        session = _session(models[0])
+        outputs = outputs_of(session)
+        signature = Signature(
+            SERVING_DEFAULT,
+            input_specs(session),
+            {output.spec.name: output.spec for output in outputs},
+        )
+        program = _program(session, signature, outputs, options)
+        return CompiledPrograms([program])
+
+
+# Only at the top: below it may lie assets, such as the graph of a tokenizer.
+def _is_model(file: str) -> bool:
+    return file.endswith(".onnx") and "/" not in file
+
+
+def _models(directory: Path) -> list[Path]:
+    return sorted(path for path in directory.iterdir() if path.is_file() and _is_model(path.name))
+
+
+def _session(model: Path) -> Session:
+    library = _library(model)
+    # The CPU alone, also with a build for GPUs, whose provider the library would prefer.
+    providers = ["CPUExecutionProvider"]
+    try:
+        session: Session = library.InferenceSession(str(model), _options(library), providers)
+        return session
+    except Exception as error:  # the library's errors have no base class of their own
+        raise LoadFailed(f"{model.name} cannot be compiled: {_one_line(error)}") from error
+
+
+def _library(model: Path) -> ModuleType:
+    try:
+        import onnxruntime  # an extra, and 60 MB: only where a version needs it
+    except ImportError as error:
+        raise LoadFailed(
+            f"{model.name} has operators of {DOMAIN}, which {LIBRARY} computes, and that is not"
+            f" installed: {INSTALL}"
+        ) from error
+    library: ModuleType = onnxruntime
+    return library
+
+
+def _options(library: ModuleType) -> object:
+    options = library.SessionOptions()
+    options.intra_op_num_threads = thread_limit() or 0  # 0: one for each core
+    # Threads that spin for the next request take the event loop's processor time.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    # Errors only: it writes warnings, such as of a graph that it could simplify, past our log.
+    options.log_severity_level = 3
+    return options
+
+
+# Unlike OpenVINO the library names no best number of requests; one a core keeps all of them busy.
+def _program(
+    session: Session, signature: Signature, outputs: Collection[Output], options: EngineOptions
+) -> Program:
+    make = partial(SessionRequest, session, signature.inputs.values(), outputs)
+    latency = LatencyModel(options.execution)
+    sample = _zeros(signature)
+    seconds = probe.latency(make, sample, (Failure,))
+    if seconds is not None:
+        latency.learn_at_load(sum(array.size for array in sample.values()), seconds)
+    nireq = options.nireq or thread_limit() or os.cpu_count() or 1
+    return Program(
+        signature, [make() for _ in range(nireq)], latency, failures=(Failure,), blame=_blame
+    )
+
+
+# Open dimensions become 1, the batch of a single request, which is the most frequent one.
+def _zeros(signature: Signature) -> Mapping[str, Array]:
+    return {
+        name: np.full(
+            [max(size, 1) for size in spec.shape or ()],
+            b"" if spec.dtype is DataType.STRING else 0,
+            spec.dtype.numpy,
+        )
+        for name, spec in signature.inputs.items()
+    }
+
+
+def _blame(error: Exception) -> InvalidRequest:
+    """Blame the request: the library checks shapes and values itself, while it computes."""
+    return InvalidRequest(f"{FAILED}: {_one_line(error)}")
+
+
+def _one_line(error: BaseException) -> str:
+    # Some of its messages quote the whole graph; 600 characters hold the cause.
+    return " ".join(str(error).split())[:600] or "no reason given"

@@ -1,0 +1,118 @@
+"""Inputs and outputs of a session as clients see them.
+
+Converters end a classifier by ZipMap, whose output is a list of `{class: probability}`, one map for
+each row. It becomes a tensor: one row for each map, one column for each class in sorted order, as
+scikit-learn's `classes_` and `predict_proba` have them.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import numpy as np
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.tensors import Array, DataType, TensorSpec
+
+TYPES: Mapping[str, DataType] = {
+    "float": DataType.FP32,
+    "double": DataType.FP64,
+    "float16": DataType.FP16,
+    "int8": DataType.INT8,
+    "int16": DataType.INT16,
+    "int32": DataType.INT32,
+    "int64": DataType.INT64,
+    "uint8": DataType.UINT8,
+    "uint16": DataType.UINT16,
+    "uint32": DataType.UINT32,
+    "uint64": DataType.UINT64,
+    "bool": DataType.BOOL,
+    "string": DataType.STRING,
+}
+"""onnxruntime's names of element types. bfloat16 is missing: its numpy interface has none."""
+
+_TENSOR = re.compile(r"tensor\((\w+)\)")
+_MAPS = re.compile(r"seq\(map\((?:int64|string),tensor\((\w+)\)\)\)")
+
+
+class Node(Protocol):
+    """`onnxruntime.NodeArg`; a dimension is a size, a name or None."""
+
+    name: str
+    type: str
+    shape: Sequence[object] | None
+
+
+class Session(Protocol):
+    """What is used of `onnxruntime.InferenceSession`."""
+
+    def get_inputs(self) -> Sequence[Node]:
+        """List the inputs, in the graph's order."""
+
+    def get_outputs(self) -> Sequence[Node]:
+        """List the outputs, in the graph's order."""
+
+    def run(self, outputs: Sequence[str], feed: Mapping[str, Array], /) -> Sequence[object]:
+        """Infer, and give the named outputs in the order of the names."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """One output: as clients see it, and whether it comes as a list of maps."""
+
+    spec: TensorSpec
+    maps: bool
+
+    def array(self, value: object) -> Array:
+        """Give the output's value as clients see it."""
+        if self.maps:
+            maps = cast("Sequence[Mapping[Any, float]]", value)
+            rows = [[row[key] for key in sorted(row)] for row in maps]
+            # Without rows the number of classes is not known, and -1 cannot be computed from 0.
+            return np.array(rows, self.spec.dtype.numpy).reshape(len(rows), -1 if rows else 0)
+        array = cast("Array", value)
+        if self.spec.dtype is DataType.STRING:
+            texts = [text.encode() for text in array.flat]
+            return np.array(texts, np.object_).reshape(array.shape)
+        return array
+
+
+def input_specs(session: Session) -> dict[str, TensorSpec]:
+    """Describe the inputs. Raises: LoadFailed, for one that is no tensor."""
+    return {
+        node.name: TensorSpec(
+            node.name, _dtype(_TENSOR, node), _shape(node.shape), f"{node.name}:0"
+        )
+        for node in session.get_inputs()
+    }
+
+
+def outputs_of(session: Session) -> Sequence[Output]:
+    """Describe the outputs. Raises: LoadFailed, for one that has no form as a tensor."""
+    return [_output(node) for node in session.get_outputs()]
+
+
+def _output(node: Node) -> Output:
+    maps = _MAPS.fullmatch(node.type) is not None
+    shape = (-1, -1) if maps else _shape(node.shape)
+    dtype = _dtype(_MAPS if maps else _TENSOR, node)
+    return Output(TensorSpec(node.name, dtype, shape, f"{node.name}:0"), maps)
+
+
+def _dtype(pattern: re.Pattern[str], node: Node) -> DataType:
+    # Sequences, maps and sparse tensors end here, but for the one form that ZipMap gives.
+    found = pattern.fullmatch(node.type)
+    if found is None or found[1] not in TYPES:
+        raise LoadFailed(
+            f'"{node.name}" is of type {node.type}, which the TensorFlow Serving API cannot carry;'
+            " convert it in the model"
+        )
+    return TYPES[found[1]]
+
+
+def _shape(dims: Sequence[object] | None) -> tuple[int, ...] | None:
+    """Give -1 for a dimension with a name, or without a size."""
+    if dims is None:
+        return None
+    return tuple(size if isinstance(size, int) and size >= 0 else -1 for size in dims)

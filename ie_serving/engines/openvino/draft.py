@@ -1,0 +1,73 @@
+"""What was read of a version before anything is compiled."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import openvino as ov
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.tensors import Signature
+from ie_serving.engines.openvino.savedmodel.program import Beside
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One input or output of a model, named for clients.
+
+    Attributes:
+        alias: name in requests and replies.
+        tensor: `TensorInfo.name` in the metadata.
+        index: position among the model's inputs or outputs.
+        names: all names by which an option may speak of it.
+        declared: whether `shape` is the model file's own word and stands unless reshaped.
+        shape: as declared; None for an open rank.
+        parsed: an input that no client sees, since it is parsed from Examples.
+    """
+
+    alias: str
+    tensor: str
+    index: int
+    names: frozenset[str]
+    declared: bool = False
+    shape: tuple[int, ...] | None = None
+    parsed: bool = False
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A signature before it is compiled.
+
+    Attributes:
+        name: signature name.
+        method: its method.
+        model: what computes it; None where `beside` answers all of it.
+        inputs: of the model.
+        outputs: of the model.
+        beside: what is answered beside the model; None where the model is the whole signature.
+        listed: the signature as the file declares it, for the metadata of one that is left out;
+            None where the file declares none.
+    """
+
+    name: str
+    method: str
+    model: ov.Model | None
+    inputs: Sequence[Tensor]
+    outputs: Sequence[Tensor]
+    beside: Beside | None = None
+    listed: Signature | None = None
+
+
+@dataclass
+class Version:
+    """The signatures of a version: those that were read, and why others are left out.
+
+    Attributes:
+        drafts: what is to be compiled.
+        causes: why a signature is left out, by its name.
+        left_out: signatures that are left out, as the file declares them; some have tensors that
+            the API cannot carry and are not among them.
+    """
+
+    drafts: list[Draft]
+    causes: dict[str, LoadFailed] = field(default_factory=dict)
+    left_out: list[Signature] = field(default_factory=list)

@@ -1,0 +1,188 @@
+"""Graphs with which OpenVINO's CPU plugin answers wrongly, found and guarded before the compile.
+
+Each fault was measured with OpenVINO 2026.4; `docs/design.md` section 10 lists them, and
+`tests/unit/engines/openvino/test_hazards.py` shows each:
+
+- An operation with an empty input is skipped. Unless its output is empty too, it then keeps what an
+  earlier request, or the heap, left in its memory. Where emptiness depends on values, the guarded
+  graph has one more output: a flag for each such operation, raised when that happened. Inside the
+  body of a loop or a branch no flag can be read; there the output is replaced by zeros.
+- Where one thread and one stream are used, the synchronous `infer` loses the error of an operation
+  that fails, and returns with the outputs of the request before. `start_async` and `wait` raise.
+- A failure, or a cancellation, between two operations of a graph with open shapes leaves some of
+  them bound to freed memory: the next valid request may be answered from it.
+- The state of `ReadValue` and `Assign` belongs to the infer request, not to a client.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import openvino as ov
+import openvino.opset15 as op
+
+from ie_serving.engines.openvino.operations import (
+    COMPUTES_FROM_EMPTY,
+    EMPTY_FROM_EMPTY,
+    NEVER_FAILS,
+)
+from ie_serving.engines.openvino.specs import Port
+
+TRIED_SIZES = (1, 2, 3, 4, 8, 16, 32, 64, 224, 256)
+"""Sizes for open dimensions, tried in this order until the graph takes one. With fixed inputs every
+shape is known but those that depend on values. If none fits, all open shapes count as such: the
+model is served the safe way, which is slower."""
+
+STATE = frozenset({"ReadValue", "Assign"})
+
+
+@dataclass(frozen=True)
+class Hazards:
+    """What has to be kept from the answers of one model.
+
+    Attributes:
+        by_values: some shape depends on values: a failure spoils the compiled model.
+        may_fail: some operation may refuse values, and its error must not be lost.
+        stateful: some state outlives an inference.
+        flagged: names of the operations of which the additional, last output holds a flag each:
+            not zero if the operation's output is not of this request. Empty without that output.
+    """
+
+    by_values: bool = False
+    may_fail: bool = False
+    stateful: bool = False
+    flagged: tuple[str, ...] = ()
+
+
+def guard(model: ov.Model, inputs: Sequence[Port]) -> Hazards:
+    """Find the hazards of a graph and add to it what detects them. Changes `model`."""
+    nodes = list(_pairs(model, _with_fixed_inputs(model, inputs)))
+    types = {node.get_type_name() for node, _, _ in nodes}
+    skipped = [(node, inside) for node, twin, inside in nodes if _may_be_skipped(node, twin)]
+    for node in [node for node, inside in skipped if inside]:
+        _clean(node)
+    outer = [node for node, inside in skipped if not inside]
+    _add_flags(model, outer)
+    return Hazards(
+        by_values=any(_is_open(shape) for _, twin, _ in nodes for shape in output_shapes(twin)),
+        may_fail=not types <= NEVER_FAILS,
+        stateful=not types.isdisjoint(STATE),
+        flagged=tuple(str(node.get_friendly_name()) for node in outer),
+    )
+
+
+# Inside a body the shape of a flag would differ from round to round; outside, the flags of all
+# operations fit into one output, which costs one reading of a few bytes.
+def _add_flags(model: ov.Model, nodes: Sequence[ov.Node]) -> None:
+    if nodes:
+        flags = op.concat([_skipped(node) for node in nodes], 0)
+        model.add_results([op.result(flags)])
+
+
+def skips_empty(node: ov.Node) -> bool:
+    """Tell whether an operation of an empty input might leave a non-empty output as it was."""
+    name = node.get_type_name()
+    return name not in EMPTY_FROM_EMPTY and name not in COMPUTES_FROM_EMPTY
+
+
+def input_shapes(node: ov.Node) -> list[ov.PartialShape]:
+    """List the shapes of an operation's inputs."""
+    return [node.get_input_partial_shape(i) for i in range(node.get_input_size())]
+
+
+def output_shapes(node: ov.Node) -> list[ov.PartialShape]:
+    """List the shapes of an operation's outputs."""
+    return [node.get_output_partial_shape(i) for i in range(node.get_output_size())]
+
+
+def _with_fixed_inputs(model: ov.Model, inputs: Sequence[Port]) -> ov.Model:
+    """Copy a model and fix the shapes of its inputs, where some sizes fit.
+
+    Not by `reshape`, which rewrites the graph: its operations could not be paired any more.
+    """
+    # A copy: the model itself keeps its open dimensions, which is what requests make use of.
+    copy = model.clone()
+    if all(port.static for port in inputs):
+        return copy
+    fits = any(_fix(copy, inputs, size) for size in TRIED_SIZES)
+    return copy if fits else model.clone()
+
+
+def _fix(copy: ov.Model, inputs: Sequence[Port], size: int) -> bool:
+    """Fix open dimensions at `size`; tell whether the graph takes it."""
+    parameters = copy.get_parameters()
+    for port in inputs:
+        parameters[port.index].set_partial_shape(ov.PartialShape(list(port.least(size) or ())))
+    try:
+        copy.validate_nodes_and_infer_types()
+    except RuntimeError:  # as of a convolution whose kernel is larger than this size
+        return False
+    return True
+
+
+def _pairs(
+    model: ov.Model, twin: ov.Model, inside: bool = False
+) -> Iterator[tuple[ov.Node, ov.Node, bool]]:
+    """Pair each operation with that of the copy, and tell whether it is inside a body."""
+    for node, other in zip(model.get_ordered_ops(), twin.get_ordered_ops(), strict=True):
+        yield node, other, inside
+        for body, other_body in zip(_bodies(node), _bodies(other), strict=True):
+            yield from _pairs(body, other_body, inside=True)
+
+
+def _bodies(node: ov.Node) -> list[ov.Model]:
+    name = node.get_type_name()
+    if name == "If":
+        return [node.get_then_body(), node.get_else_body()]
+    return [node.get_function()] if name in ("Loop", "TensorIterator") else []
+
+
+def _may_be_skipped(node: ov.Node, twin: ov.Node) -> bool:
+    return skips_empty(node) and any(map(_may_be_empty, input_shapes(twin)))
+
+
+def _is_open(shape: ov.PartialShape) -> bool:
+    return bool(shape.is_dynamic)
+
+
+def _may_be_empty(shape: ov.PartialShape) -> bool:
+    """Tell whether an open shape includes one without elements."""
+    return _is_open(shape) and (
+        shape.rank.is_dynamic or any(dim.get_min_length() == 0 for dim in shape)
+    )
+
+
+def _skipped(node: ov.Node) -> ov.Node:
+    """Give a graph of one int32 that is 1 where an input of `node` is empty and an output not."""
+    sizes_in = [_size(node.input_value(i)) for i in range(node.get_input_size())]
+    # An output that nobody reads shows nothing, whatever it holds.
+    read = [out for out in node.outputs() if out.get_target_inputs()]
+    sees_nothing = _any(sizes_in, op.equal)
+    writes = _any([_size(out) for out in read], op.greater)
+    return op.convert(op.logical_and(sees_nothing, writes), "i32")
+
+
+def _size(output: ov.Output) -> ov.Node:
+    return op.reduce_prod(op.shape_of(output, "i64"), _axis(), True)
+
+
+def _any(sizes: Sequence[ov.Node], is_so: Callable[..., ov.Node]) -> ov.Node:
+    """Give whether a comparison with zero holds for one of `sizes`."""
+    compared = is_so(op.concat(list(sizes), 0), op.constant(np.array([0], np.int64)))
+    return op.reduce_logical_or(compared, _axis(), True)
+
+
+def _axis() -> ov.Node:
+    return op.constant(np.array([0], np.int64))
+
+
+def _clean(node: ov.Node) -> None:
+    """Replace the outputs of `node` by zeros where it was skipped."""
+    outputs = [(out, list(out.get_target_inputs())) for out in node.outputs()]
+    flag = op.convert(_skipped(node), "boolean")
+    for out, readers in outputs:
+        # By way of int32: a constant of every element type cannot be made from numpy.
+        zero = op.convert(op.constant(np.array(0, np.int32)), out.get_element_type())
+        # Those of before alone: the selection itself reads the output too.
+        for reader in readers:
+            reader.replace_source_output(op.select(flag, zero, out).output(0))

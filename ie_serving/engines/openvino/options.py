@@ -1,0 +1,26 @@
+"""OpenVINO's own part of a model's options. Settings hold it, so the library is not imported."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ie_serving.engines.base import Dimension
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenVinoOptions:
+    """How OpenVINO is to compile one model."""
+
+    target_device: str = "CPU"
+    """OpenVINO device string, passed on as it is: `CPU`, `GPU`, `AUTO`, `HETERO:GPU,CPU`."""
+
+    plugin_config: Mapping[str, str] = field(default_factory=dict)
+    """Device properties, passed on as they are; names of 2020 are translated."""
+
+    batch_size: int | None = None
+    """First dimension of every input: a number, -1 for any (`auto`), None to keep the model's."""
+
+    shape: Mapping[str, tuple[Dimension, ...]] | tuple[Dimension, ...] | str | None = None
+    """New input shapes: by input name, one for the only input, `auto` for any, None to keep."""
+
+    inference_precision: str = ""
+    """`f32`, `bf16` or `f16`; empty keeps the device's own choice."""

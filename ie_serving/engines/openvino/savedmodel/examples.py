@@ -1,0 +1,250 @@
+"""tf.Example bytes -> the tensors that ParseExample would have given, as its node specifies them.
+
+Large batches are read by `columns.py`, the rest by protobuf. What is made of the values follows
+example_proto_helper.cc and example_proto_fast_parsing.cc of TensorFlow, and so do the texts of the
+faults.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines.openvino.savedmodel.columns import Batch, Column
+from ie_serving.wire.protobuf import messages
+from ie_serving.wire.protobuf.fields import Unclear
+from ie_serving.wire.protobuf.messages import Proto
+
+KIND_OF: Mapping[DataType, str] = {
+    DataType.FP32: "float_list",
+    DataType.INT64: "int64_list",
+    DataType.STRING: "bytes_list",
+}
+"""Where the values of each dtype stand; ParseExample has no others."""
+
+TOGETHER = 16
+"""Examples from which all are read together. For fewer, numpy's calls cost more than protobuf."""
+
+_DTYPE_OF = {kind: dtype for dtype, kind in KIND_OF.items()}
+
+
+@dataclass(frozen=True)
+class Dense:
+    """A feature with as many values in each Example.
+
+    Attributes:
+        key: name of the feature.
+        dtype: of its values.
+        shape: of one Example's values; its first size is -1 where the number varies, which is then
+            padded to the longest of the batch.
+        default: value for an Example that lacks it; None where each must have it. For a first size
+            of -1 the padding, one element.
+        name: of the tensor in what `parse` returns.
+    """
+
+    key: str
+    dtype: DataType
+    shape: tuple[int, ...]
+    default: Array | None
+    name: str
+
+
+@dataclass(frozen=True)
+class Sparse:
+    """A feature with any number of values.
+
+    Attributes:
+        key: name of the feature.
+        dtype: of its values.
+        indices: name of the tensor of indices in what `parse` returns; "" where nothing reads it.
+        values: name of the tensor of values.
+        shape: name of the tensor of the dense shape.
+    """
+
+    key: str
+    dtype: DataType
+    indices: str
+    values: str
+    shape: str
+
+
+@dataclass(frozen=True)
+class Ragged:
+    """A feature with any number of values, as rows of unlike lengths.
+
+    Attributes:
+        key: name of the feature.
+        dtype: of its values.
+        values: name of the tensor of values in what `parse` returns; "" where nothing reads it.
+        splits: name of the tensor of row splits.
+        splits_dtype: INT32 or INT64.
+    """
+
+    key: str
+    dtype: DataType
+    values: str
+    splits: str
+    splits_dtype: DataType
+
+
+@dataclass(frozen=True)
+class ExampleSpec:
+    """One ParseExample of a graph.
+
+    Attributes:
+        scalar: it parses one Example rather than a batch; the tensors have no batch dimension.
+        dense: features in order.
+        sparse: features in order.
+        ragged: features in order.
+    """
+
+    scalar: bool = False
+    dense: Sequence[Dense] = field(default=())
+    sparse: Sequence[Sparse] = field(default=())
+    ragged: Sequence[Ragged] = field(default=())
+
+
+def parse(spec: ExampleSpec, serialized: Sequence[bytes]) -> dict[str, Array]:
+    """Parse a batch of serialized Examples.
+
+    Returns:
+        Tensors by the names in `spec`.
+
+    Raises:
+        InvalidRequest: an element is no Example, a required feature is missing, or a feature has
+            values of another dtype or number than its specification.
+    """
+    columns = _columns(spec, serialized)
+    count = len(serialized)
+    tensors: dict[str, Array] = {}
+    for dense in spec.dense:
+        tensors[dense.name] = _dense(dense, columns[dense.key], count, spec.scalar)
+    for sparse in spec.sparse:
+        tensors.update(_sparse(sparse, columns[sparse.key], count, spec.scalar))
+    for ragged in spec.ragged:
+        tensors.update(_ragged(ragged, columns[ragged.key]))
+    return {name: array for name, array in tensors.items() if name}
+
+
+def _columns(spec: ExampleSpec, serialized: Sequence[bytes]) -> dict[str, Column]:
+    """Read every feature of the specification; protobuf reads what `columns.py` cannot."""
+    features: list[Dense | Sparse | Ragged] = [*spec.dense, *spec.sparse, *spec.ragged]
+    if len(serialized) >= TOGETHER:
+        try:
+            batch = Batch(serialized)
+            return {each.key: batch.column(each.key, each.dtype) for each in features}
+        except Unclear:
+            pass
+    rows = [_features(data, at) for at, data in enumerate(serialized)]
+    return {each.key: _column(each, rows) for each in features}
+
+
+def _column(feature: Dense | Sparse | Ragged, rows: Sequence[Mapping[str, Proto]]) -> Column:
+    found = [_values(feature, row, at) for at, row in enumerate(rows)]
+    lengths = np.array([0 if values is None else len(values) for values in found], np.int64)
+    batch = np.empty(lengths.sum(), feature.dtype.numpy)
+    start = 0
+    for values in found:
+        if values:
+            batch[start : start + len(values)] = values
+            start += len(values)
+    return Column(batch, lengths, np.array([values is not None for values in found], bool))
+
+
+def _features(data: bytes, at: int) -> Mapping[str, Proto]:
+    try:
+        found: Mapping[str, Proto] = messages.Example.FromString(data).features.feature
+    except (DecodeError, TypeError) as error:
+        raise InvalidRequest(
+            f"Could not parse example input, value: '{data[:100]!r}' (Example {at}): it is no"
+            " serialized tensorflow.Example"
+        ) from error
+    return found
+
+
+def _values(feature: Dense | Sparse | Ragged, row: Mapping[str, Proto], at: int) -> Any:  # noqa: ANN401
+    """Give the values of a feature in one Example; None where it is missing or of no kind."""
+    if feature.key not in row:
+        return None
+    held = row[feature.key]
+    kind = held.WhichOneof("kind")
+    if kind is None:
+        return None
+    if kind != KIND_OF[feature.dtype]:
+        given, expected = _DTYPE_OF[kind].word, feature.dtype.word
+        raise InvalidRequest(
+            f"Name: <unknown>, Key: {feature.key}, Index: {at}.  Data types don't match. "
+            + (
+                f"Data type: {given} but expected type: {expected}"
+                if isinstance(feature, Dense)
+                else f"Expected type: {expected}, Actual type: {given}"
+            )
+        )
+    return getattr(held, kind).value
+
+
+def _dense(dense: Dense, column: Column, count: int, scalar: bool) -> Array:
+    if dense.shape[:1] == (-1,):
+        return _padded(dense, column, count, scalar)
+    if dense.default is None and not column.present.all():
+        raise InvalidRequest(
+            f"Name: <unknown>, Feature: {dense.key} (data type: {dense.dtype.word}) is required"
+            f" but could not be found. (Example {int(np.argmin(column.present))})"
+        )
+    size = math.prod(dense.shape)
+    wrong = np.flatnonzero(column.present & (column.lengths != size))
+    if wrong.size:
+        raise InvalidRequest(
+            f"Name: <unknown>, Key: {dense.key}, Index: {wrong[0]}.  Number of"
+            f" {dense.dtype.word} values != expected.  Values size: {column.lengths[wrong[0]]}"
+            f" but output shape: {_shown(dense.shape)}"
+        )
+    batch = np.empty((count, size), dense.dtype.numpy)
+    batch[column.present] = column.values.reshape(-1, size) if size else 0
+    if dense.default is not None:
+        batch[~column.present] = dense.default.ravel()
+    return batch.reshape(dense.shape if scalar else (count, *dense.shape))
+
+
+def _padded(dense: Dense, column: Column, count: int, scalar: bool) -> Array:
+    stride = math.prod(dense.shape[1:])
+    wrong = np.flatnonzero(column.lengths % stride if stride else column.lengths)
+    if wrong.size:
+        raise InvalidRequest(
+            f"Name: <unknown>, Key: {dense.key}, Index: {wrong[0]}.  Number of {dense.dtype.word}"
+            f" values is not a multiple of stride length. Saw {column.lengths[wrong[0]]} values but"
+            f" output shape is: {_shown(dense.shape)}"
+        )
+    longest = int(column.lengths.max(initial=0))
+    fill = dense.default.ravel()[0] if dense.default is not None and dense.default.size else None
+    empty: object = b"" if dense.dtype is DataType.STRING else 0
+    batch = np.full((count, longest), empty if fill is None else fill, dense.dtype.numpy)
+    batch[np.arange(longest) < column.lengths[:, np.newaxis]] = column.values
+    row_shape = (longest // max(stride, 1), *dense.shape[1:])
+    return batch.reshape(row_shape if scalar else (count, *row_shape))
+
+
+def _sparse(sparse: Sparse, column: Column, count: int, scalar: bool) -> dict[str, Array]:
+    lengths = column.lengths
+    row = np.repeat(np.arange(count), lengths)
+    place = np.arange(len(row)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    longest = int(lengths.max(initial=0))
+    return {
+        sparse.indices: place[:, np.newaxis] if scalar else np.stack([row, place], axis=1),
+        sparse.values: column.values,
+        sparse.shape: np.array([longest] if scalar else [count, longest], np.int64),
+    }
+
+
+def _ragged(ragged: Ragged, column: Column) -> dict[str, Array]:
+    splits = np.concatenate([[0], np.cumsum(column.lengths)])
+    return {ragged.values: column.values, ragged.splits: splits.astype(ragged.splits_dtype.numpy)}
+
+
+def _shown(shape: Sequence[int]) -> str:
+    return f"[{','.join('?' if size == -1 else str(size) for size in shape)}]"

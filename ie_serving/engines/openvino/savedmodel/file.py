@@ -1,0 +1,96 @@
+"""`saved_model.pb`: its graph for serving and the signatures that it declares."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from google.protobuf.message import DecodeError
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.wire.protobuf import graph
+from ie_serving.wire.protobuf.messages import Proto
+
+FILE = "saved_model.pb"
+TAG = "serve"
+INTERNAL = "__saved_model_"
+"""How TensorFlow's own signatures begin; they compute nothing."""
+
+
+MetaGraph: TypeAlias = Proto
+"""A MetaGraphDef: the graph, its functions and its signatures."""
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """`TensorInfo` of meta_graph.proto.
+
+    Attributes:
+        tensor: tensor name with its port.
+        shape: None for an open rank, and where the file says nothing of the shape.
+        dtype: number of the `tensorflow.DataType`.
+    """
+
+    tensor: str
+    shape: tuple[int, ...] | None
+    dtype: int
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A signature as the file declares it.
+
+    Attributes:
+        name: signature name.
+        method: its method name.
+        inputs: `TensorInfo` by alias.
+        outputs: `TensorInfo` by alias.
+    """
+
+    name: str
+    method: str
+    inputs: Mapping[str, TensorInfo]
+    outputs: Mapping[str, TensorInfo]
+
+
+def read_graph(directory: Path) -> MetaGraph:
+    """Read the MetaGraphDef under the tag `serve`.
+
+    Raises:
+        LoadFailed: not a SavedModel, or no graph with that tag.
+    """
+    try:
+        model = graph.SavedModel.FromString((directory / FILE).read_bytes())
+    except DecodeError as error:
+        raise LoadFailed(f"{FILE} is not a SavedModel, or is cut short") from error
+    for meta_graph in model.meta_graphs:
+        if TAG in meta_graph.meta_info_def.tags:
+            return meta_graph
+    raise LoadFailed(f"{FILE} has no graph tagged {TAG!r}; export the model for serving")
+
+
+def declared(meta_graph: MetaGraph) -> dict[str, Declared]:
+    """Give the signatures of a MetaGraphDef by name, those of TensorFlow itself left out."""
+    return {
+        name: Declared(
+            name,
+            definition.method_name,
+            _tensors(definition.inputs),
+            _tensors(definition.outputs),
+        )
+        for name, definition in sorted(meta_graph.signature_def.items())
+        if not name.startswith(INTERNAL)
+    }
+
+
+def _tensors(infos: Mapping[str, Proto]) -> dict[str, TensorInfo]:
+    return {
+        alias: TensorInfo(info.name, _shape(info), info.dtype)
+        for alias, info in sorted(infos.items())
+    }
+
+
+def _shape(info: Proto) -> tuple[int, ...] | None:
+    if not info.HasField("tensor_shape") or info.tensor_shape.unknown_rank:
+        return None
+    return tuple(dim.size for dim in info.tensor_shape.dim)

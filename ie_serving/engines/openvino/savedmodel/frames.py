@@ -1,0 +1,235 @@
+"""A graph of TensorFlow with the functions that it calls, walked as if they were written out.
+
+A *frame* is the graph itself, or one call of a function: the same function called twice gives two
+frames. A *place* is one output of one node in its frame. Following a place upwards passes into a
+called function through what it returns, and out of it through the arguments of that one call.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.wire.protobuf import graph
+from ie_serving.wire.protobuf.messages import Proto
+
+Key = tuple[int, str, str, int]
+"""Frame, node, output and index of a place."""
+
+CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
+"""Operations that call the function in their attribute `f`, once, argument for argument."""
+
+PASSES_ON = frozenset(
+    {"Identity", "StopGradient", "PreventGradient", "Snapshot", "EnsureShape", "CheckNumerics"}
+)
+"""Operations whose output is their first input."""
+
+
+class Library:
+    """The functions of one GraphDef; gives private copies of those that are to be changed."""
+
+    def __init__(self, graph_def: Proto) -> None:
+        self._graph_def = graph_def
+        self._functions = {f.signature.name: f for f in graph_def.library.function}
+
+    def function(self, name: str) -> Proto:
+        """Find a function. Raises: LoadFailed, when the file lacks it."""
+        if name not in self._functions:
+            raise LoadFailed(f"the graph calls a function {name!r} that the file lacks")
+        return self._functions[name]
+
+    def copy(self, name: str) -> Proto:
+        """Add a copy of a function under a new name."""
+        copy = graph.FunctionDef()
+        copy.CopyFrom(self.function(name))
+        copy.signature.name = f"{name}_ie_serving_{len(self._functions)}"
+        self._graph_def.library.function.append(copy)
+        added = self._graph_def.library.function[-1]
+        self._functions[added.signature.name] = added
+        return added
+
+
+class Frame:
+    """The nodes of a graph, or of one call of a function.
+
+    Args of the constructor:
+        library: of the graph.
+        graph_def: for the outermost frame.
+        parent: the frame of the call, for a function's.
+        call: name of the calling node there.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        graph_def: Proto = None,
+        parent: "Frame | None" = None,
+        call: str = "",
+    ) -> None:
+        self.library = library
+        self.parent = parent
+        self._call_name = call
+        self._graph_def = graph_def
+        self._calls: dict[str, Frame] = {}
+        self._private = parent is None
+        self._function: Proto = None
+        if parent is not None:
+            self._function = library.function(self.call.attr["f"].func.name)
+        self._index()
+
+    def _index(self) -> None:
+        holder = self._graph_def.node if self.parent is None else self._function.node_def
+        self.nodes: dict[str, Proto] = {node.name: node for node in holder}
+        self._holder = holder
+        arguments = self._function.signature.input_arg if self._function is not None else ()
+        self._arguments = {argument.name: i for i, argument in enumerate(arguments)}
+
+    @property
+    def call(self) -> Proto:
+        """The node of the call, in the parent's frame."""
+        assert self.parent is not None
+        return self.parent.nodes[self._call_name]
+
+    def called(self, node: Proto) -> "Frame":
+        """Give the frame of a call."""
+        if node.name not in self._calls:
+            self._calls[node.name] = Frame(self.library, None, self, node.name)
+        return self._calls[node.name]
+
+    def place(self, reference: str) -> "Place":
+        """Find what an input of a node refers to.
+
+        Raises:
+            LoadFailed: the graph has no such node.
+        """
+        name, _, port = reference.removeprefix("^").partition(":")
+        if name in self._arguments:
+            return Place(self, None, name, 0)
+        if name not in self.nodes:
+            raise LoadFailed(f"the graph refers to a node {name!r} that it lacks")
+        output, _, index = port.rpartition(":")
+        return Place(self, self.nodes[name], output, int(index or 0))
+
+    def argument_source(self, name: str) -> "Place":
+        """Find what the call passes for an argument."""
+        assert self.parent is not None
+        return self.parent.place(self.call.input[self._arguments[name]])
+
+    def returned(self, index: int) -> "Place":
+        """Find what the function returns as its output number `index`."""
+        name = self._function.signature.output_arg[index].name
+        return self.place(self._function.ret[name])
+
+    def returns(self, reference: str) -> bool:
+        """Tell whether the function returns the output `reference`."""
+        return self._function is not None and reference in self._function.ret.values()
+
+    def own(self) -> None:
+        """Give this call a private copy of its function, so that changing it affects no other."""
+        if self._private:
+            return
+        assert self.parent is not None
+        self.parent.own()
+        self._function = self.library.copy(self._function.signature.name)
+        self.call.attr["f"].func.name = self._function.signature.name
+        self._private = True
+        self._index()
+
+    def add_argument(self, name: str, dtype: int, shape: Proto) -> str:
+        """Feed a new input of the graph to this frame; returns how nodes here refer to it.
+
+        Each call on the way gets one argument more, the graph a placeholder called `name`.
+        """
+        self.own()
+        if self.parent is None:
+            node = self._holder.add(name=name, op="Placeholder")
+            node.attr["dtype"].type = dtype
+            node.attr["shape"].shape.CopyFrom(shape)
+            self.nodes[name] = node
+            return name
+        source = self.parent.add_argument(name, dtype, shape)
+        call = self.call
+        data = [i for i in call.input if not i.startswith("^")]
+        controls = [i for i in call.input if i.startswith("^")]
+        del call.input[:]
+        call.input.extend([*data, source, *controls])
+        call.attr["Tin"].list.type.append(dtype)
+        self._function.signature.input_arg.add(name=name, type=dtype)
+        self._arguments[name] = len(self._arguments)
+        return name
+
+    def replace(self, old: str, new: str) -> None:
+        """Let everything that refers to the output `old` refer to `new`."""
+        for node in self._holder:
+            for at, reference in enumerate(node.input):
+                if reference == old:
+                    node.input[at] = new
+        if self._function is not None:
+            for name, reference in self._function.ret.items():
+                if reference == old:
+                    self._function.ret[name] = new
+
+    def remove(self, name: str) -> None:
+        """Take a node out; nothing reads it any more, and nothing waits for it."""
+        for at, node in enumerate(self._holder):
+            if node.name == name:
+                del self._holder[at]
+                break
+        for node in self._holder:
+            for at in reversed(range(len(node.input))):
+                if node.input[at] == f"^{name}":
+                    del node.input[at]
+        self._index()
+
+
+@dataclass(frozen=True)
+class Place:
+    """One output of one node.
+
+    Attributes:
+        frame: where the node is.
+        node: the NodeDef; None for an argument of the frame's function.
+        output: the argument's name, or the name of the output inside of functions.
+        index: number of the output, inside of `output` where that is not empty.
+    """
+
+    frame: Frame
+    node: Proto
+    output: str
+    index: int
+
+    def sources(self) -> Iterator["Place"]:
+        """Give the places from which this one is computed directly."""
+        if self.node is None:
+            yield self.frame.argument_source(self.output)
+        elif self.node.op in CALLS:
+            yield self.frame.called(self.node).returned(self.index)
+        else:
+            for reference in self.node.input:
+                if not reference.startswith("^"):
+                    yield self.frame.place(reference)
+
+    def origin(self) -> "Place":
+        """Follow calls, arguments and identities up to the node that computes the value."""
+        place = self
+        while place.node is None or place.node.op in CALLS or place.node.op in PASSES_ON:
+            place = next(place.sources())
+        return place
+
+    @property
+    def key(self) -> "Key":
+        """Two places with one key are the same."""
+        name = "" if self.node is None else self.node.name
+        return id(self.frame), name, self.output, self.index
+
+
+def above(places: list[Place]) -> Iterator[Place]:
+    """Give the places from which `places` are computed, themselves included, each node once."""
+    seen: set[Key] = set()
+    waiting = list(places)
+    while waiting:
+        place = waiting.pop()
+        if place.key in seen:
+            continue
+        seen.add(place.key)
+        yield place
+        waiting.extend(place.sources())

@@ -1,0 +1,85 @@
+"""A signature whose model computes only a part: the rest is answered here, around it."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from ie_serving.core.tensors import Array, Signature
+from ie_serving.engines.openvino.savedmodel.examples import ExampleSpec, parse
+from ie_serving.engines.run.program import Program
+
+T = TypeVar("T")
+
+PARSED_INLINE_BYTES = 1 << 13
+"""Bytes of Examples up to which they are parsed on the event loop; more are parsed in a thread.
+protobuf and Python take about a millisecond for as many, the longest that the loop may be held."""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What is answered beside the model of a signature; every name is a client's alias.
+
+    Attributes:
+        signature: as clients see it.
+        examples: what is parsed: the input that holds the Examples, with its specification.
+        constants: values of outputs.
+        echoes: outputs that are inputs, or tensors that were parsed.
+        repeats: outputs that are another output.
+    """
+
+    signature: Signature
+    examples: Sequence[tuple[str, ExampleSpec]] = ()
+    constants: Mapping[str, Array] = field(default_factory=dict)
+    echoes: Mapping[str, str] = field(default_factory=dict)
+    repeats: Mapping[str, str] = field(default_factory=dict)
+
+
+class ProgramBeside:
+    """Runs a signature of that kind. See `engines.run.program.Runs`.
+
+    Args of the constructor:
+        beside: what is answered here.
+        inner: the model's program; None where nothing is left for it.
+    """
+
+    def __init__(self, beside: Beside, inner: Program | None) -> None:
+        self.signature = beside.signature
+        self._beside = beside
+        self._inner = inner
+        self._wanted = list(inner.signature.inputs) if inner is not None else []
+
+    async def infer(
+        self, inputs: Mapping[str, Array], read: Callable[[Mapping[str, Array]], T]
+    ) -> T:
+        """See `CompiledModel.infer`."""
+        tensors = inputs
+        for alias, spec in self._beside.examples:
+            tensors = {**tensors, **await _parsed(spec, inputs[alias])}
+        if self._inner is None:
+            return read(self._all(tensors, {}))
+        wanted = {alias: tensors[alias] for alias in self._wanted}
+        return await self._inner.infer(wanted, lambda outputs: read(self._all(tensors, outputs)))
+
+    def _all(
+        self, tensors: Mapping[str, Array], outputs: Mapping[str, Array]
+    ) -> Mapping[str, Array]:
+        beside = self._beside
+        found = {**outputs, **beside.constants}
+        for alias, source in beside.echoes.items():
+            found[alias] = tensors[source]
+        for alias, source in beside.repeats.items():
+            found[alias] = outputs[source]
+        return {alias: found[alias] for alias in self.signature.outputs}
+
+    def close(self) -> None:
+        """Free the model."""
+        if self._inner is not None:
+            self._inner.close()
+
+
+async def _parsed(spec: ExampleSpec, examples: Array) -> dict[str, Array]:
+    serialized: list[bytes] = examples.ravel().tolist()
+    if sum(map(len, serialized)) <= PARSED_INLINE_BYTES:
+        return parse(spec, serialized)
+    return await asyncio.to_thread(parse, spec, serialized)

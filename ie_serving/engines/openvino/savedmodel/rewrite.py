@@ -1,0 +1,316 @@
+"""One signature of a SavedModel, prepared so that OpenVINO's front end converts it.
+
+The front end converts `serving_default` alone, takes placeholders for inputs only, and loses
+outputs that depend on no input, that are an input, or that have two names. So the signature gets a
+copy of `saved_model.pb` of its own wherever it is not of that kind, with only what has to be
+computed for each request; the rest is answered beside the model (`program.py`):
+
+| in the signature | in the copy | answered by |
+|---|---|---|
+| an input that is no plain placeholder | a placeholder in its place | |
+| an input with a default | a placeholder | the default, where a request leaves it out |
+| serialized Examples | inputs for what is parsed | `examples.py` |
+| an output that depends on no input | nothing | its value at load |
+| an output that is an input | nothing | the input |
+| an output under a second name | nothing | the first one |
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ie_serving.core.errors import InvalidRequest, LoadFailed
+from ie_serving.core.tensors import SERVING_DEFAULT, Array
+from ie_serving.engines.openvino.savedmodel.constants import constant
+from ie_serving.engines.openvino.savedmodel.cut_examples import PARSERS, Parsing, cut_examples
+from ie_serving.engines.openvino.savedmodel.file import FILE, TAG, Declared, TensorInfo
+from ie_serving.engines.openvino.savedmodel.frames import Frame, Library, Place, above
+from ie_serving.wire.protobuf import graph
+from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto
+from ie_serving.wire.tfs.tensor_proto import decode_tensor
+
+PLACEHOLDERS = frozenset({"Placeholder", "PlaceholderWithDefault"})
+RANDOM = ("Random", "Multinomial", "TruncatedNormal", "Stateful", "Iterator", "Timestamp")
+"""How operations begin whose output is another one each time, without any input."""
+
+
+@dataclass
+class Prepared:
+    """What the front end is to convert, and what is answered beside it.
+
+    Attributes:
+        signature: as the file declares it.
+        inputs: of the model to convert, by alias; those of `signature` but for parsed Examples.
+        outputs: of the model to convert, by alias.
+        parsings: what is parsed, by the alias of the input that holds the Examples.
+        constants: values of outputs, by alias.
+        computed: outputs that depend on no input and that OpenVINO is to compute once.
+        echoes: outputs that are inputs: alias to the alias of the input, or to the name of what
+            was parsed.
+        repeats: outputs under a second name: alias to the alias in `outputs`.
+        defaults: values of inputs that a request may leave out.
+        graph_def: the changed graph; None where it is the file's.
+    """
+
+    signature: Declared
+    inputs: dict[str, TensorInfo]
+    outputs: dict[str, TensorInfo]
+    parsings: list[tuple[str, Parsing]] = field(default_factory=list)
+    constants: dict[str, Array] = field(default_factory=dict)
+    computed: dict[str, TensorInfo] = field(default_factory=dict)
+    echoes: dict[str, str] = field(default_factory=dict)
+    repeats: dict[str, str] = field(default_factory=dict)
+    defaults: dict[str, Array] = field(default_factory=dict)
+    graph_def: Proto | None = None
+
+    @property
+    def as_declared(self) -> bool:
+        """Whether the model to convert is the whole signature."""
+        beside = self.parsings or self.constants or self.computed or self.echoes or self.repeats
+        return not beside
+
+
+def prepare(meta_graph: Proto, signature: Declared) -> Prepared:
+    """Sort a signature's inputs and outputs, and rewrite the graph where it must be.
+
+    Raises:
+        LoadFailed: a tensor is not in the graph, or its Examples cannot be parsed here.
+    """
+    prepared = Prepared(signature, dict(signature.inputs), dict(signature.outputs))
+    _name_all(signature)
+    frame = Frame(Library(meta_graph.graph_def), meta_graph.graph_def)
+    _set_outputs_apart(prepared, frame)
+    _find_defaults(prepared, frame, meta_graph.signature_def[signature.name].defaults)
+    fed = {alias: frame.place(info.tensor) for alias, info in prepared.inputs.items()}
+    if any(place.node.op != "Placeholder" for place in fed.values()):
+        _feed(prepared, _own(prepared, meta_graph))
+    frame = _frame(prepared, meta_graph)
+    outputs = [frame.place(info.tensor) for info in prepared.outputs.values()]
+    if any(place.node is not None and place.node.op in PARSERS for place in above(outputs)):
+        _cut_examples(prepared, _own(prepared, meta_graph))
+    return prepared
+
+
+def _name_all(signature: Declared) -> None:
+    for alias, info in [*signature.inputs.items(), *signature.outputs.items()]:
+        if not info.tensor:
+            raise LoadFailed(f"{alias!r} is no dense tensor; only those are served")
+
+
+def _frame(prepared: Prepared, meta_graph: Proto) -> Frame:
+    graph_def = meta_graph.graph_def if prepared.graph_def is None else prepared.graph_def
+    return Frame(Library(graph_def), graph_def)
+
+
+def _own(prepared: Prepared, meta_graph: Proto) -> Frame:
+    """Give the graph for changing: a copy of the file's, made once."""
+    if prepared.graph_def is None:
+        prepared.graph_def = graph.GraphDef()
+        prepared.graph_def.CopyFrom(meta_graph.graph_def)
+    return _frame(prepared, meta_graph)
+
+
+def _set_outputs_apart(prepared: Prepared, frame: Frame) -> None:
+    """Leave in `outputs` what the model must compute for each request, once."""
+    fed = {_full(info.tensor): alias for alias, info in prepared.inputs.items()}
+    fed_nodes = {name.partition(":")[0] for name in fed}
+    first: dict[str, str] = {}
+    for alias, info in prepared.signature.outputs.items():
+        tensor = _full(info.tensor)
+        if tensor in fed:
+            prepared.echoes[alias] = fed[tensor]
+        elif tensor in first:
+            prepared.repeats[alias] = first[tensor]
+        elif _is_constant(frame.place(info.tensor), fed_nodes):
+            value = constant(frame.place(info.tensor))
+            if value is None:
+                prepared.computed[alias] = info
+            else:
+                prepared.constants[alias] = value
+        else:
+            first[tensor] = alias
+            continue
+        del prepared.outputs[alias]
+
+
+def _full(tensor: str) -> str:
+    return tensor if ":" in tensor else f"{tensor}:0"
+
+
+def _is_constant(place: Place, fed_nodes: set[str]) -> bool:
+    for source in above([place]):
+        node = source.node
+        if node is None:
+            continue
+        if source.frame.parent is None and node.name in fed_nodes:
+            return False
+        if node.op == "Placeholder" or (
+            node.op.startswith(RANDOM) and node.op != "StatefulPartitionedCall"
+        ):
+            return False
+    return True
+
+
+def _find_defaults(prepared: Prepared, frame: Frame, declared: Mapping[str, Proto]) -> None:
+    """Read what the signature declares, and what a PlaceholderWithDefault holds."""
+    for alias, info in prepared.inputs.items():
+        node = frame.place(info.tensor).node
+        if alias in declared:
+            try:
+                prepared.defaults[alias] = decode_tensor(declared[alias], alias)
+            except InvalidRequest as error:
+                raise LoadFailed(f"the default of {alias!r}: {error}") from error
+        elif node.op == "PlaceholderWithDefault":
+            value = constant(frame.place(node.input[0]))
+            if value is not None:
+                prepared.defaults[alias] = value
+
+
+def _feed(prepared: Prepared, frame: Frame) -> None:
+    """Put a placeholder where an input is something else.
+
+    TensorFlow feeds any tensor of a graph and computes nothing that lies above it.
+    """
+    for number, (alias, info) in enumerate(prepared.inputs.items()):
+        place = frame.place(info.tensor)
+        if place.node.op == "Placeholder":
+            continue
+        shape = _shape_proto(place.node, info)
+        name = f"ie_serving_fed_{number}"
+        frame.add_argument(name, info.dtype, shape)
+        node, _, port = _full(info.tensor).partition(":")
+        frame.replace(f"{node}:{port}", name)
+        if port == "0":
+            frame.replace(node, name)
+        prepared.inputs[alias] = TensorInfo(f"{name}:0", info.shape, info.dtype)
+
+
+def _shape_proto(node: Proto, info: TensorInfo) -> Proto:
+    """Give the shape of an input: the signature's, or else the placeholder's own."""
+    shape = TensorShapeProto()
+    if info.shape is not None:
+        shape.SetInParent()
+        for size in info.shape:
+            shape.dim.add(size=size)
+    elif node.op == "PlaceholderWithDefault":
+        shape.CopyFrom(node.attr["shape"].shape)
+    else:
+        shape.unknown_rank = True
+    return shape
+
+
+def _cut_examples(prepared: Prepared, frame: Frame) -> None:
+    places = {alias: frame.place(info.tensor) for alias, info in prepared.outputs.items()}
+    keys = {alias: place.origin().key for alias, place in places.items()}
+    aliases = {info.tensor.partition(":")[0]: alias for alias, info in prepared.inputs.items()}
+    for parsing in cut_examples(list(places.values())):
+        if parsing.examples not in aliases:
+            raise LoadFailed(f"Examples are parsed from {parsing.examples!r}, which is no input")
+        prepared.parsings.append((aliases[parsing.examples], parsing))
+        for name, dtype in parsing.inputs.items():
+            prepared.inputs[name] = TensorInfo(f"{name}:0", None, dtype)
+        for alias, key in keys.items():
+            if key in parsing.given:
+                prepared.echoes[alias] = parsing.given[key]
+                del prepared.outputs[alias]
+    outputs = [frame.place(info.tensor) for info in prepared.outputs.values()]
+    read = {
+        place.node.name
+        for place in above(outputs)
+        if place.frame is frame and place.node is not None
+    }
+    for alias, parsing in prepared.parsings:
+        if parsing.examples not in read:
+            prepared.inputs.pop(alias, None)
+
+
+@contextmanager
+def directory_for(directory: Path, meta_graph: Proto, prepared: Prepared) -> Iterator[Path]:
+    """Give a directory that OpenVINO reads as the prepared signature: a copy where it must be."""
+    same = prepared.graph_def is None and prepared.as_declared
+    if same and prepared.signature.name == SERVING_DEFAULT:
+        yield directory
+        return
+    graph_def = meta_graph.graph_def if prepared.graph_def is None else prepared.graph_def
+    model = _model(graph_def, meta_graph, prepared.inputs, prepared.outputs)
+    with _directory(directory, model) as private:
+        yield private
+
+
+ZERO = "ie_serving_zero"
+"""Alias of the inputs that `directory_of_constants` adds, followed by the number of a dtype."""
+
+
+@contextmanager
+def directory_of_constants(
+    directory: Path, meta_graph: Proto, prepared: Prepared
+) -> Iterator[Path]:
+    """Give a directory that OpenVINO reads as the outputs in `prepared.computed`.
+
+    The front end loses outputs that depend on no input, so a zero that is one is added to each.
+    """
+    graph_def = graph.GraphDef()
+    graph_def.CopyFrom(meta_graph.graph_def)
+    frame = Frame(Library(graph_def), graph_def)
+    inputs: dict[str, TensorInfo] = {}
+    outputs: dict[str, TensorInfo] = {}
+    for number, (alias, info) in enumerate(prepared.computed.items()):
+        zero = f"{ZERO}_{info.dtype}"
+        if zero not in inputs:
+            frame.add_argument(zero, info.dtype, TensorShapeProto())
+            inputs[zero] = TensorInfo(f"{zero}:0", (), info.dtype)
+        node = graph_def.node.add(name=f"ie_serving_constant_{number}")
+        node.input.extend([info.tensor.removesuffix(":0"), zero])
+        if info.dtype == _BOOL:
+            node.op = "LogicalOr"
+        else:
+            node.op = "AddV2"
+            node.attr["T"].type = info.dtype
+        outputs[alias] = TensorInfo(f"{node.name}:0", None, info.dtype)
+    with _directory(directory, _model(graph_def, meta_graph, inputs, outputs)) as private:
+        yield private
+
+
+_BOOL = 10
+
+
+def _model(
+    graph_def: Proto,
+    meta_graph: Proto,
+    inputs: Mapping[str, TensorInfo],
+    outputs: Mapping[str, TensorInfo],
+) -> bytes:
+    """Serialize a SavedModel with one signature, called serving_default."""
+    model = graph.SavedModel()
+    part = model.meta_graphs.add()
+    part.CopyFrom(meta_graph)
+    part.graph_def.CopyFrom(graph_def)
+    part.signature_def.clear()
+    if TAG not in part.meta_info_def.tags:
+        part.meta_info_def.tags.append(TAG)
+    definition = part.signature_def[SERVING_DEFAULT]
+    definition.method_name = "tensorflow/serving/predict"
+    for infos, tensors in ((definition.inputs, inputs), (definition.outputs, outputs)):
+        for alias, info in tensors.items():
+            infos[alias].name = info.tensor
+            infos[alias].dtype = info.dtype
+            if info.shape is None:
+                infos[alias].tensor_shape.unknown_rank = True
+                continue
+            infos[alias].tensor_shape.SetInParent()
+            for size in info.shape:
+                infos[alias].tensor_shape.dim.add(size=size)
+    return bytes(model.SerializeToString())
+
+
+@contextmanager
+def _directory(directory: Path, model: bytes) -> Iterator[Path]:
+    """Give a directory with this model and the variables and assets of another."""
+    with TemporaryDirectory(prefix="ie_serving-") as private:
+        for part in ("variables", "assets"):
+            if (directory / part).is_dir():
+                Path(private, part).symlink_to((directory / part).resolve())
+        Path(private, FILE).write_bytes(model)
+        yield Path(private)

@@ -1,0 +1,212 @@
+"""One signature, ready to run: the way of a request through any engine of this process.
+
+A short inference runs here, on the event loop; a long one in a lane. `Program.infer` is on the way
+of every small request: it holds in one function what would be clearer in five.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Protocol, TypeVar
+
+from ie_serving.core.errors import ServingError
+from ie_serving.core.tensors import Array, Signature
+from ie_serving.engines.run.lane import Lane
+from ie_serving.engines.run.latency_model import CEILING_S, WEIGHT, LatencyModel
+from ie_serving.engines.run.pool import Pool
+from ie_serving.engines.run.request import Admission, InferRequest, Outputs
+
+T = TypeVar("T")
+Read = Callable[[Outputs], T]
+Check = Callable[[Array], None]
+
+
+class Program:
+    """One signature of a compiled model. Used from one event loop, after its load.
+
+    Args of the constructor:
+        signature: what clients see.
+        requests: infer requests; as many inferences run at once.
+        latency: decides between the loop and a lane.
+        failures: types of the engine's errors.
+        blame: makes an engine's error the request's error.
+        checks: what must be checked at each request, with the name of the input.
+        admission: which shapes are taken; None where each input has one shape only.
+    """
+
+    def __init__(
+        self,
+        signature: Signature,
+        requests: Sequence[InferRequest],
+        latency: LatencyModel,
+        *,
+        failures: tuple[type[Exception], ...],
+        blame: Callable[[Exception], ServingError],
+        checks: Sequence[tuple[str, Check]] = (),
+        admission: Admission | None = None,
+    ) -> None:
+        self.signature = signature
+        self._latency = latency
+        self._mean_s = latency.mean_s
+        self._failures = failures
+        self._blame = blame
+        self._checks = checks
+        self._admission = admission
+        self._open = list(admission.names) if admission else []
+        self._pool = Pool(requests)
+        self._threads = ThreadPoolExecutor(len(requests), thread_name_prefix="infer")
+
+    async def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
+        """See `CompiledModel.infer`."""
+        for name, check in self._checks:
+            check(inputs[name])
+        new = False
+        if self._admission is not None:
+            shapes = tuple([inputs[name].shape for name in self._open])
+            if shapes not in self._admission.known:
+                await self._admission.check(shapes)
+                new = True
+        # A list, not a generator: it costs half for the one or two inputs that models have.
+        bucket = sum([array.size for array in inputs.values()]).bit_length()
+        # While an item is free nobody waits, so taking it here jumps no queue.
+        free = self._pool.free
+        request = free.pop() if free else await self._pool.take()
+        mean_s = self._mean_s.get(bucket, CEILING_S)
+        if new or mean_s > self._latency.longest_inline_s:
+            return await self._infer_in_lane(request, inputs, read, bucket, new)
+        # Not `finally` over all: after a failure the request may have to be renewed first.
+        try:
+            request.fill(inputs)
+            started = time.perf_counter()
+            outputs = request.run()
+        except BaseException as error:
+            self._give_failed(request, error)
+            raise
+        seconds = time.perf_counter() - started
+        seen_s = seconds if seconds < CEILING_S else CEILING_S
+        self._mean_s[bucket] = mean_s + WEIGHT * (seen_s - mean_s)
+        try:
+            return read(outputs)
+        finally:
+            if self._pool.waiters:
+                self._pool.give(request)
+            else:
+                free.append(request)
+
+    async def _infer_in_lane(
+        self,
+        request: InferRequest,
+        inputs: Mapping[str, Array],
+        read: Read[T],
+        bucket: int,
+        new: bool,
+    ) -> T:
+        """Run in a thread, copies and `read` included; the request goes back once it is idle."""
+        # Requests that share the engine's threads slow each other down, and would teach that this
+        # size is slower than it is.
+        alone = self._pool.others_idle
+        lane = Lane(request, inputs, read, self._failures, new)
+        lane.start(self._threads)
+        try:
+            await asyncio.shield(lane.done)
+        finally:
+            self._give_when_idle(request, lane)
+        if lane.failure is not None:
+            raise self._blame(lane.failure) from lane.failure
+        if alone:
+            self._latency.learn(bucket, lane.seconds)
+        return lane.result()
+
+    def _give_when_idle(self, request: InferRequest, lane: Lane[T]) -> None:
+        if lane.done.done():
+            self._pool.give(request)
+            return
+        # The engine may still write to the request's memory: it is lent again only when idle.
+        lane.cancel()
+        lane.done.add_done_callback(lambda _: self._pool.give(request))
+
+    def _give_failed(self, request: InferRequest, error: BaseException) -> None:
+        """Give a request back after `error` on the loop, renewed in a thread if it must be.
+
+        Raises:
+            ServingError: what an error of the engine means for the client.
+        """
+        # Any other error refuses the inputs, which leaves the engine as it was.
+        if not isinstance(error, self._failures):
+            self._pool.give(request)
+            return
+        self._renew_and_give(request)
+        raise self._blame(error) from error
+
+    def _renew_and_give(self, request: InferRequest) -> None:
+        if not request.renews:
+            self._pool.give(request)
+            return
+        # In a thread, since it may compile for seconds, and the loop answers others meanwhile.
+        renewed = asyncio.get_running_loop().run_in_executor(self._threads, request.renew)
+        renewed.add_done_callback(partial(self._give_renewed, request))
+
+    def _give_renewed(self, request: InferRequest, renewed: "asyncio.Future[None]") -> None:
+        # A renewal that failed is told by the next use, which fails and renews again.
+        if not renewed.cancelled():
+            renewed.exception()
+        self._pool.give(request)
+
+    def close(self) -> None:
+        """End the threads; the requests' memory goes with the last reference."""
+        self._threads.shutdown()
+
+
+class Runs(Protocol):
+    """One signature that can be run; `Program` is one."""
+
+    @property
+    def signature(self) -> Signature:
+        """What clients see."""
+
+    def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> Coroutine[Any, Any, T]:
+        """See `CompiledModel.infer`."""
+
+    def close(self) -> None:
+        """Free everything."""
+
+
+class CompiledPrograms:
+    """The signatures of one version. See `engines.base.CompiledModel`.
+
+    Args of the constructor:
+        programs: one for each signature.
+        freed: called after `close`, when the programs' memory is free.
+        left_out: signatures that are listed, but have no program.
+    """
+
+    def __init__(
+        self,
+        programs: Sequence[Runs],
+        freed: Callable[[], None] = lambda: None,
+        left_out: Sequence[Signature] = (),
+    ) -> None:
+        self._programs = {program.signature.name: program for program in programs}
+        listed = [*left_out, *(program.signature for program in programs)]
+        self._signatures = {signature.name: signature for signature in listed}
+        self._freed = freed
+
+    @property
+    def signatures(self) -> Mapping[str, Signature]:
+        """See `engines.base`."""
+        return self._signatures
+
+    def infer(
+        self, signature: Signature, inputs: Mapping[str, Array], read: Read[T]
+    ) -> Coroutine[Any, Any, T]:
+        """See `engines.base`."""
+        return self._programs[signature.name].infer(inputs, read)
+
+    def close(self) -> None:
+        """See `engines.base`."""
+        for program in self._programs.values():
+            program.close()
+        self._programs.clear()
+        self._freed()

@@ -1,0 +1,75 @@
+"""How many threads an engine may use: the CPU affinity and the cgroup's CPU quota.
+
+An engine itself sees the host's cores; in a container with a quota of two it would start one thread
+for each of 64 and be throttled. Sources: cgroup-v2.rst (`cpu.max`), sched-bwc.rst of the kernel.
+"""
+
+import math
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+
+Read = Callable[[str], str | None]
+"""Gives a file's text, or None when there is no such file."""
+
+MOUNT = "/sys/fs/cgroup"
+
+
+def thread_limit() -> int | None:
+    """Give the number of threads to set, or None when nothing limits this process."""
+    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+    return limit(os.cpu_count() or 1, affinity, cgroup_quota(_read))
+
+
+def limit(cpus: int, affinity: int | None, quota: float | None) -> int | None:
+    """Give the tightest limit in whole threads; None when that is all `cpus` or more."""
+    # Rounded up: with a quota of 1.5 CPUs a second thread is worth its half.
+    allowed = min(affinity or cpus, math.ceil(quota) if quota else cpus)
+    return max(1, allowed) if allowed < cpus else None
+
+
+def cgroup_quota(read: Read) -> float | None:
+    """Give the smallest CPU quota, in CPUs, of this process's cgroup and those above it."""
+    quotas = [
+        quota
+        for line in (read("/proc/self/cgroup") or "").splitlines()
+        for quota in _of(line, read)
+    ]
+    return min(quotas, default=None)
+
+
+def _of(line: str, read: Read) -> Iterator[float]:
+    # Version 2 has one line, without controllers: "0::/path"; version 1 a line for each hierarchy.
+    _, controllers, path = [*line.split(":", 2), "", ""][:3]
+    for group in _upwards(path):
+        if not controllers:
+            yield from _version_2(read(f"{MOUNT}{group}/cpu.max"))
+        elif "cpu" in controllers.split(","):
+            # Mounted under the names of all its controllers ("cpu,cpuacct"), or under one of them.
+            yield from _version_1(f"{MOUNT}/{controllers}{group}", read)
+            yield from _version_1(f"{MOUNT}/cpu{group}", read)
+
+
+def _upwards(path: str) -> list[str]:
+    """List a cgroup's path and those above it; the root is the empty text."""
+    own = PurePosixPath("/", path)
+    return ["" if str(p) == "/" else str(p) for p in (own, *own.parents)]
+
+
+def _version_2(text: str | None) -> Iterator[float]:
+    # Instead of a quota version 2 says "max", and version 1 says -1, where there is no limit.
+    words = (text or "").split()
+    if len(words) == 2 and all(word.isdecimal() for word in words) and int(words[1]):
+        yield int(words[0]) / int(words[1])
+
+
+def _version_1(group: str, read: Read) -> Iterator[float]:
+    quota, period = read(f"{group}/cpu.cfs_quota_us"), read(f"{group}/cpu.cfs_period_us")
+    yield from _version_2(f"{quota} {period}")
+
+
+def _read(path: str) -> str | None:
+    try:
+        return Path(path).read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return None

@@ -1,0 +1,272 @@
+"""Signatures that take Examples: Classify, Regress, MultiInference, and Predict on any of them.
+
+Source: classifier.cc, regressor.cc and multi_inference.cc of TensorFlow Serving, whose phrases the
+errors contain. A signature takes Examples in one of two ways: its model parses serialized ones, or
+`signatures.json` beside the model says which feature fills which input of another signature.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+import numpy as np
+
+from ie_serving.core.errors import InvalidRequest, NotSupported, PreconditionFailed, ServingError
+from ie_serving.core.fit import fit
+from ie_serving.core.requests import Features, ModelSpec, Task
+from ie_serving.core.tensors import (
+    CLASSES,
+    OUTPUTS,
+    SCORES,
+    SERVING_DEFAULT,
+    Array,
+    DataType,
+    ExampleBinding,
+    Method,
+    Signature,
+)
+from ie_serving.inference import checks
+from ie_serving.inference.features import decode_examples
+from ie_serving.inference.interface import Outputs, Results
+from ie_serving.models.repository.signature_file import EXAMPLES
+from ie_serving.models.version.handle import Servable
+
+T = TypeVar("T")
+Parse = Callable[[Sequence[bytes]], Sequence[Features]]
+"""Reads serialized Examples. Raises InvalidRequest for none at all, or for what is no Example."""
+
+METHODS = {method.value: method for method in (Method.CLASSIFY, Method.REGRESS)}
+
+
+@dataclass(frozen=True)
+class ExampleCodec:
+    """Serialized Examples and features, both ways; which bytes these are, the wire knows."""
+
+    parse: Parse
+    serialize: Callable[[Sequence[Features]], list[bytes]]
+
+
+ROLES: Mapping[Method, frozenset[str]] = {
+    Method.CLASSIFY: frozenset({CLASSES, SCORES}),
+    Method.REGRESS: frozenset({OUTPUTS}),
+}
+"""Outputs that mean something to a method, by alias. Source: signature_constants of TensorFlow."""
+
+WORDS = {Method.CLASSIFY: "classification", Method.REGRESS: "regression"}
+
+
+def example_signature(servable: Servable, name: str, method: Method) -> Signature:
+    """Find the signature that a Classify or Regress names.
+
+    Raises:
+        InvalidRequest: it does not exist, does not take Examples, or gives no classes.
+        PreconditionFailed: it gives no values, where `method` is to regress; or it is left out.
+    """
+    signature = servable.signatures.get(name or SERVING_DEFAULT)
+    if signature is None:
+        raise InvalidRequest(
+            f"No signature was found with the name: {name or SERVING_DEFAULT};"
+            f' model "{servable.name}" version {servable.version} has:'
+            f" {', '.join(sorted(servable.signatures))}"
+        )
+    checks.check_served(signature)
+    if signature.examples is None and not _takes_serialized(signature):
+        raise InvalidRequest(
+            f"No {WORDS[method]} inputs found in SignatureDef: {_described(signature, method)}"
+        )
+    if signature.method != method.value or not ROLES[method] & signature.outputs.keys():
+        raise _no_outputs(signature, method)
+    return signature
+
+
+def _takes_serialized(signature: Signature) -> bool:
+    """Tell whether the model itself takes Examples: one input of strings, by TensorFlow's alias."""
+    spec = signature.inputs.get(EXAMPLES)
+    return spec is not None and len(signature.inputs) == 1 and spec.dtype is DataType.STRING
+
+
+def _no_outputs(signature: Signature, method: Method) -> ServingError:
+    if method is Method.REGRESS:
+        return PreconditionFailed(
+            f"No regression outputs found in SignatureDef: {_described(signature, method)}"
+        )
+    return InvalidRequest(
+        'Expected classification signature outputs to contain at least one of "classes" or'
+        f' "scores". Signature was: {_described(signature, method)}'
+    )
+
+
+def _described(signature: Signature, method: Method) -> str:
+    return (
+        f"{signature.name}: its method_name is {signature.method}; a signatures.json beside the"
+        f" model declares signatures for {method.value}"
+    )
+
+
+async def run(
+    servable: Servable,
+    name: str,
+    method: Method,
+    examples: Sequence[Features],
+    codec: ExampleCodec,
+) -> Results:
+    """Classify or regress `examples` with the signature `name`.
+
+    Raises:
+        ServingError: as `example_signature`, and what the model raises.
+    """
+    signature = example_signature(servable, name, method)
+    outputs = _by_role(signature, method, await _run(servable, signature, examples, codec))
+    return Results(servable, name or SERVING_DEFAULT, outputs, len(examples))
+
+
+async def run_tasks(
+    servable: Servable, tasks: Sequence[Task], examples: Sequence[Features], codec: ExampleCodec
+) -> list[tuple[Method, Results]]:
+    """Do what each task asks; the model runs once for signatures that share a base.
+
+    Raises:
+        NotSupported: a method that is neither to classify nor to regress.
+        ServingError: as `run`.
+    """
+    bound = [_task_signature(servable, task) for task in tasks]
+    ran: dict[object, Mapping[str, Array]] = {}
+    results = []
+    for task, (method, signature) in zip(tasks, bound, strict=True):
+        key = _computation(signature)
+        if key not in ran:
+            ran[key] = await _run(servable, signature, examples, codec)
+        outputs = _by_role(signature, method, ran[key])
+        name = task.model.signature or SERVING_DEFAULT
+        results.append((method, Results(servable, name, outputs, len(examples))))
+    return results
+
+
+def _computation(signature: Signature) -> object:
+    """Name what is run; two signatures of one name here have the same outputs from one run."""
+    binding = signature.examples
+    if binding is None:
+        return signature.name
+    return binding.base.name, tuple(binding.features.items())
+
+
+async def _run(
+    servable: Servable, signature: Signature, examples: Sequence[Features], codec: ExampleCodec
+) -> Mapping[str, Array]:
+    if signature.examples is not None:
+        return await run_base(servable, signature.examples, examples)
+    serialized = np.empty(len(examples), np.object_)
+    serialized[:] = codec.serialize(examples)
+    return await servable.compiled.infer(signature, {EXAMPLES: serialized}, _copies)
+
+
+def _by_role(
+    signature: Signature, method: Method, outputs: Mapping[str, Array]
+) -> dict[str, Array]:
+    if signature.examples is not None:
+        return by_role(signature.examples, outputs)
+    return {role: _role(outputs[role]) for role in ROLES[method] if role in outputs}
+
+
+def model_of(tasks: Sequence[Task]) -> ModelSpec:
+    """Find the one model that all tasks mean; the first task chooses its version.
+
+    Raises:
+        InvalidRequest: no task, no name, several models, or one signature twice.
+    """
+    if not tasks:
+        raise InvalidRequest("MultiInferenceRequest has no tasks; send at least one")
+    names = [task.model.name for task in tasks]
+    if "" in names:
+        raise InvalidRequest("Found ModelSpec with an empty model name. Name it in every task")
+    if len(set(names)) > 1:
+        raise InvalidRequest(
+            "All ModelSpecs in a MultiInferenceRequest must access the same model name. Found:"
+            f" {', '.join(sorted(set(names)))}"
+        )
+    signatures = [task.model.signature or SERVING_DEFAULT for task in tasks]
+    for place, signature in enumerate(signatures):
+        if signature in signatures[:place]:
+            raise InvalidRequest(f"Duplicate evaluation of signature: {signature}")
+    return tasks[0].model
+
+
+def _task_signature(servable: Servable, task: Task) -> tuple[Method, Signature]:
+    method = METHODS.get(task.method)
+    if method is None:
+        raise NotSupported(
+            f"Unsupported signature method_name: {task.method}; expected {' or '.join(METHODS)}"
+        )
+    name = task.model.signature or SERVING_DEFAULT
+    if name not in servable.signatures:
+        raise InvalidRequest(
+            f"Requested signature not found in model graph: {name};"
+            f" it has: {', '.join(sorted(servable.signatures))}"
+        )
+    return method, example_signature(servable, name, method)
+
+
+async def infer_serialized(
+    servable: Servable,
+    binding: ExampleBinding,
+    inputs: Mapping[str, Array],
+    parse: Parse,
+    read: Callable[[Outputs], T],
+) -> T:
+    """Run a signature that takes Examples on a batch of serialized ones, as Predict does.
+
+    Args:
+        servable: held by the caller.
+        binding: how the signature is computed.
+        inputs: that fit the signature.
+        parse: reads the serialized Examples.
+        read: gets the outputs by role.
+
+    Raises:
+        InvalidRequest: an element is no Example, or its features do not fill the inputs.
+    """
+    examples = parse(inputs[EXAMPLES].tolist())
+    return read(by_role(binding, await run_base(servable, binding, examples)))
+
+
+async def run_base(
+    servable: Servable, binding: ExampleBinding, examples: Sequence[Features]
+) -> dict[str, Array]:
+    """Run what lies under a signature that takes Examples; gives copies of all its outputs."""
+    specs = {
+        alias: replace(spec, name=binding.features[alias])
+        for alias, spec in binding.base.inputs.items()
+    }
+    inputs = decode_examples(examples, specs)
+    fitted, added = fit(binding.base, inputs)
+    assert not added  # `decode_examples` gives each input its rank
+    return await servable.compiled.infer(binding.base, fitted, _copies)
+
+
+def by_role(binding: ExampleBinding, outputs: Outputs) -> dict[str, Array]:
+    """Name outputs by what they mean: `scores`, `classes`, `outputs`; add the labels.
+
+    Raises:
+        ServingError: there are not as many labels as scores.
+    """
+    found = {role: _role(outputs[alias]) for role, alias in binding.roles.items()}
+    if binding.labels:
+        scores = found[SCORES]
+        if scores.shape[-1] != len(binding.labels):
+            raise ServingError(
+                f"the version's labels file names {len(binding.labels)} classes, its model scores"
+                f" {scores.shape[-1]}: mend the file beside the model"
+            )
+        labels = np.array([label.encode() for label in binding.labels], object)
+        found[CLASSES] = np.broadcast_to(labels, scores.shape)
+    return found
+
+
+def _role(array: Array) -> Array:
+    """Scores and values are floats, whatever the model computes in."""
+    return array if array.dtype == np.object_ else array.astype(np.float32, copy=False)
+
+
+# Roles are read after the infer request has gone back, so its memory cannot be referred to.
+def _copies(outputs: Outputs) -> dict[str, Array]:
+    return {alias: array.copy() for alias, array in outputs.items()}

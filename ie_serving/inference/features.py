@@ -1,0 +1,95 @@
+"""Examples -> one batch of numpy inputs.
+
+TensorFlow hands serialized Examples to the graph, which parses them. An OpenVINO model takes
+tensors, so the features are matched by name with the signature's inputs here: one Example is one
+row. Features that no input asks for are ignored, as a graph ignores them.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.requests import Feature, Features
+from ie_serving.core.tensors import Array, DataType, TensorSpec
+
+_KIND = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
+
+_FLOATS = frozenset({DataType.FP16, DataType.BF16, DataType.FP32, DataType.FP64})
+
+_TRAVELS_AS: Mapping[str, npt.DTypeLike] = MappingProxyType(
+    {"int64_list": np.int64, "float_list": np.float32, "bytes_list": np.object_}
+)
+
+
+def decode_examples(
+    examples: Sequence[Features], specs: Mapping[str, TensorSpec]
+) -> dict[str, Array]:
+    """Make one batch of all examples.
+
+    Args:
+        examples: at least one.
+        specs: inputs by alias; the first dimension of each is the batch.
+
+    Returns:
+        For each input an array of `len(examples)` rows: int64, float32 or objects of bytes, for
+        `core.fit` to cast.
+
+    Raises:
+        InvalidRequest: a feature is missing, of the wrong kind, or of the wrong length, with the
+            feature's name and the example's index.
+    """
+    return {alias: _batch(examples, spec) for alias, spec in specs.items()}
+
+
+def _batch(examples: Sequence[Features], spec: TensorSpec) -> Array:
+    kind = _kind_for(spec.dtype)
+    rows = [_row(example, spec, kind, index) for index, example in enumerate(examples)]
+    width = len(rows[0])
+    for index, row in enumerate(rows):
+        if len(row) != width:
+            raise _fault(spec, index, f"has {len(row)} values; example 0 has {width}")
+    batch = np.empty((len(rows), width), _TRAVELS_AS[kind])
+    with np.errstate(over="ignore"):  # a float beyond float32 is infinite, as in a FloatList
+        batch[...] = rows
+    return batch.reshape(len(rows), *_row_shape(spec, width))
+
+
+def _kind_for(dtype: DataType) -> str:
+    if dtype is DataType.STRING:
+        return "bytes_list"
+    return "float_list" if dtype in _FLOATS else "int64_list"
+
+
+def _row(example: Features, spec: TensorSpec, kind: str, index: int) -> Feature:
+    """Find the values of one example; integers do for floats, since JSON writes 1.0 as 1."""
+    values = example.get(spec.name)
+    if not values:
+        raise _fault(spec, index, f"is missing or empty; expected a {kind}")
+    given = _KIND[type(values[0])]
+    if given != kind and (given, kind) != ("int64_list", "float_list"):
+        raise _fault(spec, index, f"is a {given}; expected a {kind}")
+    return values
+
+
+def _row_shape(spec: TensorSpec, width: int) -> tuple[int, ...]:
+    """Give the shape of `width` values in one row of an input."""
+    if spec.shape is None:
+        return (width,)
+    if not spec.shape or spec.shape.count(-1) - (spec.shape[0] == -1) > 1:
+        raise InvalidRequest(
+            f"input {spec} cannot be filled from examples: it takes a batch dimension and at most"
+            " one other open dimension; use Predict"
+        )
+    known = math.prod(size for size in spec.shape[1:] if size != -1)
+    open_size = -1 in spec.shape[1:]
+    if known == 0 or (width % known if open_size else width != known):
+        raise _fault(spec, 0, f"has {width} values, which do not fill a row of {spec}")
+    return tuple(width // known if size == -1 else size for size in spec.shape[1:])
+
+
+def _fault(spec: TensorSpec, index: int, what: str) -> InvalidRequest:
+    return InvalidRequest(f'example {index}: feature "{spec.name}" {what}')

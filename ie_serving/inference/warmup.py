@@ -1,0 +1,95 @@
+"""Replays a version's recorded requests before it serves.
+
+Source: `assets.extra/tf_serving_warmup_requests`, a TFRecord file of PredictionLog, as TensorFlow
+Serving has it. There a bad record fails the load; here it is logged and ends the warm-up, since a
+version that computes should not be kept from serving by its recording.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ie_serving.core.errors import InvalidRequest, NotSupported, ServingError
+from ie_serving.inference.deadline import limited
+from ie_serving.models.version.handle import Servable
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+RECORDS = Path("assets.extra") / "tf_serving_warmup_requests"
+MOST_RECORDS = 1000
+"""Records of one file; one that has more is not replayed. As many as TensorFlow Serving takes."""
+
+LONGEST_REPLAY_S = 60.0
+"""Seconds that one recorded request may take. A longer one ends the warm-up, and the version serves
+without the rest: a recording cannot hold a version back."""
+
+Records = Callable[[BinaryIO], Iterator[tuple[str, bytes]]]
+"""Reads a file of records: the kind of each, and its request, serialized. Raises InvalidRequest."""
+
+Replay = Callable[[Servable, bytes], Coroutine[Any, Any, object]]
+"""Answers one recorded request, serialized, with a servable that does not serve yet."""
+
+
+class WarmUp:
+    """Replays every record `iterations` times.
+
+    Args of the constructor:
+        records: reads the file.
+        replays: by kind of record, `predict_log` and so on.
+        iterations: how often each record is replayed; 0 replays none.
+    """
+
+    def __init__(self, records: Records, replays: Mapping[str, Replay], iterations: int) -> None:
+        self._records = records
+        self._replays = replays
+        self._iterations = iterations
+
+    async def __call__(self, servable: Servable, directory: Path) -> None:
+        """Warm up `servable` from the files in `directory`. A bad record is logged, not raised."""
+        path = directory / RECORDS
+        if self._iterations == 0 or not path.is_file():
+            return
+        replayed = 0
+        try:
+            for kind, request in await asyncio.to_thread(self._read, path):
+                for _ in range(self._iterations):
+                    await self._replay(servable, kind, request)
+                replayed += 1
+            log.info(
+                Event(
+                    "warm-up replayed",
+                    model=servable.name,
+                    version=servable.version,
+                    records=replayed,
+                )
+            )
+        # Anything else is a defect and fails the load, so that it is seen.
+        except (ServingError, OSError) as error:
+            log.error(
+                Event(
+                    "warm-up stopped at a bad record",
+                    model=servable.name,
+                    version=servable.version,
+                    record=replayed,
+                    cause=error,
+                )
+            )
+
+    async def _replay(self, servable: Servable, kind: str, request: bytes) -> None:
+        replay = self._replays.get(kind)
+        if replay is None:
+            raise NotSupported(f"Unsupported log_type for warmup: {kind}")
+        await limited(LONGEST_REPLAY_S, replay(servable, request))
+
+    def _read(self, path: Path) -> list[tuple[str, bytes]]:
+        with path.open("rb") as file:
+            found = list(islice(self._records(file), MOST_RECORDS + 1))
+        if len(found) > MOST_RECORDS:
+            raise InvalidRequest(
+                f"Number of warmup records exceeds the maximum ({MOST_RECORDS}) at {path}"
+            )
+        return found

@@ -1,0 +1,186 @@
+"""From what storage lists to the versions that can be loaded. Blocking; callers give it a thread.
+
+A poll costs one listing of the base. The files of a version are listed only while the version is
+new, or when its caller asks to look again (a version that failed to load).
+
+A version is offered once it is complete (its format's files are all there) and at rest (the same
+fingerprint in two listings, or untouched for longer than `rest_s`). A version that was offered
+stays known until its directory vanishes, whatever happens to its files meanwhile. One whose
+directory cannot be listed is offered with the reason, and fails to load: it alone, whatever else
+is under the base.
+"""
+
+import logging
+import re
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from ie_serving.core.errors import NotThereYet, StorageError
+from ie_serving.core.hints import Hint
+from ie_serving.engines.base import Engine
+from ie_serving.storage.base import Entry, Storage, fingerprint_of
+from ie_serving.storage.retry import PASSING
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+INT64_MAX = 2**63 - 1
+VERSION = re.compile(r"[0-9]{1,19}")
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A version in storage.
+
+    Attributes:
+        version: version number.
+        directory: its directory's name under the base, for example `007`.
+        entries: its files.
+        fingerprint: identifies their content.
+        at_rest: whether it may be loaded now.
+        fault: why its directory could not be listed; else empty.
+    """
+
+    version: int
+    directory: str
+    entries: tuple[Entry, ...]
+    fingerprint: str
+    at_rest: bool = True
+    fault: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """What one poll found.
+
+    Attributes:
+        candidates: by version number, those that were at rest now or at an earlier poll.
+        moving: whether a complete version is still being written, so that another poll is
+            worthwhile soon.
+    """
+
+    candidates: Mapping[int, Candidate]
+    moving: bool
+
+
+class Source:
+    """Watches the versions under one base path.
+
+    Args of the constructor, beside storage and engine:
+        rest_s: age in seconds from which files are taken to be complete; 0 takes them at once.
+        ready_marker: a file that a version must have to be complete; empty for none.
+        unload_when_empty: believe a listing that is empty after one that was not.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        storage: Storage,
+        engine: Engine,
+        *,
+        rest_s: float,
+        ready_marker: str = "",
+        unload_when_empty: bool = False,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._storage = storage
+        self._engine = engine
+        self._rest_s = rest_s
+        self._ready_marker = ready_marker
+        self._unload_when_empty = unload_when_empty
+        self._clock = clock
+        self._known: dict[int, Candidate] = {}
+        self._last_seen: dict[str, str] = {}
+        self._remarked: dict[str, str] = {}
+
+    def poll(self, look_again: Collection[int] = ()) -> Listing:
+        """List once.
+
+        Args:
+            look_again: known versions whose files are to be listed again.
+
+        Raises:
+            StorageError: nothing is known of this poll; the caller changes nothing.
+        """
+        directories = self._version_directories(self._storage.directories())
+        self._check_emptied(directories)
+        moving = False
+        known: dict[int, Candidate] = {}
+        # A version that is known is not listed again: a store charges for each listing, and its
+        # files are not read again once they are loaded.
+        for version, directory in directories.items():
+            before = self._known.get(version)
+            if before and before.directory == directory and version not in look_again:
+                known[version] = before
+                continue
+            found = self._inspect(version, directory)
+            if found and found.at_rest:
+                known[version] = found
+            # Being replaced: it stays known, or the policy would unload what serves, but a retry
+            # must not read half of the old and half of the new.
+            elif before:
+                known[version] = replace(before, at_rest=False)
+            moving = moving or (found is not None and not found.at_rest)
+        self._known = known
+        return Listing(dict(known), moving)
+
+    def _check_emptied(self, directories: Collection[int]) -> None:
+        # A mount point without its volume is an empty directory. Taken at its word it would unload
+        # everything, and nobody removes all versions of a model that is still configured.
+        if self._known and not directories and not self._unload_when_empty:
+            raise NotThereYet(
+                f"{self._storage.url}: no version is left of {len(self._known)}, which is taken for"
+                " a volume that is not mounted: mount it, or remove the model from the"
+                " configuration",
+                Hint(", or set {server.unload_when_empty}"),
+            )
+
+    def _version_directories(self, names: Iterable[str]) -> dict[int, str]:
+        chosen: dict[int, str] = {}
+        # Sorted, so that of `01` and `1` the same one is taken at every poll.
+        for name in sorted(names):
+            if not VERSION.fullmatch(name) or int(name) > INT64_MAX:
+                self._remark(name, "not a version: its name is not a number")
+                continue
+            if int(name) in chosen:
+                self._remark(chosen[int(name)], f'the same version as "{name}", which is used')
+            chosen[int(name)] = name
+        return chosen
+
+    def _inspect(self, version: int, directory: str) -> Candidate | None:
+        try:
+            entries = tuple(sorted(self._storage.list(directory), key=lambda entry: entry.path))
+        except PASSING:  # the store as a whole is away
+            raise
+        except StorageError as error:
+            return Candidate(version, directory, (), str(error), fault=str(error))
+        lacking = self._lacking(directory, entries)
+        if lacking:
+            self._remark(directory, f"not loaded: {lacking}")
+            return None
+        self._remarked.pop(directory, None)
+        fingerprint = fingerprint_of(entries)
+        settled = self._last_seen.get(directory) == fingerprint
+        self._last_seen[directory] = fingerprint
+        at_rest = settled or self._is_old(entries)
+        return Candidate(version, directory, entries, fingerprint, at_rest)
+
+    # Clocks of machines and stores differ, so age alone is not trusted for young files: they are
+    # taken when two listings agree.
+    def _is_old(self, entries: Collection[Entry]) -> bool:
+        newest = max((entry.modified for entry in entries), default=0.0)
+        return self._rest_s == 0 or 0 < self._rest_s < self._clock() - newest
+
+    def _lacking(self, directory: str, entries: Collection[Entry]) -> str | None:
+        files = {entry.path.removeprefix(f"{directory}/") for entry in entries}
+        if self._ready_marker and self._ready_marker not in files:
+            return f'it waits for the marker file "{self._ready_marker}"'
+        return self._engine.missing(files)
+
+    def _remark(self, directory: str, why: str) -> None:
+        """Log why a directory is ignored, once for each reason."""
+        if self._remarked.get(directory) != why:
+            self._remarked[directory] = why
+            path = f"{self._storage.url}/{directory}"
+            log.info(Event("directory ignored", path=path, cause=why))

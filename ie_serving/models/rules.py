@@ -1,0 +1,52 @@
+"""What of a model's configuration never changes while it is followed."""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ie_serving.core.backoff import Backoff
+from ie_serving.models.version.control import Rules
+
+LONGEST_BACK_OFF_S = 60.0
+"""A broken version is tried at least so often, since whoever mends it waits for the next try."""
+
+FIRST_BACK_OFF_S = 1.0
+"""First wait after a failed load where no poll interval says how often to look."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class StreamRules:
+    """How a model is followed; unlike its policy and labels, this never changes.
+
+    Attributes:
+        labels_wait: whether a label waits until its version is AVAILABLE.
+        poll_wait_s: between two listings; 0 lists once.
+        drain_timeout_s: how long requests may keep a version that is no longer wanted.
+        on_trouble: told of each listing that fails.
+        clock: seconds that only grow.
+        chance: 0 to 1 at random, for the jitter of the back-off.
+    """
+
+    labels_wait: bool
+    poll_wait_s: float
+    drain_timeout_s: float
+    on_trouble: Callable[[], None] = lambda: None
+    clock: Callable[[], float] = time.monotonic
+    chance: Callable[[], float] = random.random
+
+    def backoff(self) -> Backoff:
+        """Give the waits after failed listings and failed loads."""
+        # The store is asked each poll interval anyway, so an earlier second try gains little.
+        first_s = self.poll_wait_s or FIRST_BACK_OFF_S
+        return Backoff(first_s=first_s, longest_s=LONGEST_BACK_OFF_S)
+
+    def of_versions(self, model: str) -> Rules:
+        """Give what each version of `model` needs of this."""
+        return Rules(
+            model=model,
+            backoff=self.backoff(),
+            drain_timeout_s=self.drain_timeout_s,
+            clock=self.clock,
+            chance=self.chance,
+        )

@@ -1,0 +1,129 @@
+"""Which models are served now, and what requests ask of them: a handle, a status, a label.
+
+The entries change in one step on the event loop (`ModelManager`), so a request sees the
+configuration before a change or the one after it. Texts of errors begin with the phrases of
+TensorFlow Serving, by which its clients know them.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ie_serving.config.settings import ModelConfig
+from ie_serving.core.errors import NotFound
+from ie_serving.core.requests import ModelSpec
+from ie_serving.core.versions import VersionStatus
+from ie_serving.models.stream import ModelStream
+from ie_serving.models.traffic.labels import version_of
+from ie_serving.models.version.handle import Servable
+
+NAMES_SHOWN = 20
+"""How many names an error lists. A typo shows among them; beyond it a text gets too long to log."""
+
+
+@dataclass(frozen=True)
+class Served:
+    """One model: what was asked for, and its versions."""
+
+    config: ModelConfig
+    stream: ModelStream
+
+
+class ServedModels:
+    """The models of this process by name. Lives on one event loop.
+
+    Attributes:
+        entries: one for each configured model. Replaced as a whole, by the manager alone.
+    """
+
+    def __init__(self) -> None:
+        self.entries: Mapping[str, Served] = {}
+
+    def handle(self, spec: ModelSpec) -> Servable:
+        """Find the servable that `spec` means; enter it to hold it for one request.
+
+        Raises:
+            NotFound: no such model, or that version is not AVAILABLE.
+            UnknownLabel: the label is not assigned.
+        """
+        served = self.entries.get(spec.name)
+        if spec.label is not None:
+            version: int | None = version_of(served.stream.labels if served else {}, spec.label)
+        else:
+            version = spec.version
+        if served is None:
+            raise self._no_such_model(spec.name, version)
+        stream = served.stream
+        if version == 0:  # asked here, not in `_meant`: a call less for every other request
+            version = _meant(stream, version)
+        found = stream.default if version is None else stream.available.get(version)
+        if found is None:
+            raise _no_such_version(stream, version)
+        return found
+
+    def statuses(self, name: str, version: int | None = None) -> list[VersionStatus]:
+        """Status of one version, or of all, highest first.
+
+        Raises:
+            NotFound: the model, or the version, was never seen.
+        """
+        served = self.entries.get(name)
+        known = served.stream.statuses() if served else []
+        # As for a handle, so that a client finds the status of the version that answers it.
+        version = _meant(served.stream, version) if served else version
+        if version is not None:
+            known = [status for status in known if status.version == version]
+            if not known:
+                raise NotFound(f"Could not find version {version} of model {name}")
+        if not known:
+            raise NotFound(f"Could not find any versions of model {name}{self._why_none(served)}")
+        return known
+
+    def resolve_label(self, name: str, label: str) -> int:
+        """Give the version that `label` of model `name` means.
+
+        Raises:
+            UnknownLabel: the label is not assigned.
+        """
+        served = self.entries.get(name)
+        return version_of(served.stream.labels if served else {}, label)
+
+    def names(self) -> list[str]:
+        """Names of all configured models, sorted."""
+        return sorted(self.entries)
+
+    def _no_such_model(self, name: str, version: int | None) -> NotFound:
+        return NotFound(f"{_not_found(name, version)}{self._unknown()}")
+
+    def _why_none(self, served: Served | None) -> str:
+        if served is None:
+            return self._unknown()
+        if served.stream.trouble:
+            return f": {served.stream.trouble}"
+        return f": no version directory under {served.config.base_path} is complete"
+
+    def _unknown(self) -> str:
+        return f": no such model; served models: {', '.join(self.names()[:NAMES_SHOWN]) or 'none'}"
+
+
+def _meant(stream: ModelStream, version: int | None) -> int | None:
+    """Give the version that is meant: 0 is the default, unless there is a version 0.
+
+    Clients of 2020 and `ovmsclient` always set the field, with 0 for the default.
+    """
+    if version == 0 and all(status.version for status in stream.statuses()):
+        return None
+    return version
+
+
+def _not_found(name: str, version: int | None) -> str:
+    wanted = f"Latest({name})" if version is None else f"Specific({name}, {version})"
+    return f"Servable not found for request: {wanted}"
+
+
+def _no_such_version(stream: ModelStream, version: int | None) -> NotFound:
+    if version is None:
+        why = "no version of it is AVAILABLE; its status says why"
+    else:
+        available = ", ".join(map(str, sorted(stream.available))) or "none"
+        why = f"this version is not AVAILABLE; available versions: {available}"
+    return NotFound(f"{_not_found(stream.name, version)}: {why}")

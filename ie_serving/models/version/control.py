@@ -1,0 +1,224 @@
+"""One version under control: its load, the wait before the next try, its drain and its end.
+
+Nothing else moves a version from stage to stage or holds what was loaded. The stream decides what
+is to happen (`load`, `drop`); the control carries it out. A command moves the stage at once, and
+gives the work that follows to its caller, who awaits it in a task and then plans the next step.
+"""
+
+import logging
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+from ie_serving.core.backoff import Backoff
+from ie_serving.core.errors import ServingError
+from ie_serving.core.versions import State, VersionStatus
+from ie_serving.models.repository.source import Candidate
+from ie_serving.models.version.handle import Servable
+from ie_serving.models.version.loader import LoadedVersion, Loader
+from ie_serving.models.version.states import AWAITING_LOAD, SETTLED, Event, Stage, VersionLife
+from ie_serving.telemetry import logs
+
+log = logging.getLogger(__name__)
+
+LOAD_ERROR = "Error occurred while loading version"
+"""What clients of `ie_serving` 2020 find in the status of a version that failed to load."""
+
+Work = Coroutine[Any, Any, None]
+"""What follows a command. It raises nothing: trouble ends in a stage and a log line."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """How all versions of one model are loaded and unloaded.
+
+    Attributes:
+        model: model name, for log lines.
+        backoff: waits between a failed load and the next try.
+        drain_timeout_s: how long requests may keep a version that is no longer wanted.
+        clock: seconds that only grow.
+        chance: 0 to 1 at random, for the jitter of the back-off.
+    """
+
+    model: str
+    backoff: Backoff
+    drain_timeout_s: float
+    clock: Callable[[], float]
+    chance: Callable[[], float]
+
+
+class VersionControl:
+    """Loads, retries, drains and frees one version."""
+
+    __slots__ = ("_attempts", "_candidate", "_life", "_loaded", "_loader", "_retry_at", "_rules")
+
+    def __init__(self, candidate: Candidate, loader: Loader, rules: Rules) -> None:
+        self._life = VersionLife(candidate.version)
+        self._candidate = candidate
+        self._loader = loader
+        self._rules = rules
+        self._loaded: LoadedVersion | None = None
+        self._attempts = 0
+        self._retry_at = 0.0
+
+    # -- what the stream asks ----------------------------------------------------------------
+
+    @property
+    def state(self) -> State:
+        """What clients see."""
+        return self._life.state
+
+    @property
+    def status(self) -> VersionStatus:
+        """What clients are told."""
+        return VersionStatus(self._life.version, self._life.state, self._life.error)
+
+    @property
+    def error(self) -> str:
+        """Why the last load failed; empty when it did not."""
+        return self._life.error
+
+    @property
+    def servable(self) -> Servable | None:
+        """What answers requests, while the version serves."""
+        if self._loaded is None or self._life.stage is not Stage.SERVING:
+            return None
+        return self._loaded.servable
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is under way and no first load is still to begin."""
+        return self._life.stage in SETTLED
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a load may begin: at rest in storage, none under way, no back-off to wait for."""
+        awaits = self._life.stage in AWAITING_LOAD and self._candidate.at_rest
+        return awaits and self._rules.clock() >= self._retry_at
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether this content has failed to load before, also while it is tried again."""
+        return self._attempts > (0 if self._life.stage is Stage.FAILED else 1)
+
+    @property
+    def retry_at(self) -> float | None:
+        """When a failed version is tried again, by the clock of the rules; else None."""
+        return self._retry_at if self._life.stage is Stage.FAILED else None
+
+    # -- what the stream tells ---------------------------------------------------------------
+
+    def found(self, candidate: Candidate) -> None:
+        """Take what storage lists for this version now; new content is tried without a wait."""
+        # Somebody has mended what failed: neither the wait nor the count of failures says anything
+        # about the new content.
+        if candidate.fingerprint != self._candidate.fingerprint:
+            self._retry_at = 0.0
+            self._attempts = 0
+        self._candidate = candidate
+
+    def retry_now(self) -> None:
+        """Cut the back-off short: what the load failed of may be over."""
+        self._retry_at = 0.0
+
+    def load(self) -> Work:
+        """Begin to load. The work ends when the version serves, has failed, or is gone."""
+        self._move(Event.LOAD)
+        self._attempts += 1
+        return self._load()
+
+    def drop(self) -> Work | None:
+        """Give the version up. The work ends when it is gone; None when there is none to do.
+
+        While a load runs there is none either: the work of `load` frees the version at its end.
+        """
+        self._move(Event.DROP)
+        return self._free() if self._life.stage is Stage.DRAINING else None
+
+    # -- how it is done ----------------------------------------------------------------------
+
+    async def _load(self) -> None:
+        try:
+            self._loaded = await self._loader.load(self._candidate, self._move)
+        except ServingError as error:
+            self._fail(str(error))
+        # An engine may raise anything. Let through, it would leave the version in a stage that no
+        # event leads out of, and whoever waits for the first load would wait for ever.
+        except Exception as error:
+            log.exception(logs.Event("load failed by a defect", model=self._rules.model))
+            self._fail(str(error))
+        else:
+            self._move(Event.READY)
+            # Dropped while it loaded: `drop` left the freeing to us, since only now is there
+            # something to free.
+            if self._life.stage is Stage.DRAINING:
+                await self._free()
+
+    def _fail(self, why: str) -> None:
+        stage = self._move(Event.FAIL, f"{LOAD_ERROR}: {why}")
+        if stage is not Stage.FAILED:  # abandoned: nobody waits for it, and nobody tries again
+            return
+        rules = self._rules
+        wait_s = rules.backoff.delay_s(self._attempts, rules.chance())
+        self._retry_at = rules.clock() + wait_s
+        self._log_failure(why, wait_s)
+
+    def _log_failure(self, why: str, wait_s: float) -> None:
+        log.error(
+            logs.Event(
+                "version failed to load",
+                model=self._rules.model,
+                version=self._life.version,
+                attempt=self._attempts,
+                next_try_s=wait_s,
+                cause=why,
+            )
+        )
+
+    async def _free(self) -> None:
+        # Let go of it first: from here on nothing but this frame and its requests hold the model.
+        loaded, self._loaded = self._loaded, None
+        assert loaded is not None  # the table leads to DRAINING only from a load that succeeded
+        try:
+            await self._drain_and_free(loaded)
+        # What a device reports while it closes changes nothing for clients, and a version that did
+        # not reach its end would keep its model from ever retiring.
+        except Exception:
+            log.exception(logs.Event("version not freed cleanly", model=self._rules.model))
+        self._move(Event.FREED)
+
+    async def _drain_and_free(self, loaded: LoadedVersion) -> None:
+        servable = loaded.servable
+        is_idle = await servable.drained(self._rules.drain_timeout_s)
+        # What front ends bound to the servable refers back to it. Without this, the version's
+        # memory would wait for the cyclic garbage collector, which may not run for minutes.
+        servable.bound.clear()
+        if is_idle:
+            await self._loader.unload(loaded)
+            return
+        # The memory goes when the last request ends: freed now, it would crash that request.
+        self._warn_still_in_use(servable)
+
+    def _warn_still_in_use(self, servable: Servable) -> None:
+        log.warning(
+            logs.Event(
+                "version still in use after the drain timeout",
+                model=self._rules.model,
+                version=servable.version,
+                holders=servable.holders,
+            )
+        )
+
+    def _move(self, event: Event, error: str = "") -> Stage:
+        before, stage = self._life.stage, self._life.apply(event, error)
+        if stage is not before:  # steps of an abandoned load change nothing worth a line
+            log.info(
+                logs.Event(
+                    "version state changed",
+                    model=self._rules.model,
+                    version=self._life.version,
+                    state=self._life.state.name,
+                    stage=stage.value,
+                )
+            )
+        return stage

@@ -1,0 +1,79 @@
+"""A loaded version, and the right to use it for one request.
+
+Everything here runs on one event loop, so counting needs no lock: taking and giving back a handle
+are two additions. The data plane makes them itself, since it does so for every request and two
+calls cost more than they do; whoever asks less often enters the servable as a context manager.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from ie_serving.core.tensors import Signature
+from ie_serving.core.waits import set_within
+from ie_serving.engines.base import CompiledModel
+
+
+class Servable:
+    """A version that answers. As a context manager it is the handle of one request.
+
+    Attributes:
+        name: model name.
+        version: version number.
+        compiled: the engine's compiled model.
+        signatures: its signatures by name.
+        bound: what those who use it have composed for it, by their own keys; it goes with it.
+        holders: how many requests use it now.
+        unheld: set when `holders` falls to 0; None as long as nobody waits for that.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "bound",
+        "compiled",
+        "holders",
+        "name",
+        "signatures",
+        "unheld",
+        "version",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        version: int,
+        compiled: CompiledModel,
+        signatures: Mapping[str, Signature],
+    ) -> None:
+        self.name = name
+        self.version = version
+        self.compiled = compiled
+        self.signatures = signatures
+        self.bound: dict[object, Any] = {}
+        self.holders = 0
+        self.unheld: asyncio.Event | None = None
+
+    def __enter__(self) -> "Servable":
+        self.holders += 1
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.holders -= 1
+        if not self.holders and self.unheld:
+            self.unheld.set()
+
+    async def drained(self, timeout_s: float) -> bool:
+        """Wait until no request uses this version; False if some still do after `timeout_s`.
+
+        Handles are given out no longer, so that their number only falls.
+        """
+        if not self.holders:
+            return True
+        self.unheld = asyncio.Event()
+        return await set_within(self.unheld, timeout_s)

@@ -1,0 +1,157 @@
+"""Loads one version in three steps, fetch, compile and warm up, and frees it again.
+
+Fetching and compiling run in threads, so that serving goes on, and in a pool each, so that a slow
+download keeps no other version from being compiled; the warm-up runs on the event loop, through
+the same path as requests.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Executor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from ie_serving.core.errors import EntryChanged, StorageError
+from ie_serving.engines.base import Engine, EngineOptions
+from ie_serving.models.repository.signature_file import with_signature_file
+from ie_serving.models.repository.source import Candidate
+from ie_serving.models.version.handle import Servable
+from ie_serving.models.version.states import Event
+from ie_serving.storage.base import Storage
+from ie_serving.telemetry import logs
+
+log = logging.getLogger(__name__)
+
+WarmUp = Callable[[Servable, Path], Awaitable[None]]
+"""Replays what a version brings along for its warm-up. Raises LoadFailed to refuse the version."""
+
+Report = Callable[[Event], object]
+"""Is told on the event loop that a step of a load is done: FETCHED, then COMPILED."""
+
+
+class LoadedVersion:
+    """A version in memory, and what must be given back with it: its model, its local files."""
+
+    def __init__(self, servable: Servable, directory: Path, kept: ExitStack) -> None:
+        self.servable = servable
+        self.directory = directory
+        self._kept = kept
+
+    def free(self) -> None:
+        """Give back memory and local files. Blocking; nothing may use the servable any more."""
+        self._kept.close()
+
+
+class Loader:
+    """Makes servables of one model's candidates."""
+
+    def __init__(
+        self,
+        name: str,
+        storage: Storage,
+        engine: Engine,
+        options: EngineOptions,
+        warm_up: WarmUp,
+        executor: Executor,
+        fetches: Executor,
+    ) -> None:
+        self._name = name
+        self._storage = storage
+        self._engine = engine
+        self._options = options
+        self._warm_up = warm_up
+        self._executor = executor
+        self._fetches = fetches
+
+    async def load(self, candidate: Candidate, report: Report) -> LoadedVersion:
+        """Fetch, compile and warm up.
+
+        Raises:
+            StorageError: the files could not be fetched.
+            LoadFailed: they could not be compiled or warmed up.
+        """
+        loop = asyncio.get_running_loop()
+        took: dict[str, float] = {}
+
+        # Called in the thread of the load, while all state lives on the loop. The loop runs these
+        # in order, and before it learns that the thread has ended: no report comes too late.
+        def done(event: Event) -> None:
+            loop.call_soon_threadsafe(report, event)
+
+        kept, directory = await loop.run_in_executor(
+            self._fetches, self._fetch, candidate, done, took
+        )
+        loaded = await loop.run_in_executor(
+            self._executor, self._compile, candidate, kept, directory, done, took
+        )
+        try:
+            with _timed(took, "warmup_s"):
+                await self._warm_up(loaded.servable, loaded.directory)
+        except BaseException:  # cancellation too: nobody else knows of what is in memory now
+            await self.unload(loaded)
+            raise
+        log.info(logs.Event("version loaded", model=self._name, version=candidate.version, **took))
+        return loaded
+
+    async def unload(self, loaded: LoadedVersion) -> None:
+        """Free a version that nothing uses any more."""
+        # Not in the pool of the loads: freeing makes room, and must not wait for slow loads.
+        await asyncio.to_thread(loaded.free)
+
+    def _fetch(
+        self, candidate: Candidate, done: Report, took: dict[str, float]
+    ) -> tuple[ExitStack, Path]:
+        if candidate.fault:
+            raise StorageError(candidate.fault)
+        with ExitStack() as stack:
+            with _timed(took, "fetch_s"):
+                directory = stack.enter_context(
+                    self._storage.copy(candidate.directory, candidate.entries)
+                )
+            done(Event.FETCHED)
+            return stack.pop_all(), directory
+
+    def _compile(
+        self,
+        candidate: Candidate,
+        kept: ExitStack,
+        directory: Path,
+        done: Report,
+        took: dict[str, float],
+    ) -> LoadedVersion:
+        with kept as stack:
+            with _timed(took, "compile_s"):
+                compiled = self._engine.compile(directory, self._options)
+            # Registered before anything else can fail; closed before the copy is given back, since
+            # the engine may have its files mapped into memory.
+            stack.callback(compiled.close)
+            signatures = with_signature_file(directory, compiled.signatures)
+            servable = Servable(self._name, candidate.version, compiled, signatures)
+            self._check_unchanged(candidate)
+            done(Event.COMPILED)
+            return LoadedVersion(servable, directory, stack.pop_all())
+
+    def _check_unchanged(self, candidate: Candidate) -> None:
+        """Refuse a version whose files were replaced while the engine read them.
+
+        A local directory is served where it lies, so the engine may have read some files of the old
+        and some of the new. A remote one was read from a copy that nobody changes; the store is not
+        asked again.
+        """
+        try:
+            with self._storage.copy(candidate.directory, candidate.entries):
+                return
+        except EntryChanged:
+            raise
+        except StorageError as error:  # no sign of a change; the next poll looks again
+            log.debug(logs.Event("files not compared", model=self._name, cause=error))
+
+
+@contextmanager
+def _timed(took: dict[str, float], step: str) -> Iterator[None]:
+    """Note under `step` how many seconds the body took."""
+    began = time.monotonic()
+    yield
+    took[step] = time.monotonic() - began

@@ -1,0 +1,74 @@
+"""Which single step comes next for one model. Pure: snapshots in, an action out.
+
+Source of the idea: AvailabilityPreservingPolicy of TensorFlow Serving. Stricter in one point: a
+version that serves is given up only for a wanted one that serves, never merely because two
+unwanted ones do.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ie_serving.core.versions import State
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """One version as the policy sees it.
+
+    Attributes:
+        version: version number.
+        state: present state.
+        aspired: whether it is wanted.
+        due: whether its load may begin: at rest in storage, not loading already, and any
+            back-off after a failure is over.
+    """
+
+    version: int
+    state: State
+    aspired: bool
+    due: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Begin to load, for the first time or again."""
+
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Unload:
+    """Give up: quiesce, drain, free."""
+
+    version: int
+
+
+Action = Load | Unload
+
+
+def preserve_availability(stream: Sequence[Snapshot]) -> Action | None:
+    """Name the next step, giving up memory before taking more, and availability never.
+
+    A version that never served is given up as soon as it is unwanted. One that serves is given
+    up only when a wanted version serves, or when none is wanted at all. The highest wanted
+    version is loaded first, since it is what clients get that name none.
+    """
+    replaced = any(s.aspired and s.state is State.AVAILABLE for s in stream)
+    retired = not any(s.aspired for s in stream)
+    # Giving up comes first: it makes room for what is loaded next.
+    unwanted = [
+        s.version
+        for s in stream
+        if not s.aspired and _may_go(s.state, served_elsewhere=replaced or retired)
+    ]
+    if unwanted:
+        return Unload(min(unwanted))
+    waiting = [s.version for s in stream if s.aspired and s.due]
+    return Load(max(waiting)) if waiting else None
+
+
+def _may_go(state: State, *, served_elsewhere: bool) -> bool:
+    if state is State.AVAILABLE:
+        return served_elsewhere
+    # UNLOADING and END are on their way or gone; a second DROP would be refused by the table.
+    return state in (State.START, State.LOADING)

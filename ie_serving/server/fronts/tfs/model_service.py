@@ -1,0 +1,74 @@
+"""`tensorflow.serving.ModelService`: status, and reloading the configuration. Bytes to bytes."""
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from ie_serving.config.settings import ModelConfig
+from ie_serving.core.codes import Code
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.requests import ModelSpec
+from ie_serving.inference.interface import Interface
+from ie_serving.inference.plane import DataPlane
+from ie_serving.server.transport.grpc.services import Answer, CallContext
+from ie_serving.wire.protobuf import messages
+from ie_serving.wire.protobuf.fields import Buffer
+from ie_serving.wire.protobuf.messages import Proto
+from ie_serving.wire.tfs import metadata
+from ie_serving.wire.tfs.requests import parse, read_model_spec
+
+NAME = "tensorflow.serving.ModelService"
+
+Read = Callable[[Proto], Sequence[ModelConfig]]
+"""Reads and checks a ModelServerConfig. Raises ConfigError."""
+
+Apply = Callable[[Sequence[ModelConfig]], Awaitable[None]]
+"""Applies a configuration as a whole or not at all. Raises ServingError."""
+
+
+class ModelService:
+    """Answers the methods of ModelService."""
+
+    def __init__(
+        self, plane: DataPlane, interface: Interface[bytes], read: Read, apply: Apply
+    ) -> None:
+        self._plane = plane
+        self._interface = interface
+        self._read = read
+        self._apply = apply
+
+    def answers(self) -> dict[str, Answer]:
+        """The methods by name."""
+        return {
+            "GetModelStatus": self.get_model_status,
+            "HandleReloadConfigRequest": self.handle_reload_config_request,
+        }
+
+    async def get_model_status(self, payload: Buffer, context: CallContext) -> bytes:
+        """Give the states of one version or of all, highest first."""
+        began = time.perf_counter()
+        try:
+            model = _status_model(payload)
+        except InvalidRequest as error:
+            self._plane.refused("", error)
+            raise
+        return self._plane.status(model, self._interface, began, metadata.status_response)
+
+    async def handle_reload_config_request(self, payload: Buffer, context: CallContext) -> bytes:
+        """Change to another configuration; answers when it serves."""
+        request = parse(messages.ReloadConfigRequest, payload)
+        if request.config.WhichOneof("config") != "model_config_list":
+            raise InvalidRequest(
+                "ServerModelConfig type not supported by HandleReloadConfigRequest."
+                " Only ModelConfigList is currently supported"
+            )
+        await self._apply(self._read(request.config))
+        response = messages.ReloadConfigResponse()
+        response.status.error_code = Code.OK
+        return bytes(response.SerializeToString())
+
+
+def _status_model(payload: Buffer) -> ModelSpec:
+    request = parse(messages.GetModelStatusRequest, payload)
+    if not request.HasField("model_spec"):
+        raise InvalidRequest("Missing ModelSpec: set model_spec.name to a served model")
+    return read_model_spec(request.model_spec)

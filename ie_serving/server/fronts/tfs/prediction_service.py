@@ -1,0 +1,208 @@
+"""`tensorflow.serving.PredictionService` over gRPC: bytes, the data plane, bytes."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeVar
+
+from ie_serving.core.errors import InvalidRequest, PreconditionFailed
+from ie_serving.core.requests import ExamplesRequest, ModelSpec, Task
+from ie_serving.core.tensors import Method, Signature
+from ie_serving.inference.interface import Api, Encode, Interface
+from ie_serving.inference.plane import DataPlane
+from ie_serving.inference.warmup import Replay
+from ie_serving.models.version.handle import Servable
+from ie_serving.server.fronts.tfs.grpc_results import (
+    encode_classification,
+    encode_multi_inference,
+    encode_regression,
+)
+from ie_serving.server.transport.grpc.services import Answer, CallContext
+from ie_serving.wire.protobuf import messages
+from ie_serving.wire.protobuf.fields import Buffer
+from ie_serving.wire.protobuf.messages import Proto
+from ie_serving.wire.tfs import metadata
+from ie_serving.wire.tfs.example import examples_of
+from ie_serving.wire.tfs.metadata import SIGNATURE_DEF
+from ie_serving.wire.tfs.predict import ResponseEncoder, parse_request
+from ie_serving.wire.tfs.predict_layout import RequestParser
+from ie_serving.wire.tfs.requests import model_spec_of, parse, read_model_spec
+
+T = TypeVar("T")
+
+NAME = "tensorflow.serving.PredictionService"
+
+LABELS: Mapping[Api, str] = {
+    Api.PREDICT: "Predict",
+    Api.CLASSIFY: "Classify",
+    Api.REGRESS: "Regress",
+    Api.MULTI_INFERENCE: "MultiInference",
+    Api.METADATA: "GetModelMetadata",
+    Api.STATUS: "GetModelStatus",
+}
+
+
+def grpc_interface(*, tensor_content: bool, limit_s: float | None) -> Interface[bytes]:
+    """Describe TensorFlow Serving's gRPC API to the data plane.
+
+    Args:
+        tensor_content: encode outputs as `tensor_content` instead of the typed lists.
+        limit_s: longest time that an inference may take, beside the caller's own deadline.
+    """
+    return Interface(
+        entrypoint="GRPC",
+        labels=LABELS,
+        encoders=partial(_encoders, tensor_content=tensor_content),
+        unknown_signature=_unknown_signature,
+        limit_s=limit_s,
+    )
+
+
+class PredictionService:
+    """Answers the methods of PredictionService."""
+
+    def __init__(self, plane: DataPlane, interface: Interface[bytes]) -> None:
+        self._plane = plane
+        self._interface = interface
+        self._parser = RequestParser()
+
+    def answers(self) -> dict[str, Answer]:
+        """The methods by name."""
+        return {
+            "Predict": self.predict,
+            "Classify": self.classify,
+            "Regress": self.regress,
+            "MultiInference": self.multi_inference,
+            "GetModelMetadata": self.get_model_metadata,
+        }
+
+    def replays(self) -> dict[str, Replay]:
+        """What answers each kind of warm-up record."""
+        return {
+            "predict_log": self._replay_predict,
+            "classify_log": partial(self._replay, Method.CLASSIFY, messages.ClassificationRequest),
+            "regress_log": partial(self._replay, Method.REGRESS, messages.RegressionRequest),
+            "multi_inference_log": self._replay_multi_inference,
+        }
+
+    def predict(self, payload: Buffer, context: CallContext) -> Awaitable[bytes]:
+        """Run a signature on named tensors."""
+        began = time.perf_counter()
+        # `_read`, written out: this is done for every small request.
+        try:
+            request = self._parser.parse(payload)
+        except InvalidRequest as error:
+            self._plane.refused("", error)
+            raise
+        return self._plane.predict(request, self._interface, began)
+
+    def classify(self, payload: Buffer, context: CallContext) -> Awaitable[bytes]:
+        """Give classes and scores for Examples."""
+        began = time.perf_counter()
+        request = self._read(partial(_examples, messages.ClassificationRequest), payload)
+        return self._plane.classify(request, self._interface, began, encode_classification)
+
+    def regress(self, payload: Buffer, context: CallContext) -> Awaitable[bytes]:
+        """Give a value for each Example."""
+        began = time.perf_counter()
+        request = self._read(partial(_examples, messages.RegressionRequest), payload)
+        return self._plane.regress(request, self._interface, began, encode_regression)
+
+    def multi_inference(self, payload: Buffer, context: CallContext) -> Awaitable[bytes]:
+        """Classify and regress the same Examples with several signatures of one model."""
+        began = time.perf_counter()
+        request, tasks = self._read(_multi, payload)
+        return self._plane.multi_inference(
+            request, tasks, self._interface, began, encode_multi_inference
+        )
+
+    async def get_model_metadata(self, payload: Buffer, context: CallContext) -> bytes:
+        """Describe the signatures of a version."""
+        began = time.perf_counter()
+        model = self._read(_metadata_model, payload)
+        return self._plane.metadata(model, self._interface, began, _encode_metadata)
+
+    def _read(self, read: Callable[[Buffer], T], payload: Buffer) -> T:
+        """Parse a request; one that cannot be parsed counts under no model's name."""
+        try:
+            return read(payload)
+        except InvalidRequest as error:
+            self._plane.refused("", error)
+            raise
+
+    async def _replay_predict(self, servable: Servable, payload: bytes) -> None:
+        await self._plane.replay_predict(servable, parse_request(payload), self._interface)
+
+    async def _replay(
+        self, method: Method, kind: Proto, servable: Servable, payload: bytes
+    ) -> None:
+        request = _examples(kind, payload)
+        spec = ModelSpec(request.model.name, signature=request.signature)
+        await self._plane.replay_examples(servable, request, [Task(spec, method.value)])
+
+    async def _replay_multi_inference(self, servable: Servable, payload: bytes) -> None:
+        request, tasks = _multi(payload)
+        await self._plane.replay_examples(servable, request, tasks)
+
+
+def _encoders(
+    servable: Servable, signature: Signature, outputs: Sequence[str], *, tensor_content: bool
+) -> Mapping[object, Encode[bytes]]:
+    encoder = ResponseEncoder(
+        servable.name, servable.version, signature, outputs, tensor_content=tensor_content
+    )
+    # A PredictResponse has one form only.
+    return {None: encoder.encode}
+
+
+def _unknown_signature(servable: Servable, name: str) -> PreconditionFailed:
+    known = ", ".join(sorted(servable.signatures))
+    return PreconditionFailed(
+        f'Serving signature key "{name}" not found. Model "{servable.name}" version'
+        f" {servable.version} has: {known}"
+    )
+
+
+def _examples(kind: Proto, payload: Buffer) -> ExamplesRequest:
+    request = parse(kind, payload)
+    model = model_spec_of(request)
+    return ExamplesRequest(
+        model, model.signature, partial(examples_of, request.input), len(payload)
+    )
+
+
+def _multi(payload: Buffer) -> tuple[ExamplesRequest, list[Task]]:
+    request = parse(messages.MultiInferenceRequest, payload)
+    tasks = [Task(read_model_spec(task.model_spec), task.method_name) for task in request.tasks]
+    # The tasks name the model; the request itself has no place for it.
+    asked = ExamplesRequest(ModelSpec(""), "", partial(examples_of, request.input), len(payload))
+    return asked, tasks
+
+
+def _metadata_model(payload: Buffer) -> ModelSpec:
+    """Read whose metadata is asked for.
+
+    Raises:
+        InvalidRequest: no model is named, or other fields than `signature_def`.
+    """
+    request = parse(messages.GetModelMetadataRequest, payload)
+    model = model_spec_of(request)
+    _check_fields(request.metadata_field)
+    return model
+
+
+def _check_fields(fields: Sequence[str]) -> None:
+    if not fields:
+        raise InvalidRequest(
+            "GetModelMetadataRequest must specify at least one metadata_field:"
+            f' set it to "{SIGNATURE_DEF}"'
+        )
+    for field in fields:
+        if field != SIGNATURE_DEF:
+            raise InvalidRequest(
+                f'Metadata field {field} is not supported: ask for "{SIGNATURE_DEF}"'
+            )
+
+
+def _encode_metadata(servable: Servable) -> bytes:
+    return metadata.metadata_response(servable.name, servable.version, servable.signatures)

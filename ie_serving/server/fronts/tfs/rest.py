@@ -1,0 +1,319 @@
+"""TensorFlow Serving's REST API: parse, ask the data plane, phrase.
+
+What runs a model comes by POST, and is answered straight from the request that the transport
+gives: it is asked most, and every step counts. Everything else, pages and refusals, is answered
+through Falcon. The grammar of TensorFlow Serving (`rest_routes.py`) matches whole targets, so one
+sink takes all that instead of a router. Errors become `{"error": ...}` here and nowhere else.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
+
+import falcon
+import falcon.asgi
+import orjson
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.requests import ExamplesRequest, InferRequest, ModelSpec
+from ie_serving.core.tensors import Method, Signature
+from ie_serving.inference.interface import Api, Encode, Interface, Results
+from ie_serving.inference.plane import DataPlane
+from ie_serving.models.version.handle import Servable
+from ie_serving.server.fronts.admin.health import LIVE, READY, Health, Phase
+from ie_serving.server.fronts.tfs.rest_body import SMALLEST_COMPRESSED, compressed, read_body
+from ie_serving.server.fronts.tfs.rest_routes import (
+    LONGEST_REMEMBERED,
+    VersionOverflow,
+    posted,
+    remembered_post,
+    route,
+    target_of,
+)
+from ie_serving.server.status import explain, http_of
+from ie_serving.server.transport.http1.asgi import Asgi
+from ie_serving.server.transport.http1.messages import (
+    Buffer,
+    Headers,
+    Reply,
+    Request,
+    RequestHead,
+)
+from ie_serving.telemetry.metrics import CONTENT_TYPE, Metrics
+from ie_serving.wire.json.examples import parse_examples
+from ie_serving.wire.json.request import Format, parse_predict
+from ie_serving.wire.json.response import (
+    encode_classifications,
+    encode_error,
+    encode_predictions,
+    encode_regressions,
+)
+from ie_serving.wire.tfs import metadata
+from ie_serving.wire.tfs.example import with_context
+from ie_serving.wire.tfs.results import classes_of, values_of
+
+LARGE_BODY = 32 * 1024
+"""Bytes of a body from which it is read in a thread. Plain numbers could be read on the event loop
+up to 256 KB within a millisecond; but rows that are objects cost about 1.3 ms for each KB, and a
+body does not say beforehand what it holds."""
+LARGE_OUTPUT = 32 * 1024
+"""Elements of all outputs from which JSON is written in a thread. Below, that takes less than the
+millisecond for which the event loop may be held."""
+JSON = "application/json"
+HTML = "text/html"
+NOT_FOUND_PAGE = (
+    b"<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>\n"
+    b"<H1>Not Found</H1>\n</BODY></HTML>\n"
+)
+"""What the HTTP library of TensorFlow Serving answers outside of `/v1/`."""
+
+JSON_REPLY: Headers = ((b"content-type", JSON.encode()),)
+STOPPING: Headers = ((b"connection", b"close"),)
+"""So that clients with a connection ask another server while this one stops."""
+CORS: Headers = (
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-methods", b"POST, GET"),
+    (b"access-control-allow-headers", b"Content-Type"),
+)
+
+FalconApp: TypeAlias = "falcon.asgi.App[falcon.asgi.Request, falcon.asgi.Response]"
+Page = tuple[int, str, Buffer]
+"""HTTP status, content type, body."""
+Run = Callable[[Request, ModelSpec, float], Awaitable[Buffer]]
+"""Answers a POST that arrived at that `time.perf_counter()`."""
+Look = Callable[[ModelSpec, float], Buffer]
+"""Answers a GET that arrived at that `time.perf_counter()`."""
+WriteMetadata = Callable[[str, int, Mapping[str, Signature]], bytes]
+"""Writes a version's metadata: model name, version, its signatures."""
+
+LABELS: Mapping[Api, str] = {
+    Api.PREDICT: "predict",
+    Api.CLASSIFY: "classify",
+    Api.REGRESS: "regress",
+    Api.METADATA: "",
+    Api.STATUS: "",
+    Api.MODELS: "",
+}
+"""What TensorFlow Serving calls them in its metrics: a GET has no name there."""
+
+
+def rest_interface(*, limit_s: float) -> Interface[Buffer]:
+    """Describe TensorFlow Serving's REST API to the data plane; no inference outlasts `limit_s`."""
+    return Interface(
+        entrypoint="REST",
+        labels=LABELS,
+        encoders=_encoders,
+        unknown_signature=_unknown_signature,
+        limit_s=limit_s,
+        large_request=LARGE_BODY,
+        large_reply=LARGE_OUTPUT,
+    )
+
+
+class RestApi:
+    """Answers every request of the REST port."""
+
+    def __init__(
+        self,
+        plane: DataPlane,
+        interface: Interface[Buffer],
+        metrics: Metrics,
+        health: Health,
+        *,
+        max_body_bytes: int,
+        enable_cors: bool,
+        metrics_path: str,
+        write_metadata: WriteMetadata = metadata.metadata_json,
+    ) -> None:
+        self._plane = plane
+        self._interface = interface
+        self._health = health
+        self._max_body_bytes = max_body_bytes
+        self._enable_cors = enable_cors
+        self._write_metadata = partial(_metadata, write_metadata)
+        self._pages = _fixed_pages(health, metrics, metrics_path)
+        self._runs: dict[str, Run] = {
+            "predict": self._predict,
+            "classify": self._classify,
+            "regress": self._regress,
+        }
+        self._looks: dict[str, Look] = {
+            "status": self._status,
+            "metadata": self._metadata,
+            "models": self._list,
+        }
+        pages: FalconApp = falcon.asgi.App(media_type=JSON)
+        pages.add_sink(self.answer_page, prefix="/")
+        self._falcon = Asgi(pages)
+
+    async def answer(self, request: Request) -> Reply:
+        """Answer one request, whatever it asks for. See `http1.messages.App`."""
+        began = time.perf_counter()
+        head = request.head
+        asked = None
+        if head.method == "POST":
+            short = len(head.path) + len(head.query) <= LONGEST_REMEMBERED
+            asked = (remembered_post if short else posted)(head.path, head.query)
+        if asked is None:
+            reply = await self._falcon(request)
+        else:
+            try:
+                body = await self._runs[asked.verb](request, asked.model, began)
+                reply = Reply(200, JSON_REPLY, body)
+            except Exception as error:
+                status, _, text = _failed(error)
+                reply = Reply(status, JSON_REPLY, text)
+        stopping = self._health.phase is Phase.STOPPING
+        if len(reply.body) < SMALLEST_COMPRESSED and not (stopping or self._enable_cors):
+            return reply
+        return await self._finished(head, reply)
+
+    async def _finished(self, head: RequestHead, reply: Reply) -> Reply:
+        """Compress a reply that is worth it, and add what the server's state asks for."""
+        if len(reply.body) >= SMALLEST_COMPRESSED:
+            reply = await compressed(head, reply)
+        headers = reply.headers
+        if self._health.phase is Phase.STOPPING:
+            headers += STOPPING
+        if self._enable_cors:
+            headers += CORS
+        return reply._replace(headers=headers)
+
+    async def answer_page(
+        self, req: falcon.asgi.Request, resp: falcon.asgi.Response | None, **_: object
+    ) -> None:
+        """Answer what asks no model to run. Falcon passes both by these names."""
+        assert resp is not None  # only WebSockets have none, and they have no sink
+        resp.status, resp.content_type, body = self._page(req)
+        resp.data = bytes(body)
+
+    def _page(self, request: falcon.asgi.Request) -> Page:
+        path: bytes = request.scope["raw_path"]
+        if path[:4].lower() != b"/v1/":
+            page = self._pages.get(path)
+            return page() if page else (404, HTML, NOT_FOUND_PAGE)
+        if request.method == "OPTIONS":
+            return _preflight(request.get_header("Origin") or "")
+        began = time.perf_counter()
+        try:
+            asked = route(request.method, target_of(path, request.scope["query_string"]))
+        except VersionOverflow as error:
+            self._plane.refused("", error)
+            return 400, JSON, b""
+        except InvalidRequest as error:
+            self._plane.refused("", error)
+            return _failed(error)
+        try:
+            return 200, JSON, self._looks[asked.verb](asked.model, began)
+        except Exception as error:
+            return _failed(error)
+
+    async def _predict(self, request: Request, model: ModelSpec, began: float) -> Buffer:
+        try:
+            body, limit = request.body, self._max_body_bytes
+            if body is None or len(body) > limit or b"content-encoding" in request.head.fields:
+                body = await read_body(request, limit)
+            size = len(body)
+            if size < LARGE_BODY:
+                asked = parse_predict(body)
+            else:
+                asked = await asyncio.to_thread(parse_predict, body)
+        except Exception as error:
+            self._plane.refused(model.name, error)
+            raise
+        inputs = InferRequest(model, asked.signature_name, asked.decode, size)
+        return await self._plane.predict(inputs, self._interface, began)
+
+    async def _classify(self, request: Request, model: ModelSpec, began: float) -> Buffer:
+        examples = await self._examples(request, model, Method.CLASSIFY)
+        return await self._plane.classify(examples, self._interface, began, _classifications)
+
+    async def _regress(self, request: Request, model: ModelSpec, began: float) -> Buffer:
+        examples = await self._examples(request, model, Method.REGRESS)
+        return await self._plane.regress(examples, self._interface, began, _regressions)
+
+    async def _examples(
+        self, request: Request, model: ModelSpec, method: Method
+    ) -> ExamplesRequest:
+        try:
+            body = await read_body(request, self._max_body_bytes)
+            in_thread = len(body) >= LARGE_BODY
+            work = partial(parse_examples, body, method.word)
+            asked = await asyncio.to_thread(work) if in_thread else work()
+        except Exception as error:
+            self._plane.refused(model.name, error)
+            raise
+        decode = partial(with_context, asked.examples, asked.context)
+        return ExamplesRequest(model, asked.signature_name, decode, len(body))
+
+    def _status(self, model: ModelSpec, began: float) -> Buffer:
+        return self._plane.status(model, self._interface, began, metadata.status_json)
+
+    def _metadata(self, model: ModelSpec, began: float) -> Buffer:
+        return self._plane.metadata(model, self._interface, began, self._write_metadata)
+
+    def _list(self, _: ModelSpec, began: float) -> Buffer:
+        return self._plane.models(self._interface, began, _models)
+
+
+# By the bytes of the path as they were sent, since probes write it alike each time.
+def _fixed_pages(
+    health: Health, metrics: Metrics, metrics_path: str
+) -> Mapping[bytes, Callable[[], Page]]:
+    pages: dict[bytes, Callable[[], Page]] = {
+        LIVE.encode(): lambda: _json(*health.live_reply()),
+        READY.encode(): lambda: _json(*health.ready_reply()),
+    }
+    if metrics_path:  # empty: no metrics are wanted
+        path = metrics_path.encode()
+        pages[path] = lambda: (200, CONTENT_TYPE, metrics.text().encode())
+    return pages
+
+
+def _encoders(
+    servable: Servable, signature: Signature, outputs: Sequence[str]
+) -> Mapping[object, Encode[Buffer]]:
+    specs = {alias: signature.outputs[alias] for alias in outputs}
+    return {form: partial(encode_predictions, form=form, specs=specs) for form in Format}
+
+
+def _unknown_signature(servable: Servable, name: str) -> InvalidRequest:
+    """Unlike over gRPC an unknown signature is an invalid argument."""
+    known = ", ".join(sorted(servable.signatures))
+    return InvalidRequest(
+        f'Serving signature name: "{name}" not found in signature def;'
+        f' model "{servable.name}" version {servable.version} has: {known}'
+    )
+
+
+def _classifications(results: Results) -> bytes:
+    return encode_classifications(classes_of(results.outputs, results.rows))
+
+
+def _regressions(results: Results) -> bytes:
+    return encode_regressions(values_of(results.outputs, results.rows))
+
+
+def _metadata(write: WriteMetadata, servable: Servable) -> bytes:
+    return write(servable.name, servable.version, servable.signatures)
+
+
+def _models(names: Sequence[str]) -> bytes:
+    return orjson.dumps({"models": names})
+
+
+def _failed(error: Exception) -> Page:
+    code, text = explain(error)
+    return http_of(error, code), JSON, encode_error(text)
+
+
+def _json(status: int, body: bytes) -> Page:
+    return status, JSON, body
+
+
+def _preflight(origin: str) -> Page:
+    """Answer OPTIONS as TensorFlow Serving does, which looks at the origin's scheme alone."""
+    known = "http://" in origin or "https://" in origin
+    return (200 if known else 400), HTML, b""

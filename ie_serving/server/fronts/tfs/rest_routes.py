@@ -1,0 +1,120 @@
+"""What the target of a REST request asks for. Pure.
+
+Source: the regular expressions and the dispatch of TensorFlow Serving's HTTP handler: the whole
+target, query included, must match, upper and lower case alike, but the last word is compared as it
+is written.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from urllib.parse import unquote
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.requests import ModelSpec
+
+INT64_MAX = 2**63 - 1
+MODELS = "/v1/models"
+
+_CHOICE = r"(?:/versions/(\d+)|/labels/([^/:]+))?"
+_POST = re.compile(
+    rf"{MODELS}/([^/:]+){_CHOICE}:(classify|regress|predict)", re.IGNORECASE | re.ASCII
+)
+_GET = re.compile(rf"{MODELS}(?:/([^/:]+))?{_CHOICE}(?:/(metadata))?", re.IGNORECASE | re.ASCII)
+
+
+LONGEST_REMEMBERED = 256
+"""Characters of a target: what strangers send must not fill the memory."""
+
+
+class VersionOverflow(InvalidRequest):
+    """A version beyond 64 bits, which TensorFlow Serving answers without a body."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What is asked for.
+
+    Attributes:
+        verb: `predict`, `classify`, `regress`, `status` or `metadata`; `models` for the list.
+        model: which servable.
+    """
+
+    verb: str
+    model: ModelSpec
+
+
+def route(method: str, target: str) -> Route:
+    """Read a method and a target below `/v1/`. Clients ask the same again: it is remembered.
+
+    Raises:
+        InvalidRequest: `Malformed request: ...`, or the model's name is missing.
+        VersionOverflow: the version does not fit 64 bits.
+    """
+    return (
+        _remembered(method, target) if len(target) <= LONGEST_REMEMBERED else _read(method, target)
+    )
+
+
+def _read(method: str, target: str) -> Route:
+    if method == "POST":
+        return _post(target)
+    if method == "GET":
+        return _get(target)
+    raise _malformed(method, target)
+
+
+_remembered = lru_cache(maxsize=1024)(_read)
+
+
+def target_of(path: bytes, query: bytes) -> str:
+    """Put path and query together as they came."""
+    return (b"%b?%b" % (path, query) if query else path).decode("latin-1")
+
+
+def posted(path: bytes, query: bytes) -> Route | None:
+    """Read the target of a POST; None where it asks no model to run."""
+    try:
+        return _post(target_of(path, query))
+    except InvalidRequest:
+        return None
+
+
+remembered_post = lru_cache(maxsize=1024)(posted)
+"""`posted` for targets of at most `LONGEST_REMEMBERED` bytes."""
+
+
+def _post(target: str) -> Route:
+    found = _POST.fullmatch(target)
+    if not found or not found[4].islower():
+        raise _malformed("POST", target)
+    return Route(found[4], _model(found[1], found[2], found[3]))
+
+
+def _get(target: str) -> Route:
+    if target == MODELS:
+        return Route("models", ModelSpec(""))
+    found = _GET.fullmatch(target)
+    if not found:
+        raise _malformed("GET", target)
+    if not found[1]:
+        raise InvalidRequest(
+            f"Missing model name in request. Expected GET {MODELS}/<name>, or GET {MODELS} for the"
+            " list of models"
+        )
+    verb = "metadata" if found[4] == "metadata" else "status"
+    return Route(verb, _model(found[1], found[2], found[3]))
+
+
+def _model(name: str, version: str | None, label: str | None) -> ModelSpec:
+    number = None
+    if version is not None:
+        # int() of very many digits is slow and refused: more than 19 digits never fit anyway.
+        number = int(version) if len(version.lstrip("0")) <= len(str(INT64_MAX)) else INT64_MAX + 1
+        if number > INT64_MAX:
+            raise VersionOverflow(f"Failed to convert version: {version} to numeric.")
+    return ModelSpec(unquote(name), number, None if label is None else unquote(label))
+
+
+def _malformed(method: str, target: str) -> InvalidRequest:
+    return InvalidRequest(f"Malformed request: {method} {target}")

@@ -1,0 +1,309 @@
+"""The processes: gunicorn's arbiter, and workers that each run what `main.py` builds.
+
+The arbiter binds the ports, forks, watches and replaces workers, and imports neither the models'
+engine nor the protocols' libraries: those come into a worker after the fork.
+
+    signal              arbiter                              worker
+    TERM, INT, QUIT     TERM to the workers, wait, exit 0    drain, exit 0 (told twice: still once)
+    a second of them    QUIT, then KILL, exit 0              QUIT while draining: exit at once
+    HUP                 HUP to the workers                   read the configuration again
+    others              ignored
+
+A terminal or a supervisor may send one signal to arbiter and workers alike, hence the right
+column. A worker that ends before any was ready ends the server with exit code 1; afterwards it is
+replaced, after a pause that grows while replacements die young.
+"""
+
+import asyncio
+import faulthandler
+import logging
+import mmap
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from gunicorn.app.base import BaseApplication
+from gunicorn.arbiter import Arbiter
+from gunicorn.glogging import Logger
+from gunicorn.workers.base import Worker
+
+from ie_serving.config.settings import ServerSettings, Settings
+from ie_serving.core.errors import ServingError
+from ie_serving.core.hints import Hint
+from ie_serving.server.process.handover import Handover
+from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S, Application, Orders, serve
+from ie_serving.server.process.ports import REST, Ports, bind
+from ie_serving.server.process.tuning import tune
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+Build = Callable[[Settings, Handover], Application]
+"""Builds the application; called in each worker, where it imports what is heavy. What an earlier
+worker has left for it is in the handover."""
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
+HEARTBEAT_S = 1.0
+HUNG_AFTER_S = 120
+"""A worker whose event loop has not turned for so long is replaced, with its requests. Loading runs
+in threads and does not hold the loop."""
+PR_SET_PDEATHSIG = 1
+"""Source: Linux's `prctl.h`."""
+LONGEST_PAUSE_S = 30.0
+GROWN_UP_S = 60.0
+"""A worker that lived so long did not die young."""
+
+
+def run(settings: Settings, build: Build, *, workers: int = 1) -> int:
+    """Serve until told to stop.
+
+    Args:
+        settings: checked.
+        build: called in each worker after the fork.
+        workers: how many processes serve; each loads every model.
+
+    Returns:
+        Exit code of the process: 0 after a clean stop, 1 when a port is not to be had or the first
+        start fails; the cause is in the log.
+    """
+    try:
+        ports = bind(settings.server)
+    except ServingError as error:
+        log.error(error)
+        return 1
+    if not ports:
+        log.error(Event("both ports are off", advice="give a gRPC port or a REST port"))
+        return 1
+    if REST not in ports:
+        log.info(Event("REST is off", advice=Hint("{server.rest_port} 8000 turns it on")))
+    return _arbitrate(_Server(settings, build, ports, workers))
+
+
+def pause_before(deaths: int) -> float:
+    """Seconds to wait before replacing a worker when `deaths` in a row died young: 0, 1, 2, 4 .."""
+    return 0.0 if deaths <= 1 else min(LONGEST_PAUSE_S, 2.0 ** min(deaths - 2, 16))
+
+
+def _arbitrate(server: "_Server") -> int:
+    arbiter = _Arbiter(server)
+    try:
+        arbiter.run()
+    except SystemExit as end:
+        return 1 if end.code or arbiter.failed else 0
+    return 1
+
+
+class _Flag:
+    """A flag that processes share through one page of memory; once set it stays so."""
+
+    def __init__(self) -> None:
+        self._page = mmap.mmap(-1, 1)
+
+    def set(self) -> None:
+        self._page[0] = 1
+
+    def is_set(self) -> bool:
+        return self._page[0] == 1
+
+
+class _Server(BaseApplication):  # type: ignore[misc]
+    """gunicorn's configuration, from our settings alone: no file, no GUNICORN_CMD_ARGS."""
+
+    def __init__(self, settings: Settings, build: Build, ports: Ports, workers: int) -> None:
+        self.settings = settings
+        self.build = build
+        self.ports = ports
+        self.workers = workers
+        self.was_ready = _Flag()
+        self.handover = Handover()
+        super().__init__()
+
+    def load_config(self) -> None:
+        for name, value in _configuration(self.settings.server, self.workers).items():
+            self.cfg.set(name, value)
+
+    def load(self) -> None:
+        """Nothing to load before the worker's loop runs."""
+
+
+def _configuration(server: ServerSettings, workers: int) -> dict[str, Any]:
+    return {
+        "proc_name": "ie_serving",
+        "workers": workers,
+        "worker_class": _Worker,
+        "logger_class": _Logger,
+        "timeout": HUNG_AFTER_S,
+        "graceful_timeout": int(
+            server.drain_delay_s + server.drain_timeout_s + 2 * CLOSE_TIMEOUT_S + 1
+        ),
+        "worker_tmp_dir": "/dev/shm" if os.access("/dev/shm", os.W_OK) else None,
+        "control_socket_disable": True,
+    }
+
+
+class _Logger(Logger):  # type: ignore[misc]
+    """gunicorn's own lines: warnings and errors, through our handlers."""
+
+    def setup(self, cfg: object) -> None:
+        self.error_log.propagate = True
+        self.error_log.setLevel(logging.WARNING)
+
+
+class _Arbiter(Arbiter):  # type: ignore[misc]
+    """gunicorn's arbiter on our sockets, with the signals and the replacement described above."""
+
+    def __init__(self, server: _Server) -> None:
+        super().__init__(server)
+        self.failed = False
+        self.LISTENERS = [bound for sockets in server.ports.values() for bound in sockets]
+        self._server = server
+        self._stopping = False
+        self._young_deaths = 0
+        self._born = self._spawn_at = time.monotonic()
+
+    def signal(self, sig: int, frame: FrameType | None) -> None:
+        """Queue a signal; a second one to stop becomes gunicorn's quick shutdown."""
+        if sig in STOP_SIGNALS:
+            sig = signal.SIGQUIT if self._stopping else signal.SIGTERM
+            self._stopping = True
+        super().signal(sig, frame)
+
+    def handle_hup(self) -> None:
+        self.kill_workers(signal.SIGHUP)
+
+    def _ignore(self) -> None:
+        """Do nothing, where the default would end the process."""
+
+    handle_ttin = handle_ttou = handle_usr1 = handle_usr2 = handle_winch = _ignore
+
+    def manage_workers(self) -> None:
+        if time.monotonic() >= self._spawn_at:
+            super().manage_workers()
+
+    def spawn_worker(self) -> Any:  # noqa: ANN401 (gunicorn's)
+        self._born = time.monotonic()
+        return super().spawn_worker()
+
+    def reap_workers(self) -> None:
+        """Collect ended children: workers, and as process 1 also orphans of others."""
+        while (ended := _ended_child()) is not None:
+            pid, code = ended
+            worker = self.WORKERS.pop(pid, None)
+            if worker is None:
+                continue
+            worker.tmp.close()
+            if not self._stopping:
+                self._replace(pid, code)
+
+    def _replace(self, pid: int, code: int) -> None:
+        """Let a new worker start, or end the server when none was ever ready."""
+        if not self._server.was_ready.is_set():
+            self.failed = self._stopping = True
+            if code < 0:
+                log.error(Event("worker died before it was ready", pid=pid, cause=_cause(code)))
+            raise StopIteration
+        now = time.monotonic()
+        self._young_deaths = 1 if now - self._born > GROWN_UP_S else self._young_deaths + 1
+        pause = pause_before(self._young_deaths)
+        self._spawn_at = now + pause
+        log.error(Event("worker ended and is replaced", pid=pid, cause=_cause(code), pause_s=pause))
+
+
+def _ended_child() -> tuple[int, int] | None:
+    try:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+    except ChildProcessError:
+        return None
+    return (pid, os.waitstatus_to_exitcode(status)) if pid else None
+
+
+def _cause(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    return f"{name}, perhaps out of memory" if -code == signal.SIGKILL else name
+
+
+class _Worker(Worker):  # type: ignore[misc]
+    """Runs the application on one event loop."""
+
+    app: _Server
+
+    def init_signals(self) -> None:
+        """Drop the arbiter's handlers; the loop installs this worker's own."""
+        for number in self.SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, signal.SIG_IGN)
+        faulthandler.enable()
+        _stop_with_parent()
+
+    def run(self) -> None:
+        """Serve, then end the process without waiting for threads: a compile can't be cancelled."""
+        code = self._run_loop()
+        logging.shutdown()
+        os._exit(code)
+
+    def _run_loop(self) -> int:
+        import uvloop  # here, not above: the arbiter does without it
+
+        loop = uvloop.new_event_loop()
+        asyncio.set_event_loop(loop)
+        try:
+            loop.run_until_complete(self._serve())
+        except ServingError as error:
+            log.error(error)
+            return 1
+        except Exception:
+            log.exception(Event("server failed by a defect"))
+            return 1
+        return 0
+
+    async def _serve(self) -> None:
+        orders = Orders()
+        self._listen_to_signals(orders)
+        beats = asyncio.create_task(self._beat(orders))
+        server = self.app
+        tune()
+        application = server.build(server.settings, server.handover)
+        await serve(application, server.settings.server, server.ports, orders, server.was_ready.set)
+        beats.cancel()
+
+    def _listen_to_signals(self, orders: Orders) -> None:
+        loop = asyncio.get_running_loop()
+        loop.add_signal_handler(signal.SIGTERM, orders.stop.set)
+        loop.add_signal_handler(signal.SIGINT, orders.stop.set)
+        loop.add_signal_handler(signal.SIGQUIT, _stop_or_end, orders)
+        loop.add_signal_handler(signal.SIGHUP, orders.reload.set)
+
+    async def _beat(self, orders: Orders) -> None:
+        """Show the arbiter that the loop turns, and stop when the arbiter is gone."""
+        while True:
+            self.notify()
+            if os.getppid() != self.ppid:
+                orders.stop.set()
+            await asyncio.sleep(HEARTBEAT_S)
+
+
+def _stop_with_parent() -> None:
+    """Have the kernel send SIGTERM when the arbiter dies.
+
+    It is told to nobody that it was killed, and until `_beat` notices, the worker would keep the
+    ports from a successor.
+    """
+    if sys.platform == "linux":
+        import ctypes  # here, not above: the arbiter does without it
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
+def _stop_or_end(orders: Orders) -> None:
+    if orders.stop.is_set():
+        log.warning(Event("stopped at once, requests in flight were not answered"))
+        logging.shutdown()
+        os._exit(0)
+    orders.stop.set()

@@ -1,0 +1,55 @@
+"""What a worker leaves to the one that replaces it: a few kilobytes that outlive its process.
+
+The arbiter makes the files before it forks and holds them open, so every worker inherits them and
+nothing is left behind when the server ends. Two files take turns: a worker that is killed while it
+writes one leaves the other whole.
+"""
+
+import hashlib
+import os
+import tempfile
+
+_DIGEST_BYTES = hashlib.sha256().digest_size
+_TURN_BYTES = 8
+
+
+class Handover:
+    """The last bytes that a worker has written. With several workers, that any of them has."""
+
+    def __init__(self) -> None:
+        self._files = (_nameless(), _nameless())
+        self._turn = 0
+
+    def write(self, data: bytes) -> None:
+        """Replace what was written before.
+
+        Raises:
+            OSError: there is no memory or no disk for it; what was written before stays.
+        """
+        self._turn += 1
+        body = self._turn.to_bytes(_TURN_BYTES, "big") + data
+        file = self._files[self._turn % 2]
+        os.ftruncate(file, 0)
+        os.pwrite(file, hashlib.sha256(body).digest() + body, 0)
+
+    def read(self) -> bytes:
+        """Give what was written last; empty in the first worker of a server."""
+        newest = max(map(_whole, self._files))
+        # A replacement is a copy of the arbiter, which has not counted.
+        self._turn = max(self._turn, int.from_bytes(newest[:_TURN_BYTES], "big"))
+        return newest[_TURN_BYTES:]
+
+
+def _nameless() -> int:
+    """Open a file without a name: in memory where the system has that, else in the temp folder."""
+    if hasattr(os, "memfd_create"):
+        return os.memfd_create("handover")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def _whole(file: int) -> bytes:
+    """Read turn and data of a file; empty when it was not written to its end."""
+    content = os.pread(file, os.fstat(file).st_size, 0)
+    digest, body = content[:_DIGEST_BYTES], content[_DIGEST_BYTES:]
+    return body if body and hashlib.sha256(body).digest() == digest else b""

@@ -1,0 +1,209 @@
+"""One worker's life on its event loop: load, listen, serve, withdraw, drain, close.
+
+    start ──> listen ──> serving ──stop──> not ready, drain delay ──> refuse and drain ──> close
+      └─────────────stop, or it failed────────────────────────────────────────────────────┘
+
+Nothing here knows of processes or signals: `gunicorn_app.py` turns those into `Orders`.
+"""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from ie_serving.config.settings import ServerSettings
+from ie_serving.core.errors import ServingError
+from ie_serving.server.process.ports import GRPC, REST, PortError, Ports, path_of, port_of
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+CLOSE_TIMEOUT_S = 5.0
+"""How long a worker may take to abandon its start or to close, before it ends regardless."""
+
+
+class Listener(Protocol):
+    """A transport with what answers over it, which does not listen yet."""
+
+    async def listen(self, bound: Sequence[socket.socket], /) -> None:
+        """Accept connections at the addresses of the arbiter's sockets.
+
+        Raises:
+            OSError: an address is not to be had.
+        """
+
+    async def drain(self, timeout_s: float) -> None:
+        """Refuse connections at once; return when what is in flight has ended or is cancelled."""
+
+
+class Application(Protocol):
+    """What a worker runs: models and the front ends over them. Built by `main.py`."""
+
+    async def start(self) -> None:
+        """Begin to load; return when the first load of every model has succeeded or failed.
+
+        Ports are closed meanwhile. Cancelled when the server is told to stop.
+
+        Raises:
+            ServingError: the server cannot start; its text goes to the log.
+        """
+
+    def model_names(self) -> Sequence[str]:
+        """Name the models that are configured."""
+
+    def listeners(self) -> Mapping[str, Callable[[], Listener]]:
+        """Give what makes the listener of each port, by the port's name (`ports.py`).
+
+        Those of ports that are on are called once, after `start`.
+        """
+
+    async def set_ready(self, ready: bool) -> None:
+        """Tell readiness probes: True when the ports are open, then False.
+
+        An application that waits for more than the ports says True when it has come.
+        """
+
+    async def reload(self) -> None:
+        """Read the configuration again, now.
+
+        Raises:
+            ServingError: it is broken; everything stays as it was.
+        """
+
+    async def close(self) -> None:
+        """Free everything, also after a `start` that failed or was cancelled."""
+
+
+class Orders:
+    """What a worker is told to do while it runs.
+
+    Attributes:
+        stop: set once; the worker drains and ends.
+        reload: set whenever the configuration is to be read again.
+    """
+
+    def __init__(self) -> None:
+        self.stop = asyncio.Event()
+        self.reload = asyncio.Event()
+
+
+async def serve(
+    application: Application,
+    settings: ServerSettings,
+    ports: Ports,
+    orders: Orders,
+    on_ready: Callable[[], None],
+) -> None:
+    """Run `application` until `orders.stop`, then drain and close it.
+
+    Args:
+        application: not started yet.
+        settings: drain delay and time-out.
+        ports: what the arbiter bound; ports that are off are not among them.
+        orders: set from outside, on this loop.
+        on_ready: called once, when every port is open.
+
+    Raises:
+        ServingError: the application cannot start.
+        PortError: a port cannot be listened on.
+    """
+    try:
+        if not await _done_before(orders.stop, application.start()):
+            return
+        # Made after the start: what only a port needs is imported while nobody waits for it yet.
+        makers = application.listeners()
+        listeners = {name: makers[name]() for name in ports}
+        for name, listener in listeners.items():
+            await _listen(name, listener, ports[name])
+        await application.set_ready(True)
+        _announce(application, ports)
+        if settings.announce_as_tfs:
+            _announce_as_tfs(ports)
+        on_ready()
+        await _reload_until_stopped(application, orders)
+        await application.set_ready(False)
+        # Load balancers see readiness go before connections are refused.
+        await asyncio.sleep(settings.drain_delay_s)
+        drains = (each.drain(settings.drain_timeout_s) for each in listeners.values())
+        await asyncio.gather(*drains)
+    finally:
+        await _close(application)
+
+
+async def _listen(name: str, listener: Listener, sockets: Sequence[socket.socket]) -> None:
+    try:
+        await listener.listen(sockets)
+    except OSError as error:
+        raise PortError(
+            f"cannot listen on {name} {' and '.join(_places(sockets))}: {error.strerror or error};"
+            " stop the program that holds it or choose another port"
+        ) from error
+
+
+def _announce(application: Application, ports: Ports) -> None:
+    """Say that the ports are open, in the words of 2020 that scripts wait for."""
+    names = list(application.model_names())
+    for name, sockets in ports.items():
+        for place in _places(sockets):
+            log.info("%s server listens on %s and will be serving models: %s", name, place, names)
+
+
+def _announce_as_tfs(ports: Ports) -> None:
+    """Say it in TensorFlow Serving's words, too, for which scripts of its users wait."""
+    if port := port_of(ports.get(GRPC, ())):
+        log.info("Running gRPC ModelServer at 0.0.0.0:%d ...", port)
+    if path := path_of(ports.get(GRPC, ())):
+        log.info("Running gRPC ModelServer at unix:%s ...", path)
+    if port := port_of(ports.get(REST, ())):
+        log.info("Exporting HTTP/REST API at:localhost:%d ...", port)
+
+
+def _places(sockets: Sequence[socket.socket]) -> list[str]:
+    port, path = port_of(sockets), path_of(sockets)
+    return [*([f"port {port}"] if port else []), *([f"socket {path}"] if path else [])]
+
+
+async def _done_before(stop: asyncio.Event, work: Awaitable[None]) -> bool:
+    """Await `work` unless `stop` comes first; then cancel it and return False.
+
+    The wait for its end is bounded, because a thread that compiles cannot be cancelled.
+    """
+    task = asyncio.ensure_future(work)
+    stopped = asyncio.ensure_future(stop.wait())
+    try:
+        await asyncio.wait((task, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if stop.is_set():
+            task.cancel()
+            await asyncio.wait((task,), timeout=CLOSE_TIMEOUT_S)
+            return False
+        task.result()
+        return True
+    finally:
+        stopped.cancel()
+
+
+async def _reload_until_stopped(application: Application, orders: Orders) -> None:
+    """Reload whenever asked, one reload at a time, until told to stop."""
+    while await _done_before(orders.stop, _flag(orders.reload)):
+        orders.reload.clear()
+        await _done_before(orders.stop, _reload(application))
+
+
+async def _flag(event: asyncio.Event) -> None:
+    await event.wait()
+
+
+async def _reload(application: Application) -> None:
+    try:
+        await application.reload()
+    except ServingError as error:
+        log.error(Event("configuration not reloaded, the previous one stays", cause=error))
+    except Exception:
+        log.exception(Event("configuration not reloaded, the previous one stays"))
+
+
+async def _close(application: Application) -> None:
+    with suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(application.close(), CLOSE_TIMEOUT_S)

@@ -1,0 +1,46 @@
+"""How a worker process is tuned: the interpreter's turns, the default threads, freed memory.
+
+What is set here holds for the whole process, so that only the process that serves sets it.
+
+glibc serves blocks above a threshold from the kernel and gives them back at once: a 4 MB request
+then costs thousands of page faults. So freed memory is kept in the process. What versions leave
+behind is still given back, when they are unloaded (`engines/openvino`).
+"""
+
+import asyncio
+import ctypes
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+LONGEST_TURN_S = 0.001
+"""Seconds for which a thread that decodes or encodes may keep the interpreter from the event loop.
+A small request asks for it several times, so Python's default of 5 ms would add up."""
+SHORT_THREADS = 32
+"""Threads for short blocking work, that of large requests among it, made as they are needed.
+Beyond, such work queues: more would only divide the processors further."""
+LARGEST_KEPT_BYTES = 32 << 20
+"""Largest block in bytes that is kept when it is freed; larger ones come fresh from the kernel each
+time. The most that glibc takes as a threshold on 64-bit machines. Source: mallopt(3)."""
+MOST_FREE_BYTES = 128 << 20
+"""Bytes of free memory at the top of the heap, above which it goes back to the kernel: room for a
+few large requests at a time."""
+
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+
+
+def tune() -> None:
+    """Tune this process. Called once, on the event loop that will serve."""
+    sys.setswitchinterval(LONGEST_TURN_S)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(SHORT_THREADS, "blocking"))
+    keep_freed_memory()
+
+
+def keep_freed_memory() -> None:
+    """Raise glibc's thresholds; on another C library nothing happens."""
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except AttributeError:
+        return
+    mallopt(_M_MMAP_THRESHOLD, LARGEST_KEPT_BYTES)
+    mallopt(_M_TRIM_THRESHOLD, MOST_FREE_BYTES)

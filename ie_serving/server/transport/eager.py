@@ -1,0 +1,95 @@
+"""Run a coroutine at once; make it a task only if it has to wait.
+
+Most answers to small requests never wait: their inference runs on the event loop. A task that first
+waits for its turn would cost them more time than the rest of the transport.
+
+Python 3.12 has this: `asyncio.Task(..., eager_start=True)`. Before, the first step is made by hand,
+without a task around it: `asyncio.current_task()` then gives whatever task runs around it, mostly
+none. So what limits the time of such work must cancel the task that `begin` gives.
+"""
+
+import asyncio
+import sys
+from collections.abc import Coroutine, Generator
+from typing import Any, Final
+
+Work = Coroutine[Any, Any, None]
+
+
+def begin_eagerly(work: Work) -> "asyncio.Task[None] | None":
+    """Run `work` until it first waits. From Python 3.12 on.
+
+    Args:
+        work: not started yet.
+
+    Returns:
+        The task that goes on with it, or None where it has ended already.
+
+    Raises:
+        BaseException: whatever `work` raises before it first waits.
+    """
+    options: dict[str, Any] = {"loop": asyncio.get_running_loop(), "eager_start": True}
+    task = asyncio.Task(work, **options)
+    if not task.done():
+        return task
+    task.result()
+    return None
+
+
+def begin_by_hand(work: Work) -> "asyncio.Task[None] | None":
+    """Do the same in any Python."""
+    try:
+        awaited = work.send(None)
+    except StopIteration:
+        return None
+    return asyncio.get_running_loop().create_task(_Begun(work, awaited))
+
+
+begin: Final = begin_eagerly if sys.version_info >= (3, 12) else begin_by_hand
+
+
+class _Begun(Work):
+    """Work that has run up to its first wait, for a task to go on with.
+
+    Not a coroutine around it: a task that is cancelled before its first step would end such a one
+    without a word to `work`.
+
+    This is the one place that touches an attribute of asyncio that is not public, and goes when
+    Python 3.11 does. `await` leaves a mark in the future that it yields, by which a task tells a
+    future that is awaited from one that is yielded by mistake; the task takes the mark back, and
+    until then nobody else can await that future. Nothing public takes it back: so that several may
+    wait for one future, it is taken back here, and set again when a task is there to see it.
+    """
+
+    __slots__ = ("_awaited", "_first", "_work")
+
+    def __init__(self, work: Work, awaited: object) -> None:
+        self._work = work
+        self._awaited = awaited
+        self._first = True
+        _mark(awaited, awaited=False)
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        return (yield from self._work.__await__())
+
+    def send(self, value: object) -> object:
+        if self._first:
+            self._first = False
+            _mark(self._awaited, awaited=True)
+            return self._awaited
+        return self._work.send(value)
+
+    def throw(self, *error: Any) -> object:  # noqa: ANN401  as the base class has it
+        waits = self._first and isinstance(self._awaited, asyncio.Future)
+        if waits and self._awaited.cancel():  # type: ignore[attr-defined]
+            return self.send(None)  # the task waits for its end, and `work` learns of it then
+        self._first = False
+        return self._work.throw(*error)
+
+    def close(self) -> None:
+        self._work.close()
+
+
+def _mark(future: object, *, awaited: bool) -> None:
+    if isinstance(future, asyncio.Future):
+        future._asyncio_future_blocking = awaited

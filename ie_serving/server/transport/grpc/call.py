@@ -1,0 +1,334 @@
+"""gRPC calls, each on one stream: request, answer, deadline, status.
+
+Source: "gRPC over HTTP2". Texts of statuses that gRPC's own servers send are theirs.
+"""
+
+import asyncio
+import enum
+from collections.abc import Callable, Coroutine, Mapping
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from ie_serving.core.codes import Code
+from ie_serving.core.errors import (
+    DeadlineExceeded,
+    InvalidRequest,
+    NotSupported,
+    ServingError,
+)
+from ie_serving.server.status import explain
+from ie_serving.server.transport.eager import begin
+from ie_serving.server.transport.grpc import replies
+from ie_serving.server.transport.grpc.compression import inflated, too_large
+from ie_serving.server.transport.grpc.message_reader import (
+    PREFIX,
+    Message,
+    MessageReader,
+    MessageTooLarge,
+)
+from ie_serving.server.transport.grpc.request import Request
+from ie_serving.server.transport.grpc.services import NO_SUCH_METHOD, Answer, Buffer
+from ie_serving.server.transport.http2 import frames
+from ie_serving.server.transport.http2.headers import Fields
+from ie_serving.server.transport.http2.sender import Sender
+from ie_serving.server.transport.http2.streams import Stream
+
+JOINED: Final = 32 * 1024
+"""Bytes. Answers up to this size are copied into one buffer with their headers, since a write of
+several buffers costs more than the copy; larger ones are sent from where they lie."""
+
+_OPENING = frames.headers(0, replies.HEADERS, ends=False)[:5]
+_ENDING = frames.headers(0, replies.SUCCESS, ends=True)[:5]
+"""Heads of the frames around every answer of one message, up to the stream's number."""
+_BEFORE = Struct(f">5sL{len(replies.HEADERS)}sHBBBLBL")
+"""HEADERS, the head of DATA, the prefix of the message."""
+_AFTER = Struct(f">5sL{len(replies.SUCCESS)}s")
+
+
+_UNKNOWN = replies.failure(Code.UNIMPLEMENTED, NO_SUCH_METHOD, alone=True)
+
+
+class Answered(enum.IntEnum):
+    """How much of the answer is sent: headers, then messages, then a status; "gRPC over HTTP2".
+
+    A failure before the headers is sent as the headers ("Trailers-Only").
+    """
+
+    NOTHING = enum.auto()
+    HEADERS = enum.auto()
+    ALL = enum.auto()
+
+
+# Until Python 3.12 to look a member of an enum up is a function call, and every call needs these.
+_NOTHING: Final = Answered.NOTHING
+_ALL: Final = Answered.ALL
+
+
+class Rules(NamedTuple):
+    """What holds for all calls of a server.
+
+    Attributes:
+        limit: bytes of the largest message.
+        refused: told of each unary call that ends here and not by its method: too large, not to be
+            inflated, too late. Otherwise the metrics would not know of it.
+    """
+
+    limit: int
+    refused: Callable[[Exception], None]
+
+
+class Call(Stream):
+    """One call. The connection feeds it; it answers through the connection's sender.
+
+    Args of the constructor:
+        number: of the stream.
+        request: its headers.
+        sender: of the connection.
+        rules: see `Rules`.
+        method: what answers it.
+    """
+
+    __slots__ = (
+        "_answered",
+        "_deadline",
+        "_method",
+        "_reader",
+        "_request",
+        "_rules",
+        "_sender",
+        "_task",
+        "_timer",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        request: Request,
+        sender: Sender,
+        rules: Rules,
+        method: Any,  # noqa: ANN401  a subclass knows which
+    ) -> None:
+        self.number = number
+        self._request = request
+        self._sender = sender
+        self._rules = rules
+        self._method = method
+        self._answered: Answered = _NOTHING
+        self._reader: MessageReader | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._deadline: float | None = None
+        if request.timeout_s is not None:
+            self._start_clock(request.timeout_s)
+
+    def time_remaining(self) -> float | None:
+        """See `CallContext`."""
+        if self._deadline is None:
+            return None
+        return max(0.0, self._deadline - asyncio.get_running_loop().time())
+
+    def invocation_metadata(self) -> Fields:
+        """See `CallContext`."""
+        return self._request.metadata
+
+    # What the connection says.
+
+    def receive(self, data: bytes, start: int, stop: int, *, ends: bool) -> None:
+        """See `Stream`: a part of the request's messages."""
+        if self._reader is None:
+            self._reader = MessageReader(self._rules.limit)
+        try:
+            messages = self._reader.feed(data, start, stop)
+        except MessageTooLarge as error:
+            self._refuse(too_large(error.length, self._rules.limit))
+            return
+        for message in messages:
+            if self._answered is not _ALL:
+                self._take(message)
+        if ends and self._answered is not _ALL:
+            self.input_ended()
+
+    def input_ended(self) -> None:
+        """See `Stream`."""
+        if self._reader and self._reader.within:
+            self._refuse(InvalidRequest("the request ends within a message; send all of it"))
+        else:
+            self._taken()
+
+    def finished(self) -> None:
+        """See `Stream`."""
+        self._answered = _ALL
+        if self._timer:
+            self._timer.cancel()
+
+    def cancelled(self) -> None:
+        """See `Stream`: nobody waits for the answer."""
+        self.finished()
+        if self._task:
+            self._task.cancel()
+
+    def stop(self) -> None:
+        """See `Stream`."""
+        self.fail(Code.UNAVAILABLE, "the server is shutting down; ask again elsewhere")
+        self.cancelled()
+
+    # What a subclass does.
+
+    def _take(self, message: Message) -> None:
+        raise NotImplementedError
+
+    def _taken(self) -> None:
+        raise NotImplementedError
+
+    # The answer.
+
+    def fail_with(self, error: Exception) -> None:
+        """End the call with the status of `error`."""
+        self.fail(*explain(error))
+
+    def fail(self, code: Code, text: str) -> None:
+        """End the call with a status, unless it has ended."""
+        if self._answered is _ALL:
+            return
+        # Headers and status are one frame where nothing was sent: Trailers-Only.
+        status = replies.failure(code, text, alone=self._answered is _NOTHING)
+        self._sender.finish(self, frames.headers(self.number, status, ends=True))
+
+    def _refuse(self, error: Exception) -> None:
+        """End the call with the status of `error`, and whatever still works for it."""
+        self.fail_with(error)
+        self.cancelled()
+
+    def _start_clock(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._deadline = loop.time() + seconds
+        self._timer = loop.call_later(seconds, self._expire)
+
+    def _expire(self) -> None:
+        self._refuse(
+            DeadlineExceeded(f"Deadline Exceeded: no reply within {self._request.timeout_s:g} s")
+        )
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            self._task = begin(work)
+        except asyncio.CancelledError:
+            return  # it is answered; nobody here was to be cancelled
+
+    def _start_reply(self) -> None:
+        if self._answered is _NOTHING:
+            self._answered = Answered.HEADERS
+            self._sender.write(frames.headers(self.number, replies.HEADERS, ends=False))
+
+    def _send_message(self, message: Buffer) -> None:
+        self._start_reply()
+        self._sender.send(self, PREFIX.pack(0, len(message)), message)
+
+    def _end_reply(self) -> None:
+        self._start_reply()
+        self._sender.end(self, frames.headers(self.number, replies.SUCCESS, ends=True))
+
+    async def _content(self, message: Message) -> Buffer:
+        """Give a message's bytes, inflated if it is compressed."""
+        compressed, content = message
+        if not compressed:
+            return content
+        try:
+            return await inflated(content, self._request.encoding, self._rules.limit)
+        except ServingError as error:
+            self._rules.refused(error)
+            raise
+
+    def _interrupted(self) -> None:
+        """Answer when the work was cancelled, but not by this call."""
+        self.fail(Code.CANCELLED, "the server has cancelled the call; ask again")
+
+
+class Calls:
+    """Opens the call of a request.
+
+    Args of the constructor:
+        methods: kind of call and what answers it, by path.
+        rules: see `Rules`.
+    """
+
+    def __init__(self, methods: Mapping[bytes, tuple[type[Call], Any]], rules: Rules) -> None:
+        self._methods = methods
+        self._rules = rules
+
+    def accept(self, number: int, request: Request, sender: Sender) -> Call | bytes:
+        """Make the call of a stream, or the header block that refuses it."""
+        found = self._methods.get(request.path)
+        if found is None or request.refusal is not None:
+            return request.refusal or _UNKNOWN
+        kind, method = found
+        return kind(number, request, sender, self._rules, method)
+
+
+class UnaryCall(Call):
+    """One message in, one message out. Its method is an `Answer`."""
+
+    __slots__ = ("_message",)
+    _method: Answer
+
+    def begun(self) -> None:
+        """See `Stream`."""
+        self._message: Message | None = None
+
+    def receive(self, data: bytes, start: int, stop: int, *, ends: bool) -> None:
+        """See `Call`; a small request, which comes in one piece, is not gathered."""
+        # Most requests are one message in one frame: nothing has to be gathered.
+        if ends and self._reader is None and stop - start >= PREFIX.size:
+            compressed, length = PREFIX.unpack_from(data, start)
+            if length == stop - start - PREFIX.size and length <= self._rules.limit:
+                self._message = (bool(compressed), data[start + PREFIX.size : stop])
+                self._run(self._work(self._message))
+                return
+        super().receive(data, start, stop, ends=ends)
+
+    def _take(self, message: Message) -> None:
+        if self._message:
+            self._refuse_count("more")
+        self._message = message
+
+    def _taken(self) -> None:
+        if self._message:
+            self._run(self._work(self._message))
+        else:
+            self._refuse_count("none")
+
+    def _refuse(self, error: Exception) -> None:
+        self._rules.refused(error)
+        super()._refuse(error)
+
+    def _refuse_count(self, came: str) -> None:
+        self._refuse(NotSupported(f"a unary method takes exactly one message; {came} came"))
+
+    async def _work(self, message: Message) -> None:
+        """Answer; the reply is sent all at once where it fits."""
+        # The message may be large: only its content is kept while the model works.
+        self._message = None
+        try:
+            content = await self._content(message) if message[0] else message[1]
+            del message
+            reply = await self._method(content, self)
+            if self._answered is _ALL:
+                return
+            number, size = self.number, PREFIX.size + len(reply)
+            if size <= JOINED:
+                data = (size >> 8, size & 0xFF, frames.DATA, 0, number, 0, len(reply))
+                before = _BEFORE.pack(_OPENING, number, replies.HEADERS, *data)
+                after = _AFTER.pack(_ENDING, number, replies.SUCCESS)
+                # Joined in one go: each further call would cost as much as the join.
+                if self._sender.send_whole(self, size, b"".join((before, reply, after))):
+                    self._answered = _ALL
+                    if self._timer:
+                        self._timer.cancel()
+                    return
+            self._send_message(reply)
+            self._end_reply()
+        except asyncio.CancelledError:
+            self._interrupted()
+            raise
+        except Exception as error:
+            self.fail_with(error)

@@ -1,0 +1,74 @@
+"""Calls with streams of messages: server-side, client-side and both."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Final
+
+from ie_serving.core.errors import QueueFull
+from ie_serving.server.transport.grpc.call import Call
+from ie_serving.server.transport.grpc.message_reader import Message
+from ie_serving.server.transport.grpc.services import Buffer, Streaming
+
+MOST_UNREAD: Final = 1000
+"""Messages of one conversation that wait for the service; one more ends it: RESOURCE_EXHAUSTED."""
+MOST_UNREAD_BYTES: Final = 4 << 20
+"""The same in bytes."""
+
+
+class StreamingCall(Call):
+    """Messages in, messages out. Its method is a `Streaming`."""
+
+    __slots__ = ("_sent", "_unread", "_unread_bytes")
+    _method: Streaming
+
+    def begun(self) -> None:
+        """See `Stream`."""
+        self._unread: asyncio.Queue[Message | None] = asyncio.Queue()
+        self._unread_bytes = 0
+        self._sent = asyncio.Event()
+        self._run(self._work())
+
+    def all_sent(self) -> None:
+        """See `Stream`."""
+        self._sent.set()
+
+    def _take(self, message: Message) -> None:
+        self._unread.put_nowait(message)
+        self._unread_bytes += len(message[1])
+        if self._unread.qsize() > MOST_UNREAD or self._unread_bytes > MOST_UNREAD_BYTES:
+            self._refuse(
+                QueueFull(
+                    f"more than {MOST_UNREAD} messages or {MOST_UNREAD_BYTES} bytes wait; send"
+                    " less at once"
+                )
+            )
+
+    def _taken(self) -> None:
+        # None ends what `_requests` gives.
+        self._unread.put_nowait(None)
+
+    async def _work(self) -> None:
+        try:
+            # A service that is left midway must clean up now, not when it is collected.
+            async with aclosing(self._method.converse(self._requests())) as answers:
+                async for reply in answers:
+                    await self._reply(reply)
+        except asyncio.CancelledError:
+            self._interrupted()
+            raise
+        except Exception as error:
+            self.fail_with(error)
+        else:
+            self._end_reply()
+
+    async def _requests(self) -> AsyncIterator[Buffer]:
+        while (message := await self._unread.get()) is not None:
+            self._unread_bytes -= len(message[1])
+            yield await self._content(message)
+
+    async def _reply(self, message: Buffer) -> None:
+        """Send a message; wait until the client takes it, since more may follow."""
+        self._sent.clear()
+        self._send_message(message)
+        await self._sent.wait()

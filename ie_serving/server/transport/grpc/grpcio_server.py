@@ -1,0 +1,105 @@
+"""The services over `grpc.aio`: listen, route, turn errors into status codes. Nothing else.
+
+The transport for whoever needs what `http2/` does not have; several times as costly per call.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+
+import grpc
+from grpc import aio
+
+from ie_serving.core.codes import Code
+from ie_serving.server.status import cut, explain
+from ie_serving.server.transport.grpc.services import Answer, Services, Streaming
+
+GRPC_CODE = {code: grpc.StatusCode[code.name] for code in Code}
+
+Context = aio.ServicerContext[bytes, bytes]
+
+
+class GrpcioServer:
+    """Carries services over `grpc.aio`. See `lifecycle.Listener`.
+
+    Args of the constructor:
+        services: what is served.
+        max_message_bytes: limit of one message, in and out.
+        arguments: further channel arguments of the library.
+    """
+
+    def __init__(
+        self,
+        services: Services,
+        *,
+        max_message_bytes: int,
+        arguments: Mapping[str, int | str] | None = None,
+    ) -> None:
+        options = {
+            "grpc.max_send_message_length": max_message_bytes,
+            "grpc.max_receive_message_length": max_message_bytes,
+            "grpc.so_reuseport": 1,
+            **(arguments or {}),
+        }
+        self._server = aio.server(options=list(options.items()))
+        for name, methods in services.items():
+            handlers = {method: _handler(answer) for method, answer in methods.items()}
+            self._server.add_generic_rpc_handlers(
+                [grpc.method_handlers_generic_handler(name, handlers)]
+            )
+
+    async def listen(self, bound: Sequence[socket.socket]) -> None:
+        """See `lifecycle.Listener`. The library binds sockets of its own beside those held."""
+        for address in map(spelled, bound):
+            try:
+                port = self._server.add_insecure_port(address)
+            except RuntimeError as error:
+                raise OSError(f"{address}: {error}") from error
+            if port == 0:
+                raise OSError(f"{address} cannot be bound")
+        await self._server.start()
+
+    async def drain(self, timeout_s: float) -> None:
+        """See `lifecycle.Listener`."""
+        await self._server.stop(timeout_s)
+
+
+def spelled(bound: socket.socket) -> str:
+    """Give a socket's address as gRPC's library spells it."""
+    if bound.family == socket.AF_UNIX:
+        return f"unix:{bound.getsockname()}"
+    host, port = bound.getsockname()[:2]
+    return f"[{host}]:{port}" if bound.family == socket.AF_INET6 else f"{host}:{port}"
+
+
+def _handler(answer: Answer | Streaming) -> grpc.RpcMethodHandler[bytes, bytes]:
+    if isinstance(answer, Streaming):
+        return grpc.stream_stream_rpc_method_handler(_converse(answer))
+    return grpc.unary_unary_rpc_method_handler(_unary(answer))
+
+
+def _unary(answer: Answer) -> Callable[[bytes, Context], Awaitable[bytes]]:
+    async def call(payload: bytes, context: Context) -> bytes:
+        try:
+            return await answer(payload, context)
+        except Exception as error:
+            code, text = explain(error)
+        await context.abort(GRPC_CODE[code], cut(text))
+        raise AssertionError("abort returns to nobody")
+
+    return call
+
+
+def _converse(
+    method: Streaming,
+) -> Callable[[AsyncIterator[bytes], Context], AsyncIterator[bytes]]:
+    async def call(requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
+        try:
+            async for reply in method.converse(requests):
+                yield reply
+        except Exception as error:
+            code, text = explain(error)
+            await context.abort(GRPC_CODE[code], cut(text))
+
+    return call

@@ -1,0 +1,114 @@
+"""The messages in a request's data. Source: "gRPC over HTTP2", Length-Prefixed-Message."""
+
+import struct
+
+import numpy as np
+
+PREFIX = struct.Struct(">BL")
+"""Whether the message is compressed, and its length in bytes."""
+AHEAD = 8 << 20
+"""Bytes of memory that are set aside for a message as soon as its length is announced. For a longer
+message memory doubles as it comes, so that an announcement of 5 bytes cannot claim a gigabyte."""
+VIEWED = 1 << 16
+"""Bytes. A message that came in several pieces is given as a view of its memory from this size on;
+a smaller one is copied to bytes, which cost less to parse than a view."""
+
+Message = tuple[bool, "bytes | memoryview"]
+"""Whether it is compressed, and its bytes."""
+
+
+class MessageTooLarge(Exception):
+    """A message announces more bytes than are taken.
+
+    Attributes:
+        length: what it announces.
+    """
+
+    def __init__(self, length: int) -> None:
+        super().__init__(length)
+        self.length = length
+
+
+class MessageReader:
+    """Puts the messages of one request together; what comes in one piece is copied once.
+
+    Args of the constructor:
+        limit: bytes of the largest message.
+    """
+
+    __slots__ = ("_compressed", "_filled", "_length", "_limit", "_memory", "_prefix")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._prefix = b""
+        self._memory: memoryview | None = None
+        self._filled = 0
+        self._length = 0
+        self._compressed = False
+
+    @property
+    def within(self) -> bool:
+        """Whether a message has begun and not ended."""
+        return bool(self._prefix) or self._memory is not None
+
+    def feed(self, data: bytes, start: int, stop: int) -> list[Message]:
+        """Take a piece of data and give the messages that end in it.
+
+        Raises:
+            MessageTooLarge: the next message is larger than the limit.
+        """
+        found: list[Message] = []
+        while start < stop:
+            if self._memory is None:
+                start = self._begin(data, start, stop, found)
+            else:
+                start = self._fill(self._memory, data, start, stop, found)
+        return found
+
+    def _begin(self, data: bytes, start: int, stop: int, found: list[Message]) -> int:
+        """Read a prefix, and the message if all of it is here."""
+        missing = PREFIX.size - len(self._prefix)
+        self._prefix += data[start : min(start + missing, stop)]
+        start += missing
+        if start > stop:
+            return stop
+        compressed, length = PREFIX.unpack(self._prefix)
+        if length > self._limit:
+            raise MessageTooLarge(length)
+        self._prefix = b""
+        end: int = start + length
+        if end <= stop:
+            found.append((bool(compressed), data[start:end]))
+            return end
+        self._compressed = bool(compressed)
+        self._length = length
+        self._filled = 0
+        self._memory = _memory(min(length, AHEAD))
+        return start
+
+    def _fill(
+        self, memory: memoryview, data: bytes, start: int, stop: int, found: list[Message]
+    ) -> int:
+        taken = min(self._length - self._filled, stop - start)
+        filled = self._filled + taken
+        if filled > len(memory):
+            memory = self._grow(memory, filled)
+        memory[self._filled : filled] = memoryview(data)[start : start + taken]
+        self._filled = filled
+        if filled == self._length:
+            self._memory = None
+            message = bytes(memory) if filled < VIEWED else memory.toreadonly()
+            found.append((self._compressed, message))
+        return start + taken
+
+    def _grow(self, memory: memoryview, least: int) -> memoryview:
+        # Twofold, so that all the copies together cost no more than the message.
+        larger = _memory(min(self._length, max(least, 2 * len(memory))))
+        larger[: self._filled] = memory[: self._filled]
+        self._memory = larger
+        return larger
+
+
+def _memory(size: int) -> memoryview:
+    """Get memory that costs nothing until it is written to, unlike a bytearray's."""
+    return np.empty(size, np.uint8).data

@@ -1,0 +1,55 @@
+"""The header blocks of replies. Sources: RFC 9113 section 8.3.2, "gRPC over HTTP2".
+
+No header enters the connection's HPACK table, so a block is a constant that suits every connection.
+A client may lower the limit of that table, and then the first block of an answer must announce a
+table size within the limit (RFC 7541 section 4.2): every first block announces 0.
+"""
+
+from urllib.parse import quote
+
+from hpack import Encoder
+
+from ie_serving.core.codes import Code
+from ie_serving.server.status import cut
+
+_PRINTABLE = "".join(map(chr, range(0x20, 0x7F))).replace("%", "")
+_NEVER_INDEXED = True
+_EMPTY_TABLE = b"\x20"
+"""Dynamic Table Size Update to 0; RFC 7541 section 6.3."""
+_encoder = Encoder()
+
+Pair = tuple[str, str]
+
+
+def block(*pairs: Pair) -> bytes:
+    """Write headers as HPACK literals, which leave the connection's table as it is."""
+    fields = [(name, value, _NEVER_INDEXED) for name, value in pairs]
+    return bytes(_encoder.encode(fields, huffman=False))
+
+
+_OK = (":status", "200")
+_GRPC = ("content-type", "application/grpc")
+_ACCEPTS = ("grpc-accept-encoding", "identity, deflate, gzip")
+
+HEADERS = _EMPTY_TABLE + block(_OK, _GRPC, _ACCEPTS)
+"""What begins every reply with a message."""
+SUCCESS = block(("grpc-status", "0"))
+"""What ends it."""
+
+
+def failure(code: Code, text: str, *, alone: bool) -> bytes:
+    """Write a status.
+
+    Args:
+        code: not OK.
+        text: for people; any Unicode. It is cut to what fits into a header.
+        alone: no headers were sent before.
+    """
+    message = quote(cut(text.strip()), safe=_PRINTABLE)
+    status = block(("grpc-status", str(code.value)), ("grpc-message", message))
+    return HEADERS + status if alone else status
+
+
+def refusal(status: int, *pairs: Pair) -> bytes:
+    """Write the headers of a reply that is not gRPC: the request was none."""
+    return _EMPTY_TABLE + block((":status", str(status)), *pairs)

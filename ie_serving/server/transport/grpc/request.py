@@ -1,0 +1,71 @@
+"""What the headers of a gRPC request say. Source: "gRPC over HTTP2", Requests."""
+
+import re
+from typing import Final, NamedTuple
+
+from ie_serving.core.codes import Code
+from ie_serving.server.transport.grpc import replies
+from ie_serving.server.transport.grpc.compression import IDENTITY, INFLATERS
+from ie_serving.server.transport.http2.headers import LARGEST_HEADERS, Fields
+
+_GRPC: Final = b"application/grpc"
+_CONTENT_TYPE: Final = re.compile(_GRPC + rb"(?:[+;].*)?", re.IGNORECASE)
+_TIMEOUT: Final = re.compile(rb"(\d{1,8})([HMSmun])")
+_SECONDS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+
+
+class Request(NamedTuple):
+    """One call's headers.
+
+    Attributes:
+        path: `/package.Service/Method`.
+        encoding: `grpc-encoding`, of messages that are marked as compressed.
+        timeout_s: `grpc-timeout` in seconds; None without.
+        metadata: all fields that are no pseudo-headers.
+        refusal: header block of the answer to a request that is no call we take; None for a call.
+    """
+
+    path: bytes
+    encoding: bytes = IDENTITY
+    timeout_s: float | None = None
+    metadata: Fields = ()
+    refusal: bytes | None = None
+
+
+def interpret(fields: Fields, oversized: bool) -> Request:
+    """Read what matters of headers that HTTP/2 allows. See `http2.headers.Interpret`."""
+    values = dict(fields)
+    return Request(
+        path=values[b":path"],
+        encoding=values.get(b"grpc-encoding", IDENTITY),
+        timeout_s=_timeout(values.get(b"grpc-timeout")),
+        metadata=tuple((name, value) for name, value in fields if name[:1] != b":"),
+        refusal=_refusal(values, oversized),
+    )
+
+
+def _timeout(value: bytes | None) -> float | None:
+    found = _TIMEOUT.fullmatch(value or b"")
+    return int(found[1]) * _SECONDS[found[2]] if found else None
+
+
+def _refusal(values: dict[bytes, bytes], oversized: bool) -> bytes | None:
+    """Refuse what is no gRPC call: by HTTP's means, or gRPC's where the client speaks it."""
+    # Method and type first: clients that are none of gRPC understand these codes alone.
+    if values[b":method"] != b"POST":
+        return replies.refusal(405, ("allow", "POST"))
+    if not _CONTENT_TYPE.fullmatch(values.get(b"content-type", b"")):
+        return replies.refusal(415, ("accept", _GRPC.decode()))
+    if oversized:
+        text = f"the metadata is larger than {LARGEST_HEADERS} bytes; send less of it"
+        return replies.failure(Code.RESOURCE_EXHAUSTED, text, alone=True)
+    encoding = values.get(b"grpc-encoding", IDENTITY)
+    if encoding != IDENTITY and encoding not in INFLATERS:
+        known = ", ".join(name.decode() for name in (IDENTITY, *INFLATERS))
+        text = f'grpc-encoding "{encoding.decode("latin-1")}" is not known; use one of {known}'
+        return replies.failure(Code.UNIMPLEMENTED, text, alone=True)
+    timeout = values.get(b"grpc-timeout")
+    if timeout is not None and not _TIMEOUT.fullmatch(timeout):
+        text = "grpc-timeout cannot be read; send up to 8 digits and one of H, M, S, m, u, n"
+        return replies.failure(Code.INVALID_ARGUMENT, text, alone=True)
+    return None

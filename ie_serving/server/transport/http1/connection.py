@@ -1,0 +1,287 @@
+"""One client's connection: the driver around the protocol.
+
+It owns the socket, and decides in which order and at which pace things happen; what bytes mean, and
+what may be said, is the protocol's.
+
+- One request is answered at a time. Those that come before it is answered wait, and their client
+  with them: nothing more is read.
+- The application is called inside the callback that brought the last byte, and becomes a task only
+  when it waits.
+- After a fault the requests before it are answered still; then the fault, and the end.
+- A client that closes its sending side counts as gone, as in nginx and Go's server: its request is
+  cancelled.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from typing import Protocol, cast
+
+from ie_serving.server.transport.busy_poll import BusyPoll
+from ie_serving.server.transport.eager import begin
+from ie_serving.server.transport.http1 import protocol
+from ie_serving.server.transport.http1.body import MOST_UNREAD, Stream
+from ie_serving.server.transport.http1.faults import DEFECT, FAILED, STOPPING
+from ie_serving.server.transport.http1.known_heads import KnownHeads
+from ie_serving.server.transport.http1.messages import (
+    CONTINUE,
+    Address,
+    App,
+    Broken,
+    Event,
+    Fault,
+    Piece,
+    Request,
+)
+from ie_serving.server.transport.http1.states import HEAD, OPEN, Reader, Writer
+from ie_serving.server.transport.outbox import Outbox
+from ie_serving.telemetry import logs
+
+log = logging.getLogger(__name__)
+
+
+class Server(Protocol):
+    """What a connection needs of its server.
+
+    Attributes:
+        app: answers requests.
+        draining: every connection ends with its next reply.
+        outbox: takes small replies.
+        busy_poll: is told of whatever arrives, and tells the time.
+        known_heads: heads that were parsed on any connection.
+    """
+
+    app: App
+    draining: bool
+    outbox: Outbox
+    busy_poll: BusyPoll
+    known_heads: KnownHeads
+
+    def joined(self, connection: "Connection") -> None:
+        """Take note that a connection is open."""
+
+    def left(self, connection: "Connection") -> None:
+        """Take note that a connection is lost."""
+
+
+class Connection(asyncio.Protocol):
+    """Carries HTTP/1.0 and 1.1 over one transport."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._protocol = protocol.Protocol(server.known_heads)
+        self._transport: asyncio.Transport
+        self._waiting: deque[Request] = deque()
+        self._answering: Request | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._coming: Stream | None = None  # the body that is read, unless it is thrown away
+        self._fault: Fault | None = None  # to be answered when nothing waits any more
+        self._full = False  # the transport holds more than it wants to: nothing is answered
+        self._heard = server.busy_poll.now()
+        self._head_began = self._heard
+        self._unsent = (0, self._heard)  # bytes, and since when it is so many
+
+    # -- from the transport ----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.Protocol."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._protocol.addresses = (
+            _address(transport, "peername"),
+            _address(transport, "sockname"),
+        )
+        self._server.joined(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Learn what has come, and begin with what is complete."""
+        self._heard = self._server.busy_poll.arrived()
+        was = self._protocol.reader
+        events = self._protocol.receive(data)
+        for event in events:
+            if type(event) is Request and event.body is not None:
+                self._waiting.append(event)
+            else:
+                self._take(event)
+        if self._protocol.reader is HEAD and (was is not HEAD or events):
+            self._head_began = self._heard
+        self._proceed()
+        if self._waiting:
+            self.balance()
+
+    def eof_received(self) -> None:
+        """Let the transport close: the client has gone, but for what is answered already."""
+        self._server.outbox.flush()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Cancel what still works for the client."""
+        self._protocol.forget()
+        self._waiting.clear()
+        self._break_off()
+        self.cancel()
+        self._server.left(self)
+
+    def pause_writing(self) -> None:
+        """Answer no more before the client has read."""
+        self._full = True
+
+    def resume_writing(self) -> None:
+        """Go on answering."""
+        self._full = False
+        self._proceed_and_balance()
+
+    # -- from a body -----------------------------------------------------------------------------
+
+    def allow_body(self) -> None:
+        """See `body.Source`."""
+        if self._protocol.writer is Writer.OPEN:
+            self._server.outbox.send(self._transport, *self._protocol.send(CONTINUE))
+
+    def balance(self) -> None:
+        """Let the client wait while requests wait, or a body that nobody reads; else read on."""
+        if self._protocol.writer is Writer.CLOSED:
+            return
+        coming, reading = self._coming, self._transport.is_reading()
+        if self._waiting or (coming is not None and coming.unread > MOST_UNREAD):
+            if reading:
+                self._transport.pause_reading()
+        elif not reading:
+            self._heard = self._server.busy_poll.now()
+            self._transport.resume_reading()
+
+    # -- from the server -------------------------------------------------------------------------
+
+    def end_if_idle(self) -> None:
+        """Close, unless a request is being read or answered: its reply closes."""
+        reading = self._protocol.reader not in (Reader.IDLE, Reader.CLOSED)
+        if not (reading or self._answering or self._waiting or self._fault):
+            self._end()
+
+    def cancel(self) -> None:
+        """Cancel what works now; its client is told."""
+        if self._task:
+            self._task.cancel()
+
+    def abort(self) -> None:
+        """Close without another word."""
+        self._transport.abort()
+
+    def end_if_late(self, now: float, patience_s: float) -> None:
+        """Close when the client has kept the server waiting for more than `patience_s`.
+
+        That is between requests, from the first to the last byte of a head, between two pieces of
+        a body, and while it takes nothing of a reply.
+        """
+        unsent = self._transport.get_write_buffer_size()
+        if unsent:
+            if unsent != self._unsent[0]:
+                self._unsent = (unsent, now)
+            elif now - self._unsent[1] > patience_s:
+                self.abort()
+            return
+        self._unsent = (0, now)
+        if (self._answering and not self._coming) or not self._transport.is_reading():
+            return  # it waits for us
+        since = self._head_began if self._protocol.reader is Reader.HEAD else self._heard
+        if now - since > patience_s:
+            self._end()
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _take(self, event: Event) -> None:
+        """Act on what is not the usual, a whole request."""
+        if isinstance(event, Request):
+            self._coming = Stream(self, client_waits=event.head.expects)
+            self._waiting.append(event._replace(stream=self._coming))
+        elif isinstance(event, Piece):
+            if self._coming:
+                self._coming.feed(event.data)
+                self.balance()
+        elif isinstance(event, Fault):
+            self._fault = event
+            self._break_off()
+        elif isinstance(event, Broken) or self._protocol.writer is Writer.LAST:
+            self._end()
+        elif self._coming:
+            self._coming.end()
+            self._coming = None
+
+    def _break_off(self) -> None:
+        """Know that the body that is coming never ends, and drop its request."""
+        coming, self._coming = self._coming, None
+        if coming is None:
+            return
+        coming.break_off()
+        if self._waiting and self._waiting[-1].stream is coming:
+            self._waiting.pop()
+        else:
+            self.cancel()
+
+    def _proceed(self) -> None:
+        """Begin with the next request: one at a time, and one for each turn of the loop."""
+        if self._answering or self._full or self._protocol.writer is not OPEN:
+            return
+        if self._waiting:
+            request = self._waiting.popleft()
+            self._answering = request
+            self._task = begin(self._answer(request))
+        elif self._fault:
+            self._give_up(self._fault)
+
+    def _proceed_and_balance(self) -> None:
+        self._proceed()
+        self.balance()
+
+    async def _answer(self, request: Request) -> None:
+        try:
+            reply = await self._server.app(request)
+            if self._protocol.writer is not OPEN or (request.stream and request.stream.broken):
+                raise asyncio.CancelledError  # the application did not heed it
+            pieces = self._protocol.send(reply, last=self._server.draining)
+        except asyncio.CancelledError:  # not passed on: nobody awaits this
+            self._give_up(STOPPING if self._server.draining else DEFECT)
+            return
+        except Exception:
+            log.exception(logs.Event(FAILED))
+            self._give_up(DEFECT)
+            return
+        if len(pieces) == 1:
+            self._server.outbox.send(self._transport, pieces[0])
+        else:
+            self._server.outbox.flush()
+            self._transport.writelines(pieces)
+        self._answering = self._task = None
+        if request.stream or self._waiting or self._fault or self._protocol.writer is not OPEN:
+            self._go_on(request)
+
+    def _go_on(self, request: Request) -> None:
+        """Do what is left to do after a reply: mostly nothing, so it is not called."""
+        unfinished = request.stream is not None and not request.stream.whole
+        if unfinished:
+            self._coming = None  # nobody wants the rest of its body
+        elif self._protocol.writer is Writer.LAST:
+            self._end()
+            return
+        if self._waiting or self._fault:
+            asyncio.get_running_loop().call_soon(self._proceed_and_balance)
+        self.balance()
+
+    def _give_up(self, fault: Fault) -> None:
+        """Send a refusal in place of a reply, and end."""
+        if self._protocol.writer is Writer.OPEN:
+            (refusal,) = self._protocol.send(self._fault or fault)
+            self._server.outbox.send(self._transport, refusal)
+        self._end()
+
+    def _end(self) -> None:
+        """Close once everything written is sent."""
+        self._answering = self._task = None
+        self._waiting.clear()
+        if self._protocol.writer is not Writer.CLOSED or not self._transport.is_closing():
+            self._protocol.close()
+            self._server.outbox.flush()
+            self._transport.close()
+
+
+def _address(transport: asyncio.BaseTransport, name: str) -> Address:
+    address = transport.get_extra_info(name)
+    return (str(address[0]), int(address[1])) if isinstance(address, tuple) else None

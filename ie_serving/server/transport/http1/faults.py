@@ -1,0 +1,40 @@
+"""What is wrong with a request, as status and text for its client."""
+
+import logging
+from typing import Final
+
+import httptools
+
+from ie_serving.server.transport.http1.messages import Fault
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+LARGEST_HEAD: Final = 64 * 1024
+"""Bytes of request line and headers; far above what proxies let through."""
+TOO_LARGE: Final = f"The request's head exceeds {LARGEST_HEAD} bytes."
+FAILED: Final = "request failed by a defect in the HTTP server"
+DEFECT: Final = Fault(500, "Internal Server Error")
+STOPPING: Final = Fault(503, "The server stops.")
+
+
+class Refused(Exception):
+    """A request that the parser lets through and we do not. Its text goes to the client."""
+
+    def __init__(self, status: int, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+        self.text = text
+
+
+def refusal_of(error: httptools.HttpParserError) -> Fault:
+    """Give what the client is told of what the parser, or we inside of it, refused."""
+    cause = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else None
+    if isinstance(cause, Refused):
+        return Fault(cause.status, cause.text)
+    if isinstance(error, httptools.HttpParserInvalidMethodError):
+        return Fault(501, "The method is not known to this server.")
+    if cause is not None and not isinstance(cause, httptools.HttpParserError):
+        log.error(Event(FAILED), exc_info=cause)
+        return DEFECT
+    return Fault(400, f"Invalid HTTP request received: {cause or error}.")

@@ -1,0 +1,38 @@
+"""Heads of requests that were parsed before, by their bytes.
+
+A client sends the same head with every request, but for its length; to parse it costs more than
+all else that the transport does for a small request. The same bytes between two requests always
+mean the same, so nothing is read otherwise than the parser read it the first time.
+"""
+
+from typing import Final
+
+from ie_serving.server.transport.http1.messages import RequestHead
+
+BLANK_LINE: Final = b"\r\n\r\n"
+LONGEST: Final = 1024
+"""Bytes of the longest head that is remembered; one beyond is parsed each time. Clients and proxies
+send 150 to 600."""
+MOST: Final = 1024
+"""Heads that are remembered, in all 2 MB with what they mean. With one more all are forgotten: that
+costs less than to know the oldest, and only clients with ever new heads bring it about."""
+
+
+class KnownHeads:
+    """Belongs to one server. Only heads that leave the parser as it was are kept."""
+
+    def __init__(self) -> None:
+        self._heads: dict[bytes, RequestHead] = {}
+        self.get = self._heads.get
+        """Give what the bytes of a head mean; None where they are not known."""
+
+    def learn(self, text: bytes, head: RequestHead) -> None:
+        """Remember a head, if it can be told from its bytes alone where it ends."""
+        if not text or head.expects or not head.keep_alive or head.length is None:
+            return
+        lines = text.count(b"\n")
+        if text[0] in b"\r\n" or lines != text.count(b"\r\n") or lines != len(head.headers) + 2:
+            return  # empty lines before it, a line feed alone, or less or more than this head
+        if len(self._heads) >= MOST:
+            self._heads.clear()
+        self._heads[text] = head

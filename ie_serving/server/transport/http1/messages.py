@@ -1,0 +1,115 @@
+"""What passes between protocol, driver and application: requests and replies as values."""
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final, NamedTuple, TypeAlias
+
+from ie_serving.server.transport.http1.body import Stream
+
+Buffer: TypeAlias = bytes | bytearray
+Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
+"""Lower-case names and values, in the order in which they were sent."""
+Address: TypeAlias = tuple[str, int] | None
+"""Host and port; None where the socket has no such thing."""
+
+NO_ADDRESSES: Final[tuple[Address, Address]] = (None, None)
+
+
+class RequestHead(NamedTuple):
+    """The head of a request. Equal requests share one, so nobody changes it.
+
+    Attributes:
+        method: in capitals.
+        path: as it was sent, escapes included, without scheme and host.
+        query: what stands behind the question mark, or nothing.
+        version: `1.1` or `1.0`.
+        headers: all of them.
+        fields: values by name; those of a name that was sent several times are joined by commas,
+            which means the same (RFC 9110 section 5.3).
+        length: bytes of the body; None where only its end will tell.
+        keep_alive: another request may follow on the connection.
+        expects: the client sends the body when it is told to (`Expect: 100-continue`).
+    """
+
+    method: str
+    path: bytes
+    query: bytes
+    version: str
+    headers: Headers
+    fields: Mapping[bytes, bytes]
+    length: int | None
+    keep_alive: bool
+    expects: bool
+
+
+class Request(NamedTuple):
+    """A request, as the protocol gives it and as the application takes it.
+
+    Attributes:
+        head: its head.
+        body: the whole body; None for one that comes in pieces.
+        stream: gives the pieces.
+        addresses: of the client and of this server's end of the connection.
+    """
+
+    head: RequestHead
+    body: bytes | None
+    stream: Stream | None = None
+    addresses: tuple[Address, Address] = NO_ADDRESSES
+
+
+class Piece(NamedTuple):
+    """A part of the body of the newest request, which comes in pieces."""
+
+    data: bytes
+
+
+class End(NamedTuple):
+    """The body of the newest request has come to its end."""
+
+
+class Fault(NamedTuple):
+    """What the client sends is no request, or none that this server takes. The last event.
+
+    Attributes:
+        status: of the reply that is owed for it.
+        text: its body.
+    """
+
+    status: int
+    text: str
+
+
+class Broken(NamedTuple):
+    """A fault in a body whose request is answered already: there is nothing left to say."""
+
+
+Event: TypeAlias = Request | Piece | End | Fault | Broken
+"""What a client has sent."""
+
+
+class Reply(NamedTuple):
+    """The whole reply to one request.
+
+    Attributes:
+        status: HTTP's, of a final reply: 200 and above.
+        headers: without those that frame the reply or end the connection, save that `connection:
+            close` is heeded and a `content-length` that is true is taken.
+        body: sent as it is; not changed while the reply is on its way.
+    """
+
+    status: int
+    headers: Headers
+    body: Buffer
+
+
+App: TypeAlias = Callable[[Request], Coroutine[Any, Any, Reply]]
+"""Answers a request. Called as soon as it has come, and cancelled when its client leaves."""
+
+
+class Continue(NamedTuple):
+    """The interim reply to a client that expects to be told to go on."""
+
+
+CONTINUE: Final = Continue()
+END: Final = End()
+BROKEN: Final = Broken()

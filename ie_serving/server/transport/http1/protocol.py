@@ -1,0 +1,300 @@
+"""HTTP/1.1 without a socket: bytes become events, replies become bytes.
+
+httptools (llhttp) parses, strictly: it refuses both lengths at once, two lengths, folded headers,
+bare line feeds and other ways to make two readers see two different requests. Beyond it
+
+- a head, a trailer and chunk extensions have a size limit;
+- an offered upgrade, as Java's HTTP client sends it, is ignored (RFC 9110 section 7.8): the parser
+  would stop there, so the head is given to a new one without it;
+- a head that was parsed before is not parsed again (`known_heads.py`), since clients send the same
+  few hundred bytes with every request.
+
+Which moves there are, and why, is in `states.py`.
+"""
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+import httptools
+
+from ie_serving.server.transport.http1.faults import LARGEST_HEAD, TOO_LARGE, Refused, refusal_of
+from ie_serving.server.transport.http1.heads import (
+    CLOSE,
+    CONTINUE_HEAD,
+    KEEP_ALIVE,
+    date,
+    head,
+    plain,
+)
+from ie_serving.server.transport.http1.known_heads import BLANK_LINE, LONGEST, KnownHeads
+from ie_serving.server.transport.http1.messages import (
+    BROKEN,
+    END,
+    NO_ADDRESSES,
+    Buffer,
+    Continue,
+    Event,
+    Fault,
+    Piece,
+    Reply,
+    Request,
+    RequestHead,
+)
+from ie_serving.server.transport.http1.states import (
+    IDLE,
+    OPEN,
+    READER,
+    WRITER,
+    IllegalMoveError,
+    Read,
+    Reader,
+    Write,
+    Writer,
+    after,
+)
+from ie_serving.server.transport.http1.targets import target
+
+GATHERED: Final = 64 * 1024
+"""Bytes of the largest body that is kept until it is whole, so that the application need not wait
+for it. A larger one the application reads as it comes, or refuses by its head. A body of 64 KB
+mostly comes in one read of the socket, which brings up to 256 KB, and is little to hold for a
+connection whose client is slow."""
+JOINED: Final = 64 * 1024
+"""Bytes of the largest body of a reply that is copied behind its head, to be one write. Beyond it
+the copy costs more than the second buffer of a `writev`."""
+
+
+class Protocol:
+    """One connection's two halves.
+
+    Args of the constructor:
+        known: heads that were parsed before, on any connection.
+
+    Attributes:
+        addresses: given with each request.
+        reader: what the client is in the middle of sending.
+        writer: what may still be sent to it.
+    """
+
+    def __init__(self, known: KnownHeads) -> None:
+        self.addresses = NO_ADDRESSES
+        self.reader = Reader.IDLE
+        self.writer = Writer.OPEN
+        self._known = known
+        self._parser = httptools.HttpRequestParser(self)
+        self._events: list[Event] = []
+        self._unanswered: deque[RequestHead] = deque()
+        self._unparsed = 0  # bytes since the parser last came to the end of something
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._text = b""  # of a head that may be remembered
+        self._head: RequestHead
+        self._parts: list[bytes] = []
+        self._gathered = 0
+
+    def receive(self, data: bytes) -> Sequence[Event]:
+        """Take what has come from the client; give what it means. After a fault: nothing."""
+        if self.reader is IDLE:
+            end = data.find(BLANK_LINE, 0, LONGEST) + len(BLANK_LINE)
+            self._text = data[:end]
+            known = self._known.get(self._text)
+            if known is not None and known.length == len(data) - end:
+                self._unanswered.append(known)
+                return (Request(known, data[end:], None, self.addresses),)
+        return () if self.reader is Reader.CLOSED else self._parse(data)
+
+    def send(self, said: Reply | Continue | Fault, *, last: bool = False) -> Sequence[Buffer]:
+        """Put what is to be said into bytes, which the caller writes in this order.
+
+        Args:
+            said: the reply to the oldest request that has none; the leave to send a body; or the
+                reply to a fault.
+            last: end the connection with this reply.
+
+        Raises:
+            ValueError: the headers are not to be sent, or the body is not as long as they say.
+            IllegalMoveError: nothing may be sent, or no request is without a reply.
+        """
+        if isinstance(said, Reply):
+            return self._reply(said, last)
+        if isinstance(said, Continue):
+            self.writer = after(WRITER, self.writer, Write.CONTINUE)
+            return (CONTINUE_HEAD,)
+        self.writer = after(WRITER, self.writer, Write.REFUSAL)
+        return (plain(said.status, said.text),)
+
+    def close(self) -> None:
+        """End both halves: nothing more is read or sent."""
+        self.reader = after(READER, self.reader, Read.CLOSE)
+        self.writer = after(WRITER, self.writer, Write.CLOSE)
+
+    def forget(self) -> None:
+        """Close, and drop the parser: it holds methods of this object."""
+        self.close()
+        del self._parser
+
+    def _reply(self, reply: Reply, last: bool) -> Sequence[Buffer]:
+        status, headers, body = reply
+        if not self._unanswered:
+            raise IllegalMoveError(self.writer, Write.REPLY)
+        asked = self._unanswered[0]
+        text, closes, length = head(status, headers)
+        bodiless = asked.method == "HEAD"
+        if length is not None and length != len(body) and not bodiless:
+            raise ValueError(f"{length} bytes are announced and {len(body)} given")
+        ends = closes or last or not asked.keep_alive
+        if ends or self.writer is not OPEN:
+            self.writer = after(WRITER, self.writer, Write.LAST_REPLY)
+        self._unanswered.popleft()
+        framing = b"" if length is not None else b"content-length: %d\r\n" % len(body)
+        if ends:
+            framing += b"" if closes else CLOSE
+        elif asked.version == "1.0":
+            framing += KEEP_ALIVE
+        written = b"%b%b%b\r\n" % (text, date(int(time.time())), framing)
+        if bodiless:
+            return (written,)
+        return (written + body,) if len(body) <= JOINED else (written, body)
+
+    # -- the slower way: what is not one request with a head that is known ------------------------
+
+    def _parse(self, data: bytes) -> Sequence[Event]:
+        self._events = []
+        self._unparsed += len(data)
+        try:
+            self._feed(data)
+        except httptools.HttpParserError as error:
+            if self.reader is not Reader.CLOSED:  # else it came behind the last request
+                self._fail(refusal_of(error))
+        else:
+            if self._unparsed > LARGEST_HEAD and self.reader is not Reader.CLOSED:
+                self._fail(Fault(400, TOO_LARGE))
+        return self._events
+
+    def _feed(self, data: bytes) -> None:
+        rest: bytes | memoryview = data
+        while True:
+            try:
+                self._parser.feed_data(rest)
+                return
+            except httptools.HttpParserUpgrade as upgrade:
+                rest = memoryview(rest)[upgrade.args[0] :]
+                again = self._head_without_upgrade()
+                self._parser = httptools.HttpRequestParser(self)
+                self._parser.feed_data(again)
+
+    def _fail(self, fault: Fault) -> None:
+        answered = self.reader is Reader.STREAMING and not self._unanswered
+        if self.reader is Reader.STREAMING and not answered:
+            self._unanswered.pop()  # the refusal is its reply
+        self.reader = after(READER, self.reader, Read.FAULT)
+        self._events.append(BROKEN if answered else fault)
+
+    def _head_without_upgrade(self) -> bytes:
+        parser = self._parser
+        version = parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (parser.get_method(), self._url, version)]
+        lines += [b"%b: %b" % pair for pair in self._headers if pair[0] != b"upgrade"]
+        return b"\r\n".join((*lines, b"\r\n"))
+
+    # -- from the parser -------------------------------------------------------------------------
+
+    def on_message_begin(self) -> None:
+        """Begin a head."""
+        if self.reader is not Reader.IDLE:
+            self._text = b""  # not all of it is in the bytes that have just come
+        self.reader = after(READER, self.reader, Read.HEAD_BEGINS)
+        self._url = b""
+        self._headers = []
+
+    def on_url(self, url: bytes) -> None:
+        """Take the target, or a piece of it."""
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; nobody asked for trailers."""
+        if self.reader is Reader.HEAD:
+            self._headers.append((name.lower(), value.rstrip(b" \t")))
+
+    def on_headers_complete(self) -> None:
+        """Know what is asked for, and what body is to come."""
+        parser = self._parser
+        if parser.should_upgrade():
+            if parser.get_method() == b"CONNECT":
+                raise Refused(501, "CONNECT is not supported: this server is no proxy.")
+            return  # it is parsed again
+        if self._unparsed > LARGEST_HEAD:
+            self._measure_head()
+        self._unparsed = 0
+        self._head = asked = self._request_head()
+        self._known.learn(self._text, asked)
+        self._text = b""
+        self._parts = []
+        self._gathered = 0
+        if asked.expects or (asked.length or 0) > GATHERED:
+            self._pass_on(Read.LARGE)
+        else:
+            self.reader = after(READER, self.reader, Read.SMALL)
+
+    def on_body(self, data: bytes) -> None:
+        """Keep a piece, or pass it on."""
+        self._unparsed = 0
+        if self.reader is Reader.STREAMING:
+            self._events.append(Piece(data))
+            return
+        self._parts.append(data)
+        self._gathered += len(data)
+        if self._gathered > GATHERED:
+            self._pass_on(Read.GROWN)
+            self._events.append(Piece(b"".join(self._parts)))
+
+    def on_message_complete(self) -> None:
+        """Give the request, or the end of its body."""
+        if self.reader is Reader.HEAD:
+            return  # it is parsed again
+        self._unparsed = 0
+        if self.reader is Reader.STREAMING:
+            self._events.append(END)
+        else:
+            self._unanswered.append(self._head)
+            body = b"".join(self._parts)
+            self._events.append(Request(self._head, body, None, self.addresses))
+        ended = Read.END if self._head.keep_alive else Read.LAST_END
+        self.reader = after(READER, self.reader, ended)
+
+    def _pass_on(self, event: Read) -> None:
+        self.reader = after(READER, self.reader, event)
+        self._unanswered.append(self._head)
+        self._events.append(Request(self._head, None, None, self.addresses))
+
+    def _measure_head(self) -> None:
+        headers = self._headers
+        if len(self._url) + sum(len(name) + len(value) for name, value in headers) > LARGEST_HEAD:
+            raise Refused(400, TOO_LARGE)
+
+    def _request_head(self) -> RequestHead:
+        parser = self._parser
+        version = parser.get_http_version()
+        if version not in ("1.1", "1.0"):
+            raise Refused(400, f"HTTP version {version} is not supported: speak HTTP/1.1.")
+        fields: dict[bytes, bytes] = {}
+        for name, value in self._headers:
+            fields[name] = b"%b,%b" % (fields[name], value) if name in fields else value
+        chunked = b"transfer-encoding" in fields
+        if chunked and version == "1.0":
+            raise Refused(400, "HTTP/1.0 knows no Transfer-Encoding: speak HTTP/1.1.")
+        path, query = target(self._url)
+        return RequestHead(
+            method=parser.get_method().decode(),
+            path=path,
+            query=query,
+            version=version,
+            headers=tuple(self._headers),
+            fields=fields,
+            length=None if chunked else int(fields.get(b"content-length", 0)),
+            keep_alive=parser.should_keep_alive(),
+            # RFC 9110 section 10.1.1: a client that speaks HTTP/1.0 knows no 100.
+            expects=version == "1.1" and fields.get(b"expect", b"").lower() == b"100-continue",
+        )

@@ -1,0 +1,97 @@
+"""An HTTP/1.1 server on sockets that are bound already: listen, look after connections, drain.
+
+`protocol.py` knows HTTP, `connection.py` drives it, and the application is given each request as a
+value (`messages.py`); one that speaks ASGI stands behind `asgi.py`.
+"""
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from typing import Final
+
+from ie_serving.server.transport.busy_poll import BusyPoll
+from ie_serving.server.transport.http1.connection import Connection
+from ie_serving.server.transport.http1.known_heads import KnownHeads
+from ie_serving.server.transport.http1.messages import App
+from ie_serving.server.transport.listener import Listener, Step
+from ie_serving.server.transport.outbox import Outbox
+
+KEEP_ALIVE_S: Final = 75.0
+"""Seconds that a client may keep the server waiting, above all between requests; then its
+connection is closed. Longer than the 60 s of common load balancers, which must be the ones that
+close."""
+LINGER_S: Final = 0.5
+"""Seconds that idle connections stay open when the server drains, so that their clients close them
+or send what is on its way; then they are closed."""
+_SWEEP_S: Final = 5.0
+"""Seconds between two looks for clients that keep the server waiting; a limit may be exceeded by so
+much."""
+_CANCELLED_S: Final = 1.0
+"""Seconds that cancelled requests may take to answer; then their connections are cut."""
+
+
+class HttpServer:
+    """Serves one application.
+
+    Attributes:
+        app: the application.
+        draining: every connection ends with its next reply.
+        outbox: takes small replies.
+        busy_poll: waits for the next request.
+        known_heads: heads of requests that were parsed before.
+    """
+
+    def __init__(
+        self, app: App, *, busy_poll_s: float = 0.0, keep_alive_s: float = KEEP_ALIVE_S
+    ) -> None:
+        self.app = app
+        self.draining = False
+        self.outbox = Outbox()
+        self.busy_poll = BusyPoll(busy_poll_s)
+        self.known_heads = KnownHeads()
+        self._keep_alive_s = keep_alive_s
+        self._listener = Listener(self._connect)
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    async def listen(self, sockets: Sequence[socket.socket]) -> None:
+        """Accept connections.
+
+        Raises:
+            OSError: a socket cannot be listened on.
+        """
+        await self._listener.listen(sockets)
+        self._sweep()
+
+    async def drain(self, timeout_s: float) -> None:
+        """Refuse connections at once; return when all have ended, or were cut after `timeout_s`."""
+        self.draining = True
+        await self._listener.drain(
+            (
+                # To close an idle connection now would lose a request that is on its way.
+                Step(lambda _: None, LINGER_S),
+                Step(Connection.end_if_idle, timeout_s),
+                Step(Connection.cancel, _CANCELLED_S),
+                Step(Connection.abort, 0.0),
+            )
+        )
+        if self._sweeper:
+            self._sweeper.cancel()
+
+    def joined(self, connection: Connection) -> None:
+        """See `connection.Server`."""
+        self._listener.opened(connection)
+
+    def left(self, connection: Connection) -> None:
+        """See `connection.Server`."""
+        self._listener.closed(connection)
+
+    def _connect(self) -> Connection:
+        return Connection(self)
+
+    def _sweep(self) -> None:
+        """Look for clients that keep the server waiting: cheaper than a timer for each."""
+        now = self.busy_poll.now()
+        for connection in self._listener.connections:
+            connection.end_if_late(now, self._keep_alive_s)
+        loop = asyncio.get_running_loop()
+        self._sweeper = loop.call_later(min(_SWEEP_S, self._keep_alive_s / 2), self._sweep)

@@ -1,0 +1,138 @@
+"""The two halves of an HTTP/1.1 connection, as states and tables of events.
+
+An HTTP/1.1 connection carries requests one after the other in one direction, and replies in the
+same order in the other (RFC 9112 section 9.3). The halves advance almost independently: a client
+may send its next requests before it has its first reply ("pipelining", section 9.3.2), and a
+server may reply before the request's body has come to its end, and must then read the rest or close
+(section 9.3). So each half has a state of its own:
+
+    Reader          what the client is in the middle of sending
+    Writer          what may still be sent to the client
+
+    IDLE ──HEAD_BEGINS──> HEAD ──SMALL──> GATHERING ──END──> IDLE, or by LAST_END to CLOSED
+                            └───LARGE──> STREAMING ──END──> IDLE, or by LAST_END to CLOSED
+
+    OPEN ──REPLY──> OPEN        OPEN ──LAST_REPLY──> LAST ──CLOSE──> CLOSED
+
+A small body is gathered, so that the application gets it together with the head and never waits for
+it; a large body, or one of unknown length that turns out to be large, is passed on in pieces as it
+comes. Whatever is wrong in what the client sends closes the reader at once (`FAULT`): behind a
+fault nobody can tell where the next request would begin (section 11.2, request smuggling). The
+writer stays open, since the requests before the fault are still owed their replies, and then the
+fault its own.
+
+The tables hold every move that is allowed. A move that is not in them raises, and changes nothing.
+"""
+
+import enum
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+State = TypeVar("State", bound=enum.Enum)
+Happening = TypeVar("Happening", bound=enum.Enum)
+
+
+class Reader(enum.Enum):
+    """What the client is in the middle of sending."""
+
+    IDLE = "between two requests"
+    HEAD = "in a request line or header; section 3 and 5"
+    GATHERING = "in a body that is kept until it is whole; section 6"
+    STREAMING = "in a body that is passed on in pieces; section 6"
+    CLOSED = "whatever comes now belongs to no request; section 9.6"
+
+
+class Read(enum.Enum):
+    """What moves the reader."""
+
+    HEAD_BEGINS = "the first byte of a request line"
+    SMALL = "a head has ended; its body, if any, is small or of unknown length"
+    LARGE = "a head has ended; its body is large, or its client waits to be told to send it"
+    GROWN = "a body of unknown length has become large"
+    END = "a request has ended, another may follow"
+    LAST_END = "a request has ended, and its client or its version lets none follow; section 9.3"
+    FAULT = "the bytes are no request that this server takes; section 2.2"
+    CLOSE = "the connection has ended"
+
+
+class Writer(enum.Enum):
+    """What may still be sent to the client."""
+
+    OPEN = "replies, in the order of the requests"
+    LAST = "nothing: the last reply is sent, the rest of its request is read and thrown away"
+    CLOSED = "nothing: the connection has ended, or will when all that is written is sent"
+
+
+class Write(enum.Enum):
+    """What moves the writer."""
+
+    CONTINUE = "an interim reply 100; RFC 9110 section 10.1.1"
+    REPLY = "a reply, after which the connection goes on"
+    LAST_REPLY = "a reply that says `connection: close`; section 9.6"
+    REFUSAL = "the reply to a fault, which always is the last"
+    CLOSE = "the connection has ended"
+
+
+READER: Final[Mapping[Reader, Mapping[Read, Reader]]] = {
+    Reader.IDLE: {
+        Read.HEAD_BEGINS: Reader.HEAD,
+        Read.FAULT: Reader.CLOSED,
+        Read.CLOSE: Reader.CLOSED,
+    },
+    Reader.HEAD: {
+        Read.HEAD_BEGINS: Reader.HEAD,  # again, without the upgrade that it offered; section 7.8
+        Read.SMALL: Reader.GATHERING,
+        Read.LARGE: Reader.STREAMING,
+        Read.FAULT: Reader.CLOSED,
+        Read.CLOSE: Reader.CLOSED,
+    },
+    Reader.GATHERING: {
+        Read.GROWN: Reader.STREAMING,
+        Read.END: Reader.IDLE,
+        Read.LAST_END: Reader.CLOSED,
+        Read.FAULT: Reader.CLOSED,
+        Read.CLOSE: Reader.CLOSED,
+    },
+    Reader.STREAMING: {
+        Read.END: Reader.IDLE,
+        Read.LAST_END: Reader.CLOSED,
+        Read.FAULT: Reader.CLOSED,
+        Read.CLOSE: Reader.CLOSED,
+    },
+    Reader.CLOSED: {Read.CLOSE: Reader.CLOSED},
+}
+
+WRITER: Final[Mapping[Writer, Mapping[Write, Writer]]] = {
+    Writer.OPEN: {
+        Write.CONTINUE: Writer.OPEN,
+        Write.REPLY: Writer.OPEN,
+        Write.LAST_REPLY: Writer.LAST,
+        Write.REFUSAL: Writer.CLOSED,
+        Write.CLOSE: Writer.CLOSED,
+    },
+    Writer.LAST: {Write.CLOSE: Writer.CLOSED},
+    Writer.CLOSED: {Write.CLOSE: Writer.CLOSED},
+}
+
+
+IDLE: Final = Reader.IDLE
+HEAD: Final = Reader.HEAD
+OPEN: Final = Writer.OPEN
+"""For what is asked with every request: to look up a member of an enum costs as much as a call."""
+
+
+class IllegalMoveError(Exception):
+    """A defect of the caller: its event has no place in the present state."""
+
+    def __init__(self, state: enum.Enum, event: enum.Enum) -> None:
+        super().__init__(f"{event} is not allowed in {state}: {event.value}; {state.value}")
+
+
+def after(
+    table: Mapping[State, Mapping[Happening, State]], state: State, event: Happening
+) -> State:
+    """Give the state after `event`. Raises: IllegalMoveError, the table has no such move."""
+    try:
+        return table[state][event]
+    except KeyError:
+        raise IllegalMoveError(state, event) from None

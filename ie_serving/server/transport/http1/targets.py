@@ -1,0 +1,19 @@
+"""What stands between method and version of a request. Source: RFC 9112 section 3.2."""
+
+import httptools
+
+
+def target(url: bytes) -> tuple[bytes, bytes]:
+    """Give path and query of a request's target, as they were sent.
+
+    Raises:
+        httptools.HttpParserInvalidURLError: neither a path nor a URL.
+        UnicodeDecodeError: the path is not ASCII.
+    """
+    if url.startswith(b"/") and b"#" not in url:
+        path, _, query = url.partition(b"?")
+    else:
+        parsed = httptools.parse_url(url)
+        path, query = parsed.path or b"/", parsed.query or b""
+    path.decode("ascii")
+    return path, query

@@ -1,0 +1,399 @@
+"""One HTTP/2 connection without a socket: bytes in, streams, bytes out. Source: RFC 9113.
+
+    receive(bytes) ──> frames ──> HEADERS: accept a Stream ──> DATA: Stream.receive
+    Sender.out     <── frames <── Sender.send, end, reset <── the stream's answer
+
+No socket, loop or thread is known here, and time only by the clock that is handed in. Events are
+calls of a `Stream`'s methods instead of objects: a small call has three, and objects for them would
+cost more than the rest of the protocol. Where frames end is `reader.py`'s; which of them is allowed
+when, and what follows, are tables (`rules.py`, `states.py`).
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from ie_serving.server.transport.http2 import frames
+from ie_serving.server.transport.http2.flood_guard import SMALL_DATA
+from ie_serving.server.transport.http2.frames import ConnectionFault, ErrorCode
+from ie_serving.server.transport.http2.headers import (
+    Fields,
+    Head,
+    HeaderReader,
+    Interpret,
+    malformed_fields,
+)
+from ie_serving.server.transport.http2.preface import NOT_HTTP2, SERVER_PREFACE
+from ie_serving.server.transport.http2.reader import FrameReader
+from ie_serving.server.transport.http2.receive_window import (
+    CONNECTION_WINDOW,
+    STREAM_WINDOW,
+    ReceiveWindow,
+)
+from ie_serving.server.transport.http2.rules import RULES, Verdict
+from ie_serving.server.transport.http2.sender import Sender
+from ie_serving.server.transport.http2.states import (
+    LIFE,
+    STREAM,
+    Expect,
+    Flow,
+    Life,
+    StreamEvent,
+    StreamState,
+    Turn,
+    Writing,
+)
+from ie_serving.server.transport.http2.streams import MOST_STREAMS, Stream, Streams
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+STREAMS_PER_FRAME = 100
+"""Streams whose windows a setting changes at the cost of one frame to the flood guard."""
+_GOODBYE = b"goodbye."
+"""Payload of the PING by which a client shows that it knows of the GOAWAY before it."""
+
+Accept: TypeAlias = Callable[[int, Any, Sender], Stream | bytes]
+"""Takes the number of a stream and what `Interpret` made of its request; gives the stream, or the
+header block that refuses it."""
+
+# Until Python 3.12 to look a member of an enum up is a function call, and every call needs these.
+_OPEN = StreamState.OPEN
+_CLOSING = Life.CLOSING
+_END_RECEIVED = StreamEvent.END_RECEIVED
+
+
+class Connection(FrameReader):
+    """One connection of a client.
+
+    Args of the constructor:
+        interpret: see `Interpret`.
+        accept: see `Accept`.
+        wake: called when there is something to write and no bytes are being read.
+        clock: seconds, only growing.
+
+    Attributes:
+        life: see `Life`.
+        streams: those that are open, and how others were closed.
+    """
+
+    def __init__(
+        self,
+        interpret: Interpret,
+        accept: Accept,
+        wake: Callable[[], None],
+        clock: Callable[[], float],
+    ) -> None:
+        self.life = Life.PREFACE
+        self.streams = Streams()
+        super().__init__(Sender(self.streams, wake), clock)
+        self._accept = accept
+        self._window = ReceiveWindow(0, CONNECTION_WINDOW)
+        self._headers = HeaderReader(interpret)
+
+    # What the driver says.
+
+    def drain(self) -> None:
+        """Take no new streams soon, and end when those that are open have ended; section 6.8.
+
+        The client is told first, and its answer to a ping then tells that it knows: a request that
+        was on its way meanwhile is still taken. `told` ends the wait for a client that is silent.
+        """
+        if self._move(Turn.DRAIN) is Life.OPEN:
+            self.sender.write(frames.goaway(frames.LAST_STREAM, ErrorCode.NO_ERROR))
+            self.sender.write(frames.ping(_GOODBYE))
+
+    def told(self) -> None:
+        """Refuse new streams: the client knows that the server stops, or is not waited for."""
+        if self._move(Turn.TOLD) is Life.DRAINING:
+            self.sender.write(frames.goaway(max(0, self.streams.last), ErrorCode.NO_ERROR))
+
+    def stop(self) -> None:
+        """Have every stream answered now, then end."""
+        for stream in list(self.streams.open.values()):
+            stream.stop()
+        if self.life is Life.DRAINING:
+            self.told()
+        self._move(Turn.DONE)
+
+    def resumed(self) -> None:
+        """Go on: the client reads again. Give back the windows that were kept meanwhile."""
+        self.sender.apply(Flow.RESUME)
+        windows = [stream.receive_window for stream in self.streams.open.values()]
+        for window in (self._window, *filter(None, windows)):
+            if window.left < window.half:
+                self.sender.write(window.renew())
+
+    def end_if_done(self) -> None:
+        """End once the last stream has ended and all is written."""
+        if self.life is Life.CLOSING and not self.streams.open and self.sender.idle:
+            self._move(Turn.DONE)
+
+    def lost(self) -> None:
+        """Cancel every stream: the client is gone."""
+        self._move(Turn.LOST)
+        self.sender.apply(Flow.LOST)
+
+    def _move(self, turn: Turn) -> Life:
+        """Go to the next state of the connection; give the last."""
+        before, self.life = self.life, LIFE[self.life][turn]
+        if self.life >= Life.CLOSED:
+            self._expect = Expect.NOTHING
+            streams = list(self.streams.open.values())
+            self.streams.open.clear()
+            for stream in streams:
+                self.sender.forget(stream)
+                stream.cancelled()
+        return before
+
+    def _fail(self, fault: ConnectionFault) -> None:
+        """Tell what was wrong, and end: the frames that follow mean nothing any more."""
+        log.info(Event("gRPC client sent away", code=fault.code.name, cause=fault.text))
+        self._say_last(frames.goaway(max(0, self.streams.last), fault.code, fault.text))
+
+    def _say_last(self, last: bytes) -> None:
+        self.sender.write(last)
+        self._move(Turn.FAULT)
+
+    # What the frames mean.
+
+    def _on_preface(self, *, valid: bool) -> None:
+        """See `FrameReader`."""
+        if valid:
+            self.sender.write(SERVER_PREFACE)
+        else:
+            self._say_last(NOT_HTTP2)
+
+    def _on_first_settings(self) -> None:
+        """See `FrameReader`."""
+        self._move(Turn.GREETED)
+
+    def _begin_data(self, flags: int, number: int, length: int, content: int) -> Stream | None:
+        """See `FrameReader`: the windows, the stream's state, `content-length`."""
+        # Counted first: the client counts data that we drop, too.
+        window = self._window
+        window.left -= length
+        if window.left < window.half:
+            self._renew_window(window)
+        stream = self.streams.open.get(number)
+        ends = flags & frames.END_STREAM
+        if stream is None or stream.state is not _OPEN:
+            self._guard.count(content < SMALL_DATA)
+            self._judge(frames.DATA, number, ends=bool(ends))
+            return None
+        # An empty frame that ends a request is how clients in .NET, Node and Rust end theirs.
+        if not ends and content < SMALL_DATA:
+            self._guard.count()
+        if (not ends or stream.receive_window) and not self._count_data(stream, length):
+            return None
+        if stream.content_left is not None and not self._count_content(stream, content, ends):
+            return None
+        return stream
+
+    def _taker(self, number: int) -> Stream | None:
+        """See `FrameReader`: a stream may have been answered between two parts of a frame."""
+        stream = self.streams.open.get(number)
+        return stream if stream is not None and stream.state is _OPEN else None
+
+    def _on_data(self, data: bytes, start: int, stop: int, flags: int, number: int) -> None:
+        """See `FrameReader`."""
+        stream = self._begin_data(flags, number, stop - start, stop - start)
+        if stream is None:
+            return
+        ends = flags & frames.END_STREAM
+        if ends:
+            stream.state = STREAM[_OPEN][_END_RECEIVED]
+        stream.receive(data, start, stop, ends=bool(ends))
+
+    def _pass_on(self, stream: Stream, data: bytes, start: int, stop: int, flags: int) -> None:
+        """See `FrameReader`."""
+        ends = flags & frames.END_STREAM
+        if ends:
+            stream.state = STREAM[stream.state][_END_RECEIVED]
+        stream.receive(data, start, stop, ends=bool(ends))
+
+    def _renew_window(self, window: ReceiveWindow) -> None:
+        if window.left < 0:
+            raise ConnectionFault(ErrorCode.FLOW_CONTROL_ERROR, "more data than the window allows")
+        if self.sender.state is not Writing.PAUSED:
+            self.sender.write(window.renew())
+
+    def _count_data(self, stream: Stream, length: int) -> bool:
+        """Count data of a request that is longer than one frame. False: it was reset."""
+        window = stream.receive_window
+        # Made here, since the usual request is one frame and needs no window of its own.
+        if window is None:
+            window = stream.receive_window = ReceiveWindow(stream.number, STREAM_WINDOW)
+        window.left -= length
+        if window.left < 0:
+            self._reset(stream.number, ErrorCode.FLOW_CONTROL_ERROR)
+            return False
+        if window.left < window.half and self.sender.state is not Writing.PAUSED:
+            self.sender.write(window.renew())
+        return True
+
+    def _count_content(self, stream: Stream, size: int, ends: int) -> bool:
+        """Section 8.1.1: `content-length` must be the sum of all DATA. False: it was reset."""
+        assert stream.content_left is not None
+        stream.content_left -= size
+        if stream.content_left < 0 or (ends and stream.content_left):
+            self._reset(stream.number, ErrorCode.PROTOCOL_ERROR)
+            return False
+        return True
+
+    def _judge(self, kind: int, number: int, *, ends: bool = False) -> bool:
+        """Apply the column of the stream's state; whether the frame is to be handled.
+
+        Raises:
+            ConnectionFault: the column says so.
+        """
+        rule = RULES[kind]
+        state = self.streams.state_of(number)
+        verdict = rule.states[state]
+        text = f"{rule.name} on stream {number}, whose state is {state.name}"
+        if verdict is Verdict.CONNECTION_PROTOCOL:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, text)
+        if verdict is Verdict.CONNECTION_CLOSED:
+            raise ConnectionFault(ErrorCode.STREAM_CLOSED, text)
+        if verdict is Verdict.STREAM_CLOSED:
+            self._reset(number, ErrorCode.STREAM_CLOSED)
+        elif verdict is Verdict.DROP and (ends or kind == frames.RST_STREAM):
+            self.streams.close(number, _END_RECEIVED)
+        return verdict is Verdict.TAKE
+
+    def _blame(self, number: int, code: ErrorCode, text: str) -> None:
+        """End a stream that is open; else the connection: other streams cannot be reset."""
+        if number not in self.streams.open:
+            raise ConnectionFault(code, text)
+        self._reset(number, code)
+
+    def _reset(self, number: int, code: ErrorCode, *, ends: bool = False) -> None:
+        """End a stream on which the client broke the protocol.
+
+        That counts as if the client had reset it: both drop a call for which work was done.
+        """
+        self._guard.count()
+        self.sender.reset(number, code, ends=ends)
+
+    def _on_block(self, flags: int, number: int, block: bytes, *, selfish: bool = False) -> None:
+        """See `FrameReader`: the headers of a new stream, or the trailers of one."""
+        # Decoded even where it is refused below: the table must follow the client's.
+        head = self._headers.known.get(block) or self._headers.decode(block)
+        if not number & 1:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "a client's streams are odd")
+        ends = bool(flags & frames.END_STREAM)
+        streams = self.streams
+        if number <= streams.last:
+            self._on_trailers(number, head.fields, ends=ends)
+            return
+        # Clients leave no gaps as a rule, so the numbers that were used need not be kept.
+        if number != streams.last + 2:
+            streams.skip(number)
+        streams.last = number
+        if head.malformed or selfish or (ends and head.content_length):
+            self._reset(number, ErrorCode.PROTOCOL_ERROR, ends=ends)
+        elif self.life is _CLOSING or len(streams.open) >= MOST_STREAMS:
+            self.sender.reset(number, ErrorCode.REFUSED_STREAM, ends=ends)
+        else:
+            self._begin_stream(number, head, ends=ends)
+
+    def _begin_stream(self, number: int, head: Head, *, ends: bool) -> None:
+        stream = self._accept(number, head.request, self.sender)
+        if isinstance(stream, bytes):
+            self.sender.write(frames.headers(number, stream, ends=True))
+            if not ends:
+                self.sender.reset(number, ErrorCode.NO_ERROR, ends=False)
+            return
+        # Set here and not by a constructor: the call has one of its own, and two cost more.
+        stream.number = number
+        stream.state = _OPEN
+        stream.send_window = self.sender.initial_window
+        stream.receive_window = stream.trailers = None
+        stream.content_left = head.content_length
+        stream.unsent = deque()
+        self.streams.open[number] = stream
+        stream.begun()
+        if ends:
+            self._end_input(stream)
+
+    def _end_input(self, stream: Stream) -> None:
+        """Tell a stream that its request has ended, unless it was answered before."""
+        if stream.state is _OPEN:
+            stream.state = STREAM[_OPEN][_END_RECEIVED]
+            stream.input_ended()
+        elif stream.number in self.streams.open:
+            self.streams.close(stream.number, _END_RECEIVED)
+
+    def _on_trailers(self, number: int, fields: Fields, *, ends: bool) -> None:
+        """Section 8.1: trailers end a request. gRPC has no use for what they say."""
+        stream = self.streams.open.get(number)
+        if stream is None or stream.state is not _OPEN:
+            self._guard.count()
+            self._judge(frames.HEADERS, number, ends=ends)
+        elif not ends or malformed_fields(fields) or stream.content_left:
+            self._reset(number, ErrorCode.PROTOCOL_ERROR)
+        else:
+            self._end_input(stream)
+
+    # The other frames, sections 6.3 to 6.9.
+
+    def _on_control(self, kind: int, flags: int, number: int, payload: bytes) -> None:
+        """See `FrameReader`. GOAWAY and frames of types that are not known ask for nothing."""
+        handler = _HANDLERS.get(kind)
+        if handler and (number == 0 or self._judge(kind, number)):
+            handler(self, flags, number, payload)
+
+    def _on_priority(self, _flags: int, number: int, payload: bytes) -> None:
+        """Priorities are no longer in use; section 5.3.2. Only nonsense is refused."""
+        if frames.read_number(payload) & frames.LAST_STREAM == number:
+            self._blame(number, ErrorCode.PROTOCOL_ERROR, "a stream that depends on itself")
+
+    def _on_rst_stream(self, _flags: int, number: int, _payload: bytes) -> None:
+        stream = self.streams.open.pop(number)
+        stream.state = STREAM[stream.state][StreamEvent.RESET_RECEIVED]
+        self.sender.forget(stream)
+        stream.cancelled()
+
+    def _on_settings(self, flags: int, _number: int, payload: bytes) -> None:
+        if flags & frames.ACK:
+            if payload:
+                raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, "SETTINGS with ACK and values")
+            return
+        values = frames.read_settings(payload)
+        size = values.get(frames.INITIAL_WINDOW_SIZE, self.sender.initial_window)
+        if size != self.sender.initial_window:
+            # Each open stream is work, for a frame of 15 bytes.
+            self._guard.count(len(self.streams.open) // STREAMS_PER_FRAME)
+            self.sender.widen_all(size)
+        self.sender.frame = values.get(frames.MAX_FRAME_SIZE, self.sender.frame)
+        self.sender.write(frames.SETTINGS_ACK)
+
+    def _on_push_promise(self, _flags: int, _number: int, _payload: bytes) -> None:
+        raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "clients cannot push")
+
+    def _on_ping(self, flags: int, _number: int, payload: bytes) -> None:
+        if not flags & frames.ACK:
+            self.sender.write(frames.ping(payload, frames.ACK))
+        elif payload == _GOODBYE and self.life is Life.DRAINING:
+            self.told()
+
+    def _on_window_update(self, _flags: int, number: int, payload: bytes) -> None:
+        increment = frames.read_number(payload) & frames.LARGEST_WINDOW
+        if not increment:
+            self._blame(number, ErrorCode.PROTOCOL_ERROR, "WINDOW_UPDATE of nothing")
+        elif not number:
+            self.sender.widen_connection(increment)
+        elif not self.sender.widen(self.streams.open[number], increment):
+            self._reset(number, ErrorCode.FLOW_CONTROL_ERROR)
+
+
+_HANDLERS: Mapping[int, Callable[[Connection, int, int, bytes], None]] = {
+    frames.PRIORITY: Connection._on_priority,
+    frames.RST_STREAM: Connection._on_rst_stream,
+    frames.SETTINGS: Connection._on_settings,
+    frames.PUSH_PROMISE: Connection._on_push_promise,
+    frames.PING: Connection._on_ping,
+    frames.WINDOW_UPDATE: Connection._on_window_update,
+}
+"""What handles each type of frame."""

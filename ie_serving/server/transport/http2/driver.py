@@ -1,0 +1,178 @@
+"""The socket around a `Connection`: reads, writes in batches, takes turns, keeps time limits."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+from ie_serving.server.transport.http2.connection import Accept, Connection
+from ie_serving.server.transport.http2.headers import Interpret
+from ie_serving.server.transport.http2.sender import MOST_UNSENT
+from ie_serving.server.transport.http2.states import Flow, Life, Writing
+
+HIGH_WATER: Final = 256 * 1024
+"""Bytes that wait in the socket's buffer for a slow client before its streams pause."""
+
+LIMITS_S: Final = {
+    Life.PREFACE: 20.0,
+    Life.DRAINING: 1.0,
+    Life.CLOSED: 20.0,
+    Life.FAILED: 1.0,
+}
+"""Seconds that a connection may stay in a state, and what follows.
+
+PREFACE: a client that says nothing is dropped. DRAINING: one that does not answer the ping gets its
+further calls refused. CLOSED: one that does not read the last of its replies is dropped. FAILED:
+what the client still sends is read and dropped, then the socket closes; if it closed at once, the
+kernel would reset the connection, and the client might never read the reason.
+"""
+
+
+# Until Python 3.12 to look a member of an enum up is a function call, and every call needs these.
+_PAUSED: Final = Writing.PAUSED
+_OPEN: Final = Life.OPEN
+
+
+class Driver(asyncio.Protocol):
+    """One connection of a client, with its socket.
+
+    Args of the constructor:
+        interpret, accept: see `Connection`.
+        made: called when the connection has a transport.
+        lost: called when the connection has ended.
+        arrived: called whenever the client has sent something.
+    """
+
+    def __init__(
+        self,
+        interpret: Interpret,
+        accept: Accept,
+        made: "Callable[[Driver], None]",
+        lost: "Callable[[Driver], None]",
+        arrived: Callable[[], object],
+    ) -> None:
+        self._connection = Connection(interpret, accept, self._flush, time.monotonic)
+        self._made = made
+        self._lost = lost
+        self._arrived = arrived
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport | None = None
+        self._rest = b""
+        self._timed: Life | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    # What asyncio calls.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for the client's preface."""
+        self._transport = transport
+        transport.set_write_buffer_limits(high=HIGH_WATER)
+        self._made(self)
+        self._follow()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what the client has sent; what takes longer than a turn waits for the next."""
+        self._arrived()
+        if self._rest:
+            # One more read is kept; after that the kernel holds the client back.
+            self._rest += data
+            if self._transport:
+                self._transport.pause_reading()
+            return
+        self._rest = self._connection.receive(data)
+        if self._rest:
+            self._loop.call_soon(self._go_on)
+        self._flush()
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+        self._connection.sender.apply(Flow.PAUSE)
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        self._connection.resumed()
+        self._flush()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Cancel every call."""
+        if self._timer:
+            self._timer.cancel()
+        self._transport = None
+        self._rest = b""
+        self._connection.lost()
+        self._lost(self)
+
+    # What the server calls.
+
+    def drain(self) -> None:
+        """Take no new calls, and close when those in flight have ended."""
+        self._connection.drain()
+        self._flush()
+
+    def stop(self) -> None:
+        """Have every call answered now, then close."""
+        self._connection.stop()
+        self._flush()
+
+    # Turns.
+
+    def _go_on(self) -> None:
+        """Take what was left of the last turn: other connections have had theirs."""
+        rest, self._rest = self._rest, b""
+        if not self._transport or not rest:
+            return
+        self._rest = self._connection.receive(rest)
+        if self._rest:
+            self._loop.call_soon(self._go_on)
+        elif not self._transport.is_closing():
+            self._transport.resume_reading()
+        self._flush()
+
+    def _flush(self) -> None:
+        """Write what is due, as far as the client reads, and follow the connection's state."""
+        sender, transport = self._connection.sender, self._transport
+        if transport is None:
+            return
+        if sender.out and sender.state is not _PAUSED:
+            # One write for many answers: to wake the client costs more than the write.
+            transport.write(b"".join(sender.out))
+            sender.out.clear()
+        while sender.waiting and sender.state is not _PAUSED and (pieces := sender.turn()):
+            transport.writelines(pieces)
+        # After the data, so that the client reads the answer before the reset.
+        if sender.early:
+            sender.stop_requests()
+        if sender.state is _PAUSED and len(sender.out) > MOST_UNSENT:
+            transport.abort()
+        if self._connection.life is not _OPEN or self._timed is not _OPEN:
+            self._follow()
+
+    # Time limits.
+
+    def _follow(self) -> None:
+        """Do what the state of the connection asks for, once."""
+        self._connection.end_if_done()
+        life = self._connection.life
+        if life is self._timed:
+            return
+        self._timed = life
+        if self._timer:
+            self._timer.cancel()
+        limit_s = LIMITS_S.get(life)
+        self._timer = self._loop.call_later(limit_s, self._out_of_time) if limit_s else None
+        if life is Life.CLOSED:
+            self._close()
+
+    def _out_of_time(self) -> None:
+        if self._connection.life is Life.DRAINING:
+            self._connection.told()
+            self._flush()
+        elif self._transport:
+            self._transport.abort()
+
+    def _close(self) -> None:
+        """Close when all that was said has been sent, whether or not the client reads now."""
+        assert self._transport
+        self._transport.write(b"".join(self._connection.sender.out))
+        self._connection.sender.out.clear()
+        self._transport.close()

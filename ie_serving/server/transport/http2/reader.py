@@ -1,0 +1,340 @@
+"""Framing: the bytes of one connection become frames. Source: RFC 9113 sections 3.4, 4 and 6.10.
+
+What a frame means is a subclass's; here is where each ends, whether its type may stand there, has
+that length, and comes that often. The payload of DATA is passed on as it comes, so that a large
+message is copied once, whatever the size of its frames; every other frame is gathered first.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from ie_serving.server.transport.http2 import frames
+from ie_serving.server.transport.http2.flood_guard import FloodGuard
+from ie_serving.server.transport.http2.frames import ConnectionFault, ErrorCode
+from ie_serving.server.transport.http2.headers import LARGEST_BLOCK
+from ie_serving.server.transport.http2.rules import EXTENSION, LARGEST_FRAME, RULES, Place
+from ie_serving.server.transport.http2.sender import Sender
+from ie_serving.server.transport.http2.states import WRITER, Expect, Flow
+from ie_serving.server.transport.http2.streams import Stream
+
+TURN_S = 0.001
+"""Seconds of work for what one connection has sent before what it has caused is written and other
+connections get their turn. Replies to requests that were read together wait for each other no
+longer than this, and one client cannot silence others by sending much at once."""
+
+# Members of enums that every call needs: until Python 3.12 to look one up is a function call.
+_FRAME = Expect.FRAME
+_READING = Flow.READING
+_READ = Flow.READ
+_BLOCK_FLAGS = frames.PADDED | frames.WITH_PRIORITY | frames.END_HEADERS
+
+
+class _Payload(NamedTuple):
+    """A DATA frame of which a part has come: bytes that are missing, and its head."""
+
+    missing: int
+    flags: int
+    number: int
+
+
+class _Block(NamedTuple):
+    """A header block of which a part has come.
+
+    Attributes:
+        flags, number: of the HEADERS frame.
+        fragments: joined.
+        selfish: the frame says that the stream depends on itself.
+    """
+
+    flags: int
+    number: int
+    fragments: bytes
+    selfish: bool
+
+
+_NO_PAYLOAD = _Payload(0, 0, 0)
+_NO_BLOCK = _Block(0, 0, b"", selfish=False)
+
+
+_unpack_head = frames.HEAD.unpack_from
+"""Bound once: it is called for each frame of each connection."""
+
+
+class FrameReader(ABC):
+    """Reads the frames of one connection.
+
+    Args of the constructor:
+        sender: of the connection.
+        clock: seconds, only growing.
+
+    Attributes:
+        sender: holds what is to be written.
+    """
+
+    def __init__(self, sender: Sender, clock: Callable[[], float]) -> None:
+        self.sender = sender
+        self._guard = FloodGuard(clock, lambda: sender.sent)
+        self._clock = clock
+        self._expect = Expect.PREFACE
+        self._partial = bytearray()
+        self._needed = 0
+        self._payload = _NO_PAYLOAD
+        self._block = _NO_BLOCK
+
+    def receive(self, data: bytes) -> bytes:
+        """Take what the client has sent; it may end anywhere within a frame.
+
+        Returns:
+            What is left when the turn is over: to be given again, before anything else.
+        """
+        if self._partial:
+            data = self._whole(data)
+        sender = self.sender
+        sender.state = WRITER[sender.state][_READING]
+        try:
+            position = self._read(data)
+        except ConnectionFault as fault:
+            self._fail(fault)
+            position = len(data)
+        if sender.early:
+            sender.stop_requests()
+        sender.state = WRITER[sender.state][_READ]
+        return data[position:]
+
+    def _read(self, data: bytes) -> int:
+        """Read until the end or the end of the turn; give where.
+
+        The two frames that make up a small request are known here, so that they cost little; every
+        other frame is judged by the table. DATA does not end a turn: it is cheap, and a large
+        message should not wait for turns.
+        """
+        position, end = 0, len(data)
+        until = self._clock() + TURN_S
+        while position < end:
+            if self._expect is not _FRAME and (reader := _READERS.get(self._expect)):
+                position = reader(self, data, position)
+                continue
+            if end - position < frames.HEAD_BYTES:
+                return self._keep(data, position, frames.HEAD_BYTES)
+            high, low, kind, flags, number = _unpack_head(data, position)
+            number &= frames.LAST_STREAM
+            start = position + frames.HEAD_BYTES
+            stop = start + (high << 8 | low)
+            if kind == frames.DATA and self._expect is _FRAME and not flags & frames.PADDED:
+                if stop - start > LARGEST_FRAME:
+                    _check_size(kind, stop - start)
+                if stop > end:
+                    self._begin_payload(flags, number, stop - start)
+                    position = start
+                else:
+                    self._on_data(data, start, stop, flags, number)
+                    position = stop
+                continue
+            if self._clock() > until:
+                return position
+            if stop > end:
+                _check_size(kind, stop - start)
+                return self._keep(data, position, stop - position)
+            usual = kind == frames.HEADERS and flags & _BLOCK_FLAGS == frames.END_HEADERS
+            if usual and self._expect is _FRAME and stop - start <= LARGEST_BLOCK:
+                self._on_block(flags, number, data[start:stop])
+            else:
+                self._on_frame(kind, flags, number, data[start:stop])
+            position = stop
+        return position
+
+    def _keep(self, data: bytes, position: int, needed: int) -> int:
+        """Keep a piece until it is `needed` bytes long."""
+        self._partial += data[position:]
+        self._needed = needed
+        return len(data)
+
+    def _whole(self, data: bytes) -> bytes:
+        """Join `data` to the piece that was kept; give nothing while that is too short."""
+        # A bytearray grows in place, so a frame that comes byte by byte costs no more than
+        # one that comes whole.
+        self._partial += data
+        if len(self._partial) < self._needed:
+            return b""
+        data = bytes(self._partial)
+        self._partial.clear()
+        return data
+
+    def _read_preface(self, data: bytes, _position: int) -> int:
+        """Section 3.4: what a client sends before anything else."""
+        preface = frames.PREFACE
+        # Compared as it comes: a client of another protocol may wait for our answer.
+        if data[: len(preface)] != preface[: len(data)]:
+            self._on_preface(valid=False)
+            return len(data)
+        if len(data) < len(preface):
+            return self._keep(data, 0, len(data) + 1)
+        self._expect = Expect.SETTINGS
+        self._on_preface(valid=True)
+        return len(preface)
+
+    def _read_nothing(self, data: bytes, _position: int) -> int:
+        return len(data)
+
+    # DATA, section 6.1.
+
+    def _begin_payload(self, flags: int, number: int, length: int) -> None:
+        """Begin a DATA frame of which a part has come."""
+        self._begin_data(flags, number, length, length)
+        self._payload = _Payload(length, flags, number)
+        self._expect = Expect.PAYLOAD
+
+    def _read_payload(self, data: bytes, position: int) -> int:
+        """Pass on what is there of a DATA frame that is longer than what was read."""
+        missing, flags, number = self._payload
+        stream = self._taker(number)
+        stop = min(position + missing, len(data))
+        missing -= stop - position
+        if not missing:
+            self._expect = Expect.FRAME
+            if stream is not None:
+                self._pass_on(stream, data, position, stop, flags)
+            return stop
+        self._payload = _Payload(missing, flags, number)
+        if stream is not None:
+            stream.receive(data, position, stop, ends=False)
+        return stop
+
+    def _on_padded_data(self, flags: int, number: int, payload: bytes) -> None:
+        data = frames.unpadded(flags & frames.PADDED, payload)
+        stream = self._begin_data(flags, number, len(payload), len(data))
+        if stream is not None:
+            self._pass_on(stream, data, 0, len(data), flags)
+
+    # Any other frame, by the table.
+
+    def _on_frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
+        """Judge a frame by its row, in the order that `rules.py` tells; then handle it."""
+        _check_size(kind, len(payload))
+        rule = RULES.get(kind, EXTENSION)
+        self._check_expected(kind, flags, rule.name)
+        if number == 0 if rule.place is Place.STREAM else number and rule.place is Place.CONNECTION:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"{rule.name} on stream {number}")
+        # Counted before the handler works, so that frames which are refused count, too.
+        if rule.weight:
+            self._guard.count(rule.weight)
+        if not rule.least <= len(payload) <= rule.most or len(payload) % rule.unit:
+            self._refuse_size(kind, number, f"{rule.name} of {len(payload)} bytes")
+        elif kind == frames.HEADERS:
+            self._on_headers(flags, number, payload)
+        elif kind == frames.CONTINUATION:
+            self._on_continuation(flags, number, payload)
+        elif kind == frames.DATA:
+            self._on_padded_data(flags, number, payload)
+        else:
+            self._on_control(kind, flags, number, payload)
+
+    def _check_expected(self, kind: int, flags: int, name: str) -> None:
+        """Refuse what may not come now, whatever it is."""
+        if self._expect is Expect.SETTINGS:
+            if kind != frames.SETTINGS or flags & frames.ACK:
+                raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "the first frame must be SETTINGS")
+            self._expect = Expect.FRAME
+            self._on_first_settings()
+        elif (kind == frames.CONTINUATION) is not (self._expect is Expect.CONTINUATION):
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, f"{name} where it must not be")
+
+    def _refuse_size(self, kind: int, number: int, text: str) -> None:
+        if kind != frames.PRIORITY:  # the only type whose length is its stream's fault; section 6.3
+            raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, text)
+        self._blame(number, ErrorCode.FRAME_SIZE_ERROR, text)
+
+    # HEADERS and CONTINUATION, sections 6.2 and 6.10.
+
+    def _on_headers(self, flags: int, number: int, payload: bytes) -> None:
+        block = frames.unpadded(flags, payload)
+        # The stream is refused later: its block must be decoded first, to keep the table.
+        selfish = frames.depends_on(flags, payload) == number
+        if flags & frames.END_HEADERS:
+            self._on_block(flags, number, block, selfish=selfish)
+        else:
+            self._block = _Block(flags, number, block, selfish=selfish)
+            self._expect = Expect.CONTINUATION
+
+    def _on_continuation(self, flags: int, number: int, payload: bytes) -> None:
+        first = self._block
+        if number != first.number:
+            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, "CONTINUATION of another stream")
+        block = first.fragments + payload
+        if len(block) > LARGEST_BLOCK:
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "headers are too large")
+        if flags & frames.END_HEADERS:
+            self._block = _NO_BLOCK
+            self._expect = Expect.FRAME
+            self._on_block(first.flags, number, block, selfish=first.selfish)
+        else:
+            self._block = first._replace(fragments=block)
+
+    # What a subclass does.
+
+    @abstractmethod
+    def _on_preface(self, *, valid: bool) -> None:
+        """Know whether the client speaks HTTP/2."""
+
+    @abstractmethod
+    def _on_first_settings(self) -> None:
+        """Know that the client's preface has ended with SETTINGS, which are handled next."""
+
+    @abstractmethod
+    def _on_data(self, data: bytes, start: int, stop: int, flags: int, number: int) -> None:
+        """Take a DATA frame without padding, whose payload is data[start:stop]."""
+
+    @abstractmethod
+    def _begin_data(self, flags: int, number: int, length: int, content: int) -> Stream | None:
+        """Count a DATA frame by its head.
+
+        Args:
+            flags: of the frame.
+            number: of its stream.
+            length: of its payload: padding counts toward windows.
+            content: of its data: padding does not count toward `content-length`.
+
+        Returns:
+            The stream that takes the data; None where it is dropped.
+        """
+
+    @abstractmethod
+    def _taker(self, number: int) -> Stream | None:
+        """Give the stream that takes the rest of a DATA frame; None where it is dropped."""
+
+    @abstractmethod
+    def _pass_on(self, stream: Stream, data: bytes, start: int, stop: int, flags: int) -> None:
+        """Give a stream the last of a DATA frame: data[start:stop]."""
+
+    @abstractmethod
+    def _on_block(self, flags: int, number: int, block: bytes, *, selfish: bool = False) -> None:
+        """Take a whole header block."""
+
+    @abstractmethod
+    def _on_control(self, kind: int, flags: int, number: int, payload: bytes) -> None:
+        """Take a frame other than DATA, HEADERS and CONTINUATION."""
+
+    @abstractmethod
+    def _blame(self, number: int, code: ErrorCode, text: str) -> None:
+        """End a stream that is open; else the connection: other streams cannot be reset."""
+
+    @abstractmethod
+    def _fail(self, fault: ConnectionFault) -> None:
+        """End the connection: the frames that follow mean nothing any more."""
+
+
+_READERS: Mapping[Expect, Callable[[FrameReader, bytes, int], int]] = {
+    Expect.PREFACE: FrameReader._read_preface,
+    Expect.PAYLOAD: FrameReader._read_payload,
+    Expect.NOTHING: FrameReader._read_nothing,
+}
+"""What reads bytes that are not the start of a frame."""
+
+
+def _check_size(kind: int, length: int) -> None:
+    """Refuse a frame by its head where it would be gathered for nothing."""
+    if length > LARGEST_FRAME:
+        raise ConnectionFault(ErrorCode.FRAME_SIZE_ERROR, f"frame above {LARGEST_FRAME} bytes")
+    if kind in (frames.HEADERS, frames.CONTINUATION) and length > LARGEST_BLOCK:
+        raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, "headers are too large")

@@ -1,0 +1,109 @@
+"""The frame types: where each may stand, how long it may be, what it costs. Source: RFC 9113.
+
+A frame is judged in the order of a row: is it on a stream or on the connection as it must be, has
+it a length that its type allows, does the flood guard bear it, and what does the state of its
+stream make of it. A fault on a stream that is open ends that stream; all others end the connection
+(section 5.4: a stream that is not open cannot be reset).
+"""
+
+import enum
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from ie_serving.server.transport.http2 import frames
+from ie_serving.server.transport.http2.states import StreamState
+
+
+class Place(enum.Enum):
+    """Whether a frame concerns a stream or the connection, which is stream 0."""
+
+    STREAM = enum.auto()
+    CONNECTION = enum.auto()
+    EITHER = enum.auto()
+
+
+class Verdict(enum.Enum):
+    """What a frame is answered with in a state of its stream."""
+
+    TAKE = enum.auto()
+    """It is handled."""
+    DROP = enum.auto()
+    """It was under way when the stream was closed: it is decoded, counted, and then ignored."""
+    STREAM_CLOSED = enum.auto()
+    """RST_STREAM with STREAM_CLOSED; section 5.1, half-closed (remote)."""
+    CONNECTION_CLOSED = enum.auto()
+    """GOAWAY with STREAM_CLOSED; section 5.1, closed."""
+    CONNECTION_PROTOCOL = enum.auto()
+    """GOAWAY with PROTOCOL_ERROR; section 5.1, idle, and section 5.1.1."""
+
+
+class Rule(NamedTuple):
+    """One frame type.
+
+    Attributes:
+        name: as RFC 9113 spells it.
+        section: of RFC 9113.
+        place: where it may stand; anywhere else is a PROTOCOL_ERROR.
+        least, most, unit: its length lies between the first two and is a multiple of the third,
+            in bytes; else FRAME_SIZE_ERROR.
+        weight: how often the flood guard counts it.
+        states: verdict by the state of the stream that it is on.
+    """
+
+    name: str
+    section: str
+    place: Place
+    least: int
+    most: int
+    unit: int
+    weight: int
+    states: Mapping[StreamState, Verdict]
+
+
+LARGEST_FRAME = 1 << 20
+"""Bytes of the largest frame that we announce to take: large messages need few frames, and what
+must be whole before it is read needs no more memory than this. Larger is a FRAME_SIZE_ERROR."""
+
+_S = StreamState
+_V = Verdict
+_ALWAYS = dict.fromkeys(StreamState, Verdict.TAKE)
+
+_ON_DATA = {
+    _S.IDLE: _V.CONNECTION_PROTOCOL,  # 5.1: only HEADERS and PRIORITY in the idle state
+    _S.OPEN: _V.TAKE,
+    _S.HALF_CLOSED_REMOTE: _V.STREAM_CLOSED,  # 6.1
+    _S.HALF_CLOSED_LOCAL: _V.DROP,  # it is answered
+    _S.ENDED: _V.CONNECTION_CLOSED,
+    _S.RESET: _V.DROP,
+    _S.SKIPPED: _V.CONNECTION_CLOSED,
+}
+_ON_HEADERS = {
+    **_ON_DATA,
+    _S.IDLE: _V.TAKE,  # 6.2: opens the stream
+    _S.SKIPPED: _V.CONNECTION_PROTOCOL,  # 5.1.1: numbers only grow
+}
+_ON_CONTROL = {  # 5.1: may be under way when a stream is closed
+    **dict.fromkeys(StreamState, _V.DROP),
+    _S.IDLE: _V.CONNECTION_PROTOCOL,
+    _S.OPEN: _V.TAKE,
+    _S.HALF_CLOSED_REMOTE: _V.TAKE,
+    _S.HALF_CLOSED_LOCAL: _V.TAKE,
+}
+
+_ANY = (0, LARGEST_FRAME, 1)
+
+RULES: Mapping[int, Rule] = {
+    frames.DATA: Rule("DATA", "6.1", Place.STREAM, *_ANY, 0, _ON_DATA),
+    frames.HEADERS: Rule("HEADERS", "6.2", Place.STREAM, *_ANY, 0, _ON_HEADERS),
+    frames.PRIORITY: Rule("PRIORITY", "6.3", Place.STREAM, 5, 5, 1, 1, _ALWAYS),
+    frames.RST_STREAM: Rule("RST_STREAM", "6.4", Place.STREAM, 4, 4, 1, 1, _ON_CONTROL),
+    frames.SETTINGS: Rule("SETTINGS", "6.5", Place.CONNECTION, 0, LARGEST_FRAME, 6, 1, {}),
+    frames.PUSH_PROMISE: Rule("PUSH_PROMISE", "6.6", Place.STREAM, *_ANY, 0, _ALWAYS),
+    frames.PING: Rule("PING", "6.7", Place.CONNECTION, 8, 8, 1, 1, {}),
+    frames.GOAWAY: Rule("GOAWAY", "6.8", Place.CONNECTION, 8, LARGEST_FRAME, 1, 1, {}),
+    frames.WINDOW_UPDATE: Rule("WINDOW_UPDATE", "6.9", Place.EITHER, 4, 4, 1, 1, _ON_CONTROL),
+    frames.CONTINUATION: Rule("CONTINUATION", "6.10", Place.STREAM, *_ANY, 1, _ALWAYS),
+}
+
+EXTENSION = Rule("unknown", "5.5", Place.EITHER, *_ANY, 1, _ALWAYS)
+"""Frames of other types are ignored, wherever they stand."""

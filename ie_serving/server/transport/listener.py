@@ -1,0 +1,101 @@
+"""Sockets that accept connections, the connections that are open, and how both end.
+
+Both transports use it; a transport's own part of a drain is a list of steps. A socket arrives bound
+but not listening (`server/process/ports.py` says why), and listens from `listen` on.
+"""
+
+import asyncio
+import socket
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from ie_serving.core.waits import set_within
+
+BACKLOG: Final = 2048
+"""Connections that the kernel queues until the event loop accepts them. Beyond it a client's SYN is
+dropped and sent again after a second. The kernel cuts the value to `net.core.somaxconn` (4096)."""
+
+C = TypeVar("C", bound=asyncio.Protocol)
+
+
+class Step(NamedTuple, Generic[C]):
+    """One step of a drain: what is done to every open connection, then how long to wait.
+
+    Attributes:
+        act: called with each connection that is open when the step begins.
+        wait_s: seconds until the next step; a drain ends sooner when no connection is left.
+    """
+
+    act: Callable[[C], object]
+    wait_s: float
+
+
+class Listener(Generic[C]):
+    """Accepts connections, and knows those that are open. Belongs to one event loop.
+
+    Args of the constructor:
+        connect: makes the protocol of one new connection; `opened` and `closed` tell of its life.
+    """
+
+    def __init__(self, connect: Callable[[], C]) -> None:
+        self._connect = connect
+        self._accepting: list[tuple[asyncio.Server, socket.socket]] = []
+        self._open: set[C] = set()
+        self._none_open = asyncio.Event()
+        self._none_open.set()
+
+    @property
+    def connections(self) -> Sequence[C]:
+        """The connections that are open now, in no order; a copy."""
+        return tuple(self._open)
+
+    async def listen(self, sockets: Sequence[socket.socket]) -> None:
+        """Accept connections on sockets that are bound.
+
+        Raises:
+            OSError: a socket cannot be listened on.
+        """
+        loop = asyncio.get_running_loop()
+        for bound in sockets:
+            allow_listening(bound)
+            unix = bound.family == socket.AF_UNIX
+            create = loop.create_unix_server if unix else loop.create_server
+            server = await create(self._connect, sock=bound, backlog=BACKLOG)
+            self._accepting.append((server, bound))
+
+    def opened(self, connection: C) -> None:
+        """Take note of a connection.
+
+        Not when its protocol is made: a client may have left before it has a transport, and then
+        nothing would ever close it.
+        """
+        self._open.add(connection)
+        self._none_open.clear()
+
+    def closed(self, connection: C) -> None:
+        """Take note that a connection is lost."""
+        self._open.discard(connection)
+        if not self._open:
+            self._none_open.set()
+
+    async def drain(self, steps: Sequence[Step[C]]) -> None:
+        """Refuse new connections at once; then go from step to step until none is open."""
+        for server, bound in self._accepting:
+            server.close()
+            bound.close()  # uvloop leaves a socket that it was given open
+        for step in steps:
+            for connection in self.connections:
+                step.act(connection)
+            if await set_within(self._none_open, step.wait_s):
+                return
+
+
+def allow_listening(bound: socket.socket) -> None:
+    """Prepare a socket that was bound early for `listen()`.
+
+    Connections inherit SO_KEEPALIVE, so that one whose client has vanished ends some time although
+    nothing is sent on it.
+    """
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    bound.setblocking(False)

@@ -1,0 +1,151 @@
+"""What the stores of buckets share: one client for all models of a bucket, and its trouble.
+
+A backend adds the calls of its client, and sorts that client's exceptions.
+"""
+
+import math
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from threading import Lock
+from typing import ClassVar, Generic, TypeVar
+
+from ie_serving.core.errors import Unauthorized
+from ie_serving.core.hints import Hint
+from ie_serving.storage.remote import Location, shown
+from ie_serving.storage.trouble import Trouble, translated
+
+CONNECT_TIMEOUT_S = 5.0
+"""A host that does not answer within this is down or behind a firewall: Unreachable."""
+
+READ_TIMEOUT_S = 30.0
+"""Longest silence within an answer. A store under load pauses for seconds; beyond this the request
+counts as broken and is sent again."""
+
+CHUNK_BYTES = 256 * 1024
+"""Bytes of a body that are held at a time, for each of eight parts of a download: larger pieces
+cost memory, smaller ones calls."""
+
+CONNECTIONS = 16
+"""Connections that one client keeps open: eight parts of a download and the listings beside it.
+Beyond it a connection is closed after its request instead of being kept."""
+
+REBUILT_AFTER_S = 30.0
+"""Shortest time in seconds between two clients whose credentials are refused. Making one takes up
+to 0.2 s of processor time and keeps connections of its own; fifty models that are all refused would
+each make one at every poll, and what serves would wait for the processor."""
+
+Client = TypeVar("Client")
+
+_REFUSED = (Trouble.DENIED, Trouble.CREDENTIALS)
+"""What a store answers to a request without credentials that it does not allow."""
+
+_CURED_BY_READING_AGAIN = (Trouble.NO_CREDENTIALS, Trouble.CREDENTIALS, Trouble.ANONYMOUS)
+"""Troubles that a new client, which reads the credentials again, may not have."""
+
+
+class Kept(Generic[Client]):
+    """One client, made on first use, and made anew after its credentials were refused.
+
+    Args of the constructor:
+        make: makes the client.
+        close: closes the connections that a client keeps. Requests under way end undisturbed.
+        clock: seconds that only grow.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], Client],
+        close: Callable[[Client], object] = lambda client: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._make = make
+        self._close = close
+        self._clock = clock
+        self._dropped_at = -math.inf
+        self._lock = Lock()
+        self._client: Client | None = None
+
+    def get(self) -> Client:
+        """Give the client; raises whatever making it raises."""
+        # Under the lock also while it is made: walking a chain of credentials asks servers of the
+        # cloud, and eight threads of a download would ask them all at once.
+        with self._lock:
+            if self._client is None:
+                self._client = self._make()
+            return self._client
+
+    def drop(self, client: Client) -> None:
+        """Forget `client`, so that rotated credentials are read; not again at once."""
+        with self._lock:
+            # Others may have been refused with the same client, and have replaced it by now.
+            is_early = self._clock() - self._dropped_at < REBUILT_AFTER_S
+            if self._client is not client or is_early:
+                return
+            self._client = None
+            self._dropped_at = self._clock()
+        self._close(client)
+
+
+class BucketRemote(ABC, Generic[Client]):
+    """One prefix of a bucket. See `storage.remote.Remote`, whose reads the subclasses add.
+
+    Args of the constructor:
+        location: bucket and prefix.
+        endpoint: host or URL of the store; empty for the one that the client knows.
+        kept: the client, shared by all prefixes of the bucket.
+
+    Attributes:
+        advice: what to set about each trouble of this store.
+    """
+
+    advice: ClassVar[Mapping[Trouble, str | Hint]]
+
+    def __init__(self, location: Location, endpoint: str, kept: Kept[Client]) -> None:
+        self._location = location
+        self._endpoint = endpoint
+        self._kept = kept
+
+    @property
+    def url(self) -> str:
+        """`scheme://bucket/prefix`, as it was given."""
+        return self._location.url
+
+    @property
+    def identity(self) -> str:
+        """The endpoint and the URL."""
+        return f"{shown(self._endpoint)} {self.url}"
+
+    @abstractmethod
+    def _classify(self, error: Exception, action: str) -> tuple[Trouble, str] | None:
+        """Name the trouble and the store's code for it; None when it lies below the client."""
+
+    @abstractmethod
+    def _is_anonymous(self, client: Client) -> bool:
+        """Tell whether `client` sends its requests without credentials."""
+
+    @contextmanager
+    def _client(self, action: str) -> Iterator[Client]:
+        """Give the client for one action, and raise its trouble as the StorageError it means."""
+        client: Client | None = None  # None while it cannot even be made
+        trouble: Trouble | None = None
+
+        def classify(error: Exception) -> tuple[Trouble, str] | None:
+            nonlocal trouble
+            found = self._classify(error, action)
+            if client and found and found[0] in _REFUSED and self._is_anonymous(client):
+                found = Trouble.ANONYMOUS, found[1]
+            trouble = found[0] if found else None
+            return found
+
+        try:
+            with translated(self.url, action, classify, self.advice):
+                client = self._kept.get()
+                yield client
+        # Clients read their credentials once. Those on disk may have been rotated since, so the
+        # next call reads them again instead of failing until a restart.
+        except Unauthorized:
+            if client is not None and trouble in _CURED_BY_READING_AGAIN:
+                self._kept.drop(client)
+            raise

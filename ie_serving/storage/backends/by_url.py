@@ -1,0 +1,113 @@
+"""A base path or URL becomes the storage that reads it."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from threading import Event
+
+from ie_serving.core.errors import ConfigError
+from ie_serving.storage.backends.local import LocalStorage
+from ie_serving.storage.base import Storage
+from ie_serving.storage.mirror.mirror import Mirror
+from ie_serving.storage.options import StorageOptions
+from ie_serving.storage.remote import Location, Remote, shown
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+
+
+def check_urls(urls: Iterable[str], options: StorageOptions) -> None:
+    """Find what would keep `open_storage` from opening them; imports no store's client.
+
+    Raises:
+        ConfigError: all faults, each once.
+    """
+    # A dictionary for its keys: fifty models of one store share a fault, which is said once, and in
+    # the order of the models.
+    faults: dict[str, None] = {}
+    for url in urls:
+        try:
+            _place(url, options)
+        except ConfigError as error:
+            faults |= dict.fromkeys(error.faults)
+    if faults:
+        raise ConfigError(tuple(faults))
+
+
+def open_storage(url: str, options: StorageOptions, stopping: Event | None = None) -> Storage:
+    """Open the store that `url` names; nothing is sent yet.
+
+    Args:
+        url: a path, `file://`, or the URL of a remote prefix.
+        options: how the stores are reached and where copies are kept.
+        stopping: set by the owner to break off downloads and waits with NotAvailable.
+
+    Raises:
+        ConfigError: the scheme is unknown, or the URL or a setting is incomplete.
+    """
+    place = _place(url, options)
+    if isinstance(place, str):
+        return LocalStorage(place)
+    scheme, location = place
+    remote = _OPEN[scheme](location, options)
+    return Mirror(remote, options.cache_dir, options.cache_size_bytes, stopping=stopping)
+
+
+def _place(url: str, options: StorageOptions) -> str | tuple[str, Location]:
+    """Give a local path, or scheme and location of a remote prefix. Raises: as `open_storage`."""
+    # No library for URLs: `?`, `#` and `%` are part of the names of objects.
+    match = _SCHEME.fullmatch(url)
+    if match is None:
+        return url
+    scheme, rest = match[1].lower(), match[2]
+    if scheme == "file":
+        if not rest.startswith("/"):
+            raise ConfigError([f"{url}: expected an absolute path: file:///models/resnet"])
+        return rest
+    if scheme not in _OPEN:
+        known = ", ".join(f"{name}://" for name in ("file", *_OPEN))
+        raise ConfigError([f"{shown(url)}: unknown scheme: use a path or one of {known}"])
+    location = Location.parse(url, rest)
+    if scheme == "minio" and not options.minio.endpoint:
+        raise ConfigError([f"{url}: set MINIO_ENDPOINT to the store's host:port"])
+    for variable, path in _files(scheme, options).items():
+        if path and not Path(path).exists():  # the clients do not say which variable names it
+            raise ConfigError([f"{variable}: {path}: no such file"])
+    return scheme, location
+
+
+def _files(scheme: str, options: StorageOptions) -> Mapping[str, str]:
+    """Name the files that a store needs, by the variable that each is given in."""
+    return {
+        "s3": {"AWS_CA_BUNDLE": options.s3.ca_bundle},
+        "gs": {"GOOGLE_APPLICATION_CREDENTIALS": options.gcs.credentials},
+        "minio": {"MINIO_CA_BUNDLE": options.minio.ca_bundle},
+    }[scheme]
+
+
+# Each backend is imported when a URL names its scheme: a client's import takes about 0.2 s and
+# memory, which a server of local models should not pay.
+
+
+def _s3(location: Location, options: StorageOptions) -> Remote:
+    from ie_serving.storage.backends.s3 import S3Remote
+
+    return S3Remote(location, options.s3)
+
+
+def _gcs(location: Location, options: StorageOptions) -> Remote:
+    from ie_serving.storage.backends.gcs import GcsRemote
+
+    return GcsRemote(location, options.gcs)
+
+
+def _minio(location: Location, options: StorageOptions) -> Remote:
+    from ie_serving.storage.backends.minio import MinioRemote
+
+    return MinioRemote(location, options.minio)
+
+
+_OPEN: Mapping[str, Callable[[Location, StorageOptions], Remote]] = {
+    "s3": _s3,
+    "gs": _gcs,
+    "minio": _minio,
+}

@@ -1,0 +1,183 @@
+"""`gs://`: Google Cloud Storage, by google-cloud-storage.
+
+Source: Cloud Storage JSON API v1 (objects.list, objects.get, "HTTP status and error codes").
+"""
+
+import base64
+import logging
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any, TypeAlias
+
+import google.auth
+from google.api_core.exceptions import GoogleAPICallError
+from google.auth.credentials import AnonymousCredentials
+from google.auth.exceptions import DefaultCredentialsError, InvalidOperation, RefreshError
+from google.cloud import storage
+
+from ie_serving.core.hints import Hint
+from ie_serving.storage.backends.bucket import (
+    CONNECT_TIMEOUT_S,
+    READ_TIMEOUT_S,
+    BucketRemote,
+    Kept,
+)
+from ie_serving.storage.base import Entry
+from ie_serving.storage.checksums import Checksum
+from ie_serving.storage.options import GcsOptions
+from ie_serving.storage.remote import Location, Sink
+from ie_serving.storage.trouble import Trouble, http_trouble, quiet
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+ADVICE: Mapping[Trouble, str | Hint] = {
+    Trouble.DNS: "check the resolver (storage.googleapis.com) and STORAGE_EMULATOR_HOST",
+    Trouble.REFUSED: "check STORAGE_EMULATOR_HOST, firewall and proxy",
+    Trouble.TIMEOUT: "check firewall and proxy",
+    Trouble.BROKEN: "check the network",
+    Trouble.NO_TLS: "write http:// in STORAGE_EMULATOR_HOST",
+    Trouble.CERTIFICATE: "set REQUESTS_CA_BUNDLE to the authority's certificate",
+    Trouble.NO_CREDENTIALS: "set GOOGLE_APPLICATION_CREDENTIALS to a key file or bind a service "
+    "account; GCS_ANONYMOUS=1 for a public bucket",
+    Trouble.CREDENTIALS: "check GOOGLE_APPLICATION_CREDENTIALS or the bound service account",
+    Trouble.ANONYMOUS: "set GOOGLE_APPLICATION_CREDENTIALS or bind a service account",
+    Trouble.DENIED: "the account needs storage.objects.list and storage.objects.get "
+    "(roles/storage.objectViewer)",
+    Trouble.BUCKET: "correct the bucket's name",
+    Trouble.THROTTLED: Hint("poll less often ({server.poll_wait_s})"),
+    Trouble.SERVER: "see status.cloud.google.com",
+    Trouble.OTHER: "see the code in the Cloud Storage documentation",
+}
+
+Untyped: TypeAlias = Any
+"""google-cloud-storage carries no types."""
+
+_SCOPE = "https://www.googleapis.com/auth/devstorage.read_only"
+_LIMITS: Mapping[str, Any] = {"timeout": (CONNECT_TIMEOUT_S, READ_TIMEOUT_S), "retry": None}
+"""For every call; the retries are ours."""
+
+
+class GcsRemote(BucketRemote[storage.Client]):
+    """One prefix of a bucket."""
+
+    advice = ADVICE
+
+    def __init__(self, location: Location, options: GcsOptions) -> None:
+        super().__init__(location, options.endpoint, client_of(options, location.bucket))
+
+    def directories(self) -> list[str]:
+        """One objects.list for each 1000 names under the base."""
+        prefixes: list[str] = []
+        has_objects = False
+        with self._client("list") as client:
+            fields = "prefixes,items(name),nextPageToken"
+            for page in self._listing(client, self._location.prefix, fields, delimiter="/").pages:
+                prefixes += page.prefixes
+                has_objects = has_objects or page.num_items > 0
+        return self._location.directories(prefixes, has_objects)
+
+    def list(self, directory: str) -> Iterator[Entry]:
+        """One objects.list for each 1000 objects below `directory`; the tag is the generation."""
+        fields = "items(name,size,generation,updated),nextPageToken"
+        prefix = f"{self._location.prefix}{directory}/"
+        with self._client("list") as client:
+            for blob in self._listing(client, prefix, fields):
+                path = self._location.path_of(blob.name)
+                if path is not None:
+                    modified = blob.updated.timestamp() if blob.updated else 0.0
+                    yield Entry(path, blob.size, str(blob.generation), modified)
+
+    def read(self, entry: Entry, start: int, stop: int, sink: Sink) -> None:
+        """One media download of exactly the generation, as it is stored."""
+        with self._client(f"read {entry.path}") as client:
+            self._blob(client, entry).download_to_file(
+                _Stream(sink),
+                start=start,
+                end=stop - 1,
+                raw_download=True,  # as it is stored: the checksum is of those bytes
+                checksum=None,  # ours is of the whole file, this would be of a range
+                **_LIMITS,
+            )
+
+    def checksum(self, entry: Entry) -> Checksum | None:
+        """One objects.get: CRC32C, which every object has; MD5 where there is none."""
+        with self._client(f"read {entry.path}") as client:
+            blob = self._blob(client, entry)
+            blob.reload(**_LIMITS)
+            if blob.crc32c:
+                return Checksum("crc32c", base64.b64decode(blob.crc32c))
+            return Checksum("md5", base64.b64decode(blob.md5_hash)) if blob.md5_hash else None
+
+    def _listing(self, client: storage.Client, prefix: str, fields: str, **more: str) -> Untyped:
+        return client.list_blobs(
+            self._location.bucket, prefix=prefix or None, fields=fields, **more, **_LIMITS
+        )
+
+    def _blob(self, client: storage.Client, entry: Entry) -> Untyped:
+        key = self._location.prefix + entry.path
+        return client.bucket(self._location.bucket).blob(key, generation=int(entry.tag))
+
+    def _classify(self, error: Exception, action: str) -> tuple[Trouble, str] | None:
+        if isinstance(error, InvalidOperation):  # anonymous, asked for a token after a 401
+            return Trouble.ANONYMOUS, "401"
+        if isinstance(error, RefreshError):
+            return Trouble.CREDENTIALS, ""
+        if isinstance(error, DefaultCredentialsError):
+            return Trouble.NO_CREDENTIALS, ""
+        if not isinstance(error, GoogleAPICallError) or error.code is None:
+            return None
+        status = int(error.code)
+        # 404 is the bucket when it is listed, else the generation: it was replaced or removed.
+        if status in (404, 416):
+            trouble = Trouble.BUCKET if action == "list" else Trouble.CHANGED
+        else:
+            trouble = http_trouble(status)
+        return trouble, str(status)
+
+    def _is_anonymous(self, client: storage.Client) -> bool:
+        return isinstance(client._credentials, AnonymousCredentials)
+
+
+class _Stream:
+    """The file that google-cloud-storage writes a download to."""
+
+    def __init__(self, sink: Sink) -> None:
+        self._sink = sink
+
+    def write(self, data: bytes) -> int:
+        self._sink(data)
+        return len(data)
+
+
+@cache
+def client_of(options: GcsOptions, bucket: str) -> Kept[storage.Client]:
+    """One client for each bucket."""
+    quiet("google", "urllib3", "requests")
+    return Kept(lambda: make_client(options, bucket), lambda client: client.close())
+
+
+def make_client(options: GcsOptions, bucket: str) -> storage.Client:
+    """Make a client; google-auth looks for credentials now."""
+    client = storage.Client(
+        project="none",  # listing and reading name none, but the client asks for it
+        credentials=_credentials(options, bucket),
+        client_options={"api_endpoint": options.endpoint} if options.endpoint else None,
+    )
+    # From 3.12 on it asks for the bucket's location, only to label traces: a request more, which
+    # needs a permission more and is repeated while the store is down.
+    client._bucket_metadata_cache = None
+    return client
+
+
+def _credentials(options: GcsOptions, bucket: str) -> Untyped:
+    if options.endpoint or options.anonymous:
+        log.info(Event("requests are anonymous, as configured", bucket=bucket))
+        return AnonymousCredentials()  # type: ignore[no-untyped-call]
+    try:
+        return google.auth.default(scopes=[_SCOPE])[0]
+    except DefaultCredentialsError:
+        if options.credentials:
+            raise
+        log.warning(Event("no Google credentials found, requests are anonymous", bucket=bucket))
+        return AnonymousCredentials()  # type: ignore[no-untyped-call]

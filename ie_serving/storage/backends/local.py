@@ -1,0 +1,159 @@
+"""Repositories in the file system: served where they lie, without a copy.
+
+Symbolic links are followed wherever they stand, so a link that is switched atomically (a Kubernetes
+ConfigMap, git-sync, a deployment's `current`) shows as changed tags. Names that begin with `..` are
+Kubernetes' own bookkeeping in such volumes and are left out.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from ie_serving.core.errors import (
+    EntryChanged,
+    Missing,
+    NotThereYet,
+    StorageError,
+    Unauthorized,
+    Unreachable,
+)
+from ie_serving.storage.base import Entry
+
+_LOST = {errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENOTCONN}
+"""A network file system whose server does not answer."""
+
+DEEPEST = 64
+"""How deep directories of one version may lie in each other. No format needs more than three; a
+tree without end would exhaust the stack and cost a listing of each level at every poll."""
+
+_Identity = tuple[int, int]
+"""Device and inode."""
+
+
+class LocalStorage:
+    """The directory `base`."""
+
+    def __init__(self, base: str | Path) -> None:
+        self._base = Path(base)
+
+    @property
+    def url(self) -> str:
+        """The path as it was given."""
+        return str(self._base)
+
+    def directories(self) -> list[str]:
+        """Name the sub-directories, links to directories included."""
+        with _translated(self._base), os.scandir(self._base) as found:
+            return [item.name for item in found if _is_shown(item) and _may_be_directory(item)]
+
+    def list(self, directory: str) -> Iterator[Entry]:
+        """Yield every file below `directory`; none when it does not exist but the base does."""
+        top = self._base / directory
+        # A base that vanished (an unmounted volume) is trouble; a version that vanished is news.
+        with _translated(top):
+            if os.path.lexists(top) or not self._base.exists():
+                yield from self._entries(directory, top)
+
+    @contextmanager
+    def copy(self, directory: str, entries: tuple[Entry, ...]) -> Iterator[Path]:
+        """Give the directory itself, links resolved, so that a switched link does not mix two."""
+        top = self._base / directory
+        with _translated(top):
+            # Resolved before the files are compared: a link that is switched later leads elsewhere,
+            # while this path stays with the files that were checked.
+            real = top.resolve()
+            found = set(self._entries(directory, real)) if real.exists() else set()
+        if found != set(entries):
+            raise EntryChanged(f"{top}: {_difference(found, set(entries))}; it is listed anew")
+        yield real
+
+    def _entries(self, directory: str, top: Path) -> Iterator[Entry]:
+        for entry in _walk(top, top, frozenset()):
+            yield replace(entry, path=f"{directory}/{entry.path}")
+
+
+def _walk(top: Path, directory: Path, above: frozenset[_Identity]) -> Iterator[Entry]:
+    """Yield the files below `directory` with paths relative to `top`, each directory once."""
+    identity = _identity_of(directory)
+    if identity in above:  # a link to one of its own parents
+        return
+    if len(above) == DEEPEST:
+        raise StorageError(
+            f"{top}: directories lie more than {DEEPEST} deep in each other: remove {directory}"
+        )
+    with os.scandir(directory) as found:
+        for item in found:
+            if not _is_shown(item):
+                continue
+            try:
+                yield from _entries_of(item, top, above | {identity})
+            except FileNotFoundError:  # a dangling link, or removed while we list
+                continue
+
+
+# Of where a link leads to: by its path alone, a link to a parent would be a new directory at every
+# turn.
+def _identity_of(directory: Path) -> _Identity:
+    status = directory.stat()
+    return status.st_dev, status.st_ino
+
+
+def _entries_of(item: os.DirEntry[str], top: Path, above: frozenset[_Identity]) -> Iterator[Entry]:
+    if item.is_dir():
+        yield from _walk(top, Path(item.path), above)
+        return
+    status = item.stat()
+    if stat.S_ISREG(status.st_mode):
+        # The inode too: a file renamed into place may carry the time and size of the old one.
+        tag = f"{status.st_mtime_ns}-{status.st_size}-{status.st_ino}"
+        path = Path(item.path).relative_to(top).as_posix()
+        yield Entry(path, status.st_size, tag, status.st_mtime)
+
+
+def _may_be_directory(item: os.DirEntry[str]) -> bool:
+    try:
+        return item.is_dir()
+    except OSError:  # such as a link onto itself: whoever lists this entry is told
+        return True
+
+
+def _is_shown(item: os.DirEntry[str]) -> bool:
+    return not item.name.startswith("..")
+
+
+def _difference(found: set[Entry], expected: set[Entry]) -> str:
+    path = min(entry.path for entry in found ^ expected)
+    if path not in {entry.path for entry in found}:
+        return f"{path!r} was removed after it had been listed"
+    if path not in {entry.path for entry in expected}:
+        return f"{path!r} appeared after the listing"
+    return f"{path!r} was changed after it had been listed"
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    """Turn an OSError about `path` into a StorageError that says what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise _fault(path, error) from error
+
+
+_RIGHTS = "directories need r-x and files r-- for it"
+
+
+def _fault(path: Path, error: OSError) -> StorageError:
+    where = error.filename or path
+    if isinstance(error, FileNotFoundError):
+        return NotThereYet(f"{where}: no such directory: create it or correct the base path")
+    if isinstance(error, NotADirectoryError):
+        return Missing(f"{where}: is a file, expected a directory: correct the base path")
+    if isinstance(error, PermissionError):
+        return Unauthorized(f"{where}: permission denied for user id {os.geteuid()}: {_RIGHTS}")
+    if error.errno in _LOST:
+        return Unreachable(f"{where}: the network file system does not answer: {error.strerror}")
+    return StorageError(f"{where}: cannot be read: {error.strerror}")

@@ -1,0 +1,215 @@
+"""`s3://`: Amazon S3 and stores that speak its protocol, by boto3.
+
+Sources: Amazon S3 API Reference (ListObjectsV2, GetObject, HeadObject, "Error responses").
+"""
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from functools import cache
+from typing import Any, TypeAlias
+
+import boto3
+from botocore import UNSIGNED
+from botocore.config import Config
+from botocore.exceptions import (
+    ClientError,
+    CredentialRetrievalError,
+    IncompleteReadError,
+    InvalidConfigError,
+    InvalidRegionError,
+    NoAuthTokenError,
+    NoCredentialsError,
+    NoRegionError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    ResponseStreamingError,
+    SSOTokenLoadError,
+    TokenRetrievalError,
+    UnauthorizedSSOTokenError,
+)
+
+from ie_serving.core.hints import Hint
+from ie_serving.storage.backends.bucket import (
+    CHUNK_BYTES,
+    CONNECT_TIMEOUT_S,
+    CONNECTIONS,
+    READ_TIMEOUT_S,
+    BucketRemote,
+    Kept,
+)
+from ie_serving.storage.backends.s3_errors import trouble_of_code
+from ie_serving.storage.base import Entry
+from ie_serving.storage.checksums import Checksum, from_s3_headers
+from ie_serving.storage.options import S3Options
+from ie_serving.storage.remote import Location, Sink
+from ie_serving.storage.trouble import Trouble, quiet
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+ADVICE: Mapping[Trouble, str | Hint] = {
+    Trouble.DNS: "check S3_ENDPOINT, AWS_REGION and the resolver; a bucket's own host name needs "
+    "S3_ADDRESSING_STYLE=path where it does not resolve",
+    Trouble.REFUSED: "check host and port of S3_ENDPOINT, and that the store runs",
+    Trouble.TIMEOUT: "check S3_ENDPOINT, firewall and proxy",
+    Trouble.BROKEN: "check the network and the store's log",
+    Trouble.NO_TLS: "write http:// in S3_ENDPOINT",
+    Trouble.CERTIFICATE: "set AWS_CA_BUNDLE to the authority's certificate, "
+    "or S3_VERIFY_SSL=0 to trust any",
+    Trouble.REGION: "set AWS_REGION to the bucket's region",
+    Trouble.NO_CREDENTIALS: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE or a "
+    "role; S3_ANONYMOUS=1 for a public bucket",
+    Trouble.CREDENTIALS: "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN "
+    "or the role, and S3_SIGNATURE",
+    Trouble.CLOCK: "set this machine's clock",
+    Trouble.ANONYMOUS: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE or a role",
+    Trouble.DENIED: "the identity needs s3:ListBucket on the bucket and s3:GetObject on its "
+    "objects (and kms:Decrypt when they are encrypted)",
+    Trouble.BUCKET: "correct the bucket's name, or S3_ENDPOINT when it lies in another store",
+    Trouble.THROTTLED: Hint("poll less often ({server.poll_wait_s})"),
+    Trouble.SERVER: "see the store's log",
+    Trouble.OTHER: "see the code in the store's documentation",
+}
+
+Boto: TypeAlias = Any
+"""boto3 makes its clients at run time; they have no types."""
+
+_WITHOUT_CREDENTIALS = (
+    CredentialRetrievalError,
+    NoAuthTokenError,
+    NoCredentialsError,
+    PartialCredentialsError,
+    ProfileNotFound,
+    SSOTokenLoadError,
+    TokenRetrievalError,
+    UnauthorizedSSOTokenError,
+)
+_CONFIGURATION = (InvalidConfigError, InvalidRegionError, NoRegionError)
+
+
+class S3Remote(BucketRemote[Boto]):
+    """One prefix of a bucket."""
+
+    advice = ADVICE
+
+    def __init__(self, location: Location, options: S3Options) -> None:
+        super().__init__(location, options.endpoint, client_of(options, location.bucket))
+
+    def directories(self) -> list[str]:
+        """One ListObjectsV2 for each 1000 names under the base."""
+        prefixes: list[str] = []
+        has_objects = False
+        with self._client("list") as client:
+            for page in self._pages(client, self._location.prefix, Delimiter="/"):
+                prefixes += [item["Prefix"] for item in page.get("CommonPrefixes", ())]
+                has_objects = has_objects or bool(page.get("Contents"))
+        return self._location.directories(prefixes, has_objects)
+
+    def list(self, directory: str) -> Iterator[Entry]:
+        """One ListObjectsV2 for each 1000 objects below `directory`; the tag is the ETag."""
+        with self._client("list") as client:
+            for page in self._pages(client, f"{self._location.prefix}{directory}/"):
+                for item in page.get("Contents", ()):
+                    path = self._location.path_of(item["Key"])
+                    if path is not None:
+                        modified = item["LastModified"].timestamp()
+                        yield Entry(path, item["Size"], item["ETag"].strip('"'), modified)
+
+    def read(self, entry: Entry, start: int, stop: int, sink: Sink) -> None:
+        """One GetObject with If-Match."""
+        with self._client(f"read {entry.path}") as client:
+            reply = client.get_object(**self._exactly(entry), Range=f"bytes={start}-{stop - 1}")
+            with closing(reply["Body"]) as body:
+                for chunk in body.iter_chunks(CHUNK_BYTES):
+                    sink(chunk)
+
+    def checksum(self, entry: Entry) -> Checksum | None:
+        """One HeadObject, and another one for a multipart upload without a whole checksum."""
+        with self._client(f"read {entry.path}") as client:
+            # Pinned, so that a checksum is never of a newer upload than the bytes.
+            pinned = self._exactly(entry)
+            reply = client.head_object(**pinned, ChecksumMode="ENABLED")
+            headers = reply["ResponseMetadata"]["HTTPHeaders"]
+
+            def part_bytes() -> int:
+                return int(client.head_object(**pinned, PartNumber=1)["ContentLength"])
+
+            return from_s3_headers(entry.tag, entry.size, headers, part_bytes)
+
+    def _pages(self, client: Boto, prefix: str, **more: str) -> Iterator[Mapping[str, Any]]:
+        paginator = client.get_paginator("list_objects_v2")
+        yield from paginator.paginate(Bucket=self._location.bucket, Prefix=prefix, **more)
+
+    def _exactly(self, entry: Entry) -> dict[str, str]:
+        # If-Match makes the store refuse what was uploaded again since the listing, so the files of
+        # two uploads never mix.
+        key = self._location.prefix + entry.path
+        return {"Bucket": self._location.bucket, "Key": key, "IfMatch": f'"{entry.tag}"'}
+
+    def _classify(self, error: Exception, action: str) -> tuple[Trouble, str] | None:
+        if isinstance(error, ClientError):
+            return self._of_reply(error)
+        if isinstance(error, _WITHOUT_CREDENTIALS):
+            return Trouble.NO_CREDENTIALS, type(error).__name__
+        if isinstance(error, _CONFIGURATION):
+            return Trouble.REGION, type(error).__name__
+        if isinstance(error, (IncompleteReadError, ResponseStreamingError)):
+            return Trouble.BROKEN, ""
+        return None
+
+    def _of_reply(self, error: ClientError) -> tuple[Trouble, str]:
+        code = str(error.response.get("Error", {}).get("Code", ""))
+        status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+        trouble = trouble_of_code(code, status)
+        # The role was refused, not the bucket: permissions on the bucket would be the wrong advice.
+        if trouble is Trouble.DENIED and error.operation_name.startswith("AssumeRole"):
+            return Trouble.CREDENTIALS, code
+        return trouble, code
+
+    def _is_anonymous(self, client: Boto) -> bool:
+        return bool(client.meta.config.signature_version is UNSIGNED)
+
+
+@cache
+def client_of(options: S3Options, bucket: str) -> Kept[Boto]:
+    """One client for each bucket: its connections and region are the bucket's own."""
+    quiet("boto3", "botocore", "urllib3")
+    return Kept(lambda: make_client(options, bucket), lambda client: client.close())
+
+
+def make_client(options: S3Options, bucket: str) -> Boto:
+    """Make a client of one bucket; boto3 reads its credentials now."""
+    session = boto3.session.Session(
+        aws_access_key_id=options.access_key or None,
+        aws_secret_access_key=options.secret_key or None,
+        aws_session_token=options.session_token or None,
+        region_name=options.region or None,
+    )
+    # A store other than AWS has no regions, but a signature needs the name of one.
+    region = session.region_name or ("us-east-1" if options.endpoint else None)
+    return session.client(
+        "s3",
+        endpoint_url=options.endpoint or None,
+        region_name=region,
+        verify=(options.ca_bundle or None) if options.verify else False,
+        config=Config(
+            signature_version=_signature(session, options, bucket),
+            s3={"addressing_style": options.addressing},
+            connect_timeout=CONNECT_TIMEOUT_S,
+            read_timeout=READ_TIMEOUT_S,
+            # The retries are ours: botocore's would hide progress and multiply with ours.
+            retries={"total_max_attempts": 1, "mode": "standard"},
+            max_pool_connections=CONNECTIONS,
+        ),
+    )
+
+
+def _signature(session: boto3.session.Session, options: S3Options, bucket: str) -> Boto:
+    if options.anonymous:
+        log.info(Event("requests are anonymous, as configured", bucket=bucket))
+        return UNSIGNED
+    if session.get_credentials() is None:
+        log.warning(Event("no AWS credentials found, requests are anonymous", bucket=bucket))
+        return UNSIGNED
+    return options.signature or None

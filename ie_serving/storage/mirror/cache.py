@@ -1,0 +1,254 @@
+"""The local cache: one directory for each content, complete or not there at all.
+
+    copies/<fingerprint>/      complete and checked; appears by one rename
+    partial/<fingerprint>/     being fetched, or left by a fetch that broke off
+    locks/<fingerprint>        shared by who uses the copy, exclusive for who makes or removes it
+    listings/                  last known good listings (`listings.py`)
+    compiled/                  the engine's own compiled models
+
+Several workers and servers may share one cache. What is least recently used is evicted first; what
+is in use, never.
+"""
+
+import errno
+import logging
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ie_serving.core.errors import StorageError
+from ie_serving.core.hints import Hint
+from ie_serving.storage.mirror import locks
+from ie_serving.telemetry.logs import Event
+
+_Lock = Callable[[Path, locks.Pause], AbstractContextManager[None]]
+
+log = logging.getLogger(__name__)
+
+LARGER_DISK = Hint(", or set {storage.cache_dir} to a larger disk")
+
+COMPILED = "compiled"
+"""Name of the directory for compiled models."""
+
+_ABANDONED_S = 24 * 3600.0
+"""Age in seconds at which a fetch that broke off is removed. A fetch is resumed by the next try,
+within minutes; after a day nobody wants the version any more."""
+_REMOVED = "removed-"
+_SPARE_BYTES = 64 << 20
+"""Bytes of the disk that copies never take. The cache often shares a disk with logs and with the
+system, and a disk that is full to the last byte stops more than this server."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Item:
+    """Something that can be evicted.
+
+    Attributes:
+        path: a directory under `copies` or `partial`, or a file under `compiled`.
+        size: bytes.
+        used: when it was last used, in seconds since the epoch.
+        is_locked: whether its users hold the lock of its name.
+    """
+
+    path: Path
+    size: int
+    used: float
+    is_locked: bool
+
+    @property
+    def is_waste(self) -> bool:
+        """Whether nobody will ever want it again."""
+        is_unfinished = self.path.parent.name == "partial" or self.path.name.startswith(_REMOVED)
+        return is_unfinished and time.time() - self.used > _ABANDONED_S
+
+
+class Cache:
+    """The directory `root`, with at most `size_bytes` in it (0: no limit)."""
+
+    def __init__(self, root: Path, size_bytes: int, pause: locks.Pause) -> None:
+        self.root = root
+        self._size_bytes = size_bytes
+        self._pause = pause
+
+    @contextmanager
+    def lease(self, fingerprint: str, sizes: Mapping[str, int]) -> Iterator[Path | None]:
+        """Give the complete copy, kept from eviction meanwhile; None when there is none.
+
+        Args:
+            fingerprint: of the content.
+            sizes: bytes of each file, by its path in the copy.
+        """
+        copy = self._copy(fingerprint)
+        with self._locked(locks.shared, fingerprint):
+            yield copy if _is_complete(copy, sizes) else None
+
+    @contextmanager
+    def making(self, fingerprint: str) -> Iterator[Path]:
+        """Give the directory to fetch into; nobody else makes the same copy meanwhile."""
+        with self._locked(locks.exclusive, fingerprint), self.written():
+            partial = self.root / "partial" / fingerprint
+            partial.mkdir(parents=True, exist_ok=True)
+            os.utime(
+                partial
+            )  # in use now, so `make_room` of another process does not call it waste
+            yield partial
+
+    def publish(self, fingerprint: str, made: Path) -> None:
+        """Turn the directory `made` into the complete copy. Called within `making`."""
+        copy = self._copy(fingerprint)
+        with self.written():
+            if copy.exists():  # damaged, or else it would not be made again
+                self._remove(copy)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            made.rename(copy)
+            shutil.rmtree(self.root / "partial" / fingerprint, ignore_errors=True)
+
+    def touch(self, fingerprint: str) -> None:
+        """Note that the copy is used now. A cache that cannot be written keeps its order."""
+        try:
+            os.utime(self._copy(fingerprint))
+        except OSError as error:
+            log.debug(
+                Event("time of last use of a copy not kept", path=self.root, cause=error.strerror)
+            )
+
+    def has(self, fingerprint: str, sizes: Mapping[str, int]) -> bool:
+        """Tell whether the complete copy is there."""
+        return _is_complete(self._copy(fingerprint), sizes)
+
+    def make_room(self, wanted_bytes: int) -> None:
+        """Evict until so much more fits.
+
+        Raises:
+            StorageError: the disk itself has no room, whatever is evicted.
+        """
+        with self.written():
+            self.root.mkdir(parents=True, exist_ok=True)
+            # What was used least recently goes first: `touch` writes that time on each use.
+            items = sorted(self._items(), key=lambda item: item.used)
+            total = sum(item.size for item in items) + wanted_bytes
+            for item in items:
+                if self._is_over(total, wanted_bytes) or item.is_waste:
+                    total -= item.size if self._evict(item) else 0
+            self._check_room(total, wanted_bytes)
+
+    @contextmanager
+    def written(self) -> Iterator[None]:
+        """Turn an OSError of writing to the cache into a StorageError that says what to do."""
+        try:
+            yield
+        except OSError as error:
+            raise self._fault(error) from error
+
+    def _copy(self, fingerprint: str) -> Path:
+        return self.root / "copies" / fingerprint
+
+    @contextmanager
+    def _locked(self, lock: _Lock, fingerprint: str) -> Iterator[None]:
+        folder = self.root / "locks"
+        with ExitStack() as stack:
+            with self.written():
+                if not folder.is_dir():
+                    folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(lock(folder / fingerprint, self._pause))
+            yield
+
+    def _items(self) -> Iterator[_Item]:
+        for folder in ("copies", "partial"):
+            yield from _measured((self.root / folder).glob("*"), is_locked=True)
+        files = (path for path in (self.root / COMPILED).rglob("*") if path.is_file())
+        yield from _measured(files, is_locked=False)
+
+    def _is_over(self, total: int, wanted_bytes: int) -> bool:
+        over = 0 < self._size_bytes < total
+        return over or shutil.disk_usage(self.root).free < wanted_bytes + _SPARE_BYTES
+
+    def _evict(self, item: _Item) -> bool:
+        """Remove `item` unless somebody uses it."""
+        # Compiled models carry no lock: a file that the engine has open outlives its name, and one
+        # that it misses it makes again.
+        if not item.is_locked:
+            item.path.unlink(missing_ok=True)
+            return True
+        # Tried, not waited for: a lock that is held means that the copy serves somewhere.
+        with locks.if_free(self.root / "locks" / item.path.name) as is_free:
+            if is_free:
+                self._remove(item.path)
+                log.info(Event("copy evicted from the cache", path=item.path, bytes=item.size))
+            return is_free
+
+    def _remove(self, path: Path) -> None:
+        """Make `path` vanish at once, then delete what it held."""
+        # One rename, since deleting takes long for a large model and must not be seen half done.
+        aside = path.with_name(f"{_REMOVED}{uuid.uuid4().hex}")
+        path.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
+
+    def _check_room(self, total: int, wanted_bytes: int) -> None:
+        free = shutil.disk_usage(self.root).free
+        if free < wanted_bytes + _SPARE_BYTES:
+            raise StorageError(
+                f"cache {self.root}: {wanted_bytes} bytes are to be fetched, the disk has {free} "
+                "free: free some",
+                LARGER_DISK,
+            )
+        if 0 < self._size_bytes < total:
+            log.warning(
+                Event(
+                    "cache over its limit, everything else is in use",
+                    path=self.root,
+                    bytes=total,
+                    limit_bytes=self._size_bytes,
+                )
+            )
+
+    def _fault(self, error: OSError) -> StorageError:
+        where = f"cache {self.root}"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return StorageError(f"{where}: the disk is full: free some", LARGER_DISK)
+        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            return StorageError(
+                f"{where}: cannot be written ({error.strerror}) by user id {os.geteuid()}",
+                Hint(": set {storage.cache_dir} to a directory that can"),
+            )
+        check = Hint(": check {storage.cache_dir}")
+        return StorageError(f"{where}: cannot be used: {error.strerror}", check)
+
+
+def _is_complete(copy: Path, sizes: Mapping[str, int]) -> bool:
+    try:
+        return copy.is_dir() and all(
+            (copy / path).stat().st_size == size for path, size in sizes.items()
+        )
+    except OSError:
+        return False
+
+
+def _measured(paths: Iterable[Path], is_locked: bool) -> Iterator[_Item]:
+    """Measure what is still there: another process may evict at the same time."""
+    for path in paths:
+        try:
+            status = path.stat()
+            # The engine reads a compiled model without a word to us; of that only atime tells, as
+            # far as the file system keeps it.
+            used = status.st_mtime if is_locked else max(status.st_mtime, status.st_atime)
+            yield _Item(path, _size(path), used, is_locked)
+        except FileNotFoundError:
+            continue
+
+
+def _size(path: Path) -> int:
+    """Bytes on disk below `path`: a part that is not fetched yet takes none."""
+    # Blocks are counted in 512 bytes whatever the file system's own are.
+    if not path.is_dir():
+        return path.stat().st_blocks * 512
+    return sum(
+        (Path(folder) / name).lstat().st_blocks * 512
+        for folder, _, names in os.walk(path)
+        for name in names
+    )

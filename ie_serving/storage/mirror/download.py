@@ -1,0 +1,249 @@
+"""Entries become files: in parallel parts, resumed where they broke off, checked before use.
+
+Memory is bounded by threads times one chunk. Parts that arrived are noted beside the file (one byte
+each), so a later attempt, also of another process, fetches only what is missing. A file gets its
+name once its size and the store's checksum fit.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from threading import Event as Flag
+from threading import Lock
+
+from ie_serving.core.errors import Corrupted, NotAvailable, Unreachable
+from ie_serving.storage import checksums
+from ie_serving.storage.base import Entry
+from ie_serving.storage.mirror.locks import Pause
+from ie_serving.storage.mirror.progress import Progress
+from ie_serving.storage.remote import Remote
+from ie_serving.storage.retry import Retrying, Tries
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+
+PART_TRIES = Tries(most=6)
+"""For each range, counted from the last byte that arrived: about 6 s of waits in all, since what
+arrived is kept and the next load of the version goes on from there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Transfer:
+    """How downloads are cut up and tried again."""
+
+    part_bytes: int = 16 << 20
+    """Bytes of one range. A broken connection costs at most so much again after a restart; smaller
+    ones cost more requests, which stores charge for."""
+
+    threads: int = 8
+    """Ranges of one version asked for at a time: one connection alone seldom fills a network."""
+
+    tries: Tries = PART_TRIES
+    """For each range, counted from the last byte that arrived."""
+
+    report_s: float = 5.0
+    """Seconds between two log lines of one download."""
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """What all files of one download share.
+
+    Attributes:
+        remote: where the bytes come from.
+        transfer: how they are asked for.
+        directory: `files` in it takes complete files, `parts` those under way.
+        written: turns errors of the local disk into StorageErrors.
+        pause: waits between two tries.
+        progress: counts what arrives.
+        broken_off: set once one part has failed for good.
+    """
+
+    remote: Remote
+    transfer: Transfer
+    directory: Path
+    written: Callable[[], AbstractContextManager[None]]
+    pause: Pause
+    progress: Progress
+    broken_off: Flag
+
+
+def download(place: Workplace, entries: Mapping[str, Entry]) -> Path:
+    """Fetch what is not there yet.
+
+    Args:
+        place: where and how.
+        entries: by path in the directory that is given back.
+
+    Returns:
+        The directory of complete files.
+
+    Raises:
+        EntryChanged: an entry is no longer the one that was listed.
+        Corrupted: the bytes do not match the store's promise; they are deleted.
+        StorageError: any other trouble; what arrived is kept for the next attempt.
+        NotAvailable: the server stops.
+    """
+    with place.written():
+        (place.directory / "files").mkdir(exist_ok=True)
+        (place.directory / "parts").mkdir(exist_ok=True)
+        jobs = [
+            job
+            for number, path in enumerate(sorted(entries))
+            for job in _File(place, entries[path], path, number).jobs()
+        ]
+    _run(jobs, place)
+    return place.directory / "files"
+
+
+class _File:
+    """One file under way: its parts, in any order, then its check."""
+
+    def __init__(self, place: Workplace, entry: Entry, path: str, number: int) -> None:
+        self._place = place
+        self._entry = entry
+        self._target = place.directory / "files" / path
+        self._work = place.directory / "parts" / str(number)
+        self._noted = place.directory / "parts" / f"{number}.done"
+        self._part_bytes = place.transfer.part_bytes
+        self._lock = Lock()
+        self._left = 0
+
+    def jobs(self) -> list[Callable[[], None]]:
+        """Say what is still to be done; the jobs may run at the same time."""
+        count = max(1, -(-self._entry.size // self._part_bytes))
+        if self._target.exists():
+            self._place.progress.add(self._entry.size)
+            return []
+        self._target.parent.mkdir(parents=True, exist_ok=True)
+        noted = self._noted.read_bytes() if self._noted.exists() else b""
+        left = [part for part in range(count) if noted[part : part + 1] != b"\1"]
+        left = left or [count - 1]  # all are here, but the check was not reached
+        self._left = len(left)
+        self._place.progress.add(self._entry.size - sum(self._length(part) for part in left))
+        return [partial(self._run, part) for part in left]
+
+    def _run(self, part: int) -> None:
+        """Fetch one part; whoever fetches the last one checks the file."""
+        self._fetch(part)
+        # Parts end in any order, in several threads; exactly one must find that it was the last.
+        with self._lock:
+            self._left -= 1
+            is_last = self._left == 0
+        if is_last:
+            self._finish()
+
+    def _length(self, part: int) -> int:
+        return min(self._part_bytes, self._entry.size - part * self._part_bytes)
+
+    def _fetch(self, part: int) -> None:
+        place, start = self._place, part * self._part_bytes
+        with place.written():
+            file = os.open(self._work, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            _Range(place, self._entry, file, start, start + self._length(part)).fetch()
+            with place.written():
+                self._note(file, part)
+        finally:
+            os.close(file)
+
+    def _note(self, file: int, part: int) -> None:
+        """Note that the part is here, once it is safe on the disk."""
+        if self._entry.size <= self._part_bytes:  # one part: it is fetched whole or again
+            return
+        # In this order: after a power cut a part that is here may not be noted, but none that is
+        # noted may be missing.
+        os.fdatasync(file)
+        noted = os.open(self._noted, os.O_WRONLY | os.O_CREAT, 0o644)
+        try:
+            os.pwrite(noted, b"\1", part)
+        finally:
+            os.close(noted)
+
+    def _finish(self) -> None:
+        place = self._place
+        retrying = Retrying(place.transfer.tries, place.pause)
+        expected = retrying.run(lambda: place.remote.checksum(self._entry))
+        with place.written():
+            if expected is None:
+                path = self._entry.path
+                log.info(Event("store offers no checksum, size checked only", path=path))
+            else:
+                self._verify(expected)
+            with self._work.open("rb") as file:
+                os.fsync(file.fileno())
+            self._work.rename(self._target)
+
+    def _verify(self, expected: checksums.Checksum) -> None:
+        try:
+            checksums.verify(self._work, expected, f"{self._place.remote.url}/{self._entry.path}")
+        except Corrupted:
+            # Which part is wrong is not known, so all of them go.
+            self._work.unlink()
+            self._noted.unlink(missing_ok=True)
+            raise
+
+
+class _Range:
+    """The bytes from `position` up to `stop`, on their way into a file."""
+
+    def __init__(self, place: Workplace, entry: Entry, file: int, position: int, stop: int) -> None:
+        self._place = place
+        self._entry = entry
+        self._file = file
+        self._position = position
+        self._stop = stop
+        self._retrying = Retrying(place.transfer.tries, place.pause)
+
+    def fetch(self) -> None:
+        """Read until complete; after a break, from the last byte that arrived."""
+        self._retrying.run(self._read)
+
+    def _read(self) -> None:
+        if self._position == self._stop:  # an empty file, or a break after the last byte
+            return
+        place, entry = self._place, self._entry
+        place.remote.read(entry, self._position, self._stop, self._take)
+        if self._position < self._stop:
+            raise Unreachable(
+                f"{place.remote.url}/{entry.path}: the answer ended {self._stop - self._position} "
+                f"bytes early: check proxies between this server and the store"
+            )
+
+    def _take(self, data: bytes) -> None:
+        if self._place.broken_off.is_set():
+            raise NotAvailable("the download was broken off")
+        if not data:  # no progress: an end that is early must not be tried for ever
+            return
+        self._check_end(self._position + len(data))
+        with self._place.written():
+            os.pwrite(self._file, data, self._position)
+        self._position += len(data)
+        self._place.progress.add(len(data))
+        self._retrying.progressed()
+
+    # A store that ignores ranges answers with the whole file, which would overwrite other parts.
+    def _check_end(self, end: int) -> None:
+        if end > self._stop:
+            raise Corrupted(
+                f"{self._place.remote.url}/{self._entry.path}: more bytes arrived than were asked "
+                f"for: the store, or a proxy before it, has to support ranges"
+            )
+
+
+def _run(jobs: Iterable[Callable[[], None]], place: Workplace) -> None:
+    with ThreadPoolExecutor(place.transfer.threads, "download") as pool:
+        try:
+            for done in as_completed([pool.submit(job) for job in jobs]):
+                done.result()
+        except BaseException:
+            # The other parts would be fetched for nothing, and hold the pool until they end.
+            place.broken_off.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

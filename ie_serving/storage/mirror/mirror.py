@@ -1,0 +1,193 @@
+"""A remote repository seen through its verified local copies; the Storage that servers use.
+
+Reading goes to the local cache first; only content that is not there is asked of the store. When
+the store is unreachable from the start on, the last known good listing stands in for it, until it
+has answered once. From then on a failed listing is an error, and the caller changes nothing.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from threading import Event as Flag
+from typing import TypeVar
+
+from ie_serving.core.errors import Corrupted, NotAvailable, StorageError
+from ie_serving.storage.base import Entry, fingerprint_of
+from ie_serving.storage.mirror.cache import Cache
+from ie_serving.storage.mirror.download import Transfer, Workplace, download
+from ie_serving.storage.mirror.listings import KnownListings
+from ie_serving.storage.mirror.progress import Progress
+from ie_serving.storage.remote import Remote
+from ie_serving.storage.retry import PASSING, Retrying, Tries
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+LISTING_TRIES = Tries(most=3, patience_s=10.0)
+"""Few tries: the next poll is the next try, and a start waits for the first one."""
+
+NAME_LENGTH = 40
+"""Hexadecimal digits of a fingerprint in the names of the cache: 160 bits, which no two contents
+share by chance, and short enough for the limits of file systems on names."""
+
+_ATTEMPTS = 3
+"""How often a copy is made again when it vanishes before it can be held."""
+
+
+class Mirror:
+    """`remote`, copied into `cache_dir`."""
+
+    def __init__(
+        self,
+        remote: Remote,
+        cache_dir: Path,
+        cache_size_bytes: int = 0,
+        *,
+        stopping: Flag | None = None,
+        transfer: Transfer = Transfer(),  # noqa: B008  (a frozen value)
+        listing_tries: Tries = LISTING_TRIES,
+    ) -> None:
+        self._remote = remote
+        self._stopping = stopping or Flag()
+        self._transfer = transfer
+        self._listing_tries = listing_tries
+        self._cache = Cache(cache_dir, cache_size_bytes, self._pause)
+        self._known = KnownListings(self._cache, remote.identity, self._pause)
+        self._has_answered = False
+        self._recalled: Mapping[str, tuple[Entry, ...]] = {}
+
+    @property
+    def url(self) -> str:
+        """The remote's URL."""
+        return self._remote.url
+
+    def directories(self) -> list[str]:
+        """List the store, or recall what it last listed. Raises: as `Storage.directories`."""
+        try:
+            names = self._retried(self._remote.directories)
+        except PASSING as error:
+            self._recall(error)
+            return list(self._recalled)
+        self._answered()
+        self._known.note_directories(names)
+        return names
+
+    def list(self, directory: str) -> Iterator[Entry]:
+        """List one directory of the store, or recall it. Raises: as `Storage.list`."""
+        try:
+            entries = self._retried(lambda: tuple(self._remote.list(directory)))
+        except PASSING:
+            if self._has_answered or directory not in self._recalled:
+                raise
+            return iter(self._recalled[directory])
+        return iter(entries)
+
+    @contextmanager
+    def copy(self, directory: str, entries: tuple[Entry, ...]) -> Iterator[Path]:
+        """Give the verified copy, fetched if it is not in the cache. Raises: as `Storage.copy`."""
+        files = {entry.path.removeprefix(f"{directory}/"): entry for entry in entries}
+        fingerprint = self._fingerprint(directory, entries)
+        with ExitStack() as held:
+            path = self._hold(held, fingerprint, directory, files)
+            # At the beginning and the end of use: a copy that served for a year is not a year old.
+            self._cache.touch(fingerprint)
+            self._known.note_copy(directory, entries)
+            try:
+                yield path
+            finally:
+                self._cache.touch(fingerprint)
+
+    def _hold(
+        self, held: ExitStack, fingerprint: str, directory: str, files: Mapping[str, Entry]
+    ) -> Path:
+        """Enter a lease on the complete copy into `held`."""
+        sizes = {path: entry.size for path, entry in files.items()}
+        for _ in range(_ATTEMPTS):
+            path = held.enter_context(self._cache.lease(fingerprint, sizes))
+            if path is not None:
+                return path
+            # Given back before the copy is made: who makes it needs the lock alone.
+            held.close()
+            with self._cache.making(fingerprint) as partial:
+                # Another process may have made it while we waited for the lock.
+                if not self._cache.has(fingerprint, sizes):
+                    self._fetch(partial, directory, files)
+                    self._cache.publish(fingerprint, partial / "files")
+        raise StorageError(
+            f"{self.url}/{directory}: the copy was removed from {self._cache.root} as soon as it "
+            f"was made: give the cache more room"
+        )
+
+    def _fetch(self, partial: Path, directory: str, files: Mapping[str, Entry]) -> None:
+        self._cache.make_room(sum(entry.size for entry in files.values()))
+        try:
+            self._download(partial, directory, files)
+        except Corrupted as error:
+            log.warning(Event("download corrupted, fetched once more", cause=error))
+            self._download(partial, directory, files)
+
+    def _download(self, partial: Path, directory: str, files: Mapping[str, Entry]) -> None:
+        total_bytes = sum(entry.size for entry in files.values())
+        name = f"{self.url}/{directory}"
+        progress = Progress(name, total_bytes, self._transfer.report_s)
+        place = Workplace(
+            remote=self._remote,
+            transfer=self._transfer,
+            directory=partial,
+            written=self._cache.written,
+            pause=self._pause,
+            progress=progress,
+            broken_off=Flag(),
+        )
+        download(place, files)
+        progress.finish()
+
+    def _fingerprint(self, directory: str, entries: tuple[Entry, ...]) -> str:
+        """Name a copy. Two stores may list the same names, sizes and tags: they must not share."""
+        origin = f"{self._remote.identity}\0{directory}\n"
+        return fingerprint_of(entries, origin)[:NAME_LENGTH]
+
+    def _recall(self, error: StorageError) -> None:
+        """Stand in for a store that has not answered yet; raise `error` when that is impossible."""
+        # A store that has answered knows better than any record: from then on its silence changes
+        # nothing, and what serves goes on.
+        if self._has_answered:
+            raise error
+        if not self._recalled:
+            self._recalled = {
+                directory: entries
+                for directory, entries in self._known.recall().items()
+                if self._is_copied(directory, entries)
+            }
+            if not self._recalled:
+                raise error
+            log.warning(
+                Event(
+                    "store unreachable, serving the last known good versions",
+                    url=self.url,
+                    versions=",".join(sorted(self._recalled)),
+                    cause=error,
+                )
+            )
+
+    def _is_copied(self, directory: str, entries: tuple[Entry, ...]) -> bool:
+        sizes = {entry.path.removeprefix(f"{directory}/"): entry.size for entry in entries}
+        fingerprint = self._fingerprint(directory, entries)
+        return self._cache.has(fingerprint, sizes)
+
+    def _answered(self) -> None:
+        if self._recalled:
+            log.info(Event("store answers, its own listing is used from now on", url=self.url))
+        self._has_answered = True
+        self._recalled = {}
+
+    def _retried(self, action: Callable[[], T]) -> T:
+        return Retrying(self._listing_tries, self._pause).run(action)
+
+    def _pause(self, seconds: float) -> None:
+        # An event rather than a sleep, so that a stop need not wait for the longest back-off.
+        if self._stopping.wait(seconds):
+            raise NotAvailable(f"{self.url}: broken off, the server stops")

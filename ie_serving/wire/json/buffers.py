@@ -1,0 +1,214 @@
+"""Reader 2 of 4: arrays of plain numbers, copied out of simdjson's own buffers.
+
+No Python object is made for an element. simdjson's `as_buffer` flattens whatever nesting it finds,
+so the shape is measured beside it, and two checks together prove that the array is regular: all
+lists of one level have the same length, and the body holds exactly as many opening brackets as that
+shape needs, so that no list can hide where a number is expected. A body with brackets elsewhere (in
+a string, under another key) is not wrong; it is left to reader 3, as is everything for which the
+answer here is None.
+"""
+
+import threading
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import simdjson
+
+from ie_serving.core.tensors import Array, DataType
+from ie_serving.wire.json.tensor import MAX_RANK
+
+Lazy = Any
+"""A value of a document as simdjson gives it: a proxy for what is not converted yet."""
+
+KEPT_BODY: Final = 1 << 20
+"""Bytes of the largest body whose parser its thread keeps for the next one. A parser holds buffers
+of about four times its largest body, in each of up to some forty threads; a larger body is rare and
+pays for a parser of its own, which is a thousandth of its parsing."""
+
+_MOST_ELEMENTS: Final = (1 << 24) - 2
+"""Elements of one list. simdjson keeps lengths in 24 bits; pysimdjson 7 writes past the end of its
+buffers beyond them, so a body with that many commas never reaches it."""
+
+_COUNTED_BY_NUMPY: Final = 1 << 12
+"""Bytes of a body from which numpy counts brackets faster than `bytes.count`."""
+
+_LOOKED_OVER: Final = 1 << 10
+"""Elements up to which looking for the largest is cheaper than `np.errstate`, whose context manager
+takes about 10,000 instructions."""
+
+
+class _Numbers(NamedTuple):
+    """How the numbers of one dtype leave simdjson.
+
+    Attributes:
+        code: type code for `as_buffer`.
+        wide: numpy's name for what `as_buffer` writes.
+        narrow: what they are converted to; None when that is `wide` itself.
+        largest: finite number of `narrow`; beyond it a float becomes infinite. 0 for integers.
+    """
+
+    code: str
+    wide: np.dtype[Any]
+    narrow: np.dtype[Any] | None
+    largest: float
+
+
+def _numbers_of(dtype: DataType) -> _Numbers:
+    code: str
+    wide: np.dtype[Any]
+    if dtype.numpy.kind == "f":
+        code, wide = "d", np.dtype(np.float64)
+    elif dtype is DataType.UINT64:
+        code, wide = "u", np.dtype(np.uint64)
+    else:
+        code, wide = "i", np.dtype(np.int64)
+    largest = float(np.finfo(dtype.numpy).max) if dtype.numpy.kind == "f" else 0.0
+    return _Numbers(code, wide, None if wide == dtype.numpy else dtype.numpy, largest)
+
+
+_NUMBERS: Final = {
+    dtype.number: _numbers_of(dtype) for dtype in DataType if dtype.numpy.kind in "fiu"
+}
+"""By the dtype's number, since hashing a member of an enumeration runs Python code."""
+
+
+class _PerThread(threading.local):
+    """A thread's own parser, made when the thread first reads a body."""
+
+    parser: simdjson.Parser | None = None
+
+
+_own = _PerThread()
+
+
+def parse_strictly(body: bytes) -> Lazy:
+    """Parse strict JSON to simdjson's lazy objects; None when it refuses or must not see the body.
+
+    A parser cannot be used again while objects of its last document live, and says so only when
+    it is tried. Then the document gets a parser of its own.
+    """
+    if len(body) > _MOST_ELEMENTS and body.count(b",") >= _MOST_ELEMENTS:
+        return None
+    parser = _own.parser
+    if parser is None:
+        parser = simdjson.Parser()
+    try:
+        try:
+            document = parser.parse(body)
+        except RuntimeError:  # in use, or nested too deeply
+            parser = simdjson.Parser()
+            document = parser.parse(body)
+    except (ValueError, RuntimeError):
+        return None
+    _own.parser = parser if len(body) <= KEPT_BODY else None
+    return document
+
+
+# The brackets are counted since `[[1,2],[3,[4]]]` would pass for a regular array otherwise: only
+# first elements are asked whether they are lists.
+def read_array(array: Lazy, dtype: DataType, body: bytes) -> Array | None:
+    """Read the only array of `body`.
+
+    Args:
+        array: what simdjson has for it.
+        dtype: its element type.
+        body: the document that `array` is part of.
+
+    Returns:
+        New array of `dtype.numpy`; None when it is not a regular array of numbers of its dtype.
+    """
+    numbers = _NUMBERS.get(dtype.number)
+    measured = None if numbers is None else _measure(array)
+    if numbers is None or measured is None:
+        return None
+    brackets = body.count(b"[") if len(body) < _COUNTED_BY_NUMPY else _count_brackets(body)
+    return _copy(array, numbers, measured[0], body) if brackets == measured[1] else None
+
+
+# The brackets are counted once for all, as none tells which array it belongs to.
+def read_arrays(
+    values: dict[str, Lazy], dtypes: dict[str, DataType], body: bytes
+) -> dict[str, Array] | None:
+    """Read several arrays as `read_array` reads one; together they are all the arrays of `body`."""
+    shapes = {}
+    brackets = 0
+    for name, value in values.items():
+        measured = _measure(value) if dtypes[name].number in _NUMBERS else None
+        if measured is None:
+            return None
+        shapes[name], opened = measured
+        brackets += opened
+    if _count_brackets(body) != brackets:
+        return None
+    arrays = {}
+    for name, value in values.items():
+        array = _copy(value, _NUMBERS[dtypes[name].number], shapes[name], body)
+        if array is None:
+            return None
+        arrays[name] = array
+    return arrays
+
+
+def _measure(array: Lazy) -> tuple[list[int], int] | None:
+    """Return the shape and how many arrays it is made of; None when lengths differ."""
+    lists = simdjson.Array
+    if type(array) is not lists:
+        return None
+    shape: list[int] = []
+    while len(array) == 1 and type(first := array[0]) is lists and len(shape) < MAX_RANK:
+        shape.append(1)
+        array = first
+    brackets = len(shape) + 1
+    size = len(array)
+    if size == 0 or type(array[0]) is not lists:
+        shape.append(size)
+        return (shape, brackets) if len(shape) <= MAX_RANK else None
+    return _measure_levels([array], shape, len(shape))
+
+
+# Beyond `MAX_RANK` no array of numpy can be made: reader 3 names the fault.
+def _measure_levels(
+    level: list[Lazy], shape: list[int], brackets: int
+) -> tuple[list[int], int] | None:
+    """Go on measuring where a list holds more than one list; `level` holds all lists of a depth."""
+    while len(shape) < MAX_RANK:
+        lengths = set(map(len, level))
+        if len(lengths) != 1:
+            return None
+        size = lengths.pop()
+        shape.append(size)
+        brackets += len(level)
+        if size == 0 or type(level[0][0]) is not simdjson.Array:
+            return shape, brackets
+        level = [element for part in level for element in part]
+        if set(map(type, level)) != {simdjson.Array}:
+            return None
+    return None
+
+
+def _copy(array: Lazy, numbers: _Numbers, shape: list[int], body: bytes) -> Array | None:
+    """Copy the numbers out; None when there are others than the dtype takes."""
+    code, wide, narrow, largest = numbers
+    try:
+        values: Array = np.ndarray(shape, wide, array.as_buffer(of_type=code))
+    except (TypeError, ValueError):
+        return None
+    if narrow is None:
+        return values
+    if not largest:
+        exact = values.astype(narrow)
+        return exact if np.array_equal(exact, values) else None
+    # Looking for the largest, and for the smallest where there is a minus, beats `np.errstate`.
+    if (
+        0 < values.size <= _LOOKED_OVER
+        and values.item(values.argmax()) <= largest
+        and (b"-" not in body or values.item(values.argmin()) >= -largest)
+    ):
+        return values.astype(narrow)
+    with np.errstate(over="ignore"):  # JSON may mean infinity where the dtype ends
+        return values.astype(narrow)
+
+
+# In UTF-8 no byte of another character equals "[", so counting bytes is counting brackets.
+def _count_brackets(body: bytes) -> int:
+    return int(np.count_nonzero(np.frombuffer(body, np.uint8) == 0x5B))

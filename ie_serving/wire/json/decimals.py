@@ -1,0 +1,144 @@
+"""Numbers -> the texts that TensorFlow Serving writes for them.
+
+Its rule for a float: `%.6g` when that reads back as the same value of its dtype, else `%.9g`
+(double: `%.17g`), with `.0` behind what has neither `.` nor `e`. By the letter that prints a number
+twice and reads it back, some 10,000 instructions. There are shorter ways, and a test holds all of
+them to the rule:
+
+- Where the shortest text that reads back as the same value (orjson prints it) has up to 6 digits
+  and no exponent, no other number of 6 digits lies between the value's neighbours: `%.6g` gives the
+  same. Where it has more, `%.6g` reads back as another value. So the digits are counted
+  (`is_short`, `exact`).
+- Many float32 are rounded to 6 and to 9 digits at once (`_exact_float32`), in exact arithmetic:
+  the 24 bits of a float32 times a power of ten up to 10^12 (28 bits beside its power of two) fit
+  the 53 bits of a double, so the product is the value itself, and rounding it half to even is what
+  printf does. Divided by that power it is the double nearest to the decimal, and the shortest text
+  of that double is the decimal, since up to 15 digits survive in a double.
+- `any_floats` follows the rule step by step: what is not finite, or takes an exponent.
+
+Source: WriteDecimal of json_tensor.cc of TensorFlow Serving.
+"""
+
+import re
+from typing import Any, Final
+
+import numpy as np
+import orjson
+
+from ie_serving.core.tensors import Array
+
+WORDS: Final = {"nan": "NaN", "-nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
+"""What TensorFlow Serving writes for numbers that are not finite, by Python's words for them."""
+
+_NUMPY: Final = orjson.OPT_SERIALIZE_NUMPY
+_ONE_BY_ONE: Final = 20
+"""Numbers up to which printing one after the other, 5,000 instructions each, costs less than a
+dozen numpy calls for all."""
+
+_SHORT: Final = re.compile(rb"[\[\]]*(?:-?[0-9.]{1,7}[\],\[]+)*")
+"""A list, or lists of lists, of numbers without exponent of at most 7 characters: 6 digits and the
+point."""
+
+_PLAIN_FROM: Final = 1e-4
+"""From here on `%g` needs no exponent, and the products of `_exact_float32` are exact."""
+_PLAIN_TO: Final = 999_999.0
+"""Up to here `%.6g` needs none."""
+_POWERS: Final = np.array([float(f"1e{exponent}") for exponent in range(-4, 6)])
+"""Where numbers begin to have one digit more before the point, or one zero fewer behind it."""
+_SCALES: Final = np.array(
+    [
+        [float(f"1e{min(digits + 4 - place, digits + 3)}") for place in range(11)]
+        for digits in (6, 9)
+    ]
+)
+"""For 6 and for 9 digits, by place among `_POWERS`: what brings all digits before the point."""
+
+
+def is_short(text: bytes) -> bool:
+    """Tell whether orjson's text of floats, one list or nested ones, is TensorFlow Serving's."""
+    return b"0.0000" not in text and _SHORT.fullmatch(text) is not None
+
+
+def exact(text: bytes, values: Array) -> bytes:
+    """Write float32 or doubles in the nesting that they have.
+
+    Args:
+        text: what orjson printed for `values`, which is not short.
+        values: contiguous, at least one.
+    """
+    if values.dtype.char == "f" and values.size > _ONE_BY_ONE:
+        return _exact_float32(values)
+    dtype = values.dtype.type
+    form = b"%.9g" if dtype is np.float32 else b"%.17g"
+    tokens = text.split(b",")  # each with its brackets, which so come through
+    for place, number in enumerate(values.reshape(-1).tolist()):
+        token = tokens[place]
+        short = token.strip(b"[]")
+        if number and not _PLAIN_FROM <= abs(number) <= _PLAIN_TO:
+            tokens[place] = token.replace(short, _by_rule(number, dtype, form))
+        elif len(short.strip(b"-0.").replace(b".", b"")) > 6:
+            tokens[place] = token.replace(short, form % number)
+    return b",".join(tokens)
+
+
+def _by_rule(number: float, dtype: type[np.floating[Any]], form: bytes) -> bytes:
+    """Write one number that is not finite, or takes an exponent."""
+    text = b"%.6g" % number
+    if dtype(float(text)) != number:
+        text = form % number
+    if b"." in text or b"e" in text:
+        return text
+    word = WORDS.get(text.decode())
+    return word.encode() if word else text + b".0"
+
+
+def _exact_float32(values: Array) -> bytes:
+    """Round to 6 and to 9 digits, so that the shortest texts are TensorFlow Serving's."""
+    wide = values.astype(np.float64)
+    sizes = np.abs(wide)
+    odd = ~((sizes <= _PLAIN_TO) & ((sizes >= _PLAIN_FROM) | (sizes == 0)))  # NaN too
+    places = np.flatnonzero(odd).tolist()
+    if places:
+        wide[odd] = sizes[odd] = 0
+    scales = _SCALES[:, _POWERS.searchsorted(sizes, "right")]
+    both = np.rint(wide * scales)
+    both /= scales
+    six, nine = both
+    text = orjson.dumps(np.where(six.astype(np.float32) == values, six, nine), option=_NUMPY)
+    if not places:
+        return text
+    tokens = text.split(b",")
+    for place, written in zip(places, any_floats(values[odd]), strict=True):
+        tokens[place] = tokens[place].replace(b"0.0", written.encode())
+    return b",".join(tokens)
+
+
+# float16 goes by the rule: several texts of 6 digits read back as the same value of so few bits.
+def floats(values: Array) -> list[str]:
+    """Write floats of one dtype and dimension, whatever they are."""
+    if values.dtype.char not in "fd" or not values.size:
+        return any_floats(values)
+    values = np.ascontiguousarray(values)
+    text = orjson.dumps(values, option=_NUMPY)
+    return (text if is_short(text) else exact(text, values))[1:-1].decode().split(",")
+
+
+def any_floats(values: Array) -> list[str]:
+    """Write floats by the rule, step by step."""
+    numbers = values.tolist()
+    texts = _printed("%.6g ", numbers)
+    survives = (np.array(list(map(float, texts)), values.dtype) == values).tolist()
+    if not all(survives):
+        exact = _printed("%.17g " if values.dtype == np.float64 else "%.9g ", numbers)
+        texts = [
+            short if same else long
+            for short, long, same in zip(texts, exact, survives, strict=True)
+        ]
+    return [
+        text if "." in text or "e" in text else WORDS.get(text) or text + ".0" for text in texts
+    ]
+
+
+# One formatting of all numbers together: Python's `%` costs its overhead once, not for each.
+def _printed(form: str, numbers: list[float]) -> list[str]:
+    return (form * len(numbers) % tuple(numbers)).split()

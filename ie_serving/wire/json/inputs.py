@@ -1,0 +1,160 @@
+"""`instances` and `inputs` as parsed values -> the inputs of a signature.
+
+Whole columns are decoded at once. When that fails, the rows are looked at in TensorFlow Serving's
+order, so that the error names the row and key that it would name.
+
+Source: json_tensor.cc of TensorFlow Serving.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.tensors import Array, DataType
+from ie_serving.wire.json.rapidjson.document import Json
+from ie_serving.wire.json.rapidjson.printing import clean, show
+from ie_serving.wire.json.tensor import RowCheck, decode_tensor, try_tensor
+from ie_serving.wire.json.value import is_named
+
+_CHUNK: Final = 1024
+"""Rows that are tried together in the search for the first one that is at fault."""
+
+Dtypes = Mapping[str, DataType]
+
+
+def decode_columns(value: Json, dtypes: Dtypes) -> dict[str, Array]:
+    """Decode `inputs`: one value, or an object with a value for each input; other keys are let be.
+
+    Raises:
+        InvalidRequest: an input is missing or cannot be decoded.
+    """
+    if is_named(value):
+        for name in dtypes:
+            if name not in value:
+                raise InvalidRequest(f"Missing named input: {name} in 'inputs' object.")
+        return {name: decode_tensor(value[name], dtype) for name, dtype in dtypes.items()}
+    if len(dtypes) > 1:
+        raise InvalidRequest(
+            "inputs is a plain value/list, but expecting an object as multiple input tensors"
+            f" required as per tensorinfo_map: name each of {_names(dtypes)}"
+        )
+    return {name: decode_tensor(value, dtype) for name, dtype in dtypes.items()}
+
+
+# The last error is raised only if the decoder refuses what the checks allow, which is a defect: the
+# client still gets an error that it can act on, and not a 500.
+def decode_rows(rows: list[Json], dtypes: Dtypes) -> dict[str, Array]:
+    """Decode `instances`, a list that is not empty.
+
+    The first row tells whether each is an object that names all inputs or the value of the only
+    one.
+
+    Raises:
+        InvalidRequest: rows of both forms, wrong names, rows that cannot be decoded or that
+            differ in shape.
+    """
+    kind = _NamedRows if is_named(rows[0]) else _PlainRows
+    if kind is _PlainRows and len(dtypes) > 1:
+        raise InvalidRequest(
+            "instances is a plain list, but expecting list of objects as multiple input tensors"
+            f" required as per tensorinfo_map: name each of {_names(dtypes)}"
+        )
+    form = kind(dtypes)
+    arrays = form.decode(rows)
+    if arrays is None:
+        _explain(rows, form)
+        raise InvalidRequest("the elements of 'instances' cannot be read")
+    return arrays
+
+
+def without_left_out(value: Json, dtypes: Dtypes, optional: Collection[str]) -> dict[str, DataType]:
+    """Take out the inputs in `optional` that a body does not name.
+
+    Args:
+        value: of `inputs` or `instances`; in a list the first row tells for all.
+        dtypes: of all inputs.
+        optional: inputs that have a default.
+    """
+    first = value[0] if isinstance(value, list) and value else value
+    named = first.keys() if is_named(first) else ()
+    return {name: dtype for name, dtype in dtypes.items() if name in named or name not in optional}
+
+
+class _NamedRows:
+    """Rows that are objects."""
+
+    def __init__(self, dtypes: Dtypes) -> None:
+        self._dtypes = dtypes
+        self._checks = {name: RowCheck(dtype) for name, dtype in dtypes.items()}
+
+    def decode(self, rows: list[Json]) -> dict[str, Array] | None:
+        """Decode all rows; None when that cannot be done."""
+        if not all(is_named(row) and row.keys() == self._dtypes.keys() for row in rows):
+            return None
+        arrays = {}
+        for name, dtype in self._dtypes.items():
+            array = try_tensor([row[name] for row in rows], dtype)
+            if array is None:
+                return None
+            arrays[name] = array
+        return arrays
+
+    def check(self, index: int, row: Json) -> None:
+        """Raise InvalidRequest for the first fault of one row."""
+        if not is_named(row):
+            raise InvalidRequest(f"Expecting object but got list at item {index} of input list")
+        for name, value in row.items():
+            place = f"Failed to process element: {index} key: {clean(name)} of 'instances' list."
+            if name not in self._checks:
+                fault = f"JSON object: does not have named input: {clean(name)}"
+                raise InvalidRequest(f"{place} Error: INVALID_ARGUMENT: {fault}")
+            _check_at(place, self._checks[name], value)
+        if row.keys() != self._dtypes.keys():
+            place = f"Failed to process element: {index} of 'instances' list."
+            fault = f"{show(row)} keys must be equal to: {_names(self._dtypes)}"
+            raise InvalidRequest(f"{place} JSON object: {fault}")
+
+
+class _PlainRows:
+    """Rows that are the value of the only input."""
+
+    def __init__(self, dtypes: Dtypes) -> None:
+        ((self._name, self._dtype),) = dtypes.items()
+        self._check = RowCheck(self._dtype)
+
+    def decode(self, rows: list[Json]) -> dict[str, Array] | None:
+        """Decode all rows; None when that cannot be done."""
+        array = try_tensor(rows, self._dtype)
+        return None if array is None else {self._name: array}
+
+    def check(self, index: int, row: Json) -> None:
+        """Raise InvalidRequest for the first fault of one row."""
+        if is_named(row):
+            raise InvalidRequest(
+                f"Expecting value/list but got object at item {index} of input list"
+            )
+        place = f"Failed to process element: {index} of 'instances' list."
+        _check_at(place, self._check, row)
+
+
+# In chunks: whether 1024 rows can be decoded is told sooner than what is wrong with a few of them.
+def _explain(rows: list[Json], form: _NamedRows | _PlainRows) -> None:
+    """Raise InvalidRequest for the first row that is at fault."""
+    for start in range(0, len(rows), _CHUNK):
+        chunk = rows[start : start + _CHUNK]
+        form.check(start, chunk[0])
+        if form.decode(chunk) is None:
+            for index, row in enumerate(chunk, start):
+                form.check(index, row)
+
+
+def _check_at(place: str, check: RowCheck, value: Json) -> None:
+    """Check one value; its error is told with its place, in absl's words for a status."""
+    try:
+        check.check(value)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"{place} Error: INVALID_ARGUMENT: {error}") from None
+
+
+def _names(dtypes: Dtypes) -> str:
+    return ",".join(sorted(dtypes))

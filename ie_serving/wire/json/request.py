@@ -1,0 +1,216 @@
+"""REST bodies of Predict -> numpy inputs: a chain of four readers.
+
+Every reader takes the bodies that it understands completely and answers None for the rest, which go
+on to the next. They differ in cost alone. In this order:
+
+1. `slices.py`: one plain list of at least `SLICED` bytes, cut into slices for reader 2.
+2. `buffers.py`: regular arrays of numbers, copied out of simdjson's buffers; about 250 processor
+   instructions a number.
+3. `inputs.py`, `tensor.py`: everything else that is strict JSON, as Python values; about 1,500.
+4. `rapidjson/document.py`, then reader 3: what simdjson refuses, which is TensorFlow Serving's
+   dialect and all that is no JSON; about 2,200, and 3,000 where NaN is among the numbers.
+
+Why four. Most bodies are reader 2's: a Predict is a list of numbers. Reader 1 exists for the other
+requests of the process: simdjson keeps the interpreter locked for as long as one call lasts, 60 ms
+for 20 MB, and a slice takes less than one. Reader 3 exists because TensorFlow Serving takes more
+than numbers (strings, base64, rows that are objects, several inputs) and because its errors name
+the first element that is at fault, which a flat buffer cannot tell. Reader 4 exists because its
+parser is RapidJSON with `NaN` and `Infinity`, bytes that are not UTF-8, and whatever follows the
+first value; and because its clients read the offsets in its messages.
+
+What is equal between them. For one body and one signature, whichever reader answers:
+
+- the arrays: names, dtypes, shapes and every bit of the values. A number is read as the nearest
+  double, or exactly as a 64-bit integer, and only then converted to the dtype;
+- the format of the reply;
+- the error. Readers 1 and 2 never refuse a body: they leave it to 3 and 4, so each message has one
+  author.
+
+How that is tested. `tests/unit/wire/json/test_readers.py` makes documents of every dtype and shape,
+damages some, and gives each to every reader that takes it, in this order and each alone; arrays and
+errors have to be equal. `rapidjson/test_document.py` has the dialect as a table, with RapidJSON's
+offsets, and compares reader 4 with a strict parser on strict JSON.
+
+A module that is imported makes no parser: each thread makes its own at its first body.
+
+Source: json_tensor.cc of TensorFlow Serving; RESTful API guide.
+"""
+
+import enum
+from collections.abc import Collection, Mapping
+from typing import Final
+
+import simdjson
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.wire.json.buffers import Lazy, parse_strictly, read_array, read_arrays
+from ie_serving.wire.json.document import (
+    SIGNATURE_NAME,
+    object_of,
+    parse_object,
+    plain,
+    signature_name_of,
+)
+from ie_serving.wire.json.inputs import decode_columns, decode_rows, without_left_out
+from ie_serving.wire.json.rapidjson.printing import show
+from ie_serving.wire.json.slices import Slices, sliced
+
+SLICED = 1 << 20
+"""Bytes of a body from which reader 1 is asked. Below, simdjson holds the interpreter for at most
+3 ms, and the look at both ends of the body is not worth its while."""
+
+INSTANCES = "instances"
+INPUTS = "inputs"
+
+
+class Format(enum.Enum):
+    """How a Predict body lays out its inputs, and its reply the outputs."""
+
+    ROW = "row"
+    """`instances` and `predictions`: a list with one entry for each row of the batch."""
+
+    COLUMN = "column"
+    """`inputs` and `outputs`: whole tensors by name."""
+
+
+# Looking up an attribute of an enumeration's class runs Python code before 3.12; a global does not.
+_ROW: Final = Format.ROW
+_COLUMN: Final = Format.COLUMN
+
+
+class PredictBody:
+    """The body of a Predict whose syntax is checked, its inputs not yet decoded.
+
+    Attributes:
+        signature_name: the signature that is asked for; empty for `serving_default`.
+    """
+
+    __slots__ = ("_body", "_document", "_keys", "signature_name")
+
+    def __init__(self, body: bytes, document: Lazy) -> None:
+        self._body = body
+        self._document = document
+        # simdjson throws a C++ exception for a key that it does not find: the list is cheaper.
+        self._keys = keys = list(document)
+        self.signature_name = signature_name_of(document) if SIGNATURE_NAME in keys else ""
+
+    def decode(self, signature: Signature) -> tuple[dict[str, Array], Format]:
+        """Decode all inputs; once only.
+
+        Returns:
+            New arrays by input name, dtypes as the signature has them; shapes as the body has
+            them, not compared with the signature's. And the format that the reply must have.
+
+        Raises:
+            InvalidRequest: an input is missing, or a value cannot be read as its dtype.
+        """
+        keys = self._keys
+        specs = signature.inputs
+        form = _ROW if INSTANCES in keys else _COLUMN
+        if not specs or (form is _ROW) == (INPUTS in keys):
+            raise self._unformed(signature)
+        values = self._document[INSTANCES if form is _ROW else INPUTS]
+        if len(specs) == 1 and type(values) is simdjson.Array:
+            ((name, spec),) = specs.items()
+            array = read_array(values, spec.dtype, self._body) if len(values) else None
+            if array is not None:
+                self._document = None  # its parser is free for the next body of this thread
+                return {name: array}, form
+        elif form is _COLUMN and type(values) is simdjson.Object:
+            arrays = self._named_numbers(values, specs)
+            if arrays is not None:
+                return arrays, form
+        dtypes = {name: spec.dtype for name, spec in specs.items()}
+        return self._decode_values(values, dtypes, form, signature.defaults), form
+
+    # Both keys or none: which one was meant cannot be told, and TensorFlow Serving refuses as well.
+    def _unformed(self, signature: Signature) -> InvalidRequest:
+        """Tell why no inputs can be looked for."""
+        if not signature.inputs:
+            name = self.signature_name or "DEFAULT"
+            return InvalidRequest(f"Failed to get input map for signature: {name}")
+        if INPUTS not in self._keys:
+            return InvalidRequest("Missing 'inputs' or 'instances' key")
+        return InvalidRequest(
+            f"JSON Value: {show(plain(self._document))} Not formatted correctly expecting"
+            " only one of 'inputs' or 'instances' keys to exist "
+        )
+
+    def _named_numbers(
+        self, values: Lazy, specs: Mapping[str, TensorSpec]
+    ) -> dict[str, Array] | None:
+        """Ask reader 2 for `inputs` that are an object."""
+        found = list(values)
+        if not all(name in found for name in specs):
+            return None
+        if len(specs) == 1:
+            ((name, spec),) = specs.items()
+            array = read_array(values[name], spec.dtype, self._body)
+            return None if array is None else {name: array}
+        dtypes = {name: spec.dtype for name, spec in specs.items()}
+        return read_arrays({name: values[name] for name in specs}, dtypes, self._body)
+
+    def _decode_values(
+        self, values: Lazy, dtypes: dict[str, DataType], form: Format, optional: Collection[str]
+    ) -> dict[str, Array]:
+        """Ask reader 3, which has the last word."""
+        given = plain(values, 2)
+        if optional:
+            dtypes = without_left_out(given, dtypes, optional)
+        if form is _COLUMN:
+            return decode_columns(given, dtypes)
+        if not isinstance(given, list):
+            fault = "Expecting 'instances' to be an list/array"
+        elif not given:
+            fault = "No values in 'instances' array"
+        else:
+            return decode_rows(given, dtypes)
+        raise InvalidRequest(f"JSON Value: {show(plain(self._document))} {fault}")
+
+
+class SlicedBody:
+    """The body of a Predict with very many numbers, of which only the ends have been looked at.
+
+    Attributes:
+        signature_name: the signature that is asked for; empty for `serving_default`.
+    """
+
+    __slots__ = ("_body", "_slices", "signature_name")
+
+    def __init__(self, body: bytes, slices: Slices) -> None:
+        self._body = body
+        self._slices = slices
+        self.signature_name = slices.signature_name
+
+    def decode(self, signature: Signature) -> tuple[dict[str, Array], Format]:
+        """Decode as `PredictBody.decode` does.
+
+        Raises:
+            InvalidRequest: also what `parse_predict` raises for smaller bodies.
+        """
+        if len(signature.inputs) == 1:
+            ((name, spec),) = signature.inputs.items()
+            known = self._slices.name in (None, name)
+            array = self._slices.read(spec.dtype) if known else None
+            if array is not None:
+                return {name: array}, _ROW if self._slices.key == INSTANCES else _COLUMN
+        # From the beginning, as any other body: the slices that were read are thrown away, which
+        # only unusual bodies pay for.
+        return PredictBody(self._body, parse_object(self._body)).decode(signature)
+
+
+def parse_predict(body: bytes) -> PredictBody | SlicedBody:
+    """Check the syntax of a Predict body and find the signature that it asks for.
+
+    Raises:
+        InvalidRequest: no JSON, no object, or a `signature_name` that is not a string.
+    """
+    if len(body) >= SLICED:
+        slices = sliced(body)
+        if slices is not None:
+            return SlicedBody(body, slices)
+    document = parse_strictly(body)
+    if type(document) is not simdjson.Object:
+        document = object_of(document, body)
+    return PredictBody(body, document)

@@ -1,0 +1,182 @@
+"""Outputs -> REST replies, with TensorFlow Serving's layout and number texts.
+
+A reply of at most `EXACT_NUMBERS` elements is byte for byte what TensorFlow Serving writes
+(`pretty.py`, `decimals.py`); the usual one, a single output of few numbers, is written here in few
+calls. A larger reply has the same values in fewer bytes (`compact.py`). In both, NaN and infinity
+are the bare words `NaN`, `Infinity` and `-Infinity`, as TensorFlow Serving has them.
+
+Source: json_tensor.cc of TensorFlow Serving.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+import orjson
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.tensors import Array, DataType, TensorSpec
+from ie_serving.wire.json.compact import compact, is_finite, with_words
+from ie_serving.wire.json.decimals import exact, floats, is_short
+from ie_serving.wire.json.pretty import (
+    DENSE,
+    LINES,
+    ONE_LINE,
+    encoded,
+    escaped,
+    quoted,
+    quoted_text,
+    write_columns,
+    write_rows,
+)
+from ie_serving.wire.json.request import Format
+
+EXACT_NUMBERS: Final = 200
+"""Elements, empty lists counted, up to which a reply has TensorFlow Serving's own bytes. Clients
+that compare texts look at small replies; a larger one costs too much to print that way."""
+
+_NAMES: Final = 1024
+"""Names of outputs whose JSON is remembered, over all models; beyond them the one that was used
+longest ago is written anew."""
+
+_ROW: Final = Format.ROW
+_NUMPY: Final = orjson.OPT_SERIALIZE_NUMPY
+_PRINTED_ALIKE: Final = frozenset("fd?bBhHiIlLqQ")
+"""numpy's characters of the dtypes that orjson and TensorFlow Serving write alike, or nearly so:
+floats of 32 and 64 bits, integers, booleans. A float of 16 bits has many texts of 6 digits."""
+
+
+def encode_predictions(
+    outputs: Mapping[str, Array], form: Format, specs: Mapping[str, TensorSpec]
+) -> bytes | bytearray:
+    """Encode the reply of a Predict.
+
+    Args:
+        outputs: arrays by name; not kept.
+        form: `ROW` writes `predictions`, one entry a row; `COLUMN` writes `outputs`.
+        specs: the signature's outputs.
+
+    Raises:
+        InvalidRequest: no outputs, or outputs that have no equal number of rows in `ROW`.
+    """
+    if len(outputs) == 1:
+        (array,) = outputs.values()
+        text = _few_numbers(array)
+        if text is not None and form is _ROW:
+            return b'{\n    "predictions": [%b\n    ]\n}' % text[1:-1].replace(b",", b", ")
+        if text is not None and array.ndim <= 2:
+            return b'{\n    "outputs": %b\n}' % _in_lines(text, b"\n    ")
+    elif form is not _ROW:
+        text = _few_columns(outputs)
+        if text is not None:
+            return text
+    if not outputs:
+        raise InvalidRequest("Cannot convert empty tensor map to JSON")
+    if form is _ROW:
+        _check_rows(outputs)
+    write = write_rows if form is _ROW else write_columns
+    size = sum(math.prod(size or 1 for size in array.shape) for array in outputs.values())
+    if size <= EXACT_NUMBERS:
+        return encoded(write(outputs, specs, ONE_LINE if form is _ROW else LINES))
+    strings = any(specs[name].dtype is DataType.STRING for name in outputs)
+    if not strings and all(map(is_finite, outputs.values())):
+        return compact(outputs, rows=form is _ROW)
+    if not strings and len(outputs) == 1:
+        return with_words(compact(outputs, rows=form is _ROW), next(iter(outputs.values())))
+    return encoded(write(outputs, specs, DENSE))
+
+
+def encode_classifications(results: Sequence[Sequence[tuple[bytes, float]]]) -> bytes:
+    """Encode the reply of a Classify: for each example its classes, each a label and a score.
+
+    Raises:
+        InvalidRequest: there are no results.
+    """
+    if not results:
+        raise InvalidRequest("Cannot convert empty ClassificationResults to JSON")
+    scores = floats(np.array([score for row in results for _, score in row], np.float32))
+    pairs = zip((label for row in results for label, _ in row), scores, strict=True)
+    texts = iter([f"[{quoted(label)}, {score}]" for label, score in pairs])
+    rows = (ONE_LINE.array([next(texts) for _ in row], 2) for row in results)
+    return encoded(f'{{\n    "results": [{", ".join(rows)}\n    ]\n}}')
+
+
+def encode_regressions(values: Sequence[float] | Array) -> bytes:
+    """Encode the reply of a Regress: a value for each example.
+
+    Raises:
+        InvalidRequest: there are no values.
+    """
+    if not len(values):
+        raise InvalidRequest("Cannot convert empty RegressionResults to JSON")
+    texts = floats(np.array(values, np.float32).reshape(-1))
+    return encoded(f'{{\n    "results": {ONE_LINE.array(texts, 1)}\n}}')
+
+
+# "replace": the text may quote what a client sent, and an error that cannot be sent helps nobody.
+def encode_error(text: str) -> bytes:
+    """Encode the body of an error reply."""
+    return f'{{\n    "error": "{escaped(text)}"\n}}'.encode("utf-8", "replace")
+
+
+def _check_rows(outputs: Mapping[str, Array]) -> None:
+    rows = None
+    for name, array in outputs.items():
+        if array.ndim == 0:
+            raise InvalidRequest(
+                f"Tensor name: {name} has no shape information : it has no rows; ask with"
+                " 'inputs' instead of 'instances'"
+            )
+        rows = len(array) if rows is None else rows
+        if len(array) != rows:
+            raise InvalidRequest(
+                f"Tensor name: {name} has inconsistent batch size: {len(array)} expecting: {rows}"
+            )
+
+
+def _few_numbers(array: Array) -> bytes | None:
+    """Write an array of few numbers without white space; None where it takes the general way."""
+    kind = array.dtype.char
+    if not 0 < array.size <= EXACT_NUMBERS or kind not in _PRINTED_ALIKE or not array.ndim:
+        return None
+    try:
+        text = orjson.dumps(array, option=_NUMPY)
+    except orjson.JSONEncodeError:  # not contiguous
+        return None
+    return text if kind not in "fd" or is_short(text) else exact(text, array)
+
+
+# Beyond two dimensions the lines of columns nest deeper than `_in_lines` lays out.
+def _few_columns(outputs: Mapping[str, Array]) -> bytes | None:
+    """Write several outputs of few numbers, lists or lists of lists, as columns."""
+    left = EXACT_NUMBERS
+    members = []
+    for name, array in outputs.items():
+        left -= array.size
+        text = _few_numbers(array) if left >= 0 and array.ndim <= 2 else None
+        if text is None:
+            return None
+        members.append(_name(name) + _in_lines(text, b"\n        "))
+    if not members:
+        return None
+    return b'{\n    "outputs": {\n        %b\n    }\n}' % b",\n        ".join(members)
+
+
+@lru_cache(_NAMES)
+def _name(name: str) -> bytes:
+    """Write what stands before the value of a member."""
+    return encoded(quoted_text(name)) + b": "
+
+
+# The text holds numbers and booleans only, so every comma and bracket in it is JSON's own.
+def _in_lines(text: bytes, line: bytes) -> bytes:
+    """Lay out a list or a list of lists as `LINES` does; `line` begins the line it stands on."""
+    value = line + b"    "
+    if text[1] != 0x5B:  # [
+        return b"[%b%b%b]" % (value, text[1:-1].replace(b",", b"," + value), line)
+    inner = value + b"    "
+    rows = text[2:-2].replace(b",", b"," + inner)
+    rows = rows.replace(b"]," + inner + b"[", value + b"]," + value + b"[" + inner)
+    return b"[%b[%b%b%b]%b]" % (value, inner, rows, value, line)

@@ -1,0 +1,236 @@
+"""Parsed JSON values -> arrays, with TensorFlow Serving's rules and errors.
+
+The shape is taken from the first element at each depth and every other element must agree. Values
+are converted as whole lists; only when that fails is the value walked in TensorFlow Serving's
+order, to name the first element that is at fault.
+
+Two rules go beyond TensorFlow Serving's: DT_HALF, DT_BFLOAT16 and DT_UINT16 are read too, and a
+number outside of an 8 or 16 bit integer's range is refused where TensorFlow Serving wraps it.
+
+Source: json_tensor.cc of TensorFlow Serving.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Final, NoReturn
+
+import numpy as np
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.tensors import Array, DataType
+from ie_serving.wire.json.rapidjson.document import Json, bytes_of
+from ie_serving.wire.json.rapidjson.printing import kind_of, show
+from ie_serving.wire.json.value import (
+    CANNOT_DECODE_BASE64,
+    decode_base64,
+    is_base64,
+)
+
+MAX_RANK = 32
+"""As many dimensions as an array has in every numpy that this server runs on."""
+
+_CHUNK = 1024
+"""Elements that are tried together in the search for the first one that is at fault."""
+
+
+def decode_tensor(value: Json, dtype: DataType) -> Array:
+    """Decode one value: its own nesting is the shape, a scalar has rank 0.
+
+    Returns:
+        A new array of `dtype.numpy`.
+
+    Raises:
+        InvalidRequest: ragged, too deep, or an element that `dtype` cannot hold.
+    """
+    array = try_tensor(value, dtype)
+    if array is None:
+        explain(value, dtype)
+        raise _unreadable(dtype)
+    return array
+
+
+def try_tensor(value: Json, dtype: DataType) -> Array | None:
+    """Decode as `decode_tensor` does, but return None instead of an error."""
+    shape = _shape(value)
+    if len(shape) > MAX_RANK:
+        return None
+    leaves = _leaves(value, shape)
+    flat = None if leaves is None else _flat(leaves, dtype)
+    return None if flat is None else flat.reshape(shape)
+
+
+class RowCheck:
+    """Finds what is wrong with the rows of one input, row by row."""
+
+    def __init__(self, dtype: DataType) -> None:
+        self._dtype = dtype
+        self._first: tuple[int, ...] | None = None
+
+    def check(self, row: Json) -> None:
+        """Look at the next row.
+
+        Raises:
+            InvalidRequest: it cannot be decoded, or differs from the first in size or shape.
+        """
+        array = try_tensor(row, self._dtype)
+        if array is None:
+            explain(row, self._dtype)
+            raise _unreadable(self._dtype)
+        if self._first is None:
+            self._first = array.shape
+        if array.size != int(np.prod(self._first)):
+            _fail(f"Expecting tensor size: {int(np.prod(self._first))} but got: {array.size}")
+        if array.shape != self._first:
+            _fail(f"Expecting shape {_brackets(self._first)} but got: {_brackets(array.shape)}")
+        if array.ndim == MAX_RANK:  # the batch needs one dimension more than a row has
+            _fail_depth(MAX_RANK - 1)
+
+
+def explain(value: Json, dtype: DataType) -> None:
+    """Raise InvalidRequest for the first fault of `value`, in TensorFlow Serving's order."""
+    shape = _shape(value)
+    if len(shape) > MAX_RANK:
+        _fail_depth(MAX_RANK)
+    _explain_level(value, 0, shape, dtype)
+
+
+def _explain_level(value: Json, level: int, shape: tuple[int, ...], dtype: DataType) -> None:
+    if not isinstance(value, list):
+        _explain_leaf(value, level, shape, dtype)
+        return
+    if level >= len(shape):
+        _fail(f"Encountered list at unexpected level: {level} expected < {len(shape)}")
+    if len(value) != shape[level]:
+        _fail(
+            f"Encountered list at unexpected size: {len(value)} at level: {level}"
+            f" expected size: {shape[level]}"
+        )
+    for element in _suspects(value, dtype) if level == len(shape) - 1 else value:
+        _explain_level(element, level + 1, shape, dtype)
+
+
+def _suspects(elements: list[Json], dtype: DataType) -> Iterator[Json]:
+    """Yield the elements of those chunks that cannot be decoded."""
+    for start in range(0, len(elements), _CHUNK):
+        chunk = elements[start : start + _CHUNK]
+        if _flat(chunk, dtype) is None:
+            yield from chunk
+
+
+def _explain_leaf(value: Json, level: int, shape: tuple[int, ...], dtype: DataType) -> None:
+    if level != len(shape):
+        _fail(
+            f"JSON Value: {show(value)} found at incorrect level: {level + 1} in the JSON DOM."
+            f" Expected at level: {len(shape)}"
+        )
+    if _flat([value], dtype) is not None:
+        return
+    if dtype is DataType.STRING and is_base64(value):
+        _fail(CANNOT_DECODE_BASE64)
+    if dtype is DataType.STRING and isinstance(value, dict):
+        _fail(f"JSON Value: {show(value)} not formatted correctly for base64 data")
+    _fail(
+        f"JSON Value: {show(value)} Type: {kind_of(value)} is not of expected type:"
+        f" {dtype.word}{_range(value, dtype)}"
+    )
+
+
+def _range(value: Json, dtype: DataType) -> str:
+    if type(value) is not int or dtype not in _INTEGERS:
+        return ""
+    low, high = _INTEGERS[dtype]
+    return f": it lies outside of {low} to {high}"
+
+
+# One level too deep is enough to be refused: a body of brackets alone must not be followed down.
+def _shape(value: Json) -> tuple[int, ...]:
+    """Follow the first elements down, not further than one level too deep."""
+    shape: list[int] = []
+    while isinstance(value, list) and len(shape) <= MAX_RANK:
+        shape.append(len(value))
+        value = value[0] if value else None
+    return tuple(shape)
+
+
+def _leaves(value: Json, shape: tuple[int, ...]) -> list[Json] | None:
+    """Flatten in row-major order; None when a part does not agree with `shape`."""
+    level = [value]
+    for size in shape:
+        if not set(map(type, level)) <= {list} or not set(map(len, level)) <= {size}:
+            return None
+        level = list(chain.from_iterable(level))
+    return None if list in set(map(type, level)) else level
+
+
+def _flat(leaves: list[Json], dtype: DataType) -> Array | None:
+    return _CONVERT[dtype](leaves, dtype)
+
+
+# By way of float64: what float32 and smaller cannot hold becomes infinite. bool is no number here,
+# though Python counts it as an int: hence the exact types.
+def _floats(leaves: list[Json], dtype: DataType) -> Array | None:
+    if not set(map(type, leaves)) <= {int, float}:
+        return None
+    with np.errstate(over="ignore"):
+        return np.array(leaves, np.float64).astype(dtype.numpy)
+
+
+def _integers(leaves: list[Json], dtype: DataType) -> Array | None:
+    if not set(map(type, leaves)) <= {int}:
+        return None
+    low, high = _INTEGERS[dtype]
+    if leaves and (min(leaves) < low or max(leaves) > high):
+        return None
+    return np.array(leaves, dtype.numpy)
+
+
+def _booleans(leaves: list[Json], dtype: DataType) -> Array | None:
+    if not set(map(type, leaves)) <= {bool}:
+        return None
+    return np.array(leaves, dtype.numpy)
+
+
+def _strings(leaves: list[Json], dtype: DataType) -> Array | None:
+    array = np.empty(len(leaves), dtype.numpy)
+    for index, leaf in enumerate(leaves):
+        value = bytes_of(leaf) if type(leaf) is str else None
+        if is_base64(leaf):
+            value = decode_base64(leaf["b64"])
+        if value is None:
+            return None
+        array[index] = value
+    return array
+
+
+def _brackets(shape: tuple[int, ...]) -> str:
+    return f"[{','.join(map(str, shape))}]"
+
+
+def _fail_depth(limit: int) -> NoReturn:
+    _fail(
+        f"Encountered list at unexpected level: {limit} expected < {limit}:"
+        f" a tensor has at most {MAX_RANK} dimensions"
+    )
+
+
+def _fail(text: str) -> NoReturn:
+    raise InvalidRequest(text)
+
+
+def _unreadable(dtype: DataType) -> InvalidRequest:
+    return InvalidRequest(f"the value cannot be read as a tensor of type {dtype.word}")
+
+
+_INTEGERS: Final = {
+    dtype: (int(np.iinfo(dtype.numpy).min), int(np.iinfo(dtype.numpy).max))
+    for dtype in DataType
+    if dtype.numpy.kind in "iu"
+}
+_BY_KIND: Final[dict[str, Callable[[list[Json], DataType], Array | None]]] = {
+    "f": _floats,
+    "i": _integers,
+    "u": _integers,
+    "b": _booleans,
+    "O": _strings,
+}
+_CONVERT: Final = {dtype: _BY_KIND[dtype.numpy.kind] for dtype in DataType}

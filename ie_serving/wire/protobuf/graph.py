@@ -1,0 +1,123 @@
+"""Message classes of a SavedModel: the part of TensorFlow's graph that is read or changed here.
+
+Fields that are not named are kept by protobuf as unknown fields, so that what is written again
+still holds them. No client ever sends these messages: they are described here rather than in
+`protos/`, beside the one engine's room that reads them, and reflection names no service of theirs.
+
+In a graph an input of a node is "node", "node:1" or "^node"; in a function it is "argument",
+"node:output name:index in that output" or "^node".
+
+Source: saved_model.proto, meta_graph.proto, graph.proto, node_def.proto, attr_value.proto,
+op_def.proto and function.proto of TensorFlow.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from google.protobuf.descriptor_pb2 import (
+    DescriptorProto,
+    FieldDescriptorProto,
+    FileDescriptorProto,
+)
+from google.protobuf.message_factory import GetMessageClass
+
+from ie_serving.wire.protobuf.messages import POOL, Proto
+
+_SCALARS: Mapping[str, Any] = MappingProxyType(
+    {
+        "bool": FieldDescriptorProto.TYPE_BOOL,
+        "bytes": FieldDescriptorProto.TYPE_BYTES,
+        "float": FieldDescriptorProto.TYPE_FLOAT,
+        "int64": FieldDescriptorProto.TYPE_INT64,
+        "string": FieldDescriptorProto.TYPE_STRING,
+    }
+)
+
+_ENUMS = ("DataType",)
+
+MESSAGES: Mapping[str, str] = MappingProxyType(
+    {
+        "NameAttrList": "name=1 string, attr=2 map AttrValue",
+        "AttrList": (
+            "s=2 repeated bytes, i=3 repeated int64, f=4 repeated float, b=5 repeated bool,"
+            " type=6 repeated DataType, shape=7 repeated TensorShapeProto,"
+            " tensor=8 repeated TensorProto, func=9 repeated NameAttrList"
+        ),
+        "AttrValue": (
+            "list=1 one AttrList, s=2 one bytes, i=3 one int64, f=4 one float, b=5 one bool,"
+            " type=6 one DataType, shape=7 one TensorShapeProto, tensor=8 one TensorProto,"
+            " placeholder=9 one string, func=10 one NameAttrList"
+        ),
+        "NodeDef": "name=1 string, op=2 string, input=3 repeated string, attr=5 map AttrValue",
+        "ArgDef": "name=1 string, type=3 DataType",
+        "OpDef": "name=1 string, input_arg=2 repeated ArgDef, output_arg=3 repeated ArgDef",
+        "FunctionDef": "signature=1 OpDef, node_def=3 repeated NodeDef, ret=4 map string",
+        "FunctionDefLibrary": "function=1 repeated FunctionDef",
+        "GraphDef": "node=1 repeated NodeDef, library=2 FunctionDefLibrary",
+        "MetaInfoDef": "tags=4 repeated string",
+        "MetaGraphDef": (
+            "meta_info_def=1 MetaInfoDef, graph_def=2 GraphDef, signature_def=5 map SignatureDef"
+        ),
+        "SavedModel": "meta_graphs=2 repeated MetaGraphDef",
+    }
+)
+"""Fields of each message: name, number, `repeated`, `map` from strings, or `one` of a oneof, type.
+
+`AttrList` and `MetaInfoDef` are nested messages in TensorFlow; the bytes do not tell.
+"""
+
+
+def _described() -> FileDescriptorProto:
+    file = FileDescriptorProto(
+        name="ie_serving/graph.proto",
+        package="tensorflow",
+        syntax="proto3",
+        dependency=["tensorflow.proto"],
+    )
+    for name, text in MESSAGES.items():
+        message = file.message_type.add(name=name)
+        for words in map(str.split, text.split(", ")):
+            field, _, number = words[0].partition("=")
+            _add(message, field, int(number), words[1:-1], words[-1])
+    return file
+
+
+def _add(message: DescriptorProto, name: str, number: int, how: list[str], kind: str) -> None:
+    field = message.field.add(name=name, number=number)
+    field.label = FieldDescriptorProto.LABEL_OPTIONAL
+    if how == ["one"]:
+        if not message.oneof_decl:
+            message.oneof_decl.add(name="value")
+        field.oneof_index = 0
+    if how == ["map"]:
+        entry_name = "".join(map(str.capitalize, name.split("_"))) + "Entry"
+        entry = message.nested_type.add(name=entry_name)
+        entry.options.map_entry = True
+        _add(entry, "key", 1, [], "string")
+        _add(entry, "value", 2, [], kind)
+        kind = f"{message.name}.{entry.name}"
+    if how in (["map"], ["repeated"]):
+        field.label = FieldDescriptorProto.LABEL_REPEATED
+    if kind in _SCALARS:
+        field.type = _SCALARS[kind]
+    else:
+        enum = kind in _ENUMS
+        kinds = FieldDescriptorProto
+        field.type = kinds.TYPE_ENUM if enum else kinds.TYPE_MESSAGE
+        field.type_name = f".tensorflow.{kind}"
+
+
+POOL.AddSerializedFile(_described().SerializeToString())
+
+
+def _message(name: str) -> Proto:
+    return GetMessageClass(POOL.FindMessageTypeByName(f"tensorflow.{name}"))
+
+
+NodeDef = _message("NodeDef")
+AttrValue = _message("AttrValue")
+FunctionDef = _message("FunctionDef")
+GraphDef = _message("GraphDef")
+MetaGraphDef = _message("MetaGraphDef")
+SavedModel = _message("SavedModel")

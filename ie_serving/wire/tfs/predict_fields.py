@@ -1,0 +1,153 @@
+"""Where the tensors of a PredictRequest lie, found by walking it; protobuf parses only the rest.
+
+Both readers that take values from where they are use this walk: `predict.py` for large requests,
+`predict_layout.py` for repeated ones. Whatever is not what clients write (`Unclear`) is protobuf's
+to parse or to refuse. Source: predict.proto, tensor.proto.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from ie_serving.core.tensors import BY_NUMBER, DataType
+from ie_serving.wire.protobuf import fields, messages
+from ie_serving.wire.protobuf.fields import DELIMITED, Field, Unclear
+from ie_serving.wire.protobuf.messages import Proto
+from ie_serving.wire.tfs.tensor_proto import CONTENT, LIST_OF, LISTS, ListField, SplitTensor
+
+INPUTS: Final = 2
+"""Number of the map of inputs in PredictRequest."""
+KEY: Final = 1
+VALUE: Final = 2
+"""Numbers of the two fields of an entry of any map."""
+
+_WIDTH: Final = {fields.FIXED32: 4, fields.FIXED64: 8}
+
+_CONVERTED: Final = (None, DataType.BOOL, DataType.BF16, DataType.STRING)
+"""Dtypes whose wire bytes differ from numpy's, so they cannot be read in place; None is unknown."""
+
+_LIST_IN_PLACE: Final = {dtype: LIST_OF[dtype].number for dtype in (DataType.FP32, DataType.FP64)}
+"""Dtypes whose packed list has the bytes that numpy has."""
+
+
+class TensorFields(NamedTuple):
+    """One TensorProto in a payload.
+
+    Attributes:
+        rest: message of everything but the values: dtype and shape.
+        content: `tensor_content`; None when there is none, or an empty one.
+        lists: pieces of the lists of values by field number, in their order. Only the list of the
+            tensor's dtype, and none beside `content`.
+    """
+
+    rest: Proto
+    content: Field | None
+    lists: Mapping[int, list[Field]]
+
+    def split(self, payload: memoryview) -> SplitTensor:
+        """Give the tensor with its values as views of the payload."""
+        content = payload[self.content.value : self.content.end] if self.content else b""
+        lists = {
+            number: [payload[piece.value : piece.end] for piece in pieces]
+            for number, pieces in self.lists.items()
+        }
+        return SplitTensor(self.rest, content, lists)
+
+    def in_place(self) -> Field | None:
+        """Give the one field whose bytes are the values as numpy has them, if there is one."""
+        dtype = BY_NUMBER.get(self.rest.dtype)
+        if dtype in _CONVERTED:
+            return None
+        # `tensor_content` counts before the lists, as in TensorFlow.
+        if self.content is not None:
+            return self.content
+        pieces = self.lists.get(_LIST_IN_PLACE.get(dtype, 0), [])
+        return pieces[0] if len(pieces) == 1 and pieces[0].kind == DELIMITED else None
+
+
+def walk(payload: memoryview) -> tuple[Proto, dict[str, TensorFields]]:
+    """Take a PredictRequest apart: the message without its inputs, and where those lie, by alias.
+
+    Raises:
+        Unclear: anything that is for protobuf to judge.
+    """
+    rest: list[Field] = []
+    tensors: dict[str, TensorFields] = {}
+    for field in fields.scan(payload):
+        if field.number == INPUTS and field.kind == DELIMITED:
+            # Of equal keys the later one counts, as in every map of protobuf.
+            alias, tensor = _entry(payload, field)
+            tensors[alias] = tensor
+        else:
+            rest.append(field)
+    return _parse(messages.PredictRequest, payload, rest), tensors
+
+
+def _entry(payload: memoryview, entry: Field) -> tuple[str, TensorFields]:
+    """Read one entry of the map of inputs.
+
+    Raises:
+        Unclear: it has anything but one key and one value, which is all that clients write.
+    """
+    # A repeated key or value is legal, and the last one counts; nobody writes it, so protobuf may
+    # find that out.
+    both = fields.scan(payload, entry.value, entry.end)
+    found = {field.number: field for field in both if field.kind == DELIMITED}
+    if len(both) != 2 or found.keys() != {KEY, VALUE}:
+        raise Unclear
+    key = found[KEY]
+    try:
+        alias = bytes(payload[key.value : key.end]).decode()
+    except UnicodeDecodeError:
+        raise Unclear from None
+    return alias, _tensor(payload, found[VALUE])
+
+
+def _tensor(payload: memoryview, tensor: Field) -> TensorFields:
+    """Read one TensorProto.
+
+    Raises:
+        Unclear: it has values in other fields than the one that will be read and so checked.
+    """
+    rest: list[Field] = []
+    content: Field | None = None
+    lists: dict[int, list[Field]] = {}
+    for field in fields.scan(payload, tensor.value, tensor.end):
+        if field.number == CONTENT and field.kind == DELIMITED:
+            content = field if field.end > field.value else None
+        elif _in_list(field):
+            _check_end(payload, field, LISTS[field.number])
+            lists.setdefault(field.number, []).append(field)
+        else:
+            rest.append(field)
+    proto = _parse(messages.TensorProto, payload, rest)
+    dtype = BY_NUMBER.get(proto.dtype)
+    if lists and (content or dtype is None or lists.keys() != {LIST_OF[dtype].number}):
+        raise Unclear
+    return TensorFields(proto, content, lists)
+
+
+def _in_list(field: Field) -> bool:
+    """Tell whether a field is a list's values, packed or one of them alone."""
+    listed = LISTS.get(field.number)
+    return listed is not None and field.kind in (DELIMITED, listed.kind)
+
+
+def _check_end(payload: memoryview, piece: Field, listed: ListField) -> None:
+    """Check that a piece of a list ends where a value ends.
+
+    Raises:
+        Unclear: it does not, and joined with the next piece it would change its meaning.
+    """
+    length = piece.end - piece.value
+    cut_short = listed.kind == fields.VARINT and length and payload[piece.end - 1] >= 0x80
+    if cut_short or length % _WIDTH.get(listed.kind, 1):
+        raise Unclear
+
+
+def _parse(kind: Proto, payload: memoryview, pieces: Iterable[Field]) -> Proto:
+    try:
+        return kind.FromString(b"".join([payload[piece.start : piece.end] for piece in pieces]))
+    except DecodeError:
+        raise Unclear from None

@@ -1,0 +1,167 @@
+"""PredictRequests that repeat an earlier one in everything but the values of their tensors.
+
+Clients send the same request again and again with other numbers. Where every byte outside of those
+numbers is as it was, protobuf would find the same fields at the same places: so they are taken from
+there, without parsing. Whatever differs in a single other byte is parsed as if for the first time.
+"""
+
+import enum
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from ie_serving.core.errors import ServingError
+from ie_serving.core.requests import InferRequest, ModelSpec
+from ie_serving.core.tensors import Array, Signature
+from ie_serving.wire.protobuf.fields import Buffer, Field, Unclear
+from ie_serving.wire.tfs.predict import ANY_SIGNATURE, parse_request
+from ie_serving.wire.tfs.predict_fields import TensorFields, walk
+
+MOST_LAYOUTS = 256
+"""Layouts that a parser remembers, of at most `MOST_BYTES` each. The oldest is forgotten for a new
+one; its requests are then parsed, some 20 us each, until they have come twice more."""
+MOST_BYTES: Final = 2048
+"""Bytes beside the values that a remembered layout may have. A request with more of them, which
+only many inputs or long names make, is parsed each time."""
+
+Key = tuple[int, bytes]
+"""Length of a request, and its first field, which is the name of the model in all clients."""
+
+
+class _Values(NamedTuple):
+    """Where the values of one tensor lie, and what they are."""
+
+    alias: str
+    dtype: np.dtype[np.generic]
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+
+class Layout:
+    """What all requests have in common that differ in the values of their tensors only."""
+
+    __slots__ = ("_model", "_output_filter", "_same", "_tensors")
+
+    def __init__(self, payload: Buffer, request: InferRequest, tensors: list[_Values]) -> None:
+        self._model: ModelSpec = request.model
+        self._output_filter = request.output_filter
+        self._tensors = tensors
+        self._same = list(_between(payload, tensors))
+
+    def read(self, payload: Buffer) -> InferRequest | None:
+        """Read a request of the length that this layout is of; None where it is another."""
+        for start, end, same in self._same:
+            if payload[start:end] != same:
+                return None
+        decode = partial(self._decode, payload)
+        model = self._model
+        size = len(payload)
+        return InferRequest(model, model.signature, decode, size, True, self._output_filter)
+
+    def _decode(self, payload: Buffer, signature: Signature) -> tuple[dict[str, Array], None]:
+        arrays: dict[str, Array] = {}
+        for alias, dtype, shape, start, _ in self._tensors:  # a comprehension is one call more
+            arrays[alias] = np.ndarray(shape, dtype, payload, start)
+        return arrays, None
+
+
+class _Seen(enum.Enum):
+    """What is known of requests without a layout."""
+
+    ONCE = enum.auto()
+    """Came once. Looking for a layout costs as much as parsing, so it waits for the second time."""
+    UNFIT = enum.auto()
+    """Has no layout; it is not looked for again."""
+
+
+class RequestParser:
+    """Parses PredictRequests, and remembers how those lie that come more than once."""
+
+    def __init__(self) -> None:
+        self._layouts: dict[Key, Layout | _Seen] = {}
+
+    def __len__(self) -> int:
+        """Count the requests that something is remembered of."""
+        return len(self._layouts)
+
+    def parse(self, payload: Buffer) -> InferRequest:
+        """Parse one request; see `predict.parse_request`."""
+        # The second byte is the length of the first field where that is shorter than 128 bytes.
+        # Otherwise the key has other bytes, which is as good: they only tell requests apart.
+        length = len(payload)
+        key = (length, bytes(payload[: payload[1] + 2 if length > 1 else 0]))
+        known = self._layouts.get(key)
+        if type(known) is Layout:
+            request = known.read(payload)
+            if request is not None:
+                return request
+        request = parse_request(payload)
+        self._learn(key, known, payload, request)
+        return request
+
+    # The oldest is forgotten, not the longest unused: that would cost a move at each request. A
+    # request that a layout did not fit comes here too, and counts as new: the client has changed
+    # what it sends.
+    def _learn(
+        self, key: Key, known: Layout | _Seen | None, payload: Buffer, request: InferRequest
+    ) -> None:
+        if known is _Seen.UNFIT:
+            return
+        if known is None and len(self._layouts) >= MOST_LAYOUTS:
+            del self._layouts[next(iter(self._layouts))]
+        if known is _Seen.ONCE:
+            self._layouts[key] = layout_of(payload, request) or _Seen.UNFIT
+        else:
+            self._layouts[key] = _Seen.ONCE
+
+
+def layout_of(payload: Buffer, request: InferRequest) -> Layout | None:
+    """Find where a request's values lie; None where not all of them can be taken from there.
+
+    Args:
+        payload: of a request that was parsed.
+        request: what it was parsed to.
+    """
+    try:
+        _, found = walk(memoryview(payload))
+        # Before anything is decoded, which takes long for those that are not in place.
+        places = {alias: _place(tensor) for alias, tensor in found.items()}
+        arrays, _ = request.decode(ANY_SIGNATURE)
+    except (Unclear, ServingError):
+        return None
+    tensors = _in_place(places, arrays)
+    beside = len(payload) - sum(tensor.end - tensor.start for tensor in tensors)
+    if len(tensors) != len(arrays) or beside > MOST_BYTES:
+        return None
+    return Layout(payload, request, tensors)
+
+
+def _place(tensor: TensorFields) -> Field:
+    place = tensor.in_place()
+    if place is None:
+        raise Unclear
+    return place
+
+
+def _in_place(places: Mapping[str, Field], arrays: Mapping[str, Array]) -> list[_Values]:
+    """List the tensors whose values can be taken from the payload, in the order of their places."""
+    tensors = [
+        _Values(alias, arrays[alias].dtype, arrays[alias].shape, field.value, field.end)
+        for alias, field in places.items()
+        # A list that is filled up or cut off has another number of bytes than its array.
+        if arrays[alias].nbytes == field.end - field.value
+    ]
+    # By place: of two entries with one alias the later counts, but keeps the earlier's turn.
+    return sorted(tensors, key=lambda tensor: tensor.start)
+
+
+def _between(payload: Buffer, tensors: list[_Values]) -> Iterator[tuple[int, int, bytes]]:
+    """Yield what stands before, between and after the values: from where, to where, and what."""
+    starts = [0, *(tensor.end for tensor in tensors)]
+    ends = [*(tensor.start for tensor in tensors), len(payload)]
+    for start, end in zip(starts, ends, strict=True):
+        if start < end:
+            yield start, end, bytes(payload[start:end])

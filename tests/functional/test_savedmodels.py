@@ -1,0 +1,212 @@
+"""SavedModels as TensorFlow's users export them, over both interfaces, against TensorFlow."""
+
+import base64
+import pickle
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    inference_pb2,
+    predict_pb2,
+    regression_pb2,
+)
+
+from tests.functional.servers import Server
+from tests.process import PATIENCE_S, output_of
+from tests.unit.engines.openvino.savedmodel import exports
+
+CASES = [(model, name) for model, names in exports.INPUTS.items() for name in names]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("exports")
+    env = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    output_of(sys.executable, exports.__file__, made, env=env, cwd=made, patience_s=100)
+    return made
+
+
+@pytest.fixture(scope="module")
+def server(root: Path) -> Iterator[Server]:
+    models = "".join(
+        f'config {{ name: "{name}" base_path: "{root / name}" model_platform: "tensorflow" }}\n'
+        for name in exports.INPUTS
+    )
+    config = root / "models.config"
+    config.write_text(f"model_config_list {{\n{models}}}\n")
+    server = Server("tensorflow_model_server", f"--model_config_file={config}")
+    try:
+        yield server.ready()
+    finally:
+        server.close()
+
+
+def expected(root: Path, model: str, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    pair: tuple[dict[str, Any], dict[str, Any]] = pickle.loads(
+        (root / model / "expected" / f"{name}.pickle").read_bytes()
+    )
+    return pair
+
+
+def predict(server: Server, model: str, name: str, inputs: dict[str, Any]) -> dict[str, Any]:
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name, request.model_spec.signature_name = model, name
+    for alias, value in inputs.items():
+        request.inputs[alias].CopyFrom(tf.make_tensor_proto(value))
+    reply = server.prediction.Predict(request, PATIENCE_S)
+    return {alias: tf.make_ndarray(proto) for alias, proto in reply.outputs.items()}
+
+
+def assert_equal(answer: dict[str, Any], outputs: dict[str, Any]) -> None:
+    assert answer.keys() == outputs.keys()
+    for alias, want in outputs.items():
+        got = np.asarray(answer[alias])
+        assert got.shape == np.shape(want), alias
+        if np.asarray(want).dtype.kind in "fiub":
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6, err_msg=alias)
+        else:
+            assert got.tolist() == np.asarray(want).tolist(), alias
+
+
+@pytest.mark.parametrize(("model", "name"), CASES)
+def test_grpc_predict_equals_tensorflow(server: Server, root: Path, model: str, name: str) -> None:
+    inputs, outputs = expected(root, model, name)
+    assert_equal(predict(server, model, name, inputs), outputs)
+
+
+@pytest.mark.parametrize(("model", "name"), CASES)
+def test_rest_predict_equals_tensorflow(server: Server, root: Path, model: str, name: str) -> None:
+    inputs, outputs = expected(root, model, name)
+    body = {
+        "signature_name": name,
+        "inputs": {alias: rest_value(value) for alias, value in inputs.items()},
+    }
+    reply = server.rest.post(f"/v1/models/{model}:predict", json=body)
+    assert reply.status_code == 200, reply.text
+    got = reply.json()["outputs"]
+    got = got if len(outputs) > 1 else {next(iter(outputs)): got}
+    assert_equal(
+        {
+            alias: np.array(rest_strings(value), np.object_)
+            if np.asarray(outputs[alias]).dtype.kind in "SO"
+            else value
+            for alias, value in got.items()
+        },
+        outputs,
+    )
+
+
+def rest_value(value: Any) -> Any:
+    array = np.asarray(value)
+    if isinstance(value, bytes):
+        return {"b64": base64.b64encode(value).decode()}
+    if array.dtype != np.object_:
+        return array.tolist()
+    return [{"b64": base64.b64encode(text).decode()} for text in array.tolist()]
+
+
+def rest_strings(value: Any) -> Any:
+    return [text.encode() for text in value]
+
+
+@pytest.mark.parametrize(("name", "keep"), [("serving_default", 0.5), ("declared_default", 0.25)])
+def test_an_input_with_a_default_may_be_left_out(server: Server, name: str, keep: float) -> None:
+    answer = predict(server, "plain", name, {"x": exports.X})
+    np.testing.assert_allclose(answer["y"], exports.X @ [[1], [2]] * keep, rtol=1e-5)
+    body = {"signature_name": name, "inputs": {"x": exports.X.tolist()}}
+    reply = server.rest.post("/v1/models/plain:predict", json=body)
+    assert reply.status_code == 200, reply.text
+
+
+def test_classify_regress_and_multi_inference_parse_in_the_graph(
+    server: Server, root: Path
+) -> None:
+    examples = [tf.train.Example.FromString(data) for data in exports.EXAMPLES]
+    _, scores = expected(root, "estimator", "serving_default")
+    _, values = expected(root, "estimator", "regression")
+
+    classify = classification_pb2.ClassificationRequest()
+    classify.model_spec.name = "estimator"
+    classify.input.example_list.examples.extend(examples)
+    reply = server.prediction.Classify(classify, PATIENCE_S)
+    got = [[each.score for each in row.classes] for row in reply.result.classifications]
+    np.testing.assert_allclose(got, scores["scores"], rtol=1e-5)
+
+    regress = regression_pb2.RegressionRequest()
+    regress.model_spec.name, regress.model_spec.signature_name = "estimator", "regression"
+    regress.input.example_list.examples.extend(examples)
+    answer = server.prediction.Regress(regress, PATIENCE_S)
+    got_values = [each.value for each in answer.result.regressions]
+    np.testing.assert_allclose(got_values, values["outputs"], rtol=1e-5)
+
+    multi = inference_pb2.MultiInferenceRequest()
+    for signature, method in (("serving_default", "classify"), ("regression", "regress")):
+        task = multi.tasks.add(method_name=f"tensorflow/serving/{method}")
+        task.model_spec.name, task.model_spec.signature_name = "estimator", signature
+    multi.input.example_list.examples.extend(examples)
+    results = server.prediction.MultiInference(multi, PATIENCE_S).results
+    assert results[0].classification_result == reply.result
+    assert results[1].regression_result == answer.result
+
+
+def test_rest_classify_and_regress(server: Server, root: Path) -> None:
+    _, scores = expected(root, "estimator", "serving_default")
+    rows = [{"a": [1.0, 2.0], "b": 3, "w": 0.5}, {"a": [0.5, -1.0]}]
+    reply = server.rest.post("/v1/models/estimator:classify", json={"examples": rows})
+    assert reply.status_code == 200, reply.text
+    got = [[score for _, score in row] for row in reply.json()["results"]]
+    np.testing.assert_allclose(got, scores["scores"][:2], rtol=1e-5)
+    body = {"signature_name": "regression", "examples": rows}
+    reply = server.rest.post("/v1/models/estimator:regress", json=body)
+    _, values = expected(root, "estimator", "regression")
+    np.testing.assert_allclose(reply.json()["results"], values["outputs"][:2], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("features", "fault"),
+    [
+        ({}, "Feature: a (data type: float) is required but could not be found."),
+        (
+            {"a": [1, 2]},
+            "Name: <unknown>, Key: a, Index: 0.  Data types don't match."
+            " Data type: int64 but expected type: float",
+        ),
+        (
+            {"a": [1.0]},
+            "Name: <unknown>, Key: a, Index: 0.  Number of float values != expected."
+            "  Values size: 1 but output shape: [2]",
+        ),
+    ],
+)
+def test_a_fault_of_an_example_is_named_as_tensorflow_names_it(
+    server: Server, features: dict[str, Any], fault: str
+) -> None:
+    examples = exports.strings(exports.example(**features))
+    with pytest.raises(grpc.RpcError) as caught:
+        predict(server, "estimator", "predict", {"examples": examples})
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    assert fault in caught.value.details()
+
+
+def test_one_bad_signature_costs_no_other_and_says_why(server: Server) -> None:
+    request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
+    request.model_spec.name = "module"
+    reply = server.prediction.GetModelMetadata(request, PATIENCE_S)
+    listed = get_model_metadata_pb2.SignatureDefMap()
+    reply.metadata["signature_def"].Unpack(listed)
+    bad = {"lines", "any_rank"}
+    assert set(listed.signature_def) == {*exports.INPUTS["module"], *bad}
+    with pytest.raises(grpc.RpcError) as caught:
+        predict(server, "module", "lines", {"s": exports.strings(b"1")})
+    assert caught.value.code() == grpc.StatusCode.FAILED_PRECONDITION
+    assert "DecodeCSV" in caught.value.details()
+    body = {"signature_name": "lines", "instances": ["1"]}
+    assert "DecodeCSV" in server.rest.post("/v1/models/module:predict", json=body).text

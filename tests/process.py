@@ -1,0 +1,192 @@
+"""A command as a process of a test: bounded waits for what it prints, ended with its whole group.
+
+Every test that starts a process starts it here, so that none outlives its test, none is waited for
+without a bound, and the output of each is in the report when the test fails (tests/conftest.py).
+"""
+
+import contextlib
+import os
+import queue
+import re
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+COMMANDS = Path(sys.executable).parent
+PATIENCE_S = 30.0
+"""Bound of one wait; beyond it the test fails and shows the output. Far above what a start takes on
+a busy machine, so only what hangs meets it; below pytest's time-out, which would show nothing."""
+
+CONNECT_PAUSE_S = 0.05
+"""Between two attempts to connect to a port that is still closed: nothing announces that a foreign
+server listens. Shorter would burn processor time that the starting server needs."""
+
+TAIL = 80
+"""Lines of each process in the report of a failure: a traceback and what led to it."""
+
+started: list["Process"] = []
+"""Those of the running test and those that still run from before it, for the report."""
+
+
+class Process:
+    """A running command; collects the lines of its standard output and standard error.
+
+    It leads a process group of its own. A Ctrl-C at the terminal reaches only pytest, whose
+    fixtures then end the process.
+    """
+
+    def __init__(
+        self,
+        *command: str | Path,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | None = None,
+    ) -> None:
+        """Start `command`.
+
+        Args:
+            command: the first is a path, or the name of a command installed beside this Python.
+            env: added to the environment of the tests.
+            cwd: where it runs; by default where the tests run.
+        """
+        self.lines: list[str] = []
+        self._unread: queue.Queue[str | None] = queue.Queue()
+        self.popen = subprocess.Popen(
+            [str(COMMANDS / command[0]), *map(str, command[1:])],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env={**os.environ, **(env or {})},
+            cwd=cwd,
+            start_new_session=True,
+        )
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+        started.append(self)
+
+    def _read(self) -> None:
+        assert self.popen.stdout
+        for line in self.popen.stdout:
+            self.lines.append(line.rstrip("\n"))
+            self._unread.put(line.rstrip("\n"))
+        self._unread.put(None)
+
+    @property
+    def log(self) -> str:
+        return "\n".join(self.lines)
+
+    @property
+    def runs(self) -> bool:
+        return self.popen.poll() is None
+
+    def line(self, pattern: str, patience_s: float = PATIENCE_S) -> str:
+        """Wait for the next line that `pattern` is found in."""
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                line = self._unread.get(timeout=max(0.0, deadline - time.monotonic()))
+            except queue.Empty:
+                pytest.fail(f"no line with {pattern!r} in time:\n{self.log}")
+            if line is None:
+                pytest.fail(f"ended without a line with {pattern!r}:\n{self.log}")
+            if re.search(pattern, line):
+                return line
+
+    def listens(self, port: int, patience_s: float = PATIENCE_S) -> None:
+        """Wait until something accepts connections at `port`; fail when the process ends first."""
+        deadline = time.monotonic() + patience_s
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                return
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.popen.wait(CONNECT_PAUSE_S)
+                self.kill()
+                pytest.fail(f"ended before port {port} was open:\n{self.log}")
+        pytest.fail(f"port {port} did not open:\n{self.log}")
+
+    def send(self, number: int) -> None:
+        """Send a signal to the process, not to its group."""
+        self.popen.send_signal(number)
+
+    def exit_code(self, patience_s: float = PATIENCE_S) -> int:
+        """Wait until it ends and all its output is read."""
+        try:
+            code = self.popen.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            pytest.fail(f"did not end:\n{self.log}")
+        self._reader.join(patience_s)
+        return code
+
+    def stop(self) -> int:
+        """End it with SIGTERM; the test fails when it does not heed that."""
+        self.popen.terminate()
+        return self.exit_code()
+
+    def close(self) -> None:
+        """Stop what still runs, then kill whatever it left behind."""
+        try:
+            if self.runs:
+                self.stop()
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """Kill the whole group and wait for its end; does nothing to what has ended."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.popen.pid, signal.SIGKILL)
+        self.popen.wait(PATIENCE_S)
+        self._reader.join(PATIENCE_S)
+
+
+def output_of(
+    *command: str | Path,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    patience_s: float = PATIENCE_S,
+) -> list[str]:
+    """Run `command` to its end and give its lines; the test fails when its exit code is not 0."""
+    process = Process(*command, env=env, cwd=cwd)
+    code = process.exit_code(patience_s)
+    assert code == 0, f"exit code {code}:\n{process.log}"
+    return process.lines
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody holds now; distinct, since all are held until the last is known."""
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
+
+
+def until(holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+    """Ask again until `holds`: for what announces itself to nobody.
+
+    `holds` is to ask a process something, so that it is waited for and nothing spins.
+    """
+    deadline = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < deadline, "did not happen in time"
+
+
+def report() -> list[tuple[str, str]]:
+    """The end of each process's output, with its command."""
+    return [
+        (f"output of {' '.join(map(str, each.popen.args))}", "\n".join(each.lines[-TAIL:]))  # type: ignore[arg-type]
+        for each in started
+    ]
+
+
+def forget_ended() -> None:
+    """A new test begins: only what still runs belongs in its report."""
+    started[:] = [each for each in started if each.runs]

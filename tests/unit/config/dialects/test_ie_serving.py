@@ -1,0 +1,351 @@
+"""The command line `ie_serving`: flags, file and environment come to Settings, or to all faults."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ie_serving import __version__
+from ie_serving.config.dialects import ie_serving
+from ie_serving.config.dialects.ovms import ALIASES
+from ie_serving.config.schema import foreign
+from ie_serving.config.schema.server import SERVER
+from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
+from ie_serving.core.errors import ConfigError
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.models.repository.version_policy import Specific
+
+ONE = ("model", "--model_name", "m", "--model_path", "/models/m")
+
+
+def settings(*argv: str, **environ: str) -> Settings:
+    return ie_serving.parse(argv, environ).settings
+
+
+def server(*argv: str, **environ: str) -> ServerSettings:
+    return settings(*ONE, *argv, **environ).server
+
+
+def faults(*argv: str, **environ: str) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as caught:
+        ie_serving.parse(argv, environ)
+    return caught.value.faults
+
+
+def warnings(*argv: str, **environ: str) -> tuple[str, ...]:
+    return ie_serving.parse(argv, environ).warnings
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "config.json"
+    path.write_text('{"model_config_list": [{"config": {"name": "f", "base_path": "models/f"}}]}')
+    return path
+
+
+def test_one_model_with_every_default() -> None:
+    assert settings(*ONE) == Settings(
+        server=ServerSettings(), models=(ModelConfig(name="m", base_path="/models/m"),)
+    )
+    assert (ServerSettings().port, ServerSettings().rest_port) == (9000, 0)
+
+
+def test_every_flag_of_one_model() -> None:
+    (model,) = settings(
+        *ONE,
+        *("--shape", '{"a": "(1,3)"}'),
+        *("--model_version_policy", '{"specific": {"versions": [1, 3]}}'),
+        *("--version_labels", '{"stable": 3}'),
+        *("--nireq", "4"),
+        *("--target_device", "HETERO:GPU,CPU"),
+        *("--plugin_config", '{"NUM_STREAMS": "2"}'),
+        *("--inference_precision", "bf16"),
+        *("--ready_marker", "READY"),
+    ).models
+    assert model == ModelConfig(
+        name="m",
+        base_path="/models/m",
+        version_policy=Specific(frozenset({1, 3})),
+        version_labels={"stable": 3},
+        ready_marker="READY",
+        engine=EngineOptions(
+            nireq=4,
+            own=(
+                OpenVinoOptions(
+                    target_device="HETERO:GPU,CPU",
+                    plugin_config={"NUM_STREAMS": "2"},
+                    shape={"a": (1, 3)},
+                    inference_precision="bf16",
+                ),
+            ),
+        ),
+    )
+
+
+def test_a_relative_model_path_begins_at_the_working_directory() -> None:
+    (model,) = settings("model", "--model_name", "m", "--model_path", "models/m").models
+    assert model.base_path == str(Path.cwd() / "models/m")
+
+
+def test_models_of_a_file(file: Path) -> None:
+    found = settings("config", "--config_path", str(file))
+    assert found.config_path == file
+    assert [model.base_path for model in found.models] == [str(file.parent / "models/f")]
+
+
+def test_precision_for_every_model_of_a_file_now_and_after_a_reload(file: Path) -> None:
+    found = settings("config", "--config_path", str(file), "--inference_precision", "f32")
+    assert found.engine.of(OpenVinoOptions).inference_precision == "f32"
+    assert found.models[0].engine == found.engine
+
+
+def test_a_flat_command_line_as_of_openvino_model_server(file: Path) -> None:
+    assert settings(*ONE[1:]) == settings(*ONE)
+    assert settings(f"--config_path={file}") == settings("config", "--config_path", str(file))
+
+
+def test_flags_may_be_shortened_as_in_2020() -> None:
+    (model,) = settings(*ONE, "--model_v", '{"specific": {"versions": [2]}}').models
+    assert model.version_policy == Specific(frozenset({2}))
+
+
+@pytest.mark.parametrize(
+    ("argv", "field", "value"),
+    [
+        (("--port", "9001"), "port", 9001),
+        (("--rest_port=8000",), "rest_port", 8000),
+        (("--host", "::1"), "host", "::1"),
+        (("--max_message_bytes", "1048576"), "max_message_bytes", 1 << 20),
+        (("--grpc_transport", "grpcio"), "grpc_transport", "grpcio"),
+        (("--rest_timeout_seconds", "2.5"), "rest_timeout_s", 2.5),
+        (("--grpc_timeout_seconds", "2.5"), "grpc_timeout_s", 2.5),
+        (("--busy_poll_microseconds", "50"), "busy_poll_us", 50),
+        (("--enable_cors",), "enable_cors", True),
+        (("--enable_cors", "false"), "enable_cors", False),
+        (("--drain_delay_seconds", "3"), "drain_delay_s", 3.0),
+        (("--drain_timeout_seconds", "0"), "drain_timeout_s", 0.0),
+        (("--load_threads", "4"), "load_threads", 4),
+        (("--tensor_content", "false"), "tensor_content", False),
+        (
+            ("--allow_version_labels_for_unavailable_models",),
+            "labels_for_unavailable",
+            True,
+        ),
+        (("--enable_signature_method_name_check",), "method_name_check", True),
+        (("--allow_unavailable_models",), "allow_unavailable_models", True),
+        (("--enable_model_warmup=false",), "warmup", False),
+        (("--num_request_iterations_for_warmup", "3"), "warmup_iterations", 3),
+        (("--log_level", "debug"), "log_level", "DEBUG"),
+        (("--log_path", "/tmp/log"), "log_path", "/tmp/log"),
+        (("--file_system_poll_wait_seconds", "-1"), "poll_wait_s", 0.0),
+        (("--file_system_poll_wait_seconds", "0"), "config_poll_wait_s", 0.0),
+        (("--config_poll_wait_seconds", "7"), "config_poll_wait_s", 7.0),
+        (("--rest_port", "1", "--metrics_path", "/m"), "metrics_path", "/m"),
+        (("--rest_port", "1", "--metrics_enable"), "metrics_path", "/metrics"),
+        (("--rest_port", "1", "--metrics_enable", "false"), "metrics_path", ""),
+        (("--grpc_bind_address", "127.0.0.1, ::1"), "grpc_host", "127.0.0.1,::1"),
+        (("--rest_bind_address", "::1"), "rest_host", "::1"),
+        (
+            ("--grpc_channel_arguments", "grpc.max_connection_age_ms=2000"),
+            "grpc_max_connection_age_s",
+            2.0,
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
+)
+def test_server_flag(argv: tuple[str, ...], field: str, value: object) -> None:
+    assert getattr(server(*argv), field) == value
+
+
+def test_flags_of_the_cache() -> None:
+    flags = ("--cache_dir", "/var/cache", "--cache_size_bytes", "5000000000")
+    found = ie_serving.parse([*ONE, *flags], {}).storage
+    assert (found.cache_dir, found.cache_size_bytes) == (Path("/var/cache"), 5_000_000_000)
+
+
+def test_faults_of_storage_are_reported_with_all_others() -> None:
+    found = faults(*ONE, "--port", "x", S3_VERIFY_SSL="perhaps")
+    assert [fault.split(":")[0] for fault in found] == ["--port", "S3_VERIFY_SSL"]
+
+
+def test_a_cache_that_was_named_keeps_compiled_models_too() -> None:
+    found = settings(*ONE, "--cache_dir", "/var/cache")
+    assert found.models[0].engine.cache_dir == found.engine.cache_dir == Path("/var/cache/compiled")
+
+
+@pytest.mark.parametrize(
+    ("variables", "field", "value"),
+    [
+        ({"LOG_LEVEL": "error"}, "log_level", "ERROR"),
+        ({"LOG_PATH": "/tmp/log"}, "log_path", "/tmp/log"),
+        ({"FILE_SYSTEM_POLL_WAIT_SECONDS": "0.25"}, "poll_wait_s", 0.25),
+        ({"FILE_SYSTEM_POLL_WAIT_SECONDS": "0.25"}, "config_poll_wait_s", 0.25),
+        ({"FILE_SYSTEM_POLL_WAIT_SECONDS": "-1"}, "poll_wait_s", 0.0),
+        (
+            {"SERIALIZATION_FUNCTION": "_prepare_output_as_AppendArrayToTensorProto"},
+            "tensor_content",
+            False,
+        ),
+        ({"LOG_LEVEL": ""}, "log_level", "INFO"),
+    ],
+    ids=str,
+)
+def test_variable(variables: dict[str, str], field: str, value: object) -> None:
+    assert getattr(server(**variables), field) == value
+
+
+def test_the_command_line_beats_the_environment() -> None:
+    assert server("--log_level", "ERROR", LOG_LEVEL="DEBUG").log_level == "ERROR"
+
+
+def test_a_variable_that_a_flag_beats_is_not_even_read() -> None:
+    assert server("--log_level", "ERROR", LOG_LEVEL="loud").log_level == "ERROR"
+
+
+def test_an_unknown_log_level_of_the_environment_is_info_with_a_warning() -> None:
+    found = ie_serving.parse(ONE, {"LOG_LEVEL": "loud"})
+    assert found.settings.server.log_level == "INFO"
+    (warning,) = found.warnings
+    assert warning.startswith("LOG_LEVEL: 'loud' given; expected one of DEBUG, INFO")
+    assert warning.endswith("; INFO is used")
+    assert ie_serving.parse(ONE, {"LOG_LEVEL": "warn"}).warnings == ()
+    assert ie_serving.parse((*ONE, "--log_level", "ERROR"), {"LOG_LEVEL": "loud"}).warnings == ()
+
+
+def test_the_command_line_beats_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    path.write_text('{"model_config_list": [], "monitoring": {"metrics": {"enable": true}}}')
+    both = ("config", "--config_path", str(path), "--rest_port", "8000")
+    assert settings(*both).server.metrics_path == "/metrics"
+    assert settings(*both, "--metrics_enable", "false").server.metrics_path == ""
+    assert settings(*both, "--metrics_path", "/m").server.metrics_path == "/m"
+
+
+def test_every_fault_of_flags_file_and_environment_at_once(tmp_path: Path) -> None:
+    path = tmp_path / "c.json"
+    path.write_text('{"model_config_list": [{"config": {"name": "f", "nireq": -1}}]}')
+    found = faults(
+        *("config", "--config_path", str(path), "--port", "99999", "--rest_prot", "1"),
+        FILE_SYSTEM_POLL_WAIT_SECONDS="often",
+    )
+    assert [fault.split(": ")[0] for fault in found] == [
+        "--rest_prot",
+        "--port",
+        "FILE_SYSTEM_POLL_WAIT_SECONDS",
+        "model_config_list[0].config.base_path",
+        "model_config_list[0].config.nireq",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("argv", "fault"),
+    [
+        pytest.param(("model",), "--model_name: missing", id="no name"),
+        pytest.param(("model",), "--model_path: missing", id="no path"),
+        pytest.param(("config",), "--config_path: missing", id="no file"),
+        pytest.param(
+            ("config", "--config_path", "/none.json"), "/none.json: cannot be read", id="no such"
+        ),
+        pytest.param((*ONE, "--port", "0"), "cannot both be unset", id="both ports off"),
+        pytest.param((*ONE, "--rest_port", "9000"), "cannot have the same values", id="same port"),
+        pytest.param((*ONE, "--rest_port", "-1"), "--rest_port: '-1' given", id="negative port"),
+        pytest.param((*ONE, "--nireq", "many"), "--nireq: 'many' given", id="no number"),
+        pytest.param((*ONE, "--shape", "(1,x)"), "--shape[1]: 'x' given", id="shape"),
+        pytest.param((*ONE, "--plugin_config", "x"), "--plugin_config:1:1: not JSON", id="JSON"),
+        pytest.param((*ONE, "--nirek", "4"), 'did you mean "--nireq"?', id="unknown flag"),
+        pytest.param((*ONE, "extra"), "extra: unknown argument", id="a word too many"),
+        pytest.param(("config", "--nireq", "4"), "--nireq: unknown argument", id="other command"),
+        pytest.param((*ONE, "--metrics_enable"), "give --rest_port", id="metrics without REST"),
+        pytest.param(
+            (*ONE, "--grpc_bind_address", "::1,,::"),
+            "expected addresses or host names, separated by commas",
+            id="no address between commas",
+        ),
+        pytest.param(
+            (*ONE, "--grpc_channel_arguments", "grpc.x"), "expected name=value", id="no value"
+        ),
+    ],
+)
+def test_fault(argv: tuple[str, ...], fault: str) -> None:
+    assert any(fault in found for found in faults(*argv))
+
+
+@pytest.mark.parametrize("name", foreign.FLAGS)
+def test_a_flag_without_effect_warns_with_what_to_use(name: str) -> None:
+    advice = foreign.FLAGS[name].said(ie_serving.names("model"))
+    assert advice
+    assert warnings(*ONE, f"--{name}", "4") == (f"--{name} has no effect: {advice}",)
+
+
+@pytest.mark.parametrize("name", foreign.VARIABLES)
+def test_a_variable_without_effect_warns(name: str) -> None:
+    (warning,) = warnings(*ONE, **{name: "x"})
+    advice = foreign.VARIABLES[name].said(ie_serving.names("model"))
+    assert advice
+    assert warning == f"environment variable {name} has no effect: {advice}"
+
+
+def test_advice_for_a_file_names_the_files_keys(file: Path) -> None:
+    (warning,) = warnings("config", "--config_path", str(file), "--grpc_workers", "4")
+    assert warning == (
+        "--grpc_workers has no effect: one event loop serves every gRPC call; "
+        "nireq in the configuration file sets how many infer at once"
+    )
+
+
+def test_shape_and_batch_size_together_warn_and_shape_counts() -> None:
+    parsed = ie_serving.parse([*ONE, "--shape", "auto", "--batch_size", "4"], {})
+    assert parsed.settings.models[0].engine == EngineOptions(own=(OpenVinoOptions(shape="auto"),))
+    assert "batch_size will be ignored" in parsed.warnings[0]
+
+
+@pytest.mark.parametrize("argv", [(), ("serve",), (*ONE, "--port"), (*ONE, "--model")])
+def test_what_argparse_cannot_tell_apart_exits_with_2(argv: tuple[str, ...]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        ie_serving.parse(argv, {})
+    assert caught.value.code == 2
+
+
+@pytest.mark.parametrize("command", ["model", "config"])
+def test_help_tells_each_flag_its_meaning_and_default(
+    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")
+    with pytest.raises(SystemExit) as caught:
+        ie_serving.parse([command, "--help"], {})
+    assert caught.value.code == 0
+    text = capsys.readouterr().out
+    for setting in SERVER:
+        assert f"--{setting.flag} " in text
+        assert f"{setting.meaning} (default: {setting.shown_default})" in text
+    called = ie_serving.names(command)
+    advice = {name: hint.said(called) for name, hint in foreign.FLAGS.items()}
+    for name, meaning in {**ALIASES, **advice}.items():
+        assert f"--{name}" in text
+        assert meaning in text
+
+
+def test_version_names_the_server_and_openvino(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        ie_serving.parse(["--version"], {})
+    assert caught.value.code == 0
+    assert capsys.readouterr().out.startswith(f"ie_serving {__version__}\nOpenVINO ")
+
+
+@given(
+    st.lists(
+        st.sampled_from([f"--{name}" for name in ie_serving.known_flags("model")])
+        | st.text(max_size=10)
+    )
+)
+def test_any_command_line_gives_settings_faults_or_exit(rest: list[str]) -> None:
+    try:
+        found = ie_serving.parse([*ONE, *rest], {})
+    except ConfigError as error:
+        assert error.faults
+    except SystemExit as error:
+        assert error.code in (0, 2)
+    else:
+        assert len(found.settings.models) == 1

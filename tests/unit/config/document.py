@@ -1,0 +1,159 @@
+"""Writes the tables of docs/configuration.md and docs/storage.md: `make configuration`.
+
+What stands between `<!-- NAME: begin -->` and `<!-- NAME: end -->` comes from the declarations in
+`ie_serving/config/schema`; everything else is written by hand.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from ie_serving.config.dialects import ie_serving, ovms
+from ie_serving.config.dialects.tensorflow_model_server import ENTRY_POINT_VARIABLES
+from ie_serving.config.dialects.tfs_flags import FLAGS as TFS_FLAGS
+from ie_serving.config.dialects.tfs_flags import Kind, TfsFlag
+from ie_serving.config.files.json_file import TOP_KEYS
+from ie_serving.config.schema import foreign
+from ie_serving.config.schema.catalogue import SETTINGS
+from ie_serving.config.schema.model import MODEL
+from ie_serving.config.schema.server import SERVER
+from ie_serving.config.schema.setting import Setting
+from ie_serving.config.schema.storage import GCS, MINIO, S3
+from ie_serving.core.hints import Hint
+
+DOCS = Path(__file__).parents[3] / "docs"
+FILES = (DOCS / "configuration.md", DOCS / "storage.md")
+WORDS = ie_serving.names("model")
+
+
+def code(*texts: str) -> str:
+    return ", ".join(f"`{text}`" for text in texts if text)
+
+
+def flag(name: str) -> str:
+    return code(f"--{name}") if name else ""
+
+
+def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    lines = [head, ("---",) * len(head), *rows]
+    escaped = ([cell.replace("|", "\\|") for cell in line] for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
+
+
+def model() -> str:
+    head = ("key", "flag", "value", "default", "meaning", "example")
+    return table(
+        head,
+        (
+            (
+                code(each.key),
+                flag(each.flag),
+                code(each.form),
+                each.shown_default,
+                each.meaning,
+                code(each.example),
+            )
+            for each in MODEL
+        ),
+    )
+
+
+def server() -> str:
+    rows = (
+        (flag(s.flag), code(s.form), s.shown_default, s.meaning, code(s.example)) for s in SERVER
+    )
+    return table(("flag", "value", "default", "meaning", "example"), rows)
+
+
+def variables() -> str:
+    rows = (
+        (code(*each.variables), flag(each.flag), code(variable_example(each)))
+        for each in SERVER
+        if each.variables
+    )
+    return table(("variable", "as", "example"), rows)
+
+
+def variable_example(setting: Setting) -> str:
+    """A value of the variable, which in 2020 named a function where the setting is a boolean."""
+    is_function = setting.place == "server.tensor_content"
+    return "_prepare_output_as_AppendArrayToTensorProto" if is_function else setting.example
+
+
+def store(settings: Iterable[Setting]) -> str:
+    rows = (
+        (", else ".join(map(code, s.variables)), code(s.form), s.shown_default, s.meaning)
+        for s in settings
+    )
+    return table(("variable", "value", "default", "meaning"), rows)
+
+
+def tensorflow_model_server() -> str:
+    rows = (
+        (flag(f.name), f.kind.value, tfs_default(f), f.meaning or "accepted without effect")
+        for f in TFS_FLAGS
+    )
+    return table(("flag", "type", "default", "meaning"), rows)
+
+
+def tfs_default(each: TfsFlag) -> str:
+    text = str(each.default).lower() if each.kind is Kind.BOOL else str(each.default)
+    return code(text) if text else "none"
+
+
+def names() -> str:
+    """The same setting under each command, in the file and in the environment."""
+    head = ("setting", "`ie_serving`", "`tensorflow_model_server`", "JSON", "environment", "OVMS")
+    rows = (
+        (
+            s.place,
+            flag(s.flag),
+            flag(s.tfs),
+            code(s.key),
+            code(*s.variables),
+            code(*s.ovms),
+        )
+        for s in SETTINGS
+        if s.flag or s.key
+    )
+    return table(head, rows)
+
+
+def advice(meanings: Mapping[str, Hint], dashes: str = "") -> Iterable[tuple[str, ...]]:
+    return ((code(dashes + name), hint.said(WORDS)) for name, hint in meanings.items())
+
+
+def pairs(meanings: Mapping[str, str], dashes: str = "") -> Iterable[tuple[str, ...]]:
+    return ((code(dashes + name), meaning) for name, meaning in meanings.items())
+
+
+TABLES: Mapping[str, Callable[[], str]] = {
+    "model": model,
+    "top keys": lambda: table(("key", "meaning"), pairs(TOP_KEYS)),
+    "foreign keys": lambda: code(*sorted(foreign.MODEL_KEYS | foreign.TOP_KEYS)) + ".",
+    "server": server,
+    "aliases": lambda: table(("flag", "meaning"), pairs(ovms.ALIASES, "--")),
+    "foreign flags": lambda: table(("flag", "instead"), advice(foreign.FLAGS, "--")),
+    "variables": variables,
+    "foreign variables": lambda: table(("variable", "instead"), advice(foreign.VARIABLES)),
+    "tensorflow_model_server": tensorflow_model_server,
+    "entry point": lambda: table(("variable", "meaning"), pairs(ENTRY_POINT_VARIABLES)),
+    "names": names,
+    "s3": lambda: store(S3),
+    "gcs": lambda: store(GCS),
+    "minio": lambda: store(MINIO),
+}
+
+
+def written(text: str) -> str:
+    """Give `text` with every table as it is to be."""
+    for name, make in TABLES.items():
+        begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+        block = f"{begin}\n{make()}\n{end}"
+        text = re.sub(f"{begin}.*?{end}", lambda _, block=block: block, text, flags=re.DOTALL)
+    return text
+
+
+if __name__ == "__main__":
+    for file in FILES:
+        file.write_text(written(file.read_text()))

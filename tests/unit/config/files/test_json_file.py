@@ -1,0 +1,228 @@
+"""The JSON file: what each key means, and every fault with its path at once."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ie_serving.config.files.json_file import ConfigFile, parse_config_file
+from ie_serving.config.settings import ModelConfig
+from ie_serving.core.errors import ConfigError
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.models.repository.version_policy import All, Latest, Specific
+
+CONFIG = Path(__file__).parents[4] / "config"
+MODEL = {"name": "m", "base_path": "/models/m"}
+
+
+def read(top: object, engine: EngineOptions | None = None) -> ConfigFile:
+    text = top if isinstance(top, str) else json.dumps(top)
+    return parse_config_file(text, origin=Path("/etc/serving"), place="c.json", engine=engine)
+
+
+def of(*configs: dict[str, Any]) -> dict[str, Any]:
+    return {"model_config_list": [{"config": config} for config in configs]}
+
+
+def faults(top: object) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as caught:
+        read(top)
+    return caught.value.faults
+
+
+def test_a_model_needs_a_name_and_a_path_only() -> None:
+    assert read(of(MODEL)) == ConfigFile(models=(ModelConfig(name="m", base_path="/models/m"),))
+
+
+def test_comments_are_read_over_and_places_stay() -> None:
+    text = """// of the team
+    {"model_config_list": [ /* one
+      model */ {"config": {"name": "m", "base_path": "s3://b//*x*/\\"//y"}} // the only one
+    ]}"""
+    (model,) = read(text).models
+    assert model.base_path == 's3://b//*x*/"//y'
+    assert faults('/* 1\n2 */ {"a" 1}') == ("c.json:2:11: not JSON: Expecting ':' delimiter",)
+
+
+def test_a_fault_names_the_model_of_its_entry() -> None:
+    assert faults(of(MODEL, {**MODEL, "name": "resnet", "nireq": "x"})) == (
+        "model_config_list[1].config.nireq: 'x' given; expected a whole number from 0 to 100000"
+        ' (model "resnet")',
+    )
+
+
+def test_an_empty_list_is_a_server_without_models() -> None:
+    assert read(of()).models == ()
+
+
+def test_every_key_reaches_its_field() -> None:
+    found = parse_config_file(
+        (CONFIG / "every_key.json").read_text(), origin=CONFIG, place="every_key.json"
+    )
+    resnet, any_batch, any_shape, one_input, two_inputs = found.models
+    assert resnet == ModelConfig(
+        name="resnet",
+        base_path="/models/resnet",
+        version_policy=Latest(2),
+        version_labels={"stable": 3, "canary": 4},
+        engine=EngineOptions(
+            nireq=4,
+            own=(
+                OpenVinoOptions(
+                    target_device="CPU",
+                    plugin_config={"NUM_STREAMS": "2", "INFERENCE_NUM_THREADS": "8"},
+                    batch_size=8,
+                    inference_precision="f32",
+                ),
+            ),
+        ),
+        poll_wait_s=5.0,
+        ready_marker="READY",
+    )
+    assert (any_batch.engine.of(OpenVinoOptions).batch_size, any_batch.version_policy) == (
+        -1,
+        All(),
+    )
+    assert any_shape.engine.of(OpenVinoOptions).shape == "auto"
+    assert any_shape.version_policy == Specific(frozenset({1, 3}))
+    assert one_input.engine.of(OpenVinoOptions).shape == (1, 3, (200, 500), (200, 500))
+    assert two_inputs.engine.of(OpenVinoOptions).shape == {
+        "image": (-1, 3, 224, 224),
+        "scale": (1, 3),
+    }
+    assert (found.metrics, found.warnings) == (True, ())
+
+
+@pytest.mark.parametrize(
+    ("base_path", "meant"),
+    [
+        pytest.param("models/m", "/etc/serving/models/m", id="relative to the file"),
+        pytest.param("/models/m", "/models/m", id="absolute"),
+        pytest.param("s3://bucket/m", "s3://bucket/m", id="URL"),
+    ],
+)
+def test_base_path(base_path: str, meant: str) -> None:
+    assert read(of({**MODEL, "base_path": base_path})).models[0].base_path == meant
+
+
+def test_engine_options_hold_where_an_entry_says_nothing() -> None:
+    general = EngineOptions(nireq=2, own=(OpenVinoOptions(inference_precision="f32"),))
+    silent, loud = read(of(MODEL, {**MODEL, "name": "n", "nireq": 5}), general).models
+    assert silent.engine == general
+    assert loud.engine == EngineOptions(nireq=5, own=(OpenVinoOptions(inference_precision="f32"),))
+
+
+def test_every_fault_is_reported_with_its_path() -> None:
+    found = faults(
+        {
+            "model_config_list": [
+                {"config": {"name": "m", "nireq": "x", "batch_size": -7}},
+                {"conf": {}},
+                {"config": {**MODEL, "shape": {"a": [1, 0]}}},
+                5,
+            ],
+            "monitoring": {"metrics": {"enable": "perhaps"}},
+        }
+    )
+    places = [fault.split(":")[0] for fault in found]
+    assert places == [
+        "model_config_list[0].config.base_path",
+        "model_config_list[0].config.batch_size",
+        "model_config_list[0].config.nireq",
+        "model_config_list[1]",
+        "model_config_list[2].config.shape.a[1]",
+        "model_config_list[2].config.name",
+        "model_config_list[3]",
+        "monitoring.metrics.enable",
+    ]
+    assert all("expected" in fault or "already" in fault for fault in found)
+
+
+@pytest.mark.parametrize(
+    ("top", "fault"),
+    [
+        pytest.param("{", "c.json:1:2: not JSON", id="not JSON"),
+        pytest.param("", "c.json:1:1: not JSON", id="empty"),
+        pytest.param([], "c.json: [] given; expected an object", id="a list"),
+        pytest.param({}, "model_config_list: missing", id="no list"),
+        pytest.param({"model_config_list": {}}, "model_config_list: {} given", id="object"),
+        pytest.param(
+            of(MODEL, MODEL),
+            'model_config_list[1].config.name: "m" is the name of model_config_list[0].config',
+            id="a name twice, of which 2020 leaked one",
+        ),
+        pytest.param({**of(), "monitoring": 1}, "monitoring: expected an object", id="monitoring"),
+    ],
+)
+def test_fault(top: object, fault: str) -> None:
+    assert any(fault in found for found in faults(top))
+
+
+@pytest.mark.parametrize(
+    ("top", "warning"),
+    [
+        pytest.param(
+            of({**MODEL, "nirek": 1}),
+            'model_config_list[0].config.nirek: unknown key, ignored; did you mean "nireq"?',
+            id="the nearest key is named",
+        ),
+        pytest.param({**of(), "zzz": 1}, "zzz: unknown key, ignored", id="no key is near"),
+        pytest.param(
+            {**of({**MODEL, "layout": "NHWC"}), "pipeline_config_list": []},
+            "keys of OpenVINO Model Server without meaning here are ignored: "
+            "pipeline_config_list, model_config_list[0].config.layout",
+            id="foreign keys stand in one warning",
+        ),
+        pytest.param(
+            of({**MODEL, "shape": "auto", "batch_size": 2}),
+            "Both shape and batch_size parameters are set for model: m. "
+            "Assuming that model is reshapable - batch_size will be ignored",
+            id="shape beats batch_size",
+        ),
+    ],
+)
+def test_warning(top: object, warning: str) -> None:
+    assert read(top).warnings == (warning,)
+
+
+def test_batch_size_is_dropped_beside_shape() -> None:
+    options = (
+        read(of({**MODEL, "shape": "auto", "batch_size": 2})).models[0].engine.of(OpenVinoOptions)
+    )
+    assert (options.shape, options.batch_size) == ("auto", None)
+
+
+@given(
+    st.text()
+    | st.recursive(
+        st.none() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    [
+                        "model_config_list",
+                        "config",
+                        "name",
+                        "base_path",
+                        "shape",
+                        "monitoring",
+                        "nireq",
+                    ]
+                ),
+                inner,
+            )
+        ),
+    ).map(json.dumps)
+)
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        found = read(text)
+    except ConfigError as error:
+        assert error.faults
+    else:
+        assert len({model.name for model in found.models}) == len(found.models)

@@ -1,0 +1,113 @@
+"""Every setting is declared once, and each word of a dialect means one setting."""
+
+import dataclasses
+from collections.abc import Callable
+
+import pytest
+
+from ie_serving.config.dialects import ie_serving, ovms
+from ie_serving.config.dialects.tfs_flags import BY_NAME
+from ie_serving.config.schema import foreign
+from ie_serving.config.schema.catalogue import (
+    BY_TFS,
+    SETTINGS,
+    names_in_ie_serving,
+    names_in_tensorflow_model_server,
+)
+from ie_serving.config.schema.server import SERVER
+from ie_serving.config.schema.setting import OWNERS, Setting
+
+DERIVED = {
+    "settings.server",
+    "settings.models",
+    "settings.engine",
+    "model.engine",
+    "model.platform",  # a word of the text form alone, which its reader checks
+    "engine.own",  # the parts of single drivers, such as openvino
+    "engine.cache_dir",  # below storage.cache_dir
+    "server.require_available",  # what distinguishes the two commands
+    "server.announce_as_tfs",
+    "storage.s3",
+    "storage.gcs",
+    "storage.minio",
+}
+"""Fields that no setting fills: parts of the whole, and what follows from something else."""
+
+
+def test_every_field_of_the_configuration_is_declared_or_derived() -> None:
+    fields = {
+        f"{o}.{field.name}" for o, kind in OWNERS.items() for field in dataclasses.fields(kind)
+    }
+    declared = {setting.place for setting in SETTINGS if not setting.merged}
+    assert fields == declared | DERIVED
+    assert not declared & DERIVED
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(lambda setting: [setting.place], id="places"),
+        pytest.param(lambda setting: [setting.flag], id="flags of ie_serving"),
+        pytest.param(lambda setting: [setting.tfs], id="flags of tensorflow_model_server"),
+        pytest.param(lambda setting: [setting.key], id="keys"),
+        pytest.param(lambda setting: setting.variables, id="variables"),
+    ],
+)
+def test_no_word_means_two_settings(words: Callable[[Setting], list[str]]) -> None:
+    found = [word for setting in SETTINGS for word in words(setting) if word]
+    assert sorted(found) == sorted(set(found))
+
+
+def test_no_setting_has_a_word_that_is_said_to_have_no_effect() -> None:
+    flags = {setting.flag for setting in SETTINGS}
+    variables = {name for setting in SETTINGS for name in setting.variables}
+    keys = {setting.key for setting in SETTINGS}
+    assert not flags & {*foreign.FLAGS, *ovms.ALIASES}
+    assert not variables & set(foreign.VARIABLES)
+    assert not keys & {*foreign.MODEL_KEYS, *foreign.TOP_KEYS}
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.place)
+def test_a_setting_has_a_word_and_an_example_that_can_be_read(setting: Setting) -> None:
+    assert setting.flag or setting.key or setting.variables
+    setting.parse(setting.example, "example")
+
+
+@pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.place)
+def test_a_setting_shows_its_default(setting: Setting) -> None:
+    if not setting.merged:
+        assert setting.shown_default
+        assert setting.help.startswith(setting.meaning)
+
+
+def test_flags_of_tensorflow_model_server_are_the_originals() -> None:
+    assert set(BY_TFS) <= set(BY_NAME)
+
+
+def test_aliases_are_declared_as_words_of_openvino_model_server() -> None:
+    assert set(ovms.ALIASES) <= {name for setting in SERVER for name in setting.ovms}
+
+
+def test_a_command_calls_a_setting_by_a_flag_it_takes() -> None:
+    config, model = ie_serving.names("config"), ie_serving.names("model")
+    assert (model["engine.nireq"], config["engine.nireq"]) == (
+        "--nireq",
+        "nireq in the configuration file",
+    )
+    assert model["s3.region"] == config["s3.region"] == "AWS_REGION"
+    assert "settings.config_path" not in model
+    assert config["settings.config_path"] == "--config_path"
+
+
+def test_without_flags_keys_and_variables_are_left() -> None:
+    found = names_in_ie_serving(())
+    assert found["server.log_level"] == "LOG_LEVEL"
+    assert "server.port" not in found
+
+
+def test_what_tensorflow_model_server_lacks_has_no_name_under_it() -> None:
+    found = names_in_tensorflow_model_server()
+    assert found["server.rest_port"] == "--rest_api_port"
+    assert found["server.log_level"] == "LOG_LEVEL"
+    assert found["server.poll_wait_s"] == "--file_system_poll_wait_seconds"
+    assert not {"server.max_message_bytes", "storage.cache_dir", "engine.nireq"} & set(found)

@@ -1,0 +1,176 @@
+"""Models of scikit-learn, converted to ONNX, answer as the library itself."""
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from skl2onnx import to_onnx
+from sklearn.datasets import load_iris
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from ie_serving.core.errors import InvalidRequest, InvalidTensor, LoadFailed
+from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType
+from ie_serving.engines.base import Engine, EngineOptions
+from ie_serving.engines.drivers import Drivers
+from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
+from ie_serving.engines.onnxruntime.operators import uses_domain
+from ie_serving.engines.openvino.compile import OpenVinoEngine
+from ie_serving.engines.run.program import CompiledPrograms
+from tests.unit.engines.contract import EngineContract
+
+X, LABELS = load_iris(return_X_y=True)
+ROWS = X.astype(np.float32)
+NAMES = np.array(["setosa", "versicolor", "virginica"])[LABELS]
+
+
+def write_add_one(directory: Path) -> None:
+    """Write y = x + 1, by an operator of ai.onnx.ml: a scaler with offset -1."""
+    scaler = helper.make_node(
+        "Scaler", ["x"], ["y"], domain="ai.onnx.ml", offset=[-1.0, -1.0], scale=[1.0, 1.0]
+    )
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 2])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, 2])
+    graph = helper.make_graph([scaler], "add one", [x], [y])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
+    model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    onnx.save(model, str(directory / "model.onnx"))
+
+
+def spoil(directory: Path) -> None:
+    (directory / "model.onnx").write_bytes(b"\x08\x07 no model")
+
+
+class TestOnnxRuntime(EngineContract):
+    engine: Callable[[], Engine] = OnnxRuntimeEngine
+    write_add_one = staticmethod(write_add_one)
+    spoil = staticmethod(spoil)
+
+
+def write(directory: Path, model: Any, **options: Any) -> Path:
+    directory.mkdir(exist_ok=True)
+    converted = to_onnx(model, ROWS[:1], options=options.get("options"), target_opset=17)
+    (directory / "model.onnx").write_bytes(converted.SerializeToString())
+    return directory
+
+
+async def answer(model: CompiledPrograms, **inputs: Array) -> dict[str, Array]:
+    def copies(outputs: Mapping[str, Array]) -> dict[str, Array]:
+        return {name: array.copy() for name, array in outputs.items()}
+
+    return await model.infer(model.signatures[SERVING_DEFAULT], inputs, copies)
+
+
+MODELS = {
+    "forest": lambda: RandomForestClassifier(5, random_state=0),
+    "scaled regression": lambda: make_pipeline(StandardScaler(), LogisticRegression()),
+}
+
+
+@pytest.mark.parametrize("execution", ["inline", "async"])
+@pytest.mark.parametrize("zipmap", [True, False], ids=["zipmap", "tensor"])
+@pytest.mark.parametrize(
+    ("labels", "dtype"), [(LABELS, DataType.INT64), (NAMES, DataType.STRING)], ids=["int", "text"]
+)
+@pytest.mark.parametrize("make", MODELS.values(), ids=MODELS)
+async def test_a_classifier_answers_as_scikit_learn(
+    tmp_path: Path,
+    make: Callable[[], Any],
+    labels: Any,
+    dtype: DataType,
+    zipmap: bool,
+    execution: str,
+) -> None:
+    fitted = make().fit(X, labels)
+    write(tmp_path, fitted, options={id(fitted): {"zipmap": zipmap}})
+    engine = Drivers([OnnxRuntimeEngine(), OpenVinoEngine()])
+    model: Any = engine.compile(tmp_path, EngineOptions(execution=execution))
+    signature = model.signatures[SERVING_DEFAULT]
+    label, probability = signature.outputs.values()
+    assert (label.dtype, probability.dtype) == (dtype, DataType.FP32)
+    answered = await answer(model, X=ROWS)
+    expected = fitted.predict(ROWS)
+    if dtype is DataType.STRING:
+        expected = np.array([text.encode() for text in expected], np.object_)
+    assert np.array_equal(answered[label.name], expected)
+    assert np.allclose(answered[probability.name], fitted.predict_proba(ROWS), atol=1e-5)
+    model.close()
+
+
+async def test_strings_go_in(tmp_path: Path) -> None:
+    encoder = helper.make_node(
+        "LabelEncoder",
+        ["x"],
+        ["y"],
+        domain="ai.onnx.ml",
+        keys_strings=["a", "ü"],
+        values_int64s=[1, 2],
+        default_int64=-1,
+    )
+    x = helper.make_tensor_value_info("x", TensorProto.STRING, [None])
+    y = helper.make_tensor_value_info("y", TensorProto.INT64, [None])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 2)]
+    graph = helper.make_graph([encoder], "encode", [x], [y])
+    model_file = helper.make_model(graph, opset_imports=opsets, ir_version=8)
+    onnx.save(model_file, str(tmp_path / "model.onnx"))
+    model = OnnxRuntimeEngine().compile(tmp_path, EngineOptions())
+    texts = np.array([b"a", "ü".encode(), b"z"], np.object_)
+    assert (await answer(model, x=texts))["y"].tolist() == [1, 2, -1]
+    with pytest.raises(InvalidTensor, match='"x" holds bytes that are not UTF-8'):
+        await answer(model, x=np.array([b"\xff"], np.object_))
+
+
+@pytest.mark.parametrize("execution", ["inline", "async"])
+async def test_what_the_library_refuses_is_one_clean_line(tmp_path: Path, execution: str) -> None:
+    write_add_one(tmp_path)
+    model = OnnxRuntimeEngine().compile(tmp_path, EngineOptions(execution=execution))
+    for _ in range(3):
+        with pytest.raises(InvalidRequest, match="Error occurred during inference") as failure:
+            await answer(model, x=np.ones((1, 3), np.float32))
+        assert "\n" not in str(failure.value)
+        assert (await answer(model, x=np.ones((1, 2), np.float32)))["y"].tolist() == [[2.0, 2.0]]
+
+
+def test_a_graph_without_such_operators_is_left_to_others(tmp_path: Path) -> None:
+    """Some converters name the domain among the imports, and use nothing of it."""
+    node = helper.make_node("Relu", ["x"], ["y"])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 2])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, 2])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("ai.onnx.ml", 1)]
+    graph = helper.make_graph([node], "relu", [x], [y])
+    onnx.save(helper.make_model(graph, opset_imports=opsets), str(tmp_path / "model.onnx"))
+    assert not OnnxRuntimeEngine().claims(tmp_path)
+
+
+def test_an_output_without_a_form_as_a_tensor_fails_to_load(tmp_path: Path) -> None:
+    node = helper.make_node("SequenceConstruct", ["x"], ["y"])
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2])
+    y = helper.make_tensor_sequence_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph([node], "sequence", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    onnx.save(model, str(tmp_path / "model.onnx"))
+    with pytest.raises(LoadFailed, match=r'"y" is of type seq\(tensor\(float\)\)'):
+        OnnxRuntimeEngine().compile(tmp_path, EngineOptions())
+
+
+def test_without_the_library_the_model_says_how_to_install_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_add_one(tmp_path)
+
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)  # as Python marks what is not there
+    with pytest.raises(LoadFailed, match=r"pip install 'ie_serving\[onnxruntime\]'"):
+        OnnxRuntimeEngine().compile(tmp_path, EngineOptions())
+
+
+@pytest.mark.parametrize("content", [b"", b"\x3a\xff\x01", b"no model at all", b"\x3a\x02\x0a\x09"])
+def test_what_is_no_onnx_file_uses_no_domain(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "model.onnx").write_bytes(content)
+    assert not uses_domain(tmp_path / "model.onnx", "ai.onnx.ml")

@@ -1,0 +1,45 @@
+"""What a request of a session keeps between two inferences, on a stand-in for the library."""
+
+import weakref
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pytest
+
+from ie_serving.core.tensors import Array
+from ie_serving.engines.onnxruntime.session import Failure, SessionRequest
+
+
+class Session:
+    """Computes nothing, or fails."""
+
+    def __init__(self, fails: bool) -> None:
+        self._fails = fails
+
+    def get_inputs(self) -> Sequence[object]:
+        return ()
+
+    def get_outputs(self) -> Sequence[object]:
+        return ()
+
+    def run(self, outputs: Sequence[str], feed: Mapping[str, Array]) -> Sequence[object]:
+        if self._fails:
+            raise RuntimeError("no")
+        return ()
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_inputs_are_let_go_of_when_they_are_answered(fails: bool) -> None:
+    """They may be views of a large request, and nobody knows when the next one comes."""
+    request = SessionRequest(Session(fails), [], [])  # type: ignore[arg-type]
+    array = np.zeros(4, np.float32)
+    request.fill({"x": array})
+    # Without `pytest.raises`: it keeps the error, and with that the frames that hold the inputs.
+    try:
+        request.run()
+        failed = False
+    except Failure:
+        failed = True
+    kept = weakref.ref(array)
+    del array
+    assert (failed, kept()) == (fails, None)

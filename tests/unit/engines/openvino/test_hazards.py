@@ -1,0 +1,320 @@
+"""What OpenVINO's CPU plugin gets wrong is kept from answers, in every way of calling it."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openvino as ov
+import openvino.opset6 as op6
+import openvino.opset15 as op
+import pytest
+
+from ie_serving.core.errors import InvalidRequest, InvalidTensor
+from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines.openvino.hazards import Hazards, guard
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.openvino.read import read
+from ie_serving.engines.openvino.slot import Slot
+from ie_serving.engines.openvino.specs import prepare
+from ie_serving.engines.run.program import CompiledPrograms
+from tests.unit.engines.openvino.models import load, parameter, result, run, save, unary
+
+WAIT_S = 30.0
+EVERY_WAY = pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({"execution": execution, "nireq": nireq, "plugin_config": config}, id=name)
+        for execution in ("inline", "async")
+        for nireq in (1, 3)
+        for name, config in {
+            f"{execution} {nireq} the server's choice": {},
+            f"{execution} {nireq} one thread": {"INFERENCE_NUM_THREADS": "1", "NUM_STREAMS": "1"},
+            f"{execution} {nireq} two streams": {"NUM_STREAMS": "2"},
+        }.items()
+    ],
+)
+
+
+def constant(value: Any, dtype: type = np.int64) -> Any:
+    return op.constant(np.array(value, dtype))
+
+
+def positive(x: Any) -> Any:
+    """Those elements of x that are above zero; their number depends on values."""
+    found = op.non_zero(op.relu(x), "i64")
+    return op.gather(x, op.squeeze(found, constant([0])), constant(0))
+
+
+def rows(x: Any) -> Any:
+    """The elements above zero as rows of three."""
+    wide = constant([[1, 2, 3]], np.float32)
+    return op.matmul(op.unsqueeze(positive(x), constant([1])), wide, False, False)
+
+
+def image(x: Any) -> Any:
+    return op.reshape(positive(x), constant([1, 1, -1]), False)
+
+
+def open_input(directory: Path, body: Callable[[Any], Any]) -> Path:
+    return unary(directory, [-1], DataType.FP32, body)
+
+
+def floats(*values: float) -> dict[str, Array]:
+    return {"x": np.array(values, np.float32)}
+
+
+async def answer(model: CompiledPrograms, inputs: dict[str, Array]) -> Any:
+    answered = await asyncio.wait_for(run(model, inputs), WAIT_S)
+    return answered["y"].tolist()
+
+
+@EVERY_WAY
+async def test_a_failure_in_the_graph_is_that_requests_error(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """With one thread OpenVINO's `infer` returns, with the outputs of the request before."""
+
+    def body(x: Any) -> Any:
+        last = op.convert(op.gather(x, constant([-1]), constant(0)), "i64")
+        pattern = op.concat([constant([1]), op.floor_mod(last, constant([7]))], 0)
+        return op.reshape(op.multiply(x, constant(1.5, np.float32)), pattern, False)
+
+    model = load(open_input(tmp_path, body), **options)
+    for _ in range(4):
+        assert await answer(model, floats(1, 2, 3)) == [[1.5, 3.0, 4.5]]
+        with pytest.raises(InvalidRequest, match="Error occurred during inference"):
+            await answer(model, floats(5))
+    model.close()
+
+
+@EVERY_WAY
+async def test_a_value_that_an_operation_refuses_is_that_requests_error(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """All shapes are fixed here; the operation itself fails."""
+    x, lengths = parameter("x", [2, 3]), parameter("lengths", [2], DataType.INT32)
+    save(tmp_path, [result("y", op.reverse_sequence(x, lengths, 0, 1))], [x, lengths])
+    model = load(tmp_path, **options)
+    good = {"x": np.ones((2, 3), np.float32), "lengths": np.array([1, 2], np.int32)}
+    for _ in range(3):
+        assert await answer(model, good) == [[1.0] * 3] * 2
+        with pytest.raises(InvalidRequest, match="Error occurred during inference"):
+            await answer(model, {**good, "lengths": np.array([9, 9], np.int32)})
+
+
+@pytest.mark.parametrize("execution", ["inline", "async"])
+async def test_after_a_failure_the_next_answer_is_right(tmp_path: Path, execution: str) -> None:
+    """OpenVINO now and then answers from freed memory after a failure between two operations."""
+    a, b = parameter("a", [-1]), parameter("b", [-1, -1])
+    shape = parameter("shape", [2], DataType.INT32)
+    product = op.matmul(op.reshape(a, shape, False), b, False, False)
+    model = load(save(tmp_path, [result("y", product)], [a, b, shape]), execution=execution)
+    rng = np.random.default_rng(0)
+    for _ in range(100):
+        n, inner, other, m = (int(size) for size in rng.integers(1, 5, 4))
+        a_values = rng.random(n * inner).astype(np.float32)
+        b_values = rng.random((other, m)).astype(np.float32)
+        inputs = {"a": a_values, "b": b_values, "shape": np.array([n, inner], np.int32)}
+        if inner != other:
+            with pytest.raises(InvalidRequest):
+                await answer(model, inputs)
+        else:
+            expected = a_values.reshape(n, inner) @ b_values
+            assert np.allclose(await answer(model, inputs), expected, atol=1e-2)
+
+
+SKIPPED: dict[str, Callable[[Any], Any]] = {
+    "topk": lambda x: op.topk(positive(x), constant(1), 0, "max", "value").output(0),
+    "topk, doubled": lambda x: op.multiply(
+        op.topk(positive(x), constant(1), 0, "max", "value").output(0), constant(2, np.float32)
+    ),
+    "gather": lambda x: op.gather(rows(x), constant([0]), constant(0)),
+    "gather_nd": lambda x: op.gather_nd(rows(x), constant([[0]]), 0),
+    "gather_elements": lambda x: op.gather_elements(positive(x), constant([0, 0]), 0),
+    "convolution": lambda x: op.convolution(
+        image(x), constant(np.ones((1, 1, 3)), np.float32), [1], [3], [3], [1]
+    ),
+    "max_pool": lambda x: op.max_pool(image(x), [1], [1], [2], [2], [3]).output(0),
+    "avg_pool": lambda x: op.avg_pool(image(x), [1], [2], [2], [3], False),
+    "adaptive_avg_pool": lambda x: op.adaptive_avg_pool(image(x), constant([2])),
+    "unique": lambda x: op.unique(positive(x)).output(0),
+    "strided_slice": lambda x: op.strided_slice(
+        positive(x), constant([0]), constant([1]), constant([1]), [0], [0], [0], [1], [0]
+    ),
+    "dft": lambda x: op.dft(
+        op.unsqueeze(op.concat([op.unsqueeze(positive(x), constant([1]))] * 2, 1), constant([0])),
+        constant([1]),
+        constant([4]),
+    ),
+}
+
+
+@pytest.mark.parametrize("execution", ["inline", "async"])
+@pytest.mark.parametrize("body", SKIPPED.values(), ids=SKIPPED)
+async def test_an_operation_that_saw_nothing_refuses_the_request(
+    tmp_path: Path, body: Callable[[Any], Any], execution: str
+) -> None:
+    """OpenVINO skips it, and its output keeps the numbers of an earlier client."""
+    model = load(open_input(tmp_path, body), execution=execution)
+    for _ in range(3):
+        before = await answer(model, floats(-1, 41.5, 3))
+        with pytest.raises(InvalidTensor, match="nothing is left for"):
+            await answer(model, floats(-1, -2, -3))
+        assert await answer(model, floats(-1, 41.5, 3)) == before
+
+
+EMPTY_IS_COMPUTED: dict[str, tuple[Callable[[Any], Any], Any]] = {
+    "sum": (lambda x: op.reduce_sum(positive(x), constant([0])), 0.0),
+    "mean": (lambda x: op.reduce_mean(positive(x), constant([0])), 0.0),
+    "prod": (lambda x: op.reduce_prod(positive(x), constant([0])), 1.0),
+    "l2": (lambda x: op.reduce_l2(positive(x), constant([0])), 0.0),
+    "concat": (lambda x: op.concat([positive(x), constant([7, 8], np.float32)], 0), [7.0, 8.0]),
+    "pad": (
+        lambda x: op.pad(
+            positive(x), constant([1]), constant([1]), "constant", constant(9, np.float32)
+        ),
+        [9.0, 9.0],
+    ),
+    "matmul": (lambda x: op.matmul(rows(x), rows(x), True, False), [[0.0] * 3] * 3),
+    "shape": (lambda x: op.convert(op.shape_of(positive(x)), "f32"), [0.0]),
+    "same": (lambda x: op.relu(positive(x)), []),
+    "scatter": (
+        lambda x: op.scatter_elements_update(
+            constant([1, 2], np.float32),
+            op.convert(op.multiply(positive(x), constant(0, np.float32)), "i64"),
+            positive(x),
+            constant(0),
+        ),
+        [1.0, 2.0],
+    ),
+}
+
+
+@pytest.mark.parametrize(("body", "empty"), EMPTY_IS_COMPUTED.values(), ids=EMPTY_IS_COMPUTED)
+async def test_an_operation_that_computes_from_nothing_answers(
+    tmp_path: Path, body: Callable[[Any], Any], empty: Any
+) -> None:
+    model = load(open_input(tmp_path, body))
+    for marker in (41.5, 1000.5):
+        await answer(model, floats(marker, marker, marker))
+        assert await answer(model, floats(-1, -2, -3)) == empty
+
+
+async def test_inside_a_branch_what_saw_nothing_gives_zeros(tmp_path: Path) -> None:
+    """No flag can be read from inside a body; zeros are no other client's numbers."""
+
+    def body(x: Any) -> Any:
+        chosen, other = parameter("chosen", [-1]), parameter("other", [-1])
+        first = op.topk(chosen, constant(1), 0, "max", "value").output(0)
+        above = op.greater(op.reduce_max(x, constant([0])), constant(-5, np.float32))
+        branch = op.if_op(above.output(0))
+        results = op.result(first), op.result(op.relu(other))
+        branch.set_then_body(ov.Model([results[0]], [chosen], "then"))
+        branch.set_else_body(ov.Model([results[1]], [other], "else"))
+        branch.set_input(positive(x).output(0), chosen, other)
+        return op.multiply(branch.set_output(*results), constant(2, np.float32))
+
+    model = load(open_input(tmp_path, body))
+    for _ in range(3):
+        assert await answer(model, floats(-1, 41.5, 3)) == [83.0]
+        assert await answer(model, floats(-1, -2, -3)) == [0.0]
+
+
+@EVERY_WAY
+async def test_state_starts_anew_with_each_request(tmp_path: Path, options: dict[str, Any]) -> None:
+    """Without sequences nobody owns the state that an infer request keeps."""
+    x = parameter("x", [1])
+    total = op.add(op6.read_value(constant([0], np.float32), "total"), x)
+    model = ov.Model([result("y", total)], [op6.assign(total, "total")], [x], "model")
+    ov.save_model(model, str(tmp_path / "model.xml"), compress_to_fp16=False)
+    loaded = load(tmp_path, **options)
+    assert [await answer(loaded, floats(value)) for value in (5, 5, 1)] == [[5.0], [5.0], [1.0]]
+
+
+@pytest.mark.parametrize("config", [{}, {"INFERENCE_NUM_THREADS": "1"}], ids=["chosen", "one"])
+async def test_a_cancelled_request_of_open_shapes_spoils_no_other(
+    tmp_path: Path, config: dict[str, str]
+) -> None:
+    """OpenVINO, cancelled between two operations, leaves some bound to freed memory."""
+
+    def body(x: Any) -> Any:
+        for _ in range(12):
+            x = op.relu(op.matmul(x, constant(np.eye(64), np.float32), False, False))
+            zero = op.multiply(op.reduce_max(x, constant([1]), True), constant(0, np.float32))
+            x = op.add(x, zero)
+        return x
+
+    model = load(
+        unary(tmp_path, [-1, 64], DataType.FP32, body),
+        execution="async",
+        nireq=1,
+        inference_precision="f32",
+        plugin_config=config,
+    )
+    rng = np.random.default_rng(0)
+    for turn in range(150):
+        count = int(rng.integers(1, 60)) * (1 + turn // 4)
+        doomed = asyncio.ensure_future(run(model, {"x": np.ones((count, 64), np.float32)}))
+        await asyncio.sleep(float(rng.random()) / 1000)
+        doomed.cancel()
+        await asyncio.gather(doomed, return_exceptions=True)
+        array = np.full((int(rng.integers(1, 30)), 64), turn, np.float32)
+        assert np.array_equal((await run(model, {"x": array}))["y"], array)
+
+
+def hazards_of(directory: Path) -> Hazards:
+    (draft,) = read(directory).drafts
+    return guard(draft.model, prepare(draft, draft.model, OpenVinoOptions()).inputs)
+
+
+@pytest.mark.parametrize("shape", [[4, 8], [-1, 8], [-1, -1]], ids=str)
+def test_an_ordinary_graph_has_none(tmp_path: Path, shape: list[int]) -> None:
+    """It keeps the shortest way: the synchronous call, and no output beside its own."""
+
+    def body(x: Any) -> Any:
+        hidden = op.relu(op.matmul(x, constant(np.ones((8, 4)), np.float32), False, False))
+        size = op.gather(op.shape_of(hidden), constant([0]), constant(0))
+        flat = op.reshape(hidden, op.concat([size, constant([-1])], 0), False)
+        return op.softmax(flat, 1)
+
+    assert hazards_of(unary(tmp_path, shape, DataType.FP32, body)) == Hazards()
+
+
+def test_the_flags_bear_the_names_of_the_operations(tmp_path: Path) -> None:
+    def body(x: Any) -> Any:
+        top = op.topk(positive(x), constant(1), 0, "max", "value")
+        top.set_friendly_name("best")
+        return top.output(0)
+
+    hazards = hazards_of(open_input(tmp_path, body))
+    assert hazards.by_values
+    assert hazards.flagged[-1] == "best"
+
+
+def test_what_could_not_be_compiled_anew_answers_nothing(tmp_path: Path) -> None:
+    """Each use fails until a renewal succeeds; memory of before is never read."""
+    (draft,) = read(open_input(tmp_path, positive)).drafts
+    ports = prepare(draft, draft.model, OpenVinoOptions())
+    hazards = guard(draft.model, ports.inputs)
+    broken = False
+
+    def make() -> ov.InferRequest:
+        if broken:
+            raise RuntimeError("out of memory")
+        return ov.Core().compile_model(draft.model, "CPU").create_infer_request()
+
+    slot = Slot(make, ports.inputs, ports.outputs, hazards)
+    slot.fill(floats(1, 2))
+    assert slot.run()["y"].tolist() == [1.0, 2.0]
+    broken = True
+    with pytest.raises(RuntimeError, match="out of memory"):
+        slot.renew()
+    slot.fill(floats(3))
+    with pytest.raises(RuntimeError, match="could not be compiled anew"):
+        slot.run()
+    broken = False
+    slot.renew()
+    slot.fill(floats(3))
+    assert slot.run()["y"].tolist() == [3.0]

@@ -1,0 +1,198 @@
+"""A request's way through any engine: on the loop or in a lane, its own error or its own answer."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ie_serving.core.errors import InvalidTensor, ServingError
+from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
+from ie_serving.engines.run.latency_model import LatencyModel
+from ie_serving.engines.run.program import CompiledPrograms, Program
+from ie_serving.engines.run.request import Shapes
+
+WAIT_S = 30.0
+SPEC = TensorSpec("x", DataType.FP32, (-1,), "x")
+SIGNATURE = Signature(SERVING_DEFAULT, {"x": SPEC}, {"y": SPEC})
+BOTH_WAYS = pytest.mark.parametrize("execution", ["inline", "async"])
+
+
+class EngineFailure(Exception):
+    """What the engine of these tests fails with."""
+
+
+class Doubling:
+    """An infer request: y = 2 x; fails for negative values, and is not usable until renewed.
+
+    Attributes:
+        threads: names of the threads that inferred.
+        ways: `run` or `run_new` for each inference.
+        renewal: waited for by `renew`.
+    """
+
+    def __init__(self, renews: bool = False) -> None:
+        self.renews = renews
+        self.threads: list[str] = []
+        self.ways: list[str] = []
+        self.spoilt = False
+        self.renewal = threading.Event()
+        self.renewal.set()
+        self._x: Array = np.empty(0)
+
+    def fill(self, inputs: Mapping[str, Array]) -> None:
+        if np.isnan(inputs["x"]).any():
+            raise InvalidTensor("NaN")
+        self._x = inputs["x"].copy()
+
+    def run(self) -> Mapping[str, Array]:
+        return self._infer("run")
+
+    def run_new(self) -> Mapping[str, Array]:
+        return self._infer("run_new")
+
+    def cancel(self) -> None:
+        """Nothing here takes long."""
+
+    def renew(self) -> None:
+        assert self.renewal.wait(WAIT_S)
+        self.spoilt = False
+
+    def _infer(self, way: str) -> Mapping[str, Array]:
+        assert not self.spoilt
+        self.ways.append(way)
+        self.threads.append(threading.current_thread().name)
+        if (self._x < 0).any():
+            self.spoilt = self.renews
+            raise EngineFailure("negative")
+        return {"y": self._x * 2}
+
+
+class EvenOnly:
+    """Admits inputs of an even number of elements; knows what it admitted."""
+
+    names = ("x",)
+
+    def __init__(self) -> None:
+        self.known: set[Shapes] = set()
+
+    async def check(self, shapes: Shapes) -> None:
+        await asyncio.sleep(0)
+        if shapes[0][0] % 2:
+            raise InvalidTensor("odd")
+        self.known.add(shapes)
+
+
+def program(requests: Sequence[Doubling], execution: str, **options: Any) -> Program:
+    return Program(
+        SIGNATURE,
+        requests,
+        LatencyModel(execution),
+        failures=(EngineFailure,),
+        blame=lambda error: ServingError(f"engine: {error}"),
+        **options,
+    )
+
+
+def values(outputs: Mapping[str, Array]) -> list[float]:
+    return list(outputs["y"].tolist())
+
+
+async def ask(
+    asked: Program, *given: float, read: Callable[[Mapping[str, Array]], Any] = values
+) -> Any:
+    inputs = {"x": np.array(given, np.float32)}
+    return await asyncio.wait_for(asked.infer(inputs, read), WAIT_S)
+
+
+@pytest.mark.parametrize(("execution", "thread"), [("inline", "MainThread"), ("async", "infer_0")])
+async def test_execution_decides_about_the_thread(execution: str, thread: str) -> None:
+    request = Doubling()
+    assert await ask(program([request], execution), 1, 2) == [2, 4]
+    assert (request.threads, request.ways) == ([thread], ["run"])
+
+
+async def test_what_was_measured_at_load_decides_by_size() -> None:
+    request, latency = Doubling(), LatencyModel("auto")
+    latency.learn_at_load(4, 0.0)
+    measured = Program(
+        SIGNATURE, [request], latency, failures=(EngineFailure,), blame=lambda error: ServingError()
+    )
+    await ask(measured, 1, 2)
+    await ask(measured, *range(100))
+    assert request.threads == ["MainThread", "infer_0"]
+
+
+@BOTH_WAYS
+async def test_a_failure_is_that_requests_error(execution: str) -> None:
+    asked = program([Doubling()], execution)
+    for _ in range(3):
+        with pytest.raises(ServingError, match="engine: negative") as failure:
+            await ask(asked, -1)
+        assert isinstance(failure.value.__cause__, EngineFailure)
+        assert await ask(asked, 1) == [2]
+
+
+@BOTH_WAYS
+async def test_a_request_that_must_be_renewed_is_lent_only_afterwards(execution: str) -> None:
+    request = Doubling(renews=True)
+    request.renewal.clear()
+    asked = program([request], execution)
+    failing = asyncio.ensure_future(ask(asked, -1))
+    following = asyncio.ensure_future(ask(asked, 1))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not following.done()
+    request.renewal.set()
+    with pytest.raises(ServingError):
+        await failing
+    assert await following == [2]
+
+
+@BOTH_WAYS
+async def test_what_filling_or_reading_raises_is_passed_on_and_loses_no_request(
+    execution: str,
+) -> None:
+    asked = program([Doubling()], execution)
+
+    def refuse(outputs: Mapping[str, Array]) -> None:
+        raise EngineFailure("of read")
+
+    with pytest.raises(InvalidTensor, match="NaN"):
+        await ask(asked, float("nan"))
+    with pytest.raises(EngineFailure, match="of read"):
+        await ask(asked, 1, read=refuse)
+    assert await ask(asked, 1) == [2]
+
+
+async def test_checks_come_first_and_name_their_input() -> None:
+    request = Doubling()
+
+    def refuse(array: Array) -> None:
+        raise InvalidTensor("checked")
+
+    with pytest.raises(InvalidTensor, match="checked"):
+        await ask(program([request], "inline", checks=[("x", refuse)]), 1)
+    assert request.ways == []
+
+
+async def test_new_shapes_are_admitted_once_and_run_in_a_lane() -> None:
+    request, admission = Doubling(), EvenOnly()
+    asked = program([request], "inline", admission=admission)
+    with pytest.raises(InvalidTensor, match="odd"):
+        await ask(asked, 1)
+    assert await ask(asked, 1, 2) == [2, 4]
+    assert await ask(asked, 3, 4) == [6, 8]
+    assert request.ways == ["run_new", "run"]
+    assert request.threads == ["infer_0", "MainThread"]
+
+
+async def test_a_model_closes_each_program_and_then_tells() -> None:
+    order: list[str] = []
+    model = CompiledPrograms([program([Doubling()], "async")], lambda: order.append("freed"))
+    assert model.signatures == {SERVING_DEFAULT: SIGNATURE}
+    assert await model.infer(SIGNATURE, {"x": np.ones(1, np.float32)}, values) == [2]
+    model.close()
+    assert order == ["freed"]

@@ -1,0 +1,95 @@
+"""Thread counts follow the affinity and the tightest cgroup quota."""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ie_serving.engines.run.threads import cgroup_quota, limit, thread_limit
+
+V2 = "0::/pod/container\n"
+V1 = "5:memory:/pod\n4:cpu,cpuacct:/pod/container\n"
+ROOT = "/sys/fs/cgroup"
+
+
+@pytest.mark.parametrize(
+    ("files", "quota"),
+    [
+        pytest.param({}, None, id="no cgroup"),
+        pytest.param(
+            {"/proc/self/cgroup": V2, f"{ROOT}/pod/container/cpu.max": "max 100000\n"},
+            None,
+            id="version 2 without a quota",
+        ),
+        pytest.param(
+            {"/proc/self/cgroup": V2, f"{ROOT}/pod/container/cpu.max": "150000 100000\n"},
+            1.5,
+            id="version 2",
+        ),
+        pytest.param(
+            {
+                "/proc/self/cgroup": V2,
+                f"{ROOT}/pod/container/cpu.max": "400000 100000\n",
+                f"{ROOT}/pod/cpu.max": "200000 100000\n",
+            },
+            2.0,
+            id="a quota above is tighter",
+        ),
+        pytest.param(
+            {"/proc/self/cgroup": "0::/\n", f"{ROOT}/cpu.max": "100000 100000\n"},
+            1.0,
+            id="inside a container's namesmodel",
+        ),
+        pytest.param(
+            {
+                "/proc/self/cgroup": V1,
+                f"{ROOT}/cpu,cpuacct/pod/container/cpu.cfs_quota_us": "50000\n",
+                f"{ROOT}/cpu,cpuacct/pod/container/cpu.cfs_period_us": "100000\n",
+            },
+            0.5,
+            id="version 1",
+        ),
+        pytest.param(
+            {
+                "/proc/self/cgroup": V1,
+                f"{ROOT}/cpu/cpu.cfs_quota_us": "-1\n",
+                f"{ROOT}/cpu/cpu.cfs_period_us": "100000\n",
+            },
+            None,
+            id="version 1 without a quota",
+        ),
+        pytest.param(
+            {"/proc/self/cgroup": "rubbish", f"{ROOT}/cpu.max": "x y z"}, None, id="unreadable"
+        ),
+    ],
+)
+def test_cgroup_quota(files: Mapping[str, str], quota: float | None) -> None:
+    assert cgroup_quota(files.get) == quota
+
+
+@pytest.mark.parametrize(
+    ("cpus", "affinity", "quota", "threads"),
+    [
+        pytest.param(8, 8, None, None, id="nothing limits"),
+        pytest.param(8, 4, None, 4, id="affinity"),
+        pytest.param(8, 8, 2.5, 3, id="a part of a CPU counts as one"),
+        pytest.param(8, 2, 4.0, 2, id="the tighter of both"),
+        pytest.param(8, 8, 0.1, 1, id="one at least"),
+        pytest.param(8, 8, 16.0, None, id="more than there is"),
+        pytest.param(8, None, None, None, id="no affinity on this system"),
+    ],
+)
+def test_limit(cpus: int, affinity: int | None, quota: float | None, threads: int | None) -> None:
+    assert limit(cpus, affinity, quota) == threads
+
+
+@given(st.integers(1, 512), st.integers(1, 512), st.floats(0.01, 600) | st.none())
+def test_a_limit_is_never_more_than_there_is(cpus: int, affinity: int, quota: float | None) -> None:
+    threads = limit(cpus, affinity, quota)
+    assert threads is None or 1 <= threads < max(cpus, 2)
+
+
+def test_this_machine_has_an_answer() -> None:
+    threads = thread_limit()
+    assert threads is None or threads >= 1

@@ -1,0 +1,244 @@
+"""The data plane alone: an interface of its own, requests that are decoded already."""
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ie_serving.core.errors import DeadlineExceeded, InvalidRequest, NotFound, ServingError
+from ie_serving.core.requests import ExamplesRequest, InferRequest, ModelSpec, Task
+from ie_serving.core.tensors import Array, Method, Signature
+from ie_serving.inference.interface import LARGE, Api, Encode, Interface
+from ie_serving.models.version.handle import Servable
+from tests.unit.inference.stand_ins import MODEL, Heart
+
+PATIENCE_S = 10
+X = np.array([[1.0, 2.0]], np.float32)
+
+
+class Words:
+    """An interface whose replies are lists; writes down what was bound, and where it encodes."""
+
+    def __init__(self) -> None:
+        self.bound: list[tuple[str, ...]] = []
+        self.threads: list[int] = []
+
+    def encoders(
+        self, servable: Servable, signature: Signature, outputs: Sequence[str]
+    ) -> Mapping[object, Encode[Any]]:
+        self.bound.append(tuple(outputs))
+        return {"plain": self._encode, "rounded": lambda o: self._encode(o, round)}
+
+    def _encode(
+        self, outputs: Mapping[str, Array], change: Callable[[float], float] = float
+    ) -> dict[str, list[float]]:
+        self.threads.append(threading.get_ident())
+        return {alias: [change(value) for value in array.flat] for alias, array in outputs.items()}
+
+    def interface(self, **fields: Any) -> Interface[Any]:
+        return Interface(
+            entrypoint="TEST",
+            labels={api: api.name.lower() for api in Api},
+            encoders=self.encoders,
+            unknown_signature=lambda servable, name: InvalidRequest(f"{servable.name}: no {name}"),
+            **fields,
+        )
+
+
+def asked(x: Array = X, form: str = "plain", size: int = 0, **fields: Any) -> InferRequest:
+    model = ModelSpec(MODEL)
+    return InferRequest(model, "", lambda signature: ({"x": x}, form), size, **fields)
+
+
+def examples(*rows: list[float], signature: str = "") -> ExamplesRequest:
+    return ExamplesRequest(ModelSpec(MODEL), signature, lambda: [{"f": row} for row in rows], 0)
+
+
+def now() -> float:
+    return time.perf_counter()
+
+
+async def test_the_reply_takes_the_form_that_decoding_found() -> None:
+    words = Words()
+    plane, interface = await Heart().plane(), words.interface()
+    x = np.array([[0.75]], np.float32)
+    assert await plane.predict(asked(x), interface, now()) == {"y": [1.75]}
+    assert await plane.predict(asked(x, "rounded"), interface, now()) == {"y": [2]}
+
+
+async def test_encoders_are_bound_once_for_a_version_and_an_interface() -> None:
+    heart, words, others = Heart(), Words(), Words()
+    plane, interface, other = await heart.plane(), words.interface(), others.interface()
+    for _ in range(3):
+        await plane.predict(asked(), interface, now())
+        await plane.predict(asked(), other, now())
+    assert words.bound == others.bound == [("y",)]
+
+
+async def test_an_output_filter_is_bound_once() -> None:
+    words = Words()
+    plane, interface = await Heart().plane(), words.interface()
+    for _ in range(2):
+        await plane.predict(asked(output_filter=("y",)), interface, now())
+    assert words.bound == [("y",), ("y",)]  # all outputs, and those of the filter
+
+
+@pytest.mark.parametrize(
+    ("output_filter", "text"),
+    [
+        (("z",), "output tensor alias not found in signature: z Outputs expected to be in the"),
+        (("y", "y"), "duplicate output tensor alias: y"),
+    ],
+)
+async def test_a_wrong_output_filter_is_refused(output_filter: tuple[str, ...], text: str) -> None:
+    heart = Heart()
+    plane = await heart.plane()
+    with pytest.raises(InvalidRequest, match=text):
+        await plane.predict(asked(output_filter=output_filter), Words().interface(), now())
+    assert heart.counted() == ['{model_name="m",status="INVALID_ARGUMENT"} 1']
+
+
+@pytest.mark.parametrize(
+    ("dtype", "size", "in_place", "apart"),
+    [
+        pytest.param(np.float32, LARGE - 1, False, False, id="small"),
+        pytest.param(np.float32, LARGE, False, True, id="large"),
+        pytest.param(np.float32, LARGE, True, False, id="large, but nothing to do"),
+        pytest.param(np.float64, LARGE, True, True, id="large, to be cast"),
+    ],
+)
+async def test_large_requests_are_decoded_and_cast_in_a_thread(
+    dtype: type, size: int, in_place: bool, apart: bool
+) -> None:
+    threads: list[int] = []
+
+    def decode(signature: Signature) -> tuple[Mapping[str, Array], object]:
+        threads.append(threading.get_ident())
+        return {"x": X.astype(dtype)}, "plain"
+
+    request = InferRequest(ModelSpec(MODEL), "", decode, size, in_place=in_place)
+    plane = await Heart().plane()
+    assert await plane.predict(request, Words().interface(), now()) == {"y": [2, 3]}
+    assert (threads[-1] != threading.get_ident()) is apart
+
+
+@pytest.mark.parametrize(("elements", "apart"), [(3, False), (4, True)])
+async def test_large_replies_are_encoded_in_a_thread(elements: int, apart: bool) -> None:
+    words = Words()
+    plane, x = await Heart().plane(), np.zeros((1, elements), np.float32)
+    reply = await plane.predict(asked(x), words.interface(large_reply=4), now())
+    assert reply == {"y": [1.0] * elements}
+    assert (words.threads != [threading.get_ident()]) is apart
+
+
+async def test_missing_trailing_dimensions_are_added_and_taken_off_again() -> None:
+    shapes = []
+
+    def encoders(*_: Any) -> Mapping[object, Encode[Any]]:
+        return {"plain": lambda outputs: shapes.append(outputs["y"].shape)}
+
+    words = Words()
+    words.encoders = encoders  # type: ignore[method-assign]
+    await (await Heart().plane()).predict(asked(X[0]), words.interface(), now())
+    assert shapes == [(2,)]
+
+
+async def test_a_version_is_held_until_its_reply_is_there() -> None:
+    heart = Heart()
+    begun, go_on = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        begun.set()
+        await go_on.wait()
+
+    heart.engine.before_infer = wait
+    plane = await heart.plane()
+    task = asyncio.create_task(plane.predict(asked(), Words().interface(), now()))
+    await asyncio.wait_for(begun.wait(), PATIENCE_S)
+    assert heart.servable.holders == 1
+    drained = asyncio.create_task(heart.servable.drained(PATIENCE_S))
+    await asyncio.sleep(0)
+    assert not drained.done()
+    go_on.set()
+    assert await asyncio.wait_for(drained, PATIENCE_S)
+    await task
+
+
+@pytest.mark.parametrize("error", [ServingError("no"), ZeroDivisionError(), asyncio.CancelledError])
+async def test_a_version_is_given_back_whatever_happens(error: Any) -> None:
+    heart = Heart()
+
+    async def fail() -> None:
+        raise error
+
+    heart.engine.before_infer = fail
+    plane = await heart.plane()
+    with pytest.raises(error if isinstance(error, type) else type(error)):
+        await plane.predict(asked(), Words().interface(), now())
+    assert heart.servable.holders == 0
+
+
+async def test_the_limit_covers_each_kind_of_inference() -> None:
+    heart = Heart()
+    heart.engine.before_infer = lambda: asyncio.Event().wait()  # type: ignore[assignment]
+    plane, interface = await heart.plane(), Words().interface(limit_s=0)
+    task = Task(ModelSpec(MODEL, signature="classify"), Method.CLASSIFY.value)
+    for work in (
+        plane.predict(asked(), interface, now()),
+        plane.classify(examples([1.0], signature="classify"), interface, now(), id),
+        plane.regress(examples([1.0], signature="regress"), interface, now(), id),
+        plane.multi_inference(examples([1.0]), [task], interface, now(), id),
+    ):
+        with pytest.raises(DeadlineExceeded, match="longer than the limit of 0 s"):
+            await asyncio.wait_for(work, PATIENCE_S)
+    assert heart.counted() == ['{model_name="m",status="DEADLINE_EXCEEDED"} 4']
+
+
+async def test_everything_that_is_asked_is_counted_and_timed() -> None:
+    heart = Heart()
+    plane, interface = await heart.plane(), Words().interface()
+    task = Task(ModelSpec(MODEL, signature="classify"), Method.CLASSIFY.value)
+    await plane.predict(asked(), interface, now())
+    await plane.classify(examples([1.0], signature="classify"), interface, now(), id)
+    await plane.regress(examples([1.0], signature="regress"), interface, now(), id)
+    await plane.multi_inference(examples([1.0]), [task], interface, now(), id)
+    plane.metadata(ModelSpec(MODEL), interface, now(), id)
+    plane.status(ModelSpec(MODEL, label="stable"), interface, now(), id)
+    assert heart.counted() == ['{model_name="m",status="OK"} 6']
+    assert heart.timed() == [
+        f'{{model_name="m",API="{api}",entrypoint="TEST"}} 1'
+        for api in ("predict", "classify", "regress", "multi_inference", "metadata", "status")
+    ]
+
+
+async def test_what_fails_is_counted_by_its_code_and_is_not_timed() -> None:
+    heart = Heart()
+    plane, interface = await heart.plane(), Words().interface()
+    with pytest.raises(NotFound):
+        plane.metadata(ModelSpec(MODEL, version=9), interface, now(), id)
+    with pytest.raises(NotFound):
+        plane.status(ModelSpec("made up"), interface, now(), id)
+    with pytest.raises(InvalidRequest):
+        await plane.classify(examples([1.0], signature="none"), interface, now(), id)
+    assert heart.counted() == [
+        '{model_name="",status="NOT_FOUND"} 1',
+        '{model_name="m",status="NOT_FOUND"} 1',
+        '{model_name="m",status="INVALID_ARGUMENT"} 1',
+    ]
+    assert heart.timed() == []
+
+
+async def test_a_replay_counts_nothing_and_binds_what_requests_will_use() -> None:
+    heart, words = Heart(), Words()
+    plane, interface = await heart.plane(), words.interface()
+    await plane.replay_predict(heart.servable, asked(), interface)
+    task = Task(ModelSpec("", signature="classify"), Method.CLASSIFY.value)
+    await plane.replay_examples(heart.servable, examples([1.0]), [task])
+    assert heart.counted() == heart.timed() == []
+    await plane.predict(asked(), interface, now())
+    assert words.bound == [("y",)]
+    assert heart.counted() == ['{model_name="m",status="OK"} 1']

@@ -1,0 +1,137 @@
+"""From what storage lists to versions that can be loaded."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ie_serving.core.errors import Missing, NotThereYet
+from ie_serving.engines.testing import FILE, StandInEngine
+from ie_serving.models.repository.source import Source
+from ie_serving.storage.backends.local import LocalStorage
+
+OLD = 1_000_000.0
+NOW = 2_000_000.0
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Writes a version directory whose files are as old as asked for."""
+
+    def write(directory: str, *, modified: float = OLD, name: str = FILE, value: int = 1) -> Path:
+        path = tmp_path / directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"value": value}))
+        os.utime(path, (modified, modified))
+        return path
+
+    return write
+
+
+def source(base: Path, **options: Any) -> Source:
+    storage = LocalStorage(str(base))
+    return Source(storage, StandInEngine(), rest_s=1.0, clock=lambda: NOW, **options)
+
+
+def test_numeric_directories_are_versions_and_nothing_else(tmp_path: Path, write: Write) -> None:
+    for directory in ("1", "007", "abc", "-3", "1.5", "9" * 20, "٣"):
+        write(directory)
+    (tmp_path / "8").write_text("a file named as a number")
+    assert set(source(tmp_path).poll().candidates) == {1, 7}
+
+
+def test_of_two_names_for_one_number_the_last_is_used(tmp_path: Path, write: Write) -> None:
+    write("01")
+    write("1")
+    assert source(tmp_path).poll().candidates[1].directory == "1"
+
+
+def test_an_incomplete_version_is_passed_over_with_one_line(
+    tmp_path: Path, write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "ie_serving")
+    write("3", name="half.tmp")
+    watched = source(tmp_path)
+    for _ in range(3):
+        assert not watched.poll().candidates
+    assert caplog.text.count("engine.json is missing") == 1
+
+
+def test_a_version_being_written_is_offered_once_it_is_at_rest(
+    tmp_path: Path, write: Write
+) -> None:
+    watched = source(tmp_path)
+    write("3", modified=NOW)
+    first = watched.poll()
+    assert (dict(first.candidates), first.moving) == ({}, True)
+    write("3", modified=NOW, value=22)
+    assert not watched.poll().candidates
+    assert set(watched.poll().candidates) == {3}
+
+
+def test_a_marker_file_makes_the_end_of_an_upload_explicit(tmp_path: Path, write: Write) -> None:
+    watched = source(tmp_path, ready_marker=".ready")
+    write("3")
+    assert not watched.poll().candidates
+    write("3", name=".ready")
+    assert set(watched.poll().candidates) == {3}
+
+
+def test_a_failed_version_is_looked_at_again_and_its_new_content_noticed(
+    tmp_path: Path, write: Write
+) -> None:
+    watched = source(tmp_path)
+    write("3")
+    before = watched.poll().candidates[3]
+    write("3", value=2, modified=NOW)
+    moving = watched.poll(look_again=[3])
+    assert moving.candidates[3].fingerprint == before.fingerprint
+    assert (moving.candidates[3].at_rest, moving.moving) == (False, True)
+    after = watched.poll(look_again=[3]).candidates[3]
+    assert after.at_rest
+    assert after.fingerprint != before.fingerprint
+
+
+def test_a_known_version_stays_known_while_its_files_are_replaced(
+    tmp_path: Path, write: Write
+) -> None:
+    watched = source(tmp_path)
+    path = write("3")
+    watched.poll()
+    path.unlink()
+    assert not watched.poll(look_again=[3]).candidates[3].at_rest
+
+
+def test_a_version_vanishes_with_its_directory(tmp_path: Path, write: Write) -> None:
+    watched = source(tmp_path)
+    path = write("3")
+    write("4")
+    assert set(watched.poll().candidates) == {3, 4}
+    path.unlink()
+    path.parent.rmdir()
+    assert set(watched.poll().candidates) == {4}
+
+
+def test_the_last_version_vanishes_only_when_that_is_asked_for(
+    tmp_path: Path, write: Write
+) -> None:
+    path = write("3")
+    doubtful, believing = source(tmp_path), source(tmp_path, unload_when_empty=True)
+    for watched in (doubtful, believing):
+        assert set(watched.poll().candidates) == {3}
+    path.unlink()
+    path.parent.rmdir()
+    assert not believing.poll().candidates
+    with pytest.raises(NotThereYet, match="no version is left of 1"):
+        doubtful.poll()
+
+
+def test_a_base_that_is_not_there_is_an_error_and_not_an_empty_list(
+    tmp_path: Path,
+) -> None:
+    with pytest.raises(Missing, match="nowhere"):
+        source(tmp_path / "nowhere").poll()

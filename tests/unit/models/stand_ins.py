@@ -1,0 +1,209 @@
+"""What surrounds a stream, under the test's control: a clock, threads, a store, an engine.
+
+Nothing here waits: a load ends when the test says so, and time passes when the test says so.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from ie_serving.core.backoff import Backoff
+from ie_serving.core.errors import LoadFailed, StorageError, Unreachable
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.testing import FILE, StandInEngine
+from ie_serving.models.repository.source import Candidate, Source
+from ie_serving.models.repository.version_policy import Latest, VersionPolicy
+from ie_serving.models.rules import StreamRules
+from ie_serving.models.stream import ModelStream
+from ie_serving.models.version.control import Rules, VersionControl
+from ie_serving.models.version.handle import Servable
+from ie_serving.models.version.loader import Loader
+from ie_serving.storage.base import Entry
+
+TURNS = 25
+"""Turns of the event loop after which everything that can go on without the test has gone on."""
+
+
+async def settle() -> None:
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+
+
+class Clock:
+    """Seconds that pass when the test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class AtOnce(ThreadPoolExecutor):
+    """Runs what it is given before `submit` returns; makes no thread."""
+
+    def submit(self, call: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        try:
+            future.set_result(call(*args, **named))
+        except Exception as error:
+            future.set_exception(error)
+        return future
+
+
+class OnOrder(ThreadPoolExecutor):
+    """Keeps what it is given until the test orders the next one; makes no thread."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+
+    def submit(self, call: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.waiting.append((future, lambda: call(*args, **named)))
+        return future
+
+    def run_next(self) -> None:
+        future, call = self.waiting.popleft()
+        try:
+            future.set_result(call())
+        except Exception as error:
+            future.set_exception(error)
+
+
+class Shelf:
+    """A store whose versions the test puts up and takes down.
+
+    Attributes:
+        versions: content of each version, by number: any text; another text is another upload.
+        away: whether listings fail.
+        copies: directories that are copied out and not given back yet.
+    """
+
+    url = "shelf"
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        (directory / FILE).write_text("{}")
+        self.versions: dict[int, str] = {}
+        self.away = False
+        self.copies: list[str] = []
+
+    def directories(self) -> list[str]:
+        if self.away:
+            raise Unreachable("shelf: away")
+        return [str(version) for version in self.versions]
+
+    def list(self, directory: str) -> Iterator[Entry]:
+        yield Entry(f"{directory}/{FILE}", 2, self.versions[int(directory)], 1.0)
+
+    @contextmanager
+    def copy(self, directory: str, entries: tuple[Entry, ...]) -> Iterator[Path]:
+        if self.away:
+            raise Unreachable("shelf: away")
+        self.copies.append(directory)
+        try:
+            yield self._directory
+        finally:
+            self.copies.remove(directory)
+
+
+class Stand:
+    """One model's surroundings. Made within a running loop.
+
+    Attributes:
+        clock: of streams and controls.
+        loads: threads for loads.
+        store: what is listed and copied.
+        engine: compiles; fails when told to by `end_load`.
+        unload_when_empty: of the sources that are made next.
+        refusal: raised by the warm-up; None when it succeeds.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        asyncio.get_running_loop().set_default_executor(AtOnce(1))
+        self.clock = Clock()
+        self.loads = OnOrder()
+        self.store = Shelf(directory)
+        self.engine = StandInEngine()
+        self.refusal: Exception | None = None
+        self.unload_when_empty = True
+        self.loader = Loader(
+            "m", self.store, self.engine, EngineOptions(), self._warm_up, self.loads, AtOnce(1)
+        )
+
+    async def _warm_up(self, servable: Servable, directory: Path) -> None:
+        if self.refusal:
+            raise self.refusal
+
+    def stream(
+        self,
+        policy: VersionPolicy = Latest(1),  # noqa: B008
+        poll_wait_s: float = 1.0,
+        on_trouble: Callable[[], None] = lambda: None,
+    ) -> ModelStream:
+        return ModelStream(
+            "m",
+            Source(
+                self.store,
+                self.engine,
+                rest_s=poll_wait_s,
+                unload_when_empty=self.unload_when_empty,
+                clock=self.clock,
+            ),
+            self.loader,
+            AtOnce(1),
+            policy=policy,
+            labels={},
+            rules=StreamRules(
+                labels_wait=True,
+                poll_wait_s=poll_wait_s,
+                drain_timeout_s=3600.0,
+                on_trouble=on_trouble,
+                clock=self.clock,
+                chance=lambda: 1.0,
+            ),
+        )
+
+    def control(self, *, drain_timeout_s: float = 3600.0) -> VersionControl:
+        rules = Rules(
+            model="m",
+            backoff=Backoff(first_s=1.0, longest_s=60.0),
+            drain_timeout_s=drain_timeout_s,
+            clock=self.clock,
+            chance=lambda: 1.0,
+        )
+        return VersionControl(candidate(), self.loader, rules)
+
+    async def end_load(self, failure: Exception | None = None) -> None:
+        """Let the load that began first end, by failing in the engine if `failure` says so."""
+
+        def compile_or_fail(directory: Path) -> None:
+            if failure:
+                raise failure
+
+        self.engine.before_compile = compile_or_fail
+        self.loads.run_next()
+        await settle()
+
+    async def poll(self, stream: ModelStream) -> bool:
+        """List once; tell whether the store answered."""
+        try:
+            await stream.poll()
+        except StorageError:
+            return False
+        finally:
+            await settle()
+        return True
+
+
+BROKEN = LoadFailed("no operation Foo")
+
+
+def candidate(version: int = 7, content: str = "a", *, at_rest: bool = True) -> Candidate:
+    entries = (Entry(f"{version}/{FILE}", 2, content, 1.0),)
+    return Candidate(version, str(version), entries, content, at_rest)

@@ -1,0 +1,244 @@
+"""One version: its load, the wait before the next try, its drain and its end."""
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from ie_serving.core.errors import LoadFailed, Unreachable
+from ie_serving.core.versions import State, VersionStatus
+from ie_serving.models.version.control import LOAD_ERROR, VersionControl, Work
+from ie_serving.models.version.states import IllegalEvent
+from tests.unit.models.conftest import run
+from tests.unit.models.stand_ins import BROKEN, Stand, candidate, settle
+
+Test = Callable[[Stand], Awaitable[None]]
+
+
+def play(directory: Path, test: Test) -> None:
+    async def played() -> None:
+        await test(Stand(directory))
+
+    run(played())
+
+
+async def begun(work: Work | None) -> asyncio.Task[None]:
+    """Begin the work that follows a command."""
+    assert work is not None
+    task = asyncio.create_task(work)
+    await settle()
+    return task
+
+
+async def serving(stand: Stand, **options: float) -> VersionControl:
+    control = stand.control(**options)
+    await begun(control.load())
+    await stand.end_load()
+    return control
+
+
+async def failed(stand: Stand) -> VersionControl:
+    control = stand.control()
+    await begun(control.load())
+    await stand.end_load(BROKEN)
+    return control
+
+
+def test_a_load_goes_through_its_steps_and_ends_serving(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "ie_serving")
+
+    async def test(stand: Stand) -> None:
+        control = stand.control()
+        assert control.is_due
+        task = await begun(control.load())
+        assert (control.state, control.is_due, control.servable) == (State.LOADING, False, None)
+        await stand.end_load()
+        assert task.done()
+        assert control.status == VersionStatus(7, State.AVAILABLE, "")
+        assert control.servable is not None
+
+    play(tmp_path, test)
+    lines = [str(r.msg) for r in caplog.records if "state changed" in str(r.msg)]
+    assert [line.split("state=")[1] for line in lines] == [
+        "LOADING stage=fetching",
+        "LOADING stage=compiling",
+        "LOADING stage=warming",
+        "AVAILABLE stage=serving",
+    ]
+
+
+@pytest.mark.parametrize("failure", [BROKEN, Unreachable("store away"), RuntimeError("unforeseen")])
+def test_a_failed_load_is_due_again_after_the_back_off(tmp_path: Path, failure: Exception) -> None:
+    async def test(stand: Stand) -> None:
+        control = stand.control()
+        for wait_s in (1.0, 2.0, 4.0):
+            await begun(control.load())
+            await stand.end_load(failure)
+            assert control.status == VersionStatus(7, State.LOADING, f"{LOAD_ERROR}: {failure}")
+            assert control.retry_at == stand.clock.now + wait_s
+            assert not control.is_due
+            stand.clock.now += wait_s
+            assert control.is_due
+        await begun(control.load())
+        assert control.error
+        await stand.end_load()
+        assert control.status == VersionStatus(7, State.AVAILABLE, "")
+        assert control.retry_at is None
+
+    play(tmp_path, test)
+
+
+def test_a_warm_up_that_refuses_the_version_fails_the_load_and_frees_the_model(
+    tmp_path: Path,
+) -> None:
+    async def test(stand: Stand) -> None:
+        stand.refusal = LoadFailed("golden request differs")
+        control = stand.control()
+        await begun(control.load())
+        await stand.end_load()
+        assert "golden request differs" in control.error
+        assert stand.engine.models[0].closed
+        assert stand.store.copies == []
+
+    play(tmp_path, test)
+
+
+def test_new_content_is_tried_at_once_and_its_failures_are_counted_anew(tmp_path: Path) -> None:
+    async def test(stand: Stand) -> None:
+        control = await failed(stand)
+        control.found(candidate(content="a"))
+        assert not control.is_due
+        control.found(candidate(content="b"))
+        assert control.is_due
+        await begun(control.load())
+        await stand.end_load(BROKEN)
+        assert control.retry_at == stand.clock.now + 1.0
+
+    play(tmp_path, test)
+
+
+def test_a_version_that_is_being_written_is_not_due(tmp_path: Path) -> None:
+    async def test(stand: Stand) -> None:
+        control = stand.control()
+        control.found(candidate(at_rest=False))
+        assert not control.is_due
+
+    play(tmp_path, test)
+
+
+def test_a_store_that_answers_again_cuts_the_back_off_short(tmp_path: Path) -> None:
+    async def test(stand: Stand) -> None:
+        control = await failed(stand)
+        control.retry_now()
+        assert control.is_due
+
+    play(tmp_path, test)
+
+
+def test_what_never_was_in_memory_is_gone_at_once_when_it_is_dropped(tmp_path: Path) -> None:
+    async def test(stand: Stand) -> None:
+        for control in (stand.control(), await failed(stand)):
+            assert control.drop() is None
+            assert control.status == VersionStatus(7, State.END, "")
+
+    play(tmp_path, test)
+
+
+@pytest.mark.parametrize("failure", [None, BROKEN])
+def test_a_version_dropped_while_it_loads_is_gone_when_the_load_has_ended(
+    tmp_path: Path, failure: Exception | None
+) -> None:
+    async def test(stand: Stand) -> None:
+        control = stand.control()
+        task = await begun(control.load())
+        assert control.drop() is None
+        assert (control.state, control.is_settled) == (State.UNLOADING, False)
+        await stand.end_load(failure)
+        assert task.done()
+        assert control.status == VersionStatus(7, State.END, "")
+        assert all(model.closed for model in stand.engine.models)
+        assert stand.store.copies == []
+
+    play(tmp_path, test)
+
+
+def test_a_version_is_freed_after_its_last_holder(tmp_path: Path) -> None:
+    async def test(stand: Stand) -> None:
+        control = await serving(stand)
+        assert control.servable is not None
+        with control.servable:
+            task = await begun(control.drop())
+            assert (control.state, control.servable) == (State.UNLOADING, None)
+            assert not stand.engine.models[0].closed
+        await settle()
+        assert task.done()
+        assert control.state is State.END
+        assert stand.engine.models[0].closed
+        assert stand.store.copies == []
+
+    play(tmp_path, test)
+
+
+def test_after_the_drain_timeout_the_memory_is_left_to_whoever_holds_it(tmp_path: Path) -> None:
+    async def test(stand: Stand) -> None:
+        control = await serving(stand, drain_timeout_s=0.0)
+        assert control.servable is not None
+        with control.servable:
+            await begun(control.drop())
+            assert control.state is State.END
+            assert not stand.engine.models[0].closed
+
+    play(tmp_path, test)
+
+
+def test_a_model_that_cannot_be_closed_ends_all_the_same(tmp_path: Path) -> None:
+    async def test(stand: Stand) -> None:
+        control = await serving(stand)
+        stand.engine.models[0].close()  # a second one raises
+        await begun(control.drop())
+        assert control.state is State.END
+
+    play(tmp_path, test)
+
+
+def test_a_command_at_the_wrong_time_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    async def test(stand: Stand) -> None:
+        control = await serving(stand)
+        with pytest.raises(IllegalEvent):
+            control.load()
+        assert control.state is State.AVAILABLE
+
+    play(tmp_path, test)
+
+
+@pytest.mark.parametrize("drain_timeout_s", [3600.0, 0.0])
+def test_memory_goes_with_the_version_without_the_garbage_collector(
+    tmp_path: Path, drain_timeout_s: float
+) -> None:
+    """What front ends bind to a servable refers back to it, and must not keep it.
+
+    With a drain timeout that is over at once, the memory goes with the last request.
+    """
+
+    async def test(stand: Stand) -> None:
+        control = await serving(stand, drain_timeout_s=drain_timeout_s)
+        assert control.servable is not None
+        control.servable.bound["front end"] = control.servable
+        kept = [weakref.ref(control.servable), weakref.ref(stand.engine.models[0])]
+        stand.engine.models.clear()
+        with control.servable:
+            work = await begun(control.drop())
+        await work
+        assert control.state is State.END
+        assert [ref() for ref in kept] == [None, None]
+
+    gc.disable()
+    try:
+        play(tmp_path, test)
+    finally:
+        gc.enable()

@@ -1,0 +1,141 @@
+"""A load is three steps, and leaves nothing behind when one of them fails."""
+
+import asyncio
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event as Flag
+
+import pytest
+
+from ie_serving.core.errors import LoadFailed, ServingError, Unreachable
+from ie_serving.engines.base import EngineOptions
+from ie_serving.models.version.handle import Servable
+from ie_serving.models.version.loader import Loader
+from ie_serving.models.version.states import Event
+from ie_serving.storage.base import Entry
+from tests.unit.models.conftest import LIMIT_S, run
+from tests.unit.models.stand_ins import BROKEN, Shelf, Stand, candidate, settle
+
+
+def test_steps_are_reported_in_order_and_timed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "ie_serving")
+
+    async def test() -> None:
+        stand = Stand(tmp_path)
+        steps: list[Event] = []
+        loading = asyncio.create_task(stand.loader.load(candidate(), steps.append))
+        await settle()
+        assert steps == [Event.FETCHED]
+        await stand.end_load()
+        loaded = await loading
+        assert steps == [Event.FETCHED, Event.COMPILED]
+        assert (loaded.servable.name, loaded.servable.version) == ("m", 7)
+        assert stand.store.copies == ["7"]
+
+    run(test())
+    line = next(record.getMessage() for record in caplog.records)
+    assert line.startswith("version loaded model=m version=7 fetch_s=")
+    assert "compile_s=" in line
+    assert "warmup_s=" in line
+
+
+def test_a_copy_that_fails_ends_the_load_before_the_first_report(tmp_path: Path) -> None:
+    async def test() -> None:
+        stand = Stand(tmp_path)
+        steps: list[Event] = []
+        stand.store.away = True
+        loading = asyncio.create_task(stand.loader.load(candidate(), steps.append))
+        await settle()
+        with pytest.raises(Unreachable):
+            await loading
+        assert steps == []
+
+    run(test())
+
+
+@pytest.mark.parametrize(
+    ("broken", "warm_up", "steps"),
+    [
+        pytest.param(BROKEN, None, [Event.FETCHED], id="compile"),
+        pytest.param(None, LoadFailed("no"), [Event.FETCHED, Event.COMPILED], id="warm up"),
+    ],
+)
+def test_what_was_opened_before_a_failure_is_closed(
+    tmp_path: Path, broken: ServingError | None, warm_up: Exception | None, steps: list[Event]
+) -> None:
+    async def test() -> None:
+        stand = Stand(tmp_path)
+        stand.refusal = warm_up
+        reported: list[Event] = []
+        loading = asyncio.create_task(stand.loader.load(candidate(), reported.append))
+        await settle()
+        await stand.end_load(broken)
+        with pytest.raises(LoadFailed):
+            await loading
+        assert reported == steps
+        assert stand.store.copies == []
+        assert all(model.closed for model in stand.engine.models)
+
+    run(test())
+
+
+def test_a_broken_signature_file_fails_the_load_and_closes_the_model(tmp_path: Path) -> None:
+    async def test() -> None:
+        (tmp_path / "signatures.json").write_text("[]")
+        stand = Stand(tmp_path)
+        loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None))
+        await settle()
+        await stand.end_load()
+        with pytest.raises(LoadFailed, match=r"signatures\.json"):
+            await loading
+        assert [model.closed for model in stand.engine.models] == [True]
+
+    run(test())
+
+
+def test_a_slow_download_keeps_no_other_version_from_being_compiled(tmp_path: Path) -> None:
+    class Slow(Shelf):
+        @contextmanager
+        def copy(self, directory: str, entries: tuple[Entry, ...]) -> Iterator[Path]:
+            asked.set()
+            go_on.wait(LIMIT_S)
+            with super().copy(directory, entries) as path:
+                yield path
+
+    asked, go_on = Flag(), Flag()
+
+    async def test() -> None:
+        with ThreadPoolExecutor(1) as loads, ThreadPoolExecutor(2) as fetches:
+            stand = Stand(tmp_path)
+            slow, quick = (
+                Loader("m", store, stand.engine, EngineOptions(), warm_up, loads, fetches)
+                for store in (Slow(tmp_path), stand.store)
+            )
+            waiting = asyncio.create_task(slow.load(candidate(), lambda event: None))
+            await asyncio.get_running_loop().run_in_executor(loads, asked.wait, LIMIT_S)
+            await quick.load(candidate(), lambda event: None)
+            assert not waiting.done()
+            go_on.set()
+            await waiting
+
+    async def warm_up(servable: Servable, directory: Path) -> None:
+        """Replay nothing."""
+
+    run(test())
+
+
+def test_unloading_gives_back_memory_and_files(tmp_path: Path) -> None:
+    async def test() -> None:
+        stand = Stand(tmp_path)
+        loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None))
+        await settle()
+        await stand.end_load()
+        await stand.loader.unload(await loading)
+        assert stand.engine.models[0].closed
+        assert stand.store.copies == []
+
+    run(test())

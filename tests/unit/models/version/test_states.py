@@ -1,0 +1,138 @@
+"""The life of a version is two tables, and an event that they lack changes nothing."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from ie_serving.core.versions import State
+from ie_serving.models.version.states import (
+    AWAITING_LOAD,
+    SETTLED,
+    STATE_OF,
+    TRANSITIONS,
+    Event,
+    IllegalEvent,
+    Stage,
+    VersionLife,
+)
+
+DESIGN = Path(__file__).resolve().parents[4] / "docs" / "design.md"
+
+TABLE = """\
+stage       clients see   event       next stage
+queued      START         load     -> fetching
+                          drop     -> freed
+fetching    LOADING       fetched  -> compiling
+                          fail     -> failed
+                          drop     -> abandoned
+compiling   LOADING       compiled -> warming
+                          fail     -> failed
+                          drop     -> abandoned
+warming     LOADING       ready    -> serving
+                          fail     -> failed
+                          drop     -> abandoned
+serving     AVAILABLE     drop     -> draining
+failed      LOADING       load     -> fetching
+                          drop     -> freed
+abandoned   UNLOADING     fetched  -> abandoned
+                          compiled -> abandoned
+                          ready    -> draining
+                          fail     -> freed
+draining    UNLOADING     freed    -> freed
+freed       END
+"""
+"""What the two tables say. Whoever changes them changes this text and docs/design.md with them."""
+
+PATHS = {
+    Stage.QUEUED: [],
+    Stage.FETCHING: [Event.LOAD],
+    Stage.COMPILING: [Event.LOAD, Event.FETCHED],
+    Stage.WARMING: [Event.LOAD, Event.FETCHED, Event.COMPILED],
+    Stage.SERVING: [Event.LOAD, Event.FETCHED, Event.COMPILED, Event.READY],
+    Stage.FAILED: [Event.LOAD, Event.FAIL],
+    Stage.ABANDONED: [Event.LOAD, Event.DROP],
+    Stage.DRAINING: [Event.LOAD, Event.DROP, Event.FETCHED, Event.COMPILED, Event.READY],
+    Stage.FREED: [Event.DROP],
+}
+"""Legal events that lead to each stage."""
+
+
+def life_in(stage: Stage) -> VersionLife:
+    life = VersionLife(7)
+    for event in PATHS[stage]:
+        life.apply(event)
+    return life
+
+
+def printed() -> str:
+    lines = ["stage       clients see   event       next stage"]
+    for stage in Stage:
+        head = f"{stage.value:12}{STATE_OF[stage].name:14}"
+        moves = [f"{e.value:8} -> {after.value}" for e, after in TRANSITIONS[stage].items()]
+        lines.append(head + (moves[0] if moves else ""))
+        lines += [f"{'':26}{move}" for move in moves[1:]]
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def test_the_tables_are_what_is_written_here_and_in_the_design() -> None:
+    assert printed() == TABLE
+    block = DESIGN.read_text().split("<!-- states: begin -->\n")[1].split("<!-- states: end -->")[0]
+    assert block == f"```\n{TABLE}```\n"
+
+
+@pytest.mark.parametrize(("stage", "event"), list(itertools.product(Stage, Event)))
+def test_every_pair_is_in_the_table_or_refused_without_a_trace(stage: Stage, event: Event) -> None:
+    life = life_in(stage)
+    assert life.stage is stage
+    if event in TRANSITIONS[stage]:
+        assert life.apply(event) is TRANSITIONS[stage][event] is life.stage
+        assert life.state is STATE_OF[life.stage]
+        return
+    with pytest.raises(IllegalEvent, match=f"version 7: {event.value} while {stage.value}"):
+        life.apply(event)
+    assert life.stage is stage
+
+
+def test_every_stage_has_a_public_state_and_numbers_are_those_of_the_protocol() -> None:
+    assert set(STATE_OF) == set(TRANSITIONS) == set(Stage)
+    assert [int(state) for state in State] == [10, 20, 30, 40, 50]
+
+
+def test_clients_never_see_a_version_go_back_but_to_load_again() -> None:
+    """The public numbers grow along every move; a further try goes from LOADING to LOADING."""
+    for before, moves in TRANSITIONS.items():
+        for after in moves.values():
+            assert STATE_OF[after] >= STATE_OF[before]
+
+
+def test_a_load_begins_exactly_where_the_table_has_one() -> None:
+    assert {stage for stage in Stage if Event.LOAD in TRANSITIONS[stage]} == AWAITING_LOAD
+
+
+def test_a_settled_stage_is_left_by_a_command_alone() -> None:
+    """What is settled does not move by itself: only `load` and `drop` are commands."""
+    commands = {Event.LOAD, Event.DROP}
+    by_itself = {stage for stage in Stage if TRANSITIONS[stage].keys() - commands}
+    assert by_itself | SETTLED | {Stage.QUEUED} == set(Stage)
+    assert not by_itself & SETTLED
+
+
+def test_an_error_is_shown_until_the_version_serves_or_is_dropped() -> None:
+    life = life_in(Stage.FETCHING)
+    life.apply(Event.FAIL, "no such operation")
+    for event in (Event.LOAD, Event.FETCHED, Event.COMPILED):
+        life.apply(event)
+        assert (life.state, life.error) == (State.LOADING, "no such operation")
+    life.apply(Event.READY)
+    assert life.error == ""
+
+
+def test_a_load_that_fails_after_the_version_was_dropped_leaves_no_error() -> None:
+    life = life_in(Stage.ABANDONED)
+    life.apply(Event.FAIL, "no such operation")
+    assert (life.state, life.error) == (State.END, "")
+
+
+def test_the_end_is_final() -> None:
+    assert not TRANSITIONS[Stage.FREED]

@@ -1,0 +1,75 @@
+"""Reflection as grpcurl asks for it, in both versions of its protocol."""
+
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from google.protobuf import descriptor_pb2
+from google.protobuf.descriptor_pool import DescriptorPool
+from grpc_reflection.v1alpha import reflection_pb2
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.server.fronts.admin import grpc_health
+from ie_serving.server.fronts.admin.grpc_reflection import NAMES, ReflectionService
+from ie_serving.server.transport.grpc.services import Streaming
+from tests.process import output_of
+
+Request = reflection_pb2.ServerReflectionRequest
+
+
+async def answers(*payloads: bytes, name: str = NAMES[0]) -> list[Any]:
+    pool = DescriptorPool()
+    pool.AddSerializedFile(grpc_health.DESCRIPTOR)
+    method = ReflectionService([grpc_health.NAME], pool).services()[name]["ServerReflectionInfo"]
+    assert isinstance(method, Streaming)
+
+    async def requests() -> AsyncIterator[bytes]:
+        for payload in payloads:
+            yield payload
+
+    kind = reflection_pb2.ServerReflectionResponse
+    return [kind.FromString(reply) async for reply in method.converse(requests())]
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_services_are_listed(name: str) -> None:
+    """Those of the server and reflection itself."""
+    (reply,) = await answers(Request(list_services="").SerializeToString(), name=name)
+    listed = {service.name for service in reply.list_services_response.service}
+    assert listed == {grpc_health.NAME, *NAMES}
+
+
+async def test_a_service_is_described_by_its_file() -> None:
+    asked = Request(file_containing_symbol=grpc_health.NAME)
+    (reply,) = await answers(asked.SerializeToString())
+    (written,) = reply.file_descriptor_response.file_descriptor_proto
+    file = descriptor_pb2.FileDescriptorProto.FromString(written)
+    assert file.service[0].name == "Health"
+
+
+async def test_several_questions_in_one_call() -> None:
+    """An unknown name is an answer, not the end."""
+    unknown = Request(file_containing_symbol="none.Such").SerializeToString()
+    replies = await answers(unknown, Request(list_services="").SerializeToString())
+    assert replies[0].error_response.error_code == 5
+    assert replies[1].list_services_response.service
+
+
+async def test_what_is_no_request_is_invalid() -> None:
+    """The client's fault, not a defect with a traceback in the log."""
+    with pytest.raises(InvalidRequest):
+        await answers(b"\xff\xff")
+
+
+def test_grpc_is_imported_when_somebody_asks() -> None:
+    """It costs a worker 40 ms and memory; the server does without it."""
+    code = """
+import sys
+import ie_serving.application
+import ie_serving.server.transport.grpc.http2_server
+import ie_serving.server.fronts.admin.grpc_health
+import ie_serving.server.fronts.admin.grpc_reflection
+sys.exit("grpc" in sys.modules)
+"""
+    output_of(sys.executable, "-c", code)

@@ -1,0 +1,169 @@
+"""The order of a worker's life, told by an application that writes down what it is asked."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+
+import pytest
+
+from ie_serving.config.settings import ServerSettings
+from ie_serving.core.errors import ServingError
+from ie_serving.server.process.lifecycle import Listener, Orders, serve
+from ie_serving.server.process.ports import PortError, Ports
+
+PATIENCE_S = 10
+SETTINGS = ServerSettings(port=9000, rest_port=0, drain_timeout_s=3)
+WHOLE_LIFE = ["start", "listen", "ready", "not ready", "drain 3", "close"]
+
+
+class RecordedServer:
+    """Writes down what a listener is asked."""
+
+    def __init__(self, said: list[str]) -> None:
+        self._said = said
+        self.listen_error: OSError | None = None
+
+    async def listen(self, bound: Sequence[socket.socket]) -> None:
+        self._said.append("listen")
+        if self.listen_error:
+            raise self.listen_error
+
+    async def drain(self, timeout_s: float) -> None:
+        self._said.append(f"drain {timeout_s:g}")
+
+
+class Recorder:
+    """Writes down what an application is asked; the test chooses what starting and reloading do."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.server = RecordedServer(self.said)
+        self.on_start: Callable[[], Awaitable[None]] = nothing
+        self.on_reload: Callable[[], Awaitable[None]] = nothing
+
+    async def start(self) -> None:
+        self.said.append("start")
+        await self.on_start()
+
+    def model_names(self) -> Sequence[str]:
+        return ["resnet"]
+
+    def listeners(self) -> Mapping[str, Callable[[], Listener]]:
+        return {"gRPC": lambda: self.server, "REST": lambda: pytest.fail("REST is off")}
+
+    async def set_ready(self, ready: bool) -> None:
+        self.said.append("ready" if ready else "not ready")
+
+    async def reload(self) -> None:
+        self.said.append("reload")
+        await self.on_reload()
+
+    async def close(self) -> None:
+        self.said.append("close")
+
+
+async def nothing() -> None:
+    pass
+
+
+@pytest.fixture
+def ports() -> Iterator[Ports]:
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield {"gRPC": (held,)}
+
+
+async def life(
+    application: Recorder, ports: Ports, orders: Orders, on_ready: Callable[[], None]
+) -> None:
+    await asyncio.wait_for(serve(application, SETTINGS, ports, orders, on_ready), PATIENCE_S)
+
+
+async def test_a_whole_life(ports: Ports) -> None:
+    """Ports open after the start, readiness is withdrawn before connections are refused."""
+    application, orders = Recorder(), Orders()
+    await life(application, ports, orders, on_ready=orders.stop.set)
+    assert application.said == WHOLE_LIFE
+
+
+async def test_a_start_that_fails_opens_no_port_and_is_closed(ports: Ports) -> None:
+    application, orders = Recorder(), Orders()
+
+    async def fail() -> None:
+        raise ServingError("no such bucket")
+
+    application.on_start = fail
+    with pytest.raises(ServingError, match="no such bucket"):
+        await life(application, ports, orders, on_ready=pytest.fail)
+    assert application.said == ["start", "close"]
+
+
+async def test_a_stop_while_starting_cancels_the_start(ports: Ports) -> None:
+    application, orders = Recorder(), Orders()
+
+    async def hang() -> None:
+        orders.stop.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            application.said.append("cancelled")
+
+    application.on_start = hang
+    await life(application, ports, orders, on_ready=pytest.fail)
+    assert application.said == ["start", "cancelled", "close"]
+
+
+async def test_a_port_that_cannot_be_listened_on_is_an_error_with_its_number(
+    ports: Ports,
+) -> None:
+    application = Recorder()
+    application.server.listen_error = OSError("taken")
+    with pytest.raises(PortError, match=rf"gRPC port {ports['gRPC'][0].getsockname()[1]}: taken"):
+        await life(application, ports, Orders(), on_ready=pytest.fail)
+    assert application.said == ["start", "listen", "close"]
+
+
+async def test_reloads_asked_for_during_a_reload_become_one(ports: Ports) -> None:
+    application, orders = Recorder(), Orders()
+
+    async def ask_twice_more() -> None:
+        if application.said.count("reload") == 1:
+            orders.reload.set()
+            orders.reload.set()
+        else:
+            orders.stop.set()
+
+    application.on_reload = ask_twice_more
+    await life(application, ports, orders, on_ready=orders.reload.set)
+    assert application.said.count("reload") == 2
+
+
+@pytest.mark.parametrize("error", [ServingError("not JSON"), ZeroDivisionError("a defect")])
+async def test_a_reload_that_fails_does_not_end_the_server(
+    ports: Ports, error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    application, orders = Recorder(), Orders()
+
+    async def fail_once() -> None:
+        if application.said.count("reload") == 2:
+            orders.stop.set()
+            return
+        orders.reload.set()
+        raise error
+
+    application.on_reload = fail_once
+    await life(application, ports, orders, on_ready=orders.reload.set)
+    assert application.said[-3:] == WHOLE_LIFE[-3:]
+    assert caplog.text.count("configuration not reloaded, the previous one stays") == 1
+
+
+async def test_a_stop_during_a_reload_does_not_wait_for_it(ports: Ports) -> None:
+    application, orders = Recorder(), Orders()
+
+    async def hang() -> None:
+        orders.stop.set()
+        await asyncio.Event().wait()
+
+    application.on_reload = hang
+    await life(application, ports, orders, on_ready=orders.reload.set)
+    assert application.said[-3:] == WHOLE_LIFE[-3:]

@@ -1,0 +1,45 @@
+"""Heads of replies as bytes."""
+
+import pytest
+
+from ie_serving.server.transport.http1.heads import date, head, plain
+
+
+def test_a_head_says_status_and_headers_and_what_they_mean_for_the_connection() -> None:
+    found = head(404, ((b"content-length", b"7"), (b"connection", b"Close")))
+    assert found.text == b"HTTP/1.1 404 Not Found\r\ncontent-length: 7\r\nconnection: Close\r\n"
+    assert (found.length, found.closes) == (7, True)
+
+
+def test_an_unknown_status_has_no_phrase() -> None:
+    assert head(499, ()).text == b"HTTP/1.1 499 \r\n"
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        (b"", b"x"),
+        (b"a b", b"x"),
+        (b"a:", b"x"),
+        (b"a", b"x\ny"),
+        (b"a", b"x\ry"),
+        (b"a", b"\0"),
+        (b"transfer-encoding", b"chunked"),
+        (b"content-length", b"many"),
+    ],
+)
+def test_what_would_break_the_framing_is_refused(pair: tuple[bytes, bytes]) -> None:
+    with pytest.raises(ValueError):
+        head(200, (pair,))
+
+
+def test_a_refusal_is_plain_text_of_its_length_and_ends_the_connection() -> None:
+    top, _, body = plain(400, "Say it in ASCII, é.").partition(b"\r\n\r\n")
+    assert b"content-length: %d\r\n" % len(body) in top
+    assert b"\r\nconnection: close" in top
+    assert body.decode() == "Say it in ASCII, é.\n"
+
+
+def test_the_date_is_written_as_http_wants_it() -> None:
+    """The example of RFC 9110 section 5.6.7."""
+    assert date(784111777) == b"date: Sun, 06 Nov 1994 08:49:37 GMT\r\n"

@@ -1,0 +1,22 @@
+"""Paths and queries of request targets."""
+
+import pytest
+
+from ie_serving.server.transport.http1.targets import target
+
+
+@pytest.mark.parametrize(
+    ("url", "parts"),
+    [
+        (b"/", (b"/", b"")),
+        (b"/a?", (b"/a", b"")),
+        (b"/a?b?c", (b"/a", b"b?c")),
+        (b"//a/b", (b"//a/b", b"")),
+        (b"/%C3%A4", (b"/%C3%A4", b"")),
+        (b"http://h", (b"/", b"")),
+        (b"http://h/a?b", (b"/a", b"b")),
+        (b"/a#c", (b"/a", b"")),
+    ],
+)
+def test_targets(url: bytes, parts: tuple[bytes, bytes]) -> None:
+    assert target(url) == parts

@@ -1,0 +1,57 @@
+"""A transport in memory."""
+
+import asyncio
+from typing import Any
+
+from hyperframe.frame import Frame
+
+from ie_serving.server.transport.http2.driver import HIGH_WATER
+
+
+class Wire(asyncio.Transport):
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written = bytearray()
+        self.aborted = False
+        self.closed = False
+        self.reading = True
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        assert high == HIGH_WATER
+
+    def write(self, data: Any) -> None:
+        self.written += data
+
+    def writelines(self, list_of_data: Any) -> None:
+        self.written += b"".join(list_of_data)
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.aborted = True
+
+    def frames(self) -> list[Frame]:
+        return parsed(bytes(self.written))
+
+
+def parsed(written: bytes) -> list[Frame]:
+    """Read frames by hyperframe."""
+    found, rest = [], memoryview(written)
+    while rest:
+        frame, length = Frame.parse_frame_header(rest[:9])
+        frame.parse_body(rest[9 : 9 + length])
+        found.append(frame)
+        rest = rest[9 + length :]
+    return found

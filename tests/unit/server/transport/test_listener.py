@@ -1,0 +1,101 @@
+"""Which connections are open, and how they end; over real sockets on loopback."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from ie_serving.server.transport.listener import Listener, Step
+
+PATIENCE_S = 10
+
+
+class Line(asyncio.Protocol):
+    """A connection that ends when it is told to, and says what was done to it."""
+
+    def __init__(self, said: list[str]) -> None:
+        self.said = said
+        self.transport: asyncio.BaseTransport
+        self.made = asyncio.Event()
+        self.listener: Listener[Line]
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self.listener.opened(self)
+        self.made.set()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.said.append("closed")
+        self.listener.closed(self)
+
+    def warn(self) -> None:
+        self.said.append("warned")
+
+    def end(self) -> None:
+        self.transport.close()
+
+
+@asynccontextmanager
+async def listening(said: list[str]) -> AsyncIterator[tuple[Listener[Line], int]]:
+    def connect() -> Line:
+        line = Line(said)
+        line.listener = listener
+        return line
+
+    listener = Listener(connect)
+    bound = socket.create_server(("127.0.0.1", 0))
+    await listener.listen([bound])
+    try:
+        yield listener, bound.getsockname()[1]
+    finally:
+        await asyncio.wait_for(listener.drain([Step(Line.end, PATIENCE_S)]), PATIENCE_S)
+
+
+async def connect(listener: Listener[Line], port: int) -> asyncio.StreamWriter:
+    known = set(listener.connections)
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    while not set(listener.connections) - known:
+        await asyncio.sleep(0)
+    (new,) = set(listener.connections) - known
+    await asyncio.wait_for(new.made.wait(), PATIENCE_S)
+    return writer
+
+
+STEPS: Sequence[tuple[str, Sequence[Step[Line]], list[str]]] = [
+    ("no step", [], []),
+    ("it outlives its step", [Step(Line.warn, 0)], ["warned"]),
+    ("the next step ends it", [Step(Line.warn, 0), Step(Line.end, 9)], ["warned", "closed"]),
+    ("no step after the last is closed", [Step(Line.end, 9), Step(Line.warn, 9)], ["closed"]),
+]
+
+
+@pytest.mark.parametrize(("steps", "said"), [row[1:] for row in STEPS], ids=[r[0] for r in STEPS])
+async def test_a_drain_goes_from_step_to_step_until_none_is_open(
+    steps: Sequence[Step[Line]], said: list[str]
+) -> None:
+    heard: list[str] = []
+    async with listening(heard) as (listener, port):
+        writer = await connect(listener, port)
+        await asyncio.wait_for(listener.drain(steps), PATIENCE_S)
+        assert heard == said
+        writer.close()
+
+
+async def test_a_drain_without_connections_waits_for_nothing() -> None:
+    async with listening(heard := []) as (listener, _):
+        await asyncio.wait_for(listener.drain([Step(Line.warn, 60)]), PATIENCE_S)
+    assert heard == []
+
+
+async def test_new_connections_are_refused_from_the_first_step_on() -> None:
+    async with listening([]) as (listener, port):
+        writer = await connect(listener, port)
+        drain = asyncio.ensure_future(listener.drain([Step(Line.warn, PATIENCE_S)]))
+        await asyncio.sleep(0)
+        with pytest.raises(ConnectionError):
+            await asyncio.open_connection("127.0.0.1", port)
+        writer.close()
+        await asyncio.wait_for(drain, PATIENCE_S)
+        assert listener.connections == ()

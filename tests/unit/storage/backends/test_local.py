@@ -1,0 +1,133 @@
+"""Local repositories: the contract, and the ways in which links switch."""
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from ie_serving.core.errors import (
+    EntryChanged,
+    Missing,
+    NotThereYet,
+    StorageError,
+    Unauthorized,
+    Unreachable,
+)
+from ie_serving.storage.backends import local
+from ie_serving.storage.backends.local import LocalStorage
+from tests.unit.storage.contract import StorageContract, listed
+
+
+class LocalRepository:
+    def __init__(self, base: Path) -> None:
+        self.base = base
+        self.storage = LocalStorage(base)
+
+    def put(self, path: str, data: bytes) -> None:
+        target = self.base / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside = target.with_name(target.name + ".new")
+        beside.write_bytes(data)
+        beside.rename(target)
+
+    def remove(self, path: str) -> None:
+        (self.base / path).unlink()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> LocalRepository:
+    return LocalRepository(tmp_path / "models")
+
+
+class TestLocalStorage(StorageContract):
+    pass
+
+
+def test_a_copy_is_the_directory_itself(repository: LocalRepository) -> None:
+    repository.put("1/model.xml", b"a")
+    with repository.storage.copy("1", listed(repository.storage, "1")) as copy:
+        assert copy == (repository.base / "1").resolve()
+
+
+def test_a_switched_version_link_shows_as_a_change_and_never_mixes_two(
+    repository: LocalRepository,
+) -> None:
+    for release in ("old", "new"):
+        (repository.base.parent / release).mkdir()
+        (repository.base.parent / release / "model.xml").write_text(release)
+    repository.base.mkdir()
+    (repository.base / "1").symlink_to("../old")
+    before = listed(repository.storage, "1")
+    with repository.storage.copy("1", before) as copy:
+        (repository.base / "next").symlink_to("../new")
+        (repository.base / "next").replace(repository.base / "1")
+        assert (copy / "model.xml").read_text() == "old"
+    assert listed(repository.storage, "1") != before
+    with pytest.raises(EntryChanged), repository.storage.copy("1", before):
+        pass
+
+
+def test_a_config_map_volume_lists_its_files_once(repository: LocalRepository) -> None:
+    """Kubernetes: `..data` links to `..2026_01`, each file links to `..data/file`."""
+    version = repository.base / "1"
+    (version / "..2026_01").mkdir(parents=True)
+    (version / "..2026_01" / "model.xml").write_text("a")
+    (version / "..data").symlink_to("..2026_01")
+    (version / "model.xml").symlink_to("..data/model.xml")
+    before = listed(repository.storage, "1")
+    assert [entry.path for entry in before] == ["1/model.xml"]
+
+    (version / "..2026_02").mkdir()
+    (version / "..2026_02" / "model.xml").write_text("b")
+    (version / "..data_tmp").symlink_to("..2026_02")
+    (version / "..data_tmp").replace(version / "..data")
+    assert listed(repository.storage, "1") != before
+
+
+def test_links_to_parents_and_to_nothing_end_the_walk(repository: LocalRepository) -> None:
+    repository.put("1/model.xml", b"a")
+    repository.put("notes.txt", b"b")
+    (repository.base / "1" / "again").symlink_to("..")
+    (repository.base / "1" / "gone").symlink_to("nowhere")
+    paths = [entry.path for entry in listed(repository.storage, "1")]
+    assert paths == ["1/again/notes.txt", "1/model.xml"]
+
+
+def test_pipes_and_sockets_are_not_files(repository: LocalRepository) -> None:
+    repository.put("1/model.xml", b"a")
+    os.mkfifo(repository.base / "1" / "pipe")
+    assert [entry.path for entry in listed(repository.storage, "1")] == ["1/model.xml"]
+
+
+def test_a_file_as_base_is_said_to_be_one(tmp_path: Path) -> None:
+    (tmp_path / "model.xml").touch()
+    with pytest.raises(Missing, match="is a file, expected a directory"):
+        LocalStorage(tmp_path / "model.xml").directories()
+
+
+def test_listing_below_a_vanished_base_is_trouble_not_emptiness(tmp_path: Path) -> None:
+    with pytest.raises(Missing):
+        listed(LocalStorage(tmp_path / "unmounted"), "1")
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "phrase"),
+    [
+        (errno.EACCES, Unauthorized, "permission denied for user id"),
+        (errno.ESTALE, Unreachable, "network file system does not answer"),
+        (errno.ETIMEDOUT, Unreachable, "network file system does not answer"),
+        (errno.ENOENT, NotThereYet, "no such directory"),
+        (errno.EIO, StorageError, "cannot be read"),
+    ],
+)
+def test_trouble_of_the_file_system_is_told_apart(
+    monkeypatch: pytest.MonkeyPatch, number: int, kind: type[StorageError], phrase: str
+) -> None:
+    def refuse(path: Path) -> None:
+        raise OSError(number, os.strerror(number), str(path))
+
+    monkeypatch.setattr(local.os, "scandir", refuse)
+    with pytest.raises(kind, match=phrase) as raised:
+        LocalStorage("/models").directories()
+    assert "/models" in str(raised.value)

@@ -1,0 +1,113 @@
+"""No text of the server names a flag that the running command does not have."""
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from ie_serving.config.dialects import ie_serving, tensorflow_model_server
+from ie_serving.config.dialects.tfs_flags import FLAGS
+from ie_serving.config.schema.catalogue import names_in_tensorflow_model_server
+from ie_serving.config.schema.storage import STORES
+from ie_serving.core.hints import Hint
+
+PACKAGE = Path(__file__).resolve().parents[2] / "ie_serving"
+MODULES = sorted(PACKAGE.rglob("*.py"))
+FLAG = re.compile(r"--[a-z][a-z0-9_]+")
+VARIABLE = re.compile(r"\b(?:S3|AWS|GCS|GOOGLE|MINIO|SSL)_[A-Z_]+\b")
+COMMANDS: Mapping[str, Mapping[str, str]] = {
+    "ie_serving model": ie_serving.names("model"),
+    "ie_serving config": ie_serving.names("config"),
+    "tensorflow_model_server": names_in_tensorflow_model_server(),
+}
+
+
+def place(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def texts(tree: ast.AST) -> Iterator[str]:
+    """Every constant text of a module that is no docstring."""
+    docs = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
+            yield node.value
+
+
+def hints() -> Iterator[tuple[str, Hint]]:
+    """Every hint of the package, with the module that gives it."""
+    for path in MODULES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Hint":
+                yield place(path), Hint(ast.literal_eval(node.args[0]))
+
+
+HINTS = sorted({hint.text: (where, hint) for where, hint in hints()}.values(), key=str)
+
+
+@pytest.mark.parametrize("path", MODULES, ids=place)
+def test_only_a_dialect_names_flags(path: Path) -> None:
+    """Everywhere else a setting is named by its field, in a `Hint`."""
+    if not place(path).startswith("config/dialects/"):
+        assert [text for text in texts(ast.parse(path.read_text())) if FLAG.search(text)] == []
+
+
+@pytest.mark.parametrize(("where", "hint"), HINTS, ids=str)
+def test_a_hint_names_settings_that_there_are(where: str, hint: Hint) -> None:
+    assert set(hint.fields) <= set(COMMANDS["ie_serving model"]), where
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(("where", "hint"), HINTS, ids=str)
+def test_a_hint_names_only_flags_of_the_running_command(
+    where: str, hint: Hint, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dialect, *argv = command.split()
+    parse = {"ie_serving": ie_serving, "tensorflow_model_server": tensorflow_model_server}[dialect]
+    with pytest.raises(SystemExit):
+        parse.parse([*argv, "--help"], {})
+    known = set(FLAG.findall(capsys.readouterr().out))
+    assert set(FLAG.findall(hint.said(COMMANDS[command]))) <= known, where
+
+
+OWN_IN_BOTH = {"--version"} | {
+    f"--{name}"
+    for name in ie_serving.known_flags("model")
+    if name in ie_serving.known_flags("config")
+}
+TFS = {f"--{flag.name}" for flag in FLAGS} | {"--help"}
+
+
+@pytest.mark.parametrize(
+    ("module", "known"),
+    [
+        ("environment", set()),
+        ("ie_serving", OWN_IN_BOTH),
+        # It also tells the two commands apart by these.
+        ("ovms", OWN_IN_BOTH | {"--config_path", "--model_name", "--model_path"}),
+        ("tensorflow_model_server", TFS),
+        ("tfs_flags", TFS),
+    ],
+)
+def test_a_dialect_names_only_flags_of_its_own(module: str, known: set[str]) -> None:
+    tree = ast.parse((PACKAGE / "config" / "dialects" / f"{module}.py").read_text())
+    assert {name for text in texts(tree) for name in FLAG.findall(text)} <= known
+
+
+def test_every_dialect_is_held_to_its_flags() -> None:
+    held = {"environment", "ie_serving", "ovms", "tensorflow_model_server", "tfs_flags"}
+    modules = (PACKAGE / "config" / "dialects").glob("*.py")
+    assert {path.stem for path in modules} - {"__init__"} == held
+
+
+@pytest.mark.parametrize("path", MODULES, ids=place)
+def test_variables_of_storage_that_a_text_names_are_declared(path: Path) -> None:
+    declared = {name for setting in STORES for name in setting.variables} | {"AWS_PROFILE"}
+    named = {name for text in texts(ast.parse(path.read_text())) for name in VARIABLE.findall(text)}
+    assert named <= declared

@@ -1,0 +1,72 @@
+"""What the pages name exists: files, links with their anchors, targets of make, tests."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "ie_serving"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PROSE = [
+    page for page in PAGES if page.name != "api.md"
+]  # api.md is made from the conformance table
+TOP = {path.name for path in ROOT.iterdir()} | {path.name for path in PACKAGE.iterdir()}
+OF_USERS = ("models/resnet", "models/digits", "config/...")
+"""Paths in commands that the reader makes."""
+
+TARGETS = set(re.findall(r"^([a-z_-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+
+
+def paths(text: str) -> Iterator[str]:
+    """Yield what looks like a path into this project: `models/stream.py`, `{a,b}` spelled out."""
+    for word in re.findall(r"(?<![\w/:$.<{\"=-])[\w.]+/(?:\{[\w, ]+\}|[\w./-]*[\w/])", text):
+        braces = re.search(r"\{(.+)\}", word)
+        parts = braces[1].split(", ") if braces else [""]
+        for part in parts:
+            path = word.replace(braces[0], part) if braces else word
+            if path.split("/")[0] in TOP and not path.startswith(OF_USERS):
+                yield path
+
+
+def exists(path: str) -> bool:
+    """A module may be named without `.py`, and with a class of it."""
+    path = re.sub(r"\.[A-Z].*", "", path)
+    places = (ROOT / path, PACKAGE / path, PACKAGE / f"{path}.py")
+    return any(place.exists() for place in places)
+
+
+def anchors(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: page.name)
+def test_every_file_that_is_named_exists(page: Path) -> None:
+    assert [path for path in paths(page.read_text()) if not exists(path)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+        if "://" not in target:
+            file, _, anchor = target.partition("#")
+            linked = page.parent / file if file else page
+            assert linked.exists(), target
+            assert not anchor or anchor in anchors(linked), target
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: page.name)
+def test_every_target_of_make_exists(page: Path) -> None:
+    named = re.findall(r"(?:^|`)make ((?:[a-z][a-z_-]*(?: |\b))+)", page.read_text(), re.MULTILINE)
+    assert [name for names in named for name in names.split() if name not in TARGETS] == []
+
+
+@pytest.mark.parametrize("page", PROSE, ids=lambda page: page.name)
+def test_every_test_that_is_named_exists(page: Path) -> None:
+    """In `pytest FILE -k WORD` the file has a test with that word."""
+    for file, word in re.findall(
+        r"pytest (?:-\w )?(tests/\S+\.py)(?: -k (\w+))?", page.read_text()
+    ):
+        assert word in (ROOT / file).read_text()

@@ -1,0 +1,100 @@
+"""The two commands up to where the server begins: exit codes, words, and what they import."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ie_serving import main
+from ie_serving.config.settings import Settings
+from ie_serving.core import hints
+from ie_serving.core.hints import Hint
+
+ROOT = Path(__file__).parents[2]
+HEAVY = (
+    *("boto3", "falcon", "google.protobuf", "grpc", "httptools"),
+    *("numpy", "openvino", "orjson", "urllib3", "uvloop"),
+)
+
+
+@pytest.fixture(autouse=True)
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Settings]]:
+    """What the processes would serve; none is started, and none fails."""
+    found: list[Settings] = []
+
+    def run(settings: Settings, build: object) -> int:
+        found.append(settings)
+        return 0
+
+    monkeypatch.setattr(main.gunicorn_app, "run", run)
+    monkeypatch.setattr(main.signal, "signal", lambda number, handler: None)
+    yield found
+    hints.speak({})
+
+
+def test_a_command_names_settings_by_its_own_flags() -> None:
+    hint = Hint("{server.rest_port}")
+    assert main.main(["model", "--model_name=m", "--model_path=/m"]) == 0
+    assert str(hint) == "--rest_port"
+    assert main.tensorflow_model_server(["--model_base_path=/m"]) == 0
+    assert str(hint) == "--rest_api_port"
+
+
+@pytest.mark.parametrize("argument", ["--model_path=ftp://host/m", "--log_path=/nowhere/log"])
+def test_what_cannot_be_prepared_ends_ie_serving_with_2(
+    argument: str, served: list[Settings], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main(["model", "--model_name=m", "--model_path=/m", argument]) == 2
+    assert capsys.readouterr().err.startswith("ie_serving: error: ")
+    assert not served
+
+
+@pytest.mark.parametrize(
+    ("path", "environ"),
+    [
+        ("ftp://host/m", {}),
+        ("/m", {"LOG_PATH": "/nowhere/log"}),
+        ("s3://bucket/m", {"S3_VERIFY_SSL": "perhaps"}),
+    ],
+)
+def test_what_cannot_be_prepared_ends_the_original_in_its_words(
+    path: str,
+    environ: dict[str, str],
+    served: list[Settings],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(SystemExit) as caught:
+        main.tensorflow_model_server([f"--model_base_path={path}"])
+    assert caught.value.code == 255
+    assert capsys.readouterr().out.startswith("Failed to start server. Error: INVALID_ARGUMENT: ")
+    assert not served
+
+
+def test_a_server_that_fails_ends_the_original_in_its_words(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(main.gunicorn_app, "run", lambda settings, build: 1)
+    with pytest.raises(SystemExit) as caught:
+        main.tensorflow_model_server(["--model_base_path=/m"])
+    assert caught.value.code == 255
+    assert capsys.readouterr().out == "Failed to start server. Error: UNKNOWN: the log says why\n"
+
+
+def test_the_arbiter_stays_light_when_it_has_read_its_configuration() -> None:
+    """It holds the settings for as long as the server runs; workers import what is heavy."""
+    script = (
+        "import sys; from ie_serving import main\n"
+        "main.gunicorn_app.run = lambda *_: 0\n"
+        "argv = ['config', '--config_path=config/every_key.json', '--rest_port=1']\n"
+        "assert main.main(argv) == 0\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert set(HEAVY).isdisjoint(done.stdout.split())

@@ -1,0 +1,168 @@
+"""`docs/operations.md` names every log event and every metric of the package, and no other.
+
+The table is compared with the calls in the code, by AST. A text that changes in the code changes in
+the table; the failure prints the row's first three cells as they must read.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from ie_serving.telemetry import metrics
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "operations.md").read_text()
+LEVELS = {
+    "debug": "DEBUG",
+    "info": "INFO",
+    "warning": "WARNING",
+    "error": "ERROR",
+    "exception": "ERROR",
+}
+WAITED_FOR = {
+    "%s server listens on %s and will be serving models: %s",
+    "Running gRPC ModelServer at 0.0.0.0:%d ...",
+    "Running gRPC ModelServer at unix:%s ...",
+    "Exporting HTTP/REST API at:localhost:%d ...",
+}
+"""The lines that are no events: scripts for the server of 2020 and the original wait for them."""
+
+Events = dict[str, tuple[str, frozenset[str]]]
+"""Level and facts by event."""
+
+
+class Call(NamedTuple):
+    """One call of `Event`, and the level of the line that it is written with.
+
+    Attributes:
+        level: None where the event is made apart from its line.
+        open: facts are added by `**`, which the code alone does not name.
+    """
+
+    event: str
+    level: str | None
+    facts: frozenset[str]
+    open: bool
+    place: str
+
+
+def modules() -> Iterator[tuple[Path, ast.Module]]:
+    for path in sorted((ROOT / "ie_serving").rglob("*.py")):
+        yield path.relative_to(ROOT), ast.parse(path.read_text())
+
+
+MODULES = dict(modules())
+
+
+def texts() -> dict[str, str]:
+    """Give the constants of all modules that hold text, by name."""
+    found = {}
+    for tree in MODULES.values():
+        for node in tree.body:
+            if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(
+                node.value, ast.Constant
+            ):
+                names = [node.target] if isinstance(node, ast.AnnAssign) else node.targets
+                found.update({n.id: node.value.value for n in names if isinstance(n, ast.Name)})
+    return found
+
+
+TEXTS = texts()
+
+
+def is_event(node: ast.AST) -> bool:
+    if not (isinstance(node, ast.Call) and node.args):
+        return False
+    return ast.unparse(node.func) in {"Event", "logs.Event"}
+
+
+def is_line(node: ast.AST) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in LEVELS
+        and ast.unparse(node.func.value) in {"log", "_log"}
+    )
+
+
+def calls() -> Iterator[Call]:
+    for path, tree in MODULES.items():
+        levels = {
+            node.args[0]: LEVELS[node.func.attr]  # type: ignore[attr-defined]
+            for node in ast.walk(tree)
+            if is_line(node)
+        }
+        for node in ast.walk(tree):
+            if is_event(node):
+                assert isinstance(node, ast.Call)
+                names = [keyword.arg for keyword in node.keywords]
+                text = node.args[0]
+                event = TEXTS[text.id] if isinstance(text, ast.Name) else ast.literal_eval(text)
+                facts = frozenset(name for name in names if name)
+                place = f"{path}:{node.lineno}"
+                yield Call(event, levels.get(node), facts, None in names, place)
+
+
+CALLS = list(calls())
+
+
+def cells(kind: str) -> Iterator[list[str]]:
+    """Yield the rows of the table between two marks; those of a heading have no code in them."""
+    table = PAGE.partition(f"<!-- {kind}: begin -->")[2].partition(f"<!-- {kind}: end -->")[0]
+    for line in table.splitlines():
+        if line.startswith("| `"):
+            yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def documented() -> Events:
+    return {
+        event.strip("`"): (level, frozenset(re.findall(r"`(\w+)`", facts)))
+        for event, level, facts, _ in cells("events")
+    }
+
+
+DOCUMENTED = documented()
+
+
+def expected_row(call: Call) -> str:
+    facts = ", ".join(f"`{fact}`" for fact in sorted(call.facts))
+    return f"docs/operations.md needs the row | `{call.event}` | {call.level} | {facts} | ... |"
+
+
+@pytest.mark.parametrize("call", CALLS, ids=lambda call: call.place)
+def test_an_event_of_the_code_is_in_the_table(call: Call) -> None:
+    assert call.event in DOCUMENTED, expected_row(call)
+    level, facts = DOCUMENTED[call.event]
+    assert call.level is None or call.level == level, expected_row(call)
+    assert call.facts <= facts, expected_row(call)
+
+
+@pytest.mark.parametrize("event", DOCUMENTED)
+def test_an_event_of_the_table_is_in_the_code(event: str) -> None:
+    found = [call for call in CALLS if call.event == event]
+    assert found, f'docs/operations.md has the event "{event}", which no code logs'
+    if not any(call.open for call in found):
+        assert DOCUMENTED[event][1] == frozenset().union(*(call.facts for call in found))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_a_line_with_text_of_its_own_is_an_event(path: Path) -> None:
+    """What is passed on (an error, a warning) has its text from elsewhere."""
+    for node in ast.walk(MODULES[path]):
+        if is_line(node):
+            text = node.args[0]  # type: ignore[attr-defined]
+            is_text = isinstance(text, ast.Constant | ast.JoinedStr)
+            assert not is_text or ast.literal_eval(text) in WAITED_FOR, f"{path}:{node.lineno}"  # type: ignore[attr-defined]
+
+
+def test_metrics() -> None:
+    names = {
+        value
+        for value in vars(metrics).values()
+        if str(value).startswith((":tensorflow:", ":ie_serving:"))
+    }
+    assert {row[0].strip("`") for row in cells("metrics")} == names

@@ -1,0 +1,67 @@
+"""`tests/process.py`: a process of a test is waited for with a bound, and leaves nothing behind."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests import process
+from tests.process import Process, output_of
+
+Failed = pytest.fail.Exception
+Shell = Callable[[str], Process]
+
+
+@pytest.fixture
+def shell() -> Iterator[Shell]:
+    with ExitStack() as stack:
+
+        def start(script: str) -> Process:
+            started = Process("/bin/sh", "-c", script)
+            stack.callback(started.kill)
+            return started
+
+        yield start
+
+
+def test_a_line_is_waited_for(shell: Shell) -> None:
+    asked = shell("echo one; echo two; echo three >&2")
+    assert asked.line("t[h]") == "three"
+    assert asked.exit_code() == 0
+    assert asked.lines == ["one", "two", "three"]
+
+
+def test_an_end_without_the_line_fails_with_the_output(shell: Shell) -> None:
+    with pytest.raises(Failed, match="ended without a line with 'ready':\nbroken"):
+        shell("echo broken").line("ready")
+
+
+def test_what_hangs_fails_with_the_output_and_is_killed(shell: Shell) -> None:
+    asked = shell("echo waits; sleep 1000")
+    asked.line("waits")
+    with pytest.raises(Failed, match="did not end:\nwaits"):
+        asked.exit_code(0.01)
+    assert not asked.runs
+
+
+def test_the_whole_group_ends(shell: Shell) -> None:
+    """The output ends only when the last process that holds it has ended."""
+    asked = shell("sleep 1000 & echo started")
+    asked.line("started")
+    asked.kill()
+    with pytest.raises(Failed, match="ended without"):
+        asked.line("more")
+
+
+def test_output_of_fails_with_what_was_said() -> None:
+    assert output_of(sys.executable, "-c", "print('a')") == ["a"]
+    with pytest.raises(AssertionError, match="exit code 3:\nno"):
+        output_of(sys.executable, "-c", "print('no'); raise SystemExit(3)")
+
+
+def test_the_report_shows_each_process_of_the_test() -> None:
+    output_of(sys.executable, "-c", "print('said')")
+    (title, text) = process.report()[-1]
+    assert title.startswith(f"output of {sys.executable} -c")
+    assert text == "said"

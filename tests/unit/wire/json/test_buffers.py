@@ -1,0 +1,121 @@
+"""Arrays from simdjson's buffers: which are taken, and that nothing else of the process changes."""
+
+import gc
+import threading
+import warnings
+
+import numpy as np
+import pytest
+
+from ie_serving.core.tensors import Array, DataType
+from ie_serving.wire.json.buffers import KEPT_BODY, parse_strictly, read_array, read_arrays
+
+
+def read(text: str, dtype: DataType) -> Array | None:
+    body = text.encode()
+    return read_array(parse_strictly(body), dtype, body)
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype", "shape"),
+    [
+        ("[1.5, 2]", DataType.FP32, (2,)),
+        ("[[1.5, 2]]", DataType.FP32, (1, 2)),
+        ("[[1], [2]]", DataType.INT8, (2, 1)),
+        ("[[[1, 2]], [[3, 4]]]", DataType.UINT64, (2, 1, 2)),
+        ("[]", DataType.FP64, (0,)),
+        ("[[], []]", DataType.FP16, (2, 0)),
+        ("[" * 32 + "1" + "]" * 32, DataType.FP32, (1,) * 32),
+    ],
+)
+def test_what_is_taken(text: str, dtype: DataType, shape: tuple[int, ...]) -> None:
+    array = read(text, dtype)
+    assert array is not None
+    assert (array.dtype, array.shape) == (dtype.numpy, shape)
+
+
+@pytest.mark.parametrize(
+    ("text", "dtype"),
+    [
+        pytest.param("[[1, 2], [3]]", DataType.FP32, id="ragged"),
+        pytest.param("[[1, 2], 3]", DataType.FP32, id="a number beside a list"),
+        pytest.param("[[1, [2]], [3, 4]]", DataType.FP32, id="a list beside a number"),
+        pytest.param("[1, null]", DataType.FP32, id="null"),
+        pytest.param('[1, "["]', DataType.FP32, id="a string"),
+        pytest.param("[true]", DataType.FP32, id="a boolean"),
+        pytest.param("[1.0]", DataType.INT32, id="a float for an integer"),
+        pytest.param("[300]", DataType.UINT8, id="an integer out of range"),
+        pytest.param("[-1]", DataType.UINT64, id="a negative number for an unsigned one"),
+        pytest.param("[true]", DataType.BOOL, id="a dtype that is no number"),
+        pytest.param("[" * 33 + "1" + "]" * 33, DataType.FP32, id="more dimensions than numpy has"),
+        pytest.param("1", DataType.FP32, id="no array"),
+    ],
+)
+def test_what_is_left_to_the_next_reader(text: str, dtype: DataType) -> None:
+    assert read(text, dtype) is None
+
+
+def test_brackets_elsewhere_in_the_body_are_left_to_the_next_reader() -> None:
+    body = b'{"note": "[", "a": [1], "b": [[2]]}'
+    document = parse_strictly(body)
+    values = {"a": document["a"], "b": document["b"]}
+    assert read_arrays(values, {"a": DataType.FP32, "b": DataType.FP32}, body) is None
+
+
+@pytest.mark.parametrize("count", [1, 5_000])
+@pytest.mark.parametrize(("dtype", "large"), [(DataType.FP32, 1e39), (DataType.FP16, 65520.0)])
+def test_what_is_too_large_is_infinite_without_a_warning(
+    count: int, dtype: DataType, large: float
+) -> None:
+    text = ",".join(["0.5", repr(large), repr(-large), "1e200"] * count)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        array = read(f"[{text}]", dtype)
+    assert array is not None
+    assert array[:4].tolist() == [0.5, np.inf, -np.inf, np.inf]
+
+
+@pytest.mark.parametrize("dtype", [DataType.FP32, DataType.FP16])
+def test_the_largest_finite_number_stays_finite(dtype: DataType) -> None:
+    largest = float(np.finfo(dtype.numpy).max)
+    array = read(f"[{largest!r}]", dtype)
+    assert array is not None
+    assert array.tolist() == [largest]
+
+
+def test_a_document_that_lives_on_is_not_overwritten() -> None:
+    held = [parse_strictly(b"[%d, %d]" % (n, n)) for n in range(3)]
+    assert [document.as_list() for document in held] == [[0, 0], [1, 1], [2, 2]]
+
+
+def test_arrays_outlive_the_parser_s_next_document() -> None:
+    first = read("[1, 2]", DataType.FP64)
+    gc.collect()
+    read("[3, 4]", DataType.FP64)
+    assert first is not None
+    assert first.tolist() == [1, 2]
+
+
+def test_threads_do_not_share_a_parser() -> None:
+    """Each holds its document while the other parses."""
+    both = threading.Barrier(2, timeout=30)
+    got: dict[int, list[int]] = {}
+
+    def work(number: int) -> None:
+        document = parse_strictly(b"[%d]" % number)
+        both.wait()
+        got[number] = document.as_list()
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in (1, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert got == {1: [1], 2: [2]}
+
+
+def test_a_body_beyond_what_a_thread_keeps() -> None:
+    values = read(f"[{','.join(['1.5'] * (KEPT_BODY // 4 + 1))}]", DataType.FP32)
+    assert values is not None
+    assert values.size == KEPT_BODY // 4 + 1
+    assert read("[1]", DataType.FP32) is not None

@@ -1,0 +1,86 @@
+"""Bodies of Classify and Regress: which are taken, and TensorFlow Serving's words for the rest."""
+
+import math
+
+import pytest
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.wire.json.examples import ExamplesBody, parse_examples
+
+
+def test_examples() -> None:
+    body = (
+        b'{"signature_name": "s", "context": {"c": "x"}, "examples": [{"i": [1, true], "f": NaN,'
+        b' "b": ["a", {"b64": "aGk="}], "none": []}, {"i": 2}]}'
+    )
+    got = parse_examples(body, "classify")
+    assert (got.signature_name, got.context) == ("s", {"c": [b"x"]})
+    first, second = got.examples
+    assert math.isnan(first.pop("f")[0])
+    assert first == {"i": [1, 1], "b": [b"a", b"hi"], "none": []}
+    assert second == {"i": [2]}
+    assert [type(value) for value in got.examples[0]["i"]] == [int, int]
+
+
+@pytest.mark.parametrize("rest", ["", " x"], ids=["strict JSON", "the dialect"])
+def test_the_first_of_equal_keys_counts(rest: str) -> None:
+    body = (
+        '{"context": {"c": 1, "c": 2}, "examples": [{"f": [1], "f": [2]}], "examples": [{}]}' + rest
+    )
+    got = parse_examples(body.encode(), "classify")
+    assert got == ExamplesBody("", {"c": [1]}, [{"f": [1]}])
+
+
+def test_examples_without_context() -> None:
+    got = parse_examples(b'{"examples": [{}]}', "regress")
+    assert got == ExamplesBody("", None, [{}])
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        (
+            "{}",
+            "JSON Value: {} When method is classify, key 'examples' is expected and was not found",
+        ),
+        ('{"examples": 1}', "Expecting 'examples' value to be an list/array"),
+        ('{"examples": []}', "'examples' value is an empty array"),
+        ('{"examples": [1]}', "Example must be JSON object but got JSON Number"),
+        ('{"context": [], "examples": [{}]}', "Example must be JSON object but got JSON Array"),
+        (
+            '{"examples": [{"f": null}]}',
+            "Feature: f has element with unexpected JSON type: Null",
+        ),
+        (
+            '{"examples": [{"f": [1, [2]]}]}',
+            "Feature: f has element with unexpected JSON type: Array",
+        ),
+        (
+            '{"examples": [{"f": {"a": 1}}]}',
+            "Feature: f has element with unexpected JSON type: Object",
+        ),
+        (
+            '{"examples": [{"f": [10, 10.0]}]}',
+            "Unexpected element type in feature: f expecting type: int64",
+        ),
+        (
+            '{"examples": [{"f": ["a", 1]}]}',
+            "Unexpected element type in feature: f expecting type: bytes",
+        ),
+        (
+            '{"examples": [{"f": [1.5, "a"]}]}',
+            "Unexpected element type in feature: f expecting type: float",
+        ),
+        (
+            '{"examples": [{"f": 9223372036854775808}]}',
+            "Feature: f has uint64_t element. Only int64_t is supported.",
+        ),
+        ('{"examples": [{"f": {"b64": "!"}}]}', "Unable to base64 decode"),
+        ('{"signature_name": null, "examples": [{}]}', "'signature_name' key must be a string"),
+    ],
+)
+def test_examples_that_are_refused(body: str, text: str) -> None:
+    for method in ("classify", "regress"):
+        with pytest.raises(InvalidRequest) as caught:
+            parse_examples(body.encode(), method)
+        assert text in str(caught.value)

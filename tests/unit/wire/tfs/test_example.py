@@ -1,0 +1,44 @@
+"""Examples on the wire become features by name."""
+
+import pytest
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.wire.protobuf import messages
+from ie_serving.wire.tfs.example import examples_of, with_context
+
+
+def example(**features: list[int]) -> object:
+    message = messages.Example()
+    for name, values in features.items():
+        message.features.feature[name].int64_list.value.extend(values)
+    return message
+
+
+def test_an_example_overrides_the_context() -> None:
+    message = messages.Input()
+    held = message.example_list_with_context
+    held.context.CopyFrom(example(a=[1], b=[2]))
+    held.examples.extend([example(b=[3]), example(c=[4])])
+    assert examples_of(message) == [
+        {"a": [1], "b": [3]},
+        {"a": [1], "b": [2], "c": [4]},
+    ]
+
+
+def test_each_kind_of_list_is_read() -> None:
+    message = messages.Input()
+    feature = message.example_list.examples.add().features.feature
+    feature["f"].float_list.value.append(0.5)
+    feature["s"].bytes_list.value.append(b"\xff")
+    feature["none"].SetInParent()
+    assert examples_of(message) == [{"f": [0.5], "s": [b"\xff"], "none": []}]
+
+
+def test_no_examples_are_an_empty_input() -> None:
+    with_list = messages.Input()
+    with_list.example_list.SetInParent()
+    for message in (messages.Input(), with_list):
+        with pytest.raises(InvalidRequest, match="Input is empty"):
+            examples_of(message)
+    with pytest.raises(InvalidRequest, match="Input is empty"):
+        with_context([], {"a": [1]})

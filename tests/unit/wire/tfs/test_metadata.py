@@ -1,0 +1,149 @@
+"""Status and metadata as clients of TensorFlow Serving compare them."""
+
+import json
+
+from google.protobuf import json_format
+
+from ie_serving.core.tensors import DataType, Signature, TensorSpec
+from ie_serving.core.versions import State, VersionStatus
+from ie_serving.wire.protobuf import messages
+from ie_serving.wire.tfs import metadata
+
+SIGNATURES = {
+    "serving_default": Signature(
+        "serving_default",
+        {"x": TensorSpec("x", DataType.FP32, (-1, 2), "x:0")},
+        {"y": TensorSpec("y", DataType.INT64, None, "out")},
+    )
+}
+
+STATUS_JSON = """{
+ "model_version_status": [
+  {
+   "version": "123",
+   "state": "AVAILABLE",
+   "status": {
+    "error_code": "OK",
+    "error_message": ""
+   }
+  }
+ ]
+}
+"""
+
+
+MESSAGE_JSON = """{
+  "modelSpec": {
+    "name": "m",
+    "version": "123"
+  },
+  "metadata": {
+    "signature_def": {
+      "@type": "type.googleapis.com/tensorflow.serving.SignatureDefMap",
+      "signatureDef": {
+        "serving_default": {
+          "inputs": {
+            "x": {
+              "name": "x:0",
+              "dtype": "DT_FLOAT",
+              "tensorShape": {
+                "dim": [
+                  {
+                    "size": "-1"
+                  },
+                  {
+                    "size": "2"
+                  }
+                ]
+              }
+            }
+          },
+          "outputs": {
+            "y": {
+              "name": "out",
+              "dtype": "DT_INT64",
+              "tensorShape": {
+                "unknownRank": true
+              }
+            }
+          },
+          "methodName": "tensorflow/serving/predict"
+        }
+      }
+    }
+  }
+}"""
+
+
+def test_status_json_to_the_byte() -> None:
+    status = VersionStatus(123, State.AVAILABLE, "")
+    assert metadata.status_json([status]).decode() == STATUS_JSON
+
+
+def test_a_failed_load_has_the_code_unknown_and_its_text() -> None:
+    status = VersionStatus(3, State.LOADING, "Error occurred while loading version")
+    (shown,) = json.loads(metadata.status_json([status]))["model_version_status"]
+    assert shown["status"] == {"error_code": "UNKNOWN", "error_message": status.error}
+    response = messages.GetModelStatusResponse.FromString(metadata.status_response([status]))
+    (entry,) = response.model_version_status
+    assert (entry.version, entry.state) == (3, 20)
+    assert (entry.status.error_code, entry.status.error_message) == (2, status.error)
+
+
+def test_metadata_json_to_the_byte() -> None:
+    text = metadata.metadata_json("m", 123, SIGNATURES).decode()
+    assert text.startswith(
+        '{\n"model_spec":{\n "name": "m",\n "signature_name": "",\n "version": "123"\n}\n,\n'
+        '"metadata": {"signature_def": {\n "signature_def": {\n  "serving_default": {\n'
+        '   "inputs": {\n    "x": {\n     "dtype": "DT_FLOAT",\n'
+    )
+    assert text.endswith('   "defaults": {}\n  }\n }\n}\n}\n}\n')
+
+
+def test_metadata_json_shows_every_field() -> None:
+    shown = json.loads(metadata.metadata_json("m", 1, SIGNATURES))["metadata"]["signature_def"]
+    signature = shown["signature_def"]["serving_default"]
+    dims = [{"size": "-1", "name": ""}, {"size": "2", "name": ""}]
+    assert signature["inputs"]["x"] == {
+        "dtype": "DT_FLOAT",
+        "tensor_shape": {"dim": dims, "unknown_rank": False},
+        "name": "x:0",
+    }
+    assert signature["outputs"]["y"]["tensor_shape"] == {"dim": [], "unknown_rank": True}
+    assert signature["method_name"] == "tensorflow/serving/predict"
+
+
+def test_metadata_in_the_form_of_2020_to_the_byte() -> None:
+    assert metadata.message_json("m", 123, SIGNATURES).decode() == MESSAGE_JSON
+
+
+def test_the_form_of_2020_is_protobufs_own_json() -> None:
+    signatures = {
+        **SIGNATURES,
+        "é": Signature(
+            "é",
+            {
+                "scalar": TensorSpec("scalar", DataType.BOOL, (), ""),
+                "empty": TensorSpec("empty", DataType.STRING, (0, -1), "e"),
+            },
+            {},
+        ),
+    }
+    message = messages.GetModelMetadataResponse.FromString(
+        metadata.metadata_response("m", 7, signatures)
+    )
+    expected = json_format.MessageToDict(message, descriptor_pool=messages.POOL)
+    assert json.loads(metadata.message_json("m", 7, signatures)) == expected
+
+
+def test_metadata_message_holds_all_signatures() -> None:
+    payload = metadata.metadata_response("m", 7, SIGNATURES)
+    response = messages.GetModelMetadataResponse.FromString(payload)
+    assert (response.model_spec.name, response.model_spec.version.value) == ("m", 7)
+    held = messages.SignatureDefMap()
+    assert response.metadata["signature_def"].Unpack(held)
+    signature = held.signature_def["serving_default"]
+    assert signature.method_name == "tensorflow/serving/predict"
+    x, y = signature.inputs["x"], signature.outputs["y"]
+    assert (x.name, x.dtype, [dim.size for dim in x.tensor_shape.dim]) == ("x:0", 1, [-1, 2])
+    assert (y.name, y.dtype, y.tensor_shape.unknown_rank) == ("out", 9, True)

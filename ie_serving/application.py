@@ -31,6 +31,7 @@ from ie_serving.server.fronts.admin.readiness import Readiness
 from ie_serving.server.fronts.tfs import model_service, prediction_service
 from ie_serving.server.fronts.tfs.model_service import ModelService
 from ie_serving.server.fronts.tfs.prediction_service import PredictionService, grpc_interface
+from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handover
 from ie_serving.server.process.lifecycle import Listener
 from ie_serving.server.process.ports import GRPC, REST
@@ -63,9 +64,16 @@ time-out, so nothing else runs there."""
 class ServingApplication:
     """Models and the front ends over them. See `server.process.lifecycle.Application`."""
 
-    def __init__(self, settings: Settings, storage: StorageOptions, handover: Handover) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        storage: StorageOptions,
+        handover: Handover,
+        notes: LoadNotes,
+    ) -> None:
         server = settings.server
         self._handover = handover
+        self._notes = notes
         self._before = _left_by_an_earlier_worker(handover)
         self._settings = settings
         self._storage_options = storage
@@ -238,6 +246,7 @@ class ServingApplication:
             self._warm_up,
             self._loads,
             self._fetches,
+            self._notes.noted,
         )
         log.info(Event("model configured", model=config.name, base_path=storage.url))
         return ModelStream(

@@ -17,6 +17,7 @@ from ie_serving.config.settings import Parsed, Settings
 from ie_serving.core import hints
 from ie_serving.core.errors import ConfigError, ServingError
 from ie_serving.server.process import gunicorn_app
+from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handover
 from ie_serving.server.process.lifecycle import Application
 from ie_serving.storage.backends.by_url import check_urls
@@ -85,7 +86,9 @@ def _serve(parsed: Parsed) -> int:
     return gunicorn_app.run(parsed.settings, partial(_build, storage=parsed.storage))
 
 
-def _build(settings: Settings, handover: Handover, *, storage: StorageOptions) -> Application:
+def _build(
+    settings: Settings, handover: Handover, notes: LoadNotes, *, storage: StorageOptions
+) -> Application:
     from ie_serving.application import ServingApplication
 
-    return ServingApplication(settings, storage, handover)
+    return ServingApplication(settings, storage, handover, notes)

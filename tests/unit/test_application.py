@@ -11,6 +11,7 @@ from ie_serving.application import ServingApplication
 from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
 from ie_serving.core.errors import StorageError
 from ie_serving.engines.testing import FILE, StandInEngine
+from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handover
 from ie_serving.server.process.ports import GRPC, REST
 from ie_serving.storage.options import StorageOptions
@@ -38,7 +39,8 @@ def version(tmp_path: Path) -> Path:
 async def built(version: Path, engine: StandInEngine, tmp_path: Path) -> ServingApplication:
     model = ModelConfig(name="m", base_path=str(version.parent))
     settings = Settings(server=ServerSettings(poll_wait_s=0), models=(model,))
-    return ServingApplication(settings, StorageOptions(cache_dir=tmp_path / "cache"), Handover())
+    storage = StorageOptions(cache_dir=tmp_path / "cache")
+    return ServingApplication(settings, storage, Handover(), LoadNotes({}, Handover().write))
 
 
 async def test_it_loads_at_the_start_and_frees_at_the_end(

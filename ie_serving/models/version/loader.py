@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 from ie_serving.core.errors import EntryChanged, StorageError
@@ -29,6 +29,11 @@ WarmUp = Callable[[Servable, Path], Awaitable[None]]
 
 Report = Callable[[Event], object]
 """Is told on the event loop that a step of a load is done: FETCHED, then COMPILED."""
+
+
+Noted = Callable[[str], AbstractContextManager[None]]
+"""Notes meanwhile that a load, by the name given, is under way, where the end of this process
+cannot take it away. Raises LoadFailed for one that has ended it before and has to wait."""
 
 
 class LoadedVersion:
@@ -56,8 +61,10 @@ class Loader:
         warm_up: WarmUp,
         executor: Executor,
         fetches: Executor,
+        noted: Noted = lambda load: nullcontext(),
     ) -> None:
         self._name = name
+        self._noted = noted
         self._storage = storage
         self._engine = engine
         self._options = options
@@ -83,15 +90,16 @@ class Loader:
         kept, directory = await loop.run_in_executor(
             self._fetches, self._fetch, candidate, done, took
         )
-        loaded = await loop.run_in_executor(
-            self._executor, self._compile, candidate, kept, directory, done, took
-        )
-        try:
-            with _timed(took, "warmup_s"):
-                await self._warm_up(loaded.servable, loaded.directory)
-        except BaseException:  # cancellation too: nobody else knows of what is in memory now
-            await self.unload(loaded)
-            raise
+        with ExitStack() as noted:
+            loaded = await loop.run_in_executor(
+                self._executor, self._compile, candidate, kept, directory, noted, done, took
+            )
+            try:
+                with _timed(took, "warmup_s"):
+                    await self._warm_up(loaded.servable, loaded.directory)
+            except BaseException:  # cancellation too: nobody else knows of what is in memory now
+                await self.unload(loaded)
+                raise
         log.info(logs.Event("version loaded", model=self._name, version=candidate.version, **took))
         return loaded
 
@@ -118,10 +126,13 @@ class Loader:
         candidate: Candidate,
         kept: ExitStack,
         directory: Path,
+        noted: ExitStack,
         done: Report,
         took: dict[str, float],
     ) -> LoadedVersion:
         with kept as stack:
+            # In this thread, not before it: what still waits for one cannot have ended the process.
+            noted.enter_context(self._noted(self._name_of(candidate)))
             with _timed(took, "compile_s"):
                 compiled = self._engine.compile(directory, self._options)
             # Registered before anything else can fail; closed before the copy is given back, since
@@ -132,6 +143,10 @@ class Loader:
             self._check_unchanged(candidate)
             done(Event.COMPILED)
             return LoadedVersion(servable, directory, stack.pop_all())
+
+    def _name_of(self, candidate: Candidate) -> str:
+        """Name the load: the same content of the same version has the same name."""
+        return f"{self._name}/{candidate.version}@{candidate.fingerprint[:12]}"
 
     def _check_unchanged(self, candidate: Candidate) -> None:
         """Refuse a version whose files were replaced while the engine read them.

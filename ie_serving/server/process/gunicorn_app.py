@@ -10,8 +10,8 @@ engine nor the protocols' libraries: those come into a worker after the fork.
     others              ignored
 
 A terminal or a supervisor may send one signal to arbiter and workers alike, hence the right
-column. A worker that ends before any was ready ends the server with exit code 1; afterwards it is
-replaced, after a pause that grows while replacements die young.
+column. A worker that ends before any was ready ends the server with exit code 1, unless a load has
+killed it; afterwards it is replaced, after a pause that grows while replacements die young.
 """
 
 import asyncio
@@ -22,9 +22,9 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
@@ -34,6 +34,7 @@ from gunicorn.workers.base import Worker
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.errors import ServingError
 from ie_serving.core.hints import Hint
+from ie_serving.server.process.deadly_loads import DeadlyLoads, LoadNotes
 from ie_serving.server.process.handover import Handover
 from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S, Application, Orders, serve
 from ie_serving.server.process.ports import REST, Ports, bind
@@ -42,9 +43,9 @@ from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
 
-Build = Callable[[Settings, Handover], Application]
+Build = Callable[[Settings, Handover, LoadNotes], Application]
 """Builds the application; called in each worker, where it imports what is heavy. What an earlier
-worker has left for it is in the handover."""
+worker has left for it is in the handover and in the notes."""
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 HEARTBEAT_S = 1.0
@@ -120,6 +121,7 @@ class _Server(BaseApplication):  # type: ignore[misc]
         self.workers = workers
         self.was_ready = _Flag()
         self.handover = Handover()
+        self.deadly_loads = DeadlyLoads()
         super().__init__()
 
     def load_config(self) -> None:
@@ -196,21 +198,34 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
             if worker is None:
                 continue
             worker.tmp.close()
+            lost = self._server.deadly_loads.add(worker.loads.read(), killed=code < 0)
+            worker.loads.close()
             if not self._stopping:
-                self._replace(pid, code)
+                self._replace(pid, code, lost)
 
-    def _replace(self, pid: int, code: int) -> None:
-        """Let a new worker start, or end the server when none was ever ready."""
+    def _replace(self, pid: int, code: int, lost: Sequence[str]) -> None:
+        """Let a new worker start, or end the server when none was ever ready.
+
+        One that died of a load is replaced in any case: without that version the next one starts.
+        """
         if not self._server.was_ready.is_set():
-            self.failed = self._stopping = True
-            if code < 0:
-                log.error(Event("worker died before it was ready", pid=pid, cause=_cause(code)))
-            raise StopIteration
+            if not lost:
+                self._fail(pid, code)
+            self._server.handover.clear()  # the next start is still the first one
+        if lost:
+            loads = ",".join(lost)
+            log.error(Event("worker died while versions were loading", pid=pid, loads=loads))
         now = time.monotonic()
         self._young_deaths = 1 if now - self._born > GROWN_UP_S else self._young_deaths + 1
         pause = pause_before(self._young_deaths)
         self._spawn_at = now + pause
         log.error(Event("worker ended and is replaced", pid=pid, cause=_cause(code), pause_s=pause))
+
+    def _fail(self, pid: int, code: int) -> NoReturn:
+        self.failed = self._stopping = True
+        if code < 0:
+            log.error(Event("worker died before it was ready", pid=pid, cause=_cause(code)))
+        raise StopIteration
 
 
 def _ended_child() -> tuple[int, int] | None:
@@ -232,6 +247,11 @@ class _Worker(Worker):  # type: ignore[misc]
     """Runs the application on one event loop."""
 
     app: _Server
+
+    def __init__(self, *of_gunicorn: Any) -> None:  # noqa: ANN401 (gunicorn's)
+        """Runs in the arbiter, before the fork, so that both have what the worker leaves."""
+        super().__init__(*of_gunicorn)
+        self.loads = Handover()
 
     def init_signals(self) -> None:
         """Drop the arbiter's handlers; the loop installs this worker's own."""
@@ -269,7 +289,8 @@ class _Worker(Worker):  # type: ignore[misc]
         beats = asyncio.create_task(self._beat(orders))
         server = self.app
         tune()
-        application = server.build(server.settings, server.handover)
+        notes = LoadNotes(server.deadly_loads.deaths, self.loads.write)
+        application = server.build(server.settings, server.handover, notes)
         await serve(application, server.settings.server, server.ports, orders, server.was_ready.set)
         beats.cancel()
 

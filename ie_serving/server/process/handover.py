@@ -39,6 +39,16 @@ class Handover:
         self._turn = max(self._turn, int.from_bytes(newest[:_TURN_BYTES], "big"))
         return newest[_TURN_BYTES:]
 
+    def clear(self) -> None:
+        """Forget what was written."""
+        for file in self._files:
+            os.ftruncate(file, 0)
+
+    def close(self) -> None:
+        """Give the files back; called once, by a process that reads and writes no more."""
+        for file in self._files:
+            os.close(file)
+
 
 def _nameless() -> int:
     """Open a file without a name: in memory where the system has that, else in the temp folder."""

@@ -1,0 +1,140 @@
+"""Loads that end the process: noted before they begin, remembered by whoever outlives it.
+
+A load may kill its worker: out of memory, or a crash in the engine. The replacement would load the
+same version and die of it as well, with every other model. So a worker notes each load before it
+begins, in a file that its end cannot take away; the arbiter reads what a dead worker left, and
+every later worker knows it by its fork.
+
+After one death the version is loaded again, but not at the same time as another suspect, so that
+the next death tells them apart. After two it waits longer and longer, as a version that failed.
+"""
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import Lock
+
+from ie_serving.core.backoff import Backoff
+from ie_serving.core.errors import LoadFailed
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+DEATHS_ALLOWED = 1
+"""After so many deaths a load begins again without a wait: somebody may have killed the worker for
+another reason, and the version that happened to load is most likely innocent."""
+
+WAITS = Backoff(first_s=60.0, longest_s=3600.0)
+"""Waits before a version that has ended the process is loaded again. Each try may cost every model
+of the worker the seconds of a restart, so it is made once an hour in the end."""
+
+
+@dataclass(frozen=True)
+class Deaths:
+    """How often a load has ended its process, and when last, by the machine's monotonic clock."""
+
+    count: int
+    last_s: float
+
+
+class DeadlyLoads:
+    """What the arbiter remembers of the loads that ended workers."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.deaths: dict[str, Deaths] = {}
+        self._clock = clock
+
+    def add(self, left: bytes, *, killed: bool) -> list[str]:
+        """Take what a worker has left that has ended.
+
+        Args:
+            left: as its `LoadNotes` wrote it; empty when nothing was loaded.
+            killed: whether a signal ended it; an exit in order is no load's fault.
+
+        Returns:
+            The loads that were under way when it was killed.
+        """
+        notes = json.loads(left) if left else {"under_way": [], "survived": []}
+        for load in notes["survived"]:
+            self.deaths.pop(load, None)
+        lost: list[str] = sorted(set(notes["under_way"])) if killed else []
+        for load in lost:
+            before = self.deaths.get(load, Deaths(0, 0.0))
+            self.deaths[load] = Deaths(before.count + 1, self._clock())
+        return lost
+
+
+class LoadNotes:
+    """Notes the loads of one worker, and holds back those that have ended workers before.
+
+    Args of the constructor:
+        deaths: what the arbiter remembers.
+        write: keeps bytes beyond the end of this process; raises OSError where it cannot.
+        clock: the arbiter's.
+    """
+
+    def __init__(
+        self,
+        deaths: dict[str, Deaths],
+        write: Callable[[bytes], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._deaths = deaths
+        self._write = write
+        self._clock = clock
+        self._under_way: list[str] = []
+        self._survived: list[str] = []
+        self._noting = Lock()
+        self._suspects = Lock()
+
+    @contextmanager
+    def noted(self, load: str) -> Iterator[None]:
+        """Have `load` noted meanwhile; in any thread. A suspect waits until no other one loads.
+
+        Raises:
+            LoadFailed: it has ended the process too often, and its wait is not over.
+        """
+        self._check(load)
+        if load not in self._deaths:
+            with self._kept(load):
+                yield
+            return
+        with self._suspects, self._kept(load):
+            yield
+
+    def _check(self, load: str) -> None:
+        known = self._deaths.get(load)
+        if known is None or known.count <= DEATHS_ALLOWED:
+            return
+        wait_s = WAITS.delay_s(known.count - DEATHS_ALLOWED, 1.0)
+        left_s = known.last_s + wait_s - self._clock()
+        if left_s > 0:
+            raise LoadFailed(
+                f"its load has ended the server's process {known.count} times, most likely out of"
+                " memory: allow more memory, or replace the version; it is loaded again in"
+                f" {left_s:.0f} s"
+            )
+
+    @contextmanager
+    def _kept(self, load: str) -> Iterator[None]:
+        with self._noting:
+            self._under_way.append(load)
+            self._leave()
+        try:
+            yield
+        finally:  # a load that fails as it should has not ended the process
+            with self._noting:
+                self._under_way.remove(load)
+                if self._deaths.pop(load, None):
+                    self._survived.append(load)
+                self._leave()
+
+    def _leave(self) -> None:
+        notes = {"under_way": self._under_way, "survived": self._survived}
+        try:
+            self._write(json.dumps(notes).encode())
+        except OSError as error:
+            log.warning(Event("load not noted", cause=error.strerror))

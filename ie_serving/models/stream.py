@@ -15,7 +15,7 @@ from concurrent.futures import Executor
 from ie_serving.core.errors import NotThereYet, StorageError
 from ie_serving.core.versions import State, VersionStatus
 from ie_serving.core.waits import set_within
-from ie_serving.models.repository.source import Candidate, Listing, Source
+from ie_serving.models.repository.source import Candidate, Choose, Listing, Source
 from ie_serving.models.repository.version_policy import VersionPolicy
 from ie_serving.models.rules import FIRST_BACK_OFF_S, StreamRules
 from ie_serving.models.traffic.labels import assigned
@@ -214,7 +214,7 @@ class ModelStream:
         failed = self.failures().keys()
         try:
             listing = await asyncio.get_running_loop().run_in_executor(
-                self._listings, self._source.poll, failed
+                self._listings, self._source.poll, self._choice(), failed
             )
         except StorageError as error:
             self._note_trouble(error)
@@ -266,9 +266,31 @@ class ModelStream:
         for version in self._versions.values():
             version.retry_now()
 
+    def _choice(self) -> Choose:
+        """Give what chooses the versions to list: those aspired, and what may stand in for them."""
+        policy, failed = self.policy, self._failed_of_all()
+        return lambda found: policy.aspired(found) | policy.stand_ins(found, failed)
+
+    def _failed_of_all(self) -> frozenset[int]:
+        """Give the versions that have failed to load while none serves; else nothing."""
+        if any(v.servable for v in self._versions.values()):
+            return frozenset()
+        return frozenset(number for number, v in self._versions.items() if v.has_failed)
+
+    def _unlisted(self) -> frozenset[int]:
+        """Give the versions that are wanted and of which the last listing knows the number alone.
+
+        The policy has changed since, or a version has failed that another may stand in for.
+        """
+        return frozenset(self._choice()(self._listing.offered)) - self._listing.candidates.keys()
+
     def _aspire(self) -> None:
-        self._aspired = self.policy.aspired(self._listing.candidates)
-        for number in self._aspired:
+        aspired = self.policy.aspired(self._listing.offered)
+        # Otherwise what was aspired stays so until the next listing, or what serves would be
+        # unloaded before anything is known of what is to replace it.
+        if aspired <= self._listing.candidates.keys():
+            self._aspired = aspired
+        for number in self._aspired & self._listing.candidates.keys():
             self._notice(self._listing.candidates[number])
         self._advance()
 
@@ -293,16 +315,16 @@ class ModelStream:
                 self._spawn(work)
         self._publish()
         self._forget_ended()
+        if self._unlisted():
+            self.look()
         self._changed.set()
 
     def _wanted(self) -> frozenset[int]:
         """Give the aspired versions, and while none of them can serve what stands in for them."""
-        if any(v.servable for v in self._versions.values()):
-            return self._aspired
-        failed = {number for number, v in self._versions.items() if v.has_failed}
-        stand_ins = self.policy.stand_ins(self._listing.candidates, failed)
-        for number in stand_ins:
-            self._notice(self._listing.candidates[number])
+        candidates = self._listing.candidates
+        stand_ins = self.policy.stand_ins(self._listing.offered, self._failed_of_all())
+        for number in stand_ins & candidates.keys():
+            self._notice(candidates[number])
         return self._aspired | stand_ins
 
     def _snapshots(self, wanted: frozenset[int]) -> list[Snapshot]:
@@ -353,5 +375,7 @@ class ModelStream:
     def _is_settled(self) -> bool:
         """Tell whether the first load is over: nothing on its way, nothing still being written."""
         if not self._listed or (self._listing.moving and self._polls < POLLS_FOR_REST):
+            return False
+        if self._unlisted() and self.trouble is None:
             return False
         return all(version.is_settled for version in self._versions.values())

@@ -1,7 +1,10 @@
 """From what storage lists to the versions that can be loaded. Blocking; callers give it a thread.
 
-A poll costs one listing of the base. The files of a version are listed only while the version is
-new, or when its caller asks to look again (a version that failed to load).
+A poll costs one listing of the base, which gives the numbers of the versions. The files of a
+version are listed only when the policy wants it among those numbers, and then only while it is new,
+not at rest, or when its caller asks to look again (a version that failed to load). One that turns
+out to be incomplete is left out, and the policy chooses among the others; it is looked at again now
+and then.
 
 A version is offered once it is complete (its format's files are all there) and at rest (the same
 fingerprint in two listings, or untouched for longer than `rest_s`). A version that was offered
@@ -24,6 +27,18 @@ from ie_serving.storage.retry import PASSING
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
+
+LONGEST_PAUSE_S = 10.0
+"""Longest time in seconds between two looks at a directory that is no complete version: one that
+stays without a model should not cost a listing at every poll, and an upload that has just ended
+should not wait."""
+
+MOST_LOOKS = 8
+"""Incomplete directories that one poll looks at again, so that a repository with a thousand of them
+costs no more requests than one with eight."""
+
+Choose = Callable[[Collection[int]], Collection[int]]
+"""Says which of the versions that it is given are wanted."""
 
 INT64_MAX = 2**63 - 1
 VERSION = re.compile(r"[0-9]{1,19}")
@@ -56,12 +71,29 @@ class Listing:
 
     Attributes:
         candidates: by version number, those that were at rest now or at an earlier poll.
-        moving: whether a complete version is still being written, so that another poll is
-            worthwhile soon.
+        moving: whether a wanted version is still being written, so that another poll is worthwhile
+            soon.
+        offered: all numbers that are or may be candidates: those not found incomplete.
     """
 
     candidates: Mapping[int, Candidate]
     moving: bool
+    offered: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _LeftOut:
+    """A directory that is no complete version.
+
+    Attributes:
+        fingerprint: of what is there.
+        since_s: when that was seen first.
+        due_s: when it is to be looked at again.
+    """
+
+    fingerprint: str
+    since_s: float
+    due_s: float
 
 
 class Source:
@@ -91,39 +123,61 @@ class Source:
         self._unload_when_empty = unload_when_empty
         self._clock = clock
         self._known: dict[int, Candidate] = {}
+        self._left_out: dict[str, _LeftOut] = {}
         self._last_seen: dict[str, str] = {}
         self._remarked: dict[str, str] = {}
 
-    def poll(self, look_again: Collection[int] = ()) -> Listing:
+    def poll(self, choose: Choose = lambda found: found, again: Collection[int] = ()) -> Listing:
         """List once.
 
         Args:
-            look_again: known versions whose files are to be listed again.
+            choose: the version policy; by default every version is wanted.
+            again: known versions whose files are to be listed again.
 
         Raises:
             StorageError: nothing is known of this poll; the caller changes nothing.
         """
         directories = self._version_directories(self._storage.directories())
         self._check_emptied(directories)
-        moving = False
-        known: dict[int, Candidate] = {}
+        known = {v: c for v, c in self._known.items() if directories.get(v) == c.directory}
         # A version that is known is not listed again: a store charges for each listing, and its
         # files are not read again once they are loaded.
-        for version, directory in directories.items():
-            before = self._known.get(version)
-            if before and before.directory == directory and version not in look_again:
-                known[version] = before
-                continue
-            found = self._inspect(version, directory)
-            if found and found.at_rest:
-                known[version] = found
-            # Being replaced: it stays known, or the policy would unload what serves, but a retry
-            # must not read half of the old and half of the new.
-            elif before:
-                known[version] = replace(before, at_rest=False)
-            moving = moving or (found is not None and not found.at_rest)
+        settled = {v for v, candidate in known.items() if candidate.at_rest and v not in again}
+        offered = self._offered(directories, known)
+        moving = False
+        # Each turn lists what the policy wants of the rest once those found incomplete are out.
+        while unlisted := frozenset(choose(offered)) - settled:
+            for version in sorted(unlisted, reverse=True):
+                found = self._inspect(version, directories[version])
+                moving = moving or (found is not None and not found.at_rest)
+                if not self._enter(version, found, known):
+                    offered -= {version}
+            settled |= unlisted
         self._known = known
-        return Listing(dict(known), moving)
+        return Listing(dict(known), moving, offered)
+
+    def _enter(self, version: int, found: Candidate | None, known: dict[int, Candidate]) -> bool:
+        """Enter into `known` what was found of a version; False when it is no candidate yet."""
+        if found and found.at_rest:
+            known[version] = found
+        # Being replaced: it stays known, or the policy would unload what serves, but a retry must
+        # not read half of the old and half of the new.
+        elif version in known:
+            known[version] = replace(known[version], at_rest=False)
+        return version in known
+
+    def _offered(self, directories: Mapping[int, str], known: Collection[int]) -> frozenset[int]:
+        """Give all versions but those that were incomplete and are not due to be looked at."""
+        left_out = {
+            v: self._left_out[d]
+            for v, d in directories.items()
+            if d in self._left_out and v not in known
+        }
+        self._left_out = {directories[v]: each for v, each in left_out.items()}
+        now_s = self._clock()
+        due = [v for v, each in left_out.items() if each.due_s <= now_s]
+        due.sort(key=lambda version: left_out[version].due_s)
+        return frozenset(directories) - (left_out.keys() - set(due[:MOST_LOOKS]))
 
     def _check_emptied(self, directories: Collection[int]) -> None:
         # A mount point without its volume is an empty directory. Taken at its word it would unload
@@ -156,15 +210,24 @@ class Source:
         except StorageError as error:
             return Candidate(version, directory, (), str(error), fault=str(error))
         lacking = self._lacking(directory, entries)
+        fingerprint = fingerprint_of(entries)
         if lacking:
+            self._leave_out(directory, fingerprint)
             self._remark(directory, f"not loaded: {lacking}")
             return None
+        self._left_out.pop(directory, None)
         self._remarked.pop(directory, None)
-        fingerprint = fingerprint_of(entries)
         settled = self._last_seen.get(directory) == fingerprint
         self._last_seen[directory] = fingerprint
         at_rest = settled or self._is_old(entries)
         return Candidate(version, directory, entries, fingerprint, at_rest)
+
+    def _leave_out(self, directory: str, fingerprint: str) -> None:
+        before, now_s = self._left_out.get(directory), self._clock()
+        since_s = before.since_s if before and before.fingerprint == fingerprint else now_s
+        # The longer nothing has happened, the less likely something is to happen now.
+        rest_s = min(LONGEST_PAUSE_S, (now_s - since_s) / 4)
+        self._left_out[directory] = _LeftOut(fingerprint, since_s, now_s + rest_s)
 
     # Clocks of machines and stores differ, so age alone is not trusted for young files: they are
     # taken when two listings agree.

@@ -4,6 +4,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from tests.functional.servers import SAMPLE, Server
 from tests.functional.storage.repositories import GcsRepository, LocalRepository, S3Repository
 from tests.functional.storage.servers import FakeGcs, Fault, Proxy, Weed
 from tests.functional.storage.serving import (
+    FILES,
     Launcher,
     Remote,
     Repository,
@@ -268,6 +270,26 @@ def test_a_volume_that_is_switched_by_its_link(launcher: Launcher, tmp_path: Pat
         until(lambda: states(server) == {1: END, 2: AVAILABLE})
         has_numbers_of(server, 2)
     assert load.failures == []
+
+
+def test_requests_do_not_grow_with_what_is_not_wanted(
+    stores: dict[str, Remote], launcher: Launcher
+) -> None:
+    """Beside one version that is served, 1,100 directories that are none, in two pages."""
+    repository = stores["s3"]
+    put(repository, 5000, sample=2)
+    names = [f"{number}" for number in range(2, 902)] + [f"run-{n}" for n in range(200)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: repository.put(f"{name}/notes.txt", b"x"), names))
+    launcher.environ |= repository.environ
+    server = launcher.serve(*only(repository))
+    has_numbers_of(server, 2)
+    about_files = 2 * len(FILES)
+    assert len(repository.proxy.requests) - listings(repository) <= about_files + 2
+    before, polls = len(repository.proxy.requests), listings(repository)
+    until(lambda: listings(repository) >= polls + 8)
+    requests = repository.proxy.requests[before:]
+    assert sum(map(is_listing_of_the_base, requests)) == len(requests)
 
 
 def mount(volume: Path, name: str, version: int) -> None:

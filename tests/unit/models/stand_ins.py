@@ -82,6 +82,7 @@ class Shelf:
         versions: content of each version, by number: any text; another text is another upload.
         away: whether listings fail.
         copies: directories that are copied out and not given back yet.
+        listed: versions whose files were listed, in this order.
     """
 
     url = "shelf"
@@ -92,6 +93,7 @@ class Shelf:
         self.versions: dict[int, str] = {}
         self.away = False
         self.copies: list[str] = []
+        self.listed: list[int] = []
 
     def directories(self) -> list[str]:
         if self.away:
@@ -99,6 +101,7 @@ class Shelf:
         return [str(version) for version in self.versions]
 
     def list(self, directory: str) -> Iterator[Entry]:
+        self.listed.append(int(directory))
         yield Entry(f"{directory}/{FILE}", 2, self.versions[int(directory)], 1.0)
 
     @contextmanager

@@ -316,8 +316,10 @@ def test_while_no_wanted_version_serves_the_next_lower_one_that_loads_stands_in(
         for _ in range(2):
             await stand.end_load(BROKEN)
             assert not first_load.done()
+            await stand.poll(stream)
         await stand.end_load()
         assert first_load.done()
+        assert 1 not in stand.store.listed
         assert set(stream.available) == {2}
         assert stream.failures().keys() == {4}
         stand.clock.now += 60.0
@@ -325,6 +327,24 @@ def test_while_no_wanted_version_serves_the_next_lower_one_that_loads_stands_in(
         await stand.end_load()
         assert states(stream)[4] is State.AVAILABLE
         assert set(stream.available) == {4}
+
+    run(test())
+
+
+def test_a_policy_that_wants_a_version_not_listed_yet_gives_nothing_up_before_it_is(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        stand = Stand(tmp_path)
+        stand.store.versions = {1: "a", 2: "b"}
+        stream = stand.stream()
+        await stand.poll(stream)
+        await stand.end_load()
+        stream.adopt(Specific(frozenset({1})), {})
+        assert set(stream.available) == {2}
+        await stand.poll(stream)
+        await stand.end_load()
+        assert set(stream.available) == {1}
 
     run(test())
 

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,10 @@ import pytest
 
 from ie_serving.core.errors import Missing, NotThereYet
 from ie_serving.engines.testing import FILE, StandInEngine
-from ie_serving.models.repository.source import Source
+from ie_serving.models.repository.source import LONGEST_PAUSE_S, MOST_LOOKS, Source
+from ie_serving.models.repository.version_policy import Latest, Specific
 from ie_serving.storage.backends.local import LocalStorage
+from ie_serving.storage.base import Entry
 
 OLD = 1_000_000.0
 NOW = 2_000_000.0
@@ -32,9 +34,27 @@ def write(tmp_path: Path) -> Write:
     return write
 
 
+class Counting(LocalStorage):
+    """Remembers the directories that were listed."""
+
+    def __init__(self, base: str) -> None:
+        super().__init__(base)
+        self.path = Path(base)
+        self.listed: list[str] = []
+
+    def list(self, directory: str) -> Iterator[Entry]:
+        self.listed.append(directory)
+        return super().list(directory)
+
+
 def source(base: Path, **options: Any) -> Source:
     storage = LocalStorage(str(base))
     return Source(storage, StandInEngine(), rest_s=1.0, clock=lambda: NOW, **options)
+
+
+@pytest.fixture
+def counting(tmp_path: Path) -> Counting:
+    return Counting(str(tmp_path))
 
 
 def test_numeric_directories_are_versions_and_nothing_else(tmp_path: Path, write: Write) -> None:
@@ -88,10 +108,10 @@ def test_a_failed_version_is_looked_at_again_and_its_new_content_noticed(
     write("3")
     before = watched.poll().candidates[3]
     write("3", value=2, modified=NOW)
-    moving = watched.poll(look_again=[3])
+    moving = watched.poll(again=[3])
     assert moving.candidates[3].fingerprint == before.fingerprint
     assert (moving.candidates[3].at_rest, moving.moving) == (False, True)
-    after = watched.poll(look_again=[3]).candidates[3]
+    after = watched.poll(again=[3]).candidates[3]
     assert after.at_rest
     assert after.fingerprint != before.fingerprint
 
@@ -103,7 +123,7 @@ def test_a_known_version_stays_known_while_its_files_are_replaced(
     path = write("3")
     watched.poll()
     path.unlink()
-    assert not watched.poll(look_again=[3]).candidates[3].at_rest
+    assert not watched.poll(again=[3]).candidates[3].at_rest
 
 
 def test_a_version_vanishes_with_its_directory(tmp_path: Path, write: Write) -> None:
@@ -128,6 +148,59 @@ def test_the_last_version_vanishes_only_when_that_is_asked_for(
     assert not believing.poll().candidates
     with pytest.raises(NotThereYet, match="no version is left of 1"):
         doubtful.poll()
+
+
+def test_the_files_of_versions_that_the_policy_does_not_want_are_not_listed(
+    counting: Counting, write: Write
+) -> None:
+    for version in range(1, 50):
+        write(str(version))
+    watched = Source(counting, StandInEngine(), rest_s=1.0, clock=lambda: NOW)
+    found = watched.poll(Latest(2).aspired)
+    assert (set(found.candidates), len(found.offered)) == ({48, 49}, 49)
+    assert sorted(counting.listed) == ["48", "49"]
+    watched.poll(Latest(2).aspired)
+    assert len(counting.listed) == 2
+    assert set(watched.poll(Specific(frozenset({3})).aspired).candidates) == {3, 48, 49}
+
+
+def test_a_version_that_is_incomplete_makes_room_for_the_next_one(
+    counting: Counting, write: Write
+) -> None:
+    write("7")
+    write("8", name="half.tmp")
+    write("9", name="half.tmp")
+    watched = Source(counting, StandInEngine(), rest_s=1.0, clock=lambda: NOW)
+    found = watched.poll(Latest().aspired)
+    assert (set(found.candidates), found.offered) == ({7}, {7})
+    assert counting.listed == ["9", "8", "7"]
+
+
+def test_directories_without_a_model_are_looked_at_less_and_less(
+    counting: Counting, write: Write
+) -> None:
+    """And however many there are, a poll lists a few of them."""
+    write("1")
+    for version in range(2, 102):
+        write(str(version), name="notes.txt")
+    now = [NOW]
+    watched = Source(counting, StandInEngine(), rest_s=1.0, clock=lambda: now[0])
+
+    def listed_at_a_poll() -> int:
+        counting.listed.clear()
+        assert set(watched.poll(Latest().aspired).candidates) == {1}
+        now[0] += 1.0
+        return len(counting.listed)
+
+    assert listed_at_a_poll() == 101
+    assert max(listed_at_a_poll() for _ in range(200)) <= MOST_LOOKS
+    for version in range(3, 102):
+        (counting.path / str(version) / "notes.txt").unlink()
+        (counting.path / str(version)).rmdir()
+    assert sum(listed_at_a_poll() for _ in range(100)) <= 10
+    write("2")
+    now[0] += LONGEST_PAUSE_S
+    assert 2 in watched.poll(Latest().aspired).candidates
 
 
 def test_a_base_that_is_not_there_is_an_error_and_not_an_empty_list(

@@ -8,7 +8,7 @@ them to the rule:
 - Where the shortest text that reads back as the same value (orjson prints it) has up to 6 digits
   and no exponent, no other number of 6 digits lies between the value's neighbours: `%.6g` gives the
   same. Where it has more, `%.6g` reads back as another value. So the digits are counted
-  (`is_short`, `exact`).
+  (`is_short`, `are_long`, `exact`).
 - Many float32 are rounded to 6 and to 9 digits at once (`_exact_float32`), in exact arithmetic:
   the 24 bits of a float32 times a power of ten up to 10^12 (28 bits beside its power of two) fit
   the 53 bits of a double, so the product is the value itself, and rounding it half to even is what
@@ -38,6 +38,17 @@ dozen numpy calls for all."""
 _SHORT: Final = re.compile(rb"[\[\]]*(?:-?[0-9.]{1,7}[\],\[]+)*")
 """A list, or lists of lists, of numbers without exponent of at most 7 characters: 6 digits and the
 point."""
+
+are_long: Final = re.compile(
+    rb"[\[\]]*(?:-?(?:[1-9]\.[0-9]{6}|0\.0{0,3}[1-9][0-9]{6}|(?=[0-9.]{8})[1-9][0-9]{1,5}\.[0-9]*[1-9])"
+    rb"[0-9]*[\],\[]+)*"
+).fullmatch
+"""Tell whether each number of orjson's text, a list or lists of lists, has more than 6 digits and
+lies between `_PLAIN_FROM` and a million, so that `LONG_FORMS` writes it. The cases: one digit stands
+before the point, a zero, or more digits, which no `.0` may follow."""
+
+LONG_FORMS: Final = {"f": b"%.9g", "d": b"%.17g"}
+"""How a number of more than 6 digits is written, by numpy's character of its dtype."""
 
 _PLAIN_FROM: Final = 1e-4
 """From here on `%g` needs no exponent, and the products of `_exact_float32` are exact."""
@@ -69,7 +80,7 @@ def exact(text: bytes, values: Array) -> bytes:
     if values.dtype.char == "f" and values.size > _ONE_BY_ONE:
         return _exact_float32(values)
     dtype = values.dtype.type
-    form = b"%.9g" if dtype is np.float32 else b"%.17g"
+    form = LONG_FORMS[values.dtype.char]
     tokens = text.split(b",")  # each with its brackets, which so come through
     for place, number in enumerate(values.reshape(-1).tolist()):
         token = tokens[place]

@@ -142,12 +142,12 @@ class PredictBody:
     ) -> dict[str, Array] | None:
         """Ask reader 2 for `inputs` that are an object."""
         found = list(values)
-        if not all(name in found for name in specs):
-            return None
         if len(specs) == 1:
             ((name, spec),) = specs.items()
-            array = read_array(values[name], spec.dtype, self._body)
+            array = read_array(values[name], spec.dtype, self._body) if name in found else None
             return None if array is None else {name: array}
+        if not all(name in found for name in specs):
+            return None
         dtypes = {name: spec.dtype for name, spec in specs.items()}
         return read_arrays({name: values[name] for name in specs}, dtypes, self._body)
 

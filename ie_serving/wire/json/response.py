@@ -9,8 +9,8 @@ Source: json_tensor.cc of TensorFlow Serving.
 """
 
 import math
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache, partial
 from typing import Final
 
 import numpy as np
@@ -19,7 +19,7 @@ import orjson
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.tensors import Array, DataType, TensorSpec
 from ie_serving.wire.json.compact import compact, is_finite, with_words
-from ie_serving.wire.json.decimals import exact, floats, is_short
+from ie_serving.wire.json.decimals import LONG_FORMS, are_long, exact, floats, is_short
 from ie_serving.wire.json.pretty import (
     DENSE,
     LINES,
@@ -40,6 +40,13 @@ that compare texts look at small replies; a larger one costs too much to print t
 _NAMES: Final = 1024
 """Names of outputs whose JSON is remembered, over all models; beyond them the one that was used
 longest ago is written anew."""
+
+_TEMPLATES: Final = 256
+"""Shapes of replies whose layout is remembered, of up to 8 KB each; beyond them the one that was
+used longest ago is laid out anew."""
+
+Layout = Callable[[bytes], bytes]
+"""Gives an array of numbers that was written without white space its place in a reply."""
 
 _ROW: Final = Format.ROW
 _NUMPY: Final = orjson.OPT_SERIALIZE_NUMPY
@@ -63,11 +70,11 @@ def encode_predictions(
     """
     if len(outputs) == 1:
         (array,) = outputs.values()
-        text = _few_numbers(array)
-        if text is not None and form is _ROW:
-            return b'{\n    "predictions": [%b\n    ]\n}' % text[1:-1].replace(b",", b", ")
-        if text is not None and array.ndim <= 2:
-            return b'{\n    "outputs": %b\n}' % _in_lines(text, b"\n    ")
+        text = None
+        if form is _ROW or array.ndim <= 2:
+            text = _few_numbers(array, _rows if form is _ROW else _column)
+        if text is not None:
+            return text
     elif form is not _ROW:
         text = _few_columns(outputs)
         if text is not None:
@@ -136,8 +143,8 @@ def _check_rows(outputs: Mapping[str, Array]) -> None:
             )
 
 
-def _few_numbers(array: Array) -> bytes | None:
-    """Write an array of few numbers without white space; None where it takes the general way."""
+def _few_numbers(array: Array, lay_out: Layout) -> bytes | None:
+    """Write an array of few numbers; None where it takes the general way."""
     kind = array.dtype.char
     if not 0 < array.size <= EXACT_NUMBERS or kind not in _PRINTED_ALIKE or not array.ndim:
         return None
@@ -145,7 +152,18 @@ def _few_numbers(array: Array) -> bytes | None:
         text = orjson.dumps(array, option=_NUMPY)
     except orjson.JSONEncodeError:  # not contiguous
         return None
-    return text if kind not in "fd" or is_short(text) else exact(text, array)
+    if are_long(text):
+        return _template(array.shape, kind, lay_out) % tuple(array.ravel().tolist())
+    return lay_out(text if kind not in "fd" or is_short(text) else exact(text, array))
+
+
+# Most floats that a model computes have more than 6 digits, and then replies of one shape differ in
+# the digits alone.
+@lru_cache(_TEMPLATES)
+def _template(shape: tuple[int, ...], kind: str, lay_out: Layout) -> bytes:
+    """Lay out an array whose numbers are all long, for `%` to fill them in."""
+    zeros = orjson.dumps(np.zeros(shape), option=_NUMPY)
+    return lay_out(zeros.replace(b"0.0", LONG_FORMS[kind]))
 
 
 # Beyond two dimensions the lines of columns nest deeper than `_in_lines` lays out.
@@ -155,10 +173,10 @@ def _few_columns(outputs: Mapping[str, Array]) -> bytes | None:
     members = []
     for name, array in outputs.items():
         left -= array.size
-        text = _few_numbers(array) if left >= 0 and array.ndim <= 2 else None
+        text = _few_numbers(array, _member) if left >= 0 and array.ndim <= 2 else None
         if text is None:
             return None
-        members.append(_name(name) + _in_lines(text, b"\n        "))
+        members.append(_name(name) + text)
     if not members:
         return None
     return b'{\n    "outputs": {\n        %b\n    }\n}' % b",\n        ".join(members)
@@ -180,3 +198,14 @@ def _in_lines(text: bytes, line: bytes) -> bytes:
     rows = text[2:-2].replace(b",", b"," + inner)
     rows = rows.replace(b"]," + inner + b"[", value + b"]," + value + b"[" + inner)
     return b"[%b[%b%b%b]%b]" % (value, inner, rows, value, line)
+
+
+def _rows(text: bytes) -> bytes:
+    return b'{\n    "predictions": [%b\n    ]\n}' % text[1:-1].replace(b",", b", ")
+
+
+def _column(text: bytes) -> bytes:
+    return b'{\n    "outputs": %b\n}' % _in_lines(text, b"\n    ")
+
+
+_member: Final = partial(_in_lines, line=b"\n        ")

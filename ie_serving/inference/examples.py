@@ -5,8 +5,10 @@ errors contain. A signature takes Examples in one of two ways: its model parses 
 `signatures.json` beside the model says which feature fills which input of another signature.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -32,6 +34,8 @@ from ie_serving.models.repository.signature_file import EXAMPLES
 from ie_serving.models.version.handle import Servable
 
 T = TypeVar("T")
+MANY = 64
+"""Examples from which a thread turns them into tensors, and back: each takes some 10 us."""
 Parse = Callable[[Sequence[bytes]], Sequence[Features]]
 """Reads serialized Examples. Raises InvalidRequest for none at all, or for what is no Example."""
 
@@ -156,7 +160,7 @@ async def _run(
     if signature.examples is not None:
         return await run_base(servable, signature.examples, examples)
     serialized = np.empty(len(examples), np.object_)
-    serialized[:] = codec.serialize(examples)
+    serialized[:] = await apart(len(examples), partial(codec.serialize, examples))
     return await servable.compiled.infer(signature, {EXAMPLES: serialized}, _copies)
 
 
@@ -184,10 +188,12 @@ def model_of(tasks: Sequence[Task]) -> ModelSpec:
             "All ModelSpecs in a MultiInferenceRequest must access the same model name. Found:"
             f" {', '.join(sorted(set(names)))}"
         )
-    signatures = [task.model.signature or SERVING_DEFAULT for task in tasks]
-    for place, signature in enumerate(signatures):
-        if signature in signatures[:place]:
+    seen: set[str] = set()
+    for task in tasks:
+        signature = task.model.signature or SERVING_DEFAULT
+        if signature in seen:
             raise InvalidRequest(f"Duplicate evaluation of signature: {signature}")
+        seen.add(signature)
     return tasks[0].model
 
 
@@ -225,7 +231,8 @@ async def infer_serialized(
     Raises:
         InvalidRequest: an element is no Example, or its features do not fill the inputs.
     """
-    examples = parse(inputs[EXAMPLES].tolist())
+    serialized = inputs[EXAMPLES].tolist()
+    examples = await apart(len(serialized), partial(parse, serialized))
     return read(by_role(binding, await run_base(servable, binding, examples)))
 
 
@@ -237,10 +244,15 @@ async def run_base(
         alias: replace(spec, name=binding.features[alias])
         for alias, spec in binding.base.inputs.items()
     }
-    inputs = decode_examples(examples, specs)
+    inputs = await apart(len(examples), partial(decode_examples, examples, specs))
     fitted, added = fit(binding.base, inputs)
     assert not added  # `decode_examples` gives each input its rank
     return await servable.compiled.infer(binding.base, fitted, _copies)
+
+
+async def apart(examples: int, work: Callable[[], T]) -> T:
+    """Do what takes time by the number of examples, in a thread where there are many."""
+    return await asyncio.to_thread(work) if examples >= MANY else work()
 
 
 def by_role(binding: ExampleBinding, outputs: Outputs) -> dict[str, Array]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from ie_serving.core.codes import code_of
@@ -29,6 +30,9 @@ T = TypeVar("T")
 MOST_FILTERS = 64
 """Output filters whose encoders one version and signature remembers; the oldest is forgotten for a
 new one. Clients choose filters, so their number has no other bound."""
+
+LARGE_EXAMPLES = 16 * 1024
+"""Bytes of Examples from which they are read in a thread: an empty one takes two bytes and 1 us."""
 
 API_OF = {Method.CLASSIFY: Api.CLASSIFY, Method.REGRESS: Api.REGRESS}
 
@@ -139,9 +143,10 @@ class DataPlane:
             self._measured(interface, Api.MULTI_INFERENCE, name, began),
             self._models.handle(examples.model_of(tasks)) as servable,
         ):
-            rows = await _decode_examples(request, interface)
+            rows = await _decode_examples(request)
             work = examples.run_tasks(servable, tasks, rows, self._codec)
-            return encode(await _within(interface.limit_s, work))
+            results = await _within(interface.limit_s, work)
+            return await examples.apart(len(rows), partial(encode, results))
 
     def metadata(
         self,
@@ -235,9 +240,10 @@ class DataPlane:
             self._measured(interface, API_OF[method], request.model.name, began),
             self._models.handle(request.model) as servable,
         ):
-            rows = await _decode_examples(request, interface)
+            rows = await _decode_examples(request)
             work = examples.run(servable, request.signature, method, rows, self._codec)
-            return encode(await _within(interface.limit_s, work))
+            results = await _within(interface.limit_s, work)
+            return await examples.apart(len(rows), partial(encode, results))
 
     @contextmanager
     def _measured(
@@ -377,10 +383,8 @@ def _decode_and_cast(
     return cast_all(signature, inputs), form
 
 
-async def _decode_examples(
-    request: ExamplesRequest, interface: Interface[Any]
-) -> Sequence[Features]:
-    if request.size < interface.large_request:
+async def _decode_examples(request: ExamplesRequest) -> Sequence[Features]:
+    if request.size < LARGE_EXAMPLES:
         return request.decode()
     return await asyncio.to_thread(request.decode)
 

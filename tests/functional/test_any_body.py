@@ -2,11 +2,8 @@
 
 import http.client
 import json
-import re
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -15,12 +12,12 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tensorflow_serving.apis import predict_pb2
 
+from tests.functional.cost import ROW, cheap
 from tests.functional.servers import SAMPLE, Server
 from tests.process import PATIENCE_S
 
 MEGABYTE = 2**20
 LIMIT = 100 * MEGABYTE
-ROW = [0.0] * 64
 VERBS = ("predict", "classify", "regress")
 METHODS = (
     "PredictionService/Predict",
@@ -32,8 +29,6 @@ METHODS = (
 )
 """Not HandleReloadConfigRequest: some bytes are a request to serve nothing, and it would."""
 NESTED = 500_000
-MOST_S = 5.0
-"""Seconds of processor time that an odd request may cost; what grows with the square costs more."""
 ODD_EXAMPLES = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
@@ -52,34 +47,6 @@ def server() -> Iterator[Server]:
         yield server.ready()
     finally:
         server.close()
-
-
-def forget_peaks(server: Server) -> int:
-    """Let peaks of memory begin anew; return what is in use, in bytes."""
-    for pid in server.pids():
-        Path(f"/proc/{pid}/clear_refs").write_text("5")
-    return peak(server)
-
-
-def peak(server: Server) -> int:
-    """The most memory in use since `forget_peaks`, in bytes."""
-    states = (Path(f"/proc/{pid}/status").read_text() for pid in server.pids())
-    return sum(int(re.findall(r"VmHWM:\s+(\d+) kB", state)[0]) * 1024 for state in states)
-
-
-@contextmanager
-def cheap(server: Server, most_bytes: int, most_s: float = MOST_S) -> Iterator[None]:
-    """The block costs the server little time and memory, and it still serves.
-
-    Processor time, not the clock's: what else the machine does says nothing about the server.
-    """
-    before, began, logged = forget_peaks(server), server.spent_s(), len(server.lines)
-    yield
-    assert server.spent_s() - began < most_s
-    assert peak(server) - before < most_bytes
-    answered = server.rest.post("/v1/models/digits:predict", json={"instances": [ROW]})
-    assert answered.status_code == 200
-    assert not [line for line in server.lines[logged:] if "Traceback" in line]
 
 
 def post(server: Server, body: bytes, verb: str = "predict") -> tuple[int, Any]:

@@ -4,6 +4,7 @@ Source: model_server_config.proto and the checks of ServerCore in TensorFlow Ser
 every fault contains. All faults of a configuration are reported together.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
@@ -92,7 +93,7 @@ def from_message(message: Proto, engine: EngineOptions | None = None) -> tuple[M
 
 
 def _repeated(names: Sequence[str]) -> list[str]:
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     return [f"Illegal to list model {name} multiple times in config list" for name in twice]
 
 

@@ -64,6 +64,10 @@ INSTANCES = "instances"
 INPUTS = "inputs"
 
 
+class TakesLong(Exception):
+    """A body is to be parsed beside the event loop, by whoever may wait for that."""
+
+
 class Format(enum.Enum):
     """How a Predict body lays out its inputs, and its reply the outputs."""
 
@@ -200,10 +204,15 @@ class SlicedBody:
         return PredictBody(self._body, parse_object(self._body)).decode(signature)
 
 
-def parse_predict(body: bytes) -> PredictBody | SlicedBody:
+def parse_predict(body: bytes, most: int | None = None) -> PredictBody | SlicedBody:
     """Check the syntax of a Predict body and find the signature that it asks for.
 
+    Args:
+        body: of the request.
+        most: bytes of a body that reader 4 may read; None for any.
+
     Raises:
+        TakesLong: the body is for reader 4, and larger than that.
         InvalidRequest: no JSON, no object, or a `signature_name` that is not a string.
     """
     if len(body) >= SLICED:
@@ -212,5 +221,7 @@ def parse_predict(body: bytes) -> PredictBody | SlicedBody:
             return SlicedBody(body, slices)
     document = parse_strictly(body)
     if type(document) is not simdjson.Object:
+        if document is None and most is not None and len(body) > most:
+            raise TakesLong
         document = object_of(document, body)
     return PredictBody(body, document)

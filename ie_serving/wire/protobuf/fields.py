@@ -27,7 +27,7 @@ LONGEST_LENGTH: Final = 5
 """Bytes of a tag or a length, 35 bits. protobuf refuses longer ones; a value may take ten."""
 
 
-_LEAST_TAG: Final = 1 << 3
+LEAST_TAG: Final = 1 << 3
 _MOST_TAG: Final = (1 << 32) - 1
 """Field numbers begin at 1, and a tag has 32 bits."""
 
@@ -89,16 +89,20 @@ def scan(payload: memoryview, start: int = 0, end: int | None = None) -> list[Fi
         if tag >= 0x80:  # field numbers up to 15 take one byte
             tag, value = read_varint(payload, at)
         # A length that reaches beyond the message leads to an `after` beyond `stop`, and is caught.
-        value, after = _extent(payload, tag & 7, value)
-        if after > stop or not _LEAST_TAG <= tag <= _MOST_TAG:
+        value, after = extent(payload, tag & 7, value)
+        if after > stop or not LEAST_TAG <= tag <= _MOST_TAG:
             raise Unclear
         found.append(Field(tag >> 3, tag & 7, at, value, after))
         at = after
     return found
 
 
-def _extent(view: memoryview, kind: int, at: int) -> tuple[int, int]:
-    """Tell where the value of a field of wire type `kind` begins and ends."""
+def extent(view: memoryview, kind: int, at: int) -> tuple[int, int]:
+    """Tell where the value of a field of wire type `kind` begins and ends.
+
+    Raises:
+        Unclear: a group, or a varint that is cut short.
+    """
     if kind == DELIMITED:
         length, at = read_varint(view, at)
         return at, at + length

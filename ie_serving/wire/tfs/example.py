@@ -1,12 +1,19 @@
 """Examples on the wire -> features by name. Source: example.proto, feature.proto, input.proto."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.requests import Feature, Features
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.requests import parse
+
+MOST_SERIALIZED: Final = 1 << 20
+"""Features that are written for a model that parses Examples itself, those of the context once for
+each example: a request of some KB could ask for hours."""
+MOST_SERIALIZED_BYTES: Final = 1 << 28
+"""The same in bytes."""
 
 _KIND = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
 
@@ -33,7 +40,32 @@ def with_context(examples: Sequence[Features], context: Features | None) -> list
     """
     if not examples:
         raise InvalidRequest("Input is empty. Send at least one example")
-    return [{**context, **example} for example in examples] if context else list(examples)
+    return [_WithContext(example, context) for example in examples] if context else list(examples)
+
+
+class _WithContext(Mapping[str, Feature]):
+    """The features of one example, and behind them those of the context.
+
+    Looked up, not merged: a context of thousands of features would be copied for thousands of
+    examples, of which a model asks for a few.
+    """
+
+    __slots__ = ("_context", "_own")
+
+    def __init__(self, own: Features, context: Features) -> None:
+        self._own = own
+        self._context = context
+
+    def __getitem__(self, name: str) -> Feature:
+        own = self._own
+        return own[name] if name in own else self._context[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._own
+        yield from (name for name in self._context if name not in self._own)
+
+    def __len__(self) -> int:
+        return len(self._own.keys() | self._context.keys())
 
 
 def parse_examples(serialized: Sequence[bytes]) -> list[Features]:
@@ -46,8 +78,23 @@ def parse_examples(serialized: Sequence[bytes]) -> list[Features]:
 
 
 def serialize_examples(examples: Sequence[Features]) -> list[bytes]:
-    """Serialize features, for a model that parses Examples itself; an empty one has no kind."""
-    return [_serialized(features) for features in examples]
+    """Serialize features, for a model that parses Examples itself; an empty one has no kind.
+
+    Raises:
+        InvalidRequest: the context is so large that all examples together would be too large.
+    """
+    written: list[bytes] = []
+    features = size = 0
+    for example in examples:
+        features += len(example)
+        if features > MOST_SERIALIZED or size > MOST_SERIALIZED_BYTES:
+            raise InvalidRequest(
+                f"the examples with their context are more than {MOST_SERIALIZED} features or"
+                f" {MOST_SERIALIZED_BYTES} bytes: send them in parts"
+            )
+        written.append(_serialized(example))
+        size += len(written[-1])
+    return written
 
 
 def _serialized(features: Features) -> bytes:

@@ -76,13 +76,23 @@ def parse_request(payload: Buffer) -> InferRequest:
     Raises:
         InvalidRequest: malformed, or without the name of a model.
     """
-    if len(payload) >= LARGE:
-        # protobuf would copy each tensor twice: out of the payload, and out of its message.
-        try:
-            return _split(memoryview(payload))
-        except Unclear:
-            pass
-    return parse_whole(payload)
+    try:
+        return parse_soon(payload)
+    except Unclear:
+        return parse_whole(payload)
+
+
+def parse_soon(payload: Buffer) -> InferRequest:
+    """Parse a PredictRequest as `parse_request` does, if that takes no time.
+
+    Raises:
+        InvalidRequest: malformed, or without the name of a model.
+        Unclear: a large one that is for protobuf to parse.
+    """
+    if len(payload) < LARGE:
+        return parse_whole(payload)
+    # protobuf would copy each tensor twice: out of the payload, and out of its message.
+    return _split(memoryview(payload))
 
 
 def parse_whole(payload: Buffer) -> InferRequest:

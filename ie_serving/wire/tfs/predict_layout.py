@@ -16,7 +16,7 @@ from ie_serving.core.errors import ServingError
 from ie_serving.core.requests import InferRequest, ModelSpec
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.wire.protobuf.fields import Buffer, Field, Unclear
-from ie_serving.wire.tfs.predict import ANY_SIGNATURE, parse_request
+from ie_serving.wire.tfs.predict import ANY_SIGNATURE, parse_soon
 from ie_serving.wire.tfs.predict_fields import TensorFields, walk
 
 MOST_LAYOUTS = 256
@@ -88,7 +88,7 @@ class RequestParser:
         return len(self._layouts)
 
     def parse(self, payload: Buffer) -> InferRequest:
-        """Parse one request; see `predict.parse_request`."""
+        """Parse one request; raises what `predict.parse_soon` does."""
         # The second byte is the length of the first field where that is shorter than 128 bytes.
         # Otherwise the key has other bytes, which is as good: they only tell requests apart.
         length = len(payload)
@@ -98,7 +98,7 @@ class RequestParser:
             request = known.read(payload)
             if request is not None:
                 return request
-        request = parse_request(payload)
+        request = parse_soon(payload)
         self._learn(key, known, payload, request)
         return request
 

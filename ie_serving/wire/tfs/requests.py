@@ -7,6 +7,7 @@ from google.protobuf.message import DecodeError
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.requests import ModelSpec
+from ie_serving.wire.protobuf.counting import COUNTED, check_count
 from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.protobuf.messages import Proto
 
@@ -15,8 +16,10 @@ def parse(kind: Proto, payload: Buffer) -> Proto:
     """Parse a message of class `kind`.
 
     Raises:
-        InvalidRequest: the bytes are no such message.
+        InvalidRequest: the bytes are no such message, or hold too many messages.
     """
+    if len(payload) >= COUNTED:
+        check_count(memoryview(payload), kind.DESCRIPTOR)
     try:
         return kind.FromString(payload)
     except DecodeError as error:

@@ -1,5 +1,6 @@
 """`tensorflow.serving.ModelService`: status, and reloading the configuration. Bytes to bytes."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -15,6 +16,9 @@ from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs import metadata
 from ie_serving.wire.tfs.requests import parse, read_model_spec
+
+MOST_MODELS = 10_000
+"""Models of one reload, far above what one process can serve: each opens its base path."""
 
 NAME = "tensorflow.serving.ModelService"
 
@@ -55,16 +59,26 @@ class ModelService:
 
     async def handle_reload_config_request(self, payload: Buffer, context: CallContext) -> bytes:
         """Change to another configuration; answers when it serves."""
+        # In a thread: thousands of models take some 10 us each to read and to check.
+        await self._apply(await asyncio.to_thread(self._wanted, payload))
+        response = messages.ReloadConfigResponse()
+        response.status.error_code = Code.OK
+        return bytes(response.SerializeToString())
+
+    def _wanted(self, payload: Buffer) -> Sequence[ModelConfig]:
         request = parse(messages.ReloadConfigRequest, payload)
         if request.config.WhichOneof("config") != "model_config_list":
             raise InvalidRequest(
                 "ServerModelConfig type not supported by HandleReloadConfigRequest."
                 " Only ModelConfigList is currently supported"
             )
-        await self._apply(self._read(request.config))
-        response = messages.ReloadConfigResponse()
-        response.status.error_code = Code.OK
-        return bytes(response.SerializeToString())
+        models = len(request.config.model_config_list.config)
+        if models > MOST_MODELS:
+            raise InvalidRequest(
+                f"the configuration has {models} models; at most {MOST_MODELS} are taken by"
+                " HandleReloadConfigRequest: use a configuration file"
+            )
+        return self._read(request.config)
 
 
 def _status_model(payload: Buffer) -> ModelSpec:

@@ -1,5 +1,6 @@
 """`tensorflow.serving.PredictionService` over gRPC: bytes, the data plane, bytes."""
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -19,18 +20,24 @@ from ie_serving.server.fronts.tfs.grpc_results import (
 )
 from ie_serving.server.transport.grpc.services import Answer, CallContext
 from ie_serving.wire.protobuf import messages
-from ie_serving.wire.protobuf.fields import Buffer
+from ie_serving.wire.protobuf.fields import Buffer, Unclear
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs import metadata
 from ie_serving.wire.tfs.example import examples_of
 from ie_serving.wire.tfs.metadata import SIGNATURE_DEF
-from ie_serving.wire.tfs.predict import ResponseEncoder, parse_request
+from ie_serving.wire.tfs.predict import ResponseEncoder, parse_request, parse_whole
 from ie_serving.wire.tfs.predict_layout import RequestParser
 from ie_serving.wire.tfs.requests import model_spec_of, parse, read_model_spec
 
 T = TypeVar("T")
 
 NAME = "tensorflow.serving.PredictionService"
+
+MOST_TASKS = 1000
+"""Tasks of one MultiInference. Each names another signature, and no model has a tenth of that."""
+LARGE_MESSAGE = 16 * 1024
+"""Bytes of a message, other than Predict's, from which it is parsed in a thread: what it holds may
+be thousands of entries, each of which takes 1 us."""
 
 LABELS: Mapping[Api, str] = {
     Api.PREDICT: "Predict",
@@ -91,40 +98,49 @@ class PredictionService:
         # `_read`, written out: this is done for every small request.
         try:
             request = self._parser.parse(payload)
+        except Unclear:
+            return self._predict_unclear(payload, began)
         except InvalidRequest as error:
             self._plane.refused("", error)
             raise
         return self._plane.predict(request, self._interface, began)
 
-    def classify(self, payload: Buffer, context: CallContext) -> Awaitable[bytes]:
+    async def _predict_unclear(self, payload: Buffer, began: float) -> bytes:
+        """Let protobuf parse a large request of another form than clients write."""
+        request = await self._read(parse_whole, payload)
+        return await self._plane.predict(request, self._interface, began)
+
+    async def classify(self, payload: Buffer, context: CallContext) -> bytes:
         """Give classes and scores for Examples."""
         began = time.perf_counter()
-        request = self._read(partial(_examples, messages.ClassificationRequest), payload)
-        return self._plane.classify(request, self._interface, began, encode_classification)
+        request = await self._read(partial(_examples, messages.ClassificationRequest), payload)
+        return await self._plane.classify(request, self._interface, began, encode_classification)
 
-    def regress(self, payload: Buffer, context: CallContext) -> Awaitable[bytes]:
+    async def regress(self, payload: Buffer, context: CallContext) -> bytes:
         """Give a value for each Example."""
         began = time.perf_counter()
-        request = self._read(partial(_examples, messages.RegressionRequest), payload)
-        return self._plane.regress(request, self._interface, began, encode_regression)
+        request = await self._read(partial(_examples, messages.RegressionRequest), payload)
+        return await self._plane.regress(request, self._interface, began, encode_regression)
 
-    def multi_inference(self, payload: Buffer, context: CallContext) -> Awaitable[bytes]:
+    async def multi_inference(self, payload: Buffer, context: CallContext) -> bytes:
         """Classify and regress the same Examples with several signatures of one model."""
         began = time.perf_counter()
-        request, tasks = self._read(_multi, payload)
-        return self._plane.multi_inference(
+        request, tasks = await self._read(_multi, payload)
+        return await self._plane.multi_inference(
             request, tasks, self._interface, began, encode_multi_inference
         )
 
     async def get_model_metadata(self, payload: Buffer, context: CallContext) -> bytes:
         """Describe the signatures of a version."""
         began = time.perf_counter()
-        model = self._read(_metadata_model, payload)
+        model = await self._read(_metadata_model, payload)
         return self._plane.metadata(model, self._interface, began, _encode_metadata)
 
-    def _read(self, read: Callable[[Buffer], T], payload: Buffer) -> T:
+    async def _read(self, read: Callable[[Buffer], T], payload: Buffer) -> T:
         """Parse a request; one that cannot be parsed counts under no model's name."""
         try:
+            if len(payload) >= LARGE_MESSAGE:
+                return await asyncio.to_thread(read, payload)
             return read(payload)
         except InvalidRequest as error:
             self._plane.refused("", error)
@@ -173,6 +189,11 @@ def _examples(kind: Proto, payload: Buffer) -> ExamplesRequest:
 
 def _multi(payload: Buffer) -> tuple[ExamplesRequest, list[Task]]:
     request = parse(messages.MultiInferenceRequest, payload)
+    if len(request.tasks) > MOST_TASKS:
+        raise InvalidRequest(
+            f"MultiInferenceRequest has {len(request.tasks)} tasks; at most {MOST_TASKS} are taken:"
+            " send them in parts"
+        )
     tasks = [Task(read_model_spec(task.model_spec), task.method_name) for task in request.tasks]
     # The tasks name the model; the request itself has no place for it.
     asked = ExamplesRequest(ModelSpec(""), "", partial(examples_of, request.input), len(payload))

@@ -43,7 +43,7 @@ from ie_serving.server.transport.http1.messages import (
 )
 from ie_serving.telemetry.metrics import CONTENT_TYPE, Metrics
 from ie_serving.wire.json.examples import parse_examples
-from ie_serving.wire.json.request import Format, parse_predict
+from ie_serving.wire.json.request import Format, TakesLong, parse_predict
 from ie_serving.wire.json.response import (
     encode_classifications,
     encode_error,
@@ -58,6 +58,11 @@ LARGE_BODY = 32 * 1024
 """Bytes of a body from which it is read in a thread. Plain numbers could be read on the event loop
 up to 256 KB within a millisecond; but rows that are objects cost about 1.3 ms for each KB, and a
 body does not say beforehand what it holds."""
+LARGE_UNSTRICT = 4 * 1024
+"""Bytes of a body that is no strict JSON, from which it is read in a thread: nested NaN cost 5 ms
+for each KB."""
+LARGE_EXAMPLES = 4 * 1024
+"""Bytes of a body with Examples from which it is read in a thread, strict JSON or not."""
 LARGE_OUTPUT = 32 * 1024
 """Elements of all outputs from which JSON is written in a thread. Below, that takes less than the
 millisecond for which the event loop may be held."""
@@ -216,10 +221,13 @@ class RestApi:
             if body is None or len(body) > limit or b"content-encoding" in request.head.fields:
                 body = await read_body(request, limit)
             size = len(body)
-            if size < LARGE_BODY:
-                asked = parse_predict(body)
-            else:
+            try:
+                if size >= LARGE_BODY:
+                    raise TakesLong
+                asked = parse_predict(body, LARGE_UNSTRICT)
+            except TakesLong:
                 asked = await asyncio.to_thread(parse_predict, body)
+                size = max(size, LARGE_BODY)  # to decode it takes long, too
         except Exception as error:
             self._plane.refused(model.name, error)
             raise
@@ -239,7 +247,7 @@ class RestApi:
     ) -> ExamplesRequest:
         try:
             body = await read_body(request, self._max_body_bytes)
-            in_thread = len(body) >= LARGE_BODY
+            in_thread = len(body) >= LARGE_EXAMPLES
             work = partial(parse_examples, body, method.word)
             asked = await asyncio.to_thread(work) if in_thread else work()
         except Exception as error:

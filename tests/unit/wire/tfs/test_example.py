@@ -3,8 +3,11 @@
 import pytest
 
 from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.requests import Features
 from ie_serving.wire.protobuf import messages
-from ie_serving.wire.tfs.example import examples_of, with_context
+from ie_serving.wire.tfs.example import examples_of, serialize_examples, with_context
+
+A_MB = bytes(1 << 20)
 
 
 def example(**features: list[int]) -> object:
@@ -42,3 +45,17 @@ def test_no_examples_are_an_empty_input() -> None:
             examples_of(message)
     with pytest.raises(InvalidRequest, match="Input is empty"):
         with_context([], {"a": [1]})
+
+
+def test_a_context_is_looked_up_behind_the_example() -> None:
+    (merged,) = with_context([{"b": [3]}], {"a": [1], "b": [2]})
+    assert dict(merged) == {"b": [3], "a": [1]}
+    assert (len(merged), merged.get("none")) == (2, None)
+
+
+@pytest.mark.parametrize("wide", ["features", "bytes"])
+def test_the_context_cannot_be_written_without_end(wide: str) -> None:
+    """For a model that parses Examples, it is written into each of them."""
+    context: Features = {f"{n}": [] for n in range(2000)} if wide == "features" else {"a": [A_MB]}
+    with pytest.raises(InvalidRequest, match="send them in parts"):
+        serialize_examples(with_context([{}] * 2000, context))

@@ -1,0 +1,97 @@
+"""What one client can make the server spend: a bound of time and of memory for each attack.
+
+`docs/security.md` names these tests. Sizes of requests are those that were seen to stop the server.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from ie_serving.wire.protobuf import messages
+from tests.functional.cost import bounded
+from tests.functional.servers import SAMPLE, Server
+from tests.process import PATIENCE_S
+
+MEGABYTE = 2**20
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    server = Server(
+        "ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}", "--metrics_path=/m"
+    )
+    try:
+        yield server.ready()
+    finally:
+        server.close()
+
+
+def send(server: Server, method: str, payload: bytes, *, gzip: bool = False) -> tuple[str, str]:
+    """Call a method with these bytes; give its status and the text of it."""
+    call: Any = server.channel.unary_unary(f"/tensorflow.serving.{method}")
+    how = grpc.Compression.Gzip if gzip else None
+    try:
+        call(payload, PATIENCE_S, compression=how)
+    except grpc.RpcError as error:
+        return str(error.code().name), str(error.details())
+    return "OK", ""
+
+
+def test_a_reload_of_a_million_models_is_refused(server: Server) -> None:
+    """3 KB of gzip are 3 MB of empty entries; to compare each name with each other took hours."""
+    payload = _nested(1, _nested(1, b"\x0a\x00" * 1_500_000))
+    with bounded(server, 400 * MEGABYTE):
+        code, text = send(server, "ModelService/HandleReloadConfigRequest", payload, gzip=True)
+    assert code == "INVALID_ARGUMENT"
+    assert "at most 10000" in text
+
+
+def test_a_reload_of_nameless_models_is_linear(server: Server) -> None:
+    payload = _nested(1, _nested(1, b"\x0a\x00" * 9_999))
+    with bounded(server, 100 * MEGABYTE):
+        code, text = send(server, "ModelService/HandleReloadConfigRequest", payload)
+    assert code == "INVALID_ARGUMENT"
+    assert "has no name" in text
+
+
+def test_the_tasks_of_a_multi_inference_are_bounded(server: Server) -> None:
+    """145 KB of tasks, each compared with all before it, took 75 s."""
+    request = messages.MultiInferenceRequest()
+    for number in range(9_000):
+        request.tasks.add().model_spec.signature_name = f"{number}"
+        request.tasks[number].model_spec.name = "digits"
+    with bounded(server, 100 * MEGABYTE):
+        code, text = send(server, "PredictionService/MultiInference", request.SerializeToString())
+    assert code == "INVALID_ARGUMENT"
+    assert "tasks" in text
+
+
+@pytest.mark.parametrize("method", ["Classify", "Regress"])
+def test_a_context_for_many_examples_is_linear(server: Server, method: str) -> None:
+    """65 KB: 4,000 features of the context, merged into each of 16,000 examples, took 23 s."""
+    request = messages.ClassificationRequest()
+    request.model_spec.name = "digits"
+    listed = request.input.example_list_with_context
+    for number in range(4_000):
+        listed.context.features.feature[f"{number:x}"].SetInParent()
+    for _ in range(16_000):
+        listed.examples.add()
+    payload = request.SerializeToString()
+    with bounded(server, 100 * MEGABYTE):
+        code, _ = send(server, f"PredictionService/{method}", payload)
+    assert code == "INVALID_ARGUMENT"
+
+
+def _nested(number: int, content: bytes) -> bytes:
+    """Write a field that holds a message."""
+    return bytes([number << 3 | 2]) + _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    digits = []
+    while value >= 0x80:
+        digits.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*digits, value])

@@ -1,6 +1,8 @@
 """Settings of all tests, and the output of their processes in the report of a failure."""
 
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -14,6 +16,16 @@ settings.register_profile(
 settings.register_profile("thorough", settings.get_profile("shared machines"), max_examples=500)
 settings.load_profile("shared machines")
 """100 examples of each property, others at each run; `make fuzz` takes `thorough`."""
+
+
+@pytest.fixture(scope="session")
+def odd_exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """SavedModels with odd signatures and files, as `odd_exports.py` describes them."""
+    root = tmp_path_factory.mktemp("odd")
+    script = Path(__file__).with_name("odd_exports.py")
+    env = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    process.output_of(sys.executable, script, root, env=env, cwd=root, patience_s=100)
+    return root
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -111,6 +111,8 @@ class Signature:
         examples: how it is computed, when its input is a batch of serialized Examples.
         defaults: values of inputs that a request may leave out.
         left_out: why it is not served, though the model declares it; empty for one that is.
+        definition: of one that is listed and not served: its SignatureDef, serialized, since it may
+            hold what no spec can say; empty where the specs say it all.
     """
 
     name: str
@@ -120,6 +122,7 @@ class Signature:
     examples: "ExampleBinding | None" = None
     defaults: Mapping[str, Array] = field(default_factory=dict)
     left_out: str = ""
+    definition: bytes = b""
 
 
 CLASSES, SCORES, OUTPUTS = "classes", "scores", "outputs"

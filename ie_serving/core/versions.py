@@ -21,8 +21,21 @@ class State(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class VersionStatus:
-    """What clients are told of one version; `error` is empty unless its load failed."""
+    """What clients are told of one version.
+
+    Attributes:
+        version: version number.
+        state: public state.
+        error: why its load failed; else empty.
+        remark: what a version that serves lacks: its signatures that are left out, with the causes.
+    """
 
     version: int
     state: State
     error: str
+    remark: str = ""
+
+    @property
+    def message(self) -> str:
+        """The text of the status."""
+        return self.error or self.remark

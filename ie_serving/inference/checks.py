@@ -24,15 +24,14 @@ def check_method(signature: Signature) -> None:
 
 
 def check_served(signature: Signature) -> None:
-    """Refuse a signature that the model declares and that could not be loaded.
+    """Refuse a signature that the model declares and that is only listed.
 
     Raises:
         PreconditionFailed: with the cause.
     """
-    if signature.left_out:
-        raise PreconditionFailed(
-            f'signature "{signature.name}" is not served: {signature.left_out}'
-        )
+    if signature.left_out or signature.definition:
+        cause = signature.left_out or "it belongs to TensorFlow's loader and computes nothing"
+        raise PreconditionFailed(f'signature "{signature.name}" is not served: {cause}')
 
 
 def check_output_filter(signature: Signature, aliases: Sequence[str]) -> None:

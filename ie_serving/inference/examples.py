@@ -71,7 +71,7 @@ def example_signature(servable: Servable, name: str, method: Method) -> Signatur
         raise InvalidRequest(
             f"No signature was found with the name: {name or SERVING_DEFAULT};"
             f' model "{servable.name}" version {servable.version} has:'
-            f" {', '.join(sorted(servable.signatures))}"
+            f" {servable.signature_names}"
         )
     checks.check_served(signature)
     if signature.examples is None and not _takes_serialized(signature):
@@ -207,7 +207,7 @@ def _task_signature(servable: Servable, task: Task) -> tuple[Method, Signature]:
     if name not in servable.signatures:
         raise InvalidRequest(
             f"Requested signature not found in model graph: {name};"
-            f" it has: {', '.join(sorted(servable.signatures))}"
+            f" it has: {servable.signature_names}"
         )
     return method, example_signature(servable, name, method)
 

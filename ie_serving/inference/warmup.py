@@ -1,8 +1,9 @@
 """Replays a version's recorded requests before it serves.
 
 Source: `assets.extra/tf_serving_warmup_requests`, a TFRecord file of PredictionLog, as TensorFlow
-Serving has it. There a bad record fails the load; here it is logged and ends the warm-up, since a
-version that computes should not be kept from serving by its recording.
+Serving has it. There a bad record fails the load; here it is logged and the next one is replayed,
+since a version that computes should not be kept from serving by its recording, and a signature that
+is left out should not keep the others cold.
 """
 
 import asyncio
@@ -12,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from ie_serving.core.errors import InvalidRequest, NotSupported, ServingError
+from ie_serving.core.errors import DeadlineExceeded, InvalidRequest, NotSupported, ServingError
 from ie_serving.inference.deadline import limited
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.logs import Event
@@ -53,31 +54,40 @@ class WarmUp:
         path = directory / RECORDS
         if self._iterations == 0 or not path.is_file():
             return
-        replayed = 0
+        name, version = servable.name, servable.version
         try:
-            for kind, request in await asyncio.to_thread(self._read, path):
-                for _ in range(self._iterations):
-                    await self._replay(servable, kind, request)
-                replayed += 1
-            log.info(
-                Event(
-                    "warm-up replayed",
-                    model=servable.name,
-                    version=servable.version,
-                    records=replayed,
-                )
-            )
+            recorded = await asyncio.to_thread(self._read, path)
+            replayed = [await self._replayed(servable, *each) for each in enumerate(recorded)]
         # Anything else is a defect and fails the load, so that it is seen.
         except (ServingError, OSError) as error:
+            log.error(Event("warm-up stopped", model=name, version=version, cause=error))
+            return
+        records = sum(replayed)
+        log.info(Event("warm-up replayed", model=name, version=version, records=records))
+
+    async def _replayed(self, servable: Servable, number: int, record: tuple[str, bytes]) -> bool:
+        """Replay a record; False, with a log line, where it is a bad one.
+
+        Raises:
+            DeadlineExceeded: it takes too long.
+        """
+        try:
+            for _ in range(self._iterations):
+                await self._replay(servable, *record)
+        except DeadlineExceeded:
+            raise
+        except ServingError as error:
             log.error(
                 Event(
-                    "warm-up stopped at a bad record",
+                    "warm-up record refused",
                     model=servable.name,
                     version=servable.version,
-                    record=replayed,
+                    record=number,
                     cause=error,
                 )
             )
+            return False
+        return True
 
     async def _replay(self, servable: Servable, kind: str, request: bytes) -> None:
         replay = self._replays.get(kind)

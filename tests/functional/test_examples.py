@@ -204,14 +204,15 @@ def test_warm_up_records_are_replayed(serve: Serve, repository: Path, tmp_path: 
     assert "records=3" in server.log
 
 
-def test_a_bad_record_ends_the_warm_up_and_not_the_server(
+def test_a_bad_record_is_passed_over_with_a_line(
     serve: Serve, repository: Path, tmp_path: Path
 ) -> None:
     shutil.copytree(repository / "2", tmp_path / "2")
     bad = prediction_log_pb2.PredictionLog()
     bad.predict_log.request.inputs["other"].CopyFrom(tf.make_tensor_proto([1.0]))
-    write_records(tmp_path / "2", bad)
+    write_records(tmp_path / "2", bad, *records())
     server = serve("ie_serving", "model", "--model_name=digits", f"--model_path={tmp_path}")
-    assert "warm-up stopped at a bad record" in server.log
+    assert "warm-up record refused" in server.log
+    assert "records=3" in server.log
     body = {"instances": IMAGES}
     assert server.rest.post("/v1/models/digits:predict", json=body).status_code == 200

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -26,7 +26,7 @@ from ie_serving.engines.openvino.properties import (
 )
 from ie_serving.engines.openvino.read import read
 from ie_serving.engines.openvino.runtime import core, load_failures, one_line, return_memory
-from ie_serving.engines.openvino.saved_model import leave_out
+from ie_serving.engines.openvino.saved_model import leaving_out
 from ie_serving.engines.openvino.savedmodel.program import ProgramBeside
 from ie_serving.engines.openvino.shape_inference import ShapeInference
 from ie_serving.engines.openvino.slot import Slot
@@ -74,23 +74,17 @@ class OpenVinoEngine:
         programs = [made for draft in version.drafts if (made := _served(draft, version, options))]
         if not programs:
             raise _none_served(version)
-        left_out = [
-            replace(signature, left_out=str(version.causes[signature.name]))
-            for signature in version.left_out
-        ]
-        return CompiledPrograms(programs, freed=return_memory, left_out=left_out)
+        listed = version.listed([program.signature.name for program in programs])
+        return CompiledPrograms(programs, freed=return_memory, listed=listed)
 
 
 def _served(draft: Draft, version: Version, options: EngineOptions) -> Runs | None:
     """Compile a signature; one of a SavedModel that cannot be is left out."""
-    try:
+    if draft.name not in version.definitions:
         return _runs(draft, options)
-    except LoadFailed as error:
-        if draft.listed is None:
-            raise
-        cause = LoadFailed(f"{formats.SAVED_MODEL}: signature {draft.name!r}: {error}")
-        leave_out(version, draft.name, draft.listed, cause)
-        return None
+    with leaving_out(version, draft.name, "compiled"):
+        return _runs(draft, options)
+    return None
 
 
 def _none_served(version: Version) -> LoadFailed:

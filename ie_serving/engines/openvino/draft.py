@@ -1,6 +1,6 @@
 """What was read of a version before anything is compiled."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import openvino as ov
@@ -63,11 +63,21 @@ class Version:
 
     Attributes:
         drafts: what is to be compiled.
+        definitions: the SignatureDef of every signature of a SavedModel, serialized, by its name.
         causes: why a signature is left out, by its name.
-        left_out: signatures that are left out, as the file declares them; some have tensors that
-            the API cannot carry and are not among them.
     """
 
     drafts: list[Draft]
+    definitions: Mapping[str, bytes] = field(default_factory=dict)
     causes: dict[str, LoadFailed] = field(default_factory=dict)
-    left_out: list[Signature] = field(default_factory=list)
+
+    def listed(self, served: Collection[str]) -> list[Signature]:
+        """Give the signatures that the file declares and that are not `served`.
+
+        TensorFlow's own compute nothing: they have no cause.
+        """
+        return [
+            Signature(name, {}, {}, left_out=str(self.causes.get(name, "")), definition=definition)
+            for name, definition in self.definitions.items()
+            if name not in served
+        ]

@@ -1,7 +1,8 @@
 """What a version directory may hold, and whether it is all there.
 
-OpenVINO IR (`*.xml` with `*.bin` of the same stem), a TensorFlow SavedModel, or one `.onnx`, looked
-for in this order. Two models of one format are refused: which of them was meant cannot be known.
+OpenVINO IR (`*.xml` with `*.bin` of the same stem), a TensorFlow SavedModel, binary or as text, or
+one `.onnx`, looked for in this order. Two models of one format are refused: which of them was meant
+cannot be known.
 """
 
 import re
@@ -11,9 +12,13 @@ from pathlib import Path, PurePosixPath
 from ie_serving.core.errors import LoadFailed
 
 SAVED_MODEL = "saved_model.pb"
+SAVED_MODEL_TEXT = "saved_model.pbtxt"
 _INDEX = "variables/variables.index"
 _SHARD = re.compile(r"variables/variables\.data-(\d{5})-of-(\d{5})")
-_NOTHING = f"the model is missing: expected *.xml with *.bin, {SAVED_MODEL}, or *.onnx"
+_NOTHING = (
+    f"the model is missing: expected *.xml with *.bin, {SAVED_MODEL} or {SAVED_MODEL_TEXT}, or"
+    " *.onnx"
+)
 
 
 def missing(files: Collection[str]) -> str | None:
@@ -21,7 +26,7 @@ def missing(files: Collection[str]) -> str | None:
     top = {name for name in files if "/" not in name}
     if xmls := _with_suffix(top, ".xml"):
         return _without_weights(xmls, top)
-    if SAVED_MODEL in top:
+    if top & {SAVED_MODEL, SAVED_MODEL_TEXT}:
         return _missing_variables(set(files))
     if _with_suffix(top, ".onnx"):
         return None
@@ -30,14 +35,19 @@ def missing(files: Collection[str]) -> str | None:
 
 
 def model_file(directory: Path) -> Path:
-    """Give the file to read: the `.xml`, the `.onnx`, or `saved_model.pb`.
+    """Give the file to read: the `.xml`, the SavedModel's, or the `.onnx`.
 
     Raises:
         LoadFailed: none, or more than one of a format.
     """
     names = {path.name for path in directory.iterdir() if path.is_file()}
     # The order of `missing`, so that what was found complete is also what is read.
-    for found in (_with_suffix(names, ".xml"), names & {SAVED_MODEL}, _with_suffix(names, ".onnx")):
+    for found in (
+        _with_suffix(names, ".xml"),
+        names & {SAVED_MODEL},
+        names & {SAVED_MODEL_TEXT},
+        _with_suffix(names, ".onnx"),
+    ):
         if len(found) > 1:
             raise LoadFailed(
                 f"the version holds several models: {', '.join(sorted(found))}; keep one of them"

@@ -22,7 +22,7 @@ def read(directory: Path) -> Version:
     with load_failures("the version cannot be read"):
         file = formats.model_file(directory)
         renames = read_mapping(directory)
-    if file.name == formats.SAVED_MODEL:
+    if file.name in (formats.SAVED_MODEL, formats.SAVED_MODEL_TEXT):
         return read_signatures(directory, renames)
     with load_failures(f"{file.name} cannot be read"):
         model = core().read_model(str(file))

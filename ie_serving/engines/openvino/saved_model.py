@@ -1,7 +1,8 @@
 """A SavedModel -> a draft for each signature; one that cannot be converted costs no other."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -43,32 +44,45 @@ def read_signatures(directory: Path, renames: tuple[Renames, Renames]) -> Versio
     """
     with load_failures(FILE):
         meta_graph = read_graph(directory)
-    version = Version([])
+    definitions = {
+        name: bytes(definition.SerializeToString(deterministic=True))
+        for name, definition in meta_graph.signature_def.items()
+    }
+    version = Version([], definitions)
     for name, signature in declared(meta_graph).items():
-        what = f"{FILE}: signature {name!r} cannot be converted"
-        listed = None
-        try:
+        with leaving_out(version, name, "converted"):
             names = _names(signature, renames)
             listed = _listed(signature, names)
-            with load_failures(what):
-                draft = _Conversion(directory, meta_graph, signature, names, listed).draft()
-            version.drafts.append(draft)
-        except LoadFailed as error:
-            leave_out(version, name, listed, LoadFailed(_prefixed(what, error)))
+            conversion = _Conversion(directory, meta_graph, signature, names, listed)
+            version.drafts.append(conversion.draft())
     return version
 
 
-def leave_out(version: Version, name: str, listed: Signature | None, cause: LoadFailed) -> None:
-    """Note that a signature is not served, and log why."""
+@contextmanager
+def leaving_out(version: Version, name: str, how: str) -> Iterator[None]:
+    """Leave a signature out, with a log line, when the body fails: it costs no other signature.
+
+    Args:
+        version: which notes the cause.
+        name: signature name.
+        how: what the signature cannot be: `converted`, `compiled`.
+    """
+    what = f"{FILE}: signature {name!r} cannot be {how}"
+    try:
+        with load_failures(what):
+            yield
+    except LoadFailed as error:
+        text = str(error)
+        _leave_out(version, name, text if text.startswith(what) else f"{what}: {text}")
+    # A graph that we read wrongly is a defect of ours, and still no reason to refuse the others.
+    except Exception as error:
+        log.exception(Event("signature left out by a defect", signature=name))
+        _leave_out(version, name, f"{what}: {type(error).__name__}: {error}")
+
+
+def _leave_out(version: Version, name: str, cause: str) -> None:
     log.warning(Event("signature left out", signature=name, cause=cause))
-    version.causes[name] = cause
-    if listed is not None:
-        version.left_out.append(listed)
-
-
-def _prefixed(what: str, error: LoadFailed) -> str:
-    text = str(error)
-    return text if text.startswith(what) else f"{what}: {text}"
+    version.causes[name] = LoadFailed(cause)
 
 
 def _names(signature: Declared, renames: tuple[Renames, Renames]) -> tuple[Names, Names]:

@@ -179,18 +179,18 @@ class CompiledPrograms:
     Args of the constructor:
         programs: one for each signature.
         freed: called after `close`, when the programs' memory is free.
-        left_out: signatures that are listed, but have no program.
+        listed: signatures that clients see, but that have no program.
     """
 
     def __init__(
         self,
         programs: Sequence[Runs],
         freed: Callable[[], None] = lambda: None,
-        left_out: Sequence[Signature] = (),
+        listed: Sequence[Signature] = (),
     ) -> None:
         self._programs = {program.signature.name: program for program in programs}
-        listed = [*left_out, *(program.signature for program in programs)]
-        self._signatures = {signature.name: signature for signature in listed}
+        known = [*listed, *(program.signature for program in programs)]
+        self._signatures = {signature.name: signature for signature in known}
         self._freed = freed
 
     @property

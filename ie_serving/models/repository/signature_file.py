@@ -15,7 +15,7 @@ outputs. `docs/api.md` documents each key; clients see the result in GetModelMet
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +109,8 @@ class _Reading:
         if base is None:
             yield f"{self.place}.base: expected one of {', '.join(sorted(self.known))}"
             return
+        if base.definition:
+            return  # what it has cannot be compared; the entry is left out with it
         yield from self._mapping_faults(definition, "features", base.inputs)
         yield from self._output_faults(definition, base)
         yield from self._label_faults(definition)
@@ -151,6 +153,8 @@ class _Reading:
         """Make the signature of an entry without faults."""
         method = METHODS[definition["method"]]
         base = self.known[definition.get("base", SERVING_DEFAULT)]
+        if base.definition:
+            return replace(base, name=self.name, method=method.value, left_out=_base_fault(base))
         named = definition.get("features", {})
         binding = ExampleBinding(
             base=base,
@@ -170,6 +174,10 @@ class _Reading:
         if file is None:
             return ()
         return tuple((self.directory / file).read_text("utf-8").splitlines())
+
+
+def _base_fault(base: Signature) -> str:
+    return f'its base "{base.name}" is not served: {base.left_out or "it computes nothing"}'
 
 
 def _outputs(method: Method, binding: ExampleBinding) -> Iterator[tuple[str, TensorSpec]]:

@@ -4,7 +4,8 @@ A poll costs one listing of the base, which gives the numbers of the versions. T
 version are listed only when the policy wants it among those numbers, and then only while it is new,
 not at rest, or when its caller asks to look again (a version that failed to load). One that turns
 out to be incomplete is left out, and the policy chooses among the others; it is looked at again now
-and then.
+and then. Where nothing is left to choose, a version that stays incomplete is offered with what it
+lacks, and fails to load, so that its status says why nothing serves.
 
 A version is offered once it is complete (its format's files are all there) and at rest (the same
 fingerprint in two listings, or untouched for longer than `rest_s`). A version that was offered
@@ -54,7 +55,8 @@ class Candidate:
         entries: its files.
         fingerprint: identifies their content.
         at_rest: whether it may be loaded now.
-        fault: why its directory could not be listed; else empty.
+        fault: why it cannot be loaded as it is: its directory could not be listed, or lacks a
+            file; else empty.
     """
 
     version: int
@@ -87,13 +89,17 @@ class _LeftOut:
 
     Attributes:
         fingerprint: of what is there.
+        lacks: what it lacks; empty where it only waits for its marker file.
         since_s: when that was seen first.
         due_s: when it is to be looked at again.
+        at_rest: whether two looks have found the same.
     """
 
     fingerprint: str
+    lacks: str
     since_s: float
     due_s: float
+    at_rest: bool
 
 
 class Source:
@@ -154,7 +160,22 @@ class Source:
                     offered -= {version}
             settled |= unlisted
         self._known = known
-        return Listing(dict(known), moving, offered)
+        if known or moving:
+            return Listing(dict(known), moving, offered)
+        return self._without_any(directories, choose(directories.keys()), offered)
+
+    def _without_any(
+        self, directories: Mapping[int, str], wanted: Collection[int], offered: frozenset[int]
+    ) -> Listing:
+        """Give what there is when no version is complete: those at fault, once they are at rest."""
+        left_out = {v: each for v in wanted if (each := self._left_out.get(directories[v]))}
+        faults = {
+            v: Candidate(v, directories[v], (), each.fingerprint, fault=each.lacks)
+            for v, each in left_out.items()
+            if each.lacks and each.at_rest
+        }
+        moving = any(each.lacks and not each.at_rest for each in left_out.values())
+        return Listing(faults, moving, offered | faults.keys())
 
     def _enter(self, version: int, found: Candidate | None, known: dict[int, Candidate]) -> bool:
         """Enter into `known` what was found of a version; False when it is no candidate yet."""
@@ -209,11 +230,15 @@ class Source:
             raise
         except StorageError as error:
             return Candidate(version, directory, (), str(error), fault=str(error))
-        lacking = self._lacking(directory, entries)
+        files = {entry.path.removeprefix(f"{directory}/") for entry in entries}
         fingerprint = fingerprint_of(entries)
-        if lacking:
+        if self._ready_marker and self._ready_marker not in files:
             self._leave_out(directory, fingerprint)
-            self._remark(directory, f"not loaded: {lacking}")
+            self._remark(directory, f'it waits for the marker file "{self._ready_marker}"')
+            return None
+        if lacks := self._engine.missing(files):
+            self._leave_out(directory, fingerprint, lacks)
+            self._remark(directory, f"not loaded: {lacks}")
             return None
         self._left_out.pop(directory, None)
         self._remarked.pop(directory, None)
@@ -222,24 +247,20 @@ class Source:
         at_rest = settled or self._is_old(entries)
         return Candidate(version, directory, entries, fingerprint, at_rest)
 
-    def _leave_out(self, directory: str, fingerprint: str) -> None:
+    def _leave_out(self, directory: str, fingerprint: str, lacks: str = "") -> None:
         before, now_s = self._left_out.get(directory), self._clock()
-        since_s = before.since_s if before and before.fingerprint == fingerprint else now_s
+        is_same = before is not None and before.fingerprint == fingerprint
+        since_s = before.since_s if before and is_same else now_s
         # The longer nothing has happened, the less likely something is to happen now.
-        rest_s = min(LONGEST_PAUSE_S, (now_s - since_s) / 4)
-        self._left_out[directory] = _LeftOut(fingerprint, since_s, now_s + rest_s)
+        due_s = now_s + min(LONGEST_PAUSE_S, (now_s - since_s) / 4)
+        at_rest = is_same or self._rest_s == 0
+        self._left_out[directory] = _LeftOut(fingerprint, lacks, since_s, due_s, at_rest)
 
     # Clocks of machines and stores differ, so age alone is not trusted for young files: they are
     # taken when two listings agree.
     def _is_old(self, entries: Collection[Entry]) -> bool:
         newest = max((entry.modified for entry in entries), default=0.0)
         return self._rest_s == 0 or 0 < self._rest_s < self._clock() - newest
-
-    def _lacking(self, directory: str, entries: Collection[Entry]) -> str | None:
-        files = {entry.path.removeprefix(f"{directory}/") for entry in entries}
-        if self._ready_marker and self._ready_marker not in files:
-            return f'it waits for the marker file "{self._ready_marker}"'
-        return self._engine.missing(files)
 
     def _remark(self, directory: str, why: str) -> None:
         """Log why a directory is ignored, once for each reason."""

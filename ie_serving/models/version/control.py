@@ -71,7 +71,8 @@ class VersionControl:
     @property
     def status(self) -> VersionStatus:
         """What clients are told."""
-        return VersionStatus(self._life.version, self._life.state, self._life.error)
+        remark = self.servable.remark if self.servable else ""
+        return VersionStatus(self._life.version, self._life.state, self._life.error, remark)
 
     @property
     def error(self) -> str:

@@ -68,6 +68,21 @@ class Servable:
         if not self.holders and self.unheld:
             self.unheld.set()
 
+    @property
+    def signature_names(self) -> str:
+        """Name the signatures, also those that are left out, but not those of TensorFlow itself."""
+        known = self.signatures.items()
+        return ", ".join(sorted(name for name, s in known if s.left_out or not s.definition))
+
+    @property
+    def remark(self) -> str:
+        """Say which signatures are left out, and why; empty when none is."""
+        return "; ".join(
+            f'signature "{name}" is left out: {signature.left_out}'
+            for name, signature in sorted(self.signatures.items())
+            if signature.left_out
+        )
+
     async def drained(self, timeout_s: float) -> bool:
         """Wait until no request uses this version; False if some still do after `timeout_s`.
 

@@ -9,11 +9,14 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from google.protobuf.json_format import MessageToDict
+
 from ie_serving.core.codes import Code
-from ie_serving.core.tensors import Signature, TensorSpec
+from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.core.versions import VersionStatus
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
+from ie_serving.wire.tfs.tensor_encoder import TensorEncoder, size_of
 
 SIGNATURE_DEF = "signature_def"
 """The one field of metadata there is."""
@@ -38,7 +41,7 @@ def status_response(statuses: Iterable[VersionStatus]) -> bytes:
     for status in statuses:
         shown = response.model_version_status.add(version=status.version, state=int(status.state))
         shown.status.error_code = _health(status)
-        shown.status.error_message = status.error
+        shown.status.error_message = status.message
     return bytes(response.SerializeToString())
 
 
@@ -48,7 +51,7 @@ def status_json(statuses: Iterable[VersionStatus]) -> bytes:
         {
             "version": str(status.version),
             "state": status.state.name,
-            "status": {"error_code": _health(status).name, "error_message": status.error},
+            "status": {"error_code": _health(status).name, "error_message": status.message},
         }
         for status in statuses
     ]
@@ -58,7 +61,7 @@ def status_json(statuses: Iterable[VersionStatus]) -> bytes:
 def metadata_json(name: str, version: int, signatures: Mapping[str, Signature]) -> bytes:
     """Write the metadata as JSON, in the layout of TensorFlow Serving: two documents in a third."""
     spec = _pretty({"name": name, "signature_name": "", "version": str(version)})
-    definitions = {key: _definition(signature) for key, signature in sorted(signatures.items())}
+    definitions = {key: _shown(each) for key, each in _definitions(signatures).items()}
     inner = _pretty({SIGNATURE_DEF: definitions})
     return (
         f'{{\n"model_spec":{spec}\n,\n"metadata": {{"{SIGNATURE_DEF}": {inner}\n}}\n}}\n'
@@ -71,7 +74,7 @@ def message_json(name: str, version: int, signatures: Mapping[str, Signature]) -
     The servers of 2020 and OpenVINO Model Server, and their clients, have this form: names in camel
     case, and what has its default left out.
     """
-    definitions = {key: _in_camel_case(each) for key, each in sorted(signatures.items())}
+    definitions = {key: _in_camel_case(each) for key, each in _definitions(signatures).items()}
     held = {"@type": ANY_TYPE, **_unless_empty("signatureDef", definitions)}
     spec = {**_unless_empty("name", name), "version": str(version)}
     document = {"modelSpec": spec, "metadata": {SIGNATURE_DEF: held}}
@@ -90,16 +93,35 @@ def _pretty(value: object) -> str:
 
 def _signature_map(signatures: Mapping[str, Signature]) -> Proto:
     signature_map = messages.SignatureDefMap()
-    for name, signature in signatures.items():
-        definition = signature_map.signature_def[name]
-        definition.method_name = signature.method
-        for specs, infos in (
-            (signature.inputs, definition.inputs),
-            (signature.outputs, definition.outputs),
-        ):
-            for alias, spec in specs.items():
-                _fill(infos[alias], spec)
+    for name, definition in _definitions(signatures).items():
+        signature_map.signature_def[name].CopyFrom(definition)
     return signature_map
+
+
+def _definitions(signatures: Mapping[str, Signature]) -> dict[str, Proto]:
+    """Give a SignatureDef for each signature, sorted by name."""
+    return {name: _definition(signature) for name, signature in sorted(signatures.items())}
+
+
+def _definition(signature: Signature) -> Proto:
+    if signature.definition:
+        return messages.SignatureDef.FromString(signature.definition)
+    definition = messages.SignatureDef(method_name=signature.method)
+    for specs, infos in (
+        (signature.inputs, definition.inputs),
+        (signature.outputs, definition.outputs),
+    ):
+        for alias, spec in specs.items():
+            _fill(infos[alias], spec)
+    for alias, value in signature.defaults.items():
+        definition.defaults[alias].ParseFromString(_encoded(signature.inputs[alias].dtype, value))
+    return definition
+
+
+def _encoded(dtype: DataType, value: Array) -> bytes:
+    encoder = TensorEncoder(dtype, tensor_content=False)
+    body = encoder.body(value)
+    return encoder.head(value.shape, size_of(body)) + bytes(body)
 
 
 def _fill(info: Proto, spec: TensorSpec) -> None:
@@ -113,43 +135,48 @@ def _fill(info: Proto, spec: TensorSpec) -> None:
         info.tensor_shape.dim.add(size=size)
 
 
-def _definition(signature: Signature) -> dict[str, Any]:
+def _shown(definition: Proto) -> dict[str, Any]:
     return {
-        "inputs": {alias: _info(spec) for alias, spec in sorted(signature.inputs.items())},
-        "outputs": {alias: _info(spec) for alias, spec in sorted(signature.outputs.items())},
-        "method_name": signature.method,
-        "defaults": {},
+        "inputs": {alias: _info(info) for alias, info in sorted(definition.inputs.items())},
+        "outputs": {alias: _info(info) for alias, info in sorted(definition.outputs.items())},
+        "method_name": definition.method_name,
+        "defaults": {
+            alias: {**_every_field(value), **_shape(value)}
+            for alias, value in sorted(definition.defaults.items())
+        },
     }
 
 
-def _info(spec: TensorSpec) -> dict[str, Any]:
-    dims = [{"size": str(size), "name": ""} for size in spec.shape or ()]
-    return {
-        "dtype": spec.dtype.wire_name,
-        "tensor_shape": {"dim": dims, "unknown_rank": spec.shape is None},
-        "name": spec.tensor,
-    }
+def _info(info: Proto) -> dict[str, Any]:
+    fields = _every_field(info)
+    # TensorFlow Serving writes what is one of several alternatives, such as the name, last.
+    encoding: dict[str, Any] = {key: fields[key] for key in ("name", "coo_sparse") if key in fields}
+    return {"dtype": fields["dtype"], **_shape(info), **encoding}
 
 
-def _in_camel_case(signature: Signature) -> dict[str, Any]:
-    inputs = {alias: _camel_case_info(spec) for alias, spec in sorted(signature.inputs.items())}
-    outputs = {alias: _camel_case_info(spec) for alias, spec in sorted(signature.outputs.items())}
-    return {
-        **_unless_empty("inputs", inputs),
-        **_unless_empty("outputs", outputs),
-        **_unless_empty("methodName", signature.method),
-    }
+def _shape(message: Proto) -> dict[str, Any]:
+    if not message.HasField("tensor_shape"):
+        return {}
+    shape = message.tensor_shape
+    dims = [{"size": str(dim.size), "name": dim.name} for dim in shape.dim]
+    return {"tensor_shape": {"dim": dims, "unknown_rank": shape.unknown_rank}}
 
 
-def _camel_case_info(spec: TensorSpec) -> dict[str, Any]:
-    # A size of 0 is a default too: its dimension is an empty object.
-    dims = [_unless_empty("size", str(size) if size else "") for size in spec.shape or ()]
-    unknown = {"unknownRank": True} if spec.shape is None else {}
-    return {
-        "name": spec.tensor,  # one of a oneof, which is shown even when it is empty
-        "dtype": spec.dtype.wire_name,
-        "tensorShape": {**_unless_empty("dim", dims), **unknown},
-    }
+def _every_field(message: Proto) -> dict[str, Any]:
+    """Give a message as JSON with its fields in the order in which the proto declares them."""
+    shown = MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+    names = (field.name for field in message.DESCRIPTOR.fields)
+    return {name: shown[name] for name in names if name in shown}
+
+
+def _in_camel_case(definition: Proto) -> dict[str, Any]:
+    shown = MessageToDict(definition)
+    # protobuf's maps have no order of their own.
+    for key in shown.keys() & {"inputs", "outputs", "defaults"}:
+        shown[key] = dict(sorted(shown[key].items()))
+    return shown
 
 
 def _unless_empty(key: str, value: Any) -> dict[str, Any]:  # noqa: ANN401 (a part of JSON)

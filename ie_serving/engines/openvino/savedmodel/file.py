@@ -1,10 +1,11 @@
-"""`saved_model.pb`: its graph for serving and the signatures that it declares."""
+"""`saved_model.pb`, or `saved_model.pbtxt`: its graph for serving and its signatures."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
+from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 
 from ie_serving.core.errors import LoadFailed
@@ -12,6 +13,8 @@ from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.messages import Proto
 
 FILE = "saved_model.pb"
+TEXT_FILE = "saved_model.pbtxt"
+"""The same as protobuf text, read where there is no `FILE`, as TensorFlow does."""
 TAG = "serve"
 INTERNAL = "__saved_model_"
 """How TensorFlow's own signatures begin; they compute nothing."""
@@ -59,14 +62,28 @@ def read_graph(directory: Path) -> MetaGraph:
     Raises:
         LoadFailed: not a SavedModel, or no graph with that tag.
     """
-    try:
-        model = graph.SavedModel.FromString((directory / FILE).read_bytes())
-    except DecodeError as error:
-        raise LoadFailed(f"{FILE} is not a SavedModel, or is cut short") from error
+    model = _binary(directory / FILE) if (directory / FILE).is_file() else _text(directory)
     for meta_graph in model.meta_graphs:
         if TAG in meta_graph.meta_info_def.tags:
             return meta_graph
     raise LoadFailed(f"{FILE} has no graph tagged {TAG!r}; export the model for serving")
+
+
+def _binary(path: Path) -> Proto:
+    try:
+        return graph.SavedModel.FromString(path.read_bytes())
+    except DecodeError as error:
+        raise LoadFailed(f"{FILE} is not a SavedModel, or is cut short") from error
+
+
+# Fields that `graph` does not name are lost here, which a copy of a binary file would keep:
+# OpenVINO reads none of them.
+def _text(directory: Path) -> Proto:
+    try:
+        text = (directory / TEXT_FILE).read_text("utf-8")
+        return text_format.Parse(text, graph.SavedModel(), allow_unknown_field=True)
+    except (text_format.ParseError, UnicodeDecodeError) as error:
+        raise LoadFailed(f"{TEXT_FILE} is not a SavedModel in text form: {error}") from error
 
 
 def declared(meta_graph: MetaGraph) -> dict[str, Declared]:

@@ -230,7 +230,7 @@ def _cut_examples(prepared: Prepared, frame: Frame) -> None:
 def directory_for(directory: Path, meta_graph: Proto, prepared: Prepared) -> Iterator[Path]:
     """Give a directory that OpenVINO reads as the prepared signature: a copy where it must be."""
     same = prepared.graph_def is None and prepared.as_declared
-    if same and prepared.signature.name == SERVING_DEFAULT:
+    if same and prepared.signature.name == SERVING_DEFAULT and (directory / FILE).is_file():
         yield directory
         return
     graph_def = meta_graph.graph_def if prepared.graph_def is None else prepared.graph_def

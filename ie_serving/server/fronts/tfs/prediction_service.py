@@ -172,7 +172,7 @@ def _encoders(
 
 
 def _unknown_signature(servable: Servable, name: str) -> PreconditionFailed:
-    known = ", ".join(sorted(servable.signatures))
+    known = servable.signature_names
     return PreconditionFailed(
         f'Serving signature key "{name}" not found. Model "{servable.name}" version'
         f" {servable.version} has: {known}"

@@ -289,7 +289,7 @@ def _encoders(
 
 def _unknown_signature(servable: Servable, name: str) -> InvalidRequest:
     """Unlike over gRPC an unknown signature is an invalid argument."""
-    known = ", ".join(sorted(servable.signatures))
+    known = servable.signature_names
     return InvalidRequest(
         f'Serving signature name: "{name}" not found in signature def;'
         f' model "{servable.name}" version {servable.version} has: {known}'

@@ -32,7 +32,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_signatures_are_those_of_the_file(exported: Path) -> None:
     signatures = load(exported / "several").signatures
-    assert set(signatures) == {"serving_default", "three", "several"}
+    own = {name for name, signature in signatures.items() if not signature.definition}
+    assert own == {"serving_default", "three", "several"}
     several = signatures["several"]
     assert set(several.inputs) == {"p", "q"}
     assert set(several.outputs) == {"zz", "aa", "same"}

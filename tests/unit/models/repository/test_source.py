@@ -70,15 +70,33 @@ def test_of_two_names_for_one_number_the_last_is_used(tmp_path: Path, write: Wri
     assert source(tmp_path).poll().candidates[1].directory == "1"
 
 
-def test_an_incomplete_version_is_passed_over_with_one_line(
+def test_an_incomplete_version_beside_a_complete_one_is_passed_over_with_one_line(
     tmp_path: Path, write: Write, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "ie_serving")
+    write("2")
     write("3", name="half.tmp")
     watched = source(tmp_path)
     for _ in range(3):
-        assert not watched.poll().candidates
+        assert set(watched.poll().candidates) == {2}
     assert caplog.text.count("engine.json is missing") == 1
+
+
+def test_where_none_is_complete_a_version_at_rest_is_offered_with_what_it_lacks(
+    tmp_path: Path, write: Write
+) -> None:
+    """However old its files are: tools that copy may keep their age."""
+    write("3", name="half.tmp")
+    (tmp_path / "4").mkdir()
+    watched = source(tmp_path)
+    first = watched.poll(Latest().aspired)
+    assert (dict(first.candidates), first.moving) == ({}, True)
+    second = watched.poll(Latest().aspired)
+    assert (second.moving, second.offered) == (False, {4})
+    assert {v: c.fault for v, c in second.candidates.items()} == {4: "engine.json is missing"}
+    write("4")
+    third = watched.poll(Latest().aspired, again=[4])
+    assert {v: c.fault for v, c in third.candidates.items()} == {4: ""}
 
 
 def test_a_version_being_written_is_offered_once_it_is_at_rest(
@@ -96,7 +114,9 @@ def test_a_version_being_written_is_offered_once_it_is_at_rest(
 def test_a_marker_file_makes_the_end_of_an_upload_explicit(tmp_path: Path, write: Write) -> None:
     watched = source(tmp_path, ready_marker=".ready")
     write("3")
-    assert not watched.poll().candidates
+    for _ in range(3):
+        waiting = watched.poll()
+        assert (dict(waiting.candidates), waiting.moving) == ({}, False)
     write("3", name=".ready")
     assert set(watched.poll().candidates) == {3}
 

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 from google.protobuf import json_format
 
 from ie_serving.core.tensors import DataType, Signature, TensorSpec
@@ -147,3 +148,34 @@ def test_metadata_message_holds_all_signatures() -> None:
     x, y = signature.inputs["x"], signature.outputs["y"]
     assert (x.name, x.dtype, [dim.size for dim in x.tensor_shape.dim]) == ("x:0", 1, [-1, 2])
     assert (y.name, y.dtype, y.tensor_shape.unknown_rank) == ("out", 9, True)
+
+
+def test_defaults_are_shown() -> None:
+    x = TensorSpec("x", DataType.FP32, (), "x:0")
+    flags = TensorSpec("flags", DataType.STRING, (2,), "flags:0")
+    values = {"x": np.float32(0.5)[...], "flags": np.array([b"a", b""], np.object_)}
+    signature = Signature("s", {"x": x, "flags": flags}, {}, defaults=values)
+    shown = json.loads(metadata.metadata_json("m", 1, {"s": signature}))
+    defaults = shown["metadata"]["signature_def"]["signature_def"]["s"]["defaults"]
+    assert (defaults["x"]["dtype"], defaults["x"]["float_val"]) == ("DT_FLOAT", [0.5])
+    assert defaults["x"]["tensor_shape"] == {"dim": [], "unknown_rank": False}
+    assert defaults["flags"]["string_val"] == ["YQ==", ""]
+    listed = json.loads(metadata.message_json("m", 1, {"s": signature}))["metadata"]
+    camel = listed["signature_def"]["signatureDef"]["s"]["defaults"]
+    assert camel["x"] == {"dtype": "DT_FLOAT", "tensorShape": {}, "floatVal": [0.5]}
+
+
+def test_a_definition_stands_for_what_no_spec_can_say() -> None:
+    definition = messages.SignatureDef()
+    definition.inputs["s"].coo_sparse.values_tensor_name = "values:0"
+    definition.inputs["s"].dtype = 8
+    listed = Signature("s", {}, {}, left_out="why", definition=definition.SerializeToString())
+    shown = json.loads(metadata.metadata_json("m", 1, {"s": listed}))
+    info = shown["metadata"]["signature_def"]["signature_def"]["s"]["inputs"]["s"]
+    assert info["dtype"] == "DT_COMPLEX64"
+    assert info["coo_sparse"]["values_tensor_name"] == "values:0"
+    response = messages.GetModelMetadataResponse.FromString(
+        metadata.metadata_response("m", 1, {"s": listed})
+    )
+    packed = messages.SignatureDefMap.FromString(response.metadata["signature_def"].value)
+    assert packed.signature_def["s"] == definition

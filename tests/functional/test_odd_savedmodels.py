@@ -1,0 +1,185 @@
+"""SavedModels of which only a part can be served, and other files, over both interfaces."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+import tensorflow as tf
+from google.protobuf import json_format
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    predict_pb2,
+    prediction_log_pb2,
+)
+
+from tests.functional.servers import Server
+from tests.process import PATIENCE_S
+
+X = np.array([[1, 2], [3, -4]], np.float32)
+Y = [[5.0], [-5.0]]
+REFUSED = {
+    "complex": "dtype number 8",
+    "sparse": "'s' is no dense tensor",
+    "lost": "refers to a node 'nowhere'",
+    "serving_default": "SelfAdjointEig",
+}
+"""Signatures of `partly` that are left out, with a part of the cause."""
+
+
+@pytest.fixture(scope="module")
+def root(odd_exports: Path) -> Path:
+    """The exports, with a warm-up, a signatures.json and a directory that holds no model."""
+    version = odd_exports / "partly" / "1"
+    records = version / "assets.extra" / "tf_serving_warmup_requests"
+    records.parent.mkdir()
+    with tf.io.TFRecordWriter(str(records)) as writer:
+        for name in ("serving_default", "good"):
+            log = prediction_log_pb2.PredictionLog()
+            spec = log.predict_log.request.model_spec
+            spec.name, spec.signature_name = "partly", name
+            log.predict_log.request.inputs["x"].CopyFrom(tf.make_tensor_proto(X))
+            writer.write(log.SerializeToString())
+    entry = {"method": "classify", "outputs": {"scores": "y"}}
+    (version / "signatures.json").write_text(json.dumps({"signatures": {"on_refused": entry}}))
+    (odd_exports / "nothing" / "1").mkdir(parents=True)
+    (odd_exports / "nothing" / "1" / "notes.txt").write_text("no model")
+    return odd_exports
+
+
+@pytest.fixture(scope="module")
+def server(root: Path) -> Iterator[Server]:
+    models = [
+        {"config": {"name": name, "base_path": str(root / name)}}
+        for name in ("partly", "hopeless", "text", "ranks", "nothing")
+    ]
+    config = root / "config.json"
+    config.write_text(json.dumps({"model_config_list": models}))
+    server = Server("ie_serving", "config", f"--config_path={config}")
+    try:
+        yield server.ready()
+    finally:
+        server.close()
+
+
+def predict(server: Server, model: str, name: str, inputs: dict[str, Any]) -> dict[str, Any]:
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name, request.model_spec.signature_name = model, name
+    for alias, value in inputs.items():
+        request.inputs[alias].CopyFrom(tf.make_tensor_proto(value))
+    reply = server.prediction.Predict(request, PATIENCE_S)
+    return {alias: tf.make_ndarray(proto) for alias, proto in reply.outputs.items()}
+
+
+def of_file(root: Path) -> Any:
+    """Give the signatures of `partly` as its file declares them."""
+    data = (root / "partly" / "1" / "saved_model.pb").read_bytes()
+    (meta_graph,) = saved_model_pb2.SavedModel.FromString(data).meta_graphs
+    return meta_graph.signature_def
+
+
+def test_metadata_lists_every_signature_as_the_file_declares_it(server: Server, root: Path) -> None:
+    request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
+    request.model_spec.name = "partly"
+    reply = server.prediction.GetModelMetadata(request, PATIENCE_S)
+    listed = get_model_metadata_pb2.SignatureDefMap()
+    reply.metadata["signature_def"].Unpack(listed)
+    for name, definition in of_file(root).items():
+        assert listed.signature_def[name] == definition, name
+    assert listed.signature_def["declared"].defaults["keep"].float_val == [0.25]
+
+
+def test_rest_metadata_lists_them_too(server: Server, root: Path) -> None:
+    shown = server.rest.get("/v1/models/partly/metadata").json()["metadata"]["signature_def"]
+    listed = get_model_metadata_pb2.SignatureDefMap()
+    json_format.ParseDict({k: v for k, v in shown.items() if k != "@type"}, listed)
+    for name, definition in of_file(root).items():
+        assert listed.signature_def[name] == definition, name
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_call_to_one_that_is_left_out_says_why(server: Server, name: str) -> None:
+    with pytest.raises(grpc.RpcError) as refused:
+        predict(server, "partly", name, {"x": X})
+    assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert REFUSED[name] in refused.value.details()
+    body = {"signature_name": name, "instances": X.tolist()}
+    reply = server.rest.post("/v1/models/partly:predict", json=body)
+    assert reply.status_code == 400, reply.text
+    assert REFUSED[name] in reply.json()["error"]
+
+
+def test_a_signature_of_signatures_json_shares_the_fate_of_its_base(server: Server) -> None:
+    request = classification_pb2.ClassificationRequest()
+    request.model_spec.name, request.model_spec.signature_name = "partly", "on_refused"
+    request.input.example_list.examples.add()
+    with pytest.raises(grpc.RpcError) as refused:
+        server.prediction.Classify(request, PATIENCE_S)
+    assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert 'its base "serving_default" is not served' in refused.value.details()
+    assert "SelfAdjointEig" in refused.value.details()
+
+
+def test_the_others_are_served(server: Server) -> None:
+    assert predict(server, "partly", "good", {"x": X})["y"].tolist() == Y
+    assert predict(server, "partly", "declared", {"x": X})["y"].tolist() == [[1.25], [-1.25]]
+    body = {"signature_name": "good", "instances": X.tolist()}
+    assert server.rest.post("/v1/models/partly:predict", json=body).json()["predictions"] == Y
+
+
+def test_warm_up_goes_on_after_a_record_for_one_that_is_left_out(server: Server) -> None:
+    (refused,) = [line for line in server.lines if "warm-up record refused model=partly" in line]
+    assert "record=0" in refused
+    assert "SelfAdjointEig" in refused
+    (replayed,) = [line for line in server.lines if "warm-up replayed model=partly" in line]
+    assert replayed.endswith("records=1")
+
+
+def status(server: Server, model: str) -> tuple[int, int, str]:
+    request = get_model_status_pb2.GetModelStatusRequest()
+    request.model_spec.name = model
+    (one,) = server.model.GetModelStatus(request, PATIENCE_S).model_version_status
+    shown = server.rest.get(f"/v1/models/{model}").json()["model_version_status"][0]["status"]
+    assert shown["error_message"] == one.status.error_message
+    return one.state, one.status.error_code, one.status.error_message
+
+
+def test_the_status_of_a_version_that_serves_names_what_is_left_out(server: Server) -> None:
+    state, code, message = status(server, "partly")
+    assert (state, code) == (get_model_status_pb2.ModelVersionStatus.AVAILABLE, 0)
+    for name, cause in REFUSED.items():
+        assert f'signature "{name}" is left out' in message
+        assert cause in message
+    assert status(server, "text") == (get_model_status_pb2.ModelVersionStatus.AVAILABLE, 0, "")
+
+
+def test_the_status_of_a_version_without_any_good_signature_is_the_list(server: Server) -> None:
+    state, code, message = status(server, "hopeless")
+    assert (state, code) == (get_model_status_pb2.ModelVersionStatus.LOADING, 2)
+    for cause in REFUSED.values():
+        assert cause in message
+
+
+def test_a_directory_of_no_known_format_is_an_error_that_names_what_was_expected(
+    server: Server,
+) -> None:
+    state, code, message = status(server, "nothing")
+    assert (state, code) == (get_model_status_pb2.ModelVersionStatus.LOADING, 2)
+    assert "the model is missing: expected *.xml with *.bin, saved_model.pb" in message
+    assert any("ERROR - version failed to load model=nothing" in line for line in server.lines)
+
+
+def test_a_saved_model_as_text_is_served(server: Server) -> None:
+    assert predict(server, "text", "", {"x": X})["y"].tolist() == Y
+    example = tf.train.Example()
+    example.features.feature["a"].float_list.value.extend([1, 2])
+    inputs = {"examples": np.array([example.SerializeToString()], np.object_)}
+    assert predict(server, "text", "parse", inputs)["y"].tolist() == [[5.0]]
+    body = {"instances": X.tolist()}
+    assert server.rest.post("/v1/models/text:predict", json=body).json()["predictions"] == Y

@@ -1,0 +1,122 @@
+"""Writes SavedModels with odd signatures and odd files, by TensorFlow. Run as a program.
+
+partly    signatures that different stages of a load refuse, beside good ones
+hopeless  none but signatures that are refused
+text      saved_model.pbtxt, with variables and with Examples
+ranks     inputs of unknown rank
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+import tensorflow.compat.v1 as v1
+from google.protobuf import text_format
+from tensorflow.core.protobuf import saved_model_pb2
+
+
+def first_generation(path: Path, graph: Callable[[], Mapping[str, Any]]) -> None:
+    """Write a graph of TensorFlow 1 with a session."""
+    with v1.Graph().as_default() as made, v1.Session(graph=made) as session:
+        signatures = graph()
+        session.run(v1.global_variables_initializer())
+        builder = v1.saved_model.builder.SavedModelBuilder(str(path))
+        builder.add_meta_graph_and_variables(session, ["serve"], signature_def_map=signatures)
+        builder.save()
+
+
+def signature(inputs: Mapping[str, Any], outputs: Mapping[str, Any]) -> Any:
+    info = v1.saved_model.utils.build_tensor_info
+    return v1.saved_model.signature_def_utils.build_signature_def(
+        {alias: info(tensor) for alias, tensor in inputs.items()},
+        {alias: info(tensor) for alias, tensor in outputs.items()},
+        "tensorflow/serving/predict",
+    )
+
+
+def refused() -> dict[str, Any]:
+    """Make signatures that are read wrongly, or that no rewrite or front end takes."""
+    wave = v1.placeholder(tf.complex64, [None], name="wave")
+    sparse = v1.sparse_placeholder(tf.float32, [None, 3], name="sparse")
+    square = v1.placeholder(tf.float32, [None, 2, 2], name="square")
+    lost = signature({"x": square}, {"y": square})
+    lost.outputs["y"].name = "nowhere:0"
+    return {
+        "serving_default": signature({"x": square}, {"y": tf.linalg.eigh(square)[0]}),
+        "complex": signature({"wave": wave}, {"y": tf.abs(wave)}),
+        "sparse": signature({"s": sparse}, {"y": tf.sparse.to_dense(sparse)}),
+        "lost": lost,
+    }
+
+
+def partly() -> dict[str, Any]:
+    x = v1.placeholder(tf.float32, [None, 2], name="x")
+    z = v1.placeholder(tf.float32, [None, 3], name="z")
+    keep = v1.placeholder(tf.float32, [], name="keep")
+    weights = v1.get_variable("weights", initializer=[[1.0], [2.0]])
+    y = tf.matmul(x, weights)
+    declared = signature({"x": x, "keep": keep}, {"y": y * keep})
+    declared.defaults["keep"].CopyFrom(tf.make_tensor_proto(0.25))
+    return {
+        **refused(),
+        "good": signature({"x": x}, {"y": y}),
+        "other": signature({"z": z}, {"y": z * 2.0}),
+        "declared": declared,
+    }
+
+
+class Module(tf.Module):  # type: ignore[misc]
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernel = tf.Variable([[1.0], [2.0]])
+
+    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32, name="x")])
+    def multiply(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"y": tf.matmul(x, self.kernel)}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
+    def parse(self, examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        features = {"a": tf.io.FixedLenFeature([2], tf.float32)}
+        return {"y": tf.matmul(tf.io.parse_example(examples, features)["a"], self.kernel)}
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec(None, tf.float32, name="a"),
+            tf.TensorSpec(None, tf.float32, name="b"),
+        ]
+    )
+    def any_rank(self, a: tf.Tensor, b: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"y": tf.nn.relu(a) * self.kernel[1, 0] + b}
+
+    @tf.function(input_signature=[tf.TensorSpec(None, tf.float32, name="x")])
+    def matrix(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"y": tf.matmul(x, self.kernel), "same": tf.constant(["k"])}
+
+
+def as_text(directory: Path) -> None:
+    """Write the same SavedModel as text."""
+    binary = directory / "saved_model.pb"
+    model = saved_model_pb2.SavedModel.FromString(binary.read_bytes())
+    (directory / "saved_model.pbtxt").write_text(text_format.MessageToString(model))
+    binary.unlink()
+
+
+def main(root: Path) -> None:
+    first_generation(root / "partly" / "1", partly)
+    first_generation(root / "hopeless" / "1", refused)
+    module = Module()
+    signatures = {"serving_default": module.multiply, "parse": module.parse}
+    tf.saved_model.save(module, str(root / "text" / "1"), signatures=signatures)
+    as_text(root / "text" / "1")
+    signatures = {
+        "serving_default": module.multiply,
+        "any_rank": module.any_rank,
+        "matrix": module.matrix,
+    }
+    tf.saved_model.save(module, str(root / "ranks" / "1"), signatures=signatures)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -39,6 +39,7 @@ from benchmarks.calls import tfs_grpc, tfs_rest
 from benchmarks.wire import Array
 from ie_serving.application import ServingApplication
 from ie_serving.config.dialects import ie_serving as dialect
+from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handover
 from ie_serving.server.process.lifecycle import Orders, serve
 from ie_serving.server.process.ports import bind
@@ -199,7 +200,8 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._orders = Orders()
         settings = self._parsed.settings
-        application = ServingApplication(settings, self._parsed.storage, Handover())
+        notes = LoadNotes({}, Handover().write)
+        application = ServingApplication(settings, self._parsed.storage, Handover(), notes)
         ports = bind(settings.server)
         await serve(application, settings.server, ports, self._orders, self._ready.set)
 

@@ -37,9 +37,10 @@ from ie_serving.server.process.lifecycle import Listener
 from ie_serving.server.process.ports import GRPC, REST
 from ie_serving.server.transport.grpc.http2_server import Http2Server
 from ie_serving.server.transport.grpc.services import Services
-from ie_serving.storage.backends.by_url import check_urls, open_storage
+from ie_serving.storage.backends.by_url import check_urls, open_storage, store_of
 from ie_serving.storage.backends.later import OpenedLater
 from ie_serving.storage.options import StorageOptions
+from ie_serving.storage.pools import StorePools
 from ie_serving.telemetry.logs import Event
 from ie_serving.telemetry.metrics import Metrics
 from ie_serving.wire.protobuf import messages
@@ -52,13 +53,14 @@ log = logging.getLogger(__name__)
 METADATA_FORMS = {"camel": metadata.message_json, "snake": metadata.metadata_json}
 """What writes metadata over REST, by the word of the setting."""
 
-FETCH_THREADS = 16
-"""Versions fetched at a time. Each download has eight connections of its own, and more of them only
-share the network; the next one waits. Local versions pass within milliseconds."""
+FETCH_THREADS = 4
+"""Versions of one store fetched at a time, so 16 of all four kinds. Each download has eight
+connections of its own, and more of them only share the network; the next one waits. Local versions
+pass within milliseconds."""
 
-LISTING_THREADS = 32
-"""Threads for listings, made as they are needed. Stores that hang may hold all of them until their
-time-out, so nothing else runs there."""
+LISTING_THREADS = 8
+"""Threads for the listings of one store, made as they are needed. A store that hangs holds all of
+them until its time-out."""
 
 
 class ServingApplication:
@@ -80,8 +82,8 @@ class ServingApplication:
         self._stopping = threading.Event()
         self._engine: Engine = Drivers([OnnxRuntimeEngine(), OpenVinoEngine()])
         self._loads = ThreadPoolExecutor(server.load_threads, "load")
-        self._fetches = ThreadPoolExecutor(FETCH_THREADS, "fetch")
-        self._listings = ThreadPoolExecutor(LISTING_THREADS, "list")
+        self._fetches = StorePools(FETCH_THREADS, "fetch")
+        self._listings = StorePools(LISTING_THREADS, "list")
         self._metrics = Metrics()
         self._health = Health()
         self._models = self._manager(server)
@@ -155,8 +157,9 @@ class ServingApplication:
         self._stopping.set()
         self._config.close()
         await self._models.close()
-        for threads in (self._listings, self._fetches, self._loads):
-            threads.shutdown(wait=False, cancel_futures=True)
+        self._listings.shutdown()
+        self._fetches.shutdown()
+        self._loads.shutdown(wait=False, cancel_futures=True)
 
     async def _required_served(self) -> None:
         # A replacement serves what the worker before it did; no rollout waits for it, and a model
@@ -245,7 +248,7 @@ class ServingApplication:
             config.engine,
             self._warm_up,
             self._loads,
-            self._fetches,
+            self._fetches.of(store_of(url)),
             self._notes.noted,
         )
         log.info(Event("model configured", model=config.name, base_path=storage.url))
@@ -253,7 +256,7 @@ class ServingApplication:
             config.name,
             source,
             loader,
-            self._listings,
+            self._listings.of(store_of(url)),
             policy=config.version_policy,
             labels=config.version_labels,
             rules=StreamRules(

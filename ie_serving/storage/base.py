@@ -10,7 +10,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event as Flag
 from typing import Protocol
+
+NEVER = Flag()
+"""A flag that nobody sets: what is copied is wanted to the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,14 +74,18 @@ class Storage(Protocol):
             StorageError: as above. A directory without entries yields nothing.
         """
 
-    def copy(self, directory: str, entries: tuple[Entry, ...]) -> AbstractContextManager[Path]:
+    def copy(
+        self, directory: str, entries: tuple[Entry, ...], given_up: Flag = NEVER
+    ) -> AbstractContextManager[Path]:
         """Give a local directory that holds exactly these `entries` of `directory`.
 
         A local store gives the directory itself; a remote one downloads and verifies, pinned to
         each entry's tag. The path stays valid, and is not evicted, until the context exits.
+        `given_up` may be set from another thread: a download that is under way then ends.
 
         Raises:
             EntryChanged: an entry is no longer the one that was listed.
             Corrupted: the bytes do not match the store's checksum or size.
+            NotAvailable: it was given up.
             StorageError: any other trouble.
         """

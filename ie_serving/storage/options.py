@@ -90,6 +90,11 @@ class StorageOptions:
     cache_size_bytes: int = 0
     """Size at which the least recently used copies are evicted; 0 sets no limit."""
 
+    # 400 kbit/s: at less, a model of 100 MB takes more than half an hour, and whoever waits for it
+    # is better told. Slower links exist, so it can be lowered.
+    min_download_bytes_per_s: int = 50_000
+    """A download that is slower over a minute ends, and is tried again; 0 sets no limit."""
+
     s3: S3Options = S3Options()
     gcs: GcsOptions = GcsOptions()
     minio: MinioOptions = MinioOptions()

@@ -56,7 +56,7 @@ def storage_options(
     faults: Faults,
     *,
     cache_dir: Path | None = None,
-    cache_size_bytes: int = 0,
+    **more: int,
 ) -> StorageOptions:
     """Read how each store is reached.
 
@@ -64,15 +64,15 @@ def storage_options(
         environ: the process's environment.
         faults: takes what is wrong, by variable.
         cache_dir: None takes `ie_serving` in the user's cache directory.
-        cache_size_bytes: 0 sets no limit.
+        more: other fields of the options, which have flags instead of variables.
     """
     found = read(STORES, environ, faults)
     return StorageOptions(
         cache_dir=cache_dir or _user_cache(environ),
-        cache_size_bytes=cache_size_bytes,
         s3=S3Options(**_s3(fields_of("s3", found))),
         gcs=GcsOptions(**_gcs(fields_of("gcs", found))),
         minio=MinioOptions(**_minio(fields_of("minio", found))),
+        **more,
     )
 
 

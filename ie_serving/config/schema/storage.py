@@ -28,6 +28,14 @@ CACHE: tuple[Setting, ...] = (
         example="10737418240",
         flag="cache_size_bytes",
     ),
+    Setting(
+        place="storage.min_download_bytes_per_s",
+        parse=numbers.integer(0, numbers.INT64_MAX),
+        form="BYTES",
+        meaning="bytes a second below which a download ends, to be tried again; 0 sets no limit",
+        example="5000",
+        flag="min_download_bytes_per_second",
+    ),
 )
 
 S3: tuple[Setting, ...] = (

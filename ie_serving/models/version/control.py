@@ -8,6 +8,7 @@ gives the work that follows to its caller, who awaits it in a task and then plan
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from threading import Event as Flag
 from typing import Any
 
 from ie_serving.core.backoff import Backoff
@@ -50,7 +51,16 @@ class Rules:
 class VersionControl:
     """Loads, retries, drains and frees one version."""
 
-    __slots__ = ("_attempts", "_candidate", "_life", "_loaded", "_loader", "_retry_at", "_rules")
+    __slots__ = (
+        "_attempts",
+        "_candidate",
+        "_given_up",
+        "_life",
+        "_loaded",
+        "_loader",
+        "_retry_at",
+        "_rules",
+    )
 
     def __init__(self, candidate: Candidate, loader: Loader, rules: Rules) -> None:
         self._life = VersionLife(candidate.version)
@@ -60,6 +70,7 @@ class VersionControl:
         self._loaded: LoadedVersion | None = None
         self._attempts = 0
         self._retry_at = 0.0
+        self._given_up = Flag()
 
     # -- what the stream asks ----------------------------------------------------------------
 
@@ -134,13 +145,14 @@ class VersionControl:
         While a load runs there is none either: the work of `load` frees the version at its end.
         """
         self._move(Event.DROP)
+        self._given_up.set()  # a download under way ends, and leaves its thread to others
         return self._free() if self._life.stage is Stage.DRAINING else None
 
     # -- how it is done ----------------------------------------------------------------------
 
     async def _load(self) -> None:
         try:
-            self._loaded = await self._loader.load(self._candidate, self._move)
+            self._loaded = await self._loader.load(self._candidate, self._move, self._given_up)
         except ServingError as error:
             self._fail(str(error))
         # An engine may raise anything. Let through, it would leave the version in a stage that no

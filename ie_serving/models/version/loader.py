@@ -12,14 +12,15 @@ from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
+from threading import Event as Flag
 
-from ie_serving.core.errors import EntryChanged, StorageError
+from ie_serving.core.errors import EntryChanged, NotAvailable, StorageError
 from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.models.repository.signature_file import with_signature_file
 from ie_serving.models.repository.source import Candidate
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.states import Event
-from ie_serving.storage.base import Storage
+from ie_serving.storage.base import NEVER, Storage
 from ie_serving.telemetry import logs
 
 log = logging.getLogger(__name__)
@@ -72,12 +73,15 @@ class Loader:
         self._executor = executor
         self._fetches = fetches
 
-    async def load(self, candidate: Candidate, report: Report) -> LoadedVersion:
-        """Fetch, compile and warm up.
+    async def load(
+        self, candidate: Candidate, report: Report, given_up: Flag = NEVER
+    ) -> LoadedVersion:
+        """Fetch, compile and warm up; unless `given_up` is set before the engine compiles.
 
         Raises:
             StorageError: the files could not be fetched.
             LoadFailed: they could not be compiled or warmed up.
+            NotAvailable: given up.
         """
         loop = asyncio.get_running_loop()
         took: dict[str, float] = {}
@@ -88,11 +92,19 @@ class Loader:
             loop.call_soon_threadsafe(report, event)
 
         kept, directory = await loop.run_in_executor(
-            self._fetches, self._fetch, candidate, done, took
+            self._fetches, self._fetch, candidate, given_up, done, took
         )
         with ExitStack() as noted:
             loaded = await loop.run_in_executor(
-                self._executor, self._compile, candidate, kept, directory, noted, done, took
+                self._executor,
+                self._compile,
+                candidate,
+                kept,
+                directory,
+                noted,
+                given_up,
+                done,
+                took,
             )
             try:
                 with _timed(took, "warmup_s"):
@@ -109,14 +121,15 @@ class Loader:
         await asyncio.to_thread(loaded.free)
 
     def _fetch(
-        self, candidate: Candidate, done: Report, took: dict[str, float]
+        self, candidate: Candidate, given_up: Flag, done: Report, took: dict[str, float]
     ) -> tuple[ExitStack, Path]:
+        _check_wanted(given_up)
         if candidate.fault:
             raise StorageError(candidate.fault)
         with ExitStack() as stack:
             with _timed(took, "fetch_s"):
                 directory = stack.enter_context(
-                    self._storage.copy(candidate.directory, candidate.entries)
+                    self._storage.copy(candidate.directory, candidate.entries, given_up)
                 )
             done(Event.FETCHED)
             return stack.pop_all(), directory
@@ -127,10 +140,12 @@ class Loader:
         kept: ExitStack,
         directory: Path,
         noted: ExitStack,
+        given_up: Flag,
         done: Report,
         took: dict[str, float],
     ) -> LoadedVersion:
         with kept as stack:
+            _check_wanted(given_up)
             # In this thread, not before it: what still waits for one cannot have ended the process.
             noted.enter_context(self._noted(self._name_of(candidate)))
             with _timed(took, "compile_s"):
@@ -162,6 +177,12 @@ class Loader:
             raise
         except StorageError as error:  # no sign of a change; the next poll looks again
             log.debug(logs.Event("files not compared", model=self._name, cause=error))
+
+
+def _check_wanted(given_up: Flag) -> None:
+    """Raise NotAvailable for a load that has waited for its thread until nobody wants it."""
+    if given_up.is_set():
+        raise NotAvailable("the version is no longer wanted")
 
 
 @contextmanager

@@ -23,9 +23,9 @@ READ_TIMEOUT_S = 30.0
 """Longest silence within an answer. A store under load pauses for seconds; beyond this the request
 counts as broken and is sent again."""
 
-CHUNK_BYTES = 256 * 1024
-"""Bytes of a body that are held at a time, for each of eight parts of a download: larger pieces
-cost memory, smaller ones calls."""
+CHUNK_BYTES = 64 * 1024
+"""Bytes of a body that are awaited at a time, for each of eight parts of a download. Smaller pieces
+cost calls; with larger ones it takes long to see that a download trickles, or is given up."""
 
 CONNECTIONS = 16
 """Connections that one client keeps open: eight parts of a download and the listings beside it.

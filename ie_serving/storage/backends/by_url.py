@@ -8,6 +8,7 @@ from threading import Event
 from ie_serving.core.errors import ConfigError
 from ie_serving.storage.backends.local import LocalStorage
 from ie_serving.storage.base import Storage
+from ie_serving.storage.mirror.download import Transfer
 from ie_serving.storage.mirror.mirror import Mirror
 from ie_serving.storage.options import StorageOptions
 from ie_serving.storage.remote import Location, Remote, shown
@@ -49,7 +50,16 @@ def open_storage(url: str, options: StorageOptions, stopping: Event | None = Non
         return LocalStorage(place)
     scheme, location = place
     remote = _OPEN[scheme](location, options)
-    return Mirror(remote, options.cache_dir, options.cache_size_bytes, stopping=stopping)
+    transfer = Transfer(least_bytes_per_s=options.min_download_bytes_per_s)
+    return Mirror(
+        remote, options.cache_dir, options.cache_size_bytes, stopping=stopping, transfer=transfer
+    )
+
+
+def store_of(url: str) -> str:
+    """Name the store that a URL is about by its scheme; `file` for local paths."""
+    match = _SCHEME.fullmatch(url)
+    return match[1].lower() if match else "file"
 
 
 def _place(url: str, options: StorageOptions) -> str | tuple[str, Location]:

@@ -8,10 +8,11 @@ alone, as one that does not answer is, and is tried again at the next poll.
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
+from threading import Event as Flag
 from threading import Lock
 
 from ie_serving.core.errors import ConfigError, StorageError
-from ie_serving.storage.base import Entry, Storage
+from ie_serving.storage.base import NEVER, Entry, Storage
 from ie_serving.storage.remote import shown
 
 
@@ -37,9 +38,11 @@ class OpenedLater:
         """See `Storage`."""
         return self._store().list(directory)
 
-    def copy(self, directory: str, entries: tuple[Entry, ...]) -> AbstractContextManager[Path]:
+    def copy(
+        self, directory: str, entries: tuple[Entry, ...], given_up: Flag = NEVER
+    ) -> AbstractContextManager[Path]:
         """See `Storage`."""
-        return self._store().copy(directory, entries)
+        return self._store().copy(directory, entries, given_up)
 
     def _store(self) -> Storage:
         with self._lock:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from threading import Event as Flag
 
 from ie_serving.core.errors import (
     EntryChanged,
@@ -21,7 +22,7 @@ from ie_serving.core.errors import (
     Unauthorized,
     Unreachable,
 )
-from ie_serving.storage.base import Entry
+from ie_serving.storage.base import NEVER, Entry
 
 _LOST = {errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENOTCONN}
 """A network file system whose server does not answer."""
@@ -59,7 +60,9 @@ class LocalStorage:
                 yield from self._entries(directory, top)
 
     @contextmanager
-    def copy(self, directory: str, entries: tuple[Entry, ...]) -> Iterator[Path]:
+    def copy(
+        self, directory: str, entries: tuple[Entry, ...], given_up: Flag = NEVER
+    ) -> Iterator[Path]:
         """Give the directory itself, links resolved, so that a switched link does not mix two."""
         top = self._base / directory
         with _translated(top):

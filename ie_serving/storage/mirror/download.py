@@ -21,6 +21,7 @@ from ie_serving.storage import checksums
 from ie_serving.storage.base import Entry
 from ie_serving.storage.mirror.locks import Pause
 from ie_serving.storage.mirror.progress import Progress
+from ie_serving.storage.mirror.speed import LeastSpeed
 from ie_serving.storage.remote import Remote
 from ie_serving.storage.retry import Retrying, Tries
 from ie_serving.telemetry.logs import Event
@@ -50,6 +51,12 @@ class Transfer:
     report_s: float = 5.0
     """Seconds between two log lines of one download."""
 
+    least_bytes_per_s: int = 0
+    """A download that is slower ends, as one that broke off; 0 sets no limit."""
+
+    least_over_s: float = 60.0
+    """Seconds over which that is measured: longer than the pauses after a connection that broke."""
+
 
 @dataclass(frozen=True)
 class Workplace:
@@ -62,7 +69,9 @@ class Workplace:
         written: turns errors of the local disk into StorageErrors.
         pause: waits between two tries.
         progress: counts what arrives.
+        speed: ends what is too slow.
         broken_off: set once one part has failed for good.
+        given_up: set from outside when nobody wants the download any more.
     """
 
     remote: Remote
@@ -71,7 +80,9 @@ class Workplace:
     written: Callable[[], AbstractContextManager[None]]
     pause: Pause
     progress: Progress
+    speed: LeastSpeed
     broken_off: Flag
+    given_up: Flag
 
 
 def download(place: Workplace, entries: Mapping[str, Entry]) -> Path:
@@ -88,7 +99,7 @@ def download(place: Workplace, entries: Mapping[str, Entry]) -> Path:
         EntryChanged: an entry is no longer the one that was listed.
         Corrupted: the bytes do not match the store's promise; they are deleted.
         StorageError: any other trouble; what arrived is kept for the next attempt.
-        NotAvailable: the server stops.
+        NotAvailable: the server stops, or the download was given up.
     """
     with place.written():
         (place.directory / "files").mkdir(exist_ok=True)
@@ -217,7 +228,7 @@ class _Range:
             )
 
     def _take(self, data: bytes) -> None:
-        if self._place.broken_off.is_set():
+        if self._place.broken_off.is_set() or self._place.given_up.is_set():
             raise NotAvailable("the download was broken off")
         if not data:  # no progress: an end that is early must not be tried for ever
             return
@@ -226,6 +237,7 @@ class _Range:
             os.pwrite(self._file, data, self._position)
         self._position += len(data)
         self._place.progress.add(len(data))
+        self._place.speed.add(len(data))
         self._retrying.progressed()
 
     # A store that ignores ranges answers with the whole file, which would overwrite other parts.

@@ -13,11 +13,12 @@ from threading import Event as Flag
 from typing import TypeVar
 
 from ie_serving.core.errors import Corrupted, NotAvailable, StorageError
-from ie_serving.storage.base import Entry, fingerprint_of
+from ie_serving.storage.base import NEVER, Entry, fingerprint_of
 from ie_serving.storage.mirror.cache import Cache
 from ie_serving.storage.mirror.download import Transfer, Workplace, download
 from ie_serving.storage.mirror.listings import KnownListings
 from ie_serving.storage.mirror.progress import Progress
+from ie_serving.storage.mirror.speed import LeastSpeed
 from ie_serving.storage.remote import Remote
 from ie_serving.storage.retry import PASSING, Retrying, Tries
 from ie_serving.telemetry.logs import Event
@@ -86,12 +87,14 @@ class Mirror:
         return iter(entries)
 
     @contextmanager
-    def copy(self, directory: str, entries: tuple[Entry, ...]) -> Iterator[Path]:
+    def copy(
+        self, directory: str, entries: tuple[Entry, ...], given_up: Flag = NEVER
+    ) -> Iterator[Path]:
         """Give the verified copy, fetched if it is not in the cache. Raises: as `Storage.copy`."""
         files = {entry.path.removeprefix(f"{directory}/"): entry for entry in entries}
         fingerprint = self._fingerprint(directory, entries)
         with ExitStack() as held:
-            path = self._hold(held, fingerprint, directory, files)
+            path = self._hold(held, fingerprint, directory, files, given_up)
             # At the beginning and the end of use: a copy that served for a year is not a year old.
             self._cache.touch(fingerprint)
             self._known.note_copy(directory, entries)
@@ -101,7 +104,12 @@ class Mirror:
                 self._cache.touch(fingerprint)
 
     def _hold(
-        self, held: ExitStack, fingerprint: str, directory: str, files: Mapping[str, Entry]
+        self,
+        held: ExitStack,
+        fingerprint: str,
+        directory: str,
+        files: Mapping[str, Entry],
+        given_up: Flag,
     ) -> Path:
         """Enter a lease on the complete copy into `held`."""
         sizes = {path: entry.size for path, entry in files.items()}
@@ -114,33 +122,46 @@ class Mirror:
             with self._cache.making(fingerprint) as partial:
                 # Another process may have made it while we waited for the lock.
                 if not self._cache.has(fingerprint, sizes):
-                    self._fetch(partial, directory, files)
+                    self._fetch(partial, directory, files, given_up)
                     self._cache.publish(fingerprint, partial / "files")
         raise StorageError(
             f"{self.url}/{directory}: the copy was removed from {self._cache.root} as soon as it "
             f"was made: give the cache more room"
         )
 
-    def _fetch(self, partial: Path, directory: str, files: Mapping[str, Entry]) -> None:
+    def _fetch(
+        self, partial: Path, directory: str, files: Mapping[str, Entry], given_up: Flag
+    ) -> None:
         self._cache.make_room(sum(entry.size for entry in files.values()))
         try:
-            self._download(partial, directory, files)
+            self._download(partial, directory, files, given_up)
         except Corrupted as error:
             log.warning(Event("download corrupted, fetched once more", cause=error))
-            self._download(partial, directory, files)
+            self._download(partial, directory, files, given_up)
 
-    def _download(self, partial: Path, directory: str, files: Mapping[str, Entry]) -> None:
+    def _download(
+        self, partial: Path, directory: str, files: Mapping[str, Entry], given_up: Flag
+    ) -> None:
         total_bytes = sum(entry.size for entry in files.values())
         name = f"{self.url}/{directory}"
-        progress = Progress(name, total_bytes, self._transfer.report_s)
+        transfer = self._transfer
+        progress = Progress(name, total_bytes, transfer.report_s)
+
+        def pause(seconds: float) -> None:
+            self._pause(seconds)
+            if given_up.is_set():
+                raise NotAvailable(f"{name}: broken off, it is no longer wanted")
+
         place = Workplace(
             remote=self._remote,
-            transfer=self._transfer,
+            transfer=transfer,
             directory=partial,
             written=self._cache.written,
-            pause=self._pause,
+            pause=pause,
             progress=progress,
+            speed=LeastSpeed(name, transfer.least_bytes_per_s, transfer.least_over_s),
             broken_off=Flag(),
+            given_up=given_up,
         )
         download(place, files)
         progress.finish()

@@ -180,6 +180,7 @@ class Fault:
         cut_after: bytes of the body after which the connection is closed.
         flip_at: position of a body's byte that is changed.
         hang: never answer, until the proxy closes.
+        trickle: pass the body on in small pieces, 80 kB a second.
     """
 
     latency_s: float = 0
@@ -188,6 +189,7 @@ class Fault:
     cut_after: int | None = None
     flip_at: int | None = None
     hang: bool = False
+    trickle: bool = False
 
 
 PASS = Fault()
@@ -279,12 +281,21 @@ class Proxy:
             passed = 0
             while data := upstream.recv(65536):
                 data, is_over = _spoilt(data, passed, fault)
-                client.sendall(data)
+                if fault.trickle:
+                    self._trickle(client, data)
+                else:
+                    client.sendall(data)
                 passed += len(data)
                 if is_over:
                     if fault.reset_after is not None:
                         _reset(client)
                     return
+
+    def _trickle(self, client: socket.socket, data: bytes) -> None:
+        for at in range(0, len(data), 8192):
+            client.sendall(data[at : at + 8192])
+            if self._closed.wait(0.1):
+                raise ConnectionAbortedError
 
 
 @contextlib.contextmanager

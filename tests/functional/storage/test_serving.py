@@ -1,5 +1,6 @@
 """The whole server on each kind of store: the same numbers, the same life, through bad days."""
 
+import re
 import shutil
 import signal
 import time
@@ -215,6 +216,38 @@ def test_a_cache_that_is_lost_costs_new_versions_only(
         cache_dir.unlink()
         until(lambda: serves(server, 2))
     assert load.failures == []
+
+
+def test_downloads_that_trickle_hold_up_no_other_store_and_end_when_nobody_wants_them(
+    stores: dict[str, Remote], launcher: Launcher, tmp_path: Path
+) -> None:
+    """More of them than one store may fetch at a time."""
+    repository, local = stores["s3"], LocalRepository(tmp_path / "local")
+    put(local, 1)
+    launcher.environ |= repository.environ
+    every = {"base_path": repository.storage.url, "model_version_policy": {"all": {}}}
+    config = several(tmp_path / "config.json", {"digits": local.storage.url, "s3": every})
+    server = launcher.serve(*config)
+    repository.proxy.choose = lambda line: Fault(trickle=is_about_a_file(line))
+    for version in range(2, 8):
+        repository.put(f"{version}/model.bin.more", bytes(4 << 20))  # which takes 50 s
+        put(repository, version)
+    until(lambda: list(states(server, "s3").values()).count(LOADING) == 6)
+    put(local, 2, sample=2)
+    until(lambda: serves(server, 2))
+    fetched = {re.findall(r"/m/(\d+)/model", line)[0] for line in trickling(repository)}
+    assert len(fetched) == 4
+    unwanted = int(fetched.pop())
+    repository.remove(f"{unwanted}/model.bin.more")
+    withdraw(repository, unwanted)
+    until(lambda: END in states(server, "s3").values())
+
+
+def trickling(repository: Remote) -> list[str]:
+    """The requests for files of later versions than the first one."""
+    return [
+        line for line in repository.proxy.requests if is_about_a_file(line) and "/1/" not in line
+    ]
 
 
 def test_polling_is_set_for_each_model(

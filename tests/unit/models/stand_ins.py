@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event as Flag
 from typing import Any
 
 from ie_serving.core.backoff import Backoff
@@ -22,7 +23,7 @@ from ie_serving.models.stream import ModelStream
 from ie_serving.models.version.control import Rules, VersionControl
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import Loader
-from ie_serving.storage.base import Entry
+from ie_serving.storage.base import NEVER, Entry
 
 TURNS = 25
 """Turns of the event loop after which everything that can go on without the test has gone on."""
@@ -105,7 +106,9 @@ class Shelf:
         yield Entry(f"{directory}/{FILE}", 2, self.versions[int(directory)], 1.0)
 
     @contextmanager
-    def copy(self, directory: str, entries: tuple[Entry, ...]) -> Iterator[Path]:
+    def copy(
+        self, directory: str, entries: tuple[Entry, ...], given_up: Flag = NEVER
+    ) -> Iterator[Path]:
         if self.away:
             raise Unreachable("shelf: away")
         self.copies.append(directory)

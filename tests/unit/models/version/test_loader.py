@@ -9,12 +9,12 @@ from threading import Event as Flag
 
 import pytest
 
-from ie_serving.core.errors import LoadFailed, ServingError, Unreachable
+from ie_serving.core.errors import LoadFailed, NotAvailable, ServingError, Unreachable
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import Loader
 from ie_serving.models.version.states import Event
-from ie_serving.storage.base import Entry
+from ie_serving.storage.base import NEVER, Entry
 from tests.unit.models.conftest import LIMIT_S, run
 from tests.unit.models.stand_ins import BROKEN, Shelf, Stand, candidate, settle
 
@@ -97,10 +97,27 @@ def test_a_broken_signature_file_fails_the_load_and_closes_the_model(tmp_path: P
     run(test())
 
 
+def test_a_load_that_is_given_up_while_it_waits_for_a_thread_does_nothing(tmp_path: Path) -> None:
+    async def test() -> None:
+        stand = Stand(tmp_path)
+        given_up = Flag()
+        loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None, given_up))
+        await settle()
+        given_up.set()
+        await stand.end_load()
+        with pytest.raises(NotAvailable):
+            await loading
+        assert (stand.engine.models, stand.store.copies) == ([], [])
+
+    run(test())
+
+
 def test_a_slow_download_keeps_no_other_version_from_being_compiled(tmp_path: Path) -> None:
     class Slow(Shelf):
         @contextmanager
-        def copy(self, directory: str, entries: tuple[Entry, ...]) -> Iterator[Path]:
+        def copy(
+            self, directory: str, entries: tuple[Entry, ...], given_up: Flag = NEVER
+        ) -> Iterator[Path]:
             asked.set()
             go_on.wait(LIMIT_S)
             with super().copy(directory, entries) as path:

@@ -4,7 +4,9 @@ import errno
 import logging
 import os
 import threading
+import time
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -22,6 +24,7 @@ from ie_serving.core.errors import (
 from ie_serving.storage.mirror import cache, download
 from ie_serving.storage.mirror.download import Transfer
 from ie_serving.storage.mirror.mirror import Mirror
+from ie_serving.storage.mirror.speed import LeastSpeed
 from ie_serving.storage.retry import Tries
 from ie_serving.storage.testing import MemoryRemote
 from tests.unit.storage.contract import StorageContract, listed
@@ -373,6 +376,49 @@ def test_a_stop_breaks_off_a_wait_for_the_store(repository: MemoryRepository) ->
     stopping.set()
     with pytest.raises(NotAvailable):
         repository.restarted(stopping=stopping).directories()
+
+
+def test_a_download_that_is_given_up_ends_and_keeps_its_parts(
+    repository: MemoryRepository,
+) -> None:
+    repository.put("1/model.bin", MODEL)
+    given_up = threading.Event()
+
+    def give_up(path: str, position: int, data: bytes) -> bytes:
+        if position == 25_000:
+            given_up.set()
+        return data
+
+    repository.remote.before_chunk = give_up
+    entries = listed(repository.storage, "1")
+    with pytest.raises(NotAvailable), repository.storage.copy("1", entries, given_up):
+        pass
+    repository.remote.before_chunk = lambda path, position, data: data
+    assert repository.fetch() == {"model.bin": MODEL}
+
+
+def test_a_download_that_trickles_ends_and_says_what_to_set(repository: MemoryRepository) -> None:
+    repository.put("1/model.bin", MODEL)
+    quick = Transfer(part_bytes=10_000, least_bytes_per_s=1_000_000_000_000, least_over_s=0.001)
+    mirror = Mirror(repository.remote, repository.cache_dir, transfer=quick)
+    repository.remote.before_chunk = lambda path, position, data: (time.sleep(0.002), data)[1]
+    with pytest.raises(StorageError, match=r"too slow.*storage\.min_download_bytes_per_s"):
+        repository.fetch(storage=mirror)
+
+
+@pytest.mark.parametrize(
+    ("arrived", "is_slow"), [((60, 40), False), ((60, 39), True), ((100, 0), False), ((99,), True)]
+)
+def test_speed_is_measured_over_its_window(arrived: tuple[int, ...], is_slow: bool) -> None:
+    now = [0.0]
+    speed = LeastSpeed("m/1", 10, 10.0, lambda: now[0])
+    for count in arrived[:-1]:
+        speed.add(count)
+    now[0] = 10.0
+    with pytest.raises(StorageError) if is_slow else nullcontext():
+        speed.add(arrived[-1])
+    now[0] = 19.0
+    speed.add(1)
 
 
 class TestDisk:

@@ -6,6 +6,7 @@ and asks for a task around it, which a coroutine has only from its first wait on
 """
 
 import asyncio
+import sys
 from collections.abc import Coroutine, Generator
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
@@ -28,7 +29,8 @@ class Limited(Generic[T]):
     """Work that has begun to wait, with a timer on it.
 
     When time is up, what `work` waits for is cancelled, as if its task were cancelled. A
-    cancellation that comes from elsewhere is passed on as it is.
+    cancellation that comes from elsewhere is passed on as it is, also when it comes while `work`
+    cleans up because its time is up: whoever cancels a task waits for it to end as cancelled.
 
     Args of the constructor:
         seconds: from now on.
@@ -46,11 +48,17 @@ class Limited(Generic[T]):
         self._awaited = awaited
 
     def __await__(self) -> Generator[Any, Any, T]:
+        task = asyncio.current_task()
+        before = _cancellations(task)
         timer = asyncio.get_running_loop().call_later(self._seconds, self._expire)
         try:
             return (yield from self._go_on())
         except asyncio.CancelledError:
-            if self._expired:
+            # Work that began without a task (`eager.py`) has one by now, which nobody cancelled
+            # before it began.
+            now = asyncio.current_task()
+            cancelled = _cancellations(now) > (before if now is task else 0)
+            if self._expired and not cancelled:
                 raise self._too_long() from None
             raise
         finally:
@@ -88,3 +96,14 @@ class Limited(Generic[T]):
             "Timed out waiting for notification: the inference took longer than the limit of"
             f" {self._seconds:g} s; send less at once or raise the limit"
         )
+
+
+def _cancellations(task: "asyncio.Task[Any] | None") -> int:
+    """Tell how often a task was cancelled by somebody else.
+
+    Python 3.10 does not count, so there a cancellation that comes after the time is up is lost, as
+    it is with `asyncio.wait_for`.
+    """
+    if task is not None and sys.version_info >= (3, 11):
+        return task.cancelling()
+    return 0

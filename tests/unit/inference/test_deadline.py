@@ -1,6 +1,8 @@
 """A time limit that costs nothing where nothing waits, with a task around it or without."""
 
 import asyncio
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +12,37 @@ from ie_serving.inference.deadline import limited
 from ie_serving.server.transport.eager import begin
 
 PATIENCE_S = 10
+LIMIT_S = 600
+"""Longer than any test may run: time is up when the test says so, by `Timers.expire`."""
+
+
+class Timers:
+    """Timers of `LIMIT_S`, which ring only when they are told to; others are the loop's own."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._call_later = loop.call_later
+        self._set: list[Callable[..., object]] = []
+
+    def call_later(
+        self, delay: float, callback: Callable[..., object], *args: object
+    ) -> asyncio.TimerHandle:
+        if delay != LIMIT_S:
+            return self._call_later(delay, callback, *args)
+        self._set.append(callback)
+        return asyncio.TimerHandle(self._loop.time() + delay, callback, args, self._loop)
+
+    def expire(self) -> None:
+        (ring,) = self._set
+        ring()
+
+
+@pytest.fixture
+async def timers(monkeypatch: pytest.MonkeyPatch) -> Timers:
+    loop = asyncio.get_running_loop()
+    timers = Timers(loop)
+    monkeypatch.setattr(loop, "call_later", timers.call_later)
+    return timers
 
 
 async def answer() -> str:
@@ -42,18 +75,30 @@ async def test_work_that_never_waits_sets_no_timer(monkeypatch: pytest.MonkeyPat
     assert await limited(PATIENCE_S, answer()) == "done"
 
 
-@pytest.mark.parametrize("eager", [False, True])
-async def test_work_that_takes_too_long_is_cancelled_and_says_so(eager: bool) -> None:
-    """Also where there was no task when it began."""
+def start(asked: Any, *, eager: bool) -> "asyncio.Task[None]":
+    task = begin(asked) if eager else asyncio.create_task(asked)
+    assert task is not None
+    return task
+
+
+WITH_AND_WITHOUT_A_TASK = pytest.mark.parametrize("eager", [False, True], ids=["task", "eager"])
+"""Work that begins in a task of its own, or inside the callback that brought its request."""
+
+
+@WITH_AND_WITHOUT_A_TASK
+async def test_work_that_takes_too_long_is_cancelled_and_says_so(
+    eager: bool, timers: Timers
+) -> None:
     said: list[str] = []
 
     async def asked() -> None:
-        with pytest.raises(DeadlineExceeded, match=r"longer than the limit of 0.01 s"):
-            await limited(0.01, never(said))
+        with pytest.raises(DeadlineExceeded, match=r"longer than the limit of 600 s"):
+            await limited(LIMIT_S, never(said))
         said.append("went on")
 
-    task = begin(asked()) if eager else asyncio.create_task(asked())
-    assert task is not None
+    task = start(asked(), eager=eager)
+    await asyncio.sleep(0)
+    timers.expire()
     await asyncio.wait_for(task, PATIENCE_S)
     assert said == ["cleaned up", "went on"]
 
@@ -81,16 +126,86 @@ async def test_an_error_is_passed_on() -> None:
         await limited(PATIENCE_S, fail())
 
 
-async def test_cleaning_up_is_not_cancelled_a_second_time() -> None:
+async def test_cleaning_up_is_not_cancelled_a_second_time(timers: Timers) -> None:
     said: list[str] = []
 
-    async def slow_to_end() -> None:
+    async def asked() -> None:
+        with pytest.raises(DeadlineExceeded):
+            await limited(LIMIT_S, slow_to_end(said, asyncio.sleep(0)))
+
+    task = start(asked(), eager=False)
+    await asyncio.sleep(0)
+    timers.expire()
+    await asyncio.wait_for(task, PATIENCE_S)
+    assert said == ["cleaned up"]
+
+
+async def slow_to_end(said: list[str], end: Any) -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        await end
+        said.append("cleaned up")
+
+
+COUNTED = pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 counts none")
+
+
+@COUNTED
+@WITH_AND_WITHOUT_A_TASK
+async def test_a_cancellation_in_the_turn_in_which_time_is_up_is_passed_on(
+    eager: bool, timers: Timers
+) -> None:
+    """A time-out in its place would leave the task running that somebody wanted to end."""
+    task = start(limited(LIMIT_S, never()), eager=eager)
+    await asyncio.sleep(0)
+    timers.expire()
+    task.cancel()
+    await asyncio.wait((task,), timeout=PATIENCE_S)
+    assert task.cancelled()
+
+
+@COUNTED
+@WITH_AND_WITHOUT_A_TASK
+async def test_a_cancellation_while_the_work_cleans_up_is_passed_on(
+    eager: bool, timers: Timers
+) -> None:
+    cleaning = asyncio.Event()
+
+    async def ends_never() -> None:
         try:
             await asyncio.Event().wait()
         finally:
-            await asyncio.sleep(0.01)
-            said.append("cleaned up")
+            cleaning.set()
+            await asyncio.Event().wait()
 
-    with pytest.raises(DeadlineExceeded):
-        await limited(0.01, slow_to_end())
-    assert said == ["cleaned up"]
+    task = start(limited(LIMIT_S, ends_never()), eager=eager)
+    await asyncio.sleep(0)
+    timers.expire()
+    await asyncio.wait_for(cleaning.wait(), PATIENCE_S)
+    task.cancel()
+    await asyncio.wait((task,), timeout=PATIENCE_S)
+    assert task.cancelled()
+
+
+@COUNTED
+async def test_a_cancellation_before_the_work_began_is_not_taken_for_one_of_it(
+    timers: Timers,
+) -> None:
+    """What a cancelled task still does in its `finally` may have a limit of its own."""
+    said: list[str] = []
+
+    async def asked() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            with pytest.raises(DeadlineExceeded):
+                await limited(LIMIT_S, never(said))
+
+    task = start(asked(), eager=False)
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.sleep(0)
+    timers.expire()
+    await asyncio.wait((task,), timeout=PATIENCE_S)
+    assert (task.cancelled(), said) == (True, ["cleaned up"])

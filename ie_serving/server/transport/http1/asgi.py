@@ -5,12 +5,14 @@ which are sent as one when the last is there.
 """
 
 import asyncio
+import enum
 import logging
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Final
 from urllib.parse import unquote
 
 from ie_serving.server.transport.http1.messages import Reply, Request
+from ie_serving.server.transport.http1.states import Body
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -60,14 +62,34 @@ def _scope(request: Request) -> Message:
     }
 
 
+class Asked(enum.Enum):
+    """How much of its request's body the application has been given."""
+
+    NOTHING = "it has not asked yet"
+    SOME = "more is to come"
+    ALL = "whoever asks again waits for the client to leave"
+
+
+class Answered(enum.Enum):
+    """How much of its reply the application has given."""
+
+    NOTHING = "the head is next"
+    HEAD = "the body is next, in one piece or several"
+    ALL = "nothing may follow"
+
+
 class _Exchange:
-    """One request and its reply, as the application sees them."""
+    """One request and its reply, as the application sees them.
+
+    Attributes:
+        reply: None until the application has given all of it.
+    """
 
     def __init__(self, request: Request) -> None:
         self.reply: Reply | None = None
         self._request = request
-        self._asked = False  # for the body at all
-        self._taken = False  # all of it
+        self._asked = Asked.NOTHING
+        self._answered = Answered.NOTHING
         self._start: Message = {}
         self._pieces: list[bytes] = []
 
@@ -77,33 +99,47 @@ class _Exchange:
         Where the body is still coming the first event is empty, so that an application that asks
         before it looks at the head, as Falcon does, can refuse the body unread.
         """
-        if self.reply is not None:
+        if self._answered is Answered.ALL:
             return {"type": "http.disconnect"}
-        if self._taken:
-            await asyncio.get_running_loop().create_future()  # until the client leaves: cancelled
-        asked, self._asked = self._asked, True
         stream = self._request.stream
+        if self._asked is Asked.ALL:
+            await asyncio.get_running_loop().create_future()  # until the client leaves: cancelled
         if stream is None:
-            self._taken = True
+            self._asked = Asked.ALL
             return _event(self._request.body or b"", more=False)
-        if not asked:
+        if self._asked is Asked.NOTHING:
+            self._asked = Asked.SOME
             return _event(b"", more=True)
         piece = await stream.piece()
-        self._taken = stream.whole
-        return _event(piece, more=not self._taken)
+        more = stream.state is not Body.WHOLE
+        self._asked = Asked.SOME if more else Asked.ALL
+        return _event(piece, more=more)
 
     async def send(self, message: Message) -> None:
         """Take the reply: its head, then its body in one piece or several."""
-        if message["type"] == "http.response.start":
-            self._start = message
-            return
-        if not self._start or self.reply is not None:
+        expected = _TAKEN_IN.get(message["type"])
+        if self._answered is not expected:
             raise RuntimeError("a reply is one head and then its body")
+        if expected is Answered.NOTHING:
+            self._start = message
+            self._answered = Answered.HEAD
+            return
         self._pieces.append(message.get("body", b""))
         if not message.get("more_body"):
-            body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-            headers = tuple((bytes(name), bytes(value)) for name, value in self._start["headers"])
-            self.reply = Reply(self._start["status"], headers, body)
+            self._answered = Answered.ALL
+            self.reply = _reply(self._start, self._pieces)
+
+
+_TAKEN_IN: Final[Mapping[str, Answered]] = {
+    "http.response.start": Answered.NOTHING,
+    "http.response.body": Answered.HEAD,
+}
+"""The state in which each event of a reply is taken."""
+
+
+def _reply(start: Message, pieces: list[bytes]) -> Reply:
+    headers = tuple((bytes(name), bytes(value)) for name, value in start["headers"])
+    return Reply(start["status"], headers, pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
 
 def _event(body: bytes, *, more: bool) -> Message:

@@ -1,7 +1,10 @@
 """A request's body that comes in pieces, between the connection that reads and the application."""
 
 import asyncio
+import enum
 from typing import Final, Protocol
+
+from ie_serving.server.transport.http1.states import BODY, Body, BodyEvent, after
 
 MOST_UNREAD: Final = 256 * 1024
 """Bytes of a body that may wait for the application. Beyond it the socket is not read, so that the
@@ -18,39 +21,44 @@ class Source(Protocol):
         """Read on, or let the client wait, by what is unread now."""
 
 
+class Wanted(enum.Enum):
+    """What the reader of a body wants of it."""
+
+    PIECES = "each piece as soon as it comes; one that comes when nobody waits is unread"
+    REST = "all that is to come, as one, up to a limit"
+
+
 class Stream:
     """The pieces of one body. Belongs to one event loop.
 
     Attributes:
+        state: what is still to come.
         unread: bytes that have come and were not taken.
-        whole: the body has come to its end.
-        broken: it never will: the client has left, or what it sends is wrong.
     """
 
-    __slots__ = ("_news", "_parts", "_room", "_source", "_waits", "broken", "unread", "whole")
+    __slots__ = ("_news", "_parts", "_room", "_source", "_wanted", "state", "unread")
 
     def __init__(self, source: Source, *, client_waits: bool) -> None:
         self._source = source
         self._parts: list[bytes] = []
-        self._room: int | None = None  # bytes that `rest` still takes, while it waits
-        self._news: asyncio.Future[None] | None = None
-        self._waits = client_waits
+        self._wanted = Wanted.PIECES
+        self._room = 0  # bytes that a reader of the rest still takes
+        self._news: asyncio.Future[None] | None = None  # what a reader waits for
+        self.state = Body.HELD_BACK if client_waits else Body.COMING
         self.unread = 0
-        self.whole = False
-        self.broken = False
 
     async def piece(self) -> bytes:
         """Give what has come since the last call, waiting for some; empty at the end.
 
-        Who reads a body that breaks off is cancelled by the connection, so nobody is told here.
+        Where the body breaks off this waits for ever: the connection then cancels the reader.
         """
-        self._allow()
-        while not self._parts and (self.broken or not self.whole):
+        self._ask()
+        while not self._parts and self.state is not Body.WHOLE:
             await self._change()
         return self._taken()
 
     async def rest(self, limit: int) -> bytes:
-        """Give the rest of the body at once.
+        """Give the rest of the body at once; where it breaks off, see `piece`.
 
         The reader is woken once, and not for each of the dozens of pieces in which a body of some
         MB comes: each time costs a turn of the event loop.
@@ -58,51 +66,56 @@ class Stream:
         Args:
             limit: bytes; when more have come, they are given, and the body is not read further.
         """
-        self._allow()
+        self._ask()
         self._room = limit - self.unread
+        self._wanted = Wanted.REST
         self.unread = 0  # it is wanted, so the client need not wait
-        if not self.whole:
+        if self.state is not Body.WHOLE:
             self._source.balance()
         try:
-            while self._room >= 0 and (self.broken or not self.whole):
+            while self._room >= 0 and self.state is not Body.WHOLE:
                 await self._change()
         finally:
-            self._room = None  # whoever comes after a cancelled reader lets the client wait again
+            # Whoever comes after a cancelled reader lets the client wait again.
+            self._wanted = Wanted.PIECES
         return self._taken()
 
     def feed(self, data: bytes) -> None:
         """Take a piece."""
         self._parts.append(data)
-        if self._room is None:
+        if self._wanted is Wanted.PIECES:
             self.unread += len(data)
-            self._tell()
+            self._wake()
             return
         self._room -= len(data)
         if self._room < 0:
-            self._tell()
+            self._wake()
 
     def end(self) -> None:
         """Take note that the body is complete."""
-        self.whole = True
-        self._tell()
+        self._move(BodyEvent.END)
+        self._wake()
 
     def break_off(self) -> None:
         """Take note that no more will come."""
-        self.broken = True
+        self._move(BodyEvent.BREAK)
         self._parts.clear()
         self.unread = 0
 
-    def _allow(self) -> None:
+    def _move(self, event: BodyEvent) -> None:
+        self.state = after(BODY, self.state, event)
+
+    def _ask(self) -> None:
         """Tell a client that waits for it to send the body, once."""
-        if self._waits and not self.whole:
+        if self.state is Body.HELD_BACK:
+            self._move(BodyEvent.ASKED_FOR)
             self._source.allow_body()
-        self._waits = False
 
     def _taken(self) -> bytes:
         data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         self._parts.clear()
         self.unread = 0
-        if not self.whole:
+        if self.state is not Body.WHOLE:
             self._source.balance()
         return data
 
@@ -113,6 +126,6 @@ class Stream:
         finally:
             self._news = None
 
-    def _tell(self) -> None:
+    def _wake(self) -> None:
         if self._news and not self._news.done():
             self._news.set_result(None)

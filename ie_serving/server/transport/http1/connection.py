@@ -33,7 +33,7 @@ from ie_serving.server.transport.http1.messages import (
     Piece,
     Request,
 )
-from ie_serving.server.transport.http1.states import HEAD, OPEN, Reader, Writer
+from ie_serving.server.transport.http1.states import HEAD, OPEN, SENDING, Body, Reader, Writer
 from ie_serving.server.transport.outbox import Outbox
 from ie_serving.telemetry import logs
 
@@ -57,10 +57,10 @@ class Server(Protocol):
     busy_poll: BusyPoll
     known_heads: KnownHeads
 
-    def joined(self, connection: "Connection") -> None:
+    def opened(self, connection: "Connection") -> None:
         """Take note that a connection is open."""
 
-    def left(self, connection: "Connection") -> None:
+    def closed(self, connection: "Connection") -> None:
         """Take note that a connection is lost."""
 
 
@@ -76,7 +76,6 @@ class Connection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._coming: Stream | None = None  # the body that is read, unless it is thrown away
         self._fault: Fault | None = None  # to be answered when nothing waits any more
-        self._full = False  # the transport holds more than it wants to: nothing is answered
         self._heard = server.busy_poll.now()
         self._head_began = self._heard
         self._unsent = (0, self._heard)  # bytes, and since when it is so many
@@ -90,7 +89,7 @@ class Connection(asyncio.Protocol):
             _address(transport, "peername"),
             _address(transport, "sockname"),
         )
-        self._server.joined(self)
+        self._server.opened(self)
 
     def data_received(self, data: bytes) -> None:
         """Learn what has come, and begin with what is complete."""
@@ -118,22 +117,22 @@ class Connection(asyncio.Protocol):
         self._waiting.clear()
         self._break_off()
         self.cancel()
-        self._server.left(self)
+        self._server.closed(self)
 
     def pause_writing(self) -> None:
         """Answer no more before the client has read."""
-        self._full = True
+        self._protocol.filled()
 
     def resume_writing(self) -> None:
         """Go on answering."""
-        self._full = False
+        self._protocol.emptied()
         self._proceed_and_balance()
 
     # -- from a body -----------------------------------------------------------------------------
 
     def allow_body(self) -> None:
         """See `body.Source`."""
-        if self._protocol.writer is Writer.OPEN:
+        if self._protocol.writer in SENDING:
             self._server.outbox.send(self._transport, *self._protocol.send(CONTINUE))
 
     def balance(self) -> None:
@@ -218,7 +217,7 @@ class Connection(asyncio.Protocol):
 
     def _proceed(self) -> None:
         """Begin with the next request: one at a time, and one for each turn of the loop."""
-        if self._answering or self._full or self._protocol.writer is not OPEN:
+        if self._answering or self._protocol.writer is not OPEN:
             return
         if self._waiting:
             request = self._waiting.popleft()
@@ -234,7 +233,8 @@ class Connection(asyncio.Protocol):
     async def _answer(self, request: Request) -> None:
         try:
             reply = await self._server.app(request)
-            if self._protocol.writer is not OPEN or (request.stream and request.stream.broken):
+            stream = request.stream
+            if self._protocol.writer not in SENDING or (stream and stream.state is Body.BROKEN):
                 raise asyncio.CancelledError  # the application did not heed it
             pieces = self._protocol.send(reply, last=self._server.draining)
         except asyncio.CancelledError:  # not passed on: nobody awaits this
@@ -250,12 +250,12 @@ class Connection(asyncio.Protocol):
             self._server.outbox.flush()
             self._transport.writelines(pieces)
         self._answering = self._task = None
-        if request.stream or self._waiting or self._fault or self._protocol.writer is not OPEN:
+        if stream or self._waiting or self._fault or self._protocol.writer is not OPEN:
             self._go_on(request)
 
     def _go_on(self, request: Request) -> None:
         """Do what is left to do after a reply: mostly nothing, so it is not called."""
-        unfinished = request.stream is not None and not request.stream.whole
+        unfinished = request.stream is not None and request.stream.state is not Body.WHOLE
         if unfinished:
             self._coming = None  # nobody wants the rest of its body
         elif self._protocol.writer is Writer.LAST:
@@ -267,7 +267,7 @@ class Connection(asyncio.Protocol):
 
     def _give_up(self, fault: Fault) -> None:
         """Send a refusal in place of a reply, and end."""
-        if self._protocol.writer is Writer.OPEN:
+        if self._protocol.writer in SENDING:
             (refusal,) = self._protocol.send(self._fault or fault)
             self._server.outbox.send(self._transport, refusal)
         self._end()

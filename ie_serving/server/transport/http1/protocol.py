@@ -125,6 +125,14 @@ class Protocol:
         self.writer = after(WRITER, self.writer, Write.REFUSAL)
         return (plain(said.status, said.text),)
 
+    def filled(self) -> None:
+        """Begin nothing more: the client does not read what is sent."""
+        self.writer = after(WRITER, self.writer, Write.FILLED)
+
+    def emptied(self) -> None:
+        """Go on: the client reads again."""
+        self.writer = after(WRITER, self.writer, Write.EMPTIED)
+
     def close(self) -> None:
         """End both halves: nothing more is read or sent."""
         self.reader = after(READER, self.reader, Read.CLOSE)
@@ -146,7 +154,8 @@ class Protocol:
             raise ValueError(f"{length} bytes are announced and {len(body)} given")
         ends = closes or last or not asked.keep_alive
         if ends or self.writer is not OPEN:
-            self.writer = after(WRITER, self.writer, Write.LAST_REPLY)
+            event = Write.LAST_REPLY if ends else Write.REPLY
+            self.writer = after(WRITER, self.writer, event)
         self._unanswered.popleft()
         framing = b"" if length is not None else b"content-length: %d\r\n" % len(body)
         if ends:

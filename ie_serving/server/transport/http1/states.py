@@ -1,4 +1,4 @@
-"""The two halves of an HTTP/1.1 connection, as states and tables of events.
+"""The two halves of an HTTP/1.1 connection, and a large body, as states and tables of events.
 
 An HTTP/1.1 connection carries requests one after the other in one direction, and replies in the
 same order in the other (RFC 9112 section 9.3). The halves advance almost independently: a client
@@ -13,10 +13,17 @@ server may reply before the request's body has come to its end, and must then re
                             └───LARGE──> STREAMING ──END──> IDLE, or by LAST_END to CLOSED
 
     OPEN ──REPLY──> OPEN        OPEN ──LAST_REPLY──> LAST ──CLOSE──> CLOSED
+    OPEN ──FILLED──> FULL ──EMPTIED──> OPEN, and what OPEN may send may FULL as well
 
 A small body is gathered, so that the application gets it together with the head and never waits for
 it; a large body, or one of unknown length that turns out to be large, is passed on in pieces as it
-comes. Whatever is wrong in what the client sends closes the reader at once (`FAULT`): behind a
+comes, and has states of its own:
+
+    Body            what is still to come of it
+
+    HELD_BACK ──ASKED_FOR──> COMING ──END──> WHOLE, or by BREAK to BROKEN
+
+Whatever is wrong in what the client sends closes the reader at once (`FAULT`): behind a
 fault nobody can tell where the next request would begin (section 11.2, request smuggling). The
 writer stays open, since the requests before the fault are still owed their replies, and then the
 fault its own.
@@ -59,6 +66,7 @@ class Writer(enum.Enum):
     """What may still be sent to the client."""
 
     OPEN = "replies, in the order of the requests"
+    FULL = "the reply to what has begun; no more is begun before the client has read"
     LAST = "nothing: the last reply is sent, the rest of its request is read and thrown away"
     CLOSED = "nothing: the connection has ended, or will when all that is written is sent"
 
@@ -70,7 +78,26 @@ class Write(enum.Enum):
     REPLY = "a reply, after which the connection goes on"
     LAST_REPLY = "a reply that says `connection: close`; section 9.6"
     REFUSAL = "the reply to a fault, which always is the last"
+    FILLED = "more waits for the client than the socket is to hold"
+    EMPTIED = "the client has read most of it"
     CLOSE = "the connection has ended"
+
+
+class Body(enum.Enum):
+    """What is still to come of a body that is passed on in pieces."""
+
+    HELD_BACK = "all of it, once its client is told to send it; RFC 9110 section 10.1.1"
+    COMING = "pieces"
+    WHOLE = "nothing: it has come to its end"
+    BROKEN = "nothing: its client has left, or what it sends is wrong"
+
+
+class BodyEvent(enum.Enum):
+    """What moves a body."""
+
+    ASKED_FOR = "the application reads, so its client was told to send it"
+    END = "its last piece has come"
+    BREAK = "its client has left, or sent what is no body"
 
 
 READER: Final[Mapping[Reader, Mapping[Read, Reader]]] = {
@@ -108,16 +135,46 @@ WRITER: Final[Mapping[Writer, Mapping[Write, Writer]]] = {
         Write.REPLY: Writer.OPEN,
         Write.LAST_REPLY: Writer.LAST,
         Write.REFUSAL: Writer.CLOSED,
+        Write.FILLED: Writer.FULL,
+        Write.EMPTIED: Writer.OPEN,
         Write.CLOSE: Writer.CLOSED,
     },
-    Writer.LAST: {Write.CLOSE: Writer.CLOSED},
-    Writer.CLOSED: {Write.CLOSE: Writer.CLOSED},
+    Writer.FULL: {
+        Write.CONTINUE: Writer.FULL,
+        Write.REPLY: Writer.FULL,
+        Write.LAST_REPLY: Writer.LAST,
+        Write.REFUSAL: Writer.CLOSED,
+        Write.FILLED: Writer.FULL,
+        Write.EMPTIED: Writer.OPEN,
+        Write.CLOSE: Writer.CLOSED,
+    },
+    Writer.LAST: {
+        Write.FILLED: Writer.LAST,  # the end waits for the socket by itself
+        Write.EMPTIED: Writer.LAST,
+        Write.CLOSE: Writer.CLOSED,
+    },
+    Writer.CLOSED: dict.fromkeys((Write.FILLED, Write.EMPTIED, Write.CLOSE), Writer.CLOSED),
+}
+
+BODY: Final[Mapping[Body, Mapping[BodyEvent, Body]]] = {
+    Body.HELD_BACK: {
+        BodyEvent.ASKED_FOR: Body.COMING,
+        BodyEvent.END: Body.WHOLE,  # it was sent without leave, as section 10.1.1 allows
+        BodyEvent.BREAK: Body.BROKEN,
+    },
+    Body.COMING: {
+        BodyEvent.END: Body.WHOLE,
+        BodyEvent.BREAK: Body.BROKEN,
+    },
+    Body.WHOLE: {},
+    Body.BROKEN: {},
 }
 
 
 IDLE: Final = Reader.IDLE
 HEAD: Final = Reader.HEAD
 OPEN: Final = Writer.OPEN
+SENDING: Final = (Writer.OPEN, Writer.FULL)
 """For what is asked with every request: to look up a member of an enum costs as much as a call."""
 
 

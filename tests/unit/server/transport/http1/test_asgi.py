@@ -93,8 +93,8 @@ async def test_a_large_body_comes_after_an_empty_event() -> None:
 
 @pytest.mark.parametrize(
     "events",
-    [[], [START], [body(b"")], [START, body(b"", more=True)]],
-    ids=["nothing", "no body", "no head", "no end"],
+    [[], [START], [body(b"")], [START, START], [START, body(b"", more=True)]],
+    ids=["nothing", "no body", "no head", "two heads", "no end"],
 )
 async def test_an_application_that_gives_no_reply_has_a_defect(events: list[Any]) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:

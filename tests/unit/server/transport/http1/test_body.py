@@ -6,6 +6,7 @@ import pytest
 
 from ie_serving.server.transport.eager import begin
 from ie_serving.server.transport.http1.body import Stream
+from ie_serving.server.transport.http1.states import Body
 
 PATIENCE_S = 5
 
@@ -80,7 +81,7 @@ async def test_a_body_that_breaks_off_gives_nothing_until_its_reader_is_cancelle
     for _ in range(3):
         await asyncio.sleep(0)
     assert task and not task.done()
-    assert (got, stream.unread, stream.broken) == ([], 0, True)
+    assert (got, stream.unread, stream.state) == ([], 0, Body.BROKEN)
     task.cancel()
     await asyncio.wait((task,), timeout=PATIENCE_S)
     assert task.cancelled()

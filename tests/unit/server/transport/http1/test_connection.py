@@ -81,10 +81,10 @@ class Host:
         self.known_heads = KnownHeads()
         self.connections: list[Connection] = []
 
-    def joined(self, connection: Connection) -> None:
+    def opened(self, connection: Connection) -> None:
         self.connections.append(connection)
 
-    def left(self, connection: Connection) -> None:
+    def closed(self, connection: Connection) -> None:
         self.connections.remove(connection)
 
 

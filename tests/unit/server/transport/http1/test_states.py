@@ -6,8 +6,11 @@ from collections.abc import Mapping
 import pytest
 
 from ie_serving.server.transport.http1.states import (
+    BODY,
     READER,
     WRITER,
+    Body,
+    BodyEvent,
     IllegalMoveError,
     Read,
     Reader,
@@ -26,10 +29,18 @@ STREAMING    .            .          .          .          IDLE  CLOSED    CLOSE
 CLOSED       .            .          .          .          .     .         .       CLOSED
 """
 WRITER_MOVES = """
-             CONTINUE  REPLY  LAST_REPLY  REFUSAL  CLOSE
-OPEN         OPEN      OPEN   LAST        CLOSED   CLOSED
-LAST         .         .      .           .        CLOSED
-CLOSED       .         .      .           .        CLOSED
+             CONTINUE  REPLY  LAST_REPLY  REFUSAL  FILLED  EMPTIED  CLOSE
+OPEN         OPEN      OPEN   LAST        CLOSED   FULL    OPEN     CLOSED
+FULL         FULL      FULL   LAST        CLOSED   FULL    OPEN     CLOSED
+LAST         .         .      .           .        LAST    LAST     CLOSED
+CLOSED       .         .      .           .        CLOSED  CLOSED   CLOSED
+"""
+BODY_MOVES = """
+             ASKED_FOR  END    BREAK
+HELD_BACK    COMING     WHOLE  BROKEN
+COMING       .          WHOLE  BROKEN
+WHOLE        .          .      .
+BROKEN       .          .      .
 """
 
 Moves = dict[tuple[str, str], str]
@@ -46,8 +57,11 @@ def moves(text: str) -> Moves:
 
 @pytest.mark.parametrize(
     ("table", "states", "events", "text"),
-    [(READER, Reader, Read, READER_MOVES), (WRITER, Writer, Write, WRITER_MOVES)],
-    ids=["reader", "writer"],
+    [
+        pytest.param(READER, Reader, Read, READER_MOVES, id="reader"),
+        pytest.param(WRITER, Writer, Write, WRITER_MOVES, id="writer"),
+        pytest.param(BODY, Body, BodyEvent, BODY_MOVES, id="body"),
+    ],
 )
 def test_every_event_in_every_state(
     table: Mapping[enum.Enum, Mapping[enum.Enum, enum.Enum]],
@@ -66,6 +80,6 @@ def test_every_event_in_every_state(
                 assert after(table, state, event).name == expected[state.name, event.name]
 
 
-@pytest.mark.parametrize("kind", [Reader, Read, Writer, Write])
+@pytest.mark.parametrize("kind", [Reader, Read, Writer, Write, Body, BodyEvent])
 def test_each_state_and_event_says_what_it_means(kind: type[enum.Enum]) -> None:
     assert len({member.value for member in kind}) == len(kind)

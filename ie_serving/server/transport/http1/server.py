@@ -77,11 +77,11 @@ class HttpServer:
         if self._sweeper:
             self._sweeper.cancel()
 
-    def joined(self, connection: Connection) -> None:
+    def opened(self, connection: Connection) -> None:
         """See `connection.Server`."""
         self._listener.opened(connection)
 
-    def left(self, connection: Connection) -> None:
+    def closed(self, connection: Connection) -> None:
         """See `connection.Server`."""
         self._listener.closed(connection)
 

@@ -31,7 +31,7 @@ from ie_serving.server.transport.http2.receive_window import (
     STREAM_WINDOW,
     ReceiveWindow,
 )
-from ie_serving.server.transport.http2.rules import RULES, Verdict
+from ie_serving.server.transport.http2.rules import Verdict, judge
 from ie_serving.server.transport.http2.sender import Sender
 from ie_serving.server.transport.http2.states import (
     LIFE,
@@ -39,9 +39,9 @@ from ie_serving.server.transport.http2.states import (
     Expect,
     Flow,
     Life,
+    LifeEvent,
     StreamEvent,
     StreamState,
-    Turn,
     Writing,
 )
 from ie_serving.server.transport.http2.streams import MOST_STREAMS, Stream, Streams
@@ -98,15 +98,16 @@ class Connection(FrameReader):
         """Take no new streams soon, and end when those that are open have ended; section 6.8.
 
         The client is told first, and its answer to a ping then tells that it knows: a request that
-        was on its way meanwhile is still taken. `told` ends the wait for a client that is silent.
+        was on its way meanwhile is still taken. For a client that does not answer, the driver's
+        clock calls `goaway_known`.
         """
-        if self._move(Turn.DRAIN) is Life.OPEN:
+        if self._move(LifeEvent.DRAIN) is Life.OPEN:
             self.sender.write(frames.goaway(frames.LAST_STREAM, ErrorCode.NO_ERROR))
             self.sender.write(frames.ping(_GOODBYE))
 
-    def told(self) -> None:
+    def goaway_known(self) -> None:
         """Refuse new streams: the client knows that the server stops, or is not waited for."""
-        if self._move(Turn.TOLD) is Life.DRAINING:
+        if self._move(LifeEvent.GOAWAY_KNOWN) is Life.DRAINING:
             self.sender.write(frames.goaway(max(0, self.streams.last), ErrorCode.NO_ERROR))
 
     def stop(self) -> None:
@@ -114,8 +115,8 @@ class Connection(FrameReader):
         for stream in list(self.streams.open.values()):
             stream.stop()
         if self.life is Life.DRAINING:
-            self.told()
-        self._move(Turn.DONE)
+            self.goaway_known()
+        self._move(LifeEvent.DONE)
 
     def resumed(self) -> None:
         """Go on: the client reads again. Give back the windows that were kept meanwhile."""
@@ -128,16 +129,16 @@ class Connection(FrameReader):
     def end_if_done(self) -> None:
         """End once the last stream has ended and all is written."""
         if self.life is Life.CLOSING and not self.streams.open and self.sender.idle:
-            self._move(Turn.DONE)
+            self._move(LifeEvent.DONE)
 
     def lost(self) -> None:
         """Cancel every stream: the client is gone."""
-        self._move(Turn.LOST)
+        self._move(LifeEvent.LOST)
         self.sender.apply(Flow.LOST)
 
-    def _move(self, turn: Turn) -> Life:
+    def _move(self, event: LifeEvent) -> Life:
         """Go to the next state of the connection; give the last."""
-        before, self.life = self.life, LIFE[self.life][turn]
+        before, self.life = self.life, LIFE[self.life][event]
         if self.life >= Life.CLOSED:
             self._expect = Expect.NOTHING
             streams = list(self.streams.open.values())
@@ -154,7 +155,7 @@ class Connection(FrameReader):
 
     def _say_last(self, last: bytes) -> None:
         self.sender.write(last)
-        self._move(Turn.FAULT)
+        self._move(LifeEvent.FAULT)
 
     # What the frames mean.
 
@@ -167,7 +168,7 @@ class Connection(FrameReader):
 
     def _on_first_settings(self) -> None:
         """See `FrameReader`."""
-        self._move(Turn.GREETED)
+        self._move(LifeEvent.PREFACE_READ)
 
     def _begin_data(self, flags: int, number: int, length: int, content: int) -> Stream | None:
         """See `FrameReader`: the windows, the stream's state, `content-length`."""
@@ -243,19 +244,8 @@ class Connection(FrameReader):
         return True
 
     def _judge(self, kind: int, number: int, *, ends: bool = False) -> bool:
-        """Apply the column of the stream's state; whether the frame is to be handled.
-
-        Raises:
-            ConnectionFault: the column says so.
-        """
-        rule = RULES[kind]
-        state = self.streams.state_of(number)
-        verdict = rule.states[state]
-        text = f"{rule.name} on stream {number}, whose state is {state.name}"
-        if verdict is Verdict.CONNECTION_PROTOCOL:
-            raise ConnectionFault(ErrorCode.PROTOCOL_ERROR, text)
-        if verdict is Verdict.CONNECTION_CLOSED:
-            raise ConnectionFault(ErrorCode.STREAM_CLOSED, text)
+        """Apply the verdict by the stream's state; whether the frame is to be handled."""
+        verdict = judge(kind, number, self.streams.state_of(number))
         if verdict is Verdict.STREAM_CLOSED:
             self._reset(number, ErrorCode.STREAM_CLOSED)
         elif verdict is Verdict.DROP and (ends or kind == frames.RST_STREAM):
@@ -276,7 +266,9 @@ class Connection(FrameReader):
         self._guard.count()
         self.sender.reset(number, code, ends=ends)
 
-    def _on_block(self, flags: int, number: int, block: bytes, *, selfish: bool = False) -> None:
+    def _on_block(
+        self, flags: int, number: int, block: bytes, *, depends_on_itself: bool = False
+    ) -> None:
         """See `FrameReader`: the headers of a new stream, or the trailers of one."""
         # Decoded even where it is refused below: the table must follow the client's.
         head = self._headers.known.get(block) or self._headers.decode(block)
@@ -291,7 +283,7 @@ class Connection(FrameReader):
         if number != streams.last + 2:
             streams.skip(number)
         streams.last = number
-        if head.malformed or selfish or (ends and head.content_length):
+        if head.malformed or depends_on_itself or (ends and head.content_length):
             self._reset(number, ErrorCode.PROTOCOL_ERROR, ends=ends)
         elif self.life is _CLOSING or len(streams.open) >= MOST_STREAMS:
             self.sender.reset(number, ErrorCode.REFUSED_STREAM, ends=ends)
@@ -376,7 +368,7 @@ class Connection(FrameReader):
         if not flags & frames.ACK:
             self.sender.write(frames.ping(payload, frames.ACK))
         elif payload == _GOODBYE and self.life is Life.DRAINING:
-            self.told()
+            self.goaway_known()
 
     def _on_window_update(self, _flags: int, number: int, payload: bytes) -> None:
         increment = frames.read_number(payload) & frames.LARGEST_WINDOW

@@ -38,8 +38,8 @@ class Driver(asyncio.Protocol):
 
     Args of the constructor:
         interpret, accept: see `Connection`.
-        made: called when the connection has a transport.
-        lost: called when the connection has ended.
+        opened: called when the connection has a transport.
+        closed: called when the connection has ended.
         arrived: called whenever the client has sent something.
     """
 
@@ -47,13 +47,13 @@ class Driver(asyncio.Protocol):
         self,
         interpret: Interpret,
         accept: Accept,
-        made: "Callable[[Driver], None]",
-        lost: "Callable[[Driver], None]",
+        opened: "Callable[[Driver], None]",
+        closed: "Callable[[Driver], None]",
         arrived: Callable[[], object],
     ) -> None:
         self._connection = Connection(interpret, accept, self._flush, time.monotonic)
-        self._made = made
-        self._lost = lost
+        self._opened = opened
+        self._closed = closed
         self._arrived = arrived
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -67,7 +67,7 @@ class Driver(asyncio.Protocol):
         """Wait for the client's preface."""
         self._transport = transport
         transport.set_write_buffer_limits(high=HIGH_WATER)
-        self._made(self)
+        self._opened(self)
         self._follow()
 
     def data_received(self, data: bytes) -> None:
@@ -100,7 +100,7 @@ class Driver(asyncio.Protocol):
         self._transport = None
         self._rest = b""
         self._connection.lost()
-        self._lost(self)
+        self._closed(self)
 
     # What the server calls.
 
@@ -165,7 +165,7 @@ class Driver(asyncio.Protocol):
 
     def _out_of_time(self) -> None:
         if self._connection.life is Life.DRAINING:
-            self._connection.told()
+            self._connection.goaway_known()
             self._flush()
         elif self._transport:
             self._transport.abort()

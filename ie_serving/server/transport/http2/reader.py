@@ -44,17 +44,17 @@ class _Block(NamedTuple):
     Attributes:
         flags, number: of the HEADERS frame.
         fragments: joined.
-        selfish: the frame says that the stream depends on itself.
+        depends_on_itself: the frame says that the stream depends on itself.
     """
 
     flags: int
     number: int
     fragments: bytes
-    selfish: bool
+    depends_on_itself: bool
 
 
 _NO_PAYLOAD = _Payload(0, 0, 0)
-_NO_BLOCK = _Block(0, 0, b"", selfish=False)
+_NO_BLOCK = _Block(0, 0, b"", depends_on_itself=False)
 
 
 _unpack_head = frames.HEAD.unpack_from
@@ -250,11 +250,11 @@ class FrameReader(ABC):
     def _on_headers(self, flags: int, number: int, payload: bytes) -> None:
         block = frames.unpadded(flags, payload)
         # The stream is refused later: its block must be decoded first, to keep the table.
-        selfish = frames.depends_on(flags, payload) == number
+        depends_on_itself = frames.depends_on(flags, payload) == number
         if flags & frames.END_HEADERS:
-            self._on_block(flags, number, block, selfish=selfish)
+            self._on_block(flags, number, block, depends_on_itself=depends_on_itself)
         else:
-            self._block = _Block(flags, number, block, selfish=selfish)
+            self._block = _Block(flags, number, block, depends_on_itself=depends_on_itself)
             self._expect = Expect.CONTINUATION
 
     def _on_continuation(self, flags: int, number: int, payload: bytes) -> None:
@@ -267,7 +267,7 @@ class FrameReader(ABC):
         if flags & frames.END_HEADERS:
             self._block = _NO_BLOCK
             self._expect = Expect.FRAME
-            self._on_block(first.flags, number, block, selfish=first.selfish)
+            self._on_block(first.flags, number, block, depends_on_itself=first.depends_on_itself)
         else:
             self._block = first._replace(fragments=block)
 
@@ -308,7 +308,9 @@ class FrameReader(ABC):
         """Give a stream the last of a DATA frame: data[start:stop]."""
 
     @abstractmethod
-    def _on_block(self, flags: int, number: int, block: bytes, *, selfish: bool = False) -> None:
+    def _on_block(
+        self, flags: int, number: int, block: bytes, *, depends_on_itself: bool = False
+    ) -> None:
         """Take a whole header block."""
 
     @abstractmethod

@@ -107,3 +107,23 @@ RULES: Mapping[int, Rule] = {
 
 EXTENSION = Rule("unknown", "5.5", Place.EITHER, *_ANY, 1, _ALWAYS)
 """Frames of other types are ignored, wherever they stand."""
+
+_FAULTS = {
+    Verdict.CONNECTION_PROTOCOL: frames.ErrorCode.PROTOCOL_ERROR,
+    Verdict.CONNECTION_CLOSED: frames.ErrorCode.STREAM_CLOSED,
+}
+"""The verdicts that end the connection, and the code that its GOAWAY gives."""
+
+
+def judge(kind: int, number: int, state: StreamState) -> Verdict:
+    """Give the verdict on a frame of stream `number`.
+
+    Raises:
+        ConnectionFault: the verdict is that the connection ends.
+    """
+    rule = RULES[kind]
+    verdict = rule.states[state]
+    if code := _FAULTS.get(verdict):
+        text = f"{rule.name} on stream {number}, whose state is {state.name}"
+        raise frames.ConnectionFault(code, text)
+    return verdict

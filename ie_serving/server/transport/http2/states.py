@@ -37,14 +37,14 @@ class Life(enum.IntEnum):
     """The reason is said, by GOAWAY with an error code; section 5.4.1. What comes is dropped."""
 
 
-class Turn(enum.IntEnum):
+class LifeEvent(enum.IntEnum):
     """What moves a connection from one `Life` to the next."""
 
-    GREETED = enum.auto()
+    PREFACE_READ = enum.auto()
     """The client's preface was read."""
     DRAIN = enum.auto()
     """The server stops."""
-    TOLD = enum.auto()
+    GOAWAY_KNOWN = enum.auto()
     """The client knows that the server stops, or had its time to know."""
     DONE = enum.auto()
     """The last stream has ended, or was ended."""
@@ -54,30 +54,38 @@ class Turn(enum.IntEnum):
     """The socket is closed."""
 
 
-_ENDS = {Turn.FAULT: Life.FAILED, Turn.LOST: Life.CLOSED}
+_ENDS = {LifeEvent.FAULT: Life.FAILED, LifeEvent.LOST: Life.CLOSED}
 
-LIFE: Mapping[Life, Mapping[Turn, Life]] = {
+LIFE: Mapping[Life, Mapping[LifeEvent, Life]] = {
     Life.PREFACE: {
-        Turn.GREETED: Life.OPEN,
-        Turn.DRAIN: Life.CLOSED,
-        Turn.DONE: Life.CLOSED,
+        LifeEvent.PREFACE_READ: Life.OPEN,
+        LifeEvent.DRAIN: Life.CLOSED,
+        LifeEvent.DONE: Life.CLOSED,
         **_ENDS,
     },
-    Life.OPEN: {Turn.DRAIN: Life.DRAINING, Turn.DONE: Life.CLOSED, **_ENDS},
+    Life.OPEN: {LifeEvent.DRAIN: Life.DRAINING, LifeEvent.DONE: Life.CLOSED, **_ENDS},
     Life.DRAINING: {
-        Turn.DRAIN: Life.DRAINING,
-        Turn.TOLD: Life.CLOSING,
-        Turn.DONE: Life.CLOSED,
+        LifeEvent.DRAIN: Life.DRAINING,
+        LifeEvent.GOAWAY_KNOWN: Life.CLOSING,
+        LifeEvent.DONE: Life.CLOSED,
         **_ENDS,
     },
     Life.CLOSING: {
-        Turn.DRAIN: Life.CLOSING,
-        Turn.TOLD: Life.CLOSING,  # by the PING and by the clock
-        Turn.DONE: Life.CLOSED,
+        LifeEvent.DRAIN: Life.CLOSING,
+        LifeEvent.GOAWAY_KNOWN: Life.CLOSING,  # by the PING and by the clock
+        LifeEvent.DONE: Life.CLOSED,
         **_ENDS,
     },
-    Life.CLOSED: {Turn.DRAIN: Life.CLOSED, Turn.DONE: Life.CLOSED, Turn.LOST: Life.CLOSED},
-    Life.FAILED: {Turn.DRAIN: Life.FAILED, Turn.DONE: Life.FAILED, Turn.LOST: Life.CLOSED},
+    Life.CLOSED: {
+        LifeEvent.DRAIN: Life.CLOSED,
+        LifeEvent.DONE: Life.CLOSED,
+        LifeEvent.LOST: Life.CLOSED,
+    },
+    Life.FAILED: {
+        LifeEvent.DRAIN: Life.FAILED,
+        LifeEvent.DONE: Life.FAILED,
+        LifeEvent.LOST: Life.CLOSED,
+    },
 }
 
 

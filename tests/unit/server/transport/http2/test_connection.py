@@ -531,7 +531,7 @@ def test_a_request_is_taken_until_the_client_knows_that_we_drain() -> None:
 
 def test_a_client_that_does_not_answer_is_told_by_the_clock() -> None:
     talk, payload = draining()
-    talk.connection.told()
+    talk.connection.goaway_known()
     (told,) = talk.frames()
     assert told.last_stream_id == 1
     talk.say(ping_ack(payload))
@@ -540,7 +540,7 @@ def test_a_client_that_does_not_answer_is_told_by_the_clock() -> None:
 
 def test_a_connection_ends_with_its_last_stream_when_all_is_written() -> None:
     talk, _ = draining()
-    talk.connection.told()
+    talk.connection.goaway_known()
     talk.connection.end_if_done()
     assert talk.connection.life is Life.CLOSING
     talk.say(data(1, b"", "END_STREAM"))

@@ -11,9 +11,9 @@ from ie_serving.server.transport.http2.states import (
     WRITER,
     Flow,
     Life,
+    LifeEvent,
     StreamEvent,
     StreamState,
-    Turn,
     Writing,
 )
 
@@ -50,7 +50,7 @@ def test_a_stream() -> None:
 
 def test_a_connection() -> None:
     assert printed(LIFE) == [  # type: ignore[arg-type]
-        "PREFACE GREETED OPEN",
+        "PREFACE PREFACE_READ OPEN",
         "PREFACE DRAIN CLOSED",
         "PREFACE DONE CLOSED",
         "PREFACE FAULT FAILED",
@@ -59,7 +59,7 @@ def test_a_connection() -> None:
         "OPEN DONE CLOSED",
         "OPEN FAULT FAILED",
         "OPEN LOST CLOSED",
-        "DRAINING TOLD CLOSING",
+        "DRAINING GOAWAY_KNOWN CLOSING",
         "DRAINING DONE CLOSED",
         "DRAINING FAULT FAILED",
         "DRAINING LOST CLOSED",
@@ -85,7 +85,7 @@ def test_a_writer() -> None:
 
 @pytest.mark.parametrize(
     ("table", "states", "events"),
-    [(STREAM, StreamState, StreamEvent), (LIFE, Life, Turn), (WRITER, Writing, Flow)],
+    [(STREAM, StreamState, StreamEvent), (LIFE, Life, LifeEvent), (WRITER, Writing, Flow)],
     ids=["stream", "connection", "writer"],
 )
 def test_each_table_names_every_state_and_no_event_of_another(
@@ -105,4 +105,4 @@ def test_a_writer_takes_every_event_in_every_state(event: Flow) -> None:
 
 @pytest.mark.parametrize("state", list(Life))
 def test_a_connection_may_be_lost_or_told_to_end_in_every_state(state: Life) -> None:
-    assert {Turn.DRAIN, Turn.DONE, Turn.LOST} <= set(LIFE[state])
+    assert {LifeEvent.DRAIN, LifeEvent.DONE, LifeEvent.LOST} <= set(LIFE[state])

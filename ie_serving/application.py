@@ -1,21 +1,20 @@
 """What one worker runs: the composition root, which builds every concrete object, once."""
 
 import logging
-import pickle
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from ie_serving.config.files.followed import Applied, FollowedConfig
+from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.files.text_proto import from_message
 from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
-from ie_serving.core.errors import ServingError
 from ie_serving.engines.base import Engine
 from ie_serving.engines.drivers import Drivers
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.inference.examples import ExampleCodec
+from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.warmup import WarmUp
 from ie_serving.models.manager import ModelManager
@@ -39,6 +38,7 @@ from ie_serving.server.transport.grpc.http2_server import Http2Server
 from ie_serving.server.transport.grpc.services import Services
 from ie_serving.storage.backends.by_url import check_urls, open_storage, store_of
 from ie_serving.storage.backends.later import OpenedLater
+from ie_serving.storage.base import Storage
 from ie_serving.storage.options import StorageOptions
 from ie_serving.storage.pools import StorePools
 from ie_serving.telemetry.logs import Event
@@ -74,9 +74,7 @@ class ServingApplication:
         notes: LoadNotes,
     ) -> None:
         server = settings.server
-        self._handover = handover
         self._notes = notes
-        self._before = _left_by_an_earlier_worker(handover)
         self._settings = settings
         self._storage_options = storage
         self._stopping = threading.Event()
@@ -87,28 +85,33 @@ class ServingApplication:
         self._metrics = Metrics()
         self._health = Health()
         self._models = self._manager(server)
-        # Two callers change the models: the file, which is lenient, and the RPC, which is not.
-        apply_file = partial(self._models.apply, all_or_nothing=False)
-        self._config = FollowedConfig(settings, apply_file, self._before)
+        self._config = FollowedConfig(settings, self._models, handover)
         self._plane = DataPlane(
             self._models.served,
             self._metrics,
             ExampleCodec(parse_examples, serialize_examples),
             method_name_check=server.method_name_check,
         )
-        limit_s = server.grpc_timeout_s or None
-        interface = grpc_interface(tensor_content=server.tensor_content, limit_s=limit_s)
+        interface = grpc_interface(
+            tensor_content=server.tensor_content, limit_s=server.grpc_limit_s
+        )
         prediction = PredictionService(self._plane, interface)
-        from_rpc = partial(from_message, engine=settings.engine)
-        status = ModelService(self._plane, interface, from_rpc, self._reload_by_rpc)
         self._services: Services = {
             prediction_service.NAME: prediction.answers(),
-            model_service.NAME: status.answers(),
+            model_service.NAME: self._model_service(interface).answers(),
         }
         self._grpc_health = HealthService(self._services)
-        self._readiness = Readiness(self._health, self._grpc_health, self._required_served)
-        iterations = server.warmup_iterations if server.warmup else 0
-        self._warm_up = WarmUp(read_requests, prediction.replays(), iterations)
+        self._readiness = Readiness(self._health, self._grpc_health, self._models.ready)
+        self._warm_up = WarmUp(read_requests, prediction.replays(), server.warmup_times)
+
+    def _model_service(self, interface: Interface[bytes]) -> ModelService:
+        return ModelService(
+            self._plane,
+            interface,
+            partial(from_message, engine=self._settings.engine),
+            partial(check_urls, options=self._storage_options),
+            partial(self._models.apply, all_or_nothing=True),
+        )
 
     def _manager(self, server: ServerSettings) -> ModelManager:
         return ModelManager(
@@ -121,15 +124,13 @@ class ServingApplication:
             on_applied=self._leave,
         )
 
+    def _leave(self) -> None:
+        # Looked up here: models tell the configuration, and it is made of them.
+        self._config.leave()
+
     async def start(self) -> None:
-        """See `Application`. A replacement begins with what served, then wants what is desired."""
-        wanted = await self._config.first()
-        if self._before is None:
-            await self._models.start(wanted)
-        else:
-            await self._models.start(self._before.serving, is_strict=False)
-            await self._change_to(wanted)
-        self._config.follow()
+        """See `Application`."""
+        await self._config.start()
 
     def model_names(self) -> Sequence[str]:
         """See `Application`."""
@@ -141,15 +142,12 @@ class ServingApplication:
 
     async def set_ready(self, ready: bool) -> None:
         """See `Application`: ready when every model has served, unless the start may lack some."""
-        if ready:
-            self._readiness.begin()
-        else:
-            self._readiness.end()
+        self._readiness.set_ready(ready)
 
     async def reload(self) -> None:
         """See `Application`: the configuration file again, and every repository now."""
         await self._config.reload()
-        self._models.look()
+        self._models.poll_now()
 
     async def close(self) -> None:
         """See `Application`."""
@@ -160,31 +158,6 @@ class ServingApplication:
         self._listings.shutdown()
         self._fetches.shutdown()
         self._loads.shutdown(wait=False, cancel_futures=True)
-
-    async def _required_served(self) -> None:
-        # A replacement serves what the worker before it did; no rollout waits for it, and a model
-        # that was broken before must not keep requests from the others.
-        if self._before is None and not self._settings.server.allow_unavailable_models:
-            await self._models.all_served()
-
-    async def _reload_by_rpc(self, wanted: Sequence[ModelConfig]) -> None:
-        check_urls((model.base_path for model in wanted), self._storage_options)
-        await self._models.apply(wanted, all_or_nothing=True)
-
-    async def _change_to(self, wanted: Sequence[ModelConfig]) -> None:
-        try:
-            await self._models.apply(wanted, all_or_nothing=False)
-        except ServingError as error:
-            log.error(Event("configuration not reloaded, the previous one stays", cause=error))
-
-    def _leave(self) -> None:
-        """Leave to a worker that replaces this one how far the configuration has come."""
-        desired, serving = tuple(self._models.desired), self._models.serving()
-        applied = Applied(desired=desired, serving=serving, seen=self._config.seen)
-        try:
-            self._handover.write(pickle.dumps(applied))
-        except OSError as error:
-            log.warning(Event("configuration not handed over", cause=error.strerror))
 
     def _rest(self) -> Listener:
         from ie_serving.server.fronts.tfs.rest import RestApi, rest_interface
@@ -211,25 +184,33 @@ class ServingApplication:
             **self._grpc_health.services(),
             **reflection.services(),
         }
-        server = self._settings.server
-        limit = server.max_message_bytes
-        if server.grpc_transport == "grpcio":
-            from ie_serving.server.transport.grpc.grpcio_server import GrpcioServer
+        transports = {"http2": self._http2, "grpcio": self._grpcio}
+        return transports[self._settings.server.grpc_transport](services)
 
-            arguments = server.grpc_channel_arguments
-            return GrpcioServer(services, max_message_bytes=limit, arguments=arguments)
+    def _http2(self, services: Services) -> Listener:
+        server = self._settings.server
         return Http2Server(
             services,
-            max_message_bytes=limit,
+            max_message_bytes=server.max_message_bytes,
             refused=partial(self._plane.refused, ""),
             busy_poll_s=server.busy_poll_us / 1e6,
             max_age_s=server.grpc_max_connection_age_s,
             age_grace_s=server.grpc_max_connection_age_grace_s,
         )
 
+    def _grpcio(self, services: Services) -> Listener:
+        from ie_serving.server.transport.grpc.grpcio_server import GrpcioServer
+
+        server = self._settings.server
+        return GrpcioServer(
+            services,
+            max_message_bytes=server.max_message_bytes,
+            arguments=server.grpc_channel_arguments,
+        )
+
     def _open_stream(self, config: ModelConfig) -> ModelStream:
         server: ServerSettings = self._settings.server
-        poll_wait_s = server.poll_wait_s if config.poll_wait_s is None else config.poll_wait_s
+        poll_wait_s = server.poll_wait_of(config)
         url = config.base_path
         storage = OpenedLater(
             url, partial(open_storage, url, self._storage_options, self._stopping)
@@ -241,21 +222,11 @@ class ServingApplication:
             ready_marker=config.ready_marker,
             unload_when_empty=server.unload_when_empty,
         )
-        loader = Loader(
-            config.name,
-            storage,
-            self._engine,
-            config.engine,
-            self._warm_up,
-            self._loads,
-            self._fetches.of(store_of(url)),
-            self._notes.noted,
-        )
         log.info(Event("model configured", model=config.name, base_path=storage.url))
         return ModelStream(
             config.name,
             source,
-            loader,
+            self._loader(config, storage),
             self._listings.of(store_of(url)),
             policy=config.version_policy,
             labels=config.version_labels,
@@ -267,9 +238,14 @@ class ServingApplication:
             ),
         )
 
-
-def _left_by_an_earlier_worker(handover: Handover) -> Applied | None:
-    left = handover.read()
-    # Written by a process of this server alone, into a file without a name.
-    applied: Applied | None = pickle.loads(left) if left else None
-    return applied
+    def _loader(self, config: ModelConfig, storage: Storage) -> Loader:
+        return Loader(
+            config.name,
+            storage,
+            self._engine,
+            config.engine,
+            self._warm_up,
+            self._loads,
+            self._fetches.of(store_of(config.base_path)),
+            self._notes.noted,
+        )

@@ -124,6 +124,20 @@ class ServerSettings:
     log_path: str = ""
     """Empty for none."""
 
+    @property
+    def grpc_limit_s(self) -> float | None:
+        """Longest time that an inference may take over gRPC; None sets no limit."""
+        return self.grpc_timeout_s or None
+
+    @property
+    def warmup_times(self) -> int:
+        """How often each warm-up record is replayed; 0 replays none."""
+        return self.warmup_iterations if self.warmup else 0
+
+    def poll_wait_of(self, model: ModelConfig) -> float:
+        """Seconds between two listings of a model's repository; 0 lists it once."""
+        return self.poll_wait_s if model.poll_wait_s is None else model.poll_wait_s
+
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:

@@ -61,6 +61,7 @@ class ModelManager:
         self._require_available = require_available
         self.served = ServedModels()
         self.desired: Sequence[ModelConfig] = ()
+        self._awaits_all = not allow_unavailable_models
         self._applying = asyncio.Lock()
         # By name: what loads to take over from an entry that serves, and who waits for it.
         self._successors: dict[str, tuple[Served, asyncio.Task[None]]] = {}
@@ -79,6 +80,7 @@ class ModelManager:
                 that is allowed.
             LoadFailed: a model has failed to load although each is required.
         """
+        self._awaits_all = self._awaits_all and is_strict
         opened = self._opened(configs)
         self._commit(configs, opened)
         begin = self._begin_strictly if is_strict else self._begin_alone
@@ -116,9 +118,13 @@ class ModelManager:
         """Give the models as they are served now: a predecessor until its successor serves."""
         return tuple(served.config for served in self.served.entries.values())
 
-    async def all_served(self) -> None:
-        """Wait until every model has had an AVAILABLE version."""
-        while lacking := next((s for s in self._streams() if not s.has_served), None):
+    async def ready(self) -> None:
+        """Wait until every model has had an AVAILABLE version.
+
+        Not where the start may lack some; nor in a worker that replaces another: no rollout waits
+        for it, and a model that was broken before must not keep requests from the others.
+        """
+        while self._awaits_all and (lacking := self._first_without_version()):
             await lacking.changed()
 
     async def close(self) -> None:
@@ -127,13 +133,14 @@ class ModelManager:
         streams = [*self._give_up_successors(), *(s.stream for s in served.values())]
         await asyncio.gather(*(stream.retire() for stream in streams))
 
-    def look(self) -> None:
+    def poll_now(self) -> None:
         """Poll every repository now."""
         for served in self.served.entries.values():
-            served.stream.look()
+            served.stream.poll_now()
 
-    def _streams(self) -> Iterable[ModelStream]:
-        return (served.stream for served in self.served.entries.values())
+    def _first_without_version(self) -> ModelStream | None:
+        streams = (served.stream for served in self.served.entries.values())
+        return next((stream for stream in streams if not stream.has_served), None)
 
     def _opened(self, configs: Iterable[ModelConfig]) -> dict[str, Served]:
         return {config.name: Served(config, self._open_stream(config)) for config in configs}

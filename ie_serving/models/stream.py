@@ -143,7 +143,7 @@ class ModelStream:
         self._assign_labels()
         self._aspire()
 
-    def look(self) -> None:
+    def poll_now(self) -> None:
         """Poll now instead of at the next interval."""
         self._wake.set()
 
@@ -180,12 +180,12 @@ class ModelStream:
                 log.exception(logs.Event("poll failed", model=self.name))
 
     async def _pause(self) -> None:
-        """Wait until the next poll is due, or for `look`."""
+        """Wait until the next poll is due, or for `poll_now`."""
         await set_within(self._wake, self.next_poll_s())
         self._wake.clear()
 
     def next_poll_s(self) -> float | None:
-        """Seconds until the next poll, unless `look` asks for one before; None: only then.
+        """Seconds until the next poll, unless `poll_now` asks for one before; None: only then.
 
         That is the poll interval; more while listings fail, and less while a version is still
         being written. Without an interval it is the time until a failed version is tried again.
@@ -316,7 +316,7 @@ class ModelStream:
         self._publish()
         self._forget_ended()
         if self._unlisted():
-            self.look()
+            self.poll_now()
         self._changed.set()
 
     def _wanted(self) -> frozenset[int]:

@@ -3,32 +3,36 @@
 import asyncio
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
-from ie_serving.config.files import source
-from ie_serving.config.files.watch import Apply, ConfigWatch
+from ie_serving.config.files import source, succession
+from ie_serving.config.files.succession import Applied, Place
+from ie_serving.config.files.watch import ConfigWatch
 from ie_serving.config.settings import ModelConfig, Settings
-from ie_serving.core.errors import ConfigError
+from ie_serving.core.errors import ConfigError, ServingError
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Applied:
-    """How far the configuration has come, for a worker that takes over.
+class Models(Protocol):
+    """What is configured; `models.manager.ModelManager` is one.
 
     Attributes:
-        desired: what was applied last, whether it came from the file or by RPC.
-        serving: the models as they are served: of one whose successor does not serve yet, what it
-            was before.
-        seen: digest of the file's content that was applied or refused last, if any.
+        desired: the configuration that was applied last.
     """
 
-    desired: tuple[ModelConfig, ...]
-    serving: tuple[ModelConfig, ...]
-    seen: str | None
+    desired: Sequence[ModelConfig]
+
+    async def start(self, configs: Sequence[ModelConfig], *, is_strict: bool = True) -> None:
+        """Load the first configuration; see `ModelManager`."""
+
+    async def apply(self, configs: Sequence[ModelConfig], *, all_or_nothing: bool) -> None:
+        """Change to another configuration; see `ModelManager`."""
+
+    def serving(self) -> tuple[ModelConfig, ...]:
+        """Give the models as they are served now."""
 
 
 class FollowedConfig:
@@ -39,29 +43,69 @@ class FollowedConfig:
     Args of the constructor:
         settings: the file's path, what the arbiter read from it at the server's start, and how
             often to look at it.
-        apply: makes a configuration that the file has changed to the present one.
-        before: where a worker that this one replaces has left off.
+        models: what is configured.
+        place: where a worker that this one replaces has left how far it had come, and where this
+            one leaves it to the next.
     """
 
-    def __init__(self, settings: Settings, apply: Apply, before: Applied | None = None) -> None:
+    def __init__(self, settings: Settings, models: Models, place: Place) -> None:
         self._settings = settings
-        self._before = before
+        self._models = models
+        self._place = place
+        self._before = succession.read(place)
         self._task: asyncio.Task[None] | None = None
         self._watch: ConfigWatch | None = None
         if settings.config_path is not None:
             self._watch = ConfigWatch(
                 settings.config_path,
                 partial(source.load, engine=settings.engine),
-                apply,
+                # The RPC changes all or nothing; the file lets each model stand for itself.
+                partial(models.apply, all_or_nothing=False),
                 poll_wait_s=settings.server.config_poll_wait_s,
             )
 
-    @property
-    def seen(self) -> str | None:
-        """Digest of the file's content that was applied or refused last, if any."""
-        return self._watch.seen if self._watch else None
+    async def start(self) -> None:
+        """Load what is wanted, and apply what the file changes to from now on, until `close`.
 
-    async def first(self) -> Sequence[ModelConfig]:
+        A worker that replaces another begins with what served, then wants what is desired.
+
+        Raises:
+            ServingError: the first worker of a server cannot serve what is wanted.
+        """
+        wanted = await self._first()
+        if self._before is None:
+            await self._models.start(wanted)
+        else:
+            await self._models.start(self._before.serving, is_strict=False)
+            await self._change_to(wanted)
+        if self._watch:
+            self._task = asyncio.create_task(self._watch.run(), name="watch configuration")
+
+    def leave(self) -> None:
+        """Leave to a worker that replaces this one how far the configuration has come."""
+        models, watch = self._models, self._watch
+        applied = Applied(
+            desired=tuple(models.desired),
+            serving=models.serving(),
+            seen=watch.seen if watch else None,
+        )
+        succession.leave(self._place, applied)
+
+    async def reload(self) -> None:
+        """Read the file and apply it now, changed or not.
+
+        Raises:
+            ServingError: it is broken or cannot be applied; nothing has changed.
+        """
+        if self._watch:
+            await self._watch.reload()
+
+    def close(self) -> None:
+        """Follow the file no longer."""
+        if self._task:
+            self._task.cancel()
+
+    async def _first(self) -> Sequence[ModelConfig]:
         """Give the models to begin with: the last change wins, also across workers.
 
         What was applied last, by RPC perhaps, stands until the content of the file changes; and
@@ -69,7 +113,9 @@ class FollowedConfig:
         """
         path, before = self._settings.config_path, self._before
         last = before.desired if before else self._settings.models
-        if path is None or (before and self.seen in (None, before.seen)):
+        if self._watch is None or path is None:
+            return last
+        if before and self._watch.seen in (None, before.seen):
             return last
         try:
             found = await asyncio.to_thread(source.read, path, self._settings.engine)
@@ -85,21 +131,8 @@ class FollowedConfig:
             return last
         return found.models
 
-    def follow(self) -> None:
-        """Apply what the file changes to from now on, until `close`."""
-        if self._watch:
-            self._task = asyncio.create_task(self._watch.run(), name="watch configuration")
-
-    async def reload(self) -> None:
-        """Read the file and apply it now, changed or not.
-
-        Raises:
-            ServingError: it is broken or cannot be applied; nothing has changed.
-        """
-        if self._watch:
-            await self._watch.reload()
-
-    def close(self) -> None:
-        """Follow the file no longer."""
-        if self._task:
-            self._task.cancel()
+    async def _change_to(self, wanted: Sequence[ModelConfig]) -> None:
+        try:
+            await self._models.apply(wanted, all_or_nothing=False)
+        except ServingError as error:
+            log.error(Event("configuration not reloaded, the previous one stays", cause=error))

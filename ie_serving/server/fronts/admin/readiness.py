@@ -29,6 +29,13 @@ class Readiness:
         self._served = served
         self._waiting: asyncio.Task[None] | None = None
 
+    def set_ready(self, ready: bool) -> None:
+        """See `begin` where `ready` is True, else `end`."""
+        if ready:
+            self.begin()
+        else:
+            self.end()
+
     def begin(self) -> None:
         """Know that the ports are open: the process is ready when the models have served."""
         self._waiting = asyncio.create_task(self._wait(), name="wait for every model")

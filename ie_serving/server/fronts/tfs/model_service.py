@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from ie_serving.config.settings import ModelConfig
 from ie_serving.core.codes import Code
@@ -25,19 +25,34 @@ NAME = "tensorflow.serving.ModelService"
 Read = Callable[[Proto], Sequence[ModelConfig]]
 """Reads and checks a ModelServerConfig. Raises ConfigError."""
 
+Check = Callable[[Iterable[str]], None]
+"""Finds what is wrong with base paths. Raises ConfigError with all faults."""
+
 Apply = Callable[[Sequence[ModelConfig]], Awaitable[None]]
 """Applies a configuration as a whole or not at all. Raises ServingError."""
 
 
 class ModelService:
-    """Answers the methods of ModelService."""
+    """Answers the methods of ModelService.
+
+    Args of the constructor:
+        plane: tells the status of models.
+        interface: describes this front end to it.
+        read, check_paths, apply: the steps of a reload.
+    """
 
     def __init__(
-        self, plane: DataPlane, interface: Interface[bytes], read: Read, apply: Apply
+        self,
+        plane: DataPlane,
+        interface: Interface[bytes],
+        read: Read,
+        check_paths: Check,
+        apply: Apply,
     ) -> None:
         self._plane = plane
         self._interface = interface
         self._read = read
+        self._check_paths = check_paths
         self._apply = apply
 
     def answers(self) -> dict[str, Answer]:
@@ -50,11 +65,8 @@ class ModelService:
     async def get_model_status(self, payload: Buffer, context: CallContext) -> bytes:
         """Give the states of one version or of all, highest first."""
         began = time.perf_counter()
-        try:
+        with self._plane.counting_refusals(""):
             model = _status_model(payload)
-        except InvalidRequest as error:
-            self._plane.refused("", error)
-            raise
         return self._plane.status(model, self._interface, began, metadata.status_response)
 
     async def handle_reload_config_request(self, payload: Buffer, context: CallContext) -> bytes:
@@ -78,7 +90,9 @@ class ModelService:
                 f"the configuration has {models} models; at most {MOST_MODELS} are taken by"
                 " HandleReloadConfigRequest: use a configuration file"
             )
-        return self._read(request.config)
+        wanted = self._read(request.config)
+        self._check_paths(model.base_path for model in wanted)
+        return wanted
 
 
 def _status_model(payload: Buffer) -> ModelSpec:

@@ -57,7 +57,7 @@ class Grpc:
         interface = grpc_interface(tensor_content=True, limit_s=limit_s)
         self._methods = {
             **PredictionService(plane, interface).answers(),
-            **ModelService(plane, interface, NEVER, NEVER).answers(),
+            **ModelService(plane, interface, NEVER, NEVER, NEVER).answers(),
         }
 
     async def call(self, method: str, payload: bytes, kind: Proto) -> Answer | Proto:

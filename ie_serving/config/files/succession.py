@@ -1,0 +1,53 @@
+"""How far the configuration has come: what a worker leaves to the one that replaces it."""
+
+import logging
+import pickle
+from dataclasses import dataclass
+from typing import Protocol
+
+from ie_serving.config.settings import ModelConfig
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Applied:
+    """How far the configuration has come.
+
+    Attributes:
+        desired: what was applied last, whether it came from the file or by RPC.
+        serving: the models as they are served: of one whose successor does not serve yet, what it
+            was before.
+        seen: digest of the file's content that was applied or refused last, if any.
+    """
+
+    desired: tuple[ModelConfig, ...]
+    serving: tuple[ModelConfig, ...]
+    seen: str | None
+
+
+class Place(Protocol):
+    """Holds bytes that outlive the worker; `server.process.handover.Handover` is one."""
+
+    def read(self) -> bytes:
+        """Give what was written last; empty in the first worker of a server."""
+
+    def write(self, data: bytes, /) -> None:
+        """Replace what was written before. Raises: OSError, and what was written before stays."""
+
+
+def read(place: Place) -> Applied | None:
+    """Give what an earlier worker has left; None in the first worker of a server."""
+    left = place.read()
+    # Written by a process of this server alone, into a file without a name.
+    applied: Applied | None = pickle.loads(left) if left else None
+    return applied
+
+
+def leave(place: Place, applied: Applied) -> None:
+    """Leave `applied` in place of what was left before; where that fails it is logged."""
+    try:
+        place.write(pickle.dumps(applied))
+    except OSError as error:
+        log.warning(Event("configuration not handed over", cause=error.strerror))

@@ -1,0 +1,159 @@
+"""What a worker begins with, what its file says later, and what it leaves to the next."""
+
+import json
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ie_serving.config.files.followed import FollowedConfig
+from ie_serving.config.files.succession import read
+from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
+from ie_serving.core.errors import ConfigError, PreconditionFailed
+
+OLD, NEW, BY_RPC = (ModelConfig(name=name, base_path="/m") for name in ("old", "new", "by_rpc"))
+
+
+class Shelf:
+    """Keeps what is written, as `Handover` does across processes."""
+
+    def __init__(self) -> None:
+        self.data = b""
+
+    def read(self) -> bytes:
+        return self.data
+
+    def write(self, data: bytes, /) -> None:
+        self.data = data
+
+
+class FullShelf(Shelf):
+    """Has no room."""
+
+    def write(self, data: bytes, /) -> None:
+        raise OSError(28, "No space left on device")
+
+
+class Models:
+    """Notes what it is asked to serve; refuses a model named `refused`."""
+
+    def __init__(self) -> None:
+        self.desired: Sequence[ModelConfig] = ()
+        self.said: list[str] = []
+
+    async def start(self, configs: Sequence[ModelConfig], *, is_strict: bool = True) -> None:
+        self._take("start" if is_strict else "take over", configs)
+
+    async def apply(self, configs: Sequence[ModelConfig], *, all_or_nothing: bool) -> None:
+        if "refused" in [config.name for config in configs]:
+            raise PreconditionFailed("refused")
+        self._take("all or nothing" if all_or_nothing else "each alone", configs)
+
+    def serving(self) -> tuple[ModelConfig, ...]:
+        return (OLD,)
+
+    def _take(self, how: str, configs: Sequence[ModelConfig]) -> None:
+        self.desired = configs
+        self.said.append(f"{how}: {','.join(config.name for config in configs)}")
+
+
+def write(file: Path, *names: str) -> None:
+    entries = [{"config": {"name": name, "base_path": "/m"}} for name in names]
+    file.write_text(json.dumps({"model_config_list": entries}))
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "models.json"
+    write(path, "old")
+    return path
+
+
+def settings(file: Path | None) -> Settings:
+    return Settings(server=ServerSettings(config_poll_wait_s=0), models=(OLD,), config_path=file)
+
+
+@pytest.fixture
+async def shelf(file: Path) -> Shelf:
+    """What a worker leaves that has begun with the file and was reconfigured by RPC."""
+    shelf, models = Shelf(), Models()
+    worker = FollowedConfig(settings(file), models, shelf)
+    await worker.start()
+    models.desired = (BY_RPC,)
+    worker.leave()
+    return shelf
+
+
+async def started(file: Path | None, shelf: Shelf) -> list[str]:
+    models = Models()
+    worker = FollowedConfig(settings(file), models, shelf)
+    await worker.start()
+    worker.close()
+    return models.said
+
+
+async def test_the_first_worker_begins_strictly() -> None:
+    assert await started(None, Shelf()) == ["start: old"]
+
+
+async def test_a_replacement_begins_with_what_served_and_changes_to_what_was_applied_last(
+    file: Path, shelf: Shelf
+) -> None:
+    assert await started(file, shelf) == ["take over: old", "each alone: by_rpc"]
+
+
+async def test_a_file_that_has_changed_meanwhile_is_the_last_change(
+    file: Path, shelf: Shelf
+) -> None:
+    write(file, "new")
+    assert await started(file, shelf) == ["take over: old", "each alone: new"]
+
+
+async def test_a_file_that_is_gone_changes_nothing(file: Path, shelf: Shelf) -> None:
+    file.unlink()
+    assert await started(file, shelf) == ["take over: old", "each alone: by_rpc"]
+
+
+async def test_a_broken_file_leaves_what_was_applied_last(
+    file: Path, shelf: Shelf, caplog: pytest.LogCaptureFixture
+) -> None:
+    file.write_text("{")
+    assert await started(file, shelf) == ["take over: old", "each alone: by_rpc"]
+    assert "configuration file is broken, the one applied last is used" in caplog.text
+
+
+async def test_a_replacement_serves_what_served_where_the_change_is_refused(
+    file: Path, shelf: Shelf, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(file, "refused")
+    assert await started(file, shelf) == ["take over: old"]
+    assert "configuration not reloaded, the previous one stays" in caplog.text
+
+
+async def test_it_leaves_how_far_it_has_come(file: Path, shelf: Shelf) -> None:
+    left = read(shelf)
+    assert left is not None
+    assert (left.desired, left.serving) == ((BY_RPC,), (OLD,))
+    assert left.seen is not None
+
+
+async def test_a_worker_that_cannot_leave_anything_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING, "ie_serving"):
+        FollowedConfig(settings(None), Models(), FullShelf()).leave()
+    assert 'configuration not handed over cause="No space left on device"' in caplog.text
+
+
+async def test_a_reload_applies_the_file_now_and_refuses_a_broken_one(file: Path) -> None:
+    models = Models()
+    worker = FollowedConfig(settings(file), models, Shelf())
+    await worker.start()
+    write(file, "new")
+    await worker.reload()
+    assert models.said == ["start: old", "each alone: new"]
+    file.write_text("{")
+    with pytest.raises(ConfigError):
+        await worker.reload()
+    assert models.said == ["start: old", "each alone: new"]

@@ -183,6 +183,15 @@ class DataPlane:
         with self._measured(interface, Api.MODELS, "", began):
             return encode(self._models.names())
 
+    @contextmanager
+    def counting_refusals(self, model: str) -> Iterator[None]:
+        """Count, by `refused`, whatever the body raises while it parses a request."""
+        try:
+            yield
+        except Exception as error:
+            self.refused(model, error)
+            raise
+
     def refused(self, model: str, error: Exception) -> None:
         """Count a request that failed; front ends say so of one that they cannot parse.
 
@@ -250,11 +259,8 @@ class DataPlane:
         self, interface: Interface[Any], api: Api, model: str, began: float
     ) -> Iterator[None]:
         """Count the request that the body answers, and its latency if it succeeds."""
-        try:
+        with self.counting_refusals(model):
             yield
-        except Exception as error:
-            self.refused(model, error)
-            raise
         served = self._metrics.of(model).served(interface.labels[api], interface.entrypoint)
         served.add((time.perf_counter() - began) * 1e6)
 

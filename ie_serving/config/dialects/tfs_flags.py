@@ -14,6 +14,7 @@ from ie_serving.config.settings import ServerSettings
 from ie_serving.config.values import channel, numbers, words
 from ie_serving.config.values.faults import Parser
 from ie_serving.core.errors import ConfigError
+from ie_serving.core.integers import INT32_MAX, INT64_MAX
 
 Value = bool | int | float | str
 
@@ -188,8 +189,8 @@ READ: Mapping[str, Callable[[Value], Any]] = {
 
 _PARSERS: Mapping[Kind, Parser[Value]] = {
     Kind.BOOL: words.boolean,
-    Kind.INT32: numbers.integer(-(2**31), numbers.INT32_MAX),
-    Kind.INT64: numbers.integer(-(2**63), numbers.INT64_MAX),
+    Kind.INT32: numbers.integer(-(2**31), INT32_MAX),
+    Kind.INT64: numbers.integer(-(2**63), INT64_MAX),
     Kind.FLOAT: numbers.number,
 }
 

@@ -3,6 +3,7 @@
 from ie_serving.config.schema.setting import BOOLEAN, Setting
 from ie_serving.config.schema.storage import CACHE
 from ie_serving.config.values import channel, numbers, words
+from ie_serving.core.integers import INT32_MAX
 
 CONFIG_PATH = Setting(
     place="settings.config_path",
@@ -87,7 +88,7 @@ SERVER: tuple[Setting, ...] = (
     Setting(
         place="server.max_message_bytes",
         # gRPC counts the bytes of a message in 32 bits.
-        parse=numbers.integer(1, numbers.INT32_MAX),
+        parse=numbers.integer(1, INT32_MAX),
         form="BYTES",
         meaning="largest gRPC message and REST body in bytes; gzip over REST inflates to 100 MiB",
         example="67108864",

@@ -6,6 +6,7 @@ credentials, all of them the proxies); `docs/storage.md` names them.
 
 from ie_serving.config.schema.setting import BOOLEAN, Setting
 from ie_serving.config.values import numbers, words
+from ie_serving.core.integers import INT64_MAX
 
 CACHE: tuple[Setting, ...] = (
     Setting(
@@ -22,7 +23,7 @@ CACHE: tuple[Setting, ...] = (
     # disk, which is reported.
     Setting(
         place="storage.cache_size_bytes",
-        parse=numbers.integer(0, numbers.INT64_MAX),
+        parse=numbers.integer(0, INT64_MAX),
         form="BYTES",
         meaning="bytes at which the least recently used copies are evicted; 0 sets no limit",
         example="10737418240",

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from ie_serving.config.values.faults import fault
-from ie_serving.config.values.numbers import INT32_MAX, whole
+from ie_serving.config.values.numbers import whole
+from ie_serving.core.integers import INT32_MAX
 
 AGE_ARGUMENTS: Final = {
     "grpc_max_connection_age_s": "grpc.max_connection_age_ms",

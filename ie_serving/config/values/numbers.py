@@ -4,10 +4,11 @@ import math
 import re
 
 from ie_serving.config.values.faults import Parser, fault
+from ie_serving.core.integers import INT32_MAX, INT64_MAX
 
-INT32_MAX = 2**31 - 1
-"""Also the longest time in seconds: 68 years, which every timer of the platform can hold."""
-INT64_MAX = 2**63 - 1
+LONGEST_S = INT32_MAX
+"""Longest time in seconds; a longer one is refused. That is 68 years, which every timer of the
+platform can hold."""
 ANY = -1
 """A batch size or dimension that may be any."""
 
@@ -51,8 +52,8 @@ def number(value: object, place: str) -> float:
     # In Python True is a number as well; a switch is no time.
     if isinstance(given, bool) or not isinstance(given, int | float):
         raise fault(place, value, "a number of seconds, such as 1 or 0.5")
-    if abs(given) > INT32_MAX or math.isnan(given):
-        raise fault(place, value, f"at most {INT32_MAX} seconds")
+    if abs(given) > LONGEST_S or math.isnan(given):
+        raise fault(place, value, f"at most {LONGEST_S} seconds")
     return float(given)
 
 

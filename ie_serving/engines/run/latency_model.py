@@ -36,10 +36,6 @@ class LatencyModel:
         for bucket in range(size.bit_length() + 1):
             self.mean_s[bucket] = min(seconds, CEILING_S)
 
-    def inline(self, bucket: int) -> bool:
-        """Tell whether requests of a size of `bucket` bits run on the loop."""
-        return self.mean_s.get(bucket, CEILING_S) <= self.longest_inline_s
-
     def learn(self, bucket: int, seconds: float) -> None:
         """Take the measurement of a request that shared the engine with no other."""
         # Beside others it would measure how busy the machine is, not how long the model takes.

@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 
 from ie_serving.core.errors import NotThereYet, StorageError
 from ie_serving.core.hints import Hint
+from ie_serving.core.integers import INT64_MAX
 from ie_serving.engines.base import Engine
 from ie_serving.storage.base import Entry, Storage, fingerprint_of
 from ie_serving.storage.retry import PASSING
@@ -41,7 +42,6 @@ costs no more requests than one with eight."""
 Choose = Callable[[Collection[int]], Collection[int]]
 """Says which of the versions that it is given are wanted."""
 
-INT64_MAX = 2**63 - 1
 VERSION = re.compile(r"[0-9]{1,19}")
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.integers import INT64_MAX
 from ie_serving.wire.json.document import SIGNATURE_NAME, parse_object, plain, signature_name_of
 from ie_serving.wire.json.rapidjson.document import Json, bytes_of
 from ie_serving.wire.json.rapidjson.printing import clean, kind_of, show
@@ -19,8 +20,6 @@ from ie_serving.wire.json.value import CANNOT_DECODE_BASE64, decode_base64, is_b
 Feature = list[int] | list[float] | list[bytes]
 """Values of one feature; an empty list is a feature without a kind."""
 Features = dict[str, Feature]
-
-_INT64_MAX: Final = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,7 @@ def _feature(name: str, value: Json) -> Feature:
             raise InvalidRequest(
                 f"Unexpected element type in feature: {name} expecting type: {kinds[0]}"
             )
-        if kind == "int64" and element > _INT64_MAX:
+        if kind == "int64" and element > INT64_MAX:
             raise InvalidRequest(
                 f"Feature: {name} has uint64_t element. Only int64_t is supported."
             )

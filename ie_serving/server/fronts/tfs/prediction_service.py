@@ -95,12 +95,12 @@ class PredictionService:
     def predict(self, payload: Buffer, context: CallContext) -> Awaitable[bytes]:
         """Run a signature on named tensors."""
         began = time.perf_counter()
-        # `_read`, written out: this is done for every small request.
+        # As `_read`, without the call: this is done for every small request.
         try:
             request = self._parser.parse(payload)
         except Unclear:
             return self._predict_unclear(payload, began)
-        except InvalidRequest as error:
+        except Exception as error:
             self._plane.refused("", error)
             raise
         return self._plane.predict(request, self._interface, began)
@@ -138,13 +138,10 @@ class PredictionService:
 
     async def _read(self, read: Callable[[Buffer], T], payload: Buffer) -> T:
         """Parse a request; one that cannot be parsed counts under no model's name."""
-        try:
+        with self._plane.counting_refusals(""):
             if len(payload) >= LARGE_MESSAGE:
                 return await asyncio.to_thread(read, payload)
             return read(payload)
-        except InvalidRequest as error:
-            self._plane.refused("", error)
-            raise
 
     async def _replay_predict(self, servable: Servable, payload: bytes) -> None:
         await self._plane.replay_predict(servable, parse_request(payload), self._interface)

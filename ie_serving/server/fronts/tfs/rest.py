@@ -204,19 +204,16 @@ class RestApi:
         began = time.perf_counter()
         try:
             asked = route(request.method, target_of(path, request.scope["query_string"]))
-        except VersionOverflow as error:
-            self._plane.refused("", error)
-            return 400, JSON, b""
         except InvalidRequest as error:
             self._plane.refused("", error)
-            return _failed(error)
+            return (400, JSON, b"") if isinstance(error, VersionOverflow) else _failed(error)
         try:
             return 200, JSON, self._looks[asked.verb](asked.model, began)
         except Exception as error:
             return _failed(error)
 
     async def _predict(self, request: Request, model: ModelSpec, began: float) -> Buffer:
-        try:
+        try:  # as `counting_refusals`, without the call: this is done for every small request
             body, limit = request.body, self._max_body_bytes
             if body is None or len(body) > limit or b"content-encoding" in request.head.fields:
                 body = await read_body(request, limit)
@@ -245,14 +242,11 @@ class RestApi:
     async def _examples(
         self, request: Request, model: ModelSpec, method: Method
     ) -> ExamplesRequest:
-        try:
+        with self._plane.counting_refusals(model.name):
             body = await read_body(request, self._max_body_bytes)
             in_thread = len(body) >= LARGE_EXAMPLES
             work = partial(parse_examples, body, method.word)
             asked = await asyncio.to_thread(work) if in_thread else work()
-        except Exception as error:
-            self._plane.refused(model.name, error)
-            raise
         decode = partial(with_context, asked.examples, asked.context)
         return ExamplesRequest(model, asked.signature_name, decode, len(body))
 

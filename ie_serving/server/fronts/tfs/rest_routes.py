@@ -11,9 +11,9 @@ from functools import lru_cache
 from urllib.parse import unquote
 
 from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.integers import INT64_MAX
 from ie_serving.core.requests import ModelSpec
 
-INT64_MAX = 2**63 - 1
 MODELS = "/v1/models"
 
 _CHOICE = r"(?:/versions/(\d+)|/labels/([^/:]+))?"

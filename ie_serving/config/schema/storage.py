@@ -31,7 +31,7 @@ CACHE: tuple[Setting, ...] = (
     ),
     Setting(
         place="storage.min_download_bytes_per_s",
-        parse=numbers.integer(0, numbers.INT64_MAX),
+        parse=numbers.integer(0, INT64_MAX),
         form="BYTES",
         meaning="bytes a second below which a download ends, to be tried again; 0 sets no limit",
         example="5000",

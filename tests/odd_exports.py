@@ -57,6 +57,9 @@ def partly() -> dict[str, Any]:
     keep = v1.placeholder(tf.float32, [], name="keep")
     weights = v1.get_variable("weights", initializer=[[1.0], [2.0]])
     y = tf.matmul(x, weights)
+    rank_in_graph = signature({"x": x}, {"y": y})
+    rank_in_graph.inputs["x"].tensor_shape.Clear()
+    rank_in_graph.inputs["x"].tensor_shape.unknown_rank = True
     declared = signature({"x": x, "keep": keep}, {"y": y * keep})
     declared.defaults["keep"].CopyFrom(tf.make_tensor_proto(0.25))
     return {
@@ -64,6 +67,7 @@ def partly() -> dict[str, Any]:
         "good": signature({"x": x}, {"y": y}),
         "other": signature({"z": z}, {"y": z * 2.0}),
         "declared": declared,
+        "rank_in_graph": rank_in_graph,
     }
 
 

@@ -77,11 +77,14 @@ def predict(server: Server, model: str, name: str, inputs: dict[str, Any]) -> di
     return {alias: tf.make_ndarray(proto) for alias, proto in reply.outputs.items()}
 
 
-def of_file(root: Path) -> Any:
-    """Give the signatures of `partly` as its file declares them."""
+def of_file(root: Path) -> dict[str, Any]:
+    """Give the signatures of `partly` as its file declares them, or else its graph."""
     data = (root / "partly" / "1" / "saved_model.pb").read_bytes()
     (meta_graph,) = saved_model_pb2.SavedModel.FromString(data).meta_graphs
-    return meta_graph.signature_def
+    definitions = dict(meta_graph.signature_def)
+    x = definitions["good"].inputs["x"]
+    definitions["rank_in_graph"].inputs["x"].CopyFrom(x)
+    return definitions
 
 
 def test_metadata_lists_every_signature_as_the_file_declares_it(server: Server, root: Path) -> None:
@@ -183,3 +186,34 @@ def test_a_saved_model_as_text_is_served(server: Server) -> None:
     assert predict(server, "text", "parse", inputs)["y"].tolist() == [[5.0]]
     body = {"instances": X.tolist()}
     assert server.rest.post("/v1/models/text:predict", json=body).json()["predictions"] == Y
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (), (1, 2, 3), (2, 1, 1, 2)])
+def test_inputs_of_unknown_rank_take_every_rank(server: Server, shape: tuple[int, ...]) -> None:
+    a = np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+    b = np.full((1,) * len(shape) if shape != (3,) else (), -1, np.float32)
+    want = np.maximum(a, 0) * 2 + b
+    assert np.array_equal(predict(server, "ranks", "any_rank", {"a": a, "b": b})["y"], want)
+    inputs = {"a": a.tolist(), "b": b.tolist()}
+    body = {"signature_name": "any_rank", "inputs": inputs}
+    reply = server.rest.post("/v1/models/ranks:predict", json=body)
+    assert reply.status_code == 200, reply.text
+    assert reply.json()["outputs"] == want.tolist()
+
+
+def test_a_rank_that_the_graph_does_not_take_is_refused_and_costs_nothing(server: Server) -> None:
+    assert predict(server, "ranks", "matrix", {"x": X})["y"].tolist() == Y
+    with pytest.raises(grpc.RpcError) as refused:
+        predict(server, "ranks", "matrix", {"x": np.float32(1)})
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert '"x" of rank 0' in refused.value.details()
+    answer = predict(server, "ranks", "matrix", {"x": X})
+    assert (answer["y"].tolist(), answer["same"].tolist()) == (Y, [b"k"])
+    assert predict(server, "ranks", "", {"x": X})["y"].tolist() == Y
+
+
+def test_the_rank_of_the_graph_counts_where_the_signature_has_none(server: Server) -> None:
+    assert predict(server, "partly", "rank_in_graph", {"x": X})["y"].tolist() == Y
+    with pytest.raises(grpc.RpcError) as refused:
+        predict(server, "partly", "rank_in_graph", {"x": np.ones((1, 1, 2), np.float32)})
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT

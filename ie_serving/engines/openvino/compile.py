@@ -1,7 +1,7 @@
 """The OpenVINO engine: a version directory becomes a compiled model."""
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,6 +32,7 @@ from ie_serving.engines.openvino.shape_inference import ShapeInference
 from ie_serving.engines.openvino.slot import Slot
 from ie_serving.engines.openvino.specs import Port, Ports, prepare, zeros
 from ie_serving.engines.run import probe
+from ie_serving.engines.run.by_rank import ByRank
 from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
 from ie_serving.engines.run.program import Check, CompiledPrograms, Program, Runs
 from ie_serving.engines.run.threads import thread_limit
@@ -99,14 +100,35 @@ def _none_served(version: Version) -> LoadFailed:
 
 
 def _runs(draft: Draft, options: EngineOptions) -> Runs:
-    inner = None
+    inner: Runs | None = None
     if draft.model is not None:
         with load_failures("the model cannot be compiled"):
-            inner = _program(draft, draft.model, options)
+            inner = _for_any_rank(draft, draft.model, options)
     if draft.beside is not None:
         return ProgramBeside(draft.beside, inner)
     assert inner is not None  # what no model computes is answered beside
     return inner
+
+
+def _for_any_rank(draft: Draft, model: ov.Model, options: EngineOptions) -> Runs:
+    """Compile now where the ranks of the inputs are known, else for those of each request."""
+    if not any(port.get_partial_shape().rank.is_dynamic for port in model.inputs):
+        return _program(draft, model, options)
+    ports = prepare(draft, model.clone(), options.of(OpenVinoOptions))
+    opened = [port for port in ports.inputs if port.bounds is None]
+
+    def make(ranks: Sequence[int]) -> Program:
+        ranked = model.clone()
+        with load_failures(f"the model cannot be compiled for the ranks {ranks}"):
+            ranked.reshape(
+                {
+                    ranked.inputs[port.index]: ov.PartialShape([-1] * rank)
+                    for port, rank in zip(opened, ranks, strict=True)
+                }
+            )
+            return _program(draft, ranked, options)
+
+    return ByRank(ports.signature, [port.spec.name for port in opened], make)
 
 
 @dataclass(frozen=True)

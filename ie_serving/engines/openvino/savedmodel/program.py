@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.openvino.savedmodel.examples import ExampleSpec, parse
-from ie_serving.engines.run.program import Program
+from ie_serving.engines.run.program import Runs
 
 T = TypeVar("T")
 
@@ -43,7 +43,7 @@ class ProgramBeside:
         inner: the model's program; None where nothing is left for it.
     """
 
-    def __init__(self, beside: Beside, inner: Program | None) -> None:
+    def __init__(self, beside: Beside, inner: Runs | None) -> None:
         self.signature = beside.signature
         self._beside = beside
         self._inner = inner

@@ -109,9 +109,13 @@ async def test_arrays_need_not_be_contiguous_or_writeable(tmp_path: Path) -> Non
     assert np.array_equal((await run(model, {"x": array}))["y"], array + 1)
 
 
-def test_an_open_rank_that_the_device_lacks_names_the_input(tmp_path: Path) -> None:
-    with pytest.raises(LoadFailed, match=r"dynamic rank.*\bx\b"):
-        load(add_one(tmp_path, None))
+async def test_an_open_rank_is_compiled_for_the_ranks_of_requests(tmp_path: Path) -> None:
+    model = load(add_one(tmp_path, None))
+    assert model.signatures["serving_default"].inputs["x"].shape is None
+    for shape in ((2,), (1, 2, 1)):
+        answer = await run(model, {"x": np.ones(shape, np.float32)})
+        assert answer["y"].tolist() == np.full(shape, 2.0).tolist()
+    model.close()
 
 
 async def test_several_inputs_and_outputs_keep_apart(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ async def test_what_cannot_be_read_rewritten_or_converted_is_left_out(
         assert cause in model.signatures[name].left_out
         assert f"signature left out signature={name} cause=" in caplog.text
     served = {name for name, s in model.signatures.items() if not s.definition}
-    assert served == {"good", "other", "declared"}
+    assert served == {"good", "other", "declared", "rank_in_graph"}
     answer = await run(model, {"x": np.array([[1, 2]], np.float32)}, "good")
     assert answer["y"].tolist() == [[5.0]]
 

@@ -88,19 +88,6 @@ def test_an_operation_that_openvino_lacks_is_named(exported: Path) -> None:
     assert "serving_default" in str(failure.value)
 
 
-def test_a_version_without_any_good_signature_fails_with_all_causes(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    root = tmp_path_factory.mktemp("hopeless")
-    script = Path(__file__).parent / "savedmodel" / "exports.py"
-    env = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    output_of(sys.executable, script, root, env=env, cwd=root, patience_s=100)
-    with pytest.raises(LoadFailed, match="DecodeCSV") as failure:
-        load(root / "hopeless" / "1")
-    assert "'any_rank'" in str(failure.value)
-    assert "'serving_default'" in str(failure.value)
-
-
 def test_a_cut_file_fails_to_load(exported: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(exported / "several", tmp_path / "model")
     os.truncate(copy / "saved_model.pb", 1000)

@@ -204,6 +204,7 @@ INPUTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "constants": {"x": X},
         "features": {"examples": strings(*EXAMPLES)},
         "single": {"example": EXAMPLES[0]},
+        "any_rank": {"x": X},
     },
 }
 
@@ -237,8 +238,6 @@ def main(root: Path) -> None:
         "any_rank": module.any_rank,
     }
     tf.saved_model.save(module, str(root / "module" / "1"), signatures=signatures)
-    hopeless = {"serving_default": module.lines, "any_rank": module.any_rank}
-    tf.saved_model.save(module, str(root / "hopeless" / "1"), signatures=hopeless)
     for name in INPUTS:
         expect(root, name)
 

@@ -1,0 +1,126 @@
+"""Programs by the ranks of inputs: compiled once for each, beside the loop, a bounded number."""
+
+import asyncio
+import threading
+from collections.abc import Mapping
+
+import numpy as np
+import pytest
+
+from ie_serving.core.errors import InvalidTensor, LoadFailed
+from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.engines.run.by_rank import MOST, ByRank, Ranks
+from ie_serving.engines.run.program import Read, T
+
+SIGNATURE = Signature(
+    "s",
+    {"x": TensorSpec("x", DataType.FP32, None, "x:0")},
+    {"y": TensorSpec("y", DataType.FP32, None, "y:0")},
+)
+LIMIT_S = 20.0
+
+
+class AddOne:
+    """A program that adds 1; `hold` keeps an inference from ending until it is set."""
+
+    def __init__(self, hold: asyncio.Event | None = None) -> None:
+        self.signature = SIGNATURE
+        self.hold = hold
+        self.is_closed = threading.Event()
+
+    async def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
+        if self.hold is not None:
+            await self.hold.wait()
+        assert not self.is_closed.is_set()
+        return read({"y": inputs["x"] + 1})
+
+    def close(self) -> None:
+        self.is_closed.set()
+
+
+class Maker:
+    """Makes programs, each when `go` is set; refuses rank 0."""
+
+    def __init__(self) -> None:
+        self.made: dict[Ranks, AddOne] = {}
+        self.calls: list[Ranks] = []
+        self.go = threading.Event()
+        self.go.set()
+        self.hold: asyncio.Event | None = None
+
+    def __call__(self, ranks: Ranks) -> AddOne:
+        self.calls.append(ranks)
+        assert self.go.wait(LIMIT_S)
+        if ranks == (0,):
+            raise LoadFailed("no scalars here")
+        self.made[ranks] = AddOne(self.hold)
+        return self.made[ranks]
+
+
+async def ask(program: ByRank, rank: int) -> Array:
+    x = np.zeros((1,) * rank, np.float32)
+    return await asyncio.wait_for(program.infer({"x": x}, lambda y: y["y"].copy()), LIMIT_S)
+
+
+async def test_each_rank_is_compiled_once() -> None:
+    make = Maker()
+    program = ByRank(SIGNATURE, ["x"], make)
+    for rank in (1, 2, 1, 2, 3):
+        assert (await ask(program, rank)).shape == (1,) * rank
+    assert make.calls == [(1,), (2,), (3,)]
+    await asyncio.to_thread(program.close)
+    assert all(made.is_closed.is_set() for made in make.made.values())
+
+
+async def test_requests_of_a_rank_wait_for_one_compilation_and_others_are_answered() -> None:
+    make = Maker()
+    program = ByRank(SIGNATURE, ["x"], make)
+    await ask(program, 1)
+    make.go.clear()
+    waiting = [asyncio.create_task(ask(program, 2)) for _ in range(3)]
+    assert (await ask(program, 1)).tolist() == [1]
+    waiting[0].cancel()
+    make.go.set()
+    assert (await waiting[1]).shape == (await waiting[2]).shape == (1, 1)
+    assert make.calls == [(1,), (2,)]
+    await asyncio.to_thread(program.close)
+
+
+async def test_the_rank_that_was_used_longest_ago_is_freed() -> None:
+    make = Maker()
+    program = ByRank(SIGNATURE, ["x"], make)
+    for rank in (*range(1, MOST + 1), 1, MOST + 1):
+        await ask(program, rank)
+    assert await asyncio.to_thread(make.made[2,].is_closed.wait, LIMIT_S)
+    assert not make.made[1,].is_closed.is_set()
+    await ask(program, 2)
+    assert make.calls.count((2,)) == 2
+    await asyncio.to_thread(program.close)
+
+
+async def test_a_program_is_freed_after_the_request_that_uses_it() -> None:
+    make = Maker()
+    make.hold = asyncio.Event()
+    program = ByRank(SIGNATURE, ["x"], make)
+    slow = asyncio.create_task(ask(program, 1))
+    while (1,) not in make.made:
+        await asyncio.sleep(0)
+    others = [asyncio.create_task(ask(program, rank)) for rank in range(2, MOST + 2)]
+    while (MOST + 1,) not in make.made:
+        await asyncio.sleep(0)
+    assert not make.made[1,].is_closed.is_set()
+    make.hold.set()
+    await asyncio.gather(slow, *others)
+    assert await asyncio.to_thread(make.made[1,].is_closed.wait, LIMIT_S)
+    await asyncio.to_thread(program.close)
+
+
+async def test_a_rank_that_cannot_be_compiled_is_refused_and_not_tried_again() -> None:
+    make = Maker()
+    program = ByRank(SIGNATURE, ["x"], make)
+    for _ in range(2):
+        with pytest.raises(InvalidTensor, match='no input "x" of rank 0 can be taken: no scalars'):
+            await ask(program, 0)
+    assert make.calls == [(0,)]
+    assert (await ask(program, 1)).tolist() == [1]
+    await asyncio.to_thread(program.close)

@@ -29,6 +29,10 @@ class ModelSpec:
     signature: str = ""
 
 
+Decoded: TypeAlias = tuple[Mapping[str, Array], object]
+"""Inputs by alias, and the form of the reply."""
+
+
 @dataclass(slots=True)
 class InferRequest:
     """One request to run a signature on named tensors, parsed but not yet decoded.
@@ -40,15 +44,16 @@ class InferRequest:
             the reply takes, where the protocol has several. Raises InvalidRequest for what cannot
             be decoded.
         size: bytes that `decode` has to read.
-        in_place: `decode` takes no time, whatever the size: it gives views of what arrived.
+        at_once: does the same as `decode` where that takes a few milliseconds at most, whatever the
+            size, and gives None where it may take longer; None for a protocol that never knows.
         output_filter: aliases of the outputs to return; empty for all.
     """
 
     model: ModelSpec
     signature: str
-    decode: Callable[[Signature], tuple[Mapping[str, Array], object]]
+    decode: Callable[[Signature], Decoded]
     size: int
-    in_place: bool = False
+    at_once: Callable[[Signature], Decoded | None] | None = None
     output_filter: tuple[str, ...] = ()
 
 

@@ -15,7 +15,14 @@ from typing import Any, Generic, TypeVar, cast
 
 from ie_serving.core.codes import code_of
 from ie_serving.core.fit import cast_all, fit, have_dtypes, shed
-from ie_serving.core.requests import ExamplesRequest, Features, InferRequest, ModelSpec, Task
+from ie_serving.core.requests import (
+    Decoded,
+    ExamplesRequest,
+    Features,
+    InferRequest,
+    ModelSpec,
+    Task,
+)
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, Method, Signature
 from ie_serving.core.versions import VersionStatus
 from ie_serving.inference import checks, examples
@@ -368,23 +375,18 @@ def _reader(encode: Encode[T], large: int) -> Read[T]:
     return read
 
 
-async def _decode_large(
-    request: InferRequest, signature: Signature
-) -> tuple[Mapping[str, Array], object]:
-    """Decode and cast in a thread, unless the inputs can be taken as they are.
+async def _decode_large(request: InferRequest, signature: Signature) -> Decoded:
+    """Decode and cast in a thread, unless it can be done at once.
 
     A few megabytes of a list of integers take tens of milliseconds.
     """
-    if request.in_place:
-        inputs, form = request.decode(signature)
-        if have_dtypes(signature, inputs):
-            return inputs, form
+    decoded = request.at_once(signature) if request.at_once else None
+    if decoded is not None and have_dtypes(signature, decoded[0]):
+        return decoded
     return await asyncio.to_thread(_decode_and_cast, request, signature)
 
 
-def _decode_and_cast(
-    request: InferRequest, signature: Signature
-) -> tuple[Mapping[str, Array], object]:
+def _decode_and_cast(request: InferRequest, signature: Signature) -> Decoded:
     inputs, form = request.decode(signature)
     return cast_all(signature, inputs), form
 

@@ -121,7 +121,7 @@ def read_array(array: Lazy, dtype: DataType, body: bytes) -> Array | None:
     measured = None if numbers is None else _measure(array)
     if numbers is None or measured is None:
         return None
-    brackets = body.count(b"[") if len(body) < _COUNTED_BY_NUMPY else _count_brackets(body)
+    brackets = body.count(b"[") if len(body) < _COUNTED_BY_NUMPY else count_brackets(body)
     return _copy(array, numbers, measured[0], body) if brackets == measured[1] else None
 
 
@@ -138,7 +138,7 @@ def read_arrays(
             return None
         shapes[name], opened = measured
         brackets += opened
-    if _count_brackets(body) != brackets:
+    if count_brackets(body) != brackets:
         return None
     arrays = {}
     for name, value in values.items():
@@ -210,5 +210,6 @@ def _copy(array: Lazy, numbers: _Numbers, shape: list[int], body: bytes) -> Arra
 
 
 # In UTF-8 no byte of another character equals "[", so counting bytes is counting brackets.
-def _count_brackets(body: bytes) -> int:
+def count_brackets(body: bytes) -> int:
+    """Count the lists of `body`, and the opening brackets in its strings."""
     return int(np.count_nonzero(np.frombuffer(body, np.uint8) == 0x5B))

@@ -44,8 +44,8 @@ are_long: Final = re.compile(
     rb"[0-9]*[\],\[]+)*"
 ).fullmatch
 """Tell whether each number of orjson's text, a list or lists of lists, has more than 6 digits and
-lies between `_PLAIN_FROM` and a million, so that `LONG_FORMS` writes it. The cases: one digit
-stands before the point, a zero, or more digits, which no `.0` may follow."""
+lies between `_PLAIN_FROM` and a million, so that `LONG_FORMS` writes it. The cases: one digit is
+before the point, a zero, or more digits, which no `.0` may follow."""
 
 LONG_FORMS: Final = {"f": b"%.9g", "d": b"%.17g"}
 """How a number of more than 6 digits is written, by numpy's character of its dtype."""

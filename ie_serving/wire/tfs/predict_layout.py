@@ -59,7 +59,7 @@ class Layout:
         decode = partial(self._decode, payload)
         model = self._model
         size = len(payload)
-        return InferRequest(model, model.signature, decode, size, True, self._output_filter)
+        return InferRequest(model, model.signature, decode, size, decode, self._output_filter)
 
     def _decode(self, payload: Buffer, signature: Signature) -> tuple[dict[str, Array], None]:
         arrays: dict[str, Array] = {}

@@ -103,16 +103,17 @@ async def test_a_wrong_output_filter_is_refused(output_filter: tuple[str, ...], 
 
 
 @pytest.mark.parametrize(
-    ("dtype", "size", "in_place", "apart"),
+    ("dtype", "size", "at_once", "apart"),
     [
-        pytest.param(np.float32, LARGE - 1, False, False, id="small"),
-        pytest.param(np.float32, LARGE, False, True, id="large"),
-        pytest.param(np.float32, LARGE, True, False, id="large, but nothing to do"),
-        pytest.param(np.float64, LARGE, True, True, id="large, to be cast"),
+        pytest.param(np.float32, LARGE - 1, "never", False, id="small"),
+        pytest.param(np.float32, LARGE, "never", True, id="large"),
+        pytest.param(np.float32, LARGE, "not this one", True, id="large, and slow"),
+        pytest.param(np.float32, LARGE, "yes", False, id="large, but quick"),
+        pytest.param(np.float64, LARGE, "yes", True, id="large, to be cast"),
     ],
 )
 async def test_large_requests_are_decoded_and_cast_in_a_thread(
-    dtype: type, size: int, in_place: bool, apart: bool
+    dtype: type, size: int, at_once: str, apart: bool
 ) -> None:
     threads: list[int] = []
 
@@ -120,7 +121,8 @@ async def test_large_requests_are_decoded_and_cast_in_a_thread(
         threads.append(threading.get_ident())
         return {"x": X.astype(dtype)}, "plain"
 
-    request = InferRequest(ModelSpec(MODEL), "", decode, size, in_place=in_place)
+    quick = {"never": None, "not this one": lambda _: None, "yes": decode}[at_once]
+    request = InferRequest(ModelSpec(MODEL), "", decode, size, quick)
     plane = await Heart().plane()
     assert await plane.predict(request, Words().interface(), now()) == {"y": [2, 3]}
     assert (threads[-1] != threading.get_ident()) is apart

@@ -43,7 +43,13 @@ from ie_serving.server.transport.http1.messages import (
 )
 from ie_serving.telemetry.metrics import CONTENT_TYPE, Metrics
 from ie_serving.wire.json.examples import parse_examples
-from ie_serving.wire.json.request import Format, TakesLong, parse_predict
+from ie_serving.wire.json.request import (
+    Format,
+    PredictBody,
+    SlicedBody,
+    parse_at_once,
+    parse_predict,
+)
 from ie_serving.wire.json.response import (
     encode_classifications,
     encode_error,
@@ -55,12 +61,8 @@ from ie_serving.wire.tfs.example import with_context
 from ie_serving.wire.tfs.results import classes_of, values_of
 
 LARGE_BODY = 32 * 1024
-"""Bytes of a body from which it is read in a thread. Plain numbers could be read on the event loop
-up to 256 KB within a millisecond; but rows that are objects cost about 1.3 ms for each KB, and a
-body does not say beforehand what it holds."""
-LARGE_UNSTRICT = 4 * 1024
-"""Bytes of a body that is no strict JSON, from which it is read in a thread: nested NaN cost 5 ms
-for each KB."""
+"""Bytes of a body from which it is decoded in a thread, unless it holds plain numbers: rows that
+are objects cost about 1.3 ms for each KB."""
 LARGE_EXAMPLES = 4 * 1024
 """Bytes of a body with Examples from which it is read in a thread, strict JSON or not."""
 LARGE_OUTPUT = 32 * 1024
@@ -218,17 +220,15 @@ class RestApi:
             if body is None or len(body) > limit or b"content-encoding" in request.head.fields:
                 body = await read_body(request, limit)
             size = len(body)
-            try:
-                if size >= LARGE_BODY:
-                    raise TakesLong
-                asked = parse_predict(body, LARGE_UNSTRICT)
-            except TakesLong:
+            asked: PredictBody | SlicedBody | None = parse_at_once(body)
+            if asked is None:
                 asked = await asyncio.to_thread(parse_predict, body)
                 size = max(size, LARGE_BODY)  # to decode it takes long, too
         except Exception as error:
             self._plane.refused(model.name, error)
             raise
-        inputs = InferRequest(model, asked.signature_name, asked.decode, size)
+        name, decode = asked.signature_name, asked.decode
+        inputs = InferRequest(model, name, decode, size, asked.decode_at_once)
         return await self._plane.predict(inputs, self._interface, began)
 
     async def _classify(self, request: Request, model: ModelSpec, began: float) -> Buffer:

@@ -17,12 +17,18 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import DataType, Signature, TensorSpec
+from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.wire.json import request, slices
 from ie_serving.wire.json.buffers import parse_strictly
 from ie_serving.wire.json.document import object_of, plain
 from ie_serving.wire.json.rapidjson.document import parse_document
-from ie_serving.wire.json.request import PredictBody, SlicedBody, parse_predict
+from ie_serving.wire.json.request import (
+    Format,
+    PredictBody,
+    SlicedBody,
+    parse_at_once,
+    parse_predict,
+)
 
 FEW = 24
 """Bytes of a slice here, so that small documents have several."""
@@ -51,17 +57,29 @@ def by_dialect(body: bytes) -> PredictBody:
     return PredictBody(body, object_of(parse_document(body), body))
 
 
-READERS: dict[str, Callable[[bytes], PredictBody | SlicedBody]] = {
+class AtOnce:
+    """Reads on the event loop what can be read there, as the data plane does with large bodies."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body = parse_at_once(body) or parse_predict(body)
+        self.signature_name = self._body.signature_name
+
+    def decode(self, asked: Signature) -> tuple[dict[str, Array], Format]:
+        return self._body.decode_at_once(asked) or self._body.decode(asked)
+
+
+Body = PredictBody | SlicedBody | AtOnce
+
+READERS: dict[str, Callable[[bytes], Body]] = {
     "1 slices": by_slices,
     "2 buffers": parse_predict,
+    "2 at once": AtOnce,
     "3 values": by_values,
     "4 dialect": by_dialect,
 }
 
 
-def outcome(
-    parse: Callable[[bytes], PredictBody | SlicedBody], body: bytes, asked: Signature
-) -> object:
+def outcome(parse: Callable[[bytes], Body], body: bytes, asked: Signature) -> object:
     """Everything that a caller can see of a body: its error, or arrays to the last bit.
 
     Texts are compared, since NaN is not equal to itself.

@@ -1,6 +1,7 @@
 """Requests whose parsing takes long by what they hold do not hold the event loop: a task waits."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from ie_serving.server.fronts.tfs.rest import RestApi, rest_interface
 from ie_serving.server.transport.eager import begin
 from ie_serving.server.transport.http1.messages import Request, RequestHead
 from ie_serving.telemetry.metrics import Metrics
+from ie_serving.wire.json.request import LARGE_UNSTRICT
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs.predict import LARGE
 from tests.unit.inference.stand_ins import Heart
@@ -43,9 +45,9 @@ async def waits(work: Any) -> bool:
 @pytest.mark.parametrize(
     ("verb", "unit", "size", "apart"),
     [
-        pytest.param("predict", b"[NaN,", rest.LARGE_UNSTRICT - 9, False, id="small, not strict"),
-        pytest.param("predict", b"[NaN,", rest.LARGE_UNSTRICT + 1, True, id="not strict"),
-        pytest.param("predict", b'{"a":', rest.LARGE_UNSTRICT + 1, True, id="cut short"),
+        pytest.param("predict", b"[NaN,", LARGE_UNSTRICT - 9, False, id="small, not strict"),
+        pytest.param("predict", b"[NaN,", LARGE_UNSTRICT + 1, True, id="not strict"),
+        pytest.param("predict", b'{"a":', LARGE_UNSTRICT + 1, True, id="cut short"),
         pytest.param("classify", b" ", rest.LARGE_EXAMPLES - 1, False, id="small Examples"),
         pytest.param("classify", b" ", rest.LARGE_EXAMPLES, True, id="Examples"),
     ],
@@ -53,18 +55,38 @@ async def waits(work: Any) -> bool:
 async def test_rest_bodies(verb: str, unit: bytes, size: int, apart: bool) -> None:
     begun = b'{"instances": '
     body = (begun + unit * (size // len(unit) + 1))[:size]
+    assert await waits_for_rest(verb, body) is apart
+
+
+@pytest.mark.parametrize(
+    ("body", "apart"),
+    [
+        pytest.param({"instances": [[0.5] * 10_000]}, False, id="numbers"),
+        pytest.param({"inputs": {"x": [[0.5] * 10_000]}}, False, id="named numbers"),
+        pytest.param({"instances": [[0.5]] * 10_000}, True, id="numbers in many lists"),
+        pytest.param({"instances": [{"x": [0.5]}] * 5_000}, True, id="rows that are objects"),
+        pytest.param({"instances": [["a" * 40_000]]}, True, id="no numbers"),
+        pytest.param({str(key): key for key in range(5_000)}, True, id="many keys"),
+        pytest.param({"instances": [[0.5] * 300_000]}, True, id="a megabyte of numbers"),
+    ],
+)
+async def test_large_rest_bodies(body: Any, apart: bool) -> None:
+    assert await waits_for_rest("predict", json.dumps(body).encode()) is apart
+
+
+async def waits_for_rest(verb: str, body: bytes) -> bool:
     path = f"/v1/models/m:{verb}".encode()
-    head = RequestHead("POST", path, b"", "1.1", (), {}, size, True, False)
+    head = RequestHead("POST", path, b"", "1.1", (), {}, len(body), True, False)
     api = RestApi(
         await Heart().plane(),
         rest_interface(limit_s=1),
         Metrics(),
         Health(),
-        max_body_bytes=1 << 20,
+        max_body_bytes=1 << 22,
         enable_cors=False,
         metrics_path="",
     )
-    assert await waits(api.answer(Request(head, body))) is apart
+    return await waits(api.answer(Request(head, body)))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import openvino as ov
 
@@ -27,7 +28,7 @@ from ie_serving.engines.openvino.properties import (
 from ie_serving.engines.openvino.read import read
 from ie_serving.engines.openvino.runtime import core, load_failures, one_line, return_memory
 from ie_serving.engines.openvino.saved_model import leaving_out
-from ie_serving.engines.openvino.savedmodel.program import ProgramBeside
+from ie_serving.engines.openvino.savedmodel.program import Beside, ProgramBeside
 from ie_serving.engines.openvino.shape_inference import ShapeInference
 from ie_serving.engines.openvino.slot import Slot
 from ie_serving.engines.openvino.specs import Port, Ports, prepare, zeros
@@ -37,6 +38,9 @@ from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
 from ie_serving.engines.run.program import Check, CompiledPrograms, Program, Runs
 from ie_serving.engines.run.threads import thread_limit
 from ie_serving.telemetry.logs import Event
+
+if TYPE_CHECKING:
+    from ie_serving.engines.openvino.savedmodel.host.program import Plan
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +109,8 @@ def _runs(draft: Draft, options: EngineOptions) -> Runs:
         with load_failures("the model cannot be compiled"):
             inner = _for_any_rank(draft, draft.model, options)
     if draft.beside is not None:
+        if draft.host is not None:
+            return _around(draft.host, draft.beside, inner)
         return ProgramBeside(draft.beside, inner)
     assert inner is not None  # what no model computes is answered beside
     return inner
@@ -129,6 +135,13 @@ def _for_any_rank(draft: Draft, model: ov.Model, options: EngineOptions) -> Runs
             return _program(draft, ranked, options)
 
     return ByRank(ports.signature, [port.spec.name for port in opened], make)
+
+
+def _around(host: "Plan", beside: Beside, inner: Runs | None) -> Runs:
+    from ie_serving.engines.openvino.savedmodel.host.program import HostProgram
+
+    program = HostProgram(host, beside.signature, inner)
+    return ProgramBeside(beside, program, program.wanted)
 
 
 @dataclass(frozen=True)

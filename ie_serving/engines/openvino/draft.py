@@ -2,12 +2,16 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import openvino as ov
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import Signature
 from ie_serving.engines.openvino.savedmodel.program import Beside
+
+if TYPE_CHECKING:
+    from ie_serving.engines.openvino.savedmodel.host.program import Plan
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class Draft:
         beside: what is answered beside the model; None where the model is the whole signature.
         listed: the signature as the file declares it, for the metadata of one that is left out;
             None where the file declares none.
+        host: what the host computes around the model; None where it computes nothing.
     """
 
     name: str
@@ -55,6 +60,7 @@ class Draft:
     outputs: Sequence[Tensor]
     beside: Beside | None = None
     listed: Signature | None = None
+    host: "Plan | None" = None
 
 
 @dataclass

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import openvino as ov
@@ -21,14 +22,19 @@ from ie_serving.engines.openvino.savedmodel.file import (
     declared,
     read_graph,
 )
+from ie_serving.engines.openvino.savedmodel.host.needs import needs_host
 from ie_serving.engines.openvino.savedmodel.program import Beside
 from ie_serving.engines.openvino.savedmodel.rewrite import (
     Prepared,
     directory_for,
     directory_of_constants,
+    frame_of,
     prepare,
 )
 from ie_serving.telemetry.logs import Event
+
+if TYPE_CHECKING:
+    from ie_serving.engines.openvino.savedmodel.host.program import Plan
 
 log = logging.getLogger(__name__)
 
@@ -139,17 +145,43 @@ class _Conversion:
     def draft(self) -> Draft:
         """Prepare the graph, convert it, and name its tensors."""
         prepared = prepare(self._meta_graph, self._signature)
-        beside = self._beside(prepared)
+        host = self._host(prepared)
+        beside = self._beside(prepared, host)
         signature = self._signature
         if not prepared.outputs:
-            return Draft(signature.name, signature.method, None, (), (), beside, self._listed)
+            return Draft(signature.name, signature.method, None, (), (), beside, self._listed, host)
         with directory_for(self._directory, self._meta_graph, prepared) as source:
             model = core().read_model(str(source))
         inputs = self._tensors(model.inputs, prepared.inputs, "inputs")
         outputs = self._tensors(model.outputs, prepared.outputs, "outputs")
         if len({tensor.index for tensor in inputs}) != len(model.inputs):
             raise LoadFailed("the graph has other inputs than the signature")
-        return Draft(signature.name, signature.method, model, inputs, outputs, beside, self._listed)
+        return Draft(
+            signature.name, signature.method, model, inputs, outputs, beside, self._listed, host
+        )
+
+    def _host(self, prepared: Prepared) -> "Plan | None":
+        """Give the host's part, by the names that clients use; None where there is none."""
+        frame = frame_of(prepared, self._meta_graph)
+        infos = [*prepared.outputs.values(), *prepared.computed.values()]
+        if not needs_host(infos, [frame.place(info.tensor) for info in infos]):
+            return None
+        # Not above: a model without strings and tables pays nothing for them, not even the import.
+        from ie_serving.engines.openvino.savedmodel.host.cut import leave_to_host
+
+        plan = leave_to_host(prepared, self._directory, self._meta_graph)
+        inputs, outputs = self._names
+        plan.inputs = {inputs.get(alias, alias): slot for alias, slot in plan.inputs.items()}
+        plan.taken = {outputs.get(alias, alias): slot for alias, slot in plan.taken.items()}
+        plan.outputs = {outputs[alias]: value for alias, value in plan.outputs.items()}
+        log.info(
+            Event(
+                "part of a signature runs on the host",
+                signature=self._signature.name,
+                **plan.operations(),
+            )
+        )
+        return plan
 
     def _tensors(
         self, ports: Sequence[ov.Output], infos: Mapping[str, TensorInfo], kind: str
@@ -170,9 +202,9 @@ class _Conversion:
             for alias, info in infos.items()
         ]
 
-    def _beside(self, prepared: Prepared) -> Beside | None:
+    def _beside(self, prepared: Prepared, host: "Plan | None") -> Beside | None:
         """Say what is answered beside the model; None where the model is the whole signature."""
-        if prepared.as_declared and not prepared.defaults:
+        if prepared.as_declared and not prepared.defaults and host is None:
             return None
         inputs, outputs = self._names
         constants = {**prepared.constants, **self._computed(prepared)}

@@ -56,15 +56,27 @@ MESSAGES: Mapping[str, str] = MappingProxyType(
         "FunctionDefLibrary": "function=1 repeated FunctionDef",
         "GraphDef": "node=1 repeated NodeDef, library=2 FunctionDefLibrary",
         "MetaInfoDef": "tags=4 repeated string",
+        "SaverDef": "restore_op_name=3 string",
+        "NodeList": "value=1 repeated string",
+        "CollectionDef": "node_list=1 NodeList",
+        "AssetFileDef": "tensor_info=1 TensorInfo, filename=2 string",
         "MetaGraphDef": (
-            "meta_info_def=1 MetaInfoDef, graph_def=2 GraphDef, signature_def=5 map SignatureDef"
+            "meta_info_def=1 MetaInfoDef, graph_def=2 GraphDef, saver_def=3 SaverDef,"
+            " collection_def=4 map CollectionDef, signature_def=5 map SignatureDef,"
+            " asset_file_def=6 repeated AssetFileDef"
         ),
         "SavedModel": "meta_graphs=2 repeated MetaGraphDef",
+        "BundleHeaderProto": "num_shards=1 int64",
+        "BundleEntryProto": (
+            "dtype=1 DataType, shape=2 TensorShapeProto, shard_id=3 int64, offset=4 int64,"
+            " size=5 int64, slices=7 repeated bytes"
+        ),
     }
 )
 """Fields of each message: name, number, `repeated`, `map` from strings, or `one` of a oneof, type.
 
-`AttrList` and `MetaInfoDef` are nested messages in TensorFlow; the bytes do not tell.
+`AttrList`, `MetaInfoDef` and `NodeList` are nested messages in TensorFlow; the bytes do not tell.
+The last two are what the index of a checkpoint holds. Source of those: tensor_bundle.proto.
 """
 
 
@@ -121,3 +133,5 @@ FunctionDef = _message("FunctionDef")
 GraphDef = _message("GraphDef")
 MetaGraphDef = _message("MetaGraphDef")
 SavedModel = _message("SavedModel")
+BundleHeaderProto = _message("BundleHeaderProto")
+BundleEntryProto = _message("BundleEntryProto")

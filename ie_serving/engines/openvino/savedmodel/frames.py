@@ -19,9 +19,17 @@ CALLS = frozenset({"PartitionedCall", "StatefulPartitionedCall"})
 """Operations that call the function in their attribute `f`, once, argument for argument."""
 
 PASSES_ON = frozenset(
-    {"Identity", "StopGradient", "PreventGradient", "Snapshot", "EnsureShape", "CheckNumerics"}
+    {
+        "CheckNumerics",
+        "EnsureShape",
+        "Identity",
+        "IdentityN",
+        "PreventGradient",
+        "Snapshot",
+        "StopGradient",
+    }
 )
-"""Operations whose output is their first input."""
+"""Operations whose output is their first input; of IdentityN, the input of the same number."""
 
 
 class Library:
@@ -95,6 +103,10 @@ class Frame:
             self._calls[node.name] = Frame(self.library, None, self, node.name)
         return self._calls[node.name]
 
+    def walked(self) -> list["Frame"]:
+        """Give the frames of the calls that have been looked into."""
+        return list(self._calls.values())
+
     def place(self, reference: str) -> "Place":
         """Find what an input of a node refers to.
 
@@ -157,6 +169,41 @@ class Frame:
         self._arguments[name] = len(self._arguments)
         return name
 
+    def add_constant(self, name: str, tensor: Proto) -> str:
+        """Add a Const that holds a TensorProto; returns how nodes here refer to it."""
+        self.own()
+        if name not in self.nodes:
+            node = self._holder.add(name=name, op="Const")
+            node.attr["dtype"].type = tensor.dtype
+            node.attr["value"].tensor.CopyFrom(tensor)
+            self.nodes[name] = node
+        return name if self.parent is None else f"{name}:output:0"
+
+    def give_out(self, reference: str, dtype: int) -> str:
+        """Return what `reference` means from every call up to the graph; returns its name there."""
+        if self.parent is None:
+            return reference
+        self.own()
+        index = len(self._function.signature.output_arg)
+        name = f"ie_serving_out_{index}"
+        self._function.signature.output_arg.add(name=name, type=dtype)
+        self._function.ret[name] = reference
+        self.call.attr["Tout"].list.type.append(dtype)
+        inside = self.parent.parent is not None
+        own = f"{self._call_name}:output:{index}" if inside else f"{self._call_name}:{index}"
+        return self.parent.give_out(own, dtype)
+
+    def outputs(self) -> Iterator[tuple[str, "Place"]]:
+        """Give the outputs of the function, by their names; none for the graph itself."""
+        arguments = self._function.signature.output_arg if self._function is not None else ()
+        for argument in arguments:
+            yield argument.name, self.place(self._function.ret[argument.name])
+
+    def return_instead(self, output: str, reference: str) -> None:
+        """Let the function return `reference` as one of its outputs."""
+        self.own()
+        self._function.ret[output] = reference
+
     def replace(self, old: str, new: str) -> None:
         """Let everything that refers to the output `old` refer to `new`."""
         for node in self._holder:
@@ -212,7 +259,10 @@ class Place:
         """Follow calls, arguments and identities up to the node that computes the value."""
         place = self
         while place.node is None or place.node.op in CALLS or place.node.op in PASSES_ON:
-            place = next(place.sources())
+            if place.node is not None and place.node.op == "IdentityN":
+                place = place.frame.place(place.node.input[place.index])
+            else:
+                place = next(place.sources())
         return place
 
     @property

@@ -41,13 +41,17 @@ class ProgramBeside:
     Args of the constructor:
         beside: what is answered here.
         inner: the model's program; None where nothing is left for it.
+        wanted: what it reads; None for the inputs of its signature.
     """
 
-    def __init__(self, beside: Beside, inner: Runs | None) -> None:
+    def __init__(
+        self, beside: Beside, inner: Runs | None, wanted: Sequence[str] | None = None
+    ) -> None:
         self.signature = beside.signature
         self._beside = beside
         self._inner = inner
-        self._wanted = list(inner.signature.inputs) if inner is not None else []
+        own = list(inner.signature.inputs) if inner is not None else []
+        self._wanted = own if wanted is None else wanted
 
     async def infer(
         self, inputs: Mapping[str, Array], read: Callable[[Mapping[str, Array]], T]

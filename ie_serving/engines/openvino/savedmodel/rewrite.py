@@ -13,6 +13,8 @@ computed for each request; the rest is answered beside the model (`program.py`):
 | an output that depends on no input | nothing | its value at load |
 | an output that is an input | nothing | the input |
 | an output under a second name | nothing | the first one |
+
+What strings and tables compute is cut out of the prepared graph afterwards (`host/`).
 """
 
 from collections.abc import Iterator, Mapping
@@ -85,11 +87,11 @@ def prepare(meta_graph: Proto, signature: Declared) -> Prepared:
     _find_defaults(prepared, frame, meta_graph.signature_def[signature.name].defaults)
     fed = {alias: frame.place(info.tensor) for alias, info in prepared.inputs.items()}
     if any(place.node.op != "Placeholder" for place in fed.values()):
-        _feed(prepared, _own(prepared, meta_graph))
-    frame = _frame(prepared, meta_graph)
+        _feed(prepared, own_frame(prepared, meta_graph))
+    frame = frame_of(prepared, meta_graph)
     outputs = [frame.place(info.tensor) for info in prepared.outputs.values()]
     if any(place.node is not None and place.node.op in PARSERS for place in above(outputs)):
-        _cut_examples(prepared, _own(prepared, meta_graph))
+        _cut_examples(prepared, own_frame(prepared, meta_graph))
     return prepared
 
 
@@ -99,17 +101,18 @@ def _name_all(signature: Declared) -> None:
             raise LoadFailed(f"{alias!r} is no dense tensor; only those are served")
 
 
-def _frame(prepared: Prepared, meta_graph: Proto) -> Frame:
+def frame_of(prepared: Prepared, meta_graph: Proto) -> Frame:
+    """Give the graph as it is prepared so far."""
     graph_def = meta_graph.graph_def if prepared.graph_def is None else prepared.graph_def
     return Frame(Library(graph_def), graph_def)
 
 
-def _own(prepared: Prepared, meta_graph: Proto) -> Frame:
+def own_frame(prepared: Prepared, meta_graph: Proto) -> Frame:
     """Give the graph for changing: a copy of the file's, made once."""
     if prepared.graph_def is None:
         prepared.graph_def = graph.GraphDef()
         prepared.graph_def.CopyFrom(meta_graph.graph_def)
-    return _frame(prepared, meta_graph)
+    return frame_of(prepared, meta_graph)
 
 
 def _set_outputs_apart(prepared: Prepared, frame: Frame) -> None:

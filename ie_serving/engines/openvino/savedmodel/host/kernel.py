@@ -1,0 +1,70 @@
+"""What a kernel is: one operation of TensorFlow, computed in numpy."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ie_serving.core.tensors import DataType
+from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
+
+Compute = Callable[..., Any]
+"""Takes the inputs of the node in order (arrays; tables for handles) and gives its output, or the
+list of its outputs where it has several."""
+
+Make = Callable[[Attributes], Compute]
+"""Binds the attributes, once at load. Raises LoadFailed for those that cannot be computed with."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """One output of an operation, or a list of them.
+
+    Attributes:
+        attribute: of the node, that names its dtype; "" where that is always the same.
+        dtype: the dtype, or the default of the attribute.
+        name: by which nodes of a function refer to it; needed where an operation has several.
+    """
+
+    attribute: str = "T"
+    dtype: DataType | None = None
+    name: str = ""
+
+    def dtype_of(self, attributes: Attributes) -> DataType:
+        """Tell its dtype for one node."""
+        if not self.attribute:
+            assert self.dtype is not None
+            return self.dtype
+        return attributes.dtype(self.attribute, self.dtype)
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One operation.
+
+    Attributes:
+        make: gives what computes a node.
+        outputs: of the operation, in order.
+    """
+
+    make: Make
+    outputs: Sequence[Output] = (Output(),)
+
+    def position(self, name: str, index: int) -> int:
+        """Number the output that a reference means by its name and the index in that."""
+        names = [output.name for output in self.outputs]
+        return names.index(name) if name in names and len(names) > 1 else index
+
+    def dtype(self, attributes: Attributes, position: int) -> DataType:
+        """Tell the dtype of an output by its number."""
+        return self.outputs[min(position, len(self.outputs) - 1)].dtype_of(attributes)
+
+
+def plain(compute: Compute, *outputs: Output) -> Kernel:
+    """Make a kernel of an operation whose attributes do not matter."""
+    return Kernel(lambda _: compute, outputs or (Output(),))
+
+
+TEXT = Output("", DataType.STRING)
+FLAG = Output("", DataType.BOOL)
+LONG = Output("", DataType.INT64)
+INTEGER = Output("", DataType.INT32)

@@ -1,0 +1,23 @@
+"""All kernels, by the name of the operation."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ie_serving.engines.openvino.savedmodel.host import (
+    kernels_numbers,
+    kernels_shapes,
+    kernels_sparse,
+    kernels_strings,
+    tables,
+)
+from ie_serving.engines.openvino.savedmodel.host.kernel import Kernel
+
+KERNELS: Mapping[str, Kernel] = MappingProxyType(
+    {
+        **kernels_shapes.KERNELS,
+        **kernels_numbers.KERNELS,
+        **kernels_sparse.KERNELS,
+        **kernels_strings.KERNELS,
+        **tables.KERNELS,
+    }
+)

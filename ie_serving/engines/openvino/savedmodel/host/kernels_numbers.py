@@ -1,0 +1,147 @@
+"""Kernels of the small arithmetic that lies between strings and tables: masks, lengths, places."""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
+from ie_serving.engines.openvino.savedmodel.host.kernel import (
+    FLAG,
+    INTEGER,
+    Compute,
+    Kernel,
+    Output,
+    plain,
+)
+
+
+def _cast(attributes: Attributes) -> Compute:
+    dtype = attributes.dtype("DstT").numpy
+    return lambda array: np.asarray(array).astype(dtype)
+
+
+def _divided(divide: Callable[[Array, Array], Array]) -> Compute:
+    def compute(over: Array, by: Array) -> Array:
+        if by.dtype.kind in "iu" and not np.all(by):
+            raise InvalidRequest("Integer division by zero")
+        return divide(over, by)
+
+    return compute
+
+
+def _reduced(reduce: Callable[..., Array]) -> Callable[[Attributes], Compute]:
+    """Make a kernel of a numpy reduction; without axes nothing is reduced."""
+
+    def make(attributes: Attributes) -> Compute:
+        keep = attributes.flag("keep_dims")
+
+        def compute(array: Array, axes: Array) -> Array:
+            reduced = reduce(array, axis=tuple(np.ravel(axes).tolist()), keepdims=keep)
+            return np.asarray(reduced, array.dtype)
+
+        return compute
+
+    return make
+
+
+def _place_of(find: Callable[[Array, int], Array]) -> Callable[[Attributes], Compute]:
+    def make(attributes: Attributes) -> Compute:
+        dtype = attributes.dtype("output_type", DataType.INT64).numpy
+        return lambda array, axis: np.asarray(find(array, int(axis)), dtype)
+
+    return make
+
+
+def _cumulated(attributes: Attributes) -> Compute:
+    exclusive, reverse = attributes.flag("exclusive"), attributes.flag("reverse")
+
+    def compute(array: Array, axis: Array) -> Array:
+        at = int(axis)
+        straight = np.flip(array, at) if reverse else array
+        summed = np.cumsum(straight, at, array.dtype)
+        if exclusive:
+            summed = summed - straight
+        return np.flip(summed, at) if reverse else summed
+
+    return compute
+
+
+def _bucketize(attributes: Attributes) -> Compute:
+    boundaries = np.array(attributes.numbers("boundaries"), np.float32)
+    return lambda array: np.searchsorted(boundaries, array, "right").astype(np.int32)
+
+
+def _top_k(attributes: Attributes) -> Compute:
+    places = attributes.dtype("index_type", DataType.INT32).numpy
+
+    def compute(array: Array, k: Array) -> list[Array]:
+        # Of equal values the first comes first, so the order of their negatives is stable.
+        flipped = array.shape[-1] - 1 - np.argsort(array[..., ::-1], -1, kind="stable")
+        at = flipped[..., ::-1][..., : int(k)]
+        return [np.take_along_axis(array, at, -1), at.astype(places)]
+
+    return compute
+
+
+def _segment_sum(data: Array, segments: Array, count: Array) -> Array:
+    made = np.zeros((int(count), *data.shape[segments.ndim :]), data.dtype)
+    known = segments >= 0
+    np.add.at(made, segments[known], data[known])
+    return made
+
+
+def _bincount(array: Array, size: Array, weights: Array) -> Array:
+    held = array.ravel()
+    within = held < int(size)
+    made = np.zeros(int(size), weights.dtype)
+    np.add.at(
+        made, held[within], weights.ravel()[within] if weights.size else weights.dtype.type(1)
+    )
+    return made
+
+
+KERNELS: Mapping[str, Kernel] = MappingProxyType(
+    {
+        "Abs": plain(np.abs),
+        "Add": plain(np.add),
+        "AddV2": plain(np.add),
+        "All": Kernel(_reduced(np.all), (FLAG,)),
+        "Any": Kernel(_reduced(np.any), (FLAG,)),
+        "ArgMax": Kernel(_place_of(np.argmax), (Output("output_type", DataType.INT64),)),
+        "ArgMin": Kernel(_place_of(np.argmin), (Output("output_type", DataType.INT64),)),
+        "Bincount": plain(_bincount),
+        "Bucketize": Kernel(_bucketize, (INTEGER,)),
+        "Cast": Kernel(_cast, (Output("DstT"),)),
+        "Cumsum": Kernel(_cumulated),
+        "DenseBincount": plain(_bincount),
+        "Equal": plain(np.equal, FLAG),
+        "FloorDiv": plain(_divided(np.floor_divide)),
+        "FloorMod": plain(_divided(np.mod)),
+        "Greater": plain(np.greater, FLAG),
+        "GreaterEqual": plain(np.greater_equal, FLAG),
+        "Less": plain(np.less, FLAG),
+        "LessEqual": plain(np.less_equal, FLAG),
+        "LogicalAnd": plain(np.logical_and, FLAG),
+        "LogicalNot": plain(np.logical_not, FLAG),
+        "LogicalOr": plain(np.logical_or, FLAG),
+        "Max": Kernel(_reduced(np.max)),
+        "Maximum": plain(np.maximum),
+        "Min": Kernel(_reduced(np.min)),
+        "Minimum": plain(np.minimum),
+        "Mul": plain(np.multiply),
+        "Neg": plain(np.negative),
+        "NotEqual": plain(np.not_equal, FLAG),
+        "Prod": Kernel(_reduced(np.prod)),
+        "RealDiv": plain(np.divide),
+        "Sub": plain(np.subtract),
+        "Sum": Kernel(_reduced(np.sum)),
+        "TopKV2": Kernel(
+            _top_k,
+            (Output(name="values"), Output("index_type", DataType.INT32, name="indices")),
+        ),
+        "UnsortedSegmentSum": plain(_segment_sum),
+    }
+)

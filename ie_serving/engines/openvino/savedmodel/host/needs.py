@@ -1,0 +1,49 @@
+"""Which nodes the host has to compute, since OpenVINO does not: a look at names and dtypes alone.
+
+Imported for every SavedModel; whatever computes is imported only where this finds something.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from ie_serving.core.tensors import DataType
+from ie_serving.engines.openvino.savedmodel.file import TensorInfo
+from ie_serving.engines.openvino.savedmodel.frames import CALLS, PASSES_ON, Place, above
+from ie_serving.wire.protobuf.messages import Proto
+
+PARSED = (
+    "ParseExample",
+    "ParseSingleExample",
+    "ParseSequenceExample",
+    "ParseSingleSequenceExample",
+)
+"""How operations begin that are cut out before."""
+
+ON_HOST = (
+    "AsString DecodeBase64 DecodeImage DecodeJpeg DecodePng DecodeRaw EncodeBase64 HashTable"
+    " LookupTable MutableHashTable ReduceJoin RegexFullMatch RegexReplace StaticRegex String"
+    " Substr UnicodeTranscode"
+)
+"""How operations begin that compute with strings, tables or images."""
+
+_BEGINNINGS = tuple(ON_HOST.split())
+_SOURCES = CALLS | PASSES_ON | {"Const", "Placeholder", "PlaceholderWithDefault", "VarHandleOp"}
+_STRING = DataType.STRING.number
+
+
+def on_host(node: Proto) -> bool:
+    """Tell whether a node computes with strings, tables or encoded images."""
+    if node.op in _SOURCES or node.op.startswith(PARSED):
+        return False
+    if node.op.startswith(_BEGINNINGS):
+        return True
+    return any(attr.type == _STRING or _STRING in attr.list.type for attr in node.attr.values())
+
+
+def any_on_host(places: Iterable[Place]) -> bool:
+    """Tell whether a graph has any node that the host has to compute."""
+    return any(place.node is not None and on_host(place.node) for place in places)
+
+
+def needs_host(outputs: Iterable[TensorInfo], places: Sequence[Place]) -> bool:
+    """Tell whether the host has to compute a part of a signature, from its outputs."""
+    return any(info.dtype == _STRING for info in outputs) or any_on_host(above(list(places)))

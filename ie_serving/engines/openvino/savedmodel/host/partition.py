@@ -1,0 +1,168 @@
+"""Which node of a signature runs where: before the model, in it, after it, or once at load.
+
+The graph is walked as `frames.py` shows it, with its functions written out. What computes with
+strings, tables or images is the host's, and so is what only leads to it from the inputs, or comes
+from it behind the arithmetic; the rest is the model's:
+
+    inputs -> [before: host] -> [model: OpenVINO] -> [after: host] -> outputs
+
+A model between two parts that the host must run between again is refused.
+"""
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.engines.openvino.savedmodel.frames import Place
+from ie_serving.engines.openvino.savedmodel.host.kernels import KERNELS
+from ie_serving.engines.openvino.savedmodel.host.needs import on_host
+from ie_serving.engines.openvino.savedmodel.host.resources import TABLES, VARIABLES
+from ie_serving.engines.openvino.savedmodel.rewrite import PLACEHOLDERS, RANDOM
+
+_HELD = TABLES | VARIABLES | {"Const", "ReadVariableOp", "RestoreV2"}
+"""Operations without a kernel whose value `resources.py` knows."""
+
+Id = tuple[int, str]
+"""A node: its frame, and its name in it."""
+
+
+class Part(enum.Enum):
+    """Where a node runs."""
+
+    INPUT = "input"  # nowhere: a request brings it
+    CONSTANT = "constant"  # depends on no input
+    BEFORE = "before"
+    MODEL = "model"
+    AFTER = "after"
+
+
+@dataclass
+class Partition:
+    """The nodes of a signature, and where each runs.
+
+    Attributes:
+        parts: by node.
+        order: a place of each node, each after those from which it is computed.
+        folded: constants that depend on strings or tables, so that OpenVINO cannot compute them.
+    """
+
+    parts: dict[Id, Part] = field(default_factory=dict)
+    order: list[Place] = field(default_factory=list)
+    folded: set[Id] = field(default_factory=set)
+
+    def of(self, place: Place) -> Part:
+        """Tell where the node behind a place runs."""
+        return self.parts[id_of(place.origin())]
+
+    def names(self, part: Part) -> list[str]:
+        """Give the operations of a part, each once, sorted."""
+        return sorted({each.node.op for each in self.order if self.parts[id_of(each)] is part})
+
+
+def id_of(place: Place) -> Id:
+    """Name the node of a place that is no argument."""
+    return id(place.frame), place.node.name
+
+
+def ordered(outputs: Sequence[Place]) -> list[Place]:
+    """Give a place of each node above `outputs`, each after those from which it is computed."""
+    order: list[Place] = []
+    entered: set[Id] = set()
+    waiting: list[tuple[Place, bool]] = [(place.origin(), False) for place in outputs]
+    while waiting:
+        place, left = waiting.pop()
+        if left:
+            order.append(place)
+        elif id_of(place) not in entered:
+            entered.add(id_of(place))
+            waiting.append((place, True))
+            waiting.extend((source.origin(), False) for source in place.sources())
+    return order
+
+
+def partition(outputs: Sequence[Place]) -> Partition:
+    """Divide what lies above a signature's outputs.
+
+    Raises:
+        LoadFailed: the host would have to run an operation that it lacks; names it.
+    """
+    found = Partition(order=ordered(outputs))
+    sources = {
+        id_of(place): [id_of(source.origin()) for source in place.sources()]
+        for place in found.order
+    }
+    able = _find_able(found, sources)
+    _mark_before(found, sources, able)
+    _mark_rest(found, sources)
+    if all(able[each] for each, part in found.parts.items() if part is not Part.CONSTANT):
+        # What is left is a cast or a sum around look-ups: cheaper here than in a model of its own.
+        for each, part in found.parts.items():
+            if part is Part.MODEL:
+                found.parts[each] = Part.BEFORE
+    return found
+
+
+def _find_able(found: Partition, sources: Mapping[Id, Sequence[Id]]) -> dict[Id, bool]:
+    """Mark inputs and constants; tell which nodes the host could compute from the inputs."""
+    able: dict[Id, bool] = {}
+    for place in found.order:
+        node, each = place.node, id_of(place)
+        above = sources[each]
+        if node.op in PLACEHOLDERS:
+            found.parts[each], able[each] = Part.INPUT, True
+            continue
+        known = node.op in KERNELS or node.op in _HELD
+        able[each] = known and all(able.get(source, False) for source in above)
+        drawn = node.op.startswith(RANDOM)
+        if node.op in _HELD or (
+            not drawn and above and all(_is_constant(found, source) for source in above)
+        ):
+            found.parts[each] = Part.CONSTANT
+            if on_host(node) or any(source in found.folded for source in above):
+                found.folded.add(each)
+    return able
+
+
+def _is_constant(found: Partition, each: Id) -> bool:
+    return found.parts.get(each) is Part.CONSTANT
+
+
+def _mark_before(
+    found: Partition, sources: Mapping[Id, Sequence[Id]], able: Mapping[Id, bool]
+) -> None:
+    """Mark the host's nodes that need nothing of the model, and all that leads to them."""
+    for place in reversed(found.order):
+        each = id_of(place)
+        if each not in found.parts and able[each] and on_host(place.node):
+            found.parts[each] = Part.BEFORE
+        if found.parts.get(each) is Part.BEFORE:
+            for source in sources[each]:
+                found.parts.setdefault(source, Part.BEFORE)
+
+
+def _mark_rest(found: Partition, sources: Mapping[Id, Sequence[Id]]) -> None:
+    for place in found.order:
+        each = id_of(place)
+        if each in found.parts:
+            continue
+        behind = [source for source in sources[each] if found.parts.get(source) is Part.AFTER]
+        if not behind and not on_host(place.node):
+            found.parts[each] = Part.MODEL
+            continue
+        if place.node.op not in KERNELS:
+            raise _lacking(place, bool(behind))
+        found.parts[each] = Part.AFTER
+
+
+def _lacking(place: Place, behind: bool) -> LoadFailed:
+    node = place.node
+    if behind and not on_host(node):
+        return LoadFailed(
+            f"{node.op} {node.name!r} computes with what strings or tables give after other"
+            " arithmetic; export the two as signatures of their own"
+        )
+    return LoadFailed(
+        f"{node.op} {node.name!r} computes with strings, tables or images, and neither OpenVINO"
+        " nor this server can run it; export a signature that takes the tensors behind it"
+    )

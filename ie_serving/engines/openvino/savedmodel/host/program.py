@@ -1,0 +1,166 @@
+"""What the host computes of a signature, in order; and what runs it around a model."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.tensors import Array, Signature
+from ie_serving.engines.openvino.savedmodel.host.kernel import Compute
+from ie_serving.engines.run.program import Runs
+
+T = TypeVar("T")
+
+INLINE_ELEMENTS = 1 << 10
+"""Elements up to which the host's part runs on the event loop; more are computed in a thread.
+Python takes about half a microsecond for a string in each kernel, a model has a few of them, and
+the loop may be held for a millisecond."""
+INLINE_BYTES = 1 << 13
+"""Bytes of strings up to which it does: an image of 8 KB takes about a millisecond."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One node.
+
+    Attributes:
+        what: its operation and name, for texts.
+        compute: gives its output, or the list of its outputs.
+        sources: slots of its inputs.
+        results: outputs that something reads: number and slot.
+    """
+
+    what: str
+    compute: Compute
+    sources: tuple[int, ...]
+    results: tuple[tuple[int, int], ...]
+
+    def run(self, slots: list[Any]) -> None:
+        """Compute the node.
+
+        Raises:
+            InvalidRequest: what the client sent does not fit the operation.
+        """
+        try:
+            given = self.compute(*[slots[at] for at in self.sources])
+        except InvalidRequest as error:
+            raise InvalidRequest(f"{error} ({self.what})") from error
+        # numpy and Python raise these for shapes and values that do not fit together.
+        except (ValueError, IndexError, TypeError, OverflowError) as error:
+            raise InvalidRequest(f"{self.what} cannot be computed: {error}") from error
+        for number, slot in self.results:
+            slots[slot] = np.asarray(given[number] if isinstance(given, list) else given)
+
+
+@dataclass
+class Plan:
+    """The host's part of a signature. A slot holds one tensor of a request.
+
+    Attributes:
+        slots: what each holds at first: a constant, a table, or None.
+        inputs: slots of what a request brings, by the name of the input or of what was parsed.
+        before: steps that need nothing of the model.
+        feeds: what the model gets of them, by the name of its input: slot and dtype.
+        taken: slots of the model's outputs that the host needs, by name.
+        after: steps behind the model.
+        outputs: slots of the signature's outputs, by alias, and the dtype of each.
+        wanted: names of all inputs that the host or the model needs.
+        given: outputs that the model gives itself.
+    """
+
+    slots: list[Any] = field(default_factory=list)
+    inputs: dict[str, int] = field(default_factory=dict)
+    before: list[Step] = field(default_factory=list)
+    feeds: dict[str, tuple[int, np.dtype[Any]]] = field(default_factory=dict)
+    taken: dict[str, int] = field(default_factory=dict)
+    after: list[Step] = field(default_factory=list)
+    outputs: dict[str, tuple[int, np.dtype[Any]]] = field(default_factory=dict)
+
+    def operations(self) -> dict[str, str]:
+        """Name the operations of either step, for the log."""
+        return {
+            "before": ", ".join(sorted({step.what.split()[0] for step in self.before})),
+            "after": ", ".join(sorted({step.what.split()[0] for step in self.after})),
+        }
+
+
+class HostProgram:
+    """Runs a signature of which the host computes a part. See `engines.run.program.Runs`.
+
+    Args of the constructor:
+        plan: the host's part.
+        signature: of the whole.
+        inner: the model's program; None where the host computes everything.
+    """
+
+    def __init__(self, plan: Plan, signature: Signature, inner: Runs | None) -> None:
+        self.signature = signature
+        self._plan = plan
+        self._inner = inner
+        own = inner.signature.inputs if inner is not None else {}
+        self._passed_on = [name for name in own if name not in plan.feeds]
+        self.wanted = [*self._passed_on, *(name for name in plan.inputs if name not in own)]
+
+    async def infer(
+        self, inputs: Mapping[str, Array], read: Callable[[Mapping[str, Array]], T]
+    ) -> T:
+        """See `CompiledModel.infer`."""
+        plan = self._plan
+        slots = list(plan.slots)
+        for name, slot in plan.inputs.items():
+            slots[slot] = inputs[name]
+        await _run(plan.before, slots, plan.inputs.values())
+        if self._inner is None:
+            return read(self._host_outputs(slots))
+        wanted = {name: inputs[name] for name in self._passed_on}
+        for name, (slot, dtype) in plan.feeds.items():
+            wanted[name] = slots[slot].astype(dtype, copy=False)
+        if not plan.after:
+            return await self._inner.infer(
+                wanted, lambda outputs: read({**outputs, **self._host_outputs(slots)})
+            )
+        kept = await self._inner.infer(wanted, _copies)
+        for name, slot in plan.taken.items():
+            slots[slot] = kept[name]
+        await _run(plan.after, slots, plan.taken.values())
+        return read({**kept, **self._host_outputs(slots)})
+
+    def _host_outputs(self, slots: Sequence[Any]) -> dict[str, Array]:
+        return {
+            alias: slots[slot].astype(dtype, copy=False)
+            for alias, (slot, dtype) in self._plan.outputs.items()
+        }
+
+    def close(self) -> None:
+        """Free the model."""
+        if self._inner is not None:
+            self._inner.close()
+
+
+def _copies(outputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Keep the outputs beyond the inference, whose memory is used again."""
+    return {name: np.array(array) for name, array in outputs.items()}
+
+
+async def _run(steps: Sequence[Step], slots: list[Any], brought: Sequence[int] | Any) -> None:  # noqa: ANN401
+    if not steps:
+        return
+    if _is_small([slots[at] for at in brought]):
+        _run_all(steps, slots)
+    else:
+        await asyncio.to_thread(_run_all, steps, slots)
+
+
+def _is_small(arrays: Sequence[Array]) -> bool:
+    if sum(array.size for array in arrays) > INLINE_ELEMENTS:
+        return False
+    texts = [array for array in arrays if array.dtype == np.object_]
+    return sum(len(text) for array in texts for text in array.ravel().tolist()) <= INLINE_BYTES
+
+
+def _run_all(steps: Sequence[Step], slots: list[Any]) -> None:
+    for step in steps:
+        step.run(slots)

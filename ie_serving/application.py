@@ -18,6 +18,7 @@ from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.warmup import WarmUp
 from ie_serving.models.manager import ModelManager
+from ie_serving.models.polls import MOST_THREADS, Polls
 from ie_serving.models.repository.source import Source
 from ie_serving.models.rules import StreamRules
 from ie_serving.models.stream import ModelStream
@@ -58,10 +59,6 @@ FETCH_THREADS = 4
 connections of its own, and more of them only share the network; the next one waits. Local versions
 pass within milliseconds."""
 
-LISTING_THREADS = 8
-"""Threads for the listings of one store, made as they are needed. A store that hangs holds all of
-them until its time-out."""
-
 
 class ServingApplication:
     """Models and the front ends over them. See `server.process.lifecycle.Application`."""
@@ -81,7 +78,8 @@ class ServingApplication:
         self._engine: Engine = Drivers([OnnxRuntimeEngine(), OpenVinoEngine()])
         self._loads = ThreadPoolExecutor(server.load_threads, "load")
         self._fetches = StorePools(FETCH_THREADS, "fetch")
-        self._listings = StorePools(LISTING_THREADS, "list")
+        self._listings = StorePools(MOST_THREADS, "list")
+        self._polls = Polls(self._listings.of)
         self._metrics = Metrics()
         self._health = Health()
         self._models = self._manager(server)
@@ -227,7 +225,8 @@ class ServingApplication:
             config.name,
             source,
             self._loader(config, storage),
-            self._listings.of(store_of(url)),
+            self._polls,
+            store=store_of(url),
             policy=config.version_policy,
             labels=config.version_labels,
             rules=StreamRules(

@@ -10,11 +10,11 @@ happen in threads.
 import asyncio
 import logging
 from collections.abc import Mapping
-from concurrent.futures import Executor
+from functools import partial
 
 from ie_serving.core.errors import NotThereYet, StorageError
 from ie_serving.core.versions import State, VersionStatus
-from ie_serving.core.waits import set_within
+from ie_serving.models.polls import List, Polls
 from ie_serving.models.repository.source import Candidate, Choose, Listing, Source
 from ie_serving.models.repository.version_policy import VersionPolicy
 from ie_serving.models.rules import FIRST_BACK_OFF_S, StreamRules
@@ -49,11 +49,13 @@ class ModelStream:
     """The versions of one model.
 
     Args of the constructor, beside those that are attributes:
-        listings: threads for listings alone, as a store that hangs holds them.
+        loader: makes its versions.
+        polls: the schedule of listings.
         rules: what of the configuration never changes.
 
     Attributes:
         name: model name.
+        store: name of the store that this lies in, for the schedule.
         policy: version policy.
         labels: version labels that requests may use.
         available: AVAILABLE versions by number.
@@ -67,13 +69,16 @@ class ModelStream:
         name: str,
         source: Source,
         loader: Loader,
-        listings: Executor,
+        polls: Polls,
         *,
         policy: VersionPolicy,
         labels: Mapping[str, int],
         rules: StreamRules,
+        store: str,
     ) -> None:
         self.name = name
+        self.store = store
+        self._source = source
         self.policy = policy
         self._wanted_labels = labels
         self.labels: Mapping[str, int] = {}
@@ -81,22 +86,21 @@ class ModelStream:
         self.default: Servable | None = None
         self.has_served = False
         self.trouble: StorageError | None = None
-        self._source = source
         self._loader = loader
-        self._listings = listings
+        self._schedule = polls
         self._rules = rules
         self._version_rules = rules.of_versions(name)
         self._versions: dict[int, VersionControl] = {}
         self._aspired: frozenset[int] = frozenset()
         self._is_retired = False
         self._listing = Listing({}, moving=False)
+        self._is_calm = False
+        self._to_list = self._make_list()
         self._polls = 0
         self._failed_listings = 0
         self._listing_retry_s = 0.0
         self._listed = False
-        self._wake = asyncio.Event()
         self._changed = asyncio.Event()
-        self._watcher: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._assign_labels()
 
@@ -120,7 +124,7 @@ class ModelStream:
             await self.poll()
         finally:
             if not self._is_retired:
-                self._watcher = asyncio.create_task(self._watch(), name=f"watch {self.name}")
+                self._schedule.follow(self)
 
     async def first_load(self) -> None:
         """Wait until every wanted version is loaded or has failed once."""
@@ -145,7 +149,7 @@ class ModelStream:
 
     def poll_now(self) -> None:
         """Poll now instead of at the next interval."""
-        self._wake.set()
+        self._schedule.now(self)
 
     def statuses(self) -> list[VersionStatus]:
         """Status of every known version, highest first."""
@@ -159,30 +163,13 @@ class ModelStream:
         """Want no version any more, and wait until all are gone."""
         # A listing may be under way in its thread; what it finds must not bring versions back.
         self._is_retired = True
-        if self._watcher:
-            self._watcher.cancel()
+        self._schedule.leave(self)
         self._listing = Listing({}, moving=False)
         self._aspire()
         while any(v.state is not State.END for v in self._versions.values()):
             await self.changed()
 
     # -- listing -----------------------------------------------------------------------------
-
-    async def _watch(self) -> None:
-        while True:
-            await self._pause()
-            try:
-                await self.poll()
-            except StorageError:
-                continue  # logged by poll; what serves goes on
-            # A defect in one poll must not end all polls: the model would be frozen without a word.
-            except Exception:
-                log.exception(logs.Event("poll failed", model=self.name))
-
-    async def _pause(self) -> None:
-        """Wait until the next poll is due, or for `poll_now`."""
-        await set_within(self._wake, self.next_poll_s())
-        self._wake.clear()
 
     def next_poll_s(self) -> float | None:
         """Seconds until the next poll, unless `poll_now` asks for one before; None: only then.
@@ -209,24 +196,33 @@ class ModelStream:
         Raises:
             StorageError: nothing has changed.
         """
+        await self._schedule.once(self)
+
+    def to_list(self) -> List:
+        """See `Polled`."""
+        return self._to_list
+
+    def _make_list(self) -> List:
         # Files of known versions are not listed again, except of those that failed: they may have
         # been mended, and a fingerprint that changed is tried at once.
-        failed = self.failures().keys()
-        try:
-            listing = await asyncio.get_running_loop().run_in_executor(
-                self._listings, self._source.poll, self._choice(), failed
-            )
-        except StorageError as error:
-            self._note_trouble(error)
-            raise
-        finally:
-            self._polls += 1
+        return partial(self._source.poll, self._choice(), self.failures().keys())
+
+    def listed(self, listing: Listing) -> None:
+        """See `Polled`."""
+        self._polls += 1
         if self._is_retired:
             return
+        is_news = listing is not self._listing or not self._is_calm
         self._listing = listing
         self._listed = True
         self._note_recovery()
-        self._aspire()
+        if is_news:
+            self._aspire()
+
+    def not_listed(self, error: StorageError) -> None:
+        """See `Polled`: nothing changes."""
+        self._polls += 1
+        self._note_trouble(error)
 
     def _note_trouble(self, error: StorageError) -> None:
         """Log trouble when it changes: what lasts would fill the log, at a poll each second."""
@@ -262,6 +258,7 @@ class ModelStream:
         self.trouble = None
         self._failed_listings = 0
         self._listing_retry_s = 0.0
+        self._changed.set()
         # Loads that failed while the store was away most likely failed of that.
         for version in self._versions.values():
             version.retry_now()
@@ -315,7 +312,10 @@ class ModelStream:
                 self._spawn(work)
         self._publish()
         self._forget_ended()
-        if self._unlisted():
+        self._to_list = self._make_list()
+        is_unlisted = bool(self._unlisted())
+        self._is_calm = not is_unlisted and self._has_nothing_to_do()
+        if is_unlisted:
             self.poll_now()
         self._changed.set()
 
@@ -346,6 +346,9 @@ class ModelStream:
     async def _follow(self, work: Work) -> None:
         await work
         self._advance()
+        # Without an interval a retry is what the next poll is for, and its time is known only now.
+        if not self._rules.poll_wait_s:
+            self._schedule.reschedule(self)
 
     def _publish(self) -> None:
         """Let requests see what serves now: no await lies between a change of stage and this."""
@@ -371,6 +374,12 @@ class ModelStream:
         ended = sorted(n for n, v in self._versions.items() if v.state is State.END)
         for number in ended[:-ENDED_VERSIONS_KEPT]:
             del self._versions[number]
+
+    def _has_nothing_to_do(self) -> bool:
+        """Tell whether the same listing, found again, cannot cause a step."""
+        if self._listing.moving or not self._aspired <= self.available.keys():
+            return False
+        return all(v.state in (State.AVAILABLE, State.END) for v in self._versions.values())
 
     def _is_settled(self) -> bool:
         """Tell whether the first load is over: nothing on its way, nothing still being written."""

@@ -1,6 +1,7 @@
 """The OpenVINO engine: a version directory becomes a compiled model."""
 
 import logging
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -56,6 +57,11 @@ REQUEST_S = 0.0001
 """Seconds that a request takes at least beside its inference, measured over gRPC."""
 MANY_ROWS = 64
 """Size of open dimensions with which one thread has to keep up as well, a batch as clients send."""
+TINY_OPERATIONS = 100
+TINY_WEIGHTS = 1 << 18
+"""Operations, and elements of all constants, up to which a graph is compiled for one thread first.
+It is then most likely fast enough whatever several threads do, and is not compiled for them; a
+thousand such models start in half the time."""
 FAILED = "Error occurred during inference execution"
 """Phrase of 2020 for whatever the engine raised."""
 
@@ -242,19 +248,36 @@ def _compile(model: ov.Model, ports: Ports, options: EngineOptions, hazards: Haz
     config = properties(options, thread_limit())
     by_user = set(properties(options, None))
     device = options.of(OpenVinoOptions).target_device
+    may_choose = device == "CPU" and not by_user & {THREADS, STREAMS, "PERFORMANCE_HINT"}
 
     def compiled(config: Mapping[str, str]) -> _Compiled:
         """Compile, and measure at once: both are needed for the choice between the two."""
         made = _compile_cached(model, device, config)
         return _Compiled(made, config, _latency(made, ports, hazards, 1))
 
+    def on_one_thread() -> _Compiled:
+        # Without streams the thread is the caller's: a model that infers on the event loop, or in a
+        # lane, needs none of its own, and a thousand such models do not fill a process with them.
+        return compiled({**config, THREADS: "1", STREAMS: "0"})
+
     with load_failures(f"the model cannot be compiled for {device}"):
+        single = on_one_thread() if may_choose and _looks_tiny(model) else None
+        if single and _keeps_up(ports, hazards, single, None):
+            return single
         several = compiled(config)
-        may_choose = device == "CPU" and not by_user & {THREADS, STREAMS, "PERFORMANCE_HINT"}
         if not may_choose or several.seconds is None or several.seconds > TINY_S:
             return several
-        single = compiled({**config, THREADS: "1"})
+        single = single or on_one_thread()
     return single if _keeps_up(ports, hazards, single, several) else several
+
+
+def _looks_tiny(model: ov.Model) -> bool:
+    operations = model.get_ops()
+    if len(operations) > TINY_OPERATIONS:
+        return False
+    constants = (node for node in operations if node.get_type_name() == "Constant")
+    elements = sum(int(math.prod(node.get_output_shape(0))) for node in constants)
+    return elements <= TINY_WEIGHTS
 
 
 def _latency(model: ov.CompiledModel, ports: Ports, hazards: Hazards, rows: int) -> float | None:
@@ -283,12 +306,15 @@ def _warn_not_kept(path: str, error: RuntimeError) -> None:
     log.warning(Event("compiled model not kept", path=path, cause=cause, advice=advice))
 
 
-def _keeps_up(ports: Ports, hazards: Hazards, single: _Compiled, several: _Compiled) -> bool:
-    """Tell whether one thread is about as fast, for many rows too where they may come."""
-    pairs = [(single.seconds, several.seconds)]
+def _keeps_up(ports: Ports, hazards: Hazards, single: _Compiled, several: _Compiled | None) -> bool:
+    """Tell whether one thread is about as fast, for many rows too where they may come.
+
+    Without `several` it is compared with an inference that takes no time.
+    """
+    pairs = [(single.seconds, several.seconds if several else 0.0)]
     if not all(port.static for port in ports.inputs):
-        many = [_latency(c.model, ports, hazards, MANY_ROWS) for c in (single, several)]
-        pairs.append((many[0], many[1]))
+        many_s = _latency(several.model, ports, hazards, MANY_ROWS) if several else 0.0
+        pairs.append((_latency(single.model, ports, hazards, MANY_ROWS), many_s))
     return all(s is not None and m is not None and about_as_fast(s, m) for s, m in pairs)
 
 

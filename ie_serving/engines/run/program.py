@@ -5,6 +5,7 @@ of every small request: it holds in one function what would be clearer in five.
 """
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +22,16 @@ from ie_serving.engines.run.request import Admission, InferRequest, Outputs
 T = TypeVar("T")
 Read = Callable[[Outputs], T]
 Check = Callable[[Array], None]
+
+SHARED_THREADS = max(16, os.cpu_count() or 1)
+"""Lanes of all models that run at once, made as they are needed: more would only divide the
+processors further. A model that asks for more infer requests than that has threads of its own."""
+
+_shared_threads = ThreadPoolExecutor(SHARED_THREADS, thread_name_prefix="infer")
+
+
+def _own_threads(requests: int) -> ThreadPoolExecutor | None:
+    return ThreadPoolExecutor(requests, "infer") if requests > SHARED_THREADS else None
 
 
 class Program:
@@ -56,7 +67,8 @@ class Program:
         self._admission = admission
         self._open = list(admission.names) if admission else []
         self._pool = Pool(requests)
-        self._threads = ThreadPoolExecutor(len(requests), thread_name_prefix="infer")
+        self._own_threads = _own_threads(len(requests))
+        self._threads = self._own_threads or _shared_threads
 
     async def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
         """See `CompiledModel.infer`."""
@@ -155,8 +167,9 @@ class Program:
         self._pool.give(request)
 
     def close(self) -> None:
-        """End the threads; the requests' memory goes with the last reference."""
-        self._threads.shutdown()
+        """End threads of its own; the requests' memory goes with the last reference."""
+        if self._own_threads:
+            self._own_threads.shutdown()
 
 
 class Runs(Protocol):

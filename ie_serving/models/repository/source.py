@@ -130,6 +130,10 @@ class Source:
         self._clock = clock
         self._known: dict[int, Candidate] = {}
         self._left_out: dict[str, _LeftOut] = {}
+        self._last = Listing({}, moving=False)
+        self._names: list[str] = []
+        self._chosen_by: Choose | None = None
+        self._is_whole = False
         self._last_seen: dict[str, str] = {}
         self._remarked: dict[str, str] = {}
 
@@ -140,10 +144,18 @@ class Source:
             choose: the version policy; by default every version is wanted.
             again: known versions whose files are to be listed again.
 
+        Returns:
+            The very listing of the last poll when nothing has changed since.
+
         Raises:
             StorageError: nothing is known of this poll; the caller changes nothing.
         """
-        directories = self._version_directories(self._storage.directories())
+        names = self._storage.directories()
+        # At a poll a second of a thousand models this is nearly always so. By identity: a policy
+        # that may have changed comes as another function.
+        if self._is_whole and choose is self._chosen_by and names == self._names and not again:
+            return self._last
+        directories = self._version_directories(names)
         self._check_emptied(directories)
         known = {v: c for v, c in self._known.items() if directories.get(v) == c.directory}
         # A version that is known is not listed again: a store charges for each listing, and its
@@ -159,10 +171,15 @@ class Source:
                 if not self._enter(version, found, known):
                     offered -= {version}
             settled |= unlisted
-        self._known = known
-        if known or moving:
-            return Listing(dict(known), moving, offered)
-        return self._without_any(directories, choose(directories.keys()), offered)
+        listing = Listing(known, moving, offered)
+        if not known and not moving:
+            listing = self._without_any(directories, choose(directories.keys()), offered)
+        self._known, self._names, self._chosen_by = known, names, choose
+        # What was left out, or is still being written, may change below an unchanged base.
+        self._is_whole = not listing.moving and not self._left_out
+        if listing != self._last:
+            self._last = listing
+        return self._last
 
     def _without_any(
         self, directories: Mapping[int, str], wanted: Collection[int], offered: frozenset[int]

@@ -50,25 +50,25 @@ def preserve_availability(stream: Sequence[Snapshot]) -> Action | None:
     """Name the next step, giving up memory before taking more, and availability never.
 
     A version that never served is given up as soon as it is unwanted. One that serves is given
-    up only when a wanted version serves, or when none is wanted at all. The highest wanted
-    version is loaded first, since it is what clients get that name none.
+    up when none is wanted at all, or when a wanted version serves in its place. The highest that
+    serves is what clients get that name none: a lower one that is wanted as well, by a label for
+    instance, is no replacement while a higher one is still to come. The highest wanted version is
+    loaded first.
     """
-    replaced = any(s.aspired and s.state is State.AVAILABLE for s in stream)
-    retired = not any(s.aspired for s in stream)
     # Giving up comes first: it makes room for what is loaded next.
-    unwanted = [
-        s.version
-        for s in stream
-        if not s.aspired and _may_go(s.state, served_elsewhere=replaced or retired)
-    ]
+    unwanted = [s.version for s in stream if not s.aspired and _may_go(s, stream)]
     if unwanted:
         return Unload(min(unwanted))
     waiting = [s.version for s in stream if s.aspired and s.due]
     return Load(max(waiting)) if waiting else None
 
 
-def _may_go(state: State, *, served_elsewhere: bool) -> bool:
-    if state is State.AVAILABLE:
-        return served_elsewhere
-    # UNLOADING and END are on their way or gone; a second DROP would be refused by the table.
-    return state in (State.START, State.LOADING)
+def _may_go(surplus: Snapshot, stream: Sequence[Snapshot]) -> bool:
+    if surplus.state is not State.AVAILABLE:
+        # UNLOADING and END are on their way or gone; a second DROP would be refused by the table.
+        return surplus.state in (State.START, State.LOADING)
+    wanted = [s.version for s in stream if s.aspired]
+    serving = [s.version for s in stream if s.aspired and s.state is State.AVAILABLE]
+    if not wanted or not serving:
+        return not wanted
+    return surplus.version < max(serving) or surplus.version > max(wanted)

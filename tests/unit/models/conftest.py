@@ -15,6 +15,7 @@ from ie_serving.core.errors import NotFound
 from ie_serving.core.requests import ModelSpec
 from ie_serving.engines.testing import FILE, StandInEngine
 from ie_serving.models.manager import ModelManager
+from ie_serving.models.polls import Polls
 from ie_serving.models.repository.source import Source
 from ie_serving.models.rules import StreamRules
 from ie_serving.models.stream import ModelStream
@@ -33,6 +34,7 @@ class World:
         self.base = base
         self.engine = StandInEngine()
         self.executor = ThreadPoolExecutor(4)
+        self.polls = Polls(lambda store: self.executor)
         self.warmed: list[int] = []
         self.poll_s = POLL_S
         self.labels_wait = True
@@ -75,7 +77,8 @@ class World:
                 self.executor,
                 self.executor,
             ),
-            self.executor,
+            self.polls,
+            store="file",
             policy=config.version_policy,
             labels=config.version_labels,
             rules=StreamRules(

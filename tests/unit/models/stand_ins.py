@@ -16,6 +16,7 @@ from ie_serving.core.backoff import Backoff
 from ie_serving.core.errors import LoadFailed, StorageError, Unreachable
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.testing import FILE, StandInEngine
+from ie_serving.models.polls import Polls
 from ie_serving.models.repository.source import Candidate, Source
 from ie_serving.models.repository.version_policy import Latest, VersionPolicy
 from ie_serving.models.rules import StreamRules
@@ -162,7 +163,8 @@ class Stand:
                 clock=self.clock,
             ),
             self.loader,
-            AtOnce(1),
+            Polls(lambda store: AtOnce(1)),
+            store="file",
             policy=policy,
             labels={},
             rules=StreamRules(

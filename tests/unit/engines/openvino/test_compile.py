@@ -4,15 +4,19 @@ import json
 import os
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+import openvino as ov
 import openvino.opset15 as op
 import pytest
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import SERVING_DEFAULT, DataType
+from ie_serving.engines.openvino import compile
 from ie_serving.engines.openvino.compile import OpenVinoEngine, about_as_fast
+from ie_serving.engines.run import probe
 from tests.process import output_of
 from tests.unit.engines.contract import EngineContract
 from tests.unit.engines.openvino.models import add_one, load, parameter, result, run, save, unary
@@ -165,3 +169,26 @@ def test_the_engine_opens_no_connection() -> None:
 )
 def test_one_thread_is_preferred(single_us: float, several_us: float, one: bool) -> None:
     assert about_as_fast(single_us / 1e6, several_us / 1e6) is one
+
+
+def test_a_tiny_model_is_compiled_once_and_brings_no_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand of them must fit into a process, and start within a minute."""
+    compiled: list[Mapping[str, str]] = []
+    compile_cached = compile._compile_cached
+
+    def noted(model: ov.Model, device: str, config: Mapping[str, str]) -> ov.CompiledModel:
+        compiled.append(config)
+        return compile_cached(model, device, config)
+
+    monkeypatch.setattr(compile, "_compile_cached", noted)
+    monkeypatch.setattr(probe, "latency", lambda *_: 1e-5)  # whatever this machine does meanwhile
+    add_one(tmp_path)
+    load(tmp_path)  # the first one brings what all share
+    before = len(os.listdir("/proc/self/task"))
+    models = [load(tmp_path) for _ in range(10)]
+    assert len(os.listdir("/proc/self/task")) <= before
+    assert len(compiled) == 11
+    for model in models:
+        model.close()

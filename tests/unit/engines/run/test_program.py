@@ -11,7 +11,7 @@ import pytest
 from ie_serving.core.errors import InvalidTensor, ServingError
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 from ie_serving.engines.run.latency_model import LatencyModel
-from ie_serving.engines.run.program import CompiledPrograms, Program
+from ie_serving.engines.run.program import SHARED_THREADS, CompiledPrograms, Program
 from ie_serving.engines.run.request import Shapes
 
 WAIT_S = 30.0
@@ -63,7 +63,7 @@ class Doubling:
     def _infer(self, way: str) -> Mapping[str, Array]:
         assert not self.spoilt
         self.ways.append(way)
-        self.threads.append(threading.current_thread().name)
+        self.threads.append(threading.current_thread().name.partition("_")[0])
         if (self._x < 0).any():
             self.spoilt = self.renews
             raise EngineFailure("negative")
@@ -107,7 +107,7 @@ async def ask(
     return await asyncio.wait_for(asked.infer(inputs, read), WAIT_S)
 
 
-@pytest.mark.parametrize(("execution", "thread"), [("inline", "MainThread"), ("async", "infer_0")])
+@pytest.mark.parametrize(("execution", "thread"), [("inline", "MainThread"), ("async", "infer")])
 async def test_execution_decides_about_the_thread(execution: str, thread: str) -> None:
     request = Doubling()
     assert await ask(program([request], execution), 1, 2) == [2, 4]
@@ -122,7 +122,7 @@ async def test_what_was_measured_at_load_decides_by_size() -> None:
     )
     await ask(measured, 1, 2)
     await ask(measured, *range(100))
-    assert request.threads == ["MainThread", "infer_0"]
+    assert request.threads == ["MainThread", "infer"]
 
 
 @BOTH_WAYS
@@ -186,7 +186,7 @@ async def test_new_shapes_are_admitted_once_and_run_in_a_lane() -> None:
     assert await ask(asked, 1, 2) == [2, 4]
     assert await ask(asked, 3, 4) == [6, 8]
     assert request.ways == ["run_new", "run"]
-    assert request.threads == ["infer_0", "MainThread"]
+    assert request.threads == ["infer", "MainThread"]
 
 
 async def test_a_model_closes_each_program_and_then_tells() -> None:
@@ -196,3 +196,30 @@ async def test_a_model_closes_each_program_and_then_tells() -> None:
     assert await model.infer(SIGNATURE, {"x": np.ones(1, np.float32)}, values) == [2]
     model.close()
     assert order == ["freed"]
+
+
+async def test_models_share_their_lanes_threads() -> None:
+    """A thousand models that were asked once must not leave a thousand threads."""
+    models = [program([Doubling()], "async") for _ in range(2 * SHARED_THREADS)]
+    for number, model in enumerate(models):
+        assert await ask(model, number) == [2 * number]
+        model.close()
+    lanes = [each for each in threading.enumerate() if each.name.startswith("infer")]
+    assert len(lanes) <= SHARED_THREADS
+    assert await ask(program([Doubling()], "async"), 1) == [2]
+
+
+async def test_a_model_of_many_requests_runs_as_many_at_a_time_as_it_asks_for() -> None:
+    requests = [Doubling(renews=True) for _ in range(SHARED_THREADS + 1)]
+    model = program(requests, "async")
+    for request in requests:
+        request.renewal.clear()
+    failing = [asyncio.ensure_future(ask(model, -1)) for _ in requests]
+    while not all(request.threads for request in requests):
+        await asyncio.sleep(0.001)
+    for request in requests:
+        request.renewal.set()
+    assert all(
+        isinstance(e, ServingError) for e in await asyncio.gather(*failing, return_exceptions=True)
+    )
+    model.close()

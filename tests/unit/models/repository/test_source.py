@@ -228,3 +228,26 @@ def test_a_base_that_is_not_there_is_an_error_and_not_an_empty_list(
 ) -> None:
     with pytest.raises(Missing, match="nowhere"):
         source(tmp_path / "nowhere").poll()
+
+
+def test_nothing_new_is_told_by_the_same_listing_whatever_changed_beside_the_versions(
+    tmp_path: Path, write: Write
+) -> None:
+    """So that a poll a second of a thousand models costs next to nothing."""
+    watched = source(tmp_path)
+    write("3")
+    first = watched.poll(Latest().aspired)
+    assert watched.poll(Latest().aspired) is first
+    (tmp_path / "notes").mkdir()
+    assert watched.poll(Latest().aspired) is first
+    write("4")
+    assert set(watched.poll(Latest().aspired).candidates) == {3, 4}
+
+
+def test_another_policy_finds_what_the_first_did_not_want(tmp_path: Path, write: Write) -> None:
+    watched, newest = source(tmp_path), Latest().aspired
+    for version in ("3", "4"):
+        write(version)
+    for _ in range(2):
+        assert set(watched.poll(newest).candidates) == {4}
+    assert set(watched.poll(Latest(2).aspired).candidates) == {3, 4}

@@ -41,6 +41,16 @@ def snapshots(text: str) -> list[Snapshot]:
         pytest.param("1:START 2:START!*", Unload(1), id="an unwanted version that never began"),
         pytest.param("1:UNLOADING 2:AVAILABLE* 3:END", None, id="what is going needs no step"),
         pytest.param(
+            "1:AVAILABLE* 2:AVAILABLE 3:LOADING*",
+            None,
+            id="what a label keeps replaces nothing while the newest is still to come",
+        ),
+        pytest.param(
+            "1:AVAILABLE* 2:AVAILABLE 3:AVAILABLE*", Unload(2), id="until the newest serves"
+        ),
+        pytest.param("1:AVAILABLE* 2:AVAILABLE", Unload(2), id="a version that was taken back"),
+        pytest.param("1:LOADING* 2:AVAILABLE", None, id="not before the lower one serves"),
+        pytest.param(
             "1:UNLOADING*",
             None,
             id="wanted again while unloading: wait until it is gone",

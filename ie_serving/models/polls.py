@@ -1,0 +1,270 @@
+"""When repositories are listed, and in which thread: one schedule for all models.
+
+A thousand models cost one timer and, where storage is quick, one thread: whatever is due at about
+the same time is listed in a row. A store that is slow gets more threads, up to a limit, so that one
+directory that hangs does not hold the others; each store has threads of its own.
+"""
+
+import asyncio
+import heapq
+import itertools
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Executor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from ie_serving.core.errors import StorageError
+from ie_serving.models.repository.source import Listing
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+EARLY = 0.25
+"""Share of its interval by which a listing may come early, to be made together with others: after
+one interval all models of the same interval are listed in one turn."""
+
+SLOW_S = 0.05
+"""Seconds after which a store that still has listings to make gets one more thread. A thousand
+local directories take about a third of it; a request to a remote store takes most of it."""
+
+NO_THREAD_S = 1.0
+"""Seconds after which a thread is asked for again where the system had none left."""
+
+MOST_THREADS = 8
+"""Threads that list one store at a time. One that hangs holds all of them until its time-out."""
+
+TOLD_AT_ONCE = 50
+"""Listings that are told to the event loop in one callback: 50 take it about 0.3 ms."""
+
+
+List = Callable[[], Listing]
+"""Lists a repository once, in a thread. Raises StorageError."""
+
+
+class Polled(Protocol):
+    """A model as the schedule sees it."""
+
+    name: str
+    store: str
+
+    def to_list(self) -> List:
+        """Give what lists the repository as it is asked for now."""
+
+    def next_poll_s(self) -> float | None:
+        """Give the seconds until the next listing is due; None: not before `Polls.now`."""
+
+    def listed(self, listing: Listing) -> None:
+        """Act on a listing."""
+
+    def not_listed(self, error: StorageError) -> None:
+        """Know that a listing has failed."""
+
+
+Waiter = asyncio.Future[None]
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A listing that is to be made, and what came of it."""
+
+    model: Polled
+    make: List
+    waiters: list[Waiter]
+    outcome: Listing | Exception | None = None
+
+
+@dataclass(slots=True)
+class _Store:
+    """The listings that wait for one store, and how many threads make them."""
+
+    threads: Executor
+    waiting: deque[_Asked] = field(default_factory=deque)
+    working: int = 0
+
+
+class Polls:
+    """The schedule of all models. Lives on one event loop.
+
+    Args of the constructor:
+        threads_of: gives the threads of a store, by its name.
+    """
+
+    def __init__(self, threads_of: Callable[[str], Executor]) -> None:
+        self._threads_of = threads_of
+        self._stores: dict[str, _Store] = {}
+        # Whose turn is when. A model that is scheduled anew gets another number, and the entry with
+        # the old one is passed over: to search the heap for it would cost more.
+        self._due: list[tuple[float, int, float, Polled]] = []
+        self._turns: dict[Polled, int] = {}
+        self._numbers = itertools.count()
+        self._timer: asyncio.TimerHandle | None = None
+        # By model that is being listed: who waits for the listing after that; None when nobody has
+        # asked for one. A repository is never listed twice at a time.
+        self._again: dict[Polled, list[Waiter] | None] = {}
+
+    async def once(self, model: Polled) -> None:
+        """List now, and return when the model has acted on it.
+
+        Raises:
+            StorageError: the listing failed.
+        """
+        waiter: Waiter = asyncio.get_running_loop().create_future()
+        self._ask(model, [waiter])
+        await waiter
+
+    def follow(self, model: Polled) -> None:
+        """List whenever the model says that it is due, from now until `leave`."""
+        wait_s = model.next_poll_s()
+        self._turns[model] = number = next(self._numbers)
+        if wait_s is not None:
+            at = asyncio.get_running_loop().time() + wait_s
+            heapq.heappush(self._due, (at, number, wait_s * EARLY, model))
+            self._set_timer()
+
+    def reschedule(self, model: Polled) -> None:
+        """Ask a model that is followed anew when it is due."""
+        if model in self._turns and model not in self._again:
+            self.follow(model)
+
+    def leave(self, model: Polled) -> None:
+        """Follow the model no longer."""
+        self._turns.pop(model, None)
+
+    def now(self, model: Polled) -> None:
+        """List at once a model that is followed, and once more one that is being listed."""
+        if model in self._again:
+            self._ask(model, [])
+        elif model in self._turns:
+            self._begin(model)
+
+    # -- when --------------------------------------------------------------------------------
+
+    def _set_timer(self) -> None:
+        loop = asyncio.get_running_loop()
+        if not self._due:
+            return
+        at = self._due[0][0]
+        if self._timer is None or at < self._timer.when():
+            if self._timer:
+                self._timer.cancel()
+            self._timer = loop.call_at(at, self._fire)
+
+    def _fire(self) -> None:
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        while self._due and self._due[0][0] - self._due[0][2] <= now:
+            _, number, _, model = heapq.heappop(self._due)
+            if self._turns.get(model) == number:
+                self._begin(model)
+        self._set_timer()
+
+    def _begin(self, model: Polled) -> None:
+        # It is followed while it is listed, too, but its turn comes only after that.
+        self._turns[model] = next(self._numbers)
+        self._ask(model, [])
+
+    # -- where -------------------------------------------------------------------------------
+
+    def _ask(self, model: Polled, waiters: list[Waiter]) -> None:
+        if model in self._again:
+            self._again[model] = [*(self._again[model] or ()), *waiters]
+            return
+        self._again[model] = None
+        store = self._store_of(model)
+        store.waiting.append(_Asked(model, model.to_list(), waiters))
+        if not store.working:
+            self._work(store)
+
+    def _store_of(self, model: Polled) -> _Store:
+        store = self._stores.get(model.store)
+        if store is None:
+            store = self._stores[model.store] = _Store(self._threads_of(model.store))
+        return store
+
+    def _work(self, store: _Store) -> None:
+        """Take one more thread for `store`, and another one later if that is not enough."""
+        loop = asyncio.get_running_loop()
+        try:
+            store.threads.submit(self._list_all, store, loop)
+        except RuntimeError:  # the system has no thread left, or the server ends
+            loop.call_later(NO_THREAD_S, self._resume, store)
+            return
+        store.working += 1
+        if store.working < MOST_THREADS:
+            loop.call_later(SLOW_S, self._help, store)
+
+    def _help(self, store: _Store) -> None:
+        if store.waiting and 0 < store.working < MOST_THREADS:
+            self._work(store)
+
+    def _list_all(self, store: _Store, loop: asyncio.AbstractEventLoop) -> None:
+        """Make the listings that wait; in a thread."""
+        done: list[_Asked] = []
+        began = time.monotonic()
+        with suppress(RuntimeError):  # the loop has been closed meanwhile
+            with suppress(IndexError):  # nothing waits any more
+                while True:
+                    asked = store.waiting.popleft()
+                    _list(asked)
+                    done.append(asked)
+                    if len(done) == TOLD_AT_ONCE or time.monotonic() - began > SLOW_S:
+                        loop.call_soon_threadsafe(self._tell, done)
+                        done, began = [], time.monotonic()
+            loop.call_soon_threadsafe(self._tell, done)
+            loop.call_soon_threadsafe(self._ended, store)
+
+    def _ended(self, store: _Store) -> None:
+        store.working -= 1
+        self._resume(store)  # what was asked for after the thread had looked for the last time
+
+    def _resume(self, store: _Store) -> None:
+        if store.waiting and not store.working:
+            self._work(store)
+
+    # -- what came of it ---------------------------------------------------------------------
+
+    def _tell(self, done: list[_Asked]) -> None:
+        for asked in done:
+            self._act(asked)
+            model = asked.model
+            again = self._again.pop(model)
+            if again is not None:
+                self._ask(model, again)
+            elif model in self._turns:
+                self.follow(model)
+
+    def _act(self, asked: _Asked) -> None:
+        """Let the model act; a defect must not end its polls, or those of the others."""
+        model, outcome = asked.model, asked.outcome
+        try:
+            if isinstance(outcome, Listing):
+                model.listed(outcome)
+            elif isinstance(outcome, StorageError):
+                model.not_listed(outcome)
+        except Exception as error:
+            outcome = error
+        for waiter in asked.waiters:
+            _answer(waiter, outcome)
+        if asked.waiters or isinstance(outcome, Listing | StorageError | None):
+            return
+        log.error(Event("poll failed", model=model.name), exc_info=outcome)
+
+
+def _list(asked: _Asked) -> None:
+    try:
+        asked.outcome = asked.make()
+    except Exception as error:
+        asked.outcome = error
+
+
+def _answer(waiter: Waiter, outcome: Listing | Exception | None) -> None:
+    if waiter.done():  # cancelled
+        return
+    if isinstance(outcome, Exception):
+        waiter.set_exception(outcome)
+    else:
+        waiter.set_result(None)

@@ -1,0 +1,206 @@
+"""The schedule of listings: when, in which thread, and what cannot hold them."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from ie_serving.core.errors import StorageError, Unreachable
+from ie_serving.models.polls import MOST_THREADS, List, Polls
+from ie_serving.models.repository.source import Listing
+from ie_serving.storage.pools import StorePools
+from tests.unit.models.conftest import LIMIT_S, run
+
+NOTHING = Listing({}, moving=False)
+
+
+class Repository:
+    """A model of which each listing does what the test says, and is noted with its thread."""
+
+    def __init__(
+        self,
+        name: str = "m",
+        interval_s: float | None = None,
+        store: str = "file",
+        during: Callable[[], object] = lambda: None,
+    ) -> None:
+        self.name = name
+        self.store = store
+        self.interval_s = interval_s
+        self.threads: list[int] = []
+        self.told: list[Listing | StorageError] = []
+        self.changed = asyncio.Event()
+        self._during = during
+
+    def to_list(self) -> List:
+        return self._list
+
+    def _list(self) -> Listing:
+        self.threads.append(threading.get_ident())
+        self._during()
+        return NOTHING
+
+    def next_poll_s(self) -> float | None:
+        return self.interval_s
+
+    def listed(self, listing: Listing) -> None:
+        self.told.append(listing)
+        self.changed.set()
+
+    def not_listed(self, error: StorageError) -> None:
+        self.told.append(error)
+        self.changed.set()
+
+    async def until_told(self, times: int) -> None:
+        while len(self.told) < times:
+            self.changed.clear()
+            await self.changed.wait()
+
+
+@contextmanager
+def schedule() -> Iterator[Polls]:
+    pools = StorePools(MOST_THREADS, "list")
+    try:
+        yield Polls(pools.of)
+    finally:
+        pools.shutdown()
+
+
+def test_a_thousand_quick_repositories_need_one_thread() -> None:
+    async def test() -> None:
+        with schedule() as polls:
+            models = [Repository(f"m{number}") for number in range(1000)]
+            await asyncio.gather(*(polls.once(model) for model in models))
+        assert len({thread for model in models for thread in model.threads}) == 1
+
+    run(test())
+
+
+def test_models_of_one_interval_are_soon_listed_in_one_row() -> None:
+    """They began apart; one timer wakes the loop for all of them."""
+
+    async def test() -> None:
+        with schedule() as polls:
+            order: list[str] = []
+            models = [
+                Repository(name, 0.1, during=lambda name=name: order.append(name))
+                for name in ("first", "second", "third")
+            ]
+            for model in models:
+                polls.follow(model)
+                await asyncio.sleep(0.005)
+            await models[-1].until_told(3)
+            for model in models:
+                polls.leave(model)
+        assert order == ["first", "second", "third"] * (len(order) // 3)
+
+    run(test())
+
+
+def test_a_directory_that_hangs_holds_no_other_and_takes_a_limited_number_of_threads() -> None:
+    async def test() -> None:
+        go_on = threading.Event()
+        with schedule() as polls:
+            hanging = [
+                Repository(during=lambda: go_on.wait(LIMIT_S)) for _ in range(MOST_THREADS - 1)
+            ]
+            asked = [asyncio.ensure_future(polls.once(model)) for model in hanging]
+            quick = [Repository(f"m{number}") for number in range(100)]
+            await asyncio.gather(*(polls.once(model) for model in quick))
+            assert not any(model.told for model in hanging)
+            go_on.set()
+            await asyncio.gather(*asked)
+
+    run(test())
+
+
+def test_a_store_that_hangs_holds_no_other() -> None:
+    async def test() -> None:
+        go_on = threading.Event()
+        with schedule() as polls:
+            hanging = [
+                Repository(store="s3://bucket", during=lambda: go_on.wait(LIMIT_S))
+                for _ in range(2 * MOST_THREADS)
+            ]
+            asked = [asyncio.ensure_future(polls.once(model)) for model in hanging]
+            await polls.once(Repository())
+            go_on.set()
+            await asyncio.gather(*asked)
+
+    run(test())
+
+
+def test_who_asks_while_a_listing_is_under_way_gets_another_one_and_never_two_at_a_time() -> None:
+    async def test() -> None:
+        begun, go_on, at_once = threading.Event(), threading.Event(), threading.Lock()
+
+        def during() -> None:
+            assert at_once.acquire(blocking=False), "listed twice at a time"
+            begun.set()
+            go_on.wait(LIMIT_S)
+            at_once.release()
+
+        with schedule() as polls:
+            model = Repository(during=during)
+            first = asyncio.ensure_future(polls.once(model))
+            await asyncio.to_thread(begun.wait, LIMIT_S)
+            polls.follow(model)
+            polls.now(model)
+            second = asyncio.ensure_future(polls.once(model))
+            await asyncio.sleep(0)
+            go_on.set()
+            await asyncio.gather(first, second)
+            assert model.told == [NOTHING] * 2
+
+    run(test())
+
+
+def test_now_lists_at_once_what_is_followed_and_nothing_else() -> None:
+    async def test() -> None:
+        with schedule() as polls:
+            followed, left = Repository(), Repository()
+            for model in (followed, left):
+                polls.follow(model)
+            polls.leave(left)
+            for model in (followed, left):
+                polls.now(model)
+            await followed.until_told(1)
+            await polls.once(Repository())
+        assert not left.told
+
+    run(test())
+
+
+def test_trouble_goes_to_the_model_and_to_who_waits() -> None:
+    def fail() -> None:
+        raise Unreachable("away")
+
+    async def test() -> None:
+        with schedule() as polls:
+            model = Repository(during=fail)
+            with pytest.raises(Unreachable):
+                await polls.once(model)
+            assert [type(told) for told in model.told] == [Unreachable]
+
+    run(test())
+
+
+def test_a_defect_in_one_poll_is_logged_and_ends_no_polls(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        raise RuntimeError("unforeseen")
+
+    async def test() -> None:
+        with schedule() as polls:
+            odd, other = Repository("odd", 0.001, during=fail), Repository("other", 0.001)
+            for model in (odd, other):
+                polls.follow(model)
+            while len(odd.threads) < 2:
+                await other.until_told(len(other.told) + 1)
+            for model in (odd, other):
+                polls.leave(model)
+
+    run(test())
+    assert "poll failed model=odd" in caplog.text
+    assert "unforeseen" in caplog.text

@@ -79,7 +79,9 @@ MEANING: Mapping[Trouble, tuple[type[StorageError], str]] = {
 
 _CODE = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _UNROUTABLE = {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN}
-_DEPTH = 12
+_MOST_CAUSES = 12
+"""Exceptions that are looked at behind one error. Clients wrap three to five; beyond this many none
+is looked at, so that a chain without end cannot hold a poll."""
 
 Classify = Callable[[Exception], tuple[Trouble, str] | None]
 """Names the trouble and the store's code for it; None when the trouble lies below the client."""
@@ -177,6 +179,10 @@ def _causes(error: BaseException) -> list[BaseException]:
         wrapped = (cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args)
         named = getattr(cause, "kwargs", None) or {}
         for inner in (*wrapped, *named.values()):
-            if isinstance(inner, BaseException) and inner not in found and len(found) < _DEPTH:
+            if (
+                isinstance(inner, BaseException)
+                and inner not in found
+                and len(found) < _MOST_CAUSES
+            ):
                 found.append(inner)
     return found[::-1]

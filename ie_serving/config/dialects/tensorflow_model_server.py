@@ -20,6 +20,7 @@ from ie_serving.config.schema.setting import fields_of
 from ie_serving.config.settings import ModelConfig, Parsed, ServerSettings, Settings
 from ie_serving.config.values import channel
 from ie_serving.config.values.faults import Faults
+from ie_serving.config.values.numbers import LARGEST_PORT
 from ie_serving.core.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
@@ -35,7 +36,6 @@ CONFIG_FILE = "model_config_file"
 BATCHING_FILE = "batching_parameters_file"
 MONITORING_FILE = "monitoring_config_file"
 FILES = (CONFIG_FILE, BATCHING_FILE, MONITORING_FILE)
-_LARGEST_PORT = 65535
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
@@ -170,8 +170,8 @@ NO_GRPC_PORT = (
 def _port_faults(flags: Split) -> Iterator[str]:
     port, rest_port = flags.integer("port"), flags.integer("rest_api_port")
     for name, given in (("port", port), ("rest_api_port", rest_port)):
-        if not 0 <= given <= _LARGEST_PORT:
-            yield f"--{name}: {given} given; expected a whole number from 0 to {_LARGEST_PORT}"
+        if not 0 <= given <= LARGEST_PORT:
+            yield f"--{name}: {given} given; expected a whole number from 0 to {LARGEST_PORT}"
     if not port and not flags.text("grpc_socket_path"):
         yield NO_GRPC_PORT
     elif port and port == rest_port:

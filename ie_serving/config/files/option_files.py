@@ -14,6 +14,8 @@ METRICS_PATH = "/monitoring/prometheus/metrics"
 """Route of the metrics when the file names none."""
 
 _DEFAULT_BATCH = 1000
+"""`max_batch_size` where the file names none. Source: `SharedBatchScheduler::QueueOptions` of
+TensorFlow Serving."""
 _POSITIVE = ("max_batch_size", "max_enqueued_batches", "num_batch_threads")
 
 

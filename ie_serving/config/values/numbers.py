@@ -9,6 +9,8 @@ from ie_serving.core.integers import INT32_MAX, INT64_MAX
 LONGEST_S = INT32_MAX
 """Longest time in seconds; a longer one is refused. That is 68 years, which every timer of the
 platform can hold."""
+LARGEST_PORT = 65535
+"""A TCP port has 16 bits; a larger number is refused."""
 ANY = -1
 """A batch size or dimension that may be any."""
 
@@ -38,7 +40,7 @@ def whole(value: object) -> int | None:
     return None
 
 
-port: Parser[int] = integer(0, 65535)
+port: Parser[int] = integer(0, LARGEST_PORT)
 positive: Parser[int] = integer(1, 100_000)
 """How often, or how many at once: beyond 100,000 it is a slip of the keyboard, not a wish."""
 version: Parser[int] = integer(0, INT64_MAX)

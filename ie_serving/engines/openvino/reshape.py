@@ -9,6 +9,7 @@ from ie_serving.engines.openvino.options import OpenVinoOptions
 
 Shape = tuple[Dimension, ...]
 ANY = -1
+"""Size of a dimension that may have any."""
 AUTO = "auto"
 
 

@@ -49,14 +49,21 @@ worker has left for it is in the handover and in the notes."""
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 HEARTBEAT_S = 1.0
+"""Seconds between two signs of life of a worker; also how late it may notice that the arbiter is
+gone. Far below `HUNG_AFTER_S`, and rare enough to cost nothing."""
 HUNG_AFTER_S = 120
-"""A worker whose event loop has not turned for so long is replaced, with its requests. Loading runs
-in threads and does not hold the loop."""
+"""Seconds for which a worker's event loop may stand still; then the worker is replaced, and its
+requests are lost. Loading runs in threads and does not hold the loop, so only a defect lasts so
+long."""
 PR_SET_PDEATHSIG = 1
 """Source: Linux's `prctl.h`."""
 LONGEST_PAUSE_S = 30.0
+"""Longest wait in seconds before a worker is replaced. While replacements die young the wait
+doubles up to this: loading again and again would take the processor from the rest of the machine,
+and a longer wait would keep clients waiting once the cause is gone."""
 GROWN_UP_S = 60.0
-"""A worker that lived so long did not die young."""
+"""Seconds of life after which a worker's death counts as the first one again, and its replacement
+starts at once. What a start or a first request breaks has shown itself by then."""
 
 
 def run(settings: Settings, build: Build, *, workers: int = 1) -> int:

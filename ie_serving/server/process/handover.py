@@ -11,6 +11,7 @@ import tempfile
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _TURN_BYTES = 8
+"""Bytes of the number that says which of the two files was written last. It never wraps round."""
 
 
 class Handover:

@@ -25,6 +25,7 @@ MOST_FREE_BYTES = 128 << 20
 """Bytes of free memory at the top of the heap, above which it goes back to the kernel: room for a
 few large requests at a time."""
 
+# Names of glibc's parameters. Source: malloc.h.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 

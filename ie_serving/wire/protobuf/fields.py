@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 Buffer: TypeAlias = bytes | memoryview
 
+# Wire types, the lowest three bits of a tag.
 VARINT: Final = 0
 FIXED64: Final = 1
 DELIMITED: Final = 2

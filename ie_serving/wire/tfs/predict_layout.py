@@ -89,8 +89,10 @@ class RequestParser:
 
     def parse(self, payload: Buffer) -> InferRequest:
         """Parse one request; raises what `predict.parse_soon` does."""
-        # The second byte is the length of the first field where that is shorter than 128 bytes.
-        # Otherwise the key has other bytes, which is as good: they only tell requests apart.
+        # In a message the first byte is a field's number and the second its length, so the key
+        # holds the whole first field. Where that is longer than 127 bytes the second byte is only
+        # part of the length, and the key holds some other stretch of the message. That is as good:
+        # `Layout.read` compares all of the message, and the key only chooses which one to compare.
         length = len(payload)
         key = (length, bytes(payload[: payload[1] + 2 if length > 1 else 0]))
         known = self._layouts.get(key)

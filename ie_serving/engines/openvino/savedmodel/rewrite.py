@@ -277,6 +277,7 @@ def directory_of_constants(
 
 
 _BOOL = 10
+"""`DT_BOOL`. Source: types.proto of TensorFlow."""
 
 
 def _model(

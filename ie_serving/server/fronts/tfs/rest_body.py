@@ -9,14 +9,19 @@ from ie_serving.core.hints import Hint
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request, RequestHead
 
 SMALLEST_COMPRESSED = 1024
-"""Replies below this size gain nothing from compression."""
+"""Bytes of the smallest reply that is compressed. A smaller one is one packet of the network (1,460
+bytes) in either form, and would pay some 50 us of processor time for nothing."""
 MOST_INFLATED = 100 << 20
 """Limit of a body after decompression, as TensorFlow Serving has it: a small body asks for much."""
-LARGE = 64 * 1024
-"""From this size on, replies are compressed in a thread."""
+LARGE = 16 * 1024
+"""Bytes of a reply from which it is compressed in a thread: at 45 ns a byte it would hold the event
+loop for a millisecond."""
 LARGE_COMPRESSED = 4 * 1024
-"""From this size on, bodies are inflated in a thread: they grow a thousandfold."""
+"""Bytes of a compressed body from which it is inflated in a thread: it may grow a thousandfold, and
+4 MB are 10 ms of the event loop."""
 FASTEST = 1
+"""zlib's level of compression. The default, 6, makes JSON of numbers 5 % smaller and takes four to
+eight times as long."""
 GZIP: Headers = ((b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
 
 

@@ -13,7 +13,7 @@ from ie_serving.server.transport.grpc.services import Buffer, Streaming
 MOST_UNREAD: Final = 1000
 """Messages of one conversation that wait for the service; one more ends it: RESOURCE_EXHAUSTED."""
 MOST_UNREAD_BYTES: Final = 4 << 20
-"""The same in bytes."""
+"""The same in bytes: as much as the receive window of its stream (`receive_window.py`)."""
 
 
 class StreamingCall(Call):

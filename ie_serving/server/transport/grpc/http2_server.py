@@ -13,7 +13,8 @@ from ie_serving.server.transport.http2.driver import Driver
 from ie_serving.server.transport.listener import Listener, Step
 
 CLOSE_S = 1.0
-"""How long clients may take to read the last of their replies."""
+"""Seconds that clients may take to read the last of their replies at the end of a drain; after them
+the process ends, and what is unread is lost. A client that reads at all needs milliseconds."""
 
 
 class Http2Server:

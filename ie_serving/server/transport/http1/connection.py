@@ -108,7 +108,10 @@ class Connection(asyncio.Protocol):
             self.balance()
 
     def eof_received(self) -> None:
-        """Let the transport close: the client has gone, but for what is answered already."""
+        """Write the replies that are held, and let the transport close.
+
+        A client that closes its sending side counts as gone: its requests are cancelled.
+        """
         self._server.outbox.flush()
 
     def connection_lost(self, error: Exception | None) -> None:

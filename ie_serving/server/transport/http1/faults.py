@@ -11,7 +11,8 @@ from ie_serving.telemetry.logs import Event
 log = logging.getLogger(__name__)
 
 LARGEST_HEAD: Final = 64 * 1024
-"""Bytes of request line and headers; far above what proxies let through."""
+"""Bytes of request line and headers; a request with more is refused with 400 and its connection is
+closed. Far above the 8 to 32 KB that proxies let through."""
 TOO_LARGE: Final = f"The request's head exceeds {LARGEST_HEAD} bytes."
 FAILED: Final = "request failed by a defect in the HTTP server"
 DEFECT: Final = Fault(500, "Internal Server Error")

@@ -1,8 +1,8 @@
 """Heads of requests that were parsed before, by their bytes.
 
-A client sends the same head with every request, but for its length; to parse it costs more than
-all else that the transport does for a small request. The same bytes between two requests always
-mean the same, so nothing is read otherwise than the parser read it the first time.
+A client sends the same head with every request, but for the length of the body. To parse it costs
+more than all else that the transport does for a small request. A head means the same whenever the
+same bytes stand between two requests, so what the parser made of it the first time still holds.
 """
 
 from typing import Final
@@ -11,11 +11,12 @@ from ie_serving.server.transport.http1.messages import RequestHead
 
 BLANK_LINE: Final = b"\r\n\r\n"
 LONGEST: Final = 1024
-"""Bytes of the longest head that is remembered; one beyond is parsed each time. Clients and proxies
-send 150 to 600."""
+"""Bytes of the longest head that is remembered; a longer one is parsed each time. Clients and
+proxies send 150 to 600."""
 MOST: Final = 1024
-"""Heads that are remembered, in all 2 MB with what they mean. With one more all are forgotten: that
-costs less than to know the oldest, and only clients with ever new heads bring it about."""
+"""Heads that are remembered, with what they mean: 2 MB at most. When they are that many and a new
+one comes, all are forgotten and those in use are learnt again. To find the oldest would cost
+something with every request; this costs something only when clients send ever new heads."""
 
 
 class KnownHeads:

@@ -46,7 +46,7 @@ class Reader(enum.Enum):
     HEAD = "in a request line or header; section 3 and 5"
     GATHERING = "in a body that is kept until it is whole; section 6"
     STREAMING = "in a body that is passed on in pieces; section 6"
-    CLOSED = "whatever comes now belongs to no request; section 9.6"
+    CLOSED = "no further request is read; what still comes is dropped; section 9.6"
 
 
 class Read(enum.Enum):

@@ -71,10 +71,11 @@ class Driver(asyncio.Protocol):
         self._follow()
 
     def data_received(self, data: bytes) -> None:
-        """Take what the client has sent; what takes longer than a turn waits for the next."""
+        """Work on what the client has sent for at most `reader.TURN_S`; keep the rest for later."""
         self._arrived()
         if self._rest:
-            # One more read is kept; after that the kernel holds the client back.
+            # The client sends faster than we work. Keep this too, and read no more before all of it
+            # is done: then the socket's buffer fills, and the client has to wait.
             self._rest += data
             if self._transport:
                 self._transport.pause_reading()

@@ -10,11 +10,13 @@ HEAD_BYTES = HEAD.size
 DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS = range(5)
 PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(5, 10)
 
+# Flags; sections 6.1, 6.2, 6.5 and 6.7.
 END_STREAM = ACK = 0x1
 END_HEADERS = 0x4
 PADDED = 0x8
 WITH_PRIORITY = 0x20
 
+# Names of settings; section 6.5.2.
 ENABLE_PUSH = 0x2
 MAX_CONCURRENT_STREAMS = 0x3
 INITIAL_WINDOW_SIZE = 0x4
@@ -22,6 +24,8 @@ MAX_FRAME_SIZE = 0x5
 MAX_HEADER_LIST_SIZE = 0x6
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+# In bytes; what holds until SETTINGS or WINDOW_UPDATE say otherwise, and the most that they may
+# say. Sections 6.5.2 and 6.9.1.
 DEFAULT_WINDOW = 65_535
 DEFAULT_FRAME = 16_384
 LARGEST_FRAME_SETTING = (1 << 24) - 1
@@ -29,6 +33,7 @@ LARGEST_WINDOW = (1 << 31) - 1
 LAST_STREAM = (1 << 31) - 1
 """The highest stream number, and the mask that takes a reserved bit off."""
 PRIORITY_BYTES = 5
+"""Length of the priority that HEADERS may begin with; section 6.2."""
 
 _SETTING = struct.Struct(">HL")
 _NUMBER = struct.Struct(">L")

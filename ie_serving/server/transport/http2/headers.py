@@ -16,18 +16,21 @@ from hpack import Decoder, HPACKError, OversizedHeaderListError
 from ie_serving.server.transport.http2.frames import ConnectionFault, ErrorCode
 
 LARGEST_HEADERS = 64 * 1024
-"""Bytes of one request's headers, counted as HTTP/2 counts them (name, value and 32 for each), that
-we announce to take. A request beyond is refused by itself: whoever serves it says how."""
+"""Bytes of one request's headers that we announce to take. Each header counts as its name, its
+value and 32 bytes (section 6.5.2). A request with more is refused and the connection goes on; what
+the refusal says is up to `Interpret`. Proxies allow 8 to 64 KB."""
 LARGEST_BLOCK = 2 * LARGEST_HEADERS
 """Bytes of headers, or of the block that holds them, beyond which the connection ends with
 ENHANCE_YOUR_CALM: to keep the table, a block must be decoded to its end, and that costs up to 3 us
 a byte."""
 MOST_KNOWN = 256
-"""Header blocks of a connection that are remembered; one more, and all are forgotten."""
+"""Header blocks that are remembered for one connection, with what they mean: at most 256 KB of
+blocks. For one more all are forgotten, which costs less than to find the oldest."""
 LONGEST_KNOWN = 1024
 """Bytes of the longest header block that is remembered. A longer one is decoded each time."""
 MOST_FIELDS = 64
-"""Fields of the longest one: a byte may stand for a field."""
+"""Fields of a block that is remembered. One byte of a block may stand for a field of 4 KB, so the
+length of the block alone would not bound the memory. Calls have about ten."""
 
 Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
 

@@ -117,6 +117,8 @@ class ServingApplication:
             labels_for_unavailable=server.labels_for_unavailable,
             allow_unavailable_models=server.allow_unavailable_models,
             require_available=server.require_available,
+            opens_early=server.open_ports_early,
+            ready_after_s=server.ready_after_s,
             # Otherwise the numbers of models that are gone would be shown, and kept, for ever.
             on_names=self._metrics.keep,
             on_applied=self._leave,

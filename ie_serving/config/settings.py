@@ -108,6 +108,13 @@ class ServerSettings:
     method_name_check: bool = False
     allow_unavailable_models: bool = False
 
+    # Readiness probes of the original's users take an open port for a server that has loaded.
+    open_ports_early: bool = False
+    """Open the ports before the models are loaded; those that are ready answer."""
+
+    ready_after_s: float | None = None
+    """Be ready then although some model has never served; None waits for every model."""
+
     unload_when_empty: bool = False
     """Believe a repository that is empty after it was not; else that is an unmounted volume."""
 

@@ -35,6 +35,8 @@ class ModelManager:
         allow_unavailable_models: start although a base path cannot be listed. Without it only a
             local directory that does not exist yet is waited for.
         require_available: the start waits until each model serves, and ends when one has failed.
+        opens_early: the start lists every repository, and does not wait for the loads.
+        ready_after_s: how long `ready` waits for models that have never served; None: for ever.
         on_names: told the names of all models in the step in which they change hands.
         on_applied: told after each change of what is desired or served.
 
@@ -50,6 +52,8 @@ class ModelManager:
         labels_for_unavailable: bool,
         allow_unavailable_models: bool,
         require_available: bool,
+        opens_early: bool = False,
+        ready_after_s: float | None = None,
         on_names: Callable[[Collection[str]], None] = lambda names: None,
         on_applied: Callable[[], None] = lambda: None,
     ) -> None:
@@ -59,6 +63,8 @@ class ModelManager:
         self._labels_for_unavailable = labels_for_unavailable
         self._allow_unavailable_models = allow_unavailable_models
         self._require_available = require_available
+        self._opens_early = opens_early
+        self._ready_after_s = ready_after_s
         self.served = ServedModels()
         self.desired: Sequence[ModelConfig] = ()
         self._awaits_all = not allow_unavailable_models
@@ -83,8 +89,12 @@ class ModelManager:
         self._awaits_all = self._awaits_all and is_strict
         opened = self._opened(configs)
         self._commit(configs, opened)
-        begin = self._begin_strictly if is_strict else self._begin_alone
-        await asyncio.gather(*(begin(served) for served in opened.values()))
+        if is_strict:
+            await asyncio.gather(*map(self._begin_strictly, opened.values()))
+        elif self._opens_early:
+            self._begin_each_alone(opened.values())
+        else:
+            await asyncio.gather(*map(self._begin_alone, opened.values()))
 
     async def apply(self, configs: Sequence[ModelConfig], *, all_or_nothing: bool) -> None:
         """Change to another configuration.
@@ -124,8 +134,20 @@ class ModelManager:
         Not where the start may lack some; nor in a worker that replaces another: no rollout waits
         for it, and a model that was broken before must not keep requests from the others.
         """
-        while self._awaits_all and (lacking := self._first_without_version()):
-            await lacking.changed()
+        if not self._awaits_all:
+            return
+        try:
+            await asyncio.wait_for(self._all_served(), self._ready_after_s)
+        except asyncio.TimeoutError:
+            lacking = [s.config.name for s in self._entries() if not s.stream.has_served]
+            log.warning(Event("ready without models that never served", models=",".join(lacking)))
+
+    async def _all_served(self) -> None:
+        while lacking := next((s for s in self._entries() if not s.stream.has_served), None):
+            await lacking.stream.changed()
+
+    def _entries(self) -> Iterable[Served]:
+        return self.served.entries.values()
 
     async def close(self) -> None:
         """Unload everything."""
@@ -138,10 +160,6 @@ class ModelManager:
         for served in self.served.entries.values():
             served.stream.poll_now()
 
-    def _first_without_version(self) -> ModelStream | None:
-        streams = (served.stream for served in self.served.entries.values())
-        return next((stream for stream in streams if not stream.has_served), None)
-
     def _opened(self, configs: Iterable[ModelConfig]) -> dict[str, Served]:
         return {config.name: Served(config, self._open_stream(config)) for config in configs}
 
@@ -153,10 +171,17 @@ class ModelManager:
                 raise
             if not self._require_available:
                 return
+        if self._opens_early:
+            self._spawn(self._load_alone(served))
+            return
         await served.stream.first_load()
         _note_waiting_labels(served)
         if self._require_available:
             await _until_it_serves(served)
+
+    async def _load_alone(self, served: Served) -> None:
+        await served.stream.first_load()
+        _note_waiting_labels(served)
 
     async def _begin(self, served: Served) -> None:
         """Begin to load and to poll, and wait for the first load."""

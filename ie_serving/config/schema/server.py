@@ -289,6 +289,26 @@ SERVER: tuple[Setting, ...] = (
         example="true",
         flag="allow_unavailable_models",
     ),
+    # Thousands of models take a while, and most answer long before the last one does.
+    Setting(
+        place="server.open_ports_early",
+        parse=words.boolean,
+        form=BOOLEAN,
+        meaning="open the ports before the models are loaded; those that are ready answer",
+        example="true",
+        flag="open_ports_early",
+    ),
+    # A rollout waits for readiness: whoever would rather go on without a broken model sets this.
+    Setting(
+        place="server.ready_after_s",
+        parse=numbers.delay,
+        form="SECONDS",
+        default="wait for every model",
+        meaning="seconds after which the server is ready although some model has never served; 0"
+        " waits for none",
+        example="300",
+        flag="ready_after_seconds",
+    ),
     # An unmounted volume looks like this, and happens more often than that somebody removes all
     # versions of a model but keeps it configured.
     Setting(

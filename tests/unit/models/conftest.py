@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -88,7 +89,7 @@ class World:
             ),
         )
 
-    def manager(self, **options: bool) -> ModelManager:
+    def manager(self, **options: Any) -> ModelManager:
         names = ("labels_for_unavailable", "allow_unavailable_models", "require_available")
         defaults = dict.fromkeys(names, False)
         return ModelManager(self.open_stream, **{**defaults, **options})
@@ -115,7 +116,7 @@ async def until(stream: ModelStream, holds: Callable[[], object]) -> None:
         await stream.changed()
 
 
-async def managed(world: World, *configs: ModelConfig, **options: bool) -> ModelManager:
+async def managed(world: World, *configs: ModelConfig, **options: Any) -> ModelManager:
     manager = world.manager(**options)
     await manager.start(configs or [world.config()])
     return manager

@@ -393,3 +393,62 @@ def test_memory_of_a_removed_model_goes_without_the_garbage_collector(world: Wor
         run(test())
     finally:
         gc.enable()
+
+
+def test_the_ports_may_open_before_the_models_are_loaded(world: World) -> None:
+    """What cannot be listed still ends the start."""
+
+    async def test() -> None:
+        go_on = threading.Event()
+        world.engine.before_compile = lambda directory: go_on.wait(LIMIT_S)
+        for model in ("m", "n"):
+            world.write(1, model=model)
+        configs = [world.config(), world.config("n")]
+        manager = await managed(world, *configs, opens_early=True)
+        with pytest.raises(NotFound):
+            manager.served.handle(ModelSpec("m"))
+        ready = asyncio.ensure_future(manager.ready())
+        go_on.set()
+        await ready
+        for model in ("m", "n"):
+            assert manager.served.handle(ModelSpec(model)).version == 1
+        await manager.close()
+        (world.base / "file").write_text("")
+        with pytest.raises(StorageError, match="is a file"):
+            await managed(world, world.config("file"), opens_early=True)
+
+    run(test())
+
+
+def test_a_replacement_too_may_open_its_ports_early(world: World) -> None:
+    async def test() -> None:
+        go_on = threading.Event()
+        world.engine.before_compile = lambda directory: go_on.wait(LIMIT_S)
+        world.write(1)
+        manager = world.manager(opens_early=True)
+        await manager.start([world.config()], is_strict=False)
+        go_on.set()
+        await serves(manager, ModelSpec("m"), 1)
+        await manager.close()
+
+    run(test())
+
+
+def test_readiness_waits_no_longer_than_it_may(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        world.write(1)
+        world.write(1, model="broken", fail="no operation Foo")
+        configs = [world.config(), world.config("broken")]
+        for_ever = await managed(world, *configs)
+        waiting = asyncio.ensure_future(for_ever.ready())
+        limited = await managed(world, *configs, ready_after_s=0.01)
+        await limited.ready()
+        assert not waiting.done()
+        waiting.cancel()
+        for manager in (for_ever, limited):
+            await manager.close()
+
+    run(test())
+    assert "ready without models that never served models=broken" in caplog.text

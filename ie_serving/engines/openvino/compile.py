@@ -17,6 +17,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino import formats
 from ie_serving.engines.openvino.draft import Draft, Version
 from ie_serving.engines.openvino.hazards import Hazards, guard
+from ie_serving.engines.openvino.mend import mend
 from ie_serving.engines.openvino.narrow import check_range, narrowed
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.properties import (
@@ -160,6 +161,7 @@ class _Compiled:
 
 
 def _program(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
+    mend(model)
     ports = prepare(draft, model, options.of(OpenVinoOptions))
     with load_failures("the model's operations cannot be examined"):
         hazards = guard(model, ports.inputs)

@@ -25,6 +25,7 @@ from ie_serving.engines.openvino.savedmodel.file import (
 from ie_serving.engines.openvino.savedmodel.host.needs import needs_host
 from ie_serving.engines.openvino.savedmodel.program import Beside
 from ie_serving.engines.openvino.savedmodel.rewrite import (
+    OUTPUT,
     Prepared,
     directory_for,
     directory_of_constants,
@@ -247,7 +248,9 @@ def _dtype(port: ov.Output) -> int:
 
 
 def _index(ports: Iterable[ov.Output], alias: str, kind: str) -> int:
-    for i, port in enumerate(ports):
-        if alias in port.get_names():
-            return i
+    names = [port.get_names() for port in ports]
+    for name in (f"{OUTPUT}{alias}", alias):
+        for i, own in enumerate(names):
+            if name in own:
+                return i
     raise LoadFailed(f"OpenVINO's front end lost {alias!r} of the {kind}")

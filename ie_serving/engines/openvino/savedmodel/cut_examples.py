@@ -10,7 +10,12 @@ from dataclasses import dataclass
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import BY_NUMBER, Array, DataType
 from ie_serving.engines.openvino.savedmodel.constants import constant
-from ie_serving.engines.openvino.savedmodel.examples import Dense, ExampleSpec, Ragged, Sparse
+from ie_serving.engines.openvino.savedmodel.example_spec import (
+    Dense,
+    ExampleSpec,
+    Ragged,
+    Sparse,
+)
 from ie_serving.engines.openvino.savedmodel.frames import Frame, Key, Place, above
 from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto
 

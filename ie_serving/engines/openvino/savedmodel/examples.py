@@ -7,7 +7,6 @@ faults.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,98 +14,24 @@ from google.protobuf.message import DecodeError
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines.openvino.savedmodel import few
 from ie_serving.engines.openvino.savedmodel.columns import Batch, Column
+from ie_serving.engines.openvino.savedmodel.example_spec import (
+    KIND_OF,
+    Dense,
+    ExampleSpec,
+    Feature,
+    Ragged,
+    Sparse,
+)
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.fields import Unclear
 from ie_serving.wire.protobuf.messages import Proto
-
-KIND_OF: Mapping[DataType, str] = {
-    DataType.FP32: "float_list",
-    DataType.INT64: "int64_list",
-    DataType.STRING: "bytes_list",
-}
-"""Where the values of each dtype stand; ParseExample has no others."""
 
 TOGETHER = 16
 """Examples from which all are read together. For fewer, numpy's calls cost more than protobuf."""
 
 _DTYPE_OF = {kind: dtype for dtype, kind in KIND_OF.items()}
-
-
-@dataclass(frozen=True)
-class Dense:
-    """A feature with as many values in each Example.
-
-    Attributes:
-        key: name of the feature.
-        dtype: of its values.
-        shape: of one Example's values; its first size is -1 where the number varies, which is then
-            padded to the longest of the batch.
-        default: value for an Example that lacks it; None where each must have it. For a first size
-            of -1 the padding, one element.
-        name: of the tensor in what `parse` returns.
-    """
-
-    key: str
-    dtype: DataType
-    shape: tuple[int, ...]
-    default: Array | None
-    name: str
-
-
-@dataclass(frozen=True)
-class Sparse:
-    """A feature with any number of values.
-
-    Attributes:
-        key: name of the feature.
-        dtype: of its values.
-        indices: name of the tensor of indices in what `parse` returns; "" where nothing reads it.
-        values: name of the tensor of values.
-        shape: name of the tensor of the dense shape.
-    """
-
-    key: str
-    dtype: DataType
-    indices: str
-    values: str
-    shape: str
-
-
-@dataclass(frozen=True)
-class Ragged:
-    """A feature with any number of values, as rows of unlike lengths.
-
-    Attributes:
-        key: name of the feature.
-        dtype: of its values.
-        values: name of the tensor of values in what `parse` returns; "" where nothing reads it.
-        splits: name of the tensor of row splits.
-        splits_dtype: INT32 or INT64.
-    """
-
-    key: str
-    dtype: DataType
-    values: str
-    splits: str
-    splits_dtype: DataType
-
-
-@dataclass(frozen=True)
-class ExampleSpec:
-    """One ParseExample of a graph.
-
-    Attributes:
-        scalar: it parses one Example rather than a batch; the tensors have no batch dimension.
-        dense: features in order.
-        sparse: features in order.
-        ragged: features in order.
-    """
-
-    scalar: bool = False
-    dense: Sequence[Dense] = field(default=())
-    sparse: Sequence[Sparse] = field(default=())
-    ragged: Sequence[Ragged] = field(default=())
 
 
 def parse(spec: ExampleSpec, serialized: Sequence[bytes]) -> dict[str, Array]:
@@ -119,6 +44,11 @@ def parse(spec: ExampleSpec, serialized: Sequence[bytes]) -> dict[str, Array]:
         InvalidRequest: an element is no Example, a required feature is missing, or a feature has
             values of another dtype or number than its specification.
     """
+    if len(serialized) < TOGETHER:
+        try:
+            return few.parse(spec, serialized)
+        except Unclear:
+            pass  # below it is found out what is wrong, if anything is
     columns = _columns(spec, serialized)
     count = len(serialized)
     tensors: dict[str, Array] = {}
@@ -133,7 +63,7 @@ def parse(spec: ExampleSpec, serialized: Sequence[bytes]) -> dict[str, Array]:
 
 def _columns(spec: ExampleSpec, serialized: Sequence[bytes]) -> dict[str, Column]:
     """Read every feature of the specification; protobuf reads what `columns.py` cannot."""
-    features: list[Dense | Sparse | Ragged] = [*spec.dense, *spec.sparse, *spec.ragged]
+    features: list[Feature] = [*spec.dense, *spec.sparse, *spec.ragged]
     if len(serialized) >= TOGETHER:
         try:
             batch = Batch(serialized)
@@ -144,7 +74,7 @@ def _columns(spec: ExampleSpec, serialized: Sequence[bytes]) -> dict[str, Column
     return {each.key: _column(each, rows) for each in features}
 
 
-def _column(feature: Dense | Sparse | Ragged, rows: Sequence[Mapping[str, Proto]]) -> Column:
+def _column(feature: Feature, rows: Sequence[Mapping[str, Proto]]) -> Column:
     found = [_values(feature, row, at) for at, row in enumerate(rows)]
     lengths = np.array([0 if values is None else len(values) for values in found], np.int64)
     batch = np.empty(lengths.sum(), feature.dtype.numpy)
@@ -167,7 +97,7 @@ def _features(data: bytes, at: int) -> Mapping[str, Proto]:
     return found
 
 
-def _values(feature: Dense | Sparse | Ragged, row: Mapping[str, Proto], at: int) -> Any:  # noqa: ANN401
+def _values(feature: Feature, row: Mapping[str, Proto], at: int) -> Any:  # noqa: ANN401
     """Give the values of a feature in one Example; None where it is missing or of no kind."""
     if feature.key not in row:
         return None
@@ -175,7 +105,7 @@ def _values(feature: Dense | Sparse | Ragged, row: Mapping[str, Proto], at: int)
     kind = held.WhichOneof("kind")
     if kind is None:
         return None
-    if kind != KIND_OF[feature.dtype]:
+    if kind != feature.kind:
         given, expected = _DTYPE_OF[kind].word, feature.dtype.word
         raise InvalidRequest(
             f"Name: <unknown>, Key: {feature.key}, Index: {at}.  Data types don't match. "
@@ -189,14 +119,14 @@ def _values(feature: Dense | Sparse | Ragged, row: Mapping[str, Proto], at: int)
 
 
 def _dense(dense: Dense, column: Column, count: int, scalar: bool) -> Array:
-    if dense.shape[:1] == (-1,):
+    if dense.varies:
         return _padded(dense, column, count, scalar)
     if dense.default is None and not column.present.all():
         raise InvalidRequest(
             f"Name: <unknown>, Feature: {dense.key} (data type: {dense.dtype.word}) is required"
             f" but could not be found. (Example {int(np.argmin(column.present))})"
         )
-    size = math.prod(dense.shape)
+    size = dense.size
     wrong = np.flatnonzero(column.present & (column.lengths != size))
     if wrong.size:
         raise InvalidRequest(

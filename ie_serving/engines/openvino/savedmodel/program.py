@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from ie_serving.core.tensors import Array, Signature
-from ie_serving.engines.openvino.savedmodel.examples import ExampleSpec, parse
+from ie_serving.engines.openvino.savedmodel.example_spec import ExampleSpec
+from ie_serving.engines.openvino.savedmodel.examples import parse
 from ie_serving.engines.run.program import Runs
 
 T = TypeVar("T")

@@ -10,6 +10,7 @@ computed for each request; the rest is answered beside the model (`program.py`):
 | an input that is no plain placeholder | a placeholder in its place | |
 | an input with a default | a placeholder | the default, where a request leaves it out |
 | serialized Examples | inputs for what is parsed | `examples.py` |
+| an operation that OpenVINO lacks | others that it has (`replace.py`) | |
 | an output that depends on no input | nothing | its value at load |
 | an output that is an input | nothing | the input |
 | an output under a second name | nothing | the first one |
@@ -29,6 +30,7 @@ from ie_serving.engines.openvino.savedmodel.constants import constant
 from ie_serving.engines.openvino.savedmodel.cut_examples import PARSERS, Parsing, cut_examples
 from ie_serving.engines.openvino.savedmodel.file import FILE, TAG, Declared, TensorInfo
 from ie_serving.engines.openvino.savedmodel.frames import Frame, Library, Place, above
+from ie_serving.engines.openvino.savedmodel.replace import has_replaced, replace_operations
 from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto
 from ie_serving.wire.tfs.tensor_proto import decode_tensor
@@ -232,7 +234,9 @@ def _cut_examples(prepared: Prepared, frame: Frame) -> None:
 @contextmanager
 def directory_for(directory: Path, meta_graph: Proto, prepared: Prepared) -> Iterator[Path]:
     """Give a directory that OpenVINO reads as the prepared signature: a copy where it must be."""
-    same = prepared.graph_def is None and prepared.as_declared
+    clash = prepared.inputs.keys() & prepared.outputs.keys()
+    same = prepared.graph_def is None and prepared.as_declared and not clash
+    same = same and not has_replaced(meta_graph.graph_def)
     if same and prepared.signature.name == SERVING_DEFAULT and (directory / FILE).is_file():
         yield directory
         return
@@ -241,6 +245,10 @@ def directory_for(directory: Path, meta_graph: Proto, prepared: Prepared) -> Ite
     with _directory(directory, model) as private:
         yield private
 
+
+OUTPUT = "ie_serving_output_"
+"""What an output's alias begins with in a copy. The front end loses an output of an input's name,
+such as an input `ids` with an output `ids`."""
 
 ZERO = "ie_serving_zero"
 """Alias of the inputs that `directory_of_constants` adds, followed by the number of a dtype."""
@@ -291,12 +299,14 @@ def _model(
     part = model.meta_graphs.add()
     part.CopyFrom(meta_graph)
     part.graph_def.CopyFrom(graph_def)
+    replace_operations(part.graph_def)
     part.signature_def.clear()
     if TAG not in part.meta_info_def.tags:
         part.meta_info_def.tags.append(TAG)
     definition = part.signature_def[SERVING_DEFAULT]
     definition.method_name = "tensorflow/serving/predict"
-    for infos, tensors in ((definition.inputs, inputs), (definition.outputs, outputs)):
+    named = {f"{OUTPUT}{alias}": info for alias, info in outputs.items()}
+    for infos, tensors in ((definition.inputs, inputs), (definition.outputs, named)):
         for alias, info in tensors.items():
             infos[alias].name = info.tensor
             infos[alias].dtype = info.dtype

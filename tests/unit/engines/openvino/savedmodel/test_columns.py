@@ -10,7 +10,8 @@ from ie_serving.core.requests import Features
 from ie_serving.core.tensors import DataType
 from ie_serving.engines.openvino.savedmodel import examples
 from ie_serving.engines.openvino.savedmodel.columns import Batch
-from ie_serving.engines.openvino.savedmodel.examples import ExampleSpec, Ragged, parse
+from ie_serving.engines.openvino.savedmodel.example_spec import ExampleSpec, Ragged
+from ie_serving.engines.openvino.savedmodel.examples import parse
 from ie_serving.wire.protobuf.fields import Unclear
 from ie_serving.wire.tfs.example import serialize_examples
 

@@ -5,13 +5,13 @@ import pytest
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.tensors import DataType
-from ie_serving.engines.openvino.savedmodel.examples import (
+from ie_serving.engines.openvino.savedmodel.example_spec import (
     Dense,
     ExampleSpec,
     Ragged,
     Sparse,
-    parse,
 )
+from ie_serving.engines.openvino.savedmodel.examples import parse
 from ie_serving.wire.tfs.example import serialize_examples
 
 FLOAT, INTEGER = DataType.FP32, DataType.INT64

@@ -1,0 +1,51 @@
+"""Operations that OpenVINO's CPU plugin runs wrongly as they stand, changed before the compile.
+
+Each fault was measured with OpenVINO 2026.4; `docs/design.md` section 11 lists them, and
+`tests/unit/engines/openvino/test_mend.py` shows each:
+
+- `SparseFillEmptyRows` gives its flags of empty rows in a form that the operations behind it
+  refuse: "unsupported src_prc: boolean".
+- `Unique` gives zeros unless something reads the place of each element among the unique ones.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+import openvino as ov
+import openvino.opset15 as op
+
+_FLAGS = 2
+"""Number of the output of SparseFillEmptyRows that tells which rows were empty."""
+_PLACES = 2
+"""Number of the output of Unique that tells where each element is among the unique ones."""
+
+
+def mend(model: ov.Model) -> None:
+    """Change the operations that would give wrong answers; those inside of bodies are left."""
+    for node in model.get_ordered_ops():
+        change = _CHANGES.get(node.get_type_name())
+        if change is not None:
+            change(model, node)
+
+
+def _convert_flags(_: ov.Model, node: ov.Node) -> None:
+    flags = node.output(_FLAGS)
+    readers = list(flags.get_target_inputs())
+    if not readers:
+        return
+    zero = op.constant(np.array(0, np.int32))
+    converted = op.not_equal(op.convert(flags, "i32"), zero).output(0)
+    for reader in readers:
+        reader.replace_source_output(converted)
+
+
+def _read_places(model: ov.Model, node: ov.Node) -> None:
+    places = node.output(_PLACES)
+    if not places.get_target_inputs():
+        model.add_results([op.result(places)])
+
+
+_CHANGES: Mapping[str, Callable[[ov.Model, ov.Node], None]] = MappingProxyType(
+    {"SparseFillEmptyRows": _convert_flags, "Unique": _read_places}
+)

@@ -1,0 +1,117 @@
+"""What a ParseExample of a graph parses: its features, and the names of the tensors they become."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ie_serving.core.tensors import Array, DataType
+
+KIND_OF: Mapping[DataType, str] = {
+    DataType.FP32: "float_list",
+    DataType.INT64: "int64_list",
+    DataType.STRING: "bytes_list",
+}
+"""Where the values of each dtype stand; ParseExample has no others."""
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One feature of an Example.
+
+    Attributes:
+        key: name of the feature.
+        dtype: of its values.
+    """
+
+    key: str
+    dtype: DataType
+
+    @cached_property
+    def kind(self) -> str:
+        """Name of the field of a Feature that holds the values."""
+        return KIND_OF[self.dtype]
+
+
+@dataclass(frozen=True)
+class Dense(Feature):
+    """A feature with as many values in each Example.
+
+    Attributes:
+        shape: of one Example's values; its first size is -1 where the number varies, which is then
+            padded to the longest of the batch.
+        default: value for an Example that lacks it; None where each must have it. For a first size
+            of -1 the padding, one element.
+        name: of the tensor in what `parse` returns.
+    """
+
+    shape: tuple[int, ...]
+    default: Array | None
+    name: str
+
+    @cached_property
+    def varies(self) -> bool:
+        """Whether the number of values is the Example's own."""
+        return self.shape[:1] == (-1,)
+
+    @cached_property
+    def size(self) -> int:
+        """Number of values of one Example, where it does not vary."""
+        return math.prod(self.shape)
+
+    @cached_property
+    def values(self) -> list[Any] | None:
+        """All values for an Example that lacks the feature; None where there are none."""
+        if self.default is None:
+            return None
+        return list(np.broadcast_to(self.default.ravel(), (self.size,)).tolist())
+
+
+@dataclass(frozen=True)
+class Sparse(Feature):
+    """A feature with any number of values.
+
+    Attributes:
+        indices: name of the tensor of indices in what `parse` returns; "" where nothing reads it.
+        values: name of the tensor of values.
+        shape: name of the tensor of the dense shape.
+    """
+
+    indices: str
+    values: str
+    shape: str
+
+
+@dataclass(frozen=True)
+class Ragged(Feature):
+    """A feature with any number of values, as rows of unlike lengths.
+
+    Attributes:
+        values: name of the tensor of values in what `parse` returns; "" where nothing reads it.
+        splits: name of the tensor of row splits.
+        splits_dtype: INT32 or INT64.
+    """
+
+    values: str
+    splits: str
+    splits_dtype: DataType
+
+
+@dataclass(frozen=True)
+class ExampleSpec:
+    """One ParseExample of a graph.
+
+    Attributes:
+        scalar: it parses one Example rather than a batch; the tensors have no batch dimension.
+        dense: features in order.
+        sparse: features in order.
+        ragged: features in order.
+    """
+
+    scalar: bool = False
+    dense: Sequence[Dense] = field(default=())
+    sparse: Sequence[Sparse] = field(default=())
+    ragged: Sequence[Ragged] = field(default=())

@@ -1,0 +1,118 @@
+"""A few Examples -> tensors: protobuf parses them, and lists of Python hold their values.
+
+A call of numpy takes about a microsecond, whatever the size. For a few Examples the calls that
+`examples.py` makes for a batch would take nearly all of the time; here each tensor takes one.
+Only what is as it should be is read. For the rest, such as a feature of another kind or number,
+`Unclear` is raised, and `examples.py` says what is wrong.
+"""
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, chain
+from typing import Any, TypeAlias
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from ie_serving.core.tensors import Array
+from ie_serving.engines.openvino.savedmodel.example_spec import (
+    Dense,
+    ExampleSpec,
+    Feature,
+    Ragged,
+    Sparse,
+)
+from ie_serving.wire.protobuf import messages
+from ie_serving.wire.protobuf.fields import Unclear
+from ie_serving.wire.protobuf.messages import Proto
+
+Row: TypeAlias = Mapping[str, Proto]
+"""The features of one Example by name."""
+
+
+def parse(spec: ExampleSpec, serialized: Sequence[bytes]) -> dict[str, Array]:
+    """Parse serialized Examples; see `examples.parse`.
+
+    Raises:
+        Unclear: an Example does not fit the specification, or the specification is not simple.
+    """
+    # A row refers to the memory of its message, so the messages are kept.
+    parsed = [_example(data) for data in serialized]
+    rows = [example.features.feature for example in parsed]
+    tensors: dict[str, Array] = {}
+    for dense in spec.dense:
+        tensors[dense.name] = _dense(dense, rows, spec.scalar)
+    for sparse in spec.sparse:
+        tensors.update(_sparse(sparse, rows, spec.scalar))
+    for ragged in spec.ragged:
+        tensors.update(_ragged(ragged, rows))
+    tensors.pop("", None)
+    return tensors
+
+
+def _example(data: bytes) -> Proto:
+    try:
+        return messages.Example.FromString(data)
+    except (DecodeError, TypeError) as error:
+        raise Unclear from error
+
+
+def _dense(dense: Dense, rows: Sequence[Row], scalar: bool) -> Array:
+    if dense.varies or not dense.size:
+        raise Unclear
+    key, kind, size = dense.key, dense.kind, dense.size
+    values: list[Any] = []
+    for row in rows:
+        held = row.get(key)
+        if held is None:
+            if dense.values is None:
+                raise Unclear
+            values += dense.values
+            continue
+        found = getattr(held, kind).value
+        if len(found) != size:  # so it is for another kind
+            raise Unclear
+        values += found
+    return np.array(values, dense.dtype.numpy).reshape(
+        dense.shape if scalar else (len(rows), *dense.shape)
+    )
+
+
+def _lists(feature: Feature, rows: Sequence[Row]) -> list[Sequence[Any]]:
+    """Give the values of each row, none for a row without the feature."""
+    key, kind = feature.key, feature.kind
+    lists: list[Sequence[Any]] = []
+    for row in rows:
+        held = row.get(key)
+        found = () if held is None else getattr(held, kind).value
+        if held is not None and not found and held.WhichOneof("kind") not in (None, kind):
+            raise Unclear
+        lists.append(found)
+    return lists
+
+
+def _joined(feature: Feature, lists: Sequence[Sequence[Any]]) -> Array:
+    return np.array(list(chain.from_iterable(lists)), feature.dtype.numpy)
+
+
+def _sparse(sparse: Sparse, rows: Sequence[Row], scalar: bool) -> dict[str, Array]:
+    lists = _lists(sparse, rows)
+    longest = max(map(len, lists), default=0)
+    places = [
+        (place,) if scalar else (row, place)
+        for row, values in enumerate(lists)
+        for place in range(len(values))
+    ]
+    return {
+        sparse.indices: np.array(places, np.int64).reshape(-1, 1 if scalar else 2),
+        sparse.values: _joined(sparse, lists),
+        sparse.shape: np.array([longest] if scalar else [len(rows), longest], np.int64),
+    }
+
+
+def _ragged(ragged: Ragged, rows: Sequence[Row]) -> dict[str, Array]:
+    lists = _lists(ragged, rows)
+    splits = list(accumulate(map(len, lists), initial=0))
+    return {
+        ragged.values: _joined(ragged, lists),
+        ragged.splits: np.array(splits, ragged.splits_dtype.numpy),
+    }

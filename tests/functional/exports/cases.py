@@ -1,0 +1,99 @@
+"""What each exported model is asked: inputs by alias, for each signature of each model."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tests.unit.engines.openvino.savedmodel.exports import example, strings
+
+Inputs = Mapping[str, Any]
+Models = Mapping[str, Mapping[str, Inputs]]
+"""Inputs by model and signature."""
+
+_random = np.random.default_rng(11)
+ROWS = _random.normal(size=(3, 4)).astype(np.float32)
+IMAGES = _random.random((2, 16, 16, 3)).astype(np.float32)
+SEQUENCES = _random.normal(size=(2, 5, 8)).astype(np.float32)
+IDS = np.array([[3, 1, 4, 0], [5, 0, 0, 0]], np.int32)
+
+KERAS: Models = {
+    "keras_export": {"serving_default": {"x": ROWS}},
+    "keras_save": {"serving_default": {"inputs": ROWS}},
+    "keras_several": {"serving_default": {"a": ROWS, "b": ROWS[:, :2]}},
+    "keras_archive": {"serve": {"x": ROWS}, "serving_default": {"x": ROWS}, "logits": {"x": ROWS}},
+    "keras_image": {"serving_default": {"image": IMAGES}},
+    "keras_resized": {"serving_default": {"image": (IMAGES * 255).astype(np.uint8)}},
+    "keras_recurrent": {"serving_default": {"ids": IDS}},
+    "keras_attention": {"serving_default": {"x": SEQUENCES}},
+    "keras_mixed": {"serving_default": {"x": ROWS}},
+    "keras_buckets": {"serving_default": {"x": ROWS}},
+}
+
+MODULES: Models = {
+    "module_several": {
+        "serving_default": {"x": ROWS},
+        "scaled": {"x": ROWS, "scale": np.float32(3)},
+        "several": {"p": ROWS, "n": IDS, "flag": np.array([True, False])},
+        "scalar": {"x": np.float32(1.5)},
+        "wide": {"x": ROWS.astype(np.float64), "n": np.array([1, -2, 3], np.int64)},
+        "bytes": {"x": np.array([[0, 128, 255]], np.uint8)},
+    },
+    "module_loops": {
+        "serving_default": {"x": SEQUENCES},
+        "steps": {"x": np.float32(0.5), "n": np.int32(5)},
+        "branch": {"x": ROWS, "flag": np.bool_(True)},
+    },
+    "module_sparse": {
+        "serving_default": {"ids": IDS},
+        "weighted": {"ids": IDS, "weights": np.float32([[1, 2, 0.5, 0], [3, 0, 0, 0]])},
+        "safe": {"ids": IDS},
+    },
+    "module_shapes": {
+        "serving_default": {"x": SEQUENCES},
+        "top": {"x": ROWS},
+        "scattered": {"x": ROWS, "n": np.array([2, 0, 2], np.int32)},
+    },
+}
+
+PEOPLE = strings(
+    example(
+        age=[31.0],
+        income=[1.0, 2.0],
+        ids=[1, 4],
+        weights=[0.5, 2.0],
+        ids_2=[3, 5],
+        age_2=[20.0],
+    ),
+    example(age=[18.0], ids=[2], weights=[1.5], ids_2=[0], age_2=[70.0], fare=[7.25, 3.0]),
+    example(age=[64.5], income=[0.0, 4.0], age_2=[30.0], fare=[71.0]),
+)
+ONE = PEOPLE[0]
+
+EXAMPLES: Models = {
+    "estimator_linear": {
+        "serving_default": {"inputs": PEOPLE},
+        "predict": {"examples": PEOPLE},
+        "regression": {"inputs": PEOPLE},
+    },
+    "estimator_columns": {
+        "serving_default": {"inputs": PEOPLE},
+        "predict": {"examples": PEOPLE},
+        "regression": {"inputs": PEOPLE},
+    },
+    "tfx": {
+        "serving_default": {"examples": PEOPLE},
+        "transform_features": {"examples": PEOPLE},
+    },
+    "ragged_features": {"serving_default": {"examples": PEOPLE}, "single": {"example": ONE}},
+}
+
+FIRST_GENERATION: Models = {
+    "simple_save": {"serving_default": {"x": ROWS, "keep_prob": np.float32(0.5)}},
+    "first_loops": {
+        "serving_default": {"x": ROWS},
+        "branch": {"x": ROWS, "is_training": np.bool_(True)},
+    },
+}
+
+ALL: Models = {**KERAS, **MODULES, **EXAMPLES, **FIRST_GENERATION}

@@ -1,0 +1,40 @@
+"""Writes every export below the directory given, with what TensorFlow answers. Run as a program.
+
+Each model becomes `NAME/1`, and each signature of it that `cases.py` names
+`NAME/expected/SIGNATURE.pickle`, a pair of inputs and outputs by alias.
+"""
+
+import pickle
+import sys
+from pathlib import Path
+
+import tensorflow as tf
+
+from tests.functional.exports import examples, first_generation, keras3, modules
+from tests.functional.exports.cases import ALL, Inputs
+
+
+def expect(model: Path, asked: Inputs) -> None:
+    """Ask TensorFlow what the signatures of an export answer."""
+    (model / "expected").mkdir()
+    loaded = tf.saved_model.load(str(model / "1"))
+    for name, inputs in asked.items():
+        answer = loaded.signatures[name](
+            **{alias: tf.constant(value) for alias, value in inputs.items()}
+        )
+        outputs = {alias: tensor.numpy() for alias, tensor in answer.items()}
+        pair = pickle.dumps((dict(inputs), outputs))
+        (model / "expected" / f"{name}.pickle").write_bytes(pair)
+
+
+def main(root: Path) -> None:
+    keras3.write(root)
+    modules.write(root)
+    examples.write(root)
+    first_generation.write(root)
+    for name, asked in ALL.items():
+        expect(root / name, asked)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

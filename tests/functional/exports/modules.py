@@ -1,0 +1,204 @@
+"""What `tf.saved_model.save` writes of a tf.Module: several signatures, defaults, control flow."""
+
+from pathlib import Path
+
+import tensorflow as tf
+
+Tensors = dict[str, tf.Tensor]
+
+
+def _spec(dtype: tf.DType, *shape: int | None, name: str) -> tf.TensorSpec:
+    return tf.TensorSpec(list(shape), dtype, name=name)
+
+
+X = _spec(tf.float32, None, 4, name="x")
+SEQUENCE = _spec(tf.float32, None, None, 8, name="x")
+IDS = _spec(tf.int32, None, None, name="ids")
+
+
+class Several(tf.Module):  # type: ignore[misc]
+    """Signatures of every kind of input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernel = tf.Variable(tf.reshape(tf.range(12, dtype=tf.float32), [4, 3]) / 10)
+
+    @tf.function(input_signature=[X])
+    def plain(self, x: tf.Tensor) -> Tensors:
+        return {"y": tf.nn.softmax(self._inner(x)), "kernel": self.kernel}
+
+    @tf.function
+    def _inner(self, x: tf.Tensor) -> tf.Tensor:
+        return x @ self.kernel
+
+    @tf.function(input_signature=[X, _spec(tf.float32, name="scale")])
+    def scaled(self, x: tf.Tensor, scale: tf.Tensor = tf.constant(2.0)) -> Tensors:  # noqa: B008
+        return {"y": self._inner(x) * scale}
+
+    @tf.function(
+        input_signature=[
+            _spec(tf.float32, None, 4, name="p"),
+            _spec(tf.int32, None, None, name="n"),
+            _spec(tf.bool, None, name="flag"),
+        ]
+    )
+    def several(self, p: tf.Tensor, n: tf.Tensor, flag: tf.Tensor) -> Tensors:
+        return {
+            "sum": tf.reduce_sum(p, axis=1),
+            "n": n * 2 + 1,
+            "not": tf.logical_not(flag),
+            "hot": tf.one_hot(n, 6),
+            "size": tf.shape(p),
+        }
+
+    @tf.function(input_signature=[_spec(tf.float32, name="x")])
+    def scalar(self, x: tf.Tensor) -> Tensors:
+        return {"y": x * x, "row": self.kernel[0] * x}
+
+    @tf.function(
+        input_signature=[
+            _spec(tf.float64, None, 4, name="x"),
+            _spec(tf.int64, None, name="n"),
+        ]
+    )
+    def wide(self, x: tf.Tensor, n: tf.Tensor) -> Tensors:
+        return {"y": tf.sqrt(tf.abs(x)), "n": n // 2, "rest": n % 2}
+
+    @tf.function(input_signature=[_spec(tf.uint8, None, 3, name="x")])
+    def bytes(self, x: tf.Tensor) -> Tensors:
+        return {"y": tf.image.convert_image_dtype(x, tf.float32)}
+
+
+class Loops(tf.Module):  # type: ignore[misc]
+    """Control flow that depends on the inputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernel = tf.Variable(tf.sin(tf.reshape(tf.range(128, dtype=tf.float32), [8, 16])))
+        self.own = tf.Variable(tf.eye(16) / 2)
+
+    @tf.function(input_signature=[SEQUENCE])
+    def recurrent(self, x: tf.Tensor) -> Tensors:
+        """Compute a recurrent layer step by step, with a TensorArray."""
+        state = tf.zeros([tf.shape(x)[0], 16])
+        steps = tf.TensorArray(tf.float32, size=tf.shape(x)[1], element_shape=[None, 16])
+        for i in tf.range(tf.shape(x)[1]):
+            state = tf.tanh(x[:, i] @ self.kernel + state @ self.own)
+            steps = steps.write(i, state)
+        return {"last": state, "all": tf.transpose(steps.stack(), [1, 0, 2])}
+
+    @tf.function(input_signature=[_spec(tf.float32, name="x"), _spec(tf.int32, name="n")])
+    def steps(self, x: tf.Tensor, n: tf.Tensor) -> Tensors:
+        i = tf.constant(0)
+        while i < n:
+            x = 3.0 * x * (1.0 - x)
+            i += 1
+        return {"y": x, "i": i}
+
+    @tf.function(input_signature=[X, _spec(tf.bool, name="flag")])
+    def branch(self, x: tf.Tensor, flag: tf.Tensor) -> Tensors:
+        y = tf.nn.relu(x) if flag else tf.sigmoid(x)
+        return {"y": y}
+
+
+class Sparse(tf.Module):  # type: ignore[misc]
+    """Embeddings of as many ids as a row has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = tf.Variable(tf.cos(tf.reshape(tf.range(24, dtype=tf.float32), [6, 4])))
+
+    @tf.function(input_signature=[IDS])
+    def mean(self, ids: tf.Tensor) -> Tensors:
+        sparse = tf.sparse.from_dense(ids)
+        return {
+            way: tf.nn.embedding_lookup_sparse(self.table, sparse, None, combiner=way)
+            for way in ("mean", "sum", "sqrtn")
+        }
+
+    @tf.function(input_signature=[IDS, _spec(tf.float32, None, None, name="weights")])
+    def weighted(self, ids: tf.Tensor, weights: tf.Tensor) -> Tensors:
+        sparse = tf.sparse.from_dense(ids)
+        held = tf.SparseTensor(
+            sparse.indices, tf.gather_nd(weights, sparse.indices), sparse.dense_shape
+        )
+        return {"y": tf.nn.embedding_lookup_sparse(self.table, sparse, held, combiner="mean")}
+
+    @tf.function(input_signature=[IDS])
+    def safe(self, ids: tf.Tensor) -> Tensors:
+        sparse = tf.sparse.from_dense(ids)
+        return {"y": tf.nn.safe_embedding_lookup_sparse([self.table], sparse, default_id=1)}
+
+
+class Shapes(tf.Module):  # type: ignore[misc]
+    """Arithmetic whose shapes depend on the inputs' shapes."""
+
+    @tf.function(input_signature=[SEQUENCE])
+    def folded(self, x: tf.Tensor) -> Tensors:
+        size = tf.shape(x)
+        flat = tf.reshape(x, [size[0], size[1] * 8])
+        return {
+            "flat": flat[:, ::2],
+            "products": tf.einsum("bij,bkj->bik", x, x),
+            "padded": tf.pad(x, [[0, 0], [1, 2], [0, 0]], "REFLECT"),
+            "cumulated": tf.cumsum(x, axis=1, reverse=True),
+            "parts": tf.stack(tf.split(x, 2, axis=2)),
+        }
+
+    @tf.function(input_signature=[X])
+    def top(self, x: tf.Tensor) -> Tensors:
+        values, places = tf.nn.top_k(x, k=2)
+        return {
+            "values": values,
+            "places": places,
+            "best": tf.argmax(x, axis=1),
+            "sorted": tf.sort(x, axis=1),
+            "band": tf.where(x > 0, x, tf.zeros_like(x)),
+        }
+
+    @tf.function(input_signature=[X, _spec(tf.int32, None, name="n")])
+    def scattered(self, x: tf.Tensor, n: tf.Tensor) -> Tensors:
+        return {
+            "sum": tf.math.unsorted_segment_sum(x, n, 3),
+            "scattered": tf.tensor_scatter_nd_update(x, n[:, tf.newaxis], x[::-1] * 0 + 1.0),
+            "gathered": tf.gather(x, n, batch_dims=1),
+        }
+
+
+def write(root: Path) -> None:
+    several, loops, sparse, shapes = Several(), Loops(), Sparse(), Shapes()
+    signatures = {
+        "module_several": (
+            several,
+            {
+                "serving_default": several.plain,
+                "scaled": several.scaled,
+                "several": several.several,
+                "scalar": several.scalar,
+                "wide": several.wide,
+                "bytes": several.bytes,
+            },
+        ),
+        "module_loops": (
+            loops,
+            {
+                "serving_default": loops.recurrent,
+                "steps": loops.steps,
+                "branch": loops.branch,
+            },
+        ),
+        "module_sparse": (
+            sparse,
+            {
+                "serving_default": sparse.mean,
+                "weighted": sparse.weighted,
+                "safe": sparse.safe,
+            },
+        ),
+        "module_shapes": (
+            shapes,
+            {"serving_default": shapes.folded, "top": shapes.top, "scattered": shapes.scattered},
+        ),
+    }
+    for name, (module, functions) in signatures.items():
+        tf.saved_model.save(module, str(root / name / "1"), signatures=functions)

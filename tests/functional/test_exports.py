@@ -1,0 +1,62 @@
+"""What the libraries themselves export answers as TensorFlow does, over both interfaces."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.functional.exports.answers import (
+    FLOAT32,
+    assert_equal,
+    configuration,
+    expected,
+    over_grpc,
+    over_rest,
+)
+from tests.functional.exports.cases import ALL
+from tests.functional.servers import ROOT, Server
+from tests.process import output_of
+
+CASES = [(model, name) for model, asked in ALL.items() for name in asked]
+ROUNDING = {"keras_mixed": 1e-3}
+"""Relative difference allowed where TensorFlow rounds to 16-bit floats and OpenVINO does not."""
+EXPORT_S = 100.0
+"""Bound of the export: TensorFlow and Keras alone take ten seconds to start on a busy machine."""
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("exports")
+    env = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
+    output_of(
+        sys.executable,
+        ROOT / "tests/functional/exports/make.py",
+        made,
+        env=env,
+        cwd=made,
+        patience_s=EXPORT_S,
+    )
+    return made
+
+
+@pytest.fixture(scope="module")
+def server(root: Path) -> Iterator[Server]:
+    server = Server("tensorflow_model_server", f"--model_config_file={configuration(root, ALL)}")
+    try:
+        yield server.ready()
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(("model", "name"), CASES)
+def test_grpc_predict_equals_tensorflow(server: Server, root: Path, model: str, name: str) -> None:
+    inputs, outputs = expected(root, model, name)
+    assert_equal(over_grpc(server, model, name, inputs), outputs, ROUNDING.get(model, FLOAT32))
+
+
+@pytest.mark.parametrize(("model", "name"), CASES)
+def test_rest_predict_equals_tensorflow(server: Server, root: Path, model: str, name: str) -> None:
+    inputs, outputs = expected(root, model, name)
+    answer = over_rest(server, model, name, inputs, outputs)
+    assert_equal(answer, outputs, ROUNDING.get(model, FLOAT32))

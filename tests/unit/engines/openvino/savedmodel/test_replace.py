@@ -1,0 +1,84 @@
+"""Each operation that is written out computes what it computed before, as TensorFlow runs both."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tensorflow.compat.v1 as v1
+
+from ie_serving.engines.openvino.savedmodel.replace import (
+    REPLACED,
+    has_replaced,
+    replace_operations,
+)
+from ie_serving.wire.protobuf import graph
+
+X = np.arange(12, dtype=np.float32).reshape(4, 3)
+IDS = np.array([0, 0, 2, 2], np.int32)
+
+CASES: Mapping[str, tuple[str, Callable[[Any, Any], Any]]] = {
+    "sum of rows by segment": (
+        "SparseSegmentSum",
+        lambda x, ids: tf.sparse.segment_sum(x, ids[::-1], ids),
+    ),
+    "segments of 64 bits": (
+        "SparseSegmentSum",
+        lambda x, ids: tf.sparse.segment_sum(x, ids, tf.cast(ids, tf.int64)),
+    ),
+    "no rows": ("SparseSegmentSum", lambda x, ids: tf.sparse.segment_sum(x, ids[:0], ids[:0])),
+    "mean by segment, one empty": ("SegmentMean", tf.math.segment_mean),
+    "counts of a row": (
+        "DenseBincount",
+        lambda _, ids: tf.math.bincount(ids, minlength=4, maxlength=4, axis=-1),
+    ),
+    "which occur in each row": (
+        "DenseBincount",
+        lambda _, ids: tf.math.bincount(
+            tf.reshape(ids, [2, 2]), minlength=4, maxlength=4, axis=-1, binary_output=True
+        ),
+    ),
+    "counts with weights": (
+        "DenseBincount",
+        lambda x, ids: tf.math.bincount(
+            ids, x[:, 1], minlength=4, maxlength=4, axis=-1, dtype=tf.float32
+        ),
+    ),
+    "several updates of one place": (
+        "ScatterNd",
+        lambda x, ids: tf.scatter_nd(ids[:, tf.newaxis], x, [4, 3]),
+    ),
+}
+
+
+def answers(definition: Any) -> Any:
+    with v1.Graph().as_default() as made, v1.Session(graph=made) as session:
+        v1.import_graph_def(definition, name="")
+        return session.run("y:0", {"x:0": X, "ids:0": IDS})
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["in the graph", "in a function"])
+@pytest.mark.parametrize(("op", "compute"), CASES.values(), ids=CASES)
+def test_what_is_written_out_computes_the_same(
+    op: str, compute: Callable[[Any, Any], Any], inside: bool
+) -> None:
+    with v1.Graph().as_default() as made:
+        x, ids = v1.placeholder(tf.float32, [None, 3], "x"), v1.placeholder(tf.int32, [None], "ids")
+        tf.identity((tf.function(compute) if inside else compute)(x, ids), name="y")
+    definition = made.as_graph_def()
+    changed = graph.GraphDef.FromString(definition.SerializeToString())
+    replace_operations(changed)
+    functions = changed.library.function
+    ops = {node.op for nodes in (changed.node, *(f.node_def for f in functions)) for node in nodes}
+    assert op in REPLACED
+    assert op not in ops
+    got = answers(v1.GraphDef.FromString(changed.SerializeToString()))
+    np.testing.assert_allclose(got, answers(definition), rtol=1e-6)
+
+
+def test_a_graph_without_them_is_left_as_it_is() -> None:
+    with v1.Graph().as_default() as made:
+        tf.identity(v1.placeholder(tf.float32, [None], "x") * 2.0, name="y")
+    held = graph.GraphDef.FromString(made.as_graph_def().SerializeToString())
+    assert not has_replaced(held)

@@ -106,13 +106,16 @@ def parse_strictly(body: bytes) -> Lazy:
 
 # The brackets are counted since `[[1,2],[3,[4]]]` would pass for a regular array otherwise: only
 # first elements are asked whether they are lists.
-def read_array(array: Lazy, dtype: DataType, body: bytes) -> Array | None:
+def read_array(
+    array: Lazy, dtype: DataType, body: bytes, brackets: int | None = None
+) -> Array | None:
     """Read the only array of `body`.
 
     Args:
         array: what simdjson has for it.
         dtype: its element type.
         body: the document that `array` is part of.
+        brackets: what `count_brackets` gives for `body`, if that is known.
 
     Returns:
         New array of `dtype.numpy`; None when it is not a regular array of numbers of its dtype.
@@ -121,7 +124,8 @@ def read_array(array: Lazy, dtype: DataType, body: bytes) -> Array | None:
     measured = None if numbers is None else _measure(array)
     if numbers is None or measured is None:
         return None
-    brackets = body.count(b"[") if len(body) < _COUNTED_BY_NUMPY else count_brackets(body)
+    if brackets is None:
+        brackets = body.count(b"[") if len(body) < _COUNTED_BY_NUMPY else count_brackets(body)
     return _copy(array, numbers, measured[0], body) if brackets == measured[1] else None
 
 

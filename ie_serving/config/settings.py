@@ -118,6 +118,10 @@ class ServerSettings:
     unload_when_empty: bool = False
     """Believe a repository that is empty after it was not; else that is an unmounted volume."""
 
+    # A version is immutable to most users, and two of it in memory may be more than there is room.
+    reload_changed_versions: bool = False
+    """Load a version anew whose files change while it serves; else that is a warning."""
+
     require_available: bool = False
     """Open the ports only when every model serves, and end if one fails, as TF Serving does."""
 

@@ -23,7 +23,9 @@ class StreamRules:
         labels_wait: whether a label waits until its version is AVAILABLE.
         poll_wait_s: between two listings; 0 lists once.
         drain_timeout_s: how long requests may keep a version that is no longer wanted.
+        reload_changed: load a version anew whose files change while it serves.
         on_trouble: told of each listing that fails.
+        on_changed: told of each change of the files of a version that serves.
         clock: seconds that only grow.
         chance: 0 to 1 at random, for the jitter of the back-off.
     """
@@ -31,7 +33,9 @@ class StreamRules:
     labels_wait: bool
     poll_wait_s: float
     drain_timeout_s: float
+    reload_changed: bool = False
     on_trouble: Callable[[], None] = lambda: None
+    on_changed: Callable[[], None] = lambda: None
     clock: Callable[[], float] = time.monotonic
     chance: Callable[[], float] = random.random
 
@@ -49,4 +53,5 @@ class StreamRules:
             drain_timeout_s=self.drain_timeout_s,
             clock=self.clock,
             chance=self.chance,
+            on_changed=self.on_changed,
         )

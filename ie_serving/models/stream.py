@@ -9,19 +9,21 @@ happen in threads.
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 
-from ie_serving.core.errors import NotThereYet, StorageError
+from ie_serving.core.errors import StorageError
 from ie_serving.core.versions import State, VersionStatus
 from ie_serving.models.polls import List, Polls
 from ie_serving.models.repository.source import Candidate, Choose, Listing, Source
+from ie_serving.models.repository.trouble import ListingTrouble
 from ie_serving.models.repository.version_policy import VersionPolicy
 from ie_serving.models.rules import FIRST_BACK_OFF_S, StreamRules
 from ie_serving.models.traffic.labels import assigned
 from ie_serving.models.version.control import VersionControl, Work
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import Loader
+from ie_serving.models.version.renewal import Renewals
 from ie_serving.models.version.transition_policy import (
     Action,
     Load,
@@ -31,6 +33,10 @@ from ie_serving.models.version.transition_policy import (
 from ie_serving.telemetry import logs
 
 log = logging.getLogger(__name__)
+
+COMPARED_EVERY = 10
+"""Polls after which the files of the versions that serve are listed once more, to see whether they
+have changed: a tenth more requests."""
 
 ENDED_VERSIONS_KEPT = 100
 """How many freed versions of a model stay in its status; beyond it the oldest numbers go, so that
@@ -61,7 +67,6 @@ class ModelStream:
         available: AVAILABLE versions by number.
         default: the highest of them; None when there is none.
         has_served: whether any version has been AVAILABLE.
-        trouble: why the last listing failed; None when it did not.
     """
 
     def __init__(
@@ -85,11 +90,11 @@ class ModelStream:
         self.available: Mapping[int, Servable] = {}
         self.default: Servable | None = None
         self.has_served = False
-        self.trouble: StorageError | None = None
         self._loader = loader
         self._schedule = polls
         self._rules = rules
         self._version_rules = rules.of_versions(name)
+        self._renewals = Renewals(lambda version: self._control(version.candidate))
         self._versions: dict[int, VersionControl] = {}
         self._aspired: frozenset[int] = frozenset()
         self._is_retired = False
@@ -97,8 +102,8 @@ class ModelStream:
         self._is_calm = False
         self._to_list = self._make_list()
         self._polls = 0
-        self._failed_listings = 0
-        self._listing_retry_s = 0.0
+        self._polls_to_compare = COMPARED_EVERY
+        self._listing_trouble = ListingTrouble(name, rules.backoff(), rules.chance)
         self._listed = False
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -110,6 +115,11 @@ class ModelStream:
     def serves_aspired(self) -> bool:
         """Whether an aspired version is AVAILABLE, not only one that stands in for it."""
         return not self._aspired.isdisjoint(self.available)
+
+    @property
+    def trouble(self) -> StorageError | None:
+        """Why the last listing failed; None when it did not."""
+        return self._listing_trouble.error
 
     async def start(self) -> None:
         """List once and begin to load and to poll.
@@ -148,7 +158,8 @@ class ModelStream:
         self._aspire()
 
     def poll_now(self) -> None:
-        """Poll now instead of at the next interval."""
+        """Poll now instead of at the next interval, and compare the files of what serves."""
+        self._polls_to_compare = 0
         self._schedule.now(self)
 
     def statuses(self) -> list[VersionStatus]:
@@ -166,7 +177,10 @@ class ModelStream:
         self._schedule.leave(self)
         self._listing = Listing({}, moving=False)
         self._aspire()
-        while any(v.state is not State.END for v in self._versions.values()):
+        versions = self._versions
+        while (
+            any(v.state is not State.END for v in versions.values()) or not self._renewals.is_over
+        ):
             await self.changed()
 
     # -- listing -----------------------------------------------------------------------------
@@ -178,8 +192,8 @@ class ModelStream:
         being written. Without an interval it is the time until a failed version is tried again.
         """
         poll_wait_s = self._rules.poll_wait_s
-        if self._listing_retry_s and poll_wait_s:
-            return max(poll_wait_s, self._listing_retry_s)
+        if self._listing_trouble.retry_s and poll_wait_s:
+            return max(poll_wait_s, self._listing_trouble.retry_s)
         if self._listing.moving:
             return min(poll_wait_s, SOON_S)
         if poll_wait_s > 0:
@@ -187,7 +201,7 @@ class ModelStream:
         retries = [v.retry_at for v in self._versions.values() if v.retry_at is not None]
         # A retry begins with a listing. One that fails leaves the retry due, and must not be
         # repeated without a pause.
-        pause_s = self._listing_retry_s or (FIRST_BACK_OFF_S if self.trouble else 0.0)
+        pause_s = self._listing_trouble.retry_s or (FIRST_BACK_OFF_S if self.trouble else 0.0)
         return max(pause_s, min(retries) - self._rules.clock()) if retries else None
 
     async def poll(self) -> None:
@@ -199,13 +213,17 @@ class ModelStream:
         await self._schedule.once(self)
 
     def to_list(self) -> List:
-        """See `Polled`."""
-        return self._to_list
+        """See `Polled`. Now and then the files of the versions that serve are listed again."""
+        self._polls_to_compare -= 1
+        if self._polls_to_compare > 0:
+            return self._to_list
+        self._polls_to_compare = COMPARED_EVERY
+        return self._make_list(self.available)
 
-    def _make_list(self) -> List:
+    def _make_list(self, again: Collection[int] = ()) -> List:
         # Files of known versions are not listed again, except of those that failed: they may have
         # been mended, and a fingerprint that changed is tried at once.
-        return partial(self._source.poll, self._choice(), self.failures().keys())
+        return partial(self._source.poll, self._choice(), {*self.failures(), *again})
 
     def listed(self, listing: Listing) -> None:
         """See `Polled`."""
@@ -222,42 +240,13 @@ class ModelStream:
     def not_listed(self, error: StorageError) -> None:
         """See `Polled`: nothing changes."""
         self._polls += 1
-        self._note_trouble(error)
-
-    def _note_trouble(self, error: StorageError) -> None:
-        """Log trouble when it changes: what lasts would fill the log, at a poll each second."""
-        if str(error) != str(self.trouble):
-            self._log_trouble(error)
-        self.trouble = error
+        self._listing_trouble.note(error, was_listed=self._listed)
         self._rules.on_trouble()
-        # A store that refuses or hangs is asked less and less; a directory that is not there yet
-        # costs next to nothing to ask for, and is wanted as soon as it is there.
-        if not isinstance(error, NotThereYet):
-            self._failed_listings += 1
-            self._listing_retry_s = self._rules.backoff().delay_s(
-                self._failed_listings, self._rules.chance()
-            )
         self._changed.set()
 
-    def _log_trouble(self, error: StorageError) -> None:
-        # A directory that was never there is most likely a volume that is still to be mounted; one
-        # that was there and is gone takes the model's next versions with it.
-        if isinstance(error, NotThereYet) and not self._listed:
-            log.warning(
-                logs.Event("model directory does not exist yet", model=self.name, cause=error)
-            )
-        else:
-            log.error(
-                logs.Event("listing failed, served versions stay", model=self.name, cause=error)
-            )
-
     def _note_recovery(self) -> None:
-        if self.trouble is None:
+        if not self._listing_trouble.end():
             return
-        log.info(logs.Event("listing works again", model=self.name))
-        self.trouble = None
-        self._failed_listings = 0
-        self._listing_retry_s = 0.0
         self._changed.set()
         # Loads that failed while the store was away most likely failed of that.
         for version in self._versions.values():
@@ -296,10 +285,12 @@ class ModelStream:
         # end, so that one number never has two models in memory.
         known = self._versions.get(candidate.version)
         if known is None or known.state is State.END:
-            control = VersionControl(candidate, self._loader, self._version_rules)
-            self._versions[candidate.version] = control
+            self._versions[candidate.version] = self._control(candidate)
         else:
             known.found(candidate)
+
+    def _control(self, candidate: Candidate) -> VersionControl:
+        return VersionControl(candidate, self._loader, self._version_rules)
 
     # -- planning ----------------------------------------------------------------------------
 
@@ -310,13 +301,16 @@ class ModelStream:
             work = self._carry_out(action)
             if work:
                 self._spawn(work)
+        if self._rules.reload_changed:
+            for work in self._renewals.advance(self._versions, self._aspired):
+                self._spawn(work)
         self._publish()
         self._forget_ended()
         self._to_list = self._make_list()
         is_unlisted = bool(self._unlisted())
         self._is_calm = not is_unlisted and self._has_nothing_to_do()
         if is_unlisted:
-            self.poll_now()
+            self._schedule.now(self)
         self._changed.set()
 
     def _wanted(self) -> frozenset[int]:
@@ -378,6 +372,8 @@ class ModelStream:
     def _has_nothing_to_do(self) -> bool:
         """Tell whether the same listing, found again, cannot cause a step."""
         if self._listing.moving or not self._aspired <= self.available.keys():
+            return False
+        if not self._renewals.is_over:
             return False
         return all(v.state in (State.AVAILABLE, State.END) for v in self._versions.values())
 

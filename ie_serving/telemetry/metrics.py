@@ -18,6 +18,7 @@ REQUEST_COUNT = ":tensorflow:serving:request_count"
 REQUEST_LATENCY = ":tensorflow:serving:request_latency"
 
 LISTING_FAILURES = ":ie_serving:listing_failures"
+VERSIONS_CHANGED = ":ie_serving:served_versions_changed"
 
 BOUNDS = tuple(10 * 1.8**power for power in range(33))
 """Upper bounds of the finite buckets, microseconds: 10 us to 1,475 s, as in TensorFlow Serving, so
@@ -67,6 +68,7 @@ class ModelMetrics:
         self._requests: dict[str, int] = {}
         self._served: dict[tuple[str, str], Served] = {}
         self._listing_failures = 0
+        self._versions_changed = 0
 
     def count(self, status: str) -> None:
         """Count one finished request by the name of its status code, such as `NOT_FOUND`."""
@@ -94,6 +96,15 @@ class ModelMetrics:
         """Yield the sample of the failed listings, none before the first."""
         if self._listing_failures:
             yield f"{LISTING_FAILURES}{{{_labels(model_name=model)}}} {self._listing_failures}"
+
+    def count_changed_version(self) -> None:
+        """Count one change of the files of a version that serves."""
+        self._versions_changed += 1
+
+    def versions_changed(self, model: str) -> Iterator[str]:
+        """Yield the sample of the changed versions, none before the first."""
+        if self._versions_changed:
+            yield f"{VERSIONS_CHANGED}{{{_labels(model_name=model)}}} {self._versions_changed}"
 
     def counts(self, model: str) -> Iterator[str]:
         """Yield the samples of the request counter."""
@@ -149,6 +160,10 @@ def _page(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
     if failures:
         yield f"# TYPE {LISTING_FAILURES} counter"
         yield from failures
+    changed = [line for name, series in models.items() for line in series.versions_changed(name)]
+    if changed:
+        yield f"# TYPE {VERSIONS_CHANGED} counter"
+        yield from changed
 
 
 def _labels(**labels: str) -> str:

@@ -319,6 +319,15 @@ SERVER: tuple[Setting, ...] = (
         example="true",
         flag="unload_when_empty",
     ),
+    Setting(
+        place="server.reload_changed_versions",
+        parse=words.boolean,
+        form=BOOLEAN,
+        meaning="load a version anew, beside itself, when its files change while it serves; false"
+        " warns",
+        example="true",
+        flag="reload_changed_versions",
+    ),
     # As in the original, where a model with records is replayed and one without loads as ever.
     Setting(
         place="server.warmup",

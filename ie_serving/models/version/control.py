@@ -13,6 +13,7 @@ from typing import Any
 
 from ie_serving.core.backoff import Backoff
 from ie_serving.core.errors import ServingError
+from ie_serving.core.hints import Hint
 from ie_serving.core.versions import State, VersionStatus
 from ie_serving.models.repository.source import Candidate
 from ie_serving.models.version.handle import Servable
@@ -39,6 +40,7 @@ class Rules:
         drain_timeout_s: how long requests may keep a version that is no longer wanted.
         clock: seconds that only grow.
         chance: 0 to 1 at random, for the jitter of the back-off.
+        on_changed: told of each change of the files of a version that serves.
     """
 
     model: str
@@ -46,6 +48,7 @@ class Rules:
     drain_timeout_s: float
     clock: Callable[[], float]
     chance: Callable[[], float]
+    on_changed: Callable[[], None] = lambda: None
 
 
 class VersionControl:
@@ -60,6 +63,7 @@ class VersionControl:
         "_loader",
         "_retry_at",
         "_rules",
+        "_served",
     )
 
     def __init__(self, candidate: Candidate, loader: Loader, rules: Rules) -> None:
@@ -71,6 +75,7 @@ class VersionControl:
         self._attempts = 0
         self._retry_at = 0.0
         self._given_up = Flag()
+        self._served = ""
 
     # -- what the stream asks ----------------------------------------------------------------
 
@@ -114,6 +119,17 @@ class VersionControl:
         return self._attempts > (0 if self._life.stage is Stage.FAILED else 1)
 
     @property
+    def candidate(self) -> Candidate:
+        """What storage lists for this version, as far as is known."""
+        return self._candidate
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether it serves other files than those that lie in storage now."""
+        is_other = self._candidate.fingerprint != self._served
+        return is_other and self._candidate.at_rest and self.servable is not None
+
+    @property
     def retry_at(self) -> float | None:
         """When a failed version is tried again, by the clock of the rules; else None."""
         return self._retry_at if self._life.stage is Stage.FAILED else None
@@ -124,10 +140,13 @@ class VersionControl:
         """Take what storage lists for this version now; new content is tried without a wait."""
         # Somebody has mended what failed: neither the wait nor the count of failures says anything
         # about the new content.
-        if candidate.fingerprint != self._candidate.fingerprint:
+        is_new = candidate.fingerprint != self._candidate.fingerprint
+        if is_new:
             self._retry_at = 0.0
             self._attempts = 0
         self._candidate = candidate
+        if is_new and self.is_outdated:
+            self._note_change()
 
     def retry_now(self) -> None:
         """Cut the back-off short: what the load failed of may be over."""
@@ -151,8 +170,9 @@ class VersionControl:
     # -- how it is done ----------------------------------------------------------------------
 
     async def _load(self) -> None:
+        candidate = self._candidate
         try:
-            self._loaded = await self._loader.load(self._candidate, self._move, self._given_up)
+            self._loaded = await self._loader.load(candidate, self._move, self._given_up)
         except ServingError as error:
             self._fail(str(error))
         # An engine may raise anything. Let through, it would leave the version in a stage that no
@@ -161,11 +181,24 @@ class VersionControl:
             log.exception(logs.Event("load failed by a defect", model=self._rules.model))
             self._fail(str(error))
         else:
+            self._served = candidate.fingerprint
             self._move(Event.READY)
             # Dropped while it loaded: `drop` left the freeing to us, since only now is there
             # something to free.
             if self._life.stage is Stage.DRAINING:
                 await self._free()
+
+    def _note_change(self) -> None:
+        self._rules.on_changed()
+        model, version = self._rules.model, self._life.version
+        log.warning(
+            logs.Event(
+                "files of a served version have changed",
+                model=model,
+                version=version,
+                advice=Hint("upload a version of its own, or set {server.reload_changed_versions}"),
+            )
+        )
 
     def _fail(self, why: str) -> None:
         stage = self._move(Event.FAIL, f"{LOAD_ERROR}: {why}")

@@ -25,6 +25,7 @@ from tests.functional.storage.serving import (
     is_listing_of_the_base,
     listings,
     only,
+    only_at,
     put,
     serves,
     several,
@@ -323,6 +324,51 @@ def test_requests_do_not_grow_with_what_is_not_wanted(
     until(lambda: listings(repository) >= polls + 8)
     requests = repository.proxy.requests[before:]
     assert sum(map(is_listing_of_the_base, requests)) == len(requests)
+
+
+@pytest.mark.parametrize("repository", ["s3"], indirect=True)
+def test_a_version_that_is_replaced_while_it_serves_is_said_or_loaded_anew(
+    repository: Repository, launcher: Launcher
+) -> None:
+    """Two servers of one repository, of which one reloads."""
+    often = (*only(repository), "--file_system_poll_wait_seconds=0.1")
+    warns = launcher.begin(*often, "--metrics_enable")
+    reloads = launcher.serve(*often, "--reload_changed_versions")
+    warns.ready()
+    with Load(warns) as steady, Load(reloads) as renewed:
+        put(repository, 1, sample=2)
+        reloads.line("version loaded model=digits version=1")
+        until(lambda: answers_as(reloads, 2))
+        warns.line("files of a served version have changed model=digits version=1")
+        assert answers_as(warns, 1)
+        counted = ':ie_serving:served_versions_changed{model_name="digits"} 1'
+        assert counted in warns.rest.get("/metrics").text
+        repository.put("1/mapping_config.json", b'{"inputs": {}}')
+        until(lambda: warns.log.count("files of a served version have changed") == 2)
+    assert (steady.failures, renewed.failures) == ([], [])
+
+
+def answers_as(server: Server, sample: int) -> bool:
+    expected = directly(sample)["probabilities"]
+    return np.allclose(over_grpc(server, None, IMAGES)["probabilities"], expected, atol=1e-6)
+
+
+def test_a_link_that_is_switched_under_a_served_version_is_noticed(
+    launcher: Launcher, tmp_path: Path
+) -> None:
+    """As git-sync does: the base path leads through a link to the present checkout."""
+    for commit, sample in (("old", 1), ("new", 2)):
+        shutil.copytree(SAMPLE / str(sample), tmp_path / commit / "models" / "1")
+    current = tmp_path / "current"
+    current.symlink_to("old")
+    often = "--file_system_poll_wait_seconds=0.1"
+    server = launcher.serve(*only_at(str(current / "models")), "--reload_changed_versions", often)
+    has_numbers_of(server, 1)
+    switched = tmp_path / "switched"
+    switched.symlink_to("new")
+    switched.rename(current)
+    until(lambda: answers_as(server, 2))
+    assert server.log.count("files of a served version have changed") == 1
 
 
 def mount(volume: Path, name: str, version: int) -> None:

@@ -152,6 +152,9 @@ class Stand:
         policy: VersionPolicy = Latest(1),  # noqa: B008
         poll_wait_s: float = 1.0,
         on_trouble: Callable[[], None] = lambda: None,
+        on_changed: Callable[[], None] = lambda: None,
+        *,
+        reload_changed: bool = False,
     ) -> ModelStream:
         return ModelStream(
             "m",
@@ -172,6 +175,8 @@ class Stand:
                 poll_wait_s=poll_wait_s,
                 drain_timeout_s=3600.0,
                 on_trouble=on_trouble,
+                on_changed=on_changed,
+                reload_changed=reload_changed,
                 clock=self.clock,
                 chance=lambda: 1.0,
             ),

@@ -13,8 +13,10 @@ from typing import Any
 
 import tensorflow as tf
 import tensorflow.compat.v1 as v1
+from flatbuffers import Builder, flexbuffers
 from google.protobuf import text_format
 from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow.lite.python import schema_py_generated as schema
 
 
 def first_generation(path: Path, graph: Callable[[], Mapping[str, Any]]) -> None:
@@ -98,6 +100,68 @@ class Module(tf.Module):  # type: ignore[misc]
     def matrix(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"y": tf.matmul(x, self.kernel), "same": tf.constant(["k"])}
 
+    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32, name="x")])
+    def ten_times(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"y": tf.matmul(x, self.kernel) * 10.0}
+
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, 2], tf.float32, name="a"),
+            tf.TensorSpec([1], tf.float32, name="b"),
+        ]
+    )
+    def two(self, a: tf.Tensor, b: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"sum": a + b, "product": a * b}
+
+
+def lite(module: Module, root: Path) -> None:
+    """Write TFLite models as their converter does, and changed ones."""
+    source = root / "for_lite"
+    signatures = {"serving_default": module.multiply, "two": module.two}
+    tf.saved_model.save(module, str(source), signatures=signatures)
+    keys = ["serving_default", "two"]
+    converter = tf.lite.TFLiteConverter.from_saved_model(str(source), signature_keys=keys)
+    data = converter.convert()
+    tf.saved_model.save(module, str(root / "lite" / "1"), signatures=module.ten_times)
+    versions = {"lite": data, "plain": changed(data, undeclared), "defs": changed(data, declared)}
+    for name, model in versions.items():
+        (root / name / "1").mkdir(parents=True, exist_ok=True)
+        (root / name / "1" / "model.tflite").write_bytes(model)
+
+
+def changed(data: bytes, change: Callable[[Any], None]) -> bytes:
+    model = schema.ModelT.InitFromObj(schema.Model.GetRootAsModel(data, 0))
+    change(model)
+    builder = Builder(len(data))
+    builder.Finish(model.Pack(builder), b"TFL3")
+    return bytes(builder.Output())
+
+
+def undeclared(model: Any) -> None:
+    model.signatureDefs = None
+
+
+def declared(model: Any) -> None:
+    """Put SignatureDefs where TensorFlow Serving looks for them."""
+    x = tf.TensorSpec([None, 2], tf.float32, name="serving_default_x")
+    y = tf.TensorSpec([None, 1], tf.float32, name="StatefulPartitionedCall")
+    infos = [saved_model_pb2.SavedModel().meta_graphs.add().signature_def["s"] for _ in range(2)]
+    good, bad = infos
+    good.method_name = "tensorflow/serving/regress"
+    for infos, spec in ((good.inputs, x), (good.outputs, y), (bad.inputs, x)):
+        infos["in" if spec is x else "out"].name = f"{spec.name}:0"
+        infos["in" if spec is x else "out"].dtype = 1
+        infos["in" if spec is x else "out"].tensor_shape.CopyFrom(spec.shape.as_proto())
+    bad.outputs["out"].name = "nowhere:0"
+    encoded = flexbuffers.Dumps(
+        {"serving_default": good.SerializeToString(), "bad": bad.SerializeToString()}
+    )
+    buffer, entry = schema.BufferT(), schema.MetadataT()
+    buffer.data = encoded
+    entry.name, entry.buffer = "signature_defs_metadata", len(model.buffers)
+    model.buffers.append(buffer)
+    model.metadata = [*(model.metadata or []), entry]
+
 
 def as_text(directory: Path) -> None:
     """Write the same SavedModel as text."""
@@ -120,6 +184,7 @@ def main(root: Path) -> None:
         "matrix": module.matrix,
     }
     tf.saved_model.save(module, str(root / "ranks" / "1"), signatures=signatures)
+    lite(module, root)
 
 
 if __name__ == "__main__":

@@ -57,8 +57,10 @@ def root(odd_exports: Path) -> Path:
 def server(root: Path) -> Iterator[Server]:
     models = [
         {"config": {"name": name, "base_path": str(root / name)}}
-        for name in ("partly", "hopeless", "text", "ranks", "nothing")
+        for name in ("partly", "hopeless", "text", "ranks", "nothing", "plain")
     ]
+    lite = {"name": "lite", "base_path": str(root / "lite"), "prefer_tflite_model": True}
+    models.append({"config": lite})
     config = root / "config.json"
     config.write_text(json.dumps({"model_config_list": models}))
     server = Server("ie_serving", "config", f"--config_path={config}")
@@ -217,3 +219,14 @@ def test_the_rank_of_the_graph_counts_where_the_signature_has_none(server: Serve
     with pytest.raises(grpc.RpcError) as refused:
         predict(server, "partly", "rank_in_graph", {"x": np.ones((1, 1, 2), np.float32)})
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_a_tflite_model_is_served_with_its_signatures(server: Server) -> None:
+    assert predict(server, "lite", "", {"x": X})["y"].tolist() == Y
+    two = predict(server, "lite", "two", {"a": X, "b": np.array([2], np.float32)})
+    assert two["sum"].tolist() == (X + 2).tolist()
+    body = {"signature_name": "two", "inputs": {"a": X.tolist(), "b": [2]}}
+    reply = server.rest.post("/v1/models/lite:predict", json=body)
+    assert reply.json()["outputs"] == {"sum": (X + 2).tolist(), "product": (X * 2).tolist()}
+    plain = predict(server, "plain", "", {"serving_default_x": X})
+    assert plain["StatefulPartitionedCall"].tolist() == Y

@@ -195,6 +195,7 @@ def _engine(flags: Split, faults: Faults) -> EngineOptions:
     openvino = OpenVinoOptions(
         inference_precision=precisions.get(given, ""),
         plugin_config={"INFERENCE_NUM_THREADS": str(threads)} if threads > 0 else {},
+        prefer_tflite_model=flags.on("prefer_tflite_model"),
     )
     return EngineOptions().having(openvino)
 

@@ -135,7 +135,9 @@ FLAGS: tuple[TfsFlag, ...] = (
         "MonitoringConfig in text form: metrics on the REST port",
     ),
     TfsFlag("remove_unused_fields_from_bundle_metagraph", Kind.BOOL, True),
-    TfsFlag("prefer_tflite_model", Kind.BOOL, False),
+    TfsFlag(
+        "prefer_tflite_model", Kind.BOOL, False, "serve a *.tflite that lies beside a SavedModel"
+    ),
     TfsFlag("num_tflite_pools", Kind.INT32, 0),
     TfsFlag("num_tflite_interpreters_per_pool", Kind.INT32, 1),
     TfsFlag("enable_signature_method_name_check", Kind.BOOL, False),

@@ -5,7 +5,7 @@ import difflib
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ie_serving.config.schema.setting import Setting
+from ie_serving.config.schema.setting import BOOLEAN, Setting
 from ie_serving.config.settings import ModelConfig
 from ie_serving.config.values import numbers, structures, words
 from ie_serving.config.values.shapes import shape
@@ -137,6 +137,16 @@ MODEL: tuple[Setting, ...] = (
         ovms=("plugin_config",),
     ),
     INFERENCE_PRECISION,
+    Setting(
+        place="openvino.prefer_tflite_model",
+        parse=words.boolean,
+        form=BOOLEAN,
+        meaning="of a version that holds a *.tflite and another model too, serve the *.tflite",
+        example="true",
+        flag="prefer_tflite_model",
+        key="prefer_tflite_model",
+        tfs="prefer_tflite_model",
+    ),
     # For measuring, and for where `auto` chooses wrongly.
     Setting(
         place="engine.execution",

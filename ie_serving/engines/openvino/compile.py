@@ -82,7 +82,7 @@ class OpenVinoEngine:
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledPrograms:
         """See `engines.base`."""
-        version = read(directory)
+        version = read(directory, options.of(OpenVinoOptions))
         programs = [made for draft in version.drafts if (made := _served(draft, version, options))]
         if not programs:
             raise _none_served(version)
@@ -105,7 +105,7 @@ def _none_served(version: Version) -> LoadFailed:
         return next(iter(version.causes.values()))
     causes = "; ".join(str(cause) for cause in version.causes.values())
     return LoadFailed(
-        f"{formats.SAVED_MODEL} has no signature that OpenVINO can serve"
+        f"{version.file} has no signature that OpenVINO can serve"
         + (f": {causes}" if causes else "")
     )
 

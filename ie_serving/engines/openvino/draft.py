@@ -69,13 +69,16 @@ class Version:
 
     Attributes:
         drafts: what is to be compiled.
-        definitions: the SignatureDef of every signature of a SavedModel, serialized, by its name.
+        definitions: the SignatureDef of every signature of a file that has them, serialized, by
+            its name.
         causes: why a signature is left out, by its name.
+        file: name of the model's file, for the causes.
     """
 
     drafts: list[Draft]
     definitions: Mapping[str, bytes] = field(default_factory=dict)
     causes: dict[str, LoadFailed] = field(default_factory=dict)
+    file: str = "saved_model.pb"
 
     def listed(self, served: Collection[str]) -> list[Signature]:
         """Give the signatures that the file declares and that are not `served`.

@@ -1,8 +1,8 @@
 """What a version directory may hold, and whether it is all there.
 
-OpenVINO IR (`*.xml` with `*.bin` of the same stem), a TensorFlow SavedModel, binary or as text, or
-one `.onnx`, looked for in this order. Two models of one format are refused: which of them was meant
-cannot be known.
+OpenVINO IR (`*.xml` with `*.bin` of the same stem), a TensorFlow SavedModel, binary or as text, one
+`.onnx`, or one `.tflite`, looked for in this order; the last comes first where it is preferred. Two
+models of one format are refused: which of them was meant cannot be known.
 """
 
 import re
@@ -13,11 +13,12 @@ from ie_serving.core.errors import LoadFailed
 
 SAVED_MODEL = "saved_model.pb"
 SAVED_MODEL_TEXT = "saved_model.pbtxt"
+TFLITE = ".tflite"
 _INDEX = "variables/variables.index"
 _SHARD = re.compile(r"variables/variables\.data-(\d{5})-of-(\d{5})")
 _NOTHING = (
-    f"the model is missing: expected *.xml with *.bin, {SAVED_MODEL} or {SAVED_MODEL_TEXT}, or"
-    " *.onnx"
+    f"the model is missing: expected *.xml with *.bin, {SAVED_MODEL} or {SAVED_MODEL_TEXT},"
+    " *.onnx, or *.tflite"
 )
 
 
@@ -28,26 +29,28 @@ def missing(files: Collection[str]) -> str | None:
         return _without_weights(xmls, top)
     if top & {SAVED_MODEL, SAVED_MODEL_TEXT}:
         return _missing_variables(set(files))
-    if _with_suffix(top, ".onnx"):
+    if _with_suffix(top, ".onnx") or _with_suffix(top, TFLITE):
         return None
     bins = _with_suffix(top, ".bin")
     return f"{PurePosixPath(bins[0]).stem}.xml is missing beside {bins[0]}" if bins else _NOTHING
 
 
-def model_file(directory: Path) -> Path:
-    """Give the file to read: the `.xml`, the SavedModel's, or the `.onnx`.
+def model_file(directory: Path, *, prefer_tflite: bool = False) -> Path:
+    """Give the file to read: the `.xml`, the SavedModel's, the `.onnx` or the `.tflite`.
 
     Raises:
         LoadFailed: none, or more than one of a format.
     """
     names = {path.name for path in directory.iterdir() if path.is_file()}
     # The order of `missing`, so that what was found complete is also what is read.
-    for found in (
+    order = [
         _with_suffix(names, ".xml"),
         names & {SAVED_MODEL},
         names & {SAVED_MODEL_TEXT},
         _with_suffix(names, ".onnx"),
-    ):
+        _with_suffix(names, TFLITE),
+    ]
+    for found in order[::-1] if prefer_tflite and order[-1] else order:
         if len(found) > 1:
             raise LoadFailed(
                 f"the version holds several models: {', '.join(sorted(found))}; keep one of them"

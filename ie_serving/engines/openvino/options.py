@@ -24,3 +24,6 @@ class OpenVinoOptions:
 
     inference_precision: str = ""
     """`f32`, `bf16` or `f16`; empty keeps the device's own choice."""
+
+    prefer_tflite_model: bool = False
+    """Of a version that holds a `*.tflite` and another model too, serve the `*.tflite`."""

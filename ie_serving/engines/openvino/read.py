@@ -8,22 +8,26 @@ import openvino as ov
 from ie_serving.core.tensors import SERVING_DEFAULT, Method
 from ie_serving.engines.openvino import formats
 from ie_serving.engines.openvino.draft import Draft, Tensor, Version
+from ie_serving.engines.openvino.lite import read_lite
 from ie_serving.engines.openvino.mapping import Renames, aliases, read_mapping
+from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.runtime import core, load_failures
 from ie_serving.engines.openvino.saved_model import read_signatures
 
 
-def read(directory: Path) -> Version:
-    """Read the model in `directory`; a SavedModel gives one draft for each signature it can.
+def read(directory: Path, options: OpenVinoOptions) -> Version:
+    """Read the model in `directory`: a draft for each signature that can be converted.
 
     Raises:
         LoadFailed: naming the file, and the operations that OpenVINO lacks.
     """
     with load_failures("the version cannot be read"):
-        file = formats.model_file(directory)
+        file = formats.model_file(directory, prefer_tflite=options.prefer_tflite_model)
         renames = read_mapping(directory)
     if file.name in (formats.SAVED_MODEL, formats.SAVED_MODEL_TEXT):
         return read_signatures(directory, renames)
+    if file.suffix == formats.TFLITE:
+        return read_lite(file, renames)
     with load_failures(f"{file.name} cannot be read"):
         model = core().read_model(str(file))
     return Version([_plain(model, renames)])

@@ -74,7 +74,7 @@ def leaving_out(version: Version, name: str, how: str) -> Iterator[None]:
         name: signature name.
         how: what the signature cannot be: `converted`, `compiled`.
     """
-    what = f"{FILE}: signature {name!r} cannot be {how}"
+    what = f"{version.file}: signature {name!r} cannot be {how}"
     try:
         with load_failures(what):
             yield

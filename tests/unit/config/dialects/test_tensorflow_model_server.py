@@ -80,6 +80,13 @@ def test_flag(argument: str, field: str, value: object) -> None:
     assert getattr(parse(PATH, argument).settings.server, field) == value
 
 
+def test_a_tflite_model_is_preferred_when_asked_for_and_without_a_warning() -> None:
+    parsed = parse(PATH, "--prefer_tflite_model")
+    assert parsed.settings.models[0].engine.of(OpenVinoOptions).prefer_tflite_model
+    assert not parsed.warnings
+    assert not parse(PATH).settings.engine.of(OpenVinoOptions).prefer_tflite_model
+
+
 def test_mixed_precision_computes_in_bf16() -> None:
     assert (
         parse(PATH, "--mixed_precision=bfloat16")

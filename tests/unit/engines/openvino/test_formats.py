@@ -28,6 +28,9 @@ SHARDS = [f"variables/variables.data-0000{i}-of-00002" for i in range(2)]
         pytest.param(["saved_model.pb", INDEX], "shard 0", id="no shard"),
         pytest.param(["saved_model.pb", INDEX, SHARDS[0]], "shard 1", id="one shard of two"),
         pytest.param(["m.onnx"], None, id="ONNX"),
+        pytest.param(["saved_model.pbtxt"], None, id="SavedModel as text"),
+        pytest.param(["saved_model.pbtxt", INDEX], "shard 0", id="as text, no shard"),
+        pytest.param(["model.tflite"], None, id="TFLite"),
         pytest.param(["notes.txt"], "the model is missing", id="nothing known"),
     ],
 )
@@ -42,6 +45,10 @@ def test_missing(files: list[str], text: str | None) -> None:
         (["m.xml", "m.bin"], "m.xml"),
         (["m.xml", "m.bin", "m.onnx"], "m.xml"),
         (["saved_model.pb", "m.onnx"], "saved_model.pb"),
+        (["saved_model.pb", "saved_model.pbtxt", "model.tflite"], "saved_model.pb"),
+        (["saved_model.pbtxt", "m.onnx"], "saved_model.pbtxt"),
+        (["m.onnx", "model.tflite"], "m.onnx"),
+        (["model.tflite"], "model.tflite"),
         (["m.onnx"], "m.onnx"),
     ],
     ids=str,
@@ -50,6 +57,13 @@ def test_the_model_that_is_read(tmp_path: Path, files: list[str], chosen: str) -
     for name in files:
         (tmp_path / name).touch()
     assert model_file(tmp_path).name == chosen
+
+
+def test_the_tflite_is_read_where_it_is_preferred_and_there(tmp_path: Path) -> None:
+    (tmp_path / "saved_model.pb").touch()
+    assert model_file(tmp_path, prefer_tflite=True).name == "saved_model.pb"
+    (tmp_path / "model.tflite").touch()
+    assert model_file(tmp_path, prefer_tflite=True).name == "model.tflite"
 
 
 def test_two_of_one_format_are_refused(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ie_serving.core.errors import StorageError
+from ie_serving.core.errors import NotAvailable, StorageError
 from ie_serving.models.repository.source import Listing
 from ie_serving.telemetry.logs import Event
 
@@ -249,7 +249,8 @@ class Polls:
             outcome = error
         for waiter in asked.waiters:
             _answer(waiter, outcome)
-        if asked.waiters or isinstance(outcome, Listing | StorageError | None):
+        # A listing that a stopping server breaks off is no defect.
+        if asked.waiters or isinstance(outcome, Listing | StorageError | NotAvailable | None):
             return
         log.error(Event("poll failed", model=model.name), exc_info=outcome)
 

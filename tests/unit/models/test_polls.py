@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from ie_serving.core.errors import StorageError, Unreachable
+from ie_serving.core.errors import NotAvailable, StorageError, Unreachable
 from ie_serving.models.polls import MOST_THREADS, List, Polls
 from ie_serving.models.repository.source import Listing
 from ie_serving.storage.pools import StorePools
@@ -204,3 +204,20 @@ def test_a_defect_in_one_poll_is_logged_and_ends_no_polls(caplog: pytest.LogCapt
     run(test())
     assert "poll failed model=odd" in caplog.text
     assert "unforeseen" in caplog.text
+
+
+def test_a_listing_that_a_stop_breaks_off_is_no_defect(caplog: pytest.LogCaptureFixture) -> None:
+    def stop() -> None:
+        asked.set()
+        raise NotAvailable("broken off, the server stops")
+
+    asked = threading.Event()
+
+    async def test() -> None:
+        polls = Polls(StorePools(1, "list").of)
+        polls.follow(Repository(interval_s=0.001, during=stop))
+        await asyncio.to_thread(asked.wait, LIMIT_S)
+        await polls.once(Repository())
+
+    run(test())
+    assert "poll failed" not in caplog.text

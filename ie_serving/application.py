@@ -13,6 +13,7 @@ from ie_serving.engines.base import Engine
 from ie_serving.engines.drivers import Drivers
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compile import OpenVinoEngine
+from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
@@ -75,7 +76,7 @@ class ServingApplication:
         self._settings = settings
         self._storage_options = storage
         self._stopping = threading.Event()
-        self._engine: Engine = Drivers([OnnxRuntimeEngine(), OpenVinoEngine()])
+        self._engine: Engine = Drivers([OnnxRuntimeEngine(), OpenVinoEngine(TensorFlowFallback())])
         self._loads = ThreadPoolExecutor(server.load_threads, "load")
         self._fetches = StorePools(FETCH_THREADS, "fetch")
         self._listings = StorePools(MOST_THREADS, "list")

@@ -18,7 +18,7 @@ from ie_serving.config.files import source
 from ie_serving.config.files.json_file import METRICS_PATH, ConfigFile
 from ie_serving.config.schema import foreign
 from ie_serving.config.schema.catalogue import SETTINGS, names_in_ie_serving
-from ie_serving.config.schema.model import INFERENCE_PRECISION, MODEL, model_config, nearest
+from ie_serving.config.schema.model import FOR_ALL, MODEL, model_config, nearest, with_own
 from ie_serving.config.schema.server import CONFIG_PATH, SERVER
 from ie_serving.config.schema.setting import BOOLEAN, Setting, fields_of
 from ie_serving.config.settings import ModelConfig, Parsed, ServerSettings, Settings
@@ -26,12 +26,11 @@ from ie_serving.config.values import channel, words
 from ie_serving.config.values.faults import Faults
 from ie_serving.core.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino.options import OpenVinoOptions
 
 CONFIG, MODEL_COMMAND = "config", "model"
 
 OWN_FLAGS: Mapping[str, tuple[Setting, ...]] = {
-    CONFIG: (CONFIG_PATH, INFERENCE_PRECISION),
+    CONFIG: (CONFIG_PATH, *FOR_ALL),
     MODEL_COMMAND: tuple(setting for setting in MODEL if setting.flag),
 }
 """Settings whose flags only this command takes; those of `SERVER` belong to both."""
@@ -191,11 +190,15 @@ def _server_values(reading: _Reading) -> dict[str, Any]:
 def _engine(found: Mapping[str, Any], reading: _Reading) -> EngineOptions:
     """Give the options that hold for every model; a cache that was named keeps compiled ones."""
     cache = found.get("storage.cache_dir")
-    flag, precision = INFERENCE_PRECISION.flag, None
-    if reading.command == CONFIG and flag in reading.given:
-        precision = reading.faults.take(INFERENCE_PRECISION.parse, reading.given[flag], f"--{flag}")
     options = EngineOptions(cache_dir=cache / "compiled" if cache else None)
-    return options.having(OpenVinoOptions(inference_precision=precision or ""))
+    if reading.command != CONFIG:
+        return options
+    own = {
+        each.place: reading.faults.take(each.parse, reading.given[each.flag], f"--{each.flag}")
+        for each in FOR_ALL
+        if each.flag in reading.given
+    }
+    return with_own(options, own)
 
 
 def _models(engine: EngineOptions, reading: _Reading) -> tuple[Path | None, ConfigFile]:

@@ -18,12 +18,13 @@ from ie_serving.config.schema.catalogue import names_in_tensorflow_model_server
 from ie_serving.config.schema.server import SERVER
 from ie_serving.config.schema.setting import fields_of
 from ie_serving.config.settings import ModelConfig, Parsed, ServerSettings, Settings
-from ie_serving.config.values import channel
+from ie_serving.config.values import channel, words
 from ie_serving.config.values.faults import Faults
 from ie_serving.config.values.numbers import LARGEST_PORT
 from ie_serving.core.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.tensorflow.options import TensorFlowOptions
 
 EXIT_CODE = 255
 """Of every failure: -1 in the original."""
@@ -197,7 +198,14 @@ def _engine(flags: Split, faults: Faults) -> EngineOptions:
         plugin_config={"INFERENCE_NUM_THREADS": str(threads)} if threads > 0 else {},
         prefer_tflite_model=flags.on("prefer_tflite_model"),
     )
-    return EngineOptions().having(openvino)
+    paths = flags.text("custom_op_paths")
+    place = "--custom_op_paths"
+    tensorflow = TensorFlowOptions(
+        fallback=flags.on("tensorflow_fallback"),
+        custom_op_paths=(faults.take(words.files, paths, place) or ()) if paths else (),
+        memory_bytes=max(flags.integer("tensorflow_memory_bytes"), 0),
+    )
+    return EngineOptions().having(openvino).having(tensorflow)
 
 
 def _read_options(flags: Split, texts: Mapping[str, str], faults: Faults) -> str:

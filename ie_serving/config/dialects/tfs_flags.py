@@ -154,6 +154,10 @@ FLAGS: tuple[TfsFlag, ...] = (
         False,
         "encode gRPC outputs as tensor_content instead of the typed lists",
     ),
+    # Not the original's, which is TensorFlow itself.
+    TfsFlag("tensorflow_fallback", Kind.BOOL, False),
+    TfsFlag("custom_op_paths", Kind.STRING, ""),
+    TfsFlag("tensorflow_memory_bytes", Kind.INT64, 0),
 )
 BY_NAME: Mapping[str, TfsFlag] = {flag.name: flag for flag in FLAGS}
 

@@ -5,12 +5,13 @@ import difflib
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from ie_serving.config.schema.setting import BOOLEAN, Setting
+from ie_serving.config.schema.setting import BOOLEAN, Setting, fields_of
 from ie_serving.config.settings import ModelConfig
 from ie_serving.config.values import numbers, structures, words
 from ie_serving.config.values.shapes import shape
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.tensorflow.options import TensorFlowOptions
 
 INFERENCE_PRECISION = Setting(
     place="openvino.inference_precision",
@@ -23,7 +24,46 @@ INFERENCE_PRECISION = Setting(
     key="inference_precision",
     tfs="mixed_precision",
 )
-"""Also a flag of `ie_serving config`, for models whose entry names none."""
+
+TENSORFLOW: tuple[Setting, ...] = (
+    # Off: it takes half a gigabyte and seconds, and what OpenVINO does not take should be noticed.
+    Setting(
+        place="tensorflow.fallback",
+        parse=words.boolean,
+        form=BOOLEAN,
+        meaning="let TensorFlow run the signatures of a SavedModel that nothing else here can, in a"
+        " process of its own; needs ie_serving[tensorflow]",
+        example="true",
+        flag="tensorflow_fallback",
+        key="tensorflow_fallback",
+        tfs="tensorflow_fallback",
+    ),
+    Setting(
+        place="tensorflow.custom_op_paths",
+        parse=words.files,
+        form="FILE,..",
+        default="none",
+        meaning="libraries of custom operations that TensorFlow's process loads",
+        example="zero_out.so",
+        flag="custom_op_paths",
+        key="custom_op_paths",
+        tfs="custom_op_paths",
+    ),
+    Setting(
+        place="tensorflow.memory_bytes",
+        parse=numbers.integer(0, numbers.INT64_MAX),
+        form="BYTES",
+        meaning="private memory in bytes that TensorFlow's process of one version may take; 0 sets"
+        " no limit",
+        example="4294967296",
+        flag="tensorflow_memory_bytes",
+        key="tensorflow_memory_bytes",
+        tfs="tensorflow_memory_bytes",
+    ),
+)
+
+FOR_ALL: tuple[Setting, ...] = (INFERENCE_PRECISION, *TENSORFLOW)
+"""Also flags of `ie_serving config`, for models whose entries name none."""
 
 MODEL: tuple[Setting, ...] = (
     Setting(
@@ -157,6 +197,7 @@ MODEL: tuple[Setting, ...] = (
         flag="execution",
         key="execution",
     ),
+    *TENSORFLOW,
     # No flag: where one model is served, the server's interval is its own.
     Setting(
         place="model.poll_wait_s",
@@ -204,15 +245,17 @@ def model_config(found: Mapping[str, Any], engine: EngineOptions) -> tuple[Model
     options = {
         setting.field: value for setting, value in given.items() if setting.owner == "engine"
     }
-    of_driver = {
-        setting.field: value
-        for setting, value in given.items()
-        if setting.owner == "openvino" and setting.place != ignored
-    }
     fields = {setting.field: value for setting, value in given.items() if setting.owner == "model"}
-    own = dataclasses.replace(engine.of(OpenVinoOptions), **of_driver)
-    compiled = dataclasses.replace(engine, **options).having(own)
+    of_drivers = {setting.place: v for setting, v in given.items() if setting.place != ignored}
+    compiled = with_own(dataclasses.replace(engine, **options), of_drivers)
     return ModelConfig(**fields, engine=compiled), warnings
+
+
+def with_own(engine: EngineOptions, found: Mapping[str, Any]) -> EngineOptions:
+    """Give options in which what single drivers know has the values of `found`, by place."""
+    openvino = dataclasses.replace(engine.of(OpenVinoOptions), **fields_of("openvino", found))
+    tensorflow = dataclasses.replace(engine.of(TensorFlowOptions), **fields_of("tensorflow", found))
+    return engine.having(openvino).having(tensorflow)
 
 
 def nearest(name: str, known: Collection[str]) -> str:

@@ -65,6 +65,16 @@ def directory(value: object, place: str) -> Path:
     return Path(text(value, place)).absolute()
 
 
+def files(value: object, place: str) -> tuple[str, ...]:
+    """Read paths of files that are there, separated by commas or as a list; made absolute."""
+    given = value if isinstance(value, list) else text(value, place).split(",")
+    paths = [Path(text(each, place).strip()).absolute() for each in given]
+    for path in paths:
+        if not path.is_file():
+            raise fault(place, str(path), "a file that exists")
+    return tuple(map(str, paths))
+
+
 def resolved(base_path: str, origin: Path) -> str:
     """Give `base_path` as it is when it is absolute or a URL, else below `origin`."""
     return base_path if "://" in base_path else str(origin / base_path)

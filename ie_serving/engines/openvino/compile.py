@@ -37,7 +37,7 @@ from ie_serving.engines.openvino.specs import Port, Ports, prepare, zeros
 from ie_serving.engines.run import probe
 from ie_serving.engines.run.by_rank import ByRank
 from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
-from ie_serving.engines.run.program import Check, CompiledPrograms, Program, Runs
+from ie_serving.engines.run.program import Check, CompiledPrograms, Fallback, Program, Runs
 from ie_serving.engines.run.threads import thread_limit
 from ie_serving.telemetry.logs import Event
 
@@ -68,9 +68,16 @@ FAILED = "Error occurred during inference execution"
 
 
 class OpenVinoEngine:
-    """Compiles OpenVINO IR, TensorFlow SavedModels and ONNX. See `engines.base.Engine`."""
+    """Compiles OpenVINO IR, TensorFlow SavedModels and ONNX. See `engines.base.Engine`.
+
+    Args of the constructor:
+        fallback: takes the signatures of a SavedModel that cannot be served here.
+    """
 
     name = "openvino"
+
+    def __init__(self, fallback: Fallback | None = None) -> None:
+        self._fallback = fallback
 
     def missing(self, files: Collection[str]) -> str | None:
         """See `engines.base`."""
@@ -84,10 +91,26 @@ class OpenVinoEngine:
         """See `engines.base`."""
         version = read(directory, options.of(OpenVinoOptions))
         programs = [made for draft in version.drafts if (made := _served(draft, version, options))]
+        if version.causes and self._fallback is not None:
+            programs += _taken_over(self._fallback, directory, version, options)
+        for name, cause in version.causes.items():
+            log.warning(Event("signature left out", signature=name, cause=cause))
         if not programs:
             raise _none_served(version)
         listed = version.listed([program.signature.name for program in programs])
         return CompiledPrograms(programs, freed=return_memory, listed=listed)
+
+
+def _taken_over(
+    fallback: Fallback, directory: Path, version: Version, options: EngineOptions
+) -> list[Runs]:
+    """Give programs of signatures that were left out; for the others, note what is added."""
+    taken, others = fallback.take(directory, version.left_out(), options)
+    for program in taken:
+        cause = version.causes.pop(program.signature.name)
+        log.info(Event("signature taken over", signature=program.signature.name, cause=cause))
+    version.causes.update({each.name: LoadFailed(each.left_out) for each in others})
+    return taken
 
 
 def _served(draft: Draft, version: Version, options: EngineOptions) -> Runs | None:

@@ -1,7 +1,7 @@
 """What was read of a version before anything is compiled."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import openvino as ov
@@ -73,12 +73,23 @@ class Version:
             its name.
         causes: why a signature is left out, by its name.
         file: name of the model's file, for the causes.
+        declared: signatures by name as the file declares them, but for those with tensors that the
+            API cannot carry.
     """
 
     drafts: list[Draft]
     definitions: Mapping[str, bytes] = field(default_factory=dict)
     causes: dict[str, LoadFailed] = field(default_factory=dict)
     file: str = "saved_model.pb"
+    declared: dict[str, Signature] = field(default_factory=dict)
+
+    def left_out(self) -> list[Signature]:
+        """Give the signatures that are left out and whose tensors are known, each with why."""
+        return [
+            replace(self.declared[name], left_out=str(cause))
+            for name, cause in self.causes.items()
+            if name in self.declared
+        ]
 
     def listed(self, served: Collection[str]) -> list[Signature]:
         """Give the signatures that the file declares and that are not `served`.

@@ -59,7 +59,7 @@ def read_signatures(directory: Path, renames: tuple[Renames, Renames]) -> Versio
     for name, signature in declared(meta_graph).items():
         with leaving_out(version, name, "converted"):
             names = _names(signature, renames)
-            listed = _listed(signature, names)
+            listed = version.declared[name] = _listed(signature, names)
             conversion = _Conversion(directory, meta_graph, signature, names, listed)
             version.drafts.append(conversion.draft())
     return version
@@ -67,7 +67,7 @@ def read_signatures(directory: Path, renames: tuple[Renames, Renames]) -> Versio
 
 @contextmanager
 def leaving_out(version: Version, name: str, how: str) -> Iterator[None]:
-    """Leave a signature out, with a log line, when the body fails: it costs no other signature.
+    """Leave a signature out when the body fails: it costs no other signature.
 
     Args:
         version: which notes the cause.
@@ -88,7 +88,6 @@ def leaving_out(version: Version, name: str, how: str) -> Iterator[None]:
 
 
 def _leave_out(version: Version, name: str, cause: str) -> None:
-    log.warning(Event("signature left out", signature=name, cause=cause))
     version.causes[name] = LoadFailed(cause)
 
 

@@ -10,10 +10,12 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from ie_serving.core.errors import ServingError
 from ie_serving.core.tensors import Array, Signature
+from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.lane import Lane
 from ie_serving.engines.run.latency_model import CEILING_S, WEIGHT, LatencyModel
 from ie_serving.engines.run.pool import Pool
@@ -184,6 +186,24 @@ class Runs(Protocol):
 
     def close(self) -> None:
         """Free everything."""
+
+
+class Fallback(Protocol):
+    """Takes signatures that the engine which read them cannot run."""
+
+    def take(
+        self, directory: Path, left_out: Sequence[Signature], options: EngineOptions
+    ) -> tuple[list[Runs], list[Signature]]:
+        """Make programs of those that it can run. Blocking.
+
+        Args:
+            directory: of the version.
+            left_out: the signatures as the file declares them, each with why it is left out.
+            options: of the model.
+
+        Returns:
+            The programs, and the other signatures; it may add to why these are left out.
+        """
 
 
 class CompiledPrograms:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +17,7 @@ from ie_serving.config.schema.catalogue import (
 )
 from ie_serving.config.schema.server import SERVER
 from ie_serving.config.schema.setting import OWNERS, Setting
+from ie_serving.config.values import words
 
 DERIVED = {
     "settings.server",
@@ -44,7 +46,7 @@ def test_every_field_of_the_configuration_is_declared_or_derived() -> None:
 
 
 @pytest.mark.parametrize(
-    "words",
+    "words_of",
     [
         pytest.param(lambda setting: [setting.place], id="places"),
         pytest.param(lambda setting: [setting.flag], id="flags of ie_serving"),
@@ -53,8 +55,8 @@ def test_every_field_of_the_configuration_is_declared_or_derived() -> None:
         pytest.param(lambda setting: setting.variables, id="variables"),
     ],
 )
-def test_no_word_means_two_settings(words: Callable[[Setting], list[str]]) -> None:
-    found = [word for setting in SETTINGS for word in words(setting) if word]
+def test_no_word_means_two_settings(words_of: Callable[[Setting], list[str]]) -> None:
+    found = [word for setting in SETTINGS for word in words_of(setting) if word]
     assert sorted(found) == sorted(set(found))
 
 
@@ -68,8 +70,13 @@ def test_no_setting_has_a_word_that_is_said_to_have_no_effect() -> None:
 
 
 @pytest.mark.parametrize("setting", SETTINGS, ids=lambda setting: setting.place)
-def test_a_setting_has_a_word_and_an_example_that_can_be_read(setting: Setting) -> None:
+def test_a_setting_has_a_word_and_an_example_that_can_be_read(
+    setting: Setting, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert setting.flag or setting.key or setting.variables
+    monkeypatch.chdir(tmp_path)
+    if setting.parse is words.files:  # which takes files that are there
+        (tmp_path / setting.example).touch()
     setting.parse(setting.example, "example")
 
 

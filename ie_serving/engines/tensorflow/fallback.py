@@ -1,0 +1,50 @@
+"""What becomes of the signatures that no other engine takes: TensorFlow's, where that is allowed.
+
+Nothing of TensorFlow, nor of its process, is imported before a signature needs it.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import util
+from pathlib import Path
+
+from ie_serving.core.hints import Hint
+from ie_serving.core.tensors import Signature
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.run.program import Runs
+from ie_serving.engines.tensorflow.options import TensorFlowOptions
+
+LIBRARY = "tensorflow"
+INSTALL = "pip install 'ie_serving[tensorflow]'"
+ADVICE = Hint("; TensorFlow can run it in a process of its own: set {tensorflow.fallback}")
+
+
+class TensorFlowFallback:
+    """Takes signatures of a SavedModel that are left out. See `engines.run.program.Fallback`."""
+
+    def take(
+        self, directory: Path, left_out: Sequence[Signature], options: EngineOptions
+    ) -> tuple[list[Runs], list[Signature]]:
+        """Start a process for those that it can run."""
+        able = [each for each in left_out if _able(each)]
+        others = [each for each in left_out if not _able(each)]
+        if not able:
+            return [], others
+        if not options.of(TensorFlowOptions).fallback:
+            return [], [*others, *(_with(each, str(ADVICE)) for each in able)]
+        if util.find_spec(LIBRARY) is None:
+            lacking = f"; TensorFlow would run it, and is not installed: {INSTALL}"
+            return [], [*others, *(_with(each, lacking) for each in able)]
+        from ie_serving.engines.tensorflow import program
+
+        taken, refused = program.serve(directory, able, options)
+        return taken, [*others, *refused]
+
+
+def _able(signature: Signature) -> bool:
+    """Tell whether every tensor has a name to be fed or fetched by; sparse ones have none."""
+    return all(spec.tensor for spec in (*signature.inputs.values(), *signature.outputs.values()))
+
+
+def _with(signature: Signature, more: str) -> Signature:
+    return replace(signature, left_out=f"{signature.left_out}{more}")

@@ -1,0 +1,166 @@
+"""One way between the server and its TensorFlow process: a socket, and memory that both map.
+
+Either end has one; what one sends the other receives. One request is under way at a time. Linux
+alone: the memory is a file without a name, which goes with its last descriptor.
+"""
+
+import mmap
+import os
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ie_serving.core.tensors import Array
+from ie_serving.engines.tensorflow import protocol
+from ie_serving.engines.tensorflow.protocol import Frame, Kind
+
+KEPT_BYTES = 1 << 26
+"""Shared memory that a link keeps between requests. What a larger request took beyond is given
+back when the next one begins, so that one large batch does not hold its memory for ever."""
+
+_STEP_BYTES = 1 << 20
+"""Shared memory grows by so much at least: mapping it anew costs more than the pages."""
+
+
+class PeerGone(Exception):
+    """The other end has closed its socket: its process has ended."""
+
+
+class Fault(Exception):
+    """The other end could not do what it was asked for.
+
+    Attributes:
+        code: canonical code, as TensorFlow has it.
+    """
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Message:
+    """What arrived; its tensors are views that the next message may overwrite."""
+
+    kind: Kind
+    number: int
+    tensors: Sequence[Array]
+
+
+class Segment:
+    """Memory that two processes share, by the descriptor of a file."""
+
+    def __init__(self, descriptor: int) -> None:
+        self.descriptor = descriptor
+        self._map: mmap.mmap | None = None
+
+    def at_least(self, size: int) -> memoryview:
+        """Map `size` bytes at least, and let the file grow where it is smaller. Raises: OSError."""
+        if size == 0:
+            return memoryview(b"")
+        if os.fstat(self.descriptor).st_size < size:
+            os.ftruncate(self.descriptor, -(-size // _STEP_BYTES) * _STEP_BYTES)
+        if self._map is None or len(self._map) < size:
+            # The old map goes when the last array that looks into it does.
+            self._map = mmap.mmap(self.descriptor, os.fstat(self.descriptor).st_size)
+        return memoryview(self._map)
+
+    def shrink(self) -> None:
+        """Give back what is more than `KEPT_BYTES`. Nothing may read it any more."""
+        if os.fstat(self.descriptor).st_size > KEPT_BYTES:
+            self._map = None
+            os.ftruncate(self.descriptor, KEPT_BYTES)
+
+    def close(self) -> None:
+        """Close the file; maps stay valid while arrays look into them."""
+        self._map = None
+        os.close(self.descriptor)
+
+
+class Link:
+    """Sends and receives frames. Blocking; one thread at a time.
+
+    Args of the constructor:
+        connection: a connected stream socket.
+        memory: None sends everything through the socket.
+    """
+
+    def __init__(self, connection: socket.socket, memory: Segment | None = None) -> None:
+        self._socket = connection
+        self._memory = memory
+
+    @property
+    def alive(self) -> bool:
+        """Whether the other end has not closed its socket so far."""
+        try:
+            return bool(self._socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def pack(self, kind: Kind, number: int, tensors: Sequence[Array]) -> Frame:
+        """Make a frame and copy its large tensors into shared memory.
+
+        Raises:
+            OSError: there is not as much memory.
+        """
+        if self._memory is None:
+            return protocol.pack(kind, number, tensors, float("inf"))
+        frame = protocol.pack(kind, number, tensors)
+        memory = self._memory.at_least(frame.shared_bytes)
+        for offset, data in frame.shared:
+            memory[offset : offset + data.nbytes] = data
+        return frame
+
+    def send(self, frame: Frame) -> None:
+        """Send a frame. Raises: PeerGone."""
+        try:
+            self._socket.sendall(frame.data)
+        except ConnectionError as error:
+            raise PeerGone from error
+
+    def receive(self) -> Message:
+        """Wait for a frame.
+
+        Raises:
+            PeerGone: there will be none.
+            TimeoutError: the socket's time-out has passed.
+        """
+        head = protocol.head_of(self._exactly(protocol.HEAD.size))
+        body = self._exactly(head.size)
+        memory: protocol.Buffer = b""
+        if self._memory is not None:
+            memory = self._memory.at_least(protocol.shared_bytes(head, body))
+        return Message(head.kind, head.number, protocol.unpack(head, body, memory))
+
+    def answer(self) -> Message:
+        """Wait for a frame that is no fault. Raises: as `receive`, and Fault."""
+        message = self.receive()
+        if message.kind is Kind.FAULT:
+            raise Fault(message.number, protocol.words(message.tensors[0]))
+        return message
+
+    def shrink(self) -> None:
+        """Give back shared memory that an earlier message took and most do not need."""
+        if self._memory is not None:
+            self._memory.shrink()
+
+    def close(self) -> None:
+        """Close both."""
+        self._socket.close()
+        if self._memory is not None:
+            self._memory.close()
+
+    def _exactly(self, size: int) -> bytearray:
+        data = bytearray(size)
+        view = memoryview(data)
+        while view.nbytes:
+            try:
+                count = self._socket.recv_into(view)
+            except ConnectionError as error:
+                raise PeerGone from error
+            if not count:
+                raise PeerGone
+            view = view[count:]
+        return data

@@ -1,0 +1,103 @@
+"""One process of TensorFlow: started, given its job, asked for links, ended."""
+
+import os
+import signal
+import socket
+import subprocess
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+
+from ie_serving.engines.tensorflow.link import Link, Message, PeerGone, Segment
+from ie_serving.engines.tensorflow.protocol import Kind, text
+
+
+class WorkerProcess:
+    """A child of this process; see `worker.py` for its side.
+
+    It dies with the thread that makes it, which the kernel takes for its parent.
+
+    Args of the constructor:
+        command: what is run; the number of its control socket and our process id are added.
+        environ: added to the environment.
+
+    Raises:
+        OSError: the system has no process or memory left.
+    """
+
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
+        self._control, theirs = socket.socketpair()
+        self._giving = threading.Lock()
+        with theirs:
+            self._popen = subprocess.Popen(
+                [*command, str(theirs.fileno()), str(os.getpid())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()],
+                env={**environ, **os.environ},
+            )
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._popen.pid
+
+    def load(self, job: str, limit_s: float) -> Message:
+        """Hand over the job and wait until it is done.
+
+        Raises:
+            Fault: it cannot be done.
+            PeerGone: the process has ended.
+            TimeoutError: it took longer than `limit_s` seconds.
+        """
+        self._control.settimeout(limit_s)
+        control = Link(self._control)
+        control.send(control.pack(Kind.JOB, 0, [text(job)]))
+        found = control.answer()
+        self._control.settimeout(None)
+        return found
+
+    def link(self) -> Link:
+        """Give a new way to it.
+
+        Raises:
+            PeerGone: the process has ended.
+            OSError: there are no descriptors left.
+        """
+        with ExitStack() as opened:
+            ours, theirs = socket.socketpair()
+            opened.callback(theirs.close)
+            memory = os.memfd_create("ie_serving")
+            given = [theirs.fileno(), memory]
+            try:
+                with self._giving:
+                    socket.send_fds(self._control, [b"L"], given)
+            except OSError as error:
+                ours.close()
+                os.close(memory)
+                raise PeerGone from error
+            return Link(ours, Segment(memory))
+
+    def wait(self) -> str:
+        """Wait for its end; say how it ended. In one thread."""
+        with suppress(OSError):
+            self._control.recv(1)
+        # It may have closed the socket and still live.
+        self._popen.kill()
+        return _ended(self._popen.wait())
+
+    def kill(self) -> None:
+        """End it. Does not wait."""
+        self._popen.kill()
+
+    def close(self) -> None:
+        """Close the control socket. Called once, after `wait`."""
+        with self._giving:
+            self._control.close()
+
+
+def _ended(code: int) -> str:
+    if code >= 0:
+        return f"exit code {code}"
+    name = signal.Signals(-code).name
+    advice = " (the kernel kills so when memory runs out)" if name == "SIGKILL" else ""
+    return f"killed by {name}{advice}"

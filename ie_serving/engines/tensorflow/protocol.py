@@ -1,0 +1,191 @@
+"""What the server and its TensorFlow process say to each other, as bytes. Pure.
+
+A frame is a head, then the head of each tensor, then the small tensors themselves. A tensor of
+`SHARED_FROM` bytes or more lies in memory that both processes map; its head says where. Numbers
+have their bytes as numpy keeps them, strings come as all their lengths and then all their bytes.
+Both ends are this package on one machine, so the order of bytes is the machine's.
+"""
+
+import enum
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ie_serving.core.tensors import BY_NUMBER, BY_NUMPY, Array, DataType
+
+Buffer = bytes | bytearray | memoryview
+
+SHARED_FROM = 1 << 16
+"""Bytes from which a tensor passes through shared memory. Below, one write of the socket costs
+less than the pages that both sides would touch."""
+
+ALIGNMENT = 64
+"""Of tensors in shared memory, in bytes: a cache line, and what vector instructions load."""
+
+_INLINE_ALIGNMENT = 8
+"""Of tensors inside of a frame, in bytes: the largest element that there is."""
+
+HEAD = struct.Struct("<BxHIQ")
+"""Kind, number, tensors, and bytes that follow."""
+
+_TENSOR = struct.Struct("<BBBxIQQ")
+"""Number of the dtype, rank, place, zero, offset and bytes; then each dimension."""
+
+_INLINE, _SHARED = 0, 1
+
+
+class Kind(enum.IntEnum):
+    """What a frame is."""
+
+    JOB = 1
+    """To the process, once: what it is to load, as JSON."""
+    READY = 2
+    """From the process, once: what it found, as JSON, and the defaults of inputs."""
+    RUN = 3
+    """To the process: inputs in the signature's order. Its number is that of the signature."""
+    RESULT = 4
+    """From the process: outputs in the signature's order."""
+    FAULT = 5
+    """From the process: why there is none of these, as text. Its number is a canonical code."""
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One frame, ready to be sent.
+
+    Attributes:
+        data: what goes through the socket.
+        shared: what is to be copied into shared memory first, each with its offset.
+        shared_bytes: how much shared memory that takes.
+    """
+
+    data: bytes
+    shared: Sequence[tuple[int, memoryview]]
+    shared_bytes: int
+
+
+@dataclass(frozen=True)
+class Head:
+    """The first bytes of a frame.
+
+    Attributes:
+        kind: what it is.
+        number: see `Kind`.
+        tensors: how many it brings.
+        size: bytes that follow.
+    """
+
+    kind: Kind
+    number: int
+    tensors: int
+    size: int
+
+
+def pack(
+    kind: Kind, number: int, tensors: Sequence[Array], shared_from: float = SHARED_FROM
+) -> Frame:
+    """Make a frame.
+
+    Args:
+        kind: what it is.
+        number: see `Kind`.
+        tensors: arrays of a numpy dtype of `DataType`; of strings, objects of bytes.
+        shared_from: bytes from which a tensor goes into shared memory.
+    """
+    raws = [_raw(array) for array in tensors]
+    heads, inline = bytearray(), bytearray()
+    shared: list[tuple[int, memoryview]] = []
+    end = 0
+    for array, raw in zip(tensors, raws, strict=True):
+        if raw.nbytes >= shared_from:
+            place, offset = _SHARED, _aligned(end, ALIGNMENT)
+            shared.append((offset, raw))
+            end = offset + raw.nbytes
+        else:
+            inline += bytes(_aligned(len(inline), _INLINE_ALIGNMENT) - len(inline))
+            place, offset = _INLINE, len(inline)
+            inline += raw
+        number_of_dtype = BY_NUMPY[array.dtype].number
+        heads += _TENSOR.pack(number_of_dtype, array.ndim, place, 0, offset, raw.nbytes)
+        heads += struct.pack(f"<{array.ndim}q", *array.shape)
+    head = HEAD.pack(kind, number, len(tensors), len(heads) + len(inline))
+    return Frame(b"".join((head, heads, inline)), shared, end)
+
+
+def head_of(data: Buffer) -> Head:
+    """Read the first `HEAD.size` bytes of a frame. Raises: ValueError."""
+    kind, number, tensors, size = HEAD.unpack(data)
+    return Head(Kind(kind), number, tensors, size)
+
+
+def unpack(head: Head, body: Buffer, memory: Buffer) -> list[Array]:
+    """Give the tensors of a frame.
+
+    Args:
+        head: of the frame.
+        body: the `size` bytes behind it.
+        memory: the shared memory, from its beginning; as much as `shared_bytes` says.
+
+    Returns:
+        Arrays that are views of `body` or of `memory`; strings are copies.
+    """
+    found: list[tuple[DataType, tuple[int, ...], int, int, int]] = []
+    at = 0
+    for _ in range(head.tensors):
+        number, rank, place, _, offset, size = _TENSOR.unpack_from(body, at)
+        at += _TENSOR.size
+        shape = struct.unpack_from(f"<{rank}q", body, at)
+        at += 8 * rank
+        found.append((BY_NUMBER[number], shape, place, offset, size))
+    return [
+        _array(dtype, shape, memory if place == _SHARED else body, offset + at * (place == _INLINE))
+        for dtype, shape, place, offset, _ in found
+    ]
+
+
+def shared_bytes(head: Head, body: Buffer) -> int:
+    """Tell how much of the shared memory the tensors of a frame need."""
+    end = at = 0
+    for _ in range(head.tensors):
+        _, rank, place, _, offset, size = _TENSOR.unpack_from(body, at)
+        at += _TENSOR.size + 8 * rank
+        end = max(end, offset + size) if place == _SHARED else end
+    return end
+
+
+def text(words: str) -> Array:
+    """Give text as a tensor."""
+    return np.array(words.encode(), np.object_)
+
+
+def words(tensor: Array) -> str:
+    """Read what `text` gave."""
+    return bytes(tensor.item()).decode()
+
+
+def _raw(array: Array) -> memoryview:
+    if array.dtype != np.object_:
+        return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+    strings = array.ravel().tolist()
+    lengths = np.fromiter(map(len, strings), np.uint64, len(strings))
+    return memoryview(b"".join((lengths.tobytes(), *strings)))
+
+
+def _array(dtype: DataType, shape: tuple[int, ...], buffer: Buffer, offset: int) -> Array:
+    count = math.prod(shape)
+    if dtype is not DataType.STRING:
+        return np.frombuffer(buffer, dtype.numpy, count, offset).reshape(shape)
+    lengths: list[int] = np.frombuffer(buffer, np.uint64, count, offset).tolist()
+    strings = np.empty(count, np.object_)
+    at = offset + 8 * count
+    for number, length in enumerate(lengths):
+        strings[number] = bytes(buffer[at : at + length])
+        at += length
+    return strings.reshape(shape)
+
+
+def _aligned(offset: int, to: int) -> int:
+    return -(-offset // to) * to

@@ -1,0 +1,117 @@
+"""TensorFlow in its own process: loads a SavedModel as TensorFlow Serving does, and runs it.
+
+The only module that imports tensorflow; the server never imports this one.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tensorflow.compat.v1 as v1
+
+from ie_serving.core.codes import Code
+from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines.tensorflow.link import Fault
+from ie_serving.engines.tensorflow.worker import Job, Loaded, serve
+
+Wanted = Mapping[str, Mapping[str, Sequence[str]]]
+"""Tensor name and `DataType` name by alias."""
+
+
+def load(job: Job) -> Loaded:
+    """Load the SavedModel of a job, and look up the tensors of its signatures.
+
+    Raises:
+        Fault: with TensorFlow's text, on one line.
+    """
+    v1.logging.set_verbosity(v1.logging.ERROR)
+    try:
+        for path in job["custom_op_paths"]:
+            tf.load_op_library(path)
+        session, meta_graph = _session(job)
+    except (tf.errors.OpError, ValueError, KeyError, OSError, RuntimeError) as error:
+        raise Fault(Code.UNKNOWN, _one_line(error)) from error
+    runs: list[Any] = []
+    refused: dict[str, str] = {}
+    defaults: dict[tuple[str, str], Array] = {}
+    for name, signature in job["signatures"].items():
+        try:
+            runs.append(partial(_run, *_callable(session, signature)))
+        except (ValueError, KeyError, TypeError) as error:
+            runs.append(None)
+            refused[name] = _one_line(error)
+            continue
+        given = meta_graph.signature_def[name]
+        for alias, value in _defaults(session, signature["inputs"], given).items():
+            defaults[name, alias] = value
+    found = {"refused": refused, "defaults": list(defaults)}
+    return Loaded(lambda number, tensors: runs[number](tensors), found, list(defaults.values()))
+
+
+def _session(job: Job) -> tuple[Any, Any]:
+    config = v1.ConfigProto(intra_op_parallelism_threads=job["threads"])
+    config.gpu_options.allow_growth = True
+    session = v1.Session(graph=tf.Graph(), config=config)
+    with session.graph.as_default():
+        return session, v1.saved_model.load(session, [job["tag"]], job["directory"])
+
+
+def _callable(session: Any, signature: Mapping[str, Wanted]) -> tuple[Any, list[Any], list[Any]]:  # noqa: ANN401
+    tensor = session.graph.get_tensor_by_name
+    feeds = [tensor(name) for name, _ in signature["inputs"].values()]
+    fetches = [tensor(name) for name, _ in signature["outputs"].values()]
+    dtypes = [DataType[dtype].numpy for _, dtype in signature["outputs"].values()]
+    return session.make_callable(fetches, feeds), feeds, dtypes
+
+
+def _run(
+    call: Any,  # noqa: ANN401
+    feeds: Sequence[Any],
+    dtypes: Sequence[np.dtype[Any]],
+    tensors: Sequence[Array],
+) -> list[Array]:
+    # BF16 travels as float32 in this server; TensorFlow wants its own dtype.
+    fed = [
+        array.astype(feed.dtype.as_numpy_dtype) if feed.dtype == tf.bfloat16 else array
+        for feed, array in zip(feeds, tensors, strict=True)
+    ]
+    try:
+        values = call(*fed)
+    except tf.errors.OpError as error:
+        raise Fault(error.error_code, _text(error)) from error
+    except (ValueError, TypeError) as error:  # what cannot be fed, such as another rank
+        raise Fault(Code.INVALID_ARGUMENT, str(error)) from error
+    return [np.asarray(value, dtype) for value, dtype in zip(values, dtypes, strict=True)]
+
+
+def _defaults(session: Any, inputs: Wanted, declared: Any) -> dict[str, Array]:  # noqa: ANN401
+    """Give what the signature declares, and what a PlaceholderWithDefault holds."""
+    found: dict[str, Array] = {}
+    given = getattr(declared, "defaults", {})
+    for alias, (name, dtype) in inputs.items():
+        operation = session.graph.get_tensor_by_name(name).op
+        own = next((each for each in given if declared.inputs[each].name == name), None)
+        if own is not None:
+            value = tf.make_ndarray(given[own])
+        elif operation.type == "PlaceholderWithDefault":
+            value = session.run(operation.outputs[0])
+        else:
+            continue
+        found[alias] = np.asarray(value, DataType[dtype].numpy)
+    return found
+
+
+def _text(error: tf.errors.OpError) -> str:
+    """Give the runtime's own words: Python adds where the operation was created."""
+    raw = error.__context__
+    return str(raw.message if isinstance(raw, tf.errors.OpError) else error.message)
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:600] or type(error).__name__
+
+
+if __name__ == "__main__":
+    serve(load)

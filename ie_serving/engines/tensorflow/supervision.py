@@ -1,0 +1,200 @@
+"""Keeps a version's TensorFlow process alive: starts it, and again when it has ended.
+
+A thread of its own starts the process and waits for its end. The thread lives as long as the
+version does, since the kernel ends a child with the thread that made it.
+"""
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ie_serving.core.backoff import Backoff
+from ie_serving.core.errors import LoadFailed, NotAvailable
+from ie_serving.engines.tensorflow.link import Fault, Link, Message, PeerGone
+from ie_serving.engines.tensorflow.process import WorkerProcess
+from ie_serving.engines.tensorflow.states import TRANSITIONS, Event, Stage
+from ie_serving.telemetry import logs
+
+log = logging.getLogger(__name__)
+
+LOAD_LIMIT_S = 600.0
+"""Longest time of a start, in seconds. TensorFlow takes 5 s to import on a slow machine, and reads
+a model of 10 GB within a few minutes; what takes longer hangs."""
+
+STEADY_S = 60.0
+"""A process that served for so many seconds is started again at once when it ends."""
+
+BACKOFF = Backoff(first_s=1.0, longest_s=60.0)
+"""Of a process that ends again and again: each start takes a processor for seconds."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """What a process is to do.
+
+    Attributes:
+        command: see `WorkerProcess`.
+        job: its job, as JSON.
+        name: for the log.
+        environ: added to its environment.
+        load_limit_s: longest time of a start, in seconds.
+        backoff: of starts.
+    """
+
+    command: Sequence[str]
+    job: str
+    name: str
+    environ: Mapping[str, str] = field(default_factory=dict)
+    load_limit_s: float = LOAD_LIMIT_S
+    backoff: Backoff = BACKOFF
+
+
+class Supervisor:
+    """Runs one task, for as long as it is not closed. Every method in any thread."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._changed = threading.Condition()
+        self._stage = Stage.STARTING
+        self._process: WorkerProcess | None = None
+        self._found: Message | None = None
+        self._cause = ""
+        self._failures = 0
+        self._due = 0.0
+        self._thread = threading.Thread(target=self._supervise, name="tensorflow", daemon=True)
+
+    def start(self) -> Message:
+        """Start the process and wait until it has done its job; gives what it found.
+
+        Raises:
+            LoadFailed: it cannot do it, or has ended. It is not tried again.
+        """
+        self._thread.start()
+        with self._changed:
+            self._changed.wait_for(lambda: self._stage is not Stage.STARTING)
+            if self._stage is Stage.SERVING and self._found is not None:
+                return self._found
+        self.close()
+        raise LoadFailed(self._cause)
+
+    def link(self) -> tuple[WorkerProcess, Link]:
+        """Give the process that serves and a new way to it; waits while it starts.
+
+        Raises:
+            NotAvailable: it ended several times in a row and is not started yet, or is closed.
+        """
+        while True:
+            process = self._serving()
+            try:
+                return process, process.link()
+            except PeerGone:
+                self._await_end_of(process)
+
+    def close(self) -> None:
+        """End the process, and wait until it has ended."""
+        self.abandon()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def abandon(self) -> None:
+        """End the process; does not wait."""
+        with self._changed:
+            self._apply(Event.CLOSE)
+            if self._process is not None:
+                self._process.kill()
+
+    def _serving(self) -> WorkerProcess:
+        with self._changed:
+            self._changed.wait_for(lambda: self._stage is not Stage.STARTING)
+            if self._stage is Stage.SERVING and self._process is not None:
+                return self._process
+            if self._stage is Stage.CLOSED:
+                raise NotAvailable("the version is being unloaded: ask for another one")
+            wait_s = max(0.0, self._due - time.monotonic())
+            raise NotAvailable(
+                f"the TensorFlow process of this version ended {self._failures} times in a row"
+                f" ({self._cause}); it is started again in {wait_s:.0f} s: send the request again"
+            )
+
+    def _await_end_of(self, process: WorkerProcess) -> None:
+        """Wait until the supervising thread has seen what a request saw before it."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._process is not process or self._stage is not Stage.SERVING
+            )
+
+    def _apply(self, event: Event) -> None:
+        self._stage = TRANSITIONS[self._stage][event]
+        self._changed.notify_all()
+
+    # -- the supervising thread ----------------------------------------------------------------
+
+    def _supervise(self) -> None:
+        while self._stage is not Stage.CLOSED:
+            began = time.monotonic()
+            cause = self._live()
+            self._mourn(cause, time.monotonic() - began)
+
+    def _live(self) -> str:
+        """Start a process and wait for its end; say how it came."""
+        try:
+            with self._changed:
+                if self._stage is Stage.CLOSED:
+                    return ""
+                process = self._process = WorkerProcess(self._task.command, self._task.environ)
+        except OSError as error:
+            return f"no process can be started: {error.strerror}"
+        try:
+            self._load(process)
+        except (Fault, TimeoutError) as error:
+            process.kill()
+            process.wait()
+            return str(error)
+        except PeerGone:
+            return f"it ended while it loaded the model: {process.wait()}"
+        else:
+            return process.wait()
+        finally:
+            process.close()
+
+    def _load(self, process: WorkerProcess) -> None:
+        began = time.monotonic()
+        limit_s = self._task.load_limit_s
+        try:
+            found = process.load(self._task.job, limit_s)
+        except TimeoutError as error:
+            raise TimeoutError(f"it did not load the model within {limit_s:g} s") from error
+        with self._changed:
+            self._found = found
+            self._apply(Event.READY)
+        load_s = time.monotonic() - began
+        name = self._task.name
+        log.info(
+            logs.Event("TensorFlow process started", path=name, pid=process.pid, load_s=load_s)
+        )
+
+    def _pause_s(self) -> float:
+        return self._task.backoff.delay_s(self._failures, random.random())
+
+    def _mourn(self, cause: str, lived_s: float) -> None:
+        """Wait for the time of the next start; returns at once when there is none."""
+        with self._changed:
+            if self._stage is Stage.CLOSED:
+                return
+            served = self._stage is Stage.SERVING
+            self._failures = 1 if served and lived_s > STEADY_S else self._failures + 1
+            again_at_once = served and self._failures == 1
+            pause_s = 0.0 if again_at_once else self._pause_s()
+            self._cause, self._due = cause, time.monotonic() + pause_s
+            log.warning(
+                logs.Event(
+                    "TensorFlow process ended", path=self._task.name, cause=cause, pause_s=pause_s
+                )
+            )
+            self._apply(Event.DIED)
+            if pause_s:
+                self._changed.wait_for(lambda: self._stage is Stage.CLOSED, pause_s)
+            self._apply(Event.DUE)

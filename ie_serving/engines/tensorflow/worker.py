@@ -1,0 +1,134 @@
+"""The frame of a process that runs signatures for the server; `session.py` puts TensorFlow in it.
+
+The process is the server's child. It is given one job, says what it found, and then gets a link
+for each request that the server runs at a time; each link has a thread. It ends when the server
+closes the control socket, or dies.
+"""
+
+import ctypes
+import json
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ie_serving.core.codes import Code
+from ie_serving.core.tensors import Array
+from ie_serving.engines.tensorflow.link import Fault, Link, Message, PeerGone, Segment
+from ie_serving.engines.tensorflow.protocol import Kind, text, words
+
+Job = Mapping[str, Any]
+"""What is to be loaded; `program.py` writes it."""
+
+_PR_SET_PDEATHSIG = 1
+"""Source: prctl(2)."""
+
+_OOM_SCORE = "500"
+"""Half way to what the kernel kills first when memory runs out: this process before the server,
+which can start it again."""
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """What a job gave.
+
+    Attributes:
+        run: runs the signature of a number; gives its outputs in order. In any thread, in several
+            at a time. Raises Fault.
+        found: told to the server, as JSON.
+        tensors: told to the server beside it.
+    """
+
+    run: Callable[[int, Sequence[Array]], Sequence[Array]]
+    found: Mapping[str, Any] = field(default_factory=dict)
+    tensors: Sequence[Array] = ()
+
+
+def serve(load: Callable[[Job], Loaded]) -> None:
+    """Live as the server's child, to the end of the process.
+
+    The command line ends with the number of the control socket and the server's process id.
+    """
+    descriptor, parent = int(sys.argv[-2]), int(sys.argv[-1])
+    _live_and_die_with(parent)
+    control = socket.socket(fileno=descriptor)
+    link = Link(control)
+    try:
+        run = _begin(link, load)
+        if run is not None:
+            _give_links(control, run)
+    except PeerGone:
+        pass
+    # Not `sys.exit`: threads may still compute, and nobody wants what they would give.
+    os._exit(0)
+
+
+def _live_and_die_with(parent: int) -> None:
+    # Ctrl-C and the stop of a container reach the whole group, while the server still drains.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # it died before that was said
+        os._exit(1)
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE, encoding="ascii")
+
+
+def _begin(link: Link, load: Callable[[Job], Loaded]) -> "Callable[..., Sequence[Array]] | None":
+    job: Job = json.loads(words(link.receive().tensors[0]))
+    if job.get("memory_bytes"):
+        _limit_memory(job["memory_bytes"])
+    try:
+        loaded = load(job)
+    except Exception as error:
+        link.send(_fault(link, error))
+        return None
+    found = text(json.dumps(loaded.found))
+    link.send(link.pack(Kind.READY, 0, [found, *loaded.tensors]))
+    return loaded.run
+
+
+def _limit_memory(size: int) -> None:
+    # Private memory, not the address space: TensorFlow reserves far more of that than it uses.
+    resource.setrlimit(resource.RLIMIT_DATA, (size, size))
+
+
+def _give_links(control: socket.socket, run: Callable[..., Sequence[Array]]) -> None:
+    while True:
+        data, descriptors, _, _ = socket.recv_fds(control, 1, 2)
+        if not data:
+            return
+        connection, memory = descriptors
+        link = Link(socket.socket(fileno=connection), Segment(memory))
+        threading.Thread(target=_answer_all, args=(link, run), daemon=True).start()
+
+
+def _answer_all(link: Link, run: Callable[..., Sequence[Array]]) -> None:
+    with suppress(PeerGone):
+        while True:
+            _answer(link, link.receive(), run)
+    link.close()
+
+
+def _answer(link: Link, message: Message, run: Callable[..., Sequence[Array]]) -> None:
+    # Copies: an operation may keep a tensor that it was fed, in a variable, while the next request
+    # overwrites the shared memory.
+    tensors = [array.copy() for array in message.tensors]
+    try:
+        frame = link.pack(Kind.RESULT, 0, run(message.number, tensors))
+    except Exception as error:
+        frame = _fault(link, error)
+    link.send(frame)
+
+
+def _fault(link: Link, error: Exception) -> Any:  # noqa: ANN401
+    code = error.code if isinstance(error, Fault) else Code.INTERNAL
+    said = str(error) if isinstance(error, Fault) else f"{type(error).__name__}: {error}"
+    return link.pack(Kind.FAULT, code, [text(said)])

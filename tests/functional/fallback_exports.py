@@ -1,0 +1,83 @@
+"""Writes SavedModels that only TensorFlow runs in full, with tensorflow. Run as a program."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import tensorflow as tf
+
+
+def spec(name: str, dtype: Any = tf.string, shape: Any = (None,)) -> tf.TensorSpec:
+    return tf.TensorSpec(shape, dtype, name=name)
+
+
+class Mixed(tf.Module):  # type: ignore[misc]
+    """One signature for OpenVINO, others for TensorFlow."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernel = tf.Variable([[1.0], [2.0]])
+        self.total = tf.Variable(0, dtype=tf.int64)
+
+    @tf.function(input_signature=[spec("x", tf.float32, [None, 2])])
+    def dense(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"y": tf.matmul(x, self.kernel)}
+
+    @tf.function(input_signature=[spec("n", tf.int64, [])])
+    def count(self, n: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"total": self.total.assign_add(n)}
+
+    @tf.function(input_signature=[spec("n", tf.int64, [])])
+    def counted(self, n: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Only read, but another signature changes it."""
+        return {"total": self.total + n}
+
+    @tf.function(input_signature=[spec("s")])
+    def split(self, s: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"letters": tf.strings.unicode_split(s, "UTF-8").to_tensor()}
+
+    @tf.function(
+        input_signature=[
+            spec("s"),
+            spec("d", tf.float64),
+            spec("i", tf.int64),
+            spec("h", tf.bfloat16),
+        ]
+    )
+    def every(self, s: tf.Tensor, d: tf.Tensor, i: tf.Tensor, h: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {
+            "s": tf.strings.unicode_transcode(s, "UTF-8", "UTF-16-BE"),
+            "d": d / 3,
+            "i": i * 3,
+            "h": h * 2,
+            "none": s[:0],
+            "scalar": tf.strings.unicode_transcode(s[0], "UTF-8", "UTF-8"),
+        }
+
+    @tf.function(input_signature=[spec("s", tf.string, []), spec("x", tf.float32)])
+    def large(self, s: tf.Tensor, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        length = tf.size(tf.strings.unicode_decode(s, "UTF-8"))
+        return {"y": x + tf.cast(length, tf.float32)}
+
+    @tf.function(input_signature=[spec("seconds", tf.float64, [])])
+    def wait(self, seconds: tf.Tensor) -> dict[str, tf.Tensor]:
+        end = tf.timestamp() + seconds
+        rounds = tf.while_loop(lambda i: tf.timestamp() < end, lambda i: [i + 1], [tf.constant(0)])
+        return {"waited": rounds[0] >= 0}
+
+    @tf.function(input_signature=[spec("s"), spec("sizes", tf.int32)])
+    def shaped(self, s: tf.Tensor, sizes: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"s": tf.reshape(tf.strings.unicode_transcode(s, "UTF-8", "UTF-8"), sizes)}
+
+
+def main(root: Path) -> None:
+    mixed = Mixed()
+    names = ("count", "counted", "split", "every", "large", "wait", "shaped")
+    signatures = {name: getattr(mixed, name) for name in names}
+    signatures["serving_default"] = mixed.dense
+    tf.saved_model.save(mixed, str(root / "mixed" / "1"), signatures=signatures)
+    tf.saved_model.save(mixed, str(root / "plain" / "1"), signatures=mixed.dense)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

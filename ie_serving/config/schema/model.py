@@ -9,6 +9,7 @@ from ie_serving.config.schema.setting import BOOLEAN, Setting, fields_of
 from ie_serving.config.settings import ModelConfig
 from ie_serving.config.values import numbers, structures, words
 from ie_serving.config.values.shapes import shape
+from ie_serving.core.integers import INT64_MAX
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
@@ -51,7 +52,7 @@ TENSORFLOW: tuple[Setting, ...] = (
     ),
     Setting(
         place="tensorflow.memory_bytes",
-        parse=numbers.integer(0, numbers.INT64_MAX),
+        parse=numbers.integer(0, INT64_MAX),
         form="BYTES",
         meaning="private memory in bytes that TensorFlow's process of one version may take; 0 sets"
         " no limit",

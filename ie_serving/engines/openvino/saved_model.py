@@ -32,6 +32,7 @@ from ie_serving.engines.openvino.savedmodel.rewrite import (
     frame_of,
     prepare,
 )
+from ie_serving.engines.openvino.savedmodel.state import kept_between_requests
 from ie_serving.telemetry.logs import Event
 
 if TYPE_CHECKING:
@@ -56,10 +57,14 @@ def read_signatures(directory: Path, renames: tuple[Renames, Renames]) -> Versio
         for name, definition in meta_graph.signature_def.items()
     }
     version = Version([], definitions)
-    for name, signature in declared(meta_graph).items():
+    signatures = declared(meta_graph)
+    kept = kept_between_requests(meta_graph, signatures)
+    for name, signature in signatures.items():
         with leaving_out(version, name, "converted"):
             names = _names(signature, renames)
             listed = version.declared[name] = _listed(signature, names)
+            if name in kept:
+                raise LoadFailed(kept[name])
             conversion = _Conversion(directory, meta_graph, signature, names, listed)
             version.drafts.append(conversion.draft())
     return version

@@ -84,6 +84,52 @@ def write_fed_inside(path: Path) -> None:
         builder.save()
 
 
+class Counting(tf.Module):  # type: ignore[misc]
+    """Signatures that change a variable, one that reads it, and one that does neither."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = tf.Variable(0.0, name="count")
+        self.scale = tf.Variable(2.0, name="scale")
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, "x")])
+    def in_a_loop(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        for _ in tf.range(3):
+            self.count.assign_add(1.0)
+        return {"y": x + self.count}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, "x")])
+    def reads(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"y": x + self.count}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, "x")])
+    def pure(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"y": x * self.scale}
+
+
+def write_first_generation_counting(path: Path) -> None:
+    """Write a counter that only a control dependency of the output moves."""
+    graph = v1.Graph()
+    with graph.as_default(), v1.Session(graph=graph) as session:
+        x = v1.placeholder(tf.float32, [None], name="x")
+        count = v1.get_variable("count", initializer=0.0, use_resource=False)
+        with v1.control_dependencies([v1.assign_add(count, 1.0)]):
+            moves = v1.multiply(x, 2.0)
+        session.run(v1.global_variables_initializer())
+        define = v1.saved_model.predict_signature_def
+        builder = v1.saved_model.builder.SavedModelBuilder(str(path))
+        builder.add_meta_graph_and_variables(
+            session,
+            ["serve"],
+            signature_def_map={
+                "serving_default": define({"x": x}, {"y": x * 2.0}),
+                "moves": define({"x": x}, {"y": moves}),
+                "reads": define({"x": x}, {"y": x + count}),
+            },
+        )
+        builder.save()
+
+
 def main(root: Path) -> None:
     model = HalfPlus()
     tf.saved_model.save(
@@ -99,6 +145,11 @@ def main(root: Path) -> None:
     broken = Unsupported()
     tf.saved_model.save(broken, str(root / "unsupported"), signatures=broken.parse)
     write_first_generation(root / "first")
+    counting = Counting()
+    names = {"in_a_loop": counting.in_a_loop, "reads": counting.reads}
+    signatures = {"serving_default": counting.pure, **names}
+    tf.saved_model.save(counting, str(root / "counting"), signatures=signatures)
+    write_first_generation_counting(root / "first_counting")
 
 
 if __name__ == "__main__":

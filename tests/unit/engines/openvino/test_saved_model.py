@@ -20,7 +20,7 @@ from tests.unit.engines.openvino.models import load, run
 
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """SavedModels as tensorflow writes them: `several`, `first`, `unsupported`."""
+    """SavedModels as tensorflow writes them; see `savedmodels.py`."""
     if importlib.util.find_spec("tensorflow") is None:
         pytest.skip("tensorflow, the reference, is not installed")
     root = tmp_path_factory.mktemp("exported")
@@ -68,6 +68,23 @@ async def test_an_input_inside_the_graph_is_fed_and_nothing_above_it_runs(export
     assert str(model.signatures["serving_default"].inputs["x"]) == '"x" float (-1, 1)'
     answer = await run(model, {"x": np.array([[3], [4]], np.float32)})
     assert answer["y"].tolist() == [[1.5], [2.0]]
+
+
+@pytest.mark.parametrize(
+    ("model", "moves", "operation"),
+    [
+        ("counting", "in_a_loop", "AssignAddVariableOp"),
+        ("first_counting", "moves", "AssignAdd"),
+    ],
+)
+def test_what_changes_a_variable_or_reads_one_that_changes_is_left_out(
+    exported: Path, model: str, moves: str, operation: str
+) -> None:
+    signatures = load(exported / model).signatures
+    assert not signatures["serving_default"].left_out
+    assert f"{operation} changes 'count' for later requests" in signatures[moves].left_out
+    told = f"depends on 'count', which signature '{moves}' changes ({operation})"
+    assert told in signatures["reads"].left_out
 
 
 async def test_truncating_the_variables_of_a_loaded_model_changes_nothing(

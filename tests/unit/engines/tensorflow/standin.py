@@ -4,7 +4,7 @@ The one input is a string, the command; the one output is what it gives:
 
     pid        the process id
     count      1, 2, 3, ... since the process started
-    hang       never comes back
+    hang FIFO  never comes back; says so first where a FIFO is named
     die        the process ends
     fault TEXT TensorFlow's error INVALID_ARGUMENT
     defect     an exception that nobody expected
@@ -44,6 +44,8 @@ def run(number: int, tensors: Sequence[Array]) -> Sequence[Array]:
         return tensors
     verb, _, said = words(tensors[0]).partition(" ")
     if verb == "hang":
+        if said:
+            open(said, "wb").close()  # returns when somebody reads
         threading.Event().wait()
     if verb == "die":
         os._exit(4)

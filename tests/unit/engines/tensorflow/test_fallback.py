@@ -1,0 +1,41 @@
+"""Which signatures TensorFlow is given, and what those are told that it is not."""
+
+from pathlib import Path
+
+import pytest
+
+from ie_serving.core.tensors import DataType, Signature, TensorSpec
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.tensorflow import fallback
+from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
+from ie_serving.engines.tensorflow.options import TensorFlowOptions
+
+OFF = EngineOptions()
+ON = OFF.having(TensorFlowOptions(fallback=True))
+
+
+def signature(tensor: str = "x:0") -> Signature:
+    spec = TensorSpec("x", DataType.STRING, (-1,), tensor)
+    return Signature("lines", {"x": spec}, {"y": spec}, left_out="cannot be converted")
+
+
+def told(given: Signature, options: EngineOptions) -> str:
+    """Take nothing over; what the signature is told."""
+    taken, (other,) = TensorFlowFallback().take(Path("/nowhere"), [given], options)
+    assert not taken
+    assert other.name == given.name
+    return other.left_out
+
+
+def test_without_it_a_signature_is_told_how_to_turn_it_on() -> None:
+    expected = "cannot be converted; TensorFlow can run it in a process of its own: set "
+    assert told(signature(), OFF) == f"{expected}tensorflow.fallback"
+
+
+def test_without_the_library_it_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fallback, "LIBRARY", "no_such_library")
+    assert told(signature(), ON).endswith("is not installed: pip install 'ie_serving[tensorflow]'")
+
+
+def test_a_tensor_without_a_name_cannot_be_fed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told(signature(tensor=""), ON) == "cannot be converted"

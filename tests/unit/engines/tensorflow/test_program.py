@@ -1,0 +1,132 @@
+"""Signatures that another process computes: answers, errors, deadlines, its end."""
+
+import asyncio
+import gc
+import json
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ie_serving.core.errors import InvalidRequest, NotAvailable, ServingError
+from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.engines.tensorflow.program import TensorFlowProgram
+from ie_serving.engines.tensorflow.protocol import text, words
+from ie_serving.engines.tensorflow.supervision import Supervisor
+from tests.process import PATIENCE_S
+from tests.unit.engines.tensorflow.processes import Begin, ended, task
+
+
+def spec(name: str, dtype: DataType) -> TensorSpec:
+    return TensorSpec(name, dtype, None, name)
+
+
+COMMANDS = Signature(
+    "commands", {"c": spec("c", DataType.STRING)}, {"a": spec("a", DataType.STRING)}
+)
+ECHO = Signature(
+    "echo",
+    {"x": spec("x", DataType.FP64), "s": spec("s", DataType.STRING)},
+    {"x": spec("x", DataType.FP64), "s": spec("s", DataType.STRING)},
+)
+
+
+@pytest.fixture
+def supervisor(begin: Begin) -> Supervisor:
+    return begin()
+
+
+@pytest.fixture
+def commands(supervisor: Supervisor) -> Iterator[TensorFlowProgram]:
+    with ExitStack() as stack:
+        program = TensorFlowProgram(supervisor, 0, COMMANDS, at_once=2, abandoned_s=0.05)
+        stack.callback(program.close)
+        yield program
+
+
+async def ask(program: TensorFlowProgram, command: str) -> str:
+    work = program.infer({"c": text(command)}, lambda outputs: words(outputs["a"]))
+    return await asyncio.wait_for(work, PATIENCE_S)
+
+
+async def test_many_at_once_are_all_answered(commands: TensorFlowProgram) -> None:
+    answers = await asyncio.gather(*(ask(commands, "count") for _ in range(50)))
+    assert sorted(map(int, answers)) == list(range(1, 51))
+
+
+@pytest.mark.parametrize("count", [0, 3, 1 << 19, 1 << 21], ids="{} numbers".format)
+async def test_tensors_of_any_size_come_back_as_they_were(
+    supervisor: Supervisor, count: int
+) -> None:
+    program = TensorFlowProgram(supervisor, 1, ECHO, at_once=1)
+    strings = np.array([b"", b"\0end\0", b"x" * 100_000], np.object_)
+
+    def kept(outputs: Mapping[str, Array]) -> tuple[Array, list[bytes]]:
+        return outputs["x"].copy(), outputs["s"].tolist()
+
+    for offset in (0.0, 0.5):
+        x = np.arange(count) + offset
+        found, said = await program.infer({"x": x, "s": strings}, kept)
+        assert found.dtype == np.float64
+        assert np.array_equal(found, x)
+        assert said == strings.tolist()
+
+
+async def test_what_tensorflow_refuses_is_the_requests_fault(commands: TensorFlowProgram) -> None:
+    with pytest.raises(InvalidRequest, match=r"^Incompatible shapes$"):
+        await ask(commands, "fault Incompatible shapes")
+    assert await ask(commands, "count") == "1"
+
+
+async def test_a_defect_there_is_an_error_of_the_server(commands: TensorFlowProgram) -> None:
+    with pytest.raises(ServingError, match="KeyError: 'defect'") as caught:
+        await ask(commands, "defect")
+    assert type(caught.value) is ServingError
+
+
+async def test_a_crash_costs_the_request_that_it_met_and_no_later_one(
+    commands: TensorFlowProgram,
+) -> None:
+    with pytest.raises(NotAvailable, match="ended while it ran this request"):
+        await ask(commands, "die")
+    assert await ask(commands, "count") == "1"
+
+
+async def test_requests_under_way_when_it_is_killed_fail_and_later_ones_do_not(
+    commands: TensorFlowProgram, tmp_path: Path
+) -> None:
+    pid = int(await ask(commands, "pid"))
+    fifos = [tmp_path / "first", tmp_path / "second"]
+    for fifo in fifos:
+        os.mkfifo(fifo)
+    under_way = [asyncio.ensure_future(ask(commands, f"hang {fifo}")) for fifo in fifos]
+    for fifo in fifos:
+        await asyncio.wait_for(asyncio.to_thread(fifo.read_bytes), PATIENCE_S)
+    os.kill(pid, signal.SIGKILL)
+    for each in await asyncio.gather(*under_way, return_exceptions=True):
+        assert isinstance(each, NotAvailable)
+    assert await ask(commands, "count") == "1"
+
+
+async def test_a_run_that_hangs_after_its_client_has_left_is_ended_with_the_process(
+    commands: TensorFlowProgram,
+) -> None:
+    pid = int(await ask(commands, "pid"))
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(ask(commands, "hang"), 0.1)
+    assert await asyncio.to_thread(ended, pid)
+    assert await ask(commands, "count") == "1"
+
+
+async def test_a_program_that_nobody_holds_takes_its_process_along() -> None:
+    supervisor = Supervisor(task())
+    pid = int(json.loads(words(supervisor.start().tensors[0]))["pid"])
+    program = TensorFlowProgram(supervisor, 0, COMMANDS)
+    assert await ask(program, "count") == "1"
+    del program
+    gc.collect()
+    assert await asyncio.to_thread(ended, pid)

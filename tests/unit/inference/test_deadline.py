@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,39 +9,17 @@ import pytest
 from ie_serving.core.errors import DeadlineExceeded
 from ie_serving.inference.deadline import limited
 from ie_serving.server.transport.eager import begin
+from tests.unit.alarms import LONG_S, Alarms
 
 PATIENCE_S = 10
-LIMIT_S = 600
-"""Longer than any test may run: time is up when the test says so, by `Timers.expire`."""
-
-
-class Timers:
-    """Timers of `LIMIT_S`, which ring only when they are told to; others are the loop's own."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._call_later = loop.call_later
-        self._set: list[Callable[..., object]] = []
-
-    def call_later(
-        self, delay: float, callback: Callable[..., object], *args: object
-    ) -> asyncio.TimerHandle:
-        if delay != LIMIT_S:
-            return self._call_later(delay, callback, *args)
-        self._set.append(callback)
-        return asyncio.TimerHandle(self._loop.time() + delay, callback, args, self._loop)
-
-    def expire(self) -> None:
-        (ring,) = self._set
-        ring()
 
 
 @pytest.fixture
-async def timers(monkeypatch: pytest.MonkeyPatch) -> Timers:
+async def alarms(monkeypatch: pytest.MonkeyPatch) -> Alarms:
     loop = asyncio.get_running_loop()
-    timers = Timers(loop)
-    monkeypatch.setattr(loop, "call_later", timers.call_later)
-    return timers
+    alarms = Alarms(loop)
+    monkeypatch.setattr(loop, "call_later", alarms.call_later)
+    return alarms
 
 
 async def answer() -> str:
@@ -87,18 +64,18 @@ WITH_AND_WITHOUT_A_TASK = pytest.mark.parametrize("eager", [False, True], ids=["
 
 @WITH_AND_WITHOUT_A_TASK
 async def test_work_that_takes_too_long_is_cancelled_and_says_so(
-    eager: bool, timers: Timers
+    eager: bool, alarms: Alarms
 ) -> None:
     said: list[str] = []
 
     async def asked() -> None:
         with pytest.raises(DeadlineExceeded, match=r"longer than the limit of 600 s"):
-            await limited(LIMIT_S, never(said))
+            await limited(LONG_S, never(said))
         said.append("went on")
 
     task = start(asked(), eager=eager)
     await asyncio.sleep(0)
-    timers.expire()
+    alarms.ring()
     await asyncio.wait_for(task, PATIENCE_S)
     assert said == ["cleaned up", "went on"]
 
@@ -126,16 +103,16 @@ async def test_an_error_is_passed_on() -> None:
         await limited(PATIENCE_S, fail())
 
 
-async def test_cleaning_up_is_not_cancelled_a_second_time(timers: Timers) -> None:
+async def test_cleaning_up_is_not_cancelled_a_second_time(alarms: Alarms) -> None:
     said: list[str] = []
 
     async def asked() -> None:
         with pytest.raises(DeadlineExceeded):
-            await limited(LIMIT_S, slow_to_end(said, asyncio.sleep(0)))
+            await limited(LONG_S, slow_to_end(said, asyncio.sleep(0)))
 
     task = start(asked(), eager=False)
     await asyncio.sleep(0)
-    timers.expire()
+    alarms.ring()
     await asyncio.wait_for(task, PATIENCE_S)
     assert said == ["cleaned up"]
 
@@ -154,12 +131,12 @@ COUNTED = pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 cou
 @COUNTED
 @WITH_AND_WITHOUT_A_TASK
 async def test_a_cancellation_in_the_turn_in_which_time_is_up_is_passed_on(
-    eager: bool, timers: Timers
+    eager: bool, alarms: Alarms
 ) -> None:
     """A time-out in its place would leave the task running that somebody wanted to end."""
-    task = start(limited(LIMIT_S, never()), eager=eager)
+    task = start(limited(LONG_S, never()), eager=eager)
     await asyncio.sleep(0)
-    timers.expire()
+    alarms.ring()
     task.cancel()
     await asyncio.wait((task,), timeout=PATIENCE_S)
     assert task.cancelled()
@@ -168,7 +145,7 @@ async def test_a_cancellation_in_the_turn_in_which_time_is_up_is_passed_on(
 @COUNTED
 @WITH_AND_WITHOUT_A_TASK
 async def test_a_cancellation_while_the_work_cleans_up_is_passed_on(
-    eager: bool, timers: Timers
+    eager: bool, alarms: Alarms
 ) -> None:
     cleaning = asyncio.Event()
 
@@ -179,9 +156,9 @@ async def test_a_cancellation_while_the_work_cleans_up_is_passed_on(
             cleaning.set()
             await asyncio.Event().wait()
 
-    task = start(limited(LIMIT_S, ends_never()), eager=eager)
+    task = start(limited(LONG_S, ends_never()), eager=eager)
     await asyncio.sleep(0)
-    timers.expire()
+    alarms.ring()
     await asyncio.wait_for(cleaning.wait(), PATIENCE_S)
     task.cancel()
     await asyncio.wait((task,), timeout=PATIENCE_S)
@@ -190,7 +167,7 @@ async def test_a_cancellation_while_the_work_cleans_up_is_passed_on(
 
 @COUNTED
 async def test_a_cancellation_before_the_work_began_is_not_taken_for_one_of_it(
-    timers: Timers,
+    alarms: Alarms,
 ) -> None:
     """What a cancelled task still does in its `finally` may have a limit of its own."""
     said: list[str] = []
@@ -200,12 +177,12 @@ async def test_a_cancellation_before_the_work_began_is_not_taken_for_one_of_it(
             await asyncio.Event().wait()
         finally:
             with pytest.raises(DeadlineExceeded):
-                await limited(LIMIT_S, never(said))
+                await limited(LONG_S, never(said))
 
     task = start(asked(), eager=False)
     await asyncio.sleep(0)
     task.cancel()
     await asyncio.sleep(0)
-    timers.expire()
+    alarms.ring()
     await asyncio.wait((task,), timeout=PATIENCE_S)
     assert (task.cancelled(), said) == (True, ["cleaned up"])

@@ -37,6 +37,8 @@ class World:
         self.executor = ThreadPoolExecutor(4)
         self.polls = Polls(lambda store: self.executor)
         self.warmed: list[int] = []
+        self.applied = asyncio.Event()
+        """Set whenever a manager has changed what is desired or served."""
         self.poll_s = POLL_S
         self.labels_wait = True
         self.drain_timeout_s = LIMIT_S
@@ -92,7 +94,9 @@ class World:
     def manager(self, **options: Any) -> ModelManager:
         names = ("labels_for_unavailable", "allow_unavailable_models", "require_available")
         defaults = dict.fromkeys(names, False)
-        return ModelManager(self.open_stream, **{**defaults, **options})
+        return ModelManager(
+            self.open_stream, **{**defaults, **options}, on_applied=self.applied.set
+        )
 
 
 @pytest.fixture
@@ -122,12 +126,22 @@ async def managed(world: World, *configs: ModelConfig, **options: Any) -> ModelM
     return manager
 
 
-async def serves(manager: ModelManager, spec: ModelSpec, version: int) -> None:
-    """Wait until `spec` is answered by `version`."""
-    while True:
-        try:
-            if manager.served.handle(spec).version == version:
-                return
-        except NotFound:
-            pass
-        await asyncio.sleep(0.001)
+async def serves(world: World, manager: ModelManager, spec: ModelSpec, version: int) -> None:
+    """Wait until `spec` is answered by `version`, looking after each change."""
+    while _answering(manager, spec) != version:
+        entry = manager.served.entries.get(spec.name)
+        changes = [world.applied.wait(), *([entry.stream.changed()] if entry else [])]
+        waits = [asyncio.ensure_future(change) for change in changes]
+        await asyncio.sleep(0)  # from here on no change is missed
+        if _answering(manager, spec) != version:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        for each in waits:
+            each.cancel()
+        world.applied.clear()
+
+
+def _answering(manager: ModelManager, spec: ModelSpec) -> int | None:
+    try:
+        return manager.served.handle(spec).version
+    except NotFound:
+        return None

@@ -39,7 +39,7 @@ def test_a_base_path_that_cannot_be_listed_fails_the_start(world: World) -> None
             manager.served.statuses("file")
         (world.base / "file").unlink()
         world.write(3, model="file")
-        await serves(manager, ModelSpec("file"), 3)
+        await serves(world, manager, ModelSpec("file"), 3)
         await manager.close()
 
     run(test())
@@ -58,7 +58,7 @@ def test_a_directory_that_does_not_exist_yet_is_waited_for(
         assert [r.levelname for r in noted] == ["WARNING"]
         assert "directory does not exist yet" in noted[0].getMessage()
         world.write(3, model="late")
-        await serves(manager, ModelSpec("late"), 3)
+        await serves(world, manager, ModelSpec("late"), 3)
         await manager.close()
 
     run(test())
@@ -118,7 +118,7 @@ def test_models_are_added_changed_and_removed(world: World) -> None:
         with pytest.raises(PreconditionFailed, match="assign label to version 1 of model m"):
             await manager.apply([changed], all_or_nothing=True)
         await manager.apply([world.config(version_policy=All())], all_or_nothing=True)
-        await serves(manager, ModelSpec("m", version=1), 1)
+        await serves(world, manager, ModelSpec("m", version=1), 1)
         await manager.apply([changed, world.config("n")], all_or_nothing=True)
         assert manager.served.names() == ["m", "n"]
         assert manager.served.handle(ModelSpec("m", label="s")).version == 1
@@ -155,7 +155,7 @@ def test_a_changed_model_serves_on_until_its_successor_is_ready(world: World) ->
         await manager.apply([moved], all_or_nothing=False)
         assert manager.served.handle(ModelSpec("m")).version == 1
         world.write(5, model="elsewhere")
-        await serves(manager, ModelSpec("m"), 5)
+        await serves(world, manager, ModelSpec("m"), 5)
         await manager.close()
 
     run(test())
@@ -174,7 +174,7 @@ def test_a_successor_that_is_not_ready_yet_survives_a_change_of_another_model(
             await manager.apply([moved, *others], all_or_nothing=False)
         assert manager.served.handle(ModelSpec("m")).version == 1
         world.write(5, model="elsewhere")
-        await serves(manager, ModelSpec("m"), 5)
+        await serves(world, manager, ModelSpec("m"), 5)
         await manager.close()
 
     run(test())
@@ -306,12 +306,12 @@ def test_a_file_is_applied_at_once_and_each_model_serves_when_it_is_ready(world:
         manager = await managed(world)
         await manager.apply([world.config("hangs"), world.config()], all_or_nothing=False)
         await manager.apply([world.config("hangs"), world.config("quick")], all_or_nothing=False)
-        await serves(manager, ModelSpec("quick"), 1)
+        await serves(world, manager, ModelSpec("quick"), 1)
         assert manager.served.names() == ["hangs", "quick"]
         with pytest.raises(NotFound):
             manager.served.handle(ModelSpec("hangs"))
         go_on.set()
-        await serves(manager, ModelSpec("hangs"), 1)
+        await serves(world, manager, ModelSpec("hangs"), 1)
         await manager.close()
 
     run(test())
@@ -325,7 +325,7 @@ def test_a_label_that_a_file_moves_stays_until_its_new_version_serves(world: Wor
         await manager.apply([moved], all_or_nothing=False)
         assert manager.served.handle(ModelSpec("m", label="s")).version == 1
         world.write(2)
-        await serves(manager, ModelSpec("m", label="s"), 2)
+        await serves(world, manager, ModelSpec("m", label="s"), 2)
         await manager.close()
 
     run(test())

@@ -33,7 +33,7 @@ def test_version_0_means_the_default_unless_there_is_a_version_0(world: World) -
         assert [status.version for status in manager.served.statuses("m", 0)] == [2]
         world.write(0)
         manager.poll_now()
-        await serves(manager, ModelSpec("m", version=0), 0)
+        await serves(world, manager, ModelSpec("m", version=0), 0)
         assert [status.version for status in manager.served.statuses("m", 0)] == [0]
         await manager.close()
 

@@ -41,6 +41,7 @@ class Driver(asyncio.Protocol):
         opened: called when the connection has a transport.
         closed: called when the connection has ended.
         arrived: called whenever the client has sent something.
+        clock: seconds, only growing; by it a turn ends.
     """
 
     def __init__(
@@ -50,8 +51,9 @@ class Driver(asyncio.Protocol):
         opened: "Callable[[Driver], None]",
         closed: "Callable[[Driver], None]",
         arrived: Callable[[], object],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._connection = Connection(interpret, accept, self._flush, time.monotonic)
+        self._connection = Connection(interpret, accept, self._flush, clock)
         self._opened = opened
         self._closed = closed
         self._arrived = arrived

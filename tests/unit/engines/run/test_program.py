@@ -30,6 +30,7 @@ class Doubling:
     Attributes:
         threads: names of the threads that inferred.
         ways: `run` or `run_new` for each inference.
+        ran: set by the first inference.
         renewal: waited for by `renew`.
     """
 
@@ -38,6 +39,7 @@ class Doubling:
         self.threads: list[str] = []
         self.ways: list[str] = []
         self.spoilt = False
+        self.ran = threading.Event()
         self.renewal = threading.Event()
         self.renewal.set()
         self._x: Array = np.empty(0)
@@ -64,6 +66,7 @@ class Doubling:
         assert not self.spoilt
         self.ways.append(way)
         self.threads.append(threading.current_thread().name.partition("_")[0])
+        self.ran.set()
         if (self._x < 0).any():
             self.spoilt = self.renews
             raise EngineFailure("negative")
@@ -215,8 +218,8 @@ async def test_a_model_of_many_requests_runs_as_many_at_a_time_as_it_asks_for() 
     for request in requests:
         request.renewal.clear()
     failing = [asyncio.ensure_future(ask(model, -1)) for _ in requests]
-    while not all(request.threads for request in requests):
-        await asyncio.sleep(0.001)
+    for request in requests:
+        assert await asyncio.to_thread(request.ran.wait, WAIT_S)
     for request in requests:
         request.renewal.set()
     assert all(

@@ -125,7 +125,8 @@ def test_garbage_is_a_fault_of_the_connection_or_a_head(blocks: list[bytes]) -> 
         for block in blocks:
             assert isinstance(read(reader, block), Head)
     except ConnectionFault as fault:
-        assert fault.code in (ErrorCode.COMPRESSION_ERROR, ErrorCode.ENHANCE_YOUR_CALM)
+        # So few bytes cannot stand for headers that are too large; the next tests make those.
+        assert fault.code is ErrorCode.COMPRESSION_ERROR
 
 
 @pytest.mark.parametrize(

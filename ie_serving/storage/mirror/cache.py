@@ -193,8 +193,8 @@ class Cache:
         free = shutil.disk_usage(self.root).free
         if free < wanted_bytes + _SPARE_BYTES:
             raise StorageError(
-                f"cache {self.root}: {wanted_bytes} bytes are to be fetched, the disk has {free} "
-                "free: free some",
+                f"cache {self.root}: {wanted_bytes} bytes are to be fetched and {_SPARE_BYTES} kept"
+                f" free, the disk has {free} free: free some",
                 LARGER_DISK,
             )
         if 0 < self._size_bytes < total:
@@ -237,12 +237,12 @@ def _measured(paths: Iterable[Path], is_locked: bool) -> Iterator[_Item]:
             # The engine reads a compiled model without a word to us; of that only atime tells, as
             # far as the file system keeps it.
             used = status.st_mtime if is_locked else max(status.st_mtime, status.st_atime)
-            yield _Item(path, _size(path), used, is_locked)
+            yield _Item(path, size_on_disk(path), used, is_locked)
         except FileNotFoundError:
             continue
 
 
-def _size(path: Path) -> int:
+def size_on_disk(path: Path) -> int:
     """Bytes on disk below `path`: a part that is not fetched yet takes none."""
     # Blocks are counted in 512 bytes whatever the file system's own are.
     if not path.is_dir():

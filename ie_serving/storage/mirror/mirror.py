@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from ie_serving.core.errors import Corrupted, NotAvailable, StorageError
 from ie_serving.storage.base import NEVER, Entry, fingerprint_of
-from ie_serving.storage.mirror.cache import Cache
+from ie_serving.storage.mirror.cache import Cache, size_on_disk
 from ie_serving.storage.mirror.download import Transfer, Workplace, download
 from ie_serving.storage.mirror.listings import KnownListings
 from ie_serving.storage.mirror.progress import Progress
@@ -132,7 +132,9 @@ class Mirror:
     def _fetch(
         self, partial: Path, directory: str, files: Mapping[str, Entry], given_up: Flag
     ) -> None:
-        self._cache.make_room(sum(entry.size for entry in files.values()))
+        # What an attempt that broke off has left is on the disk already.
+        total_bytes = sum(entry.size for entry in files.values())
+        self._cache.make_room(max(0, total_bytes - size_on_disk(partial)))
         try:
             self._download(partial, directory, files, given_up)
         except Corrupted as error:

@@ -429,9 +429,31 @@ class TestDisk:
         usage = cache.shutil.disk_usage(repository.cache_dir.parent)
         full = type(usage)(usage.total, usage.total, 1000)
         monkeypatch.setattr(cache.shutil, "disk_usage", lambda path: full)
-        with pytest.raises(StorageError, match=r"51200 bytes are to be fetched.*cache_dir"):
+        with pytest.raises(StorageError, match=r"51200 bytes.* and 67108864 kept free.*cache_dir"):
             repository.fetch()
         assert "read" not in repository.remote.calls
+
+    def test_a_download_that_broke_off_asks_for_room_for_the_rest_alone(
+        self, repository: MemoryRepository, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        model = bytes(range(256)) * 4000  # 1 MB, of which all but the last part arrives
+        repository.put("1/model.bin", model)
+
+        def die_at_the_end(path: str, position: int, data: bytes) -> bytes:
+            if position >= 1_020_000:
+                raise Unreachable("died")
+            return data
+
+        repository.remote.before_chunk = die_at_the_end
+        one_after_the_other = Transfer(part_bytes=10_000, threads=1, tries=QUICK)
+        mirror = Mirror(repository.remote, repository.cache_dir, transfer=one_after_the_other)
+        with pytest.raises(Unreachable, match="died"):
+            repository.fetch(storage=mirror)
+        repository.remote.before_chunk = lambda path, position, data: data
+        usage = cache.shutil.disk_usage(repository.cache_dir)
+        tight = type(usage)(usage.total, usage.total, (64 << 20) + 100_000)
+        monkeypatch.setattr(cache.shutil, "disk_usage", lambda path: tight)
+        assert repository.fetch(storage=mirror) == {"model.bin": model}
 
     def test_a_disk_that_fills_up_on_the_way_is_said(
         self, repository: MemoryRepository, monkeypatch: pytest.MonkeyPatch

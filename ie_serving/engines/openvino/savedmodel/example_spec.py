@@ -63,6 +63,13 @@ class Dense(Feature):
         return math.prod(self.shape)
 
     @cached_property
+    def padding(self) -> Any:  # noqa: ANN401
+        """Value behind those of an Example, where their number varies."""
+        if self.default is not None and self.default.size:
+            return self.default.ravel()[0]
+        return b"" if self.dtype is DataType.STRING else 0
+
+    @cached_property
     def values(self) -> list[Any] | None:
         """All values for an Example that lacks the feature; None where there are none."""
         if self.default is None:

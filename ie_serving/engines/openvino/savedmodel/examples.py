@@ -13,7 +13,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.tensors import Array
 from ie_serving.engines.openvino.savedmodel import few
 from ie_serving.engines.openvino.savedmodel.columns import Batch, Column
 from ie_serving.engines.openvino.savedmodel.example_spec import (
@@ -28,8 +28,9 @@ from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.fields import Unclear
 from ie_serving.wire.protobuf.messages import Proto
 
-TOGETHER = 16
-"""Examples from which all are read together. For fewer, numpy's calls cost more than protobuf."""
+TOGETHER = 64
+"""Examples from which all are read together. For fewer, numpy's calls cost more than protobuf: both
+take 1.6 ms for 64 Examples of 20 features."""
 
 _DTYPE_OF = {kind: dtype for dtype, kind in KIND_OF.items()}
 
@@ -151,9 +152,7 @@ def _padded(dense: Dense, column: Column, count: int, scalar: bool) -> Array:
             f" output shape is: {_shown(dense.shape)}"
         )
     longest = int(column.lengths.max(initial=0))
-    fill = dense.default.ravel()[0] if dense.default is not None and dense.default.size else None
-    empty: object = b"" if dense.dtype is DataType.STRING else 0
-    batch = np.full((count, longest), empty if fill is None else fill, dense.dtype.numpy)
+    batch = np.full((count, longest), dense.padding, dense.dtype.numpy)
     batch[np.arange(longest) < column.lengths[:, np.newaxis]] = column.values
     row_shape = (longest // max(stride, 1), *dense.shape[1:])
     return batch.reshape(row_shape if scalar else (count, *row_shape))

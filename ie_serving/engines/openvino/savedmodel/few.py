@@ -6,6 +6,7 @@ Only what is as it should be is read. For the rest, such as a feature of another
 `Unclear` is raised, and `examples.py` says what is wrong.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Any, TypeAlias
@@ -57,7 +58,9 @@ def _example(data: bytes) -> Proto:
 
 
 def _dense(dense: Dense, rows: Sequence[Row], scalar: bool) -> Array:
-    if dense.varies or not dense.size:
+    if dense.varies:
+        return _padded(dense, rows, scalar)
+    if not dense.size:
         raise Unclear
     key, kind, size = dense.key, dense.kind, dense.size
     values: list[Any] = []
@@ -75,6 +78,19 @@ def _dense(dense: Dense, rows: Sequence[Row], scalar: bool) -> Array:
     return np.array(values, dense.dtype.numpy).reshape(
         dense.shape if scalar else (len(rows), *dense.shape)
     )
+
+
+def _padded(dense: Dense, rows: Sequence[Row], scalar: bool) -> Array:
+    lists = _lists(dense, rows)
+    stride = math.prod(dense.shape[1:])
+    if not stride or any(len(values) % stride for values in lists):
+        raise Unclear
+    longest = max(map(len, lists), default=0)
+    values = [
+        value for found in lists for value in (*found, *[dense.padding] * (longest - len(found)))
+    ]
+    shape = (longest // stride, *dense.shape[1:])
+    return np.array(values, dense.dtype.numpy).reshape(shape if scalar else (len(rows), *shape))
 
 
 def _lists(feature: Feature, rows: Sequence[Row]) -> list[Sequence[Any]]:

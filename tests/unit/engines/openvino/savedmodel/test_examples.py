@@ -2,9 +2,13 @@
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.requests import Features
 from ie_serving.core.tensors import DataType
+from ie_serving.engines.openvino.savedmodel import examples
 from ie_serving.engines.openvino.savedmodel.example_spec import (
     Dense,
     ExampleSpec,
@@ -103,3 +107,40 @@ def test_faults_are_named_as_tensorflow_names_them(
 def test_bytes_that_are_no_example_are_refused() -> None:
     with pytest.raises(InvalidRequest, match="Could not parse example input"):
         parse(ExampleSpec(), [b"\xff"])
+
+
+MANY_KINDS = ExampleSpec(
+    dense=[
+        Dense("d", FLOAT, (2,), np.array([5, 6], np.float32), "d"),
+        Dense("n", INTEGER, (-1,), np.array(-1), "n"),
+        Dense("s", DataType.STRING, (-1, 2), None, "s"),
+    ],
+    sparse=[Sparse("n", INTEGER, "i", "v", "z")],
+    ragged=[Ragged("t", DataType.STRING, "r", "p", DataType.INT32)],
+)
+ROW = st.fixed_dictionaries(
+    {},
+    optional={
+        "d": st.tuples(*[st.floats(width=32, allow_nan=False)] * 2).map(list),
+        "n": st.lists(st.integers(-(1 << 63), (1 << 63) - 1), max_size=3),
+        "s": st.lists(st.binary(max_size=9), max_size=2).map(lambda texts: 2 * texts),
+        "t": st.lists(st.binary(max_size=200), max_size=3),
+    },
+)
+
+
+@given(st.lists(ROW, min_size=1, max_size=4))
+def test_few_examples_are_parsed_as_many_are(rows: list[Features]) -> None:
+    """A batch of copies is read by columns; its first rows are what a few rows give."""
+    few = serialize_examples(rows)
+    copies = -(-examples.TOGETHER // len(few))
+    alone, together = parse(MANY_KINDS, few), parse(MANY_KINDS, few * copies)
+    for name in ("d", "n", "s"):
+        assert alone[name].tolist() == together[name][: len(few)].tolist()
+    assert alone["v"].tolist() * copies == together["v"].tolist()
+    assert alone["i"].tolist() == together["i"][: len(alone["i"])].tolist()
+    assert alone["r"].tolist() * copies == together["r"].tolist()
+    assert alone["p"].tolist() == together["p"][: len(few) + 1].tolist()
+    assert {name: (array.dtype, array.ndim) for name, array in alone.items()} == {
+        name: (array.dtype, array.ndim) for name, array in together.items()
+    }

@@ -28,8 +28,8 @@ def examples_of(message: Proto) -> list[Features]:
     if kind is None:
         raise InvalidRequest("Input is empty. Send at least one example")
     held = getattr(message, kind)
-    context = _features(held.context) if kind == "example_list_with_context" else None
-    return with_context([_features(example) for example in held.examples], context)
+    context = _Received(held.context) if kind == "example_list_with_context" else None
+    return with_context([_Received(example) for example in held.examples], context)
 
 
 def with_context(examples: Sequence[Features], context: Features | None) -> list[Features]:
@@ -43,6 +43,30 @@ def with_context(examples: Sequence[Features], context: Features | None) -> list
     return [_WithContext(example, context) for example in examples] if context else list(examples)
 
 
+class _Received(Mapping[str, Feature]):
+    """The features of one Example, read from its message when they are asked for.
+
+    A model that parses Examples itself gets the message, so its features are never read here.
+    """
+
+    __slots__ = ("_held", "message")
+
+    def __init__(self, message: Proto) -> None:
+        self.message = message
+        self._held = message.features.feature
+
+    def __getitem__(self, name: str) -> Feature:
+        if name not in self._held:  # protobuf's map would add it
+            raise KeyError(name)
+        return _values(self._held[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+
 class _WithContext(Mapping[str, Feature]):
     """The features of one example, and behind them those of the context.
 
@@ -50,22 +74,22 @@ class _WithContext(Mapping[str, Feature]):
     examples, of which a model asks for a few.
     """
 
-    __slots__ = ("_context", "_own")
+    __slots__ = ("context", "own")
 
     def __init__(self, own: Features, context: Features) -> None:
-        self._own = own
-        self._context = context
+        self.own = own
+        self.context = context
 
     def __getitem__(self, name: str) -> Feature:
-        own = self._own
-        return own[name] if name in own else self._context[name]
+        own = self.own
+        return own[name] if name in own else self.context[name]
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._own
-        yield from (name for name in self._context if name not in self._own)
+        yield from self.own
+        yield from (name for name in self.context if name not in self.own)
 
     def __len__(self) -> int:
-        return len(self._own.keys() | self._context.keys())
+        return len(self.own.keys() | self.context.keys())
 
 
 def parse_examples(serialized: Sequence[bytes]) -> list[Features]:
@@ -74,7 +98,7 @@ def parse_examples(serialized: Sequence[bytes]) -> list[Features]:
     Raises:
         InvalidRequest: there is none, or one is malformed.
     """
-    return with_context([_features(parse(messages.Example, each)) for each in serialized], None)
+    return with_context([_Received(parse(messages.Example, each)) for each in serialized], None)
 
 
 def serialize_examples(examples: Sequence[Features]) -> list[bytes]:
@@ -98,16 +122,16 @@ def serialize_examples(examples: Sequence[Features]) -> list[bytes]:
 
 
 def _serialized(features: Features) -> bytes:
+    if isinstance(features, _Received):
+        return bytes(features.message.SerializeToString())
+    if isinstance(features, _WithContext):  # of a feature twice, protobuf takes the last
+        return _serialized(features.context) + _serialized(features.own)
     example = messages.Example()
     for name, values in features.items():
         feature = example.features.feature[name]
         if values:
             getattr(feature, _KIND[type(values[0])]).value.extend(values)
     return bytes(example.SerializeToString())
-
-
-def _features(example: Proto) -> Features:
-    return {name: _values(feature) for name, feature in example.features.feature.items()}
 
 
 def _values(feature: Proto) -> Feature:

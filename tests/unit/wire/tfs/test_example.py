@@ -59,3 +59,23 @@ def test_the_context_cannot_be_written_without_end(wide: str) -> None:
     context: Features = {f"{n}": [] for n in range(2000)} if wide == "features" else {"a": [A_MB]}
     with pytest.raises(InvalidRequest, match="send them in parts"):
         serialize_examples(with_context([{}] * 2000, context))
+
+
+def test_examples_are_handed_to_a_model_as_they_came() -> None:
+    message = messages.Input()
+    held = message.example_list_with_context
+    held.context.CopyFrom(example(a=[1], b=[2]))
+    held.examples.extend([example(b=[3])])
+    (written,) = serialize_examples(examples_of(message))
+    assert messages.Example.FromString(written) == example(a=[1], b=[3])
+    message.example_list.examples.extend([example(b=[3], c=[])])
+    (written,) = serialize_examples(examples_of(message))
+    assert written == message.example_list.examples[0].SerializeToString()
+
+
+def test_asking_for_a_feature_adds_none() -> None:
+    message = messages.Input()
+    message.example_list.examples.extend([example(b=[3])])
+    (features,) = examples_of(message)
+    assert features.get("none") is None
+    assert list(features) == ["b"]

@@ -1,0 +1,86 @@
+"""Large replies of numbers: any JSON reader gets every value, however many pieces were printed."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from ie_serving.core.tensors import Array
+from ie_serving.wire.json.compact import PIECE, compact, is_finite, with_words
+
+DTYPES = [np.float32, np.float64, np.int8, np.int64, np.uint64, np.bool_]
+
+
+@st.composite
+def arrays(draw: st.DrawFn, least_dims: int = 0) -> Array:
+    dtype = draw(st.sampled_from(DTYPES))
+    shape = draw(hnp.array_shapes(min_dims=least_dims, max_dims=3, min_side=0))
+    finite = {"allow_nan": False, "allow_infinity": False} if np.dtype(dtype).kind == "f" else None
+    array: Array = draw(hnp.arrays(dtype, shape, elements=finite))
+    return array
+
+
+def check(found: object, array: Array) -> None:
+    """The values, bit by bit, and the brackets of the shape."""
+    assert np.array(found, array.dtype).reshape(array.shape).tobytes() == array.tobytes()
+    assert np.shape(found) == np.shape(array.tolist())
+
+
+@given(arrays())
+def test_one_column(array: Array) -> None:
+    reply = compact({"y": array}, rows=False)
+    assert b" " not in reply
+    check(json.loads(reply)["outputs"], array)
+
+
+@given(arrays(1))
+def test_one_output_in_rows(array: Array) -> None:
+    check(json.loads(compact({"y": array}, rows=True))["predictions"], array)
+
+
+@given(arrays(), arrays())
+def test_several_columns(one: Array, other: Array) -> None:
+    reply = json.loads(compact({"a": one, 'b"': other}, rows=False))
+    assert list(reply["outputs"]) == ["a", 'b"']
+    check(reply["outputs"]["a"], one)
+    check(reply["outputs"]['b"'], other)
+
+
+@given(st.integers(0, 4), st.data())
+def test_several_outputs_in_rows(rows: int, data: st.DataObject) -> None:
+    one = data.draw(hnp.arrays(np.int32, (rows, 2)))
+    other = data.draw(hnp.arrays(np.bool_, (rows,)))
+    expected = [{"a": a, "b": b} for a, b in zip(one.tolist(), other.tolist(), strict=True)]
+    assert json.loads(compact({"a": one, "b": other}, rows=True)) == {"predictions": expected}
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [(2 * PIECE + 1,), (3, PIECE), (2, PIECE + 1), (PIECE + 1, 1), (7, 3, 5, PIECE // 64)],
+)
+def test_pieces_are_cut_between_rows_and_nothing_is_lost(shape: tuple[int, ...]) -> None:
+    array = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
+    assert json.loads(compact({"y": array}, rows=True)) == {"predictions": array.tolist()}
+
+
+def test_what_does_not_lie_row_after_row_in_memory_is_written_in_its_order() -> None:
+    array = np.arange(6, dtype=np.float32).reshape(2, 3).T
+    assert compact({"y": array}, rows=True) == b'{"predictions":[[0.0,3.0],[1.0,4.0],[2.0,5.0]]}'
+
+
+def test_the_words_for_what_is_not_finite_stand_where_it_was() -> None:
+    array = np.array([[np.nan, 1], [-np.inf, np.inf]], np.float32)
+    reply = with_words(compact({"y": array}, rows=True), array)
+    assert reply == b'{"predictions":[[NaN,1.0],[-Infinity,Infinity]]}'
+
+
+@pytest.mark.parametrize(
+    ("values", "finite"),
+    [([1.5, 2], True), ([], True), ([np.nan], False), ([1, -np.inf], False)],
+)
+def test_what_is_finite(values: list[float], finite: bool) -> None:
+    assert is_finite(np.array(values, np.float32)) is finite
+    assert is_finite(np.array([1, 2], np.int64))

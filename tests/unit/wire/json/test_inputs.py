@@ -1,0 +1,110 @@
+"""Rows and columns of parsed JSON as the inputs of a signature."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis.extra import numpy as hnp
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.tensors import Array, DataType
+from ie_serving.wire.json.inputs import decode_columns, decode_rows, without_left_out
+
+ONE = {"x": DataType.FP32}
+TWO = {"a": DataType.INT32, "b": DataType.STRING}
+BATCHES = hnp.arrays(np.int32, hnp.array_shapes(max_dims=3))
+
+
+@given(BATCHES)
+def test_rows_and_columns_of_the_same_values_are_the_same_tensor(batch: Array) -> None:
+    dtypes = {"a": DataType.INT32}
+    values = batch.tolist()
+    for found in (
+        decode_rows(values, dtypes),
+        decode_rows([{"a": row} for row in values], dtypes),
+        decode_columns(values, dtypes),
+        decode_columns({"a": values}, dtypes),
+    ):
+        assert found["a"].dtype == np.int32
+        assert found["a"].shape == batch.shape
+        assert (found["a"] == batch).all()
+
+
+def test_several_inputs_are_taken_by_name() -> None:
+    rows = [{"a": [1, 2], "b": "x"}, {"b": {"b64": "eQ=="}, "a": [3, 4]}]
+    columns = {"a": [[1, 2], [3, 4]], "b": ["x", "y"], "else": None}
+    for found in (decode_rows(rows, TWO), decode_columns(columns, TWO)):
+        assert list(found) == ["a", "b"]
+        assert found["a"].tolist() == [[1, 2], [3, 4]]
+        assert found["b"].tolist() == [b"x", b"y"]
+
+
+def test_an_object_of_base64_is_a_value_and_names_no_input() -> None:
+    (found,) = decode_rows([{"b64": "eA=="}], {"s": DataType.STRING}).values()
+    assert found.tolist() == [b"x"]
+    (found,) = decode_columns({"b64": "eA=="}, {"s": DataType.STRING}).values()
+    assert found.tolist() == b"x"
+
+
+@pytest.mark.parametrize(
+    ("value", "dtypes", "text"),
+    [
+        ({"a": 1}, TWO, "Missing named input: b in 'inputs' object."),
+        ([1], TWO, "inputs is a plain value/list, but expecting an object"),
+        ({"x": ["y"]}, ONE, "not of expected type: float"),
+    ],
+)
+def test_faults_of_columns(value: Any, dtypes: dict[str, DataType], text: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        decode_columns(value, dtypes)
+    assert text in str(refused.value)
+
+
+AT_1 = "Failed to process element: 1 of 'instances' list."
+A_AT_1 = "Failed to process element: 1 key: a of 'instances' list. Error: INVALID_ARGUMENT:"
+
+
+@pytest.mark.parametrize(
+    ("rows", "dtypes", "text"),
+    [
+        ([1], TWO, "instances is a plain list, but expecting list of objects"),
+        ([1, {"x": 1}], ONE, "Expecting value/list but got object at item 1 of input list"),
+        ([{"x": 1}, 1], ONE, "Expecting object but got list at item 1 of input list"),
+        ([1, "x"], ONE, f"{AT_1} Error: INVALID_ARGUMENT: JSON Value: "),
+        (
+            [[1], [1, 2]],
+            ONE,
+            f"{AT_1} Error: INVALID_ARGUMENT: Expecting tensor size: 1 but got: 2",
+        ),
+        ([{"a": 1, "b": ""}, {"a": "1", "b": ""}], TWO, f"{A_AT_1} JSON Value: "),
+        ([{"a": 1, "b": ""}, {"a": 1}], TWO, f"{AT_1} JSON object: "),
+        ([{"a": 1, "b": "", "c": 1}], TWO, "JSON object: does not have named input: c"),
+    ],
+)
+def test_faults_of_rows(rows: list[Any], dtypes: dict[str, DataType], text: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        decode_rows(rows, dtypes)
+    assert text in str(refused.value)
+
+
+@pytest.mark.parametrize("place", [0, 1, 1024, 2047, 2999])
+def test_the_first_row_at_fault_is_named_wherever_it_is(place: int) -> None:
+    rows: list[Any] = [0.5] * 3000
+    rows[place:] = ["x"] * (3000 - place)
+    with pytest.raises(InvalidRequest, match=f"element: {place} of"):
+        decode_rows(rows, ONE)
+
+
+@pytest.mark.parametrize(
+    ("value", "left"),
+    [
+        pytest.param([{"a": 1}, {"a": 1, "b": "x"}], ["a"], id="rows: the first tells"),
+        pytest.param({"a": [1]}, ["a"], id="columns"),
+        pytest.param({"b": ["x"]}, ["a", "b"], id="what has no default stays"),
+        pytest.param([1], ["a"], id="a plain list names none"),
+        pytest.param([], ["a"], id="nothing"),
+    ],
+)
+def test_inputs_with_a_default_may_be_left_out(value: Any, left: list[str]) -> None:
+    assert list(without_left_out(value, TWO, {"b"})) == left

@@ -32,8 +32,9 @@ processors further. A model that asks for more infer requests than that has thre
 _shared_threads = ThreadPoolExecutor(SHARED_THREADS, thread_name_prefix="infer")
 
 
-def _own_threads(requests: int) -> ThreadPoolExecutor | None:
-    return ThreadPoolExecutor(requests, "infer") if requests > SHARED_THREADS else None
+def _own_threads(requests: int, apart: bool) -> ThreadPoolExecutor | None:
+    own = apart or requests > SHARED_THREADS
+    return ThreadPoolExecutor(requests, "infer") if own else None
 
 
 class Program:
@@ -47,6 +48,7 @@ class Program:
         blame: makes an engine's error the request's error.
         checks: what must be checked at each request, with the name of the input.
         admission: which shapes are taken; None where each input has one shape only.
+        apart: lanes have threads of their own; for requests that wait for what may hang.
     """
 
     def __init__(
@@ -59,6 +61,7 @@ class Program:
         blame: Callable[[Exception], ServingError],
         checks: Sequence[tuple[str, Check]] = (),
         admission: Admission | None = None,
+        apart: bool = False,
     ) -> None:
         self.signature = signature
         self._latency = latency
@@ -69,7 +72,7 @@ class Program:
         self._admission = admission
         self._open = list(admission.names) if admission else []
         self._pool = Pool(requests)
-        self._own_threads = _own_threads(len(requests))
+        self._own_threads = _own_threads(len(requests), apart)
         self._threads = self._own_threads or _shared_threads
 
     async def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> T:

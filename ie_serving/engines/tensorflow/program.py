@@ -166,6 +166,8 @@ class TensorFlowProgram:
             LatencyModel("async"),
             failures=(PeerGone, Fault),
             blame=_blame,
+            # What hangs here, or waits for a process to start, must not hold up other models.
+            apart=True,
         )
         # A version that is still in use after the drain is not closed: the process goes with it.
         weakref.finalize(self, supervisor.abandon)

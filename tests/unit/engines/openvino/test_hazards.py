@@ -265,7 +265,7 @@ async def test_a_cancelled_request_of_open_shapes_spoils_no_other(
 
 
 def hazards_of(directory: Path) -> Hazards:
-    (draft,) = read(directory).drafts
+    (draft,) = read(directory, OpenVinoOptions()).drafts
     return guard(draft.model, prepare(draft, draft.model, OpenVinoOptions()).inputs)
 
 
@@ -295,7 +295,7 @@ def test_the_flags_bear_the_names_of_the_operations(tmp_path: Path) -> None:
 
 def test_what_could_not_be_compiled_anew_answers_nothing(tmp_path: Path) -> None:
     """Each use fails until a renewal succeeds; memory of before is never read."""
-    (draft,) = read(open_input(tmp_path, positive)).drafts
+    (draft,) = read(open_input(tmp_path, positive), OpenVinoOptions()).drafts
     ports = prepare(draft, draft.model, OpenVinoOptions())
     hazards = guard(draft.model, ports.inputs)
     broken = False

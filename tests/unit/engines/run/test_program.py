@@ -154,6 +154,20 @@ async def test_a_request_that_must_be_renewed_is_lent_only_afterwards(execution:
     assert await following == [2]
 
 
+async def test_what_hangs_apart_holds_up_no_other_program() -> None:
+    hanging = [Doubling(renews=True) for _ in range(SHARED_THREADS)]
+    for request in hanging:
+        request.renewal.clear()
+    apart = program(hanging, "async", apart=True)
+    stuck = [asyncio.ensure_future(ask(apart, -1)) for _ in hanging]
+    assert await ask(program([Doubling()], "async"), 1) == [2]
+    for request in hanging:
+        request.renewal.set()
+    for error in await asyncio.gather(*stuck, return_exceptions=True):
+        assert isinstance(error, ServingError)
+    apart.close()
+
+
 @BOTH_WAYS
 async def test_what_filling_or_reading_raises_is_passed_on_and_loses_no_request(
     execution: str,

@@ -84,6 +84,7 @@ class ServingApplication:
         self._metrics = Metrics()
         self._health = Health()
         self._models = self._manager(server)
+        self._metrics.show_versions(self._models.served.states)
         self._config = FollowedConfig(settings, self._models, handover)
         self._plane = DataPlane(
             self._models.served,
@@ -239,6 +240,8 @@ class ServingApplication:
                 reload_changed=server.reload_changed_versions,
                 on_trouble=lambda: self._metrics.of(config.name).count_listing_failure(),
                 on_changed=lambda: self._metrics.of(config.name).count_changed_version(),
+                # `add`, not `of`: a reload loads before the manager has told the new model's name.
+                on_load=lambda succeeded: self._metrics.add(config.name).count_load(succeeded),
             ),
         )
 

@@ -26,6 +26,7 @@ class StreamRules:
         reload_changed: load a version anew whose files change while it serves.
         on_trouble: told of each listing that fails.
         on_changed: told of each change of the files of a version that serves.
+        on_load: told of each load that ends, whether it succeeded.
         clock: seconds that only grow.
         chance: 0 to 1 at random, for the jitter of the back-off.
     """
@@ -36,6 +37,7 @@ class StreamRules:
     reload_changed: bool = False
     on_trouble: Callable[[], None] = lambda: None
     on_changed: Callable[[], None] = lambda: None
+    on_load: Callable[[bool], None] = lambda succeeded: None
     clock: Callable[[], float] = time.monotonic
     chance: Callable[[], float] = random.random
 
@@ -45,10 +47,12 @@ class StreamRules:
         first_s = self.poll_wait_s or FIRST_BACK_OFF_S
         return Backoff(first_s=first_s, longest_s=LONGEST_BACK_OFF_S)
 
-    def of_versions(self, model: str) -> Rules:
+    def of_versions(self, model: str, base_path: str) -> Rules:
         """Give what each version of `model` needs of this."""
         return Rules(
             model=model,
+            base_path=base_path,
+            on_load=self.on_load,
             backoff=self.backoff(),
             drain_timeout_s=self.drain_timeout_s,
             clock=self.clock,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ie_serving.config.settings import ModelConfig
 from ie_serving.core.errors import NotFound
 from ie_serving.core.requests import ModelSpec
-from ie_serving.core.versions import VersionStatus
+from ie_serving.core.versions import State, VersionStatus
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.traffic.labels import version_of
 from ie_serving.models.version.handle import Servable
@@ -86,6 +86,15 @@ class ServedModels:
         """
         served = self.entries.get(name)
         return version_of(served.stream.labels if served else {}, label)
+
+    def states(self) -> list[tuple[str, str]]:
+        """Give model name and state of every version that is not at its end."""
+        return [
+            (name, status.state.name)
+            for name, served in self.entries.items()
+            for status in served.stream.statuses()
+            if status.state is not State.END
+        ]
 
     def names(self) -> list[str]:
         """Names of all configured models, sorted."""

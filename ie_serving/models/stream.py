@@ -15,9 +15,10 @@ from functools import partial
 from ie_serving.core.errors import StorageError
 from ie_serving.core.versions import State, VersionStatus
 from ie_serving.models.polls import List, Polls
-from ie_serving.models.repository.source import Candidate, Choose, Listing, Source
+from ie_serving.models.repository.source import Candidate, Listing, Source
 from ie_serving.models.repository.trouble import ListingTrouble
 from ie_serving.models.repository.version_policy import VersionPolicy
+from ie_serving.models.repository.wanted import Wanted
 from ie_serving.models.rules import FIRST_BACK_OFF_S, StreamRules
 from ie_serving.models.traffic.labels import assigned
 from ie_serving.models.version.control import VersionControl, Work
@@ -62,7 +63,6 @@ class ModelStream:
     Attributes:
         name: model name.
         store: name of the store that this lies in, for the schedule.
-        policy: version policy.
         labels: version labels that requests may use.
         available: AVAILABLE versions by number.
         default: the highest of them; None when there is none.
@@ -84,8 +84,7 @@ class ModelStream:
         self.name = name
         self.store = store
         self._source = source
-        self.policy = policy
-        self._wanted_labels = labels
+        self._wanted = Wanted(policy, labels)
         self.labels: Mapping[str, int] = {}
         self.available: Mapping[int, Servable] = {}
         self.default: Servable | None = None
@@ -93,17 +92,17 @@ class ModelStream:
         self._loader = loader
         self._schedule = polls
         self._rules = rules
-        self._version_rules = rules.of_versions(name)
+        self._trouble = ListingTrouble(
+            name, source.url, rules.backoff(), chance=rules.chance, clock=rules.clock
+        )
+        self._version_rules = rules.of_versions(name, source.url)
         self._renewals = Renewals(lambda version: self._control(version.candidate))
         self._versions: dict[int, VersionControl] = {}
-        self._aspired: frozenset[int] = frozenset()
         self._is_retired = False
-        self._listing = Listing({}, moving=False)
         self._is_calm = False
         self._to_list = self._make_list()
         self._polls = 0
         self._polls_to_compare = COMPARED_EVERY
-        self._listing_trouble = ListingTrouble(name, rules.backoff(), rules.chance)
         self._listed = False
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -112,14 +111,14 @@ class ModelStream:
     # -- what others ask ---------------------------------------------------------------------
 
     @property
-    def serves_aspired(self) -> bool:
-        """Whether an aspired version is AVAILABLE, not only one that stands in for it."""
-        return not self._aspired.isdisjoint(self.available)
-
-    @property
     def trouble(self) -> StorageError | None:
         """Why the last listing failed; None when it did not."""
-        return self._listing_trouble.error
+        return self._trouble.error
+
+    @property
+    def serves_aspired(self) -> bool:
+        """Whether an aspired version is AVAILABLE, not only one that stands in for it."""
+        return not self._wanted.aspired.isdisjoint(self.available)
 
     async def start(self) -> None:
         """List once and begin to load and to poll.
@@ -150,8 +149,7 @@ class ModelStream:
 
     def adopt(self, policy: VersionPolicy, labels: Mapping[str, int]) -> None:
         """Take another version policy and other labels, at once."""
-        self.policy = policy
-        self._wanted_labels = labels
+        self._wanted.policy, self._wanted.labels = policy, labels
         # Before the policy acts: a label that moves to a version which the policy drops in the same
         # step is assigned all the same.
         self._assign_labels()
@@ -175,7 +173,7 @@ class ModelStream:
         # A listing may be under way in its thread; what it finds must not bring versions back.
         self._is_retired = True
         self._schedule.leave(self)
-        self._listing = Listing({}, moving=False)
+        self._wanted.listing = Listing({}, moving=False)
         self._aspire()
         versions = self._versions
         while (
@@ -192,16 +190,16 @@ class ModelStream:
         being written. Without an interval it is the time until a failed version is tried again.
         """
         poll_wait_s = self._rules.poll_wait_s
-        if self._listing_trouble.retry_s and poll_wait_s:
-            return max(poll_wait_s, self._listing_trouble.retry_s)
-        if self._listing.moving:
+        if self._trouble.retry_s and poll_wait_s:
+            return max(poll_wait_s, self._trouble.retry_s)
+        if self._wanted.listing.moving:
             return min(poll_wait_s, SOON_S)
         if poll_wait_s > 0:
             return poll_wait_s
         retries = [v.retry_at for v in self._versions.values() if v.retry_at is not None]
         # A retry begins with a listing. One that fails leaves the retry due, and must not be
         # repeated without a pause.
-        pause_s = self._listing_trouble.retry_s or (FIRST_BACK_OFF_S if self.trouble else 0.0)
+        pause_s = self._trouble.retry_s or (FIRST_BACK_OFF_S if self.trouble else 0.0)
         return max(pause_s, min(retries) - self._rules.clock()) if retries else None
 
     async def poll(self) -> None:
@@ -223,15 +221,19 @@ class ModelStream:
     def _make_list(self, again: Collection[int] = ()) -> List:
         # Files of known versions are not listed again, except of those that failed: they may have
         # been mended, and a fingerprint that changed is tried at once.
-        return partial(self._source.poll, self._choice(), {*self.failures(), *again})
+        return partial(
+            self._source.poll,
+            self._wanted.choice(self._failed_of_all()),
+            {*self.failures(), *again},
+        )
 
     def listed(self, listing: Listing) -> None:
         """See `Polled`."""
         self._polls += 1
         if self._is_retired:
             return
-        is_news = listing is not self._listing or not self._is_calm
-        self._listing = listing
+        is_news = listing is not self._wanted.listing or not self._is_calm
+        self._wanted.listing = listing
         self._listed = True
         self._note_recovery()
         if is_news:
@@ -240,44 +242,31 @@ class ModelStream:
     def not_listed(self, error: StorageError) -> None:
         """See `Polled`: nothing changes."""
         self._polls += 1
-        self._listing_trouble.note(error, was_listed=self._listed)
+        self._trouble.failed(error, is_new=not self._listed)
         self._rules.on_trouble()
         self._changed.set()
 
     def _note_recovery(self) -> None:
-        if not self._listing_trouble.end():
+        if not self._trouble.ended():
             return
         self._changed.set()
         # Loads that failed while the store was away most likely failed of that.
         for version in self._versions.values():
             version.retry_now()
 
-    def _choice(self) -> Choose:
-        """Give what chooses the versions to list: those aspired, and what may stand in for them."""
-        policy, failed = self.policy, self._failed_of_all()
-        return lambda found: policy.aspired(found) | policy.stand_ins(found, failed)
-
     def _failed_of_all(self) -> frozenset[int]:
-        """Give the versions that have failed to load while none serves; else nothing."""
-        if any(v.servable for v in self._versions.values()):
+        """Give the versions that have failed to load while none serves; else nothing.
+
+        What serves for a label alone does not count: it may be much older than what could stand in.
+        """
+        labelled = self._wanted.labelled - self._wanted.aspired
+        if any(v.servable for number, v in self._versions.items() if number not in labelled):
             return frozenset()
         return frozenset(number for number, v in self._versions.items() if v.has_failed)
 
-    def _unlisted(self) -> frozenset[int]:
-        """Give the versions that are wanted and of which the last listing knows the number alone.
-
-        The policy has changed since, or a version has failed that another may stand in for.
-        """
-        return frozenset(self._choice()(self._listing.offered)) - self._listing.candidates.keys()
-
     def _aspire(self) -> None:
-        aspired = self.policy.aspired(self._listing.offered)
-        # Otherwise what was aspired stays so until the next listing, or what serves would be
-        # unloaded before anything is known of what is to replace it.
-        if aspired <= self._listing.candidates.keys():
-            self._aspired = aspired
-        for number in self._aspired & self._listing.candidates.keys():
-            self._notice(self._listing.candidates[number])
+        for candidate in self._wanted.choose():
+            self._notice(candidate)
         self._advance()
 
     def _notice(self, candidate: Candidate) -> None:
@@ -297,29 +286,29 @@ class ModelStream:
     def _advance(self) -> None:
         # Each command moves its version at once, so the next snapshot shows it and the loop ends;
         # what takes time goes on in tasks.
-        while action := preserve_availability(self._snapshots(self._wanted())):
+        while action := preserve_availability(self._snapshots(self._to_serve())):
             work = self._carry_out(action)
             if work:
                 self._spawn(work)
         if self._rules.reload_changed:
-            for work in self._renewals.advance(self._versions, self._aspired):
+            for work in self._renewals.advance(self._versions, self._wanted.kept):
                 self._spawn(work)
         self._publish()
         self._forget_ended()
         self._to_list = self._make_list()
-        is_unlisted = bool(self._unlisted())
+        is_unlisted = bool(self._wanted.unlisted(self._failed_of_all()))
         self._is_calm = not is_unlisted and self._has_nothing_to_do()
         if is_unlisted:
             self._schedule.now(self)
         self._changed.set()
 
-    def _wanted(self) -> frozenset[int]:
-        """Give the aspired versions, and while none of them can serve what stands in for them."""
-        candidates = self._listing.candidates
-        stand_ins = self.policy.stand_ins(self._listing.offered, self._failed_of_all())
+    def _to_serve(self) -> frozenset[int]:
+        """Give the versions that are wanted, or stand in while no aspired one can serve."""
+        candidates = self._wanted.listing.candidates
+        stand_ins = self._wanted.stand_ins(self._failed_of_all())
         for number in stand_ins & candidates.keys():
             self._notice(candidates[number])
-        return self._aspired | stand_ins
+        return self._wanted.kept | stand_ins
 
     def _snapshots(self, wanted: frozenset[int]) -> list[Snapshot]:
         return [
@@ -328,8 +317,27 @@ class ModelStream:
         ]
 
     def _carry_out(self, action: Action) -> Work | None:
-        version = self._versions[action.version]
-        return version.load() if isinstance(action, Load) else version.drop()
+        number = action.version
+        if isinstance(action, Load):
+            return self._versions[number].load()
+        log.info(
+            logs.Event(
+                "version given up",
+                model=self.name,
+                version=number,
+                base_path=self._source.url,
+                cause=self._why_given_up(number),
+            )
+        )
+        return self._versions[number].drop()
+
+    def _why_given_up(self, number: int) -> str:
+        if self._is_retired:
+            return "its model was removed or replaced"
+        if number not in self._wanted.listing.offered:
+            return "it vanished from the repository"
+        higher = [n for n, v in self._versions.items() if n > number and v.servable]
+        return f"version {min(higher)} replaces it" if higher else "the policy does not want it"
 
     def _spawn(self, work: Work) -> None:
         # The loop holds tasks by weak references alone; one that nobody else holds may vanish.
@@ -357,7 +365,7 @@ class ModelStream:
     def _assign_labels(self) -> None:
         before = self.labels
         wait = self._rules.labels_wait
-        self.labels = assigned(self._wanted_labels, before, self.available, wait=wait)
+        self.labels = assigned(self._wanted.labels, before, self.available, wait=wait)
         for label, version in self.labels.items():
             if before.get(label) != version:
                 log.info(
@@ -371,7 +379,7 @@ class ModelStream:
 
     def _has_nothing_to_do(self) -> bool:
         """Tell whether the same listing, found again, cannot cause a step."""
-        if self._listing.moving or not self._aspired <= self.available.keys():
+        if self._wanted.listing.moving or not self._wanted.kept <= self.available.keys():
             return False
         if not self._renewals.is_over:
             return False
@@ -379,8 +387,8 @@ class ModelStream:
 
     def _is_settled(self) -> bool:
         """Tell whether the first load is over: nothing on its way, nothing still being written."""
-        if not self._listed or (self._listing.moving and self._polls < POLLS_FOR_REST):
+        if not self._listed or (self._wanted.listing.moving and self._polls < POLLS_FOR_REST):
             return False
-        if self._unlisted() and self.trouble is None:
+        if self._wanted.unlisted(self._failed_of_all()) and self.trouble is None:
             return False
         return all(version.is_settled for version in self._versions.values())

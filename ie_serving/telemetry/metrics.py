@@ -10,7 +10,8 @@ requests for other names count under `model_name=""`, so callers cannot grow the
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 CONTENT_TYPE = "text/plain"
 
@@ -19,12 +20,18 @@ REQUEST_LATENCY = ":tensorflow:serving:request_latency"
 
 LISTING_FAILURES = ":ie_serving:listing_failures"
 VERSIONS_CHANGED = ":ie_serving:served_versions_changed"
+LOADS = ":ie_serving:loads"
+VERSIONS = ":ie_serving:versions"
 
 BOUNDS = tuple(10 * 1.8**power for power in range(33))
 """Upper bounds of the finite buckets, microseconds: 10 us to 1,475 s, as in TensorFlow Serving, so
 that its dashboards and alerts read ours."""
 
 _LE = (*(f"{bound:g}" for bound in BOUNDS), "+Inf")
+
+
+Versions = Callable[[], Iterable[tuple[str, str]]]
+"""Gives the model name and the state of each version."""
 
 
 class Served:
@@ -69,6 +76,7 @@ class ModelMetrics:
         self._served: dict[tuple[str, str], Served] = {}
         self._listing_failures = 0
         self._versions_changed = 0
+        self._loads: dict[str, int] = {}
 
     def count(self, status: str) -> None:
         """Count one finished request by the name of its status code, such as `NOT_FOUND`."""
@@ -91,6 +99,16 @@ class ModelMetrics:
     def count_listing_failure(self) -> None:
         """Count one listing of the model's repository that failed."""
         self._listing_failures += 1
+
+    def count_load(self, succeeded: bool) -> None:
+        """Count one load of a version that has ended."""
+        result = "ok" if succeeded else "failed"
+        self._loads[result] = self._loads.get(result, 0) + 1
+
+    def loads(self, model: str) -> Iterator[str]:
+        """Yield the samples of the loads, none before the first."""
+        for result, number in self._loads.items():
+            yield f"{LOADS}{{{_labels(model_name=model, result=result)}}} {number}"
 
     def listing_failures(self, model: str) -> Iterator[str]:
         """Yield the sample of the failed listings, none before the first."""
@@ -124,6 +142,7 @@ class Metrics:
     def __init__(self) -> None:
         self._unknown = ModelMetrics()
         self._models: dict[str, ModelMetrics] = {"": self._unknown}
+        self._versions: Versions = lambda: ()
 
     def add(self, model: str) -> ModelMetrics:
         """Give a served model's series, new or as they stand."""
@@ -144,9 +163,13 @@ class Metrics:
         for name in models:
             self.add(name)
 
+    def show_versions(self, versions: Versions) -> None:
+        """Ask `versions` for the states whenever the page is read."""
+        self._versions = versions
+
     def text(self) -> str:
         """Write the page that Prometheus reads."""
-        return "\n".join(_page(self._models)) + "\n"
+        return "\n".join([*_page(self._models), *_versions(self._versions())]) + "\n"
 
 
 def _page(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
@@ -164,6 +187,18 @@ def _page(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
     if changed:
         yield f"# TYPE {VERSIONS_CHANGED} counter"
         yield from changed
+    loads = [line for name, series in models.items() for line in series.loads(name)]
+    if loads:
+        yield f"# TYPE {LOADS} counter"
+        yield from loads
+
+
+def _versions(versions: Iterable[tuple[str, str]]) -> Iterator[str]:
+    counted = Counter(versions)
+    if counted:
+        yield f"# TYPE {VERSIONS} gauge"
+    for (model, state), number in counted.items():
+        yield f"{VERSIONS}{{{_labels(model_name=model, state=state)}}} {number}"
 
 
 def _labels(**labels: str) -> str:

@@ -137,6 +137,11 @@ class Source:
         self._last_seen: dict[str, str] = {}
         self._remarked: dict[str, str] = {}
 
+    @property
+    def url(self) -> str:
+        """Where the versions lie, without credentials."""
+        return self._storage.url
+
     def poll(self, choose: Choose = lambda found: found, again: Collection[int] = ()) -> Listing:
         """List once.
 

@@ -17,6 +17,10 @@ class Latest:
         """Choose among the versions `found`."""
         return frozenset(sorted(found)[-self.num_versions :])
 
+    def labelled(self, found: Collection[int], wanted: Collection[int]) -> frozenset[int]:
+        """Choose those of `found` that labels name: a canary stays when the latest moves on."""
+        return frozenset(found) & frozenset(wanted)
+
     def stand_ins(self, found: Collection[int], failed: Collection[int]) -> frozenset[int]:
         """Choose among `found` what is loaded while no aspired version can serve.
 
@@ -40,6 +44,10 @@ class All:
         """Choose among the versions `found`."""
         return frozenset(found)
 
+    def labelled(self, found: Collection[int], wanted: Collection[int]) -> frozenset[int]:
+        """Choose none: every version is aspired."""
+        return frozenset()
+
     def stand_ins(self, found: Collection[int], failed: Collection[int]) -> frozenset[int]:
         """Choose none: every version is aspired."""
         return frozenset()
@@ -54,6 +62,10 @@ class Specific:
     def aspired(self, found: Collection[int]) -> frozenset[int]:
         """Choose among the versions `found`."""
         return self.versions & frozenset(found)
+
+    def labelled(self, found: Collection[int], wanted: Collection[int]) -> frozenset[int]:
+        """Choose none: another version than those named is not wanted, label or not."""
+        return frozenset()
 
     def stand_ins(self, found: Collection[int], failed: Collection[int]) -> frozenset[int]:
         """Choose none: another version than those named is not wanted."""

@@ -36,6 +36,8 @@ class Rules:
 
     Attributes:
         model: model name, for log lines.
+        base_path: where it lies, for the same: a model that is moved has two streams for a while.
+        on_load: told of each load that ends, whether it succeeded.
         backoff: waits between a failed load and the next try.
         drain_timeout_s: how long requests may keep a version that is no longer wanted.
         clock: seconds that only grow.
@@ -44,6 +46,8 @@ class Rules:
     """
 
     model: str
+    base_path: str
+    on_load: Callable[[bool], None]
     backoff: Backoff
     drain_timeout_s: float
     clock: Callable[[], float]
@@ -182,6 +186,7 @@ class VersionControl:
             self._fail(str(error))
         else:
             self._served = candidate.fingerprint
+            self._rules.on_load(True)
             self._move(Event.READY)
             # Dropped while it loaded: `drop` left the freeing to us, since only now is there
             # something to free.
@@ -205,6 +210,7 @@ class VersionControl:
         if stage is not Stage.FAILED:  # abandoned: nobody waits for it, and nobody tries again
             return
         rules = self._rules
+        rules.on_load(False)
         wait_s = rules.backoff.delay_s(self._attempts, rules.chance())
         self._retry_at = rules.clock() + wait_s
         self._log_failure(why, wait_s)
@@ -215,6 +221,7 @@ class VersionControl:
                 "version failed to load",
                 model=self._rules.model,
                 version=self._life.version,
+                base_path=self._rules.base_path,
                 attempt=self._attempts,
                 next_try_s=wait_s,
                 cause=why,
@@ -265,6 +272,7 @@ class VersionControl:
                     version=self._life.version,
                     state=self._life.state.name,
                     stage=stage.value,
+                    base_path=self._rules.base_path,
                 )
             )
         return stage

@@ -185,6 +185,8 @@ class Stand:
     def control(self, *, drain_timeout_s: float = 3600.0) -> VersionControl:
         rules = Rules(
             model="m",
+            base_path="shelf",
+            on_load=lambda succeeded: None,
             backoff=Backoff(first_s=1.0, longest_s=60.0),
             drain_timeout_s=drain_timeout_s,
             clock=self.clock,

@@ -27,6 +27,7 @@ class Model:
     def __init__(self, stand: Stand) -> None:
         self.stand = stand
         self.stream = stand.stream()
+        self.policy: VersionPolicy = Latest()
         self.held: list[tuple[Servable, ExitStack]] = []
 
     # -- what can happen ---------------------------------------------------------------------
@@ -43,6 +44,7 @@ class Model:
         assert (self.stream.statuses(), dict(self.stream.available)) == before
 
     async def policy_changes(self, policy: VersionPolicy) -> None:
+        self.policy = policy
         self.stream.adopt(policy, {})
         await settle()
 
@@ -82,7 +84,7 @@ class Model:
 
     def wanted(self) -> frozenset[int]:
         """Of what the last listing named; one that failed changes nothing."""
-        return self.stream.policy.aspired(self.stand.store.versions)
+        return self.policy.aspired(self.stand.store.versions)
 
     def check_publication(self) -> None:
         """What requests see is what the status says."""

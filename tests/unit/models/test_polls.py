@@ -3,7 +3,9 @@
 import asyncio
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
@@ -12,6 +14,7 @@ from ie_serving.models.polls import MOST_THREADS, List, Polls
 from ie_serving.models.repository.source import Listing
 from ie_serving.storage.pools import StorePools
 from tests.unit.models.conftest import LIMIT_S, run
+from tests.unit.models.stand_ins import AtOnce, settle
 
 NOTHING = Listing({}, moving=False)
 
@@ -68,33 +71,46 @@ def schedule() -> Iterator[Polls]:
         pools.shutdown()
 
 
-def test_a_thousand_quick_repositories_need_one_thread() -> None:
+def test_the_number_of_threads_does_not_grow_with_the_number_of_repositories() -> None:
     async def test() -> None:
         with schedule() as polls:
             models = [Repository(f"m{number}") for number in range(1000)]
             await asyncio.gather(*(polls.once(model) for model in models))
-        assert len({thread for model in models for thread in model.threads}) == 1
+        assert len({thread for model in models for thread in model.threads}) <= MOST_THREADS
 
     run(test())
 
 
-def test_models_of_one_interval_are_soon_listed_in_one_row() -> None:
-    """They began apart; one timer wakes the loop for all of them."""
+class Counting(AtOnce):
+    """Counts what it is given."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.submitted = 0
+
+    def submit(self, call: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
+        self.submitted += 1
+        return super().submit(call, *args, **named)
+
+
+def test_models_of_one_interval_are_soon_listed_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They began apart; after one interval one thread lists all of them in a row."""
 
     async def test() -> None:
-        with schedule() as polls:
-            order: list[str] = []
-            models = [
-                Repository(name, 0.1, during=lambda name=name: order.append(name))
-                for name in ("first", "second", "third")
-            ]
-            for model in models:
-                polls.follow(model)
-                await asyncio.sleep(0.005)
-            await models[-1].until_told(3)
-            for model in models:
-                polls.leave(model)
-        assert order == ["first", "second", "third"] * (len(order) // 3)
+        now = [1000.0]
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
+        threads = Counting()
+        polls = Polls(lambda store: threads)
+        models = [Repository(f"m{number}", 1.0) for number in range(10)]
+        for model in models:
+            polls.follow(model)
+            now[0] += 0.01
+        for turn in range(1, 4):
+            now[0] = 1000.0 + turn
+            await settle()
+            assert [len(model.told) for model in models] == [turn] * len(models)
+            # The first begins at once, before the others have been asked for.
+            assert threads.submitted == 2 * turn
 
     run(test())
 

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -525,3 +526,86 @@ def test_a_change_that_does_not_load_is_tried_again_and_ends_with_its_version(
         assert stand.store.copies == []
 
     run(test())
+
+
+def test_a_labelled_version_stays_when_the_latest_moves_on(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Labels are how a canary is rolled out; a restart finds both versions again."""
+    caplog.set_level("INFO", "ie_serving")
+
+    async def test() -> None:
+        labels = {"stable": 1}
+        world.write(1)
+        stream = await started(world, version_labels=labels)
+        world.write(2)
+        await until(stream, lambda: stream.default and stream.default.version == 2)
+        world.write(3)
+        await until(stream, lambda: set(stream.available) == {1, 3})
+        assert stream.labels == labels
+        again = await started(world, version_labels=labels)
+        assert set(again.available) == {1, 3}
+        again.adopt(Latest(), {})
+        await until(again, lambda: set(again.available) == {3})
+        for each in (stream, again):
+            await each.retire()
+
+    run(test())
+    given_up = [r.getMessage() for r in caplog.records if "given up" in r.getMessage()]
+    path = world.base / "m"
+    assert given_up[0] == (
+        f'version given up model=m version=2 base_path={path} cause="version 3 replaces it"'
+    )
+    assert "version=1" in given_up[1]
+
+
+def test_what_serves_for_a_label_alone_stands_in_for_nothing(world: World) -> None:
+    """A restart beside a broken newest version serves the next lower one, not the canary."""
+
+    async def test() -> None:
+        world.write(1)
+        world.write(2)
+        world.write(3, fail="no operation Foo")
+        stream = await started(world, version_labels={"stable": 1})
+        await until(stream, lambda: set(stream.available) == {1, 2})
+        await stream.poll()
+        assert stream.default and stream.default.version == 2
+        await stream.retire()
+
+    run(test())
+
+
+@pytest.mark.parametrize("policy", [All(), Specific(frozenset({1}))], ids=["all", "specific"])
+def test_only_the_policy_latest_keeps_what_a_label_names(world: World, policy: Any) -> None:
+    async def test() -> None:
+        world.write(1)
+        world.write(2)
+        stream = await started(world, version_policy=policy, version_labels={"two": 2})
+        assert set(stream.available) == set(policy.aspired([1, 2]))
+        await stream.retire()
+
+    run(test())
+
+
+def test_why_a_version_is_given_up_is_logged(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "ie_serving")
+
+    async def test() -> None:
+        for version in (1, 2, 3):
+            world.write(version)
+        stream = await started(world, version_policy=All())
+        world.remove(3)
+        await until(stream, lambda: 3 not in stream.available)
+        stream.adopt(Specific(frozenset({1})), {})
+        await until(stream, lambda: 2 not in stream.available)
+        await stream.retire()
+
+    run(test())
+    given_up = [r.getMessage() for r in caplog.records if "given up" in r.getMessage()]
+    assert [line.partition("cause=")[2] for line in given_up] == [
+        '"it vanished from the repository"',
+        '"the policy does not want it"',
+        '"its model was removed or replaced"',
+    ]

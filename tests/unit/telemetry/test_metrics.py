@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from ie_serving.telemetry.metrics import BOUNDS, REQUEST_COUNT, REQUEST_LATENCY, Metrics
+from ie_serving.telemetry.metrics import (
+    BOUNDS,
+    LOADS,
+    REQUEST_COUNT,
+    REQUEST_LATENCY,
+    VERSIONS,
+    Metrics,
+)
 
 EMPTY = """\
 # TYPE :tensorflow:serving:request_count counter
@@ -148,3 +155,24 @@ def test_latency_is_kept_apart_by_interface() -> None:
         frozenset({("model_name", "m"), ("API", api), ("entrypoint", entry)})
         for api, entry in (("Predict", "GRPC"), ("predict", "REST"))
     } == set(counted)
+
+
+def test_loads_count_by_how_they_ended() -> None:
+    metrics = Metrics()
+    for succeeded in (True, False, True):
+        metrics.add("m").count_load(succeeded)
+    found = {
+        dict(labels)["result"]: value
+        for (name, labels), value in samples(metrics).items()
+        if name == LOADS
+    }
+    assert found == {"ok": 2, "failed": 1}
+
+
+def test_versions_are_counted_by_state_when_the_page_is_read() -> None:
+    metrics, versions = Metrics(), [("m", "AVAILABLE")]
+    metrics.show_versions(lambda: versions)
+    assert f'{VERSIONS}{{model_name="m",state="AVAILABLE"}} 1' in metrics.text()
+    versions[:] = [("m", "LOADING")] * 2
+    assert f'{VERSIONS}{{model_name="m",state="LOADING"}} 2' in metrics.text()
+    assert "AVAILABLE" not in metrics.text()

@@ -65,10 +65,10 @@ def test_a_load_goes_through_its_steps_and_ends_serving(
     play(tmp_path, test)
     lines = [str(r.msg) for r in caplog.records if "state changed" in str(r.msg)]
     assert [line.split("state=")[1] for line in lines] == [
-        "LOADING stage=fetching",
-        "LOADING stage=compiling",
-        "LOADING stage=warming",
-        "AVAILABLE stage=serving",
+        "LOADING stage=fetching base_path=shelf",
+        "LOADING stage=compiling base_path=shelf",
+        "LOADING stage=warming base_path=shelf",
+        "AVAILABLE stage=serving base_path=shelf",
     ]
 
 

@@ -1,0 +1,65 @@
+"""Which versions of one model are wanted: what policy and labels choose of the last listing."""
+
+from collections.abc import Collection, Mapping, Sequence
+
+from ie_serving.models.repository.source import Candidate, Choose, Listing
+from ie_serving.models.repository.version_policy import VersionPolicy
+
+
+class Wanted:
+    """The choice among the versions that storage lists.
+
+    Args of the constructor are those attributes:
+        policy: version policy.
+        labels: versions by the labels that are to mean them.
+
+    Attributes:
+        listing: the last one.
+        aspired: versions that the policy wants.
+        labelled: versions that labels keep.
+    """
+
+    def __init__(self, policy: VersionPolicy, labels: Mapping[str, int]) -> None:
+        self.policy = policy
+        self.labels = labels
+        self.listing = Listing({}, moving=False)
+        self.aspired: frozenset[int] = frozenset()
+        self.labelled: frozenset[int] = frozenset()
+
+    @property
+    def kept(self) -> frozenset[int]:
+        """The versions that are wanted, whatever stands in for them."""
+        return self.aspired | self.labelled
+
+    def choose(self) -> Sequence[Candidate]:
+        """Choose anew, and give the candidates that are wanted."""
+        offered, candidates = self.listing.offered, self.listing.candidates
+        aspired = self.policy.aspired(offered)
+        self.labelled = self.policy.labelled(offered, self.labels.values())
+        # Otherwise what was aspired stays so until the next listing, or what serves would be
+        # unloaded before anything is known of what is to replace it.
+        if aspired <= candidates.keys():
+            self.aspired = aspired
+        return [candidates[number] for number in self.kept & candidates.keys()]
+
+    def stand_ins(self, failed: Collection[int]) -> frozenset[int]:
+        """Give what is to serve while no aspired version can, those that have `failed`."""
+        return self.policy.stand_ins(self.listing.offered, failed)
+
+    def choice(self, failed: Collection[int]) -> Choose:
+        """Give what chooses the versions whose files are listed: all that may be wanted."""
+        policy, labels = self.policy, self.labels.values()
+
+        def choose(found: Collection[int]) -> frozenset[int]:
+            kept = policy.labelled(found, labels)
+            return policy.aspired(found) | kept | policy.stand_ins(found, failed)
+
+        return choose
+
+    def unlisted(self, failed: Collection[int]) -> frozenset[int]:
+        """Give the versions that are wanted and of which the last listing knows the number alone.
+
+        The policy has changed since, or a version has failed that another may stand in for.
+        """
+        wanted = frozenset(self.choice(failed)(self.listing.offered))
+        return wanted - self.listing.candidates.keys()

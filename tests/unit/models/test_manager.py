@@ -428,7 +428,7 @@ def test_a_replacement_too_may_open_its_ports_early(world: World) -> None:
         manager = world.manager(opens_early=True)
         await manager.start([world.config()], is_strict=False)
         go_on.set()
-        await serves(manager, ModelSpec("m"), 1)
+        await serves(world, manager, ModelSpec("m"), 1)
         await manager.close()
 
     run(test())

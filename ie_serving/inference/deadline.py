@@ -7,13 +7,18 @@ and asks for a task around it, which a coroutine has only from its first wait on
 
 import asyncio
 import sys
-from collections.abc import Coroutine, Generator
+from collections.abc import Awaitable, Coroutine, Generator
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from ie_serving.core.errors import DeadlineExceeded
 
 T = TypeVar("T")
+
+
+def within(seconds: float | None, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
+    """Limit `work` to `seconds`, if there is a limit; see `limited`."""
+    return work if seconds is None else limited(seconds, work)
 
 
 async def limited(seconds: float, work: Coroutine[Any, Any, T]) -> T:

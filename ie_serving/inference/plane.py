@@ -7,26 +7,20 @@ what is counted is decided here, so that it is the same whichever protocol a req
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
 from ie_serving.core.codes import code_of
-from ie_serving.core.fit import cast_all, fit, have_dtypes, shed
-from ie_serving.core.requests import (
-    Decoded,
-    ExamplesRequest,
-    Features,
-    InferRequest,
-    ModelSpec,
-    Task,
-)
+from ie_serving.core.fit import fit, shed
+from ie_serving.core.requests import ExamplesRequest, InferRequest, ModelSpec, Task
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, Method, Signature
 from ie_serving.core.versions import VersionStatus
 from ie_serving.inference import checks, examples
-from ie_serving.inference.deadline import Limited, limited
+from ie_serving.inference.deadline import Limited, within
+from ie_serving.inference.decoding import decode_examples, decode_large
 from ie_serving.inference.interface import Api, Encode, Interface, Outputs, Results
 from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
@@ -37,9 +31,6 @@ T = TypeVar("T")
 MOST_FILTERS = 64
 """Output filters whose encoders one version and signature remembers; the oldest is forgotten for a
 new one. Clients choose filters, so their number has no other bound."""
-
-LARGE_EXAMPLES = 16 * 1024
-"""Bytes of Examples from which they are read in a thread: an empty one takes two bytes and 1 us."""
 
 API_OF = {Method.CLASSIFY: Api.CLASSIFY, Method.REGRESS: Api.REGRESS}
 
@@ -87,7 +78,7 @@ class DataPlane:
             if request.size < interface.large_request:
                 inputs, form = request.decode(bound.signature)
             else:
-                inputs, form = await _decode_large(request, bound.signature)
+                inputs, form = await decode_large(request, bound.signature)
             work = bound.start(inputs, form, request.output_filter)
             if interface.limit_s is None:
                 reply = await work
@@ -150,9 +141,9 @@ class DataPlane:
             self._measured(interface, Api.MULTI_INFERENCE, name, began),
             self._models.handle(examples.model_of(tasks)) as servable,
         ):
-            rows = await _decode_examples(request)
+            rows = await decode_examples(request)
             work = examples.run_tasks(servable, tasks, rows, self._codec)
-            results = await _within(interface.limit_s, work)
+            results = await within(interface.limit_s, work)
             return await examples.apart(len(rows), partial(encode, results))
 
     def metadata(
@@ -256,9 +247,9 @@ class DataPlane:
             self._measured(interface, API_OF[method], request.model.name, began),
             self._models.handle(request.model) as servable,
         ):
-            rows = await _decode_examples(request)
+            rows = await decode_examples(request)
             work = examples.run(servable, request.signature, method, rows, self._codec)
-            results = await _within(interface.limit_s, work)
+            results = await within(interface.limit_s, work)
             return await examples.apart(len(rows), partial(encode, results))
 
     @contextmanager
@@ -373,29 +364,3 @@ def _reader(encode: Encode[T], large: int) -> Read[T]:
         return Unencoded(encode, {alias: array.copy() for alias, array in outputs.items()})
 
     return read
-
-
-async def _decode_large(request: InferRequest, signature: Signature) -> Decoded:
-    """Decode and cast in a thread, unless it can be done at once.
-
-    A few megabytes of a list of integers take tens of milliseconds.
-    """
-    decoded = request.at_once(signature) if request.at_once else None
-    if decoded is not None and have_dtypes(signature, decoded[0]):
-        return decoded
-    return await asyncio.to_thread(_decode_and_cast, request, signature)
-
-
-def _decode_and_cast(request: InferRequest, signature: Signature) -> Decoded:
-    inputs, form = request.decode(signature)
-    return cast_all(signature, inputs), form
-
-
-async def _decode_examples(request: ExamplesRequest) -> Sequence[Features]:
-    if request.size < LARGE_EXAMPLES:
-        return request.decode()
-    return await asyncio.to_thread(request.decode)
-
-
-def _within(seconds: float | None, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
-    return work if seconds is None else limited(seconds, work)

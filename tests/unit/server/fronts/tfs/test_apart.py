@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.inference.plane import LARGE_EXAMPLES
+from ie_serving.inference.decoding import LARGE_EXAMPLES
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.tfs import rest
 from ie_serving.server.fronts.tfs.prediction_service import (

@@ -1,0 +1,39 @@
+"""Requests become arrays or Examples: at once, or in a thread where that would hold the loop up.
+
+A small Predict does not come here: `DataPlane.predict` decodes it where it is.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+from ie_serving.core.fit import cast_all, have_dtypes
+from ie_serving.core.requests import Decoded, ExamplesRequest, Features, InferRequest
+from ie_serving.core.tensors import Signature
+
+LARGE_EXAMPLES: Final = 16 * 1024
+"""Bytes of Examples from which they are read in a thread: an empty one takes two bytes and 1 us."""
+
+
+async def decode_large(request: InferRequest, signature: Signature) -> Decoded:
+    """Decode and cast in a thread, unless it can be done at once.
+
+    A few megabytes of a list of integers take tens of milliseconds.
+    """
+    decoded = request.at_once(signature) if request.at_once else None
+    if decoded is not None and have_dtypes(signature, decoded[0]):
+        return decoded
+    return await asyncio.to_thread(_decode_and_cast, request, signature)
+
+
+def _decode_and_cast(request: InferRequest, signature: Signature) -> Decoded:
+    # The cast here as well: it reads and writes as much memory as decoding did.
+    inputs, form = request.decode(signature)
+    return cast_all(signature, inputs), form
+
+
+async def decode_examples(request: ExamplesRequest) -> Sequence[Features]:
+    """Read the Examples of a Classify, Regress or MultiInference."""
+    if request.size < LARGE_EXAMPLES:
+        return request.decode()
+    return await asyncio.to_thread(request.decode)

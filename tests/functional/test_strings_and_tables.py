@@ -150,7 +150,6 @@ def test_rows_of_strings_are_a_batch(server: Server, root: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "fault"),
     [
-        ("counting", "LookupTableInsertV2"),
         ("grams", "StringNGrams"),
         ("again", "export the two as signatures of their own"),
     ],

@@ -25,7 +25,7 @@ from ie_serving.engines.openvino.savedmodel.host.partition import (
     partition,
 )
 from ie_serving.engines.openvino.savedmodel.host.program import Plan, Step
-from ie_serving.engines.openvino.savedmodel.host.resources import Resources, refuse_changed
+from ie_serving.engines.openvino.savedmodel.host.resources import Resources
 from ie_serving.engines.openvino.savedmodel.rewrite import Prepared, own_frame
 from ie_serving.wire.protobuf.messages import Proto, TensorProto, TensorShapeProto
 
@@ -66,7 +66,6 @@ def leave_to_host(prepared: Prepared, directory: Path, meta_graph: Proto) -> Pla
         dtype = BY_NUMBER[prepared.outputs[alias].dtype].numpy
         made.plan.outputs[alias] = (made.slot(places[alias]), dtype)
     made.bind()
-    refuse_changed(frame, [info.tensor for info in prepared.outputs.values()], resources.read)
     made.rewire()
     made.finish()
     prepared.outputs = outputs | made.extra
@@ -141,8 +140,10 @@ class _Cutting:
             part = self.divided.parts[id_of(place)]
             if part in (Part.BEFORE, Part.AFTER):
                 kernel = KERNELS[place.node.op]
+                attributes = Attributes(place.node)
                 sources = tuple(self.slot(source) for source in place.sources())
-                self._bound.append((part, place, kernel.make(Attributes(place.node)), sources))
+                kernel.check(attributes, [self.plan.slots[slot] for slot in sources])
+                self._bound.append((part, place, kernel.make(attributes), sources))
 
     def finish(self) -> None:
         """Write the steps, now that it is known which outputs of each node are read."""

@@ -44,10 +44,13 @@ class Kernel:
     Attributes:
         make: gives what computes a node.
         outputs: of the operation, in order.
+        check: given the inputs that are constants, and None for the others, raises LoadFailed
+            where they cannot be computed with; called once at load.
     """
 
     make: Make
     outputs: Sequence[Output] = (Output(),)
+    check: Callable[[Attributes, Sequence[Any]], None] = lambda attributes, inputs: None
 
     def position(self, name: str, index: int) -> int:
         """Number the output that a reference means by its name and the index in that."""

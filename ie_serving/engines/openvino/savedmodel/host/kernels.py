@@ -1,10 +1,12 @@
-"""All kernels, by the name of the operation."""
+"""The kernels of all operations, by their names."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from ie_serving.engines.openvino.savedmodel.host import (
+    kernels_hashes,
     kernels_numbers,
+    kernels_patterns,
     kernels_shapes,
     kernels_sparse,
     kernels_strings,
@@ -18,6 +20,8 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
         **kernels_numbers.KERNELS,
         **kernels_sparse.KERNELS,
         **kernels_strings.KERNELS,
+        **kernels_patterns.KERNELS,
+        **kernels_hashes.KERNELS,
         **tables.KERNELS,
     }
 )

@@ -47,6 +47,19 @@ def _reduced(reduce: Callable[..., Array]) -> Callable[[Attributes], Compute]:
     return make
 
 
+def _least(array: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+    """Give the smallest; of nothing the greatest that there is, as TensorFlow does."""
+    start = np.inf if array.dtype.kind == "f" else np.iinfo(array.dtype).max
+    least: Array = np.min(array, axis=axis, keepdims=keepdims, initial=start)
+    return least
+
+
+def _greatest(array: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
+    start = -np.inf if array.dtype.kind == "f" else np.iinfo(array.dtype).min
+    greatest: Array = np.max(array, axis=axis, keepdims=keepdims, initial=start)
+    return greatest
+
+
 def _place_of(find: Callable[[Array, int], Array]) -> Callable[[Attributes], Compute]:
     def make(attributes: Attributes) -> Compute:
         dtype = attributes.dtype("output_type", DataType.INT64).numpy
@@ -93,14 +106,47 @@ def _segment_sum(data: Array, segments: Array, count: Array) -> Array:
     return made
 
 
-def _bincount(array: Array, size: Array, weights: Array) -> Array:
-    held = array.ravel()
-    within = held < int(size)
-    made = np.zeros(int(size), weights.dtype)
-    np.add.at(
-        made, held[within], weights.ravel()[within] if weights.size else weights.dtype.type(1)
-    )
-    return made
+def _dense_bincount(attributes: Attributes) -> Compute:
+    binary = attributes.flag("binary_output")
+
+    def compute(array: Array, size: Array, weights: Array) -> Array:
+        rows = np.arange(len(array))[:, np.newaxis] if array.ndim > 1 else np.zeros((), np.int64)
+        made = np.zeros((len(array) if array.ndim > 1 else 1, int(size)), weights.dtype)
+        _count(made, np.broadcast_to(rows, array.shape), array, weights, binary)
+        return made if array.ndim > 1 else made[0]
+
+    return compute
+
+
+def _ragged_bincount(attributes: Attributes) -> Compute:
+    binary = attributes.flag("binary_output")
+
+    def compute(splits: Array, values: Array, size: Array, weights: Array) -> Array:
+        lengths = np.diff(splits)
+        made = np.zeros((len(lengths), int(size)), weights.dtype)
+        _count(made, np.repeat(np.arange(len(lengths)), lengths), values, weights, binary)
+        return made
+
+    return compute
+
+
+def _count(made: Array, rows: Array, values: Array, weights: Array, binary: bool) -> None:
+    """Add the weight of each value, or 1, at its place; values beyond the size count nowhere."""
+    if values.size and values.min() < 0:
+        raise InvalidRequest("Input must be non-negative")
+    inside = values < made.shape[1]
+    places = rows[inside], values[inside]
+    if binary:
+        made[places] = 1
+    else:
+        np.add.at(made, places, weights[inside] if weights.size else made.dtype.type(1))
+
+
+def _bitcast(attributes: Attributes) -> Compute:
+    dtype = attributes.dtype("type").numpy
+    if dtype.itemsize != attributes.dtype("T").numpy.itemsize:
+        raise attributes.refused("casts to a dtype of another size")
+    return lambda array: np.ascontiguousarray(array).view(dtype).reshape(array.shape)
 
 
 KERNELS: Mapping[str, Kernel] = MappingProxyType(
@@ -112,30 +158,37 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
         "Any": Kernel(_reduced(np.any), (FLAG,)),
         "ArgMax": Kernel(_place_of(np.argmax), (Output("output_type", DataType.INT64),)),
         "ArgMin": Kernel(_place_of(np.argmin), (Output("output_type", DataType.INT64),)),
-        "Bincount": plain(_bincount),
+        "Bincount": Kernel(_dense_bincount),
+        "Bitcast": Kernel(_bitcast, (Output("type"),)),
+        "BitwiseAnd": plain(np.bitwise_and),
+        "BitwiseOr": plain(np.bitwise_or),
+        "BitwiseXor": plain(np.bitwise_xor),
         "Bucketize": Kernel(_bucketize, (INTEGER,)),
         "Cast": Kernel(_cast, (Output("DstT"),)),
         "Cumsum": Kernel(_cumulated),
-        "DenseBincount": plain(_bincount),
+        "DenseBincount": Kernel(_dense_bincount, (Output("T"),)),
         "Equal": plain(np.equal, FLAG),
         "FloorDiv": plain(_divided(np.floor_divide)),
         "FloorMod": plain(_divided(np.mod)),
         "Greater": plain(np.greater, FLAG),
         "GreaterEqual": plain(np.greater_equal, FLAG),
         "Less": plain(np.less, FLAG),
+        "LeftShift": plain(np.left_shift),
         "LessEqual": plain(np.less_equal, FLAG),
         "LogicalAnd": plain(np.logical_and, FLAG),
         "LogicalNot": plain(np.logical_not, FLAG),
         "LogicalOr": plain(np.logical_or, FLAG),
-        "Max": Kernel(_reduced(np.max)),
+        "Max": Kernel(_reduced(_greatest)),
         "Maximum": plain(np.maximum),
-        "Min": Kernel(_reduced(np.min)),
+        "Min": Kernel(_reduced(_least)),
         "Minimum": plain(np.minimum),
         "Mul": plain(np.multiply),
         "Neg": plain(np.negative),
         "NotEqual": plain(np.not_equal, FLAG),
         "Prod": Kernel(_reduced(np.prod)),
+        "RaggedBincount": Kernel(_ragged_bincount),
         "RealDiv": plain(np.divide),
+        "RightShift": plain(np.right_shift),
         "Sub": plain(np.subtract),
         "Sum": Kernel(_reduced(np.sum)),
         "TopKV2": Kernel(

@@ -55,8 +55,13 @@ def _size(attributes: Attributes) -> Compute:
 
 
 def _slice(array: Array, begin: Array, size: Array) -> Array:
-    places = zip(_sizes(begin), _sizes(size), strict=True)
-    return array[tuple(slice(at, None if much < 0 else at + much) for at, much in places)]
+    taken = []
+    for at, much, whole in zip(_sizes(begin), _sizes(size), array.shape, strict=True):
+        end = whole if much < 0 else at + much
+        if not 0 <= at <= end <= whole:
+            raise InvalidRequest(f"Expected begin and size in [0, {whole}], but got {at}, {much}")
+        taken.append(slice(at, end))
+    return array[tuple(taken)]
 
 
 def _strided_slice(attributes: Attributes) -> Compute:

@@ -19,6 +19,7 @@ from ie_serving.engines.openvino.savedmodel.host.kernel import (
     Output,
     plain,
 )
+from ie_serving.engines.openvino.savedmodel.host.regex import decoded
 
 
 def each(function: Callable[[bytes], object], array: Array, dtype: object = np.object_) -> Array:
@@ -124,16 +125,9 @@ def _case(on_bytes: Callable[[bytes], bytes], on_text: Callable[[str], str]) -> 
     def make(attributes: Attributes) -> Compute:
         if attributes.only("encoding", (b"", b"utf-8"), b"") == b"":
             return lambda array: each(on_bytes, array)
-        return lambda array: each(lambda text: on_text(_decoded(text)).encode(), array)
+        return lambda array: each(lambda text: on_text(decoded(text)).encode(), array)
 
     return make
-
-
-def _decoded(text: bytes) -> str:
-    try:
-        return text.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidRequest(f"a string is not valid UTF-8: {text[:100]!r}") from error
 
 
 def _characters(text: bytes) -> int:
@@ -168,7 +162,7 @@ def _cut(text: bytes, position: int, length: int) -> bytes:
 
 
 def _cut_characters(text: bytes, position: int, length: int) -> bytes:
-    characters = _decoded(text)
+    characters = decoded(text)
     if not -len(characters) <= position <= len(characters):
         raise InvalidRequest(f"pos {position} out of range for string {characters!r}")
     start = position if position >= 0 else len(characters) + position

@@ -1,7 +1,7 @@
 """What the host computes of a signature, in order; and what runs it around a model."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -145,7 +145,7 @@ def _copies(outputs: Mapping[str, Array]) -> dict[str, Array]:
     return {name: np.array(array) for name, array in outputs.items()}
 
 
-async def _run(steps: Sequence[Step], slots: list[Any], brought: Sequence[int] | Any) -> None:  # noqa: ANN401
+async def _run(steps: Sequence[Step], slots: list[Any], brought: Iterable[int]) -> None:
     if not steps:
         return
     if _is_small([slots[at] for at in brought]):
@@ -162,5 +162,6 @@ def _is_small(arrays: Sequence[Array]) -> bool:
 
 
 def _run_all(steps: Sequence[Step], slots: list[Any]) -> None:
-    for step in steps:
-        step.run(slots)
+    with np.errstate(all="ignore"):  # infinities are results, not warnings
+        for step in steps:
+            step.run(slots)

@@ -2,9 +2,10 @@
 
 A table or variable is a node that other nodes write when the model is loaded: the initialiser that
 the SavedModel names, and the restore of its variables. Those nodes are found here and evaluated.
+That no request writes it as well is `state.py`'s to see.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -28,18 +29,6 @@ _FROM_LISTS = frozenset(
 )
 _FROM_FILE = frozenset({"InitializeTableFromTextFile", "InitializeTableFromTextFileV2"})
 _ASSIGNMENTS = frozenset({"Assign", "AssignVariableOp"})
-_CHANGES = frozenset(
-    {
-        *_ASSIGNMENTS,
-        "AssignAdd",
-        "AssignAddVariableOp",
-        "AssignSub",
-        "AssignSubVariableOp",
-        "LookupTableInsert",
-        "LookupTableInsertV2",
-        "LookupTableRemoveV2",
-    }
-)
 _INIT_OP = "__saved_model_init_op"
 _COLLECTIONS = ("saved_model_main_op", "legacy_init_op")
 
@@ -73,8 +62,6 @@ class Resources:
             for asset in meta_graph.asset_file_def
         }
         self._values: dict[tuple[Node, int], Any] = {}
-        self.read: set[Node] = set()
-        """Tables and variables that have been evaluated."""
 
     def value(self, place: Place) -> Any:  # noqa: ANN401 (an array or a table)
         """Evaluate what depends on no input.
@@ -134,7 +121,6 @@ class Resources:
         return array
 
     def _writer(self, place: Place, operations: frozenset[str]) -> Place:
-        self.read.add(path_of(place))
         for writer in self._writers.get(path_of(place), ()):
             if writer.node.op in operations:
                 return writer
@@ -190,26 +176,3 @@ def _inside(frame: Frame) -> Iterator[Place]:
         yield Place(frame, node, "", 0)
         if node.op in CALLS:
             yield from _inside(frame.called(node))
-
-
-def refuse_changed(frame: Frame, tensors: Iterable[str], read: Collection[Node]) -> None:
-    """Refuse a signature that writes a resource which the host has read once.
-
-    Args:
-        frame: the graph.
-        tensors: the signature's outputs.
-        read: the resources.
-
-    Raises:
-        LoadFailed: naming the operation.
-    """
-    for tensor in tensors:
-        for place in below_control(frame, tensor):
-            if place.node.op not in _CHANGES:
-                continue
-            resource = next(place.sources()).origin()
-            if path_of(resource) in read:
-                raise LoadFailed(
-                    f"{place.node.op} {place.node.name!r} changes {resource.node.name!r} with each"
-                    " request; only TensorFlow runs that"
-                )

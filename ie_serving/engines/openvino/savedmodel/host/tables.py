@@ -75,6 +75,9 @@ def from_text_file(path: Path, initializer: Attributes, table: Attributes) -> Ta
                 f" {len(lines)}"
             )
         lines = lines[:count]
+    if b"" in lines:
+        at = lines.index(b"")
+        raise LoadFailed(f"table {name!r}: Invalid content in {path.name}: line {at} is empty")
     columns = [
         _column(lines, initializer, index, table.dtype(dtype), f"table {name!r}, {path.name}")
         for index, dtype in (("key_index", "key_dtype"), ("value_index", "value_dtype"))

@@ -10,6 +10,7 @@ import tensorflow.compat.v1 as v1
 
 from ie_serving.core.errors import InvalidRequest, LoadFailed
 from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
+from ie_serving.engines.openvino.savedmodel.host.fingerprint import fingerprint64
 from ie_serving.engines.openvino.savedmodel.host.kernels import KERNELS
 from ie_serving.wire.protobuf import graph
 
@@ -33,6 +34,9 @@ def floats(*values: Any) -> Any:
 WORDS = texts([b"Ab c", b"", b"x\xc3\xa9y"], [b" z ", b"1.5", b"-7"])
 GRID = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
 SCORES = floats([1, 3, 3, 2], [0, -1, 5, 5])
+
+TEXTS = texts(b"abc", b"", b"a b\tc\vd", b"x\xc3\xa9yy \xe2\x82\xac!", b"[a]-{b}, c.\n", b"bbabb\n")
+PUNCTUATION = r"""[!"#$%&()\*\+,-\./:;<=>?@\[\\\]^_`{|}~\']"""
 
 CASES: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
     # operation, inputs, attributes
@@ -62,6 +66,23 @@ CASES: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
     ("Substr", {"input": WORDS[:, 0], "pos": ints(-2, 0), "len": ints(5, 2)}, {}),
     ("Substr", {"input": WORDS[0, 2:], "pos": np.int32(1), "len": np.int32(1)},
      {"unit": "UTF8_CHAR"}),
+    ("StringToHashBucketFast", {"input": WORDS}, {"num_buckets": 1000}),
+    ("StaticRegexReplace", {"input": TEXTS}, {"pattern": "b*", "rewrite": "-"}),
+    ("StaticRegexReplace", {"input": TEXTS}, {"pattern": "", "rewrite": "-"}),
+    ("StaticRegexReplace", {"input": TEXTS}, {"pattern": "a|$", "rewrite": "<\\0>"}),
+    ("StaticRegexReplace", {"input": TEXTS}, {"pattern": r"(\w)(\w*)", "rewrite": r"\2\1\\"}),
+    ("StaticRegexReplace", {"input": TEXTS}, {"pattern": r"\s+", "rewrite": "_"}),
+    ("StaticRegexReplace", {"input": TEXTS}, {"pattern": r"[^\s\d]", "rewrite": "."}),
+    ("StaticRegexReplace", {"input": TEXTS}, {"pattern": r"[[:punct:]a-c]", "rewrite": ""}),
+    ("StaticRegexReplace", {"input": TEXTS}, {"pattern": r"\b.", "rewrite": "^"}),
+    ("StaticRegexReplace", {"input": TEXTS}, {"pattern": r"(?P<n>x)|(y{1,2}?)", "rewrite": r"\2"}),
+    ("StaticRegexReplace", {"input": TEXTS}, {"pattern": PUNCTUATION, "rewrite": ""}),
+    ("StaticRegexReplace", {"input": TEXTS},
+     {"pattern": "[a-z]", "rewrite": "Q", "replace_global": False}),
+    ("StaticRegexFullMatch", {"input": TEXTS}, {"pattern": r"[a-z .]*$"}),
+    ("StaticRegexFullMatch", {"input": TEXTS}, {"pattern": ".*"}),
+    ("RegexFullMatch", {"input": TEXTS, "pattern": b"(a|ab)(c|bcd)?.*"}, {}),
+    ("RegexReplace", {"input": TEXTS, "pattern": b"a|e", "rewrite": b"[\\0]"}, {}),
     ("StringSplitV2", {"input": texts(b" a  b c ", b"", b"d"), "sep": b""}, {}),
     ("StringSplitV2", {"input": texts(b" a  b c ", b"", b"d"), "sep": b""}, {"maxsplit": 1}),
     ("StringSplitV2", {"input": texts(b"a b", b"a"), "sep": b""}, {"maxsplit": 2}),
@@ -144,6 +165,14 @@ CASES: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
     ("Bincount", {"arr": ints(1, 1, 2, 5), "size": np.int32(4), "weights": ints()}, {}),
     ("DenseBincount", {"input": longs(1, 1, 2, 5), "size": np.int64(4),
                        "weights": floats(1, 2, 3, 4)}, {}),
+    ("DenseBincount", {"input": longs([1, 1], [2, 9]), "size": np.int64(4),
+                       "weights": floats()}, {"binary_output": True}),
+    ("RaggedBincount", {"splits": longs(0, 2, 2, 3), "values": longs(1, 1, 0),
+                        "size": np.int64(2), "weights": floats(0.5, 2, 4)}, {}),
+    ("Bitcast", {"input": floats(1, -0.0)}, {"type": tf.int32}),
+    ("BitwiseAnd", {"x": ints(5, -1), "y": ints(3, 6)}, {}),
+    ("RightShift", {"x": ints(5, -8), "y": ints(1, 1)}, {}),
+    ("Max", {"input": np.zeros((2, 0), np.int64), "axis": ints(1)}, {}),
     ("SparseToDense", {"sparse_indices": longs([0, 1], [2, 0]), "output_shape": longs(3, 2),
                        "sparse_values": texts(b"a", b"b"),
                        "default_value": np.array(b"-", np.object_)}, {}),
@@ -247,3 +276,29 @@ def test_an_attribute_that_is_not_known_is_refused_at_load() -> None:
     node.attr["unit"].s = b"GRAPHEME"
     with pytest.raises(LoadFailed, match="StringLength 'n' has unit='GRAPHEME'"):
         KERNELS["StringLength"].make(Attributes(node))
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [r"(?i)a", r"\pN", r"\x41", r"\Qa\E", "(?m)^a", "[[:nope:]]", r"[\D]+(?U)", "a{2}{3}"],
+)
+def test_a_pattern_that_python_might_read_in_another_way_is_refused_at_load(pattern: str) -> None:
+    node = graph.NodeDef(name="n", op="StaticRegexFullMatch")
+    node.attr["pattern"].s = pattern.encode()
+    with pytest.raises(LoadFailed, match="StaticRegexFullMatch 'n' has the pattern"):
+        KERNELS["StaticRegexFullMatch"].make(Attributes(node))
+
+
+def test_a_constant_pattern_is_checked_at_load() -> None:
+    kernel, node = KERNELS["RegexReplace"], graph.NodeDef(name="n", op="RegexReplace")
+    pattern, rewrite = np.array(b"(a)", np.object_), np.array(rb"\2", np.object_)
+    kernel.check(Attributes(node), [None, pattern, None])
+    with pytest.raises(LoadFailed, match="RegexReplace 'n'"):
+        kernel.check(Attributes(node), [None, pattern, rewrite])
+
+
+def test_fingerprints_of_every_length() -> None:
+    data = [bytes((at * 7 + length) % 256 for at in range(length)) for length in range(260)]
+    most = 2**63 - 1
+    expected = tf.strings.to_hash_bucket_fast(tf.constant(data), most).numpy()
+    assert [fingerprint64(each) % most for each in data] == expected.tolist()

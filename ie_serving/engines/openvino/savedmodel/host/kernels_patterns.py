@@ -1,0 +1,87 @@
+"""Kernels of regular expressions. Source: regex_replace_op.cc and regex_full_match_op.cc."""
+
+import re
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from ie_serving.core.errors import InvalidRequest, LoadFailed
+from ie_serving.core.tensors import Array
+from ie_serving.engines.openvino.savedmodel.host import regex
+from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
+from ie_serving.engines.openvino.savedmodel.host.kernel import FLAG, TEXT, Compute, Kernel
+from ie_serving.engines.openvino.savedmodel.host.kernels_strings import each
+
+
+def _replacement(pattern: bytes, rewrite: bytes, every: bool) -> Compute:
+    found = regex.compiled(pattern)
+    replace = regex.rewriter(rewrite, found.groups)
+    return lambda text: regex.replaced(found, replace, regex.decoded(text), every).encode()
+
+
+def _static_replace(attributes: Attributes) -> Compute:
+    every = attributes.flag("replace_global", True)
+    try:
+        function = _replacement(attributes.text("pattern"), attributes.text("rewrite"), every)
+    except regex.Refused as error:
+        raise _refused(attributes, attributes.text("pattern"), error) from error
+    return lambda array: each(function, array)
+
+
+def _replace(attributes: Attributes) -> Compute:
+    every = attributes.flag("replace_global", True)
+
+    def compute(array: Array, pattern: Array, rewrite: Array) -> Array:
+        try:
+            return each(_replacement(pattern.item(), rewrite.item(), every), array)
+        except regex.Refused as error:
+            raise InvalidRequest(f"the pattern {pattern.item()!r}: {error}") from error
+
+    return compute
+
+
+def _static_match(attributes: Attributes) -> Compute:
+    try:
+        found = regex.compiled(attributes.text("pattern"))
+    except regex.Refused as error:
+        raise _refused(attributes, attributes.text("pattern"), error) from error
+    return lambda array: _matches(found, array)
+
+
+def _match(array: Array, pattern: Array) -> Array:
+    try:
+        return _matches(regex.compiled(pattern.item()), array)
+    except regex.Refused as error:
+        raise InvalidRequest(f"the pattern {pattern.item()!r}: {error}") from error
+
+
+def _matches(found: "re.Pattern[str]", array: Array) -> Array:
+    return each(lambda text: bool(found.fullmatch(regex.decoded(text))), array, bool)
+
+
+def _check(attributes: Attributes, inputs: Sequence[Any]) -> None:
+    """Refuse a constant pattern, or a constant rewrite of it, that cannot be run."""
+    pattern = inputs[1]
+    rewrite = inputs[2] if len(inputs) > 2 else None
+    if pattern is None:
+        return
+    try:
+        found = regex.compiled(pattern.item())
+        if rewrite is not None:
+            regex.rewriter(rewrite.item(), found.groups)
+    except regex.Refused as error:
+        raise _refused(attributes, pattern.item(), error) from error
+
+
+def _refused(attributes: Attributes, pattern: bytes, error: regex.Refused) -> LoadFailed:
+    return attributes.refused(f"has the pattern {pattern.decode(errors='replace')!r} ({error})")
+
+
+KERNELS: Mapping[str, Kernel] = MappingProxyType(
+    {
+        "RegexFullMatch": Kernel(lambda _: _match, (FLAG,), _check),
+        "RegexReplace": Kernel(_replace, (TEXT,), _check),
+        "StaticRegexFullMatch": Kernel(_static_match, (FLAG,)),
+        "StaticRegexReplace": Kernel(_static_replace, (TEXT,)),
+    }
+)

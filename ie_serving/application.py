@@ -61,6 +61,11 @@ connections of its own, and more of them only share the network; the next one wa
 pass within milliseconds."""
 
 
+def engine() -> Engine:
+    """Build the engine of all models."""
+    return Drivers([OnnxRuntimeEngine(), OpenVinoEngine(TensorFlowFallback())])
+
+
 class ServingApplication:
     """Models and the front ends over them. See `server.process.lifecycle.Application`."""
 
@@ -76,7 +81,7 @@ class ServingApplication:
         self._settings = settings
         self._storage_options = storage
         self._stopping = threading.Event()
-        self._engine: Engine = Drivers([OnnxRuntimeEngine(), OpenVinoEngine(TensorFlowFallback())])
+        self._engine = engine()
         self._loads = ThreadPoolExecutor(server.load_threads, "load")
         self._fetches = StorePools(FETCH_THREADS, "fetch")
         self._listings = StorePools(MOST_THREADS, "list")

@@ -20,7 +20,7 @@ from ie_serving.server.process import gunicorn_app
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handover
 from ie_serving.server.process.lifecycle import Application
-from ie_serving.storage.backends.by_url import check_urls
+from ie_serving.storage.backends.by_url import check_urls, open_storage
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry import logs
 
@@ -63,9 +63,10 @@ def tensorflow_model_server(argv: Sequence[str] | None = None) -> int:
         _prepare(parsed)
     except ServingError as error:
         tfs.fail(f"INVALID_ARGUMENT: {error}", [str(error)])
-    if _serve(parsed):
+    code = _serve(parsed)
+    if code and not parsed.only_check:
         tfs.fail("UNKNOWN: the log says why")
-    return 0
+    return code
 
 
 def _prepare(parsed: Parsed) -> None:
@@ -83,7 +84,18 @@ def _prepare(parsed: Parsed) -> None:
 
 
 def _serve(parsed: Parsed) -> int:
+    if parsed.only_check:
+        return _check(parsed)
     return gunicorn_app.run(parsed.settings, partial(_build, storage=parsed.storage))
+
+
+def _check(parsed: Parsed) -> int:
+    from ie_serving.application import engine
+    from ie_serving.check import check
+
+    # The report has every cause, each under its signature.
+    logging.getLogger(logs.OWN).setLevel(logging.CRITICAL)
+    return check(parsed.settings, engine(), partial(open_storage, options=parsed.storage))
 
 
 def _build(

@@ -178,3 +178,6 @@ class Parsed:
 
     names: Mapping[str, str] = field(default_factory=dict)
     """What the command calls each setting, for `core.hints`."""
+
+    only_check: bool = False
+    """Say what would be served, instead of serving it."""

@@ -12,6 +12,7 @@
     ├── DeadlineExceeded          the caller's time, or the server's limit, is over
     ├── RequestTooLarge           more bytes than the server takes
     ├── LoadFailed                a version could not be loaded (also the loader's own error)
+    │   └── NoneServed            none of its signatures could be
     ├── StorageError              see below
     │   ├── Unreachable           DNS, refused connection, time-out
     │   ├── Untrusted             TLS
@@ -28,7 +29,7 @@
 expected and what to do.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 
 class ServingError(Exception):
@@ -83,6 +84,18 @@ class RequestTooLarge(ServingError):
 
 class LoadFailed(ServingError):
     """A version could not be fetched, compiled or warmed up."""
+
+
+class NoneServed(LoadFailed):
+    """No signature of a version can be served.
+
+    Attributes:
+        causes: why, by the name of each.
+    """
+
+    def __init__(self, text: str, causes: Mapping[str, str]) -> None:
+        super().__init__(text)
+        self.causes = causes
 
 
 class StorageError(ServingError):

@@ -113,6 +113,7 @@ class Signature:
         left_out: why it is not served, though the model declares it; empty for one that is.
         definition: of one that is listed and not served: its SignatureDef, serialized, since it may
             hold what no spec can say; empty where the specs say it all.
+        runs_on: what computes it, in words for `ie_serving check`.
     """
 
     name: str
@@ -123,6 +124,7 @@ class Signature:
     defaults: Mapping[str, Array] = field(default_factory=dict)
     left_out: str = ""
     definition: bytes = b""
+    runs_on: str = ""
 
 
 CLASSES, SCORES, OUTPUTS = "classes", "scores", "outputs"

@@ -90,7 +90,8 @@ class StandInModel:
         """See `engines.base`."""
         x = TensorSpec("x", self._dtype, self._shape, "x:0")
         y = TensorSpec("y", self._dtype, self._shape, "y:0")
-        return {SERVING_DEFAULT: Signature(SERVING_DEFAULT, {"x": x}, {"y": y})}
+        signature = Signature(SERVING_DEFAULT, {"x": x}, {"y": y}, runs_on="the stand-in")
+        return {SERVING_DEFAULT: signature}
 
     async def infer(
         self,

@@ -20,7 +20,7 @@ from tensorflow_serving.apis import (
 )
 
 from tests.functional.servers import Server
-from tests.process import PATIENCE_S
+from tests.process import PATIENCE_S, Process, output_of
 
 X = np.array([[1, 2], [3, -4]], np.float32)
 Y = [[5.0], [-5.0]]
@@ -230,3 +230,29 @@ def test_a_tflite_model_is_served_with_its_signatures(server: Server) -> None:
     assert reply.json()["outputs"] == {"sum": (X + 2).tolist(), "product": (X * 2).tolist()}
     plain = predict(server, "plain", "", {"serving_default_x": X})
     assert plain["StatefulPartitionedCall"].tolist() == Y
+
+
+def test_check_tells_what_serves_each_signature_and_what_stands_against_it(root: Path) -> None:
+    command = Process("ie_serving", "check", f"--model_path={root / 'partly'}")
+    assert command.exit_code() == 1
+    lines = dict(line.strip().split(": ", 1) for line in command.lines if line.startswith("  "))
+    assert lines["good"] == "served by OpenVINO"
+    assert lines["on_refused"].startswith('not served: its base "serving_default" is not served')
+    for name, cause in REFUSED.items():
+        assert lines[name].startswith("not served: ")
+        assert cause in lines[name]
+    assert "OpenVINO has no SelfAdjointEigV2: export the model without" in lines["serving_default"]
+    assert "set --tensorflow_fallback" in lines["serving_default"]
+
+
+def test_a_dry_run_of_tensorflow_model_server_says_the_same(root: Path) -> None:
+    """Of a model that is served as a whole: the exit code is 0."""
+    base = f"--model_base_path={root / 'ranks'}"
+    lines = output_of("tensorflow_model_server", "--dry_run", "--model_name=m", base)
+    by_rank = "served by OpenVINO, compiled for the ranks of each first request"
+    assert lines == [
+        "model m, version 1",
+        f"  any_rank: {by_rank}",
+        f"  matrix: {by_rank}",
+        "  serving_default: served by OpenVINO",
+    ]

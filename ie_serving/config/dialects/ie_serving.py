@@ -1,4 +1,4 @@
-"""The command line `ie_serving {config,model} ...` to `Settings`.
+"""The command line `ie_serving {config,model,check} ...` to `Settings`.
 
 What the command line says beats the file, the file beats the environment. What is wrong is all
 reported together, as one `ConfigError`; arguments that cannot be told apart at all, `--help` and
@@ -27,13 +27,15 @@ from ie_serving.config.values.faults import Faults
 from ie_serving.core.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 
-CONFIG, MODEL_COMMAND = "config", "model"
+CONFIG, MODEL_COMMAND, CHECK = "config", "model", "check"
 
 OWN_FLAGS: Mapping[str, tuple[Setting, ...]] = {
     CONFIG: (CONFIG_PATH, *FOR_ALL),
     MODEL_COMMAND: tuple(setting for setting in MODEL if setting.flag),
+    CHECK: (CONFIG_PATH, *(setting for setting in MODEL if setting.flag)),
 }
-"""Settings whose flags only this command takes; those of `SERVER` belong to both."""
+"""Settings whose flags only this command takes; those of `SERVER` belong to all. `check` is one of
+the other two, as its flags say."""
 
 
 @dataclass
@@ -60,7 +62,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     """
     arguments, unknown = _parser().parse_known_args(ovms.with_command(argv))
     given = {name: value for name, value in vars(arguments).items() if value is not None}
-    reading = _Reading(given.pop("command"), given, environ)
+    command = given.pop("command")
+    reading = _Reading(_meant(command, given), given, environ)
     _note_unknown(unknown, reading)
     reading.warnings += _warnings(reading)
     found = _server_values(reading)
@@ -75,7 +78,18 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
         storage=storage,
         warnings=(*reading.warnings, *file.warnings),
         names=names(reading.command),
+        only_check=command == CHECK,
     )
+
+
+def _meant(command: str, given: dict[str, str]) -> str:
+    """Tell whether `check` is about a file or about one model, by the name of its path."""
+    if command != CHECK:
+        return command
+    if CONFIG_PATH.flag in given:
+        return CONFIG
+    given.setdefault("model_name", given.get("model_path", "").rstrip("/").rpartition("/")[2])
+    return MODEL_COMMAND
 
 
 def names(command: str) -> dict[str, str]:
@@ -100,9 +114,12 @@ def _parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=version_text())
-    commands = parser.add_subparsers(dest="command", required=True, metavar="{config,model}")
-    several = "serve the models of a configuration file"
-    for name, meaning in ((CONFIG, several), (MODEL_COMMAND, "serve one model")):
+    commands = parser.add_subparsers(dest="command", required=True, metavar="{config,model,check}")
+    for name, meaning in (
+        (CONFIG, "serve the models of a configuration file"),
+        (MODEL_COMMAND, "serve one model"),
+        (CHECK, "say what of a model, or of a file's models, would be served, and by what"),
+    ):
         _add_flags(commands.add_parser(name, help=meaning), name)
     return parser
 

@@ -133,6 +133,7 @@ def _parsed(flags: Split, texts: Mapping[str, str], environ: Mapping[str, str]) 
         storage=storage,
         warnings=(*_warnings(flags), *environment.warnings(environ)),
         names=names_in_tensorflow_model_server(),
+        only_check=flags.on("dry_run"),
     )
 
 

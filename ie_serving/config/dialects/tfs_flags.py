@@ -127,6 +127,7 @@ FLAGS: tuple[TfsFlag, ...] = (
         0,
         "how often each warm-up record is replayed; 0 or less is once",
     ),
+    TfsFlag("dry_run", Kind.BOOL, False, "say what would be served, and by what, and stop"),
     TfsFlag("version", Kind.BOOL, False, "print the versions and stop"),
     TfsFlag(
         "monitoring_config_file",

@@ -57,7 +57,7 @@ class OnnxRuntimeEngine:
             {output.spec.name: output.spec for output in outputs},
         )
         program = _program(session, signature, outputs, options)
-        return CompiledPrograms([program])
+        return CompiledPrograms([program], runs_on={SERVING_DEFAULT: LIBRARY})
 
 
 # Only at the top: below it may lie assets, such as the graph of a tokenizer.

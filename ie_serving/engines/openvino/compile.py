@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import openvino as ov
 
-from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
+from ie_serving.core.errors import InvalidRequest, LoadFailed, NoneServed, ServingError
 from ie_serving.core.hints import Hint
 from ie_serving.core.tensors import Array
 from ie_serving.engines.base import EngineOptions
@@ -98,7 +98,8 @@ class OpenVinoEngine:
         if not programs:
             raise _none_served(version)
         listed = version.listed([program.signature.name for program in programs])
-        return CompiledPrograms(programs, freed=return_memory, listed=listed)
+        runs_on = {draft.name: draft.runs_on for draft in version.drafts}
+        return CompiledPrograms(programs, freed=return_memory, listed=listed, runs_on=runs_on)
 
 
 def _taken_over(
@@ -124,13 +125,12 @@ def _served(draft: Draft, version: Version, options: EngineOptions) -> Runs | No
 
 def _none_served(version: Version) -> LoadFailed:
     """Give the causes by which no signature is left; the text of one stands alone."""
-    if len(version.causes) == 1:
-        return next(iter(version.causes.values()))
-    causes = "; ".join(str(cause) for cause in version.causes.values())
-    return LoadFailed(
-        f"{version.file} has no signature that OpenVINO can serve"
-        + (f": {causes}" if causes else "")
-    )
+    causes = {name: str(cause) for name, cause in version.causes.items()}
+    listed = "; ".join(causes.values())
+    text = f"{version.file} has no signature that OpenVINO can serve"
+    if causes:
+        text = listed if len(causes) == 1 else f"{text}: {listed}"
+    return NoneServed(text, causes)
 
 
 def _runs(draft: Draft, options: EngineOptions) -> Runs:

@@ -1,6 +1,6 @@
 """What was read of a version before anything is compiled."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -61,6 +61,25 @@ class Draft:
     beside: Beside | None = None
     listed: Signature | None = None
     host: "Plan | None" = None
+
+    @property
+    def runs_on(self) -> str:
+        """Say in words what computes it."""
+        parts = [*self._by_openvino(), *self._by_server()]
+        return "; ".join(parts) or "the server: its values are known at load"
+
+    def _by_openvino(self) -> Iterator[str]:
+        if self.model is None:
+            return
+        ranks = any(port.get_partial_shape().rank.is_dynamic for port in self.model.inputs)
+        yield "OpenVINO, compiled for the ranks of each first request" if ranks else "OpenVINO"
+
+    def _by_server(self) -> Iterator[str]:
+        if self.beside is not None and self.beside.examples:
+            yield "the server parses Examples"
+        if self.host is not None:
+            operations = ", ".join(text for text in self.host.operations().values() if text)
+            yield f"the server computes {operations}"
 
 
 @dataclass

@@ -16,6 +16,12 @@ TEXT_LIMIT = 600
 _NOISE = re.compile(
     r"(Exception from [\w./\\-]+:\d+:)|(Check '[^\n]*' failed at [\w./\\-]+:\d+:?)"
     r"|(Caught exception:)|( at [\w./\\-]+\.(cpp|hpp|h):\d+:?)"
+    r"|(FrontEnd API failed with \w+:)|(Model wasn't fully converted\.\s*Summary:\s*--)"
+    r"|(To facilitate the conversion of unsupported operations, refer to [^\n]*?\.html)"
+)
+_LACKS = re.compile(r"No conversion rule found for operations: ([\w.]+(?:, [\w.]+)*)")
+_ADVICE = (
+    r"OpenVINO has no \1: export the model without it, or a signature that takes what it gives"
 )
 _lock = threading.Lock()
 _cores: list[ov.Core] = []
@@ -38,7 +44,7 @@ def core() -> ov.Core:
 
 def one_line(error: BaseException) -> str:
     """Give an exception of OpenVINO as one line without the places of its C++ sources."""
-    text = " ".join(_NOISE.sub(" ", str(error)).split())
+    text = _LACKS.sub(_ADVICE, " ".join(_NOISE.sub(" ", str(error)).split()))
     return text[:TEXT_LIMIT] or "no reason given"
 
 

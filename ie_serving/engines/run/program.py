@@ -9,8 +9,10 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from ie_serving.core.errors import ServingError
@@ -216,6 +218,7 @@ class CompiledPrograms:
         programs: one for each signature.
         freed: called after `close`, when the programs' memory is free.
         listed: signatures that clients see, but that have no program.
+        runs_on: what computes a signature, by its name, where it does not say so itself.
     """
 
     def __init__(
@@ -223,10 +226,12 @@ class CompiledPrograms:
         programs: Sequence[Runs],
         freed: Callable[[], None] = lambda: None,
         listed: Sequence[Signature] = (),
+        runs_on: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self._programs = {program.signature.name: program for program in programs}
-        known = [*listed, *(program.signature for program in programs)]
-        self._signatures = {signature.name: signature for signature in known}
+        run = (program.signature for program in programs)
+        told = (replace(each, runs_on=each.runs_on or runs_on.get(each.name, "")) for each in run)
+        self._signatures = {signature.name: signature for signature in (*listed, *told)}
         self._freed = freed
 
     @property

@@ -128,6 +128,7 @@ def _with_defaults(
         replace(
             each,
             left_out="",
+            runs_on="TensorFlow, in a process of its own",
             defaults={a: values[each.name, a] for a in each.inputs if (each.name, a) in values},
         )
         for each in signatures

@@ -100,7 +100,9 @@ def prepare(meta_graph: Proto, signature: Declared) -> Prepared:
 def _name_all(signature: Declared) -> None:
     for alias, info in [*signature.inputs.items(), *signature.outputs.items()]:
         if not info.tensor:
-            raise LoadFailed(f"{alias!r} is no dense tensor; only those are served")
+            raise LoadFailed(
+                f"{alias!r} is no dense tensor; split it into dense tensors in the model"
+            )
 
 
 def frame_of(prepared: Prepared, meta_graph: Proto) -> Frame:

@@ -1,0 +1,85 @@
+"""Reads and compiles versions as for serving, serves none, and tells what would become of each."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from ie_serving.core.errors import NoneServed, ServingError
+from ie_serving.core.tensors import Signature
+from ie_serving.engines.base import Engine, EngineOptions
+from ie_serving.models.repository.signature_file import with_signature_file
+from ie_serving.models.repository.source import Candidate, Source
+from ie_serving.models.repository.version_policy import VersionPolicy
+from ie_serving.storage.base import Storage
+
+
+@dataclass(frozen=True)
+class Examined:
+    """What would become of one version.
+
+    Attributes:
+        version: version number.
+        served: what computes each signature that is served, by its name.
+        left_out: why a signature is not, by its name.
+        fault: why the version as a whole does not load; empty for one that does, and where
+            `left_out` says it.
+    """
+
+    version: int
+    served: Mapping[str, str] = field(default_factory=dict)
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    fault: str = ""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every signature would be served."""
+        return not (self.left_out or self.fault)
+
+
+def examine(
+    storage: Storage, engine: Engine, policy: VersionPolicy, options: EngineOptions
+) -> Iterator[Examined]:
+    """Examine the versions that `policy` wants, the lowest first. Blocking.
+
+    Raises:
+        StorageError: the versions cannot be listed.
+    """
+    # One look: whoever asks says thereby that the files are all there.
+    source = Source(storage, engine, rest_s=0.0)
+    for _, candidate in sorted(source.poll(policy.aspired).candidates.items()):
+        yield _examined(storage, engine, candidate, options)
+
+
+def _examined(
+    storage: Storage, engine: Engine, candidate: Candidate, options: EngineOptions
+) -> Examined:
+    if candidate.fault:
+        return Examined(candidate.version, fault=candidate.fault)
+    try:
+        with (
+            storage.copy(candidate.directory, candidate.entries) as directory,
+            closing(engine.compile(directory, options)) as compiled,
+        ):
+            return _sorted(candidate.version, with_signature_file(directory, compiled.signatures))
+    except NoneServed as error:
+        return Examined(candidate.version, left_out=error.causes)
+    except ServingError as error:
+        return Examined(candidate.version, fault=str(error))
+
+
+def _sorted(version: int, signatures: Mapping[str, Signature]) -> Examined:
+    return Examined(
+        version,
+        served={name: _runs_on(s) for name, s in signatures.items() if not _is_listed_only(s)},
+        left_out={name: s.left_out for name, s in signatures.items() if s.left_out},
+    )
+
+
+def _is_listed_only(signature: Signature) -> bool:
+    return bool(signature.left_out or signature.definition)
+
+
+def _runs_on(signature: Signature) -> str:
+    if signature.examples is not None:
+        return f'signatures.json, from "{signature.examples.base.name}"'
+    return signature.runs_on

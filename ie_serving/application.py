@@ -9,6 +9,7 @@ from functools import partial
 from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.files.text_proto import from_message
 from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
+from ie_serving.core.budget import BUDGET
 from ie_serving.engines.base import Engine
 from ie_serving.engines.drivers import Drivers
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
@@ -35,6 +36,7 @@ from ie_serving.server.fronts.tfs.prediction_service import PredictionService, g
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handover
 from ie_serving.server.process.lifecycle import Listener
+from ie_serving.server.process.memory_limit import budget_of
 from ie_serving.server.process.ports import GRPC, REST
 from ie_serving.server.transport.grpc.http2_server import Http2Server
 from ie_serving.server.transport.grpc.services import Services
@@ -77,6 +79,7 @@ class ServingApplication:
         notes: LoadNotes,
     ) -> None:
         server = settings.server
+        BUDGET.limit = budget_of(server.memory_budget_bytes)
         self._notes = notes
         self._settings = settings
         self._storage_options = storage

@@ -60,6 +60,9 @@ class ServerSettings:
     # gRPC's own default of 4 MiB refuses a batch of images; the messages of a process are bounded
     # by its memory in any case.
     max_message_bytes: int = 1 << 30
+    memory_budget_bytes: int = 0
+    """0 takes half of the memory that the cgroup or the machine has (`memory_limit.py`)."""
+
     grpc_transport: str = "http2"
 
     # As gRPC's own default: a connection stays as long as its client wants.

@@ -5,6 +5,7 @@ TensorFlow Serving's REST API documents.
 """
 
 import logging
+import traceback
 import uuid
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -58,10 +59,23 @@ def explain(error: Exception) -> tuple[Code, str]:
     the id alone, since its text may hold anything.
     """
     if isinstance(error, errors.ServingError):
+        let_go(error)
         return code_of(error), str(error)
     incident = uuid.uuid4().hex[:12]
     log.error(Event("unexpected error", incident=incident), exc_info=error)
     return Code.INTERNAL, f"internal error; the server's log has the cause under {incident}"
+
+
+def let_go(error: BaseException | None) -> None:
+    """Have an error, and those behind it, not keep what the frames hold in which they were raised.
+
+    That is what the request held. The frames often refer to the error or to the future that has it,
+    so that it would all stay in memory until the garbage collector runs, which may be hours.
+    """
+    while error is not None:
+        traceback.clear_frames(error.__traceback__)
+        error.__traceback__ = None
+        error = error.__context__
 
 
 def cut(text: str) -> str:

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Iterator
+from gzip import compress as gzip_of
 from typing import Any
 
 import grpc
@@ -15,12 +16,19 @@ from tests.functional.servers import SAMPLE, Server
 from tests.process import PATIENCE_S
 
 MEGABYTE = 2**20
+BUDGET = 200 * MEGABYTE
+ABOVE = BUDGET + 200 * MEGABYTE
+"""Peak of memory where the budget alone is the bound: work takes more than what is counted."""
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
     server = Server(
-        "ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}", "--metrics_path=/m"
+        "ie_serving",
+        "model",
+        "--model_name=digits",
+        f"--model_path={SAMPLE}",
+        f"--memory_budget_bytes={BUDGET}",
     )
     try:
         yield server.ready()
@@ -82,6 +90,48 @@ def test_a_context_for_many_examples_is_linear(server: Server, method: str) -> N
     with bounded(server, 100 * MEGABYTE):
         code, _ = send(server, f"PredictionService/{method}", payload)
     assert code == "INVALID_ARGUMENT"
+
+
+def _filled(size: int) -> bytes:
+    """A Predict of some bytes whose one value is to fill a tensor of `size` floats."""
+    request = messages.PredictRequest()
+    request.model_spec.name = "digits"
+    tensor = request.inputs["image"]
+    tensor.dtype = 1
+    tensor.float_val.append(1)
+    tensor.tensor_shape.dim.add(size=size)
+    return bytes(request.SerializeToString())
+
+
+def test_tensors_that_are_filled_up_stay_within_the_budget(server: Server) -> None:
+    """100 calls of 41 bytes for 64 MB each took 6.4 GB."""
+    payload = _filled((64 * MEGABYTE) // 4)
+    call: Any = server.channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
+    with bounded(server, ABOVE, 20):
+        futures = [call.future(payload, PATIENCE_S) for _ in range(100)]
+        codes = {future.code().name for future in futures}
+    assert codes <= {"INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"}
+
+
+def test_a_megabyte_of_gzip_stays_within_the_budget(server: Server) -> None:
+    """It becomes a gigabyte, for which the server took 3 GB."""
+    payload = _nested(2, bytes(1000 * MEGABYTE))
+    with bounded(server, ABOVE, 10):
+        code, text = send(server, "PredictionService/Predict", payload, gzip=True)
+    assert code == "RESOURCE_EXHAUSTED"
+    assert "--memory_budget_bytes" in text
+
+
+def test_100_kb_of_gzip_over_rest_are_bounded(server: Server) -> None:
+    """They became 100 MB of JSON, and took 70 s of processor time."""
+    body = gzip_of(b'{"instances": [' + b"[NaN]," * (90 * MEGABYTE // 6))
+    assert len(body) < 200_000
+    with bounded(server, ABOVE, 30):
+        reply = server.rest.post(
+            "/v1/models/digits:predict", content=body, headers={"Content-Encoding": "gzip"}
+        )
+    assert reply.status_code == 413
+    assert "100 times" in reply.json()["error"]
 
 
 def _nested(number: int, content: bytes) -> bytes:

@@ -3,7 +3,7 @@
 from ie_serving.config.schema.setting import BOOLEAN, Setting
 from ie_serving.config.schema.storage import CACHE
 from ie_serving.config.values import channel, numbers, words
-from ie_serving.core.integers import INT32_MAX
+from ie_serving.core.integers import INT32_MAX, INT64_MAX
 
 CONFIG_PATH = Setting(
     place="settings.config_path",
@@ -93,6 +93,16 @@ SERVER: tuple[Setting, ...] = (
         meaning="largest gRPC message and REST body in bytes; gzip over REST inflates to 100 MiB",
         example="67108864",
         flag="max_message_bytes",
+    ),
+    Setting(
+        place="server.memory_budget_bytes",
+        parse=numbers.integer(0, INT64_MAX),
+        form="BYTES",
+        default="half of the memory",
+        meaning="bytes that requests and unread replies of both ports may hold together; further"
+        " ones are refused. 0 takes half of the memory of the cgroup, or of the machine",
+        example="1073741824",
+        flag="memory_budget_bytes",
     ),
     # grpcio's is the way back for whoever meets a client that our own HTTP/2 does not understand.
     Setting(

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ie_serving.core.budget import BUDGET
 from ie_serving.core.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.tensors import BY_NUMBER, Array, DataType
 from ie_serving.wire.protobuf import fields, packed
@@ -239,11 +240,9 @@ def _filled(values: Array, count: int) -> Array:
     given = len(values)
     if given == count:
         return values
-    if given == 0:
-        return np.zeros(count, values.dtype)
-    filled = np.empty(count, values.dtype)
+    filled = np.frombuffer(BUDGET.memory(count * values.itemsize).data, values.dtype)
     filled[:given] = values
-    filled[given:] = values[-1]
+    filled[given:] = values[-1] if given else 0
     return filled
 
 
@@ -301,7 +300,9 @@ def _lengths(view: memoryview, count: int) -> tuple[list[int], int]:
 
 
 def _strings(values: list[bytes], shape: tuple[int, ...], count: int) -> Array:
-    array = np.empty(count, np.object_)
+    array: Array = np.empty(count, np.object_)
+    if count > len(values):
+        array = BUDGET.counted(array)
     array[: len(values)] = values
     array[len(values) :] = values[-1] if values else b""
     return _shaped(array, shape)

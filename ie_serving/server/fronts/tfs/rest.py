@@ -16,6 +16,7 @@ import falcon
 import falcon.asgi
 import orjson
 
+from ie_serving.core.budget import BUDGET, Lease
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.requests import ExamplesRequest, InferRequest, ModelSpec
 from ie_serving.core.tensors import Method, Signature
@@ -32,7 +33,7 @@ from ie_serving.server.fronts.tfs.rest_routes import (
     route,
     target_of,
 )
-from ie_serving.server.status import explain, http_of
+from ie_serving.server.status import explain, http_of, let_go
 from ie_serving.server.transport.http1.asgi import Asgi
 from ie_serving.server.transport.http1.messages import (
     Buffer,
@@ -172,6 +173,9 @@ class RestApi:
             except Exception as error:
                 status, _, text = _failed(error)
                 reply = Reply(status, JSON_REPLY, text)
+            except asyncio.CancelledError as error:
+                let_go(error)
+                raise
         stopping = self._health.phase is Phase.STOPPING
         if len(reply.body) < SMALLEST_COMPRESSED and not (stopping or self._enable_cors):
             return reply
@@ -218,7 +222,8 @@ class RestApi:
         try:  # as `counting_refusals`, without the call: this is done for every small request
             body, limit = request.body, self._max_body_bytes
             if body is None or len(body) > limit or b"content-encoding" in request.head.fields:
-                body = await read_body(request, limit)
+                held = Lease(BUDGET)  # until the reply is made: what else refers to it has ended
+                body = await read_body(request, limit, held)
             size = len(body)
             asked: PredictBody | SlicedBody | None = parse_at_once(body)
             if asked is None:
@@ -242,8 +247,9 @@ class RestApi:
     async def _examples(
         self, request: Request, model: ModelSpec, method: Method
     ) -> ExamplesRequest:
+        held = Lease(BUDGET)
         with self._plane.counting_refusals(model.name):
-            body = await read_body(request, self._max_body_bytes)
+            body = await read_body(request, self._max_body_bytes, held)
             in_thread = len(body) >= LARGE_EXAMPLES
             work = partial(parse_examples, body, method.word)
             asked = await asyncio.to_thread(work) if in_thread else work()

@@ -2,11 +2,14 @@
 
 import asyncio
 import gzip
-import zlib
 
+from ie_serving.core.budget import BUDGET, SMALL, Lease
 from ie_serving.core.errors import InvalidRequest, RequestTooLarge
 from ie_serving.core.hints import Hint
+from ie_serving.server.transport import inflate
+from ie_serving.server.transport.http1.body import Stream
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request, RequestHead
+from ie_serving.server.transport.http1.states import Body
 
 SMALLEST_COMPRESSED = 1024
 """Bytes of the smallest reply that is compressed. A smaller one is one packet of the network (1,460
@@ -16,37 +19,74 @@ MOST_INFLATED = 100 << 20
 LARGE = 16 * 1024
 """Bytes of a reply from which it is compressed in a thread: at 45 ns a byte it would hold the event
 loop for a millisecond."""
-LARGE_COMPRESSED = 4 * 1024
-"""Bytes of a compressed body from which it is inflated in a thread: it may grow a thousandfold, and
-4 MB are 10 ms of the event loop."""
+PIECE = 1 << 20
+"""Bytes of a body that are counted at a time as it comes."""
+WORKED_ON = 4
+"""How often a JSON body lies in memory while it is parsed, beside itself: simdjson keeps strings
+and a tape, and numbers become an array."""
+MOST_GROWTH = 100
+"""How many times larger a body may become by inflation, from `ALWAYS_INFLATED` on. JSON of numbers
+shrinks to a third or a tenth. What shrinks further is one value again and again: to parse it takes
+minutes for a request of some KB."""
+ALWAYS_INFLATED = 8 << 20
+"""Bytes to which any body may be inflated, such as an image of zeros."""
 FASTEST = 1
 """zlib's level of compression. The default, 6, makes JSON of numbers 5 % smaller and takes four to
 eight times as long."""
 GZIP: Headers = ((b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
 
 
-async def read_body(request: Request, limit: int) -> bytes:
+async def read_body(request: Request, limit: int, lease: Lease) -> bytes:
     """Read the whole body, inflated if it came as gzip.
 
     Args:
         request: whose body has not been read yet.
         limit: largest size in bytes, also after decompression.
+        lease: takes what the body and work on it need; of whoever works on it.
 
     Raises:
         RequestTooLarge: the body is larger; what is over the limit is not kept.
         InvalidRequest: the body is not the gzip data that its header announces.
+        QueueFull: the budget is spent.
     """
     head = request.head
-    if head.length is not None and head.length > limit:
-        raise _too_large(limit)
-    body = request.body if request.stream is None else await request.stream.rest(limit)
+    if head.length is not None:
+        if head.length > limit:
+            raise _too_large(limit)
+        BUDGET.check(head.length)
+    body = request.body if request.stream is None else await _gathered(request.stream, limit, lease)
     if body is None or len(body) > limit:
         raise _too_large(limit)
-    if b"gzip" not in head.fields.get(b"content-encoding", b""):
-        return body
-    if len(body) < LARGE_COMPRESSED:
-        return _inflate(body, min(limit, MOST_INFLATED))
-    return await asyncio.to_thread(_inflate, body, min(limit, MOST_INFLATED))
+    if b"gzip" in head.fields.get(b"content-encoding", b""):
+        body = await _inflated(body, limit)
+    if len(body) >= SMALL:
+        lease.take(WORKED_ON * len(body))
+    return body
+
+
+async def _gathered(stream: Stream, limit: int, lease: Lease) -> bytes | None:
+    """Read a body that comes in pieces; None when it is larger than `limit`."""
+    pieces: list[bytes] = []
+    size = 0
+    while not (pieces and stream.state is Body.WHOLE):
+        piece = await stream.rest(min(PIECE, limit - size))
+        size += len(piece)
+        if size > limit:
+            return None
+        lease.take(len(piece))
+        pieces.append(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+async def _inflated(body: bytes, limit: int) -> bytes:
+    grown = max(ALWAYS_INFLATED, MOST_GROWTH * len(body))
+    most = min(limit, MOST_INFLATED, grown)
+    try:
+        return bytes(await inflate.inflated(body, inflate.GZIP, most))
+    except inflate.Malformed as error:
+        raise _not_gzip(str(error)) from error
+    except inflate.TooLong:
+        raise (_grows() if most == grown else _too_large(limit)) from None
 
 
 async def compressed(head: RequestHead, reply: Reply) -> Reply:
@@ -62,21 +102,6 @@ async def compressed(head: RequestHead, reply: Reply) -> Reply:
     return Reply(status, (*kept, *GZIP), body)
 
 
-def _inflate(body: bytes, limit: int) -> bytes:
-    inflater = zlib.decompressobj(wbits=zlib.MAX_WBITS | 16)
-    try:
-        data = inflater.decompress(body, limit + 1)
-    except zlib.error as error:
-        raise _not_gzip(str(error)) from error
-    if len(data) > limit:
-        raise _too_large(limit)
-    if not inflater.eof:
-        raise _not_gzip("it ends too early")
-    if inflater.unused_data:  # what follows would be dropped without a word
-        raise _not_gzip("something follows its end: send it as one member")
-    return data
-
-
 def _not_gzip(why: str) -> InvalidRequest:
     return InvalidRequest(
         "JSON Parse error: The document is empty: the body announced by Content-Encoding: gzip"
@@ -89,6 +114,13 @@ def _too_large(limit: int) -> RequestTooLarge:
         f"the body is larger than {limit} bytes, the limit for bodies",
         Hint(" ({server.max_message_bytes})"),
         f" and at most {MOST_INFLATED} for one that was compressed; send it in parts",
+    )
+
+
+def _grows() -> RequestTooLarge:
+    return RequestTooLarge(
+        f"the body becomes more than {MOST_GROWTH} times as large by decompression; send it as it"
+        " is"
     )
 
 

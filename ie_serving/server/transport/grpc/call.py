@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
+from ie_serving.core.budget import BUDGET, SMALL, Lease
 from ie_serving.core.codes import Code
 from ie_serving.core.errors import (
     DeadlineExceeded,
@@ -16,7 +17,7 @@ from ie_serving.core.errors import (
     NotSupported,
     ServingError,
 )
-from ie_serving.server.status import explain
+from ie_serving.server.status import explain, let_go
 from ie_serving.server.transport.eager import begin
 from ie_serving.server.transport.grpc import replies
 from ie_serving.server.transport.grpc.compression import inflated, too_large
@@ -71,10 +72,12 @@ class Rules(NamedTuple):
         limit: bytes of the largest message.
         refused: told of each unary call that ends here and not by its method: too large, not to be
             inflated, too late. Otherwise the metrics would not know of it.
+        small: bytes of the largest message that is not counted in the budget while it is worked on.
     """
 
     limit: int
     refused: Callable[[Exception], None]
+    small: int
 
 
 class Call(Stream):
@@ -91,6 +94,7 @@ class Call(Stream):
     __slots__ = (
         "_answered",
         "_deadline",
+        "_lease",
         "_method",
         "_reader",
         "_request",
@@ -115,6 +119,7 @@ class Call(Stream):
         self._method = method
         self._answered: Answered = _NOTHING
         self._reader: MessageReader | None = None
+        self._lease: Lease | None = None
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._deadline: float | None = None
@@ -142,6 +147,9 @@ class Call(Stream):
         except MessageTooLarge as error:
             self._refuse(too_large(error.length, self._rules.limit))
             return
+        except ServingError as error:  # of the budget
+            self._refuse(error)
+            return
         for message in messages:
             if self._answered is not _ALL:
                 self._take(message)
@@ -158,14 +166,17 @@ class Call(Stream):
     def finished(self) -> None:
         """See `Stream`."""
         self._answered = _ALL
+        self._lease = self._reader = None
         if self._timer:
             self._timer.cancel()
 
     def cancelled(self) -> None:
         """See `Stream`: nobody waits for the answer."""
         self.finished()
-        if self._task:
-            self._task.cancel()
+        # Not kept: a task that was cancelled refers to its frames, and these to the call.
+        task, self._task = self._task, None
+        if task:
+            task.cancel()
 
     def stop(self) -> None:
         """See `Stream`."""
@@ -221,6 +232,8 @@ class Call(Stream):
             self._sender.write(frames.headers(self.number, replies.HEADERS, ends=False))
 
     def _send_message(self, message: Buffer) -> None:
+        # It waits for the client, who may never read it.
+        self._lease = BUDGET.lease(len(message))
         self._start_reply()
         self._sender.send(self, PREFIX.pack(0, len(message)), message)
 
@@ -239,8 +252,9 @@ class Call(Stream):
             self._rules.refused(error)
             raise
 
-    def _interrupted(self) -> None:
+    def _interrupted(self, error: asyncio.CancelledError) -> None:
         """Answer when the work was cancelled, but not by this call."""
+        let_go(error)
         self.fail(Code.CANCELLED, "the server has cancelled the call; ask again")
 
 
@@ -265,6 +279,10 @@ class Calls:
         return kind(number, request, sender, self._rules, method)
 
 
+WAITING: Final = 8 * 1024
+"""Bytes that a call itself takes while it waits for its answer: task, frames of coroutines."""
+
+
 class UnaryCall(Call):
     """One message in, one message out. Its method is an `Answer`."""
 
@@ -280,9 +298,11 @@ class UnaryCall(Call):
         # Most requests are one message in one frame: nothing has to be gathered.
         if ends and self._reader is None and stop - start >= PREFIX.size:
             compressed, length = PREFIX.unpack_from(data, start)
-            if length == stop - start - PREFIX.size and length <= self._rules.limit:
+            if length == stop - start - PREFIX.size and length <= self._rules.small:
                 self._message = (bool(compressed), data[start + PREFIX.size : stop])
                 self._run(self._work(self._message))
+                if self._task is not None:
+                    self._wait(length)
                 return
         super().receive(data, start, stop, ends=ends)
 
@@ -292,14 +312,26 @@ class UnaryCall(Call):
         self._message = message
 
     def _taken(self) -> None:
-        if self._message:
-            self._run(self._work(self._message))
+        message = self._message
+        if message:
+            self._run(self._work(message))
+            if self._task is not None:
+                self._wait(min(len(message[1]), SMALL))
         else:
             self._refuse_count("none")
 
     def _refuse(self, error: Exception) -> None:
         self._rules.refused(error)
         super()._refuse(error)
+
+    def _wait(self, size: int) -> None:
+        """Count a small message whose answer is not there at once, and the call with it."""
+        if self._answered is _ALL:
+            return
+        try:
+            self._lease = BUDGET.lease(size + WAITING)
+        except ServingError as error:
+            self._refuse(error)
 
     def _refuse_count(self, came: str) -> None:
         self._refuse(NotSupported(f"a unary method takes exactly one message; {came} came"))
@@ -308,6 +340,7 @@ class UnaryCall(Call):
         """Answer; the reply is sent all at once where it fits."""
         # The message may be large: only its content is kept while the model works.
         self._message = None
+        content: Buffer = b""
         try:
             content = await self._content(message) if message[0] else message[1]
             del message
@@ -327,8 +360,10 @@ class UnaryCall(Call):
                     return
             self._send_message(reply)
             self._end_reply()
-        except asyncio.CancelledError:
-            self._interrupted()
+        except asyncio.CancelledError as error:
+            content = b""
+            self._interrupted(error)
             raise
         except Exception as error:
+            content = b""
             self.fail_with(error)

@@ -1,22 +1,18 @@
 """Compressed messages of requests. Source: "gRPC over HTTP2", Compression Algorithms."""
 
-import asyncio
-import zlib
 from typing import Final
 
 from ie_serving.core.errors import InvalidRequest, RequestTooLarge, ServingError
 from ie_serving.core.hints import Hint
+from ie_serving.server.transport import inflate
 from ie_serving.server.transport.grpc.services import Buffer
 
 IDENTITY: Final = b"identity"
-INFLATERS: Final = {b"gzip": zlib.MAX_WBITS | 16, b"deflate": zlib.MAX_WBITS}
+INFLATERS: Final = {b"gzip": inflate.GZIP, b"deflate": inflate.DEFLATE}
 """Window bits for zlib, by `grpc-encoding`."""
-LARGE: Final = 4 * 1024
-"""Bytes from which on messages are inflated in a thread: they may grow a thousandfold, and 4 MB are
-10 ms of the event loop."""
 
 
-async def inflated(content: Buffer, encoding: bytes, limit: int) -> bytes:
+async def inflated(content: Buffer, encoding: bytes, limit: int) -> Buffer:
     """Inflate a message that is marked as compressed.
 
     Args:
@@ -30,23 +26,12 @@ async def inflated(content: Buffer, encoding: bytes, limit: int) -> bytes:
     if encoding not in INFLATERS:
         # INTERNAL, as gRPC's rules of compression demand.
         raise ServingError("a message is marked as compressed, but grpc-encoding is identity")
-    if len(content) < LARGE:
-        return _inflate(content, encoding, limit)
-    return await asyncio.to_thread(_inflate, content, encoding, limit)
-
-
-def _inflate(content: Buffer, encoding: bytes, limit: int) -> bytes:
-    inflater = zlib.decompressobj(INFLATERS[encoding])
     try:
-        # One byte more than is allowed tells "too large" from "just fits".
-        data = inflater.decompress(content, limit + 1)
-    except zlib.error as error:
+        return await inflate.inflated(content, INFLATERS[encoding], limit)
+    except inflate.Malformed as error:
         raise InvalidRequest(f"a message cannot be decompressed: {error}") from error
-    if len(data) > limit:
-        raise too_large(len(data), limit)
-    if not inflater.eof or inflater.unused_data:
-        raise InvalidRequest("a message cannot be decompressed: its end is not where it should be")
-    return data
+    except inflate.TooLong:
+        raise too_large(limit + 1, limit) from None
 
 
 def too_large(length: int, limit: int) -> RequestTooLarge:

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Final
 
-from ie_serving.core.errors import QueueFull
+from ie_serving.core.budget import BUDGET, Lease
+from ie_serving.core.errors import QueueFull, ServingError
 from ie_serving.server.transport.grpc.call import Call
 from ie_serving.server.transport.grpc.message_reader import Message
 from ie_serving.server.transport.grpc.services import Buffer, Streaming
@@ -14,26 +15,41 @@ MOST_UNREAD: Final = 1000
 """Messages of one conversation that wait for the service; one more ends it: RESOURCE_EXHAUSTED."""
 MOST_UNREAD_BYTES: Final = 4 << 20
 """The same in bytes: as much as the receive window of its stream (`receive_window.py`)."""
+WAITING: Final = 256
+"""Bytes that a message takes beside its content while it waits."""
 
 
 class StreamingCall(Call):
     """Messages in, messages out. Its method is a `Streaming`."""
 
-    __slots__ = ("_sent", "_unread", "_unread_bytes")
+    __slots__ = ("_sent", "_unread", "_unread_bytes", "_unread_lease")
     _method: Streaming
 
     def begun(self) -> None:
         """See `Stream`."""
         self._unread: asyncio.Queue[Message | None] = asyncio.Queue()
         self._unread_bytes = 0
+        self._unread_lease = Lease(BUDGET)
         self._sent = asyncio.Event()
         self._run(self._work())
 
     def all_sent(self) -> None:
         """See `Stream`."""
+        self._lease = None
         self._sent.set()
 
+    def finished(self) -> None:
+        """See `Stream`."""
+        super().finished()
+        self._unread_lease.release()
+
     def _take(self, message: Message) -> None:
+        size = len(message[1]) + WAITING
+        try:
+            self._unread_lease.take(size)
+        except ServingError as error:
+            self._refuse(error)
+            return
         self._unread.put_nowait(message)
         self._unread_bytes += len(message[1])
         if self._unread.qsize() > MOST_UNREAD or self._unread_bytes > MOST_UNREAD_BYTES:
@@ -54,8 +70,8 @@ class StreamingCall(Call):
             async with aclosing(self._method.converse(self._requests())) as answers:
                 async for reply in answers:
                     await self._reply(reply)
-        except asyncio.CancelledError:
-            self._interrupted()
+        except asyncio.CancelledError as error:
+            self._interrupted(error)
             raise
         except Exception as error:
             self.fail_with(error)
@@ -65,6 +81,7 @@ class StreamingCall(Call):
     async def _requests(self) -> AsyncIterator[Buffer]:
         while (message := await self._unread.get()) is not None:
             self._unread_bytes -= len(message[1])
+            self._unread_lease.give(len(message[1]) + WAITING)
             yield await self._content(message)
 
     async def _reply(self, message: Buffer) -> None:

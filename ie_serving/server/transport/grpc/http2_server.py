@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Callable, Sequence
 
+from ie_serving.core.budget import SMALL
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.connection_age import ConnectionAge
 from ie_serving.server.transport.grpc.call import Call, Calls, Rules, UnaryCall
@@ -47,7 +48,7 @@ class Http2Server:
                 for service, methods in services.items()
                 for name, method in methods.items()
             },
-            Rules(max_message_bytes, refused),
+            Rules(max_message_bytes, refused, min(max_message_bytes, SMALL - 1)),
         )
         self._listener = Listener(self._connect)
 

@@ -4,14 +4,20 @@ import struct
 
 import numpy as np
 
+from ie_serving.core.budget import BUDGET, SMALL, Lease, leased
+
 PREFIX = struct.Struct(">BL")
 """Whether the message is compressed, and its length in bytes."""
 AHEAD = 8 << 20
 """Bytes of memory that are set aside for a message as soon as its length is announced. For a longer
 message memory doubles as it comes, so that an announcement of 5 bytes cannot claim a gigabyte."""
-VIEWED = 1 << 16
-"""Bytes. A message that came in several pieces is given as a view of its memory from this size on;
-a smaller one is copied to bytes, which cost less to parse than a view."""
+VIEWED = SMALL
+"""Bytes. A message is given as a view of memory that is counted in the budget from this size on; a
+smaller one is copied to bytes, which cost less to parse than a view."""
+FREE = 4096
+"""Bytes of a message whose rest is still to come that are not counted."""
+STEP = 1 << 18
+"""Bytes by which the count of a message that comes goes ahead of what has come."""
 
 Message = tuple[bool, "bytes | memoryview"]
 """Whether it is compressed, and its bytes."""
@@ -36,7 +42,16 @@ class MessageReader:
         limit: bytes of the largest message.
     """
 
-    __slots__ = ("_compressed", "_filled", "_length", "_limit", "_memory", "_prefix")
+    __slots__ = (
+        "_compressed",
+        "_counted",
+        "_filled",
+        "_lease",
+        "_length",
+        "_limit",
+        "_memory",
+        "_prefix",
+    )
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -45,6 +60,8 @@ class MessageReader:
         self._filled = 0
         self._length = 0
         self._compressed = False
+        self._counted = 0  # of the message that comes: bytes up to which the budget knows of it
+        self._lease: Lease | None = None
 
     @property
     def within(self) -> bool:
@@ -56,6 +73,7 @@ class MessageReader:
 
         Raises:
             MessageTooLarge: the next message is larger than the limit.
+            ServingError: the budget is spent.
         """
         found: list[Message] = []
         while start < stop:
@@ -75,15 +93,18 @@ class MessageReader:
         compressed, length = PREFIX.unpack(self._prefix)
         if length > self._limit:
             raise MessageTooLarge(length)
+        BUDGET.check(length)
         self._prefix = b""
         end: int = start + length
-        if end <= stop:
+        if end <= stop and length < VIEWED:
             found.append((bool(compressed), data[start:end]))
             return end
         self._compressed = bool(compressed)
         self._length = length
         self._filled = 0
-        self._memory = _memory(min(length, AHEAD))
+        self._counted = FREE
+        self._lease = Lease(BUDGET)
+        self._memory = _memory(min(length, AHEAD), self._lease)
         return start
 
     def _fill(
@@ -91,24 +112,34 @@ class MessageReader:
     ) -> int:
         taken = min(self._length - self._filled, stop - start)
         filled = self._filled + taken
+        if filled > self._counted:
+            self._count(filled)
         if filled > len(memory):
             memory = self._grow(memory, filled)
         memory[self._filled : filled] = memoryview(data)[start : start + taken]
         self._filled = filled
         if filled == self._length:
-            self._memory = None
+            self._memory = self._lease = None
             message = bytes(memory) if filled < VIEWED else memory.toreadonly()
             found.append((self._compressed, message))
         return start + taken
 
     def _grow(self, memory: memoryview, least: int) -> memoryview:
         # Twofold, so that all the copies together cost no more than the message.
-        larger = _memory(min(self._length, max(least, 2 * len(memory))))
+        assert self._lease
+        larger = _memory(min(self._length, max(least, 2 * len(memory))), self._lease)
         larger[: self._filled] = memory[: self._filled]
         self._memory = larger
         return larger
 
+    def _count(self, filled: int) -> None:
+        """Count what has come, and a step ahead, so that the budget is rarely asked."""
+        assert self._lease
+        upto = min(self._length, filled + STEP)
+        self._lease.take(upto - self._lease.size)
+        self._counted = upto
 
-def _memory(size: int) -> memoryview:
-    """Get memory that costs nothing until it is written to, unlike a bytearray's."""
-    return np.empty(size, np.uint8).data
+
+def _memory(size: int, lease: Lease) -> memoryview:
+    """Get memory that costs nothing until it is written to, and keeps the lease with it."""
+    return leased(size, lease).data if size >= VIEWED else np.empty(size, np.uint8).data

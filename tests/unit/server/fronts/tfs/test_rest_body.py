@@ -5,13 +5,18 @@ import gzip
 
 import pytest
 
-from ie_serving.core.errors import InvalidRequest, RequestTooLarge
-from ie_serving.server.fronts.tfs.rest_body import LARGE_COMPRESSED, read_body
+from ie_serving.core.budget import BUDGET, Budget, Lease
+from ie_serving.core.errors import InvalidRequest, QueueFull, RequestTooLarge
+from ie_serving.server.fronts.tfs.rest_body import ALWAYS_INFLATED, MOST_GROWTH, read_body
 from ie_serving.server.transport.eager import begin
+from ie_serving.server.transport.http1.body import Stream
 from ie_serving.server.transport.http1.messages import Request, RequestHead
+from ie_serving.server.transport.inflate import LARGE
 
 LIMIT = 1 << 26
 PATIENCE_S = 30
+SPARSE = b"".join(b"%d" % number + bytes(300) for number in range(100_000))
+"""Shrinks to a fiftieth: zeros with something between them."""
 
 
 def request(body: bytes, coding: bytes) -> Request:
@@ -27,18 +32,18 @@ def request(body: bytes, coding: bytes) -> Request:
     ("content", "apart"),
     [
         pytest.param(b"[1, 2]", False, id="small"),
-        pytest.param(bytes(1 << 25), True, id="small, but grows a thousandfold"),
+        pytest.param(SPARSE, True, id="small, but grows a thousandfold"),
     ],
 )
 async def test_a_body_that_may_grow_much_is_inflated_beside_the_loop(
     content: bytes, apart: bool
 ) -> None:
     body = gzip.compress(content)
-    assert (len(body) >= LARGE_COMPRESSED) is apart
+    assert (len(body) >= LARGE) is apart
     read = []
 
     async def work() -> None:
-        read.append(await read_body(request(body, b"gzip"), LIMIT))
+        read.append(await read_body(request(body, b"gzip"), LIMIT, Lease(Budget())))
 
     task = begin(work())
     assert (task is not None) is apart
@@ -51,18 +56,76 @@ async def test_a_body_that_may_grow_much_is_inflated_beside_the_loop(
 async def test_the_limit_holds_before_and_after_inflating(coding: bytes) -> None:
     body = gzip.compress(bytes(1000)) if coding else bytes(1000)
     with pytest.raises(RequestTooLarge, match=r"larger than 999 bytes.*server.max_message_bytes"):
-        await read_body(request(body, coding), 999)
-    assert await read_body(request(body, coding), 1000) == bytes(1000)
+        await read_body(request(body, coding), 999, Lease(Budget()))
+    assert await read_body(request(body, coding), 1000, Lease(Budget())) == bytes(1000)
 
 
 @pytest.mark.parametrize("body", [b"{}", gzip.compress(b"{}")[:-1]], ids=["not gzip", "cut short"])
 async def test_what_is_not_the_gzip_data_that_is_announced_is_invalid(body: bytes) -> None:
     with pytest.raises(InvalidRequest, match="not valid gzip data"):
-        await read_body(request(body, b"gzip"), LIMIT)
+        await read_body(request(body, b"gzip"), LIMIT, Lease(Budget()))
 
 
 @pytest.mark.parametrize("behind", [b"junk", gzip.compress(b"[2]]}")], ids=["junk", "a member"])
 async def test_what_follows_the_gzip_data_is_refused_and_not_dropped(behind: bytes) -> None:
     body = gzip.compress(b'{"instances": [[1]]}') + behind
     with pytest.raises(InvalidRequest, match="something follows its end"):
-        await read_body(request(body, b"gzip"), LIMIT)
+        await read_body(request(body, b"gzip"), LIMIT, Lease(Budget()))
+
+
+@pytest.mark.parametrize("size", [ALWAYS_INFLATED, ALWAYS_INFLATED + 1])
+async def test_what_becomes_very_much_larger_is_refused(size: int) -> None:
+    """100 KB would be 100 MB of one value again and again, and minutes to parse."""
+    body = gzip.compress(b"0" * size)
+    assert len(body) * MOST_GROWTH < size
+    work = read_body(request(body, b"gzip"), LIMIT, Lease(Budget()))
+    if size > ALWAYS_INFLATED:
+        with pytest.raises(RequestTooLarge, match="more than 100 times as large"):
+            await work
+    else:
+        assert len(await work) == size
+
+
+class Waiting:
+    """A connection whose body is told what has come."""
+
+    def allow_body(self) -> None:
+        """The client sends without being asked."""
+
+    def balance(self) -> None:
+        """The client need not wait."""
+
+
+@pytest.mark.parametrize("left", [5 << 20, (5 << 20) - 1], ids=["all", "a byte less"])
+async def test_bodies_that_come_are_refused_beyond_the_budget(
+    left: int,
+) -> None:
+    """A megabyte, and four for the work on it; all is given back when the work ends."""
+    budget = Budget(left)
+    lease = Lease(budget)
+    stream = Stream(Waiting(), client_waits=False)
+    head = RequestHead("POST", b"/", b"", "1.1", (), {}, None, True, False)
+    work = asyncio.ensure_future(read_body(Request(head, None, stream), LIMIT, lease))
+    for _ in range(4):
+        stream.feed(bytes(1 << 18))
+        await asyncio.sleep(0)
+    assert not work.done()
+    stream.end()
+    if left < 5 << 20:
+        with pytest.raises(QueueFull, match="send it again later"):
+            await work
+    else:
+        assert len(await work) == 1 << 20
+        assert budget.held == 5 << 20
+    lease.release()
+    assert budget.held == 0
+
+
+async def test_a_body_that_never_fits_is_refused_by_its_head(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(BUDGET, "limit", 1000)
+    head = RequestHead("POST", b"/", b"", "1.1", (), {}, 1001, True, False)
+    stream = Stream(Waiting(), client_waits=False)
+    with pytest.raises(RequestTooLarge, match="send less at once"):
+        await read_body(Request(head, None, stream), LIMIT, Lease(BUDGET))

@@ -12,6 +12,7 @@ from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
 from ie_serving.core.budget import BUDGET
 from ie_serving.engines.base import Engine
 from ie_serving.engines.drivers import Drivers
+from ie_serving.engines.kept import KeptSound
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
@@ -65,7 +66,8 @@ pass within milliseconds."""
 
 def engine() -> Engine:
     """Build the engine of all models."""
-    return Drivers([OnnxRuntimeEngine(), OpenVinoEngine(TensorFlowFallback())])
+    drivers = Drivers([OnnxRuntimeEngine(), OpenVinoEngine(TensorFlowFallback())])
+    return KeptSound(drivers)
 
 
 class ServingApplication:

@@ -3,6 +3,7 @@
     copies/<fingerprint>/      complete and checked; appears by one rename
     partial/<fingerprint>/     being fetched, or left by a fetch that broke off
     locks/<fingerprint>        shared by who uses the copy, exclusive for who makes or removes it
+    digests/<fingerprint>      digests of its files (`digests.py`)
     listings/                  last known good listings (`listings.py`)
     compiled/                  the engine's own compiled models
 
@@ -17,13 +18,14 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from ie_serving.core.errors import StorageError
 from ie_serving.core.hints import Hint
 from ie_serving.storage.mirror import locks
+from ie_serving.storage.mirror.digests import CopyDigests
 from ie_serving.telemetry.logs import Event
 
 _Lock = Callable[[Path, locks.Pause], AbstractContextManager[None]]
@@ -74,6 +76,7 @@ class Cache:
         self.root = root
         self._size_bytes = size_bytes
         self._pause = pause
+        self._digests = CopyDigests(root / "digests")
 
     @contextmanager
     def lease(self, fingerprint: str, sizes: Mapping[str, int]) -> Iterator[Path | None]:
@@ -85,7 +88,7 @@ class Cache:
         """
         copy = self._copy(fingerprint)
         with self._locked(locks.shared, fingerprint):
-            yield copy if _is_complete(copy, sizes) else None
+            yield copy if self.is_sound(fingerprint, sizes) else None
 
     @contextmanager
     def making(self, fingerprint: str) -> Iterator[Path]:
@@ -104,6 +107,9 @@ class Cache:
         with self.written():
             if copy.exists():  # damaged, or else it would not be made again
                 self._remove(copy)
+            files = (path for path in made.rglob("*") if path.is_file())
+            names = [path.relative_to(made).as_posix() for path in files]
+            self._digests.keep(fingerprint, made, names)
             copy.parent.mkdir(parents=True, exist_ok=True)
             made.rename(copy)
             shutil.rmtree(self.root / "partial" / fingerprint, ignore_errors=True)
@@ -118,8 +124,19 @@ class Cache:
             )
 
     def has(self, fingerprint: str, sizes: Mapping[str, int]) -> bool:
-        """Tell whether the complete copy is there."""
+        """Tell whether the complete copy is there; its content is not read."""
         return _is_complete(self._copy(fingerprint), sizes)
+
+    def is_sound(self, fingerprint: str, sizes: Mapping[str, int]) -> bool:
+        """Tell whether the complete copy is there, as it was when it was made; remove another."""
+        copy = self._copy(fingerprint)
+        if not _is_complete(copy, sizes):
+            return False
+        if self._digests.fit(fingerprint, copy, sizes):
+            return True
+        with self.written(), suppress(FileNotFoundError):  # another process was quicker
+            self._remove(copy)
+        return False
 
     def make_room(self, wanted_bytes: int) -> None:
         """Evict until so much more fits.
@@ -179,6 +196,7 @@ class Cache:
         with locks.if_free(self.root / "locks" / item.path.name) as is_free:
             if is_free:
                 self._remove(item.path)
+                self._digests.forget(item.path.name)
                 log.info(Event("copy evicted from the cache", path=item.path, bytes=item.size))
             return is_free
 

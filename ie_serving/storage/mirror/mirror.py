@@ -121,7 +121,7 @@ class Mirror:
             held.close()
             with self._cache.making(fingerprint) as partial:
                 # Another process may have made it while we waited for the lock.
-                if not self._cache.has(fingerprint, sizes):
+                if not self._cache.is_sound(fingerprint, sizes):
                     self._fetch(partial, directory, files, given_up)
                     self._cache.publish(fingerprint, partial / "files")
         raise StorageError(

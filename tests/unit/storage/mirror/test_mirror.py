@@ -106,6 +106,54 @@ def test_a_copy_that_was_damaged_on_disk_is_fetched_again(served: MemoryReposito
     assert served.fetch() == {"model.bin": MODEL}
 
 
+def overwrite(served: MemoryRepository) -> None:
+    """Damage the copy without a change of its size."""
+    (copy,) = (served.cache_dir / "copies").iterdir()
+    (copy / "model.bin").write_bytes(b"?" + MODEL[1:])
+
+
+def test_a_copy_that_was_overwritten_is_fetched_again_by_the_next_process(
+    served: MemoryRepository, caplog: pytest.LogCaptureFixture
+) -> None:
+    overwrite(served)
+    restarted = served.restarted()
+    for _ in range(3):
+        assert served.fetch(storage=restarted) == {"model.bin": MODEL}
+    assert caplog.text.count("copy damaged, fetched again") == 1
+    assert served.remote.calls.count("checksum") == 1
+    assert served.fetch(storage=served.restarted()) == {"model.bin": MODEL}
+    assert served.remote.calls.count("checksum") == 1
+
+
+def test_a_copy_that_was_overwritten_is_not_served_while_the_store_is_away(
+    served: MemoryRepository,
+) -> None:
+    overwrite(served)
+    entries = listed(served.storage, "1")
+    served.go_down()
+    restarted = served.restarted()
+    assert restarted.directories() == ["1"]
+    with pytest.raises(Unreachable), restarted.copy("1", entries):
+        pass
+
+
+@pytest.mark.parametrize("digests", [None, "{"])
+def test_a_copy_without_digests_is_taken_as_it_is_and_gets_them(
+    served: MemoryRepository, digests: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One of an earlier release."""
+    (file,) = (served.cache_dir / "digests").iterdir()
+    if digests is None:
+        file.unlink()
+    else:
+        file.write_text(digests)
+    assert served.fetch(storage=served.restarted()) == {"model.bin": MODEL}
+    assert "read" not in served.remote.calls
+    overwrite(served)
+    assert served.fetch(storage=served.restarted()) == {"model.bin": MODEL}
+    assert "read" in served.remote.calls
+
+
 def test_a_break_in_mid_body_resumes_at_the_next_byte(repository: MemoryRepository) -> None:
     repository.put("1/model.bin", MODEL)
     arrived: Counter[int] = Counter()

@@ -1,0 +1,110 @@
+"""Compiled models that an engine keeps between starts, checked before it uses them.
+
+Engines write them as they like and read them back without a check: a damaged one would answer wrong
+numbers. So each version has a folder of its own, with the digests of what the engine left there;
+what does not fit its digest, or has none, is removed before the engine can find it, and compiled
+anew.
+"""
+
+import hashlib
+import json
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from ie_serving.core.digests import crc32_of
+from ie_serving.core.hints import Hint
+from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+DIGESTS = "digests.json"
+"""Name of the file of digests in the folder of a version."""
+
+Digests = Mapping[str, tuple[int, int, int]]
+"""CRC-32, size and time of modification, in nanoseconds, of each file by its name."""
+
+
+class KeptSound:
+    """`engine`, with sound compiled models in the folders of its cache. See `Engine`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.name = engine.name
+
+    def missing(self, files: Collection[str]) -> str | None:
+        """See `engines.base`."""
+        return self._engine.missing(files)
+
+    def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
+        """See `engines.base`; without the cache where what is damaged cannot be removed."""
+        if options.cache_dir is None:
+            return self._engine.compile(directory, options)
+        name = hashlib.sha256(str(directory).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+        folder = options.cache_dir / name
+        try:
+            before = _checked(folder)
+        except OSError as error:
+            log.warning(Event("compiled models not used", path=folder, cause=error.strerror))
+            return self._engine.compile(directory, replace(options, cache_dir=None))
+        compiled = self._engine.compile(directory, replace(options, cache_dir=folder))
+        _keep(folder, before)
+        return compiled
+
+
+def _checked(folder: Path) -> Digests:
+    """Remove what is not as it was written; give the rest. Raises OSError when that fails."""
+    known = _known(folder)
+    sound: dict[str, tuple[int, int, int]] = {}
+    for file in _files(folder):
+        digest, *_ = known.get(file.name, (-1,))
+        if digest == crc32_of(file):
+            sound[file.name] = _measured(file, digest)
+            continue
+        if file.name in known:  # else it was being written when its process ended
+            log.warning(Event("compiled model damaged, compiled again", path=file))
+        file.unlink(missing_ok=True)
+    return sound
+
+
+def _keep(folder: Path, before: Digests) -> None:
+    """Write the digests of what is there now; only what the engine has written is read again."""
+    try:
+        after = {
+            file.name: known
+            if (known := before.get(file.name)) and known == _measured(file, known[0])
+            else _measured(file, crc32_of(file))
+            for file in _files(folder)
+        }
+        if after == before:
+            return
+        beside = folder / f"{DIGESTS}.new"
+        beside.write_text(json.dumps(after))
+        beside.replace(folder / DIGESTS)
+    except OSError as error:
+        advice = Hint("check {storage.cache_dir}")
+        cause = error.strerror
+        log.warning(Event("compiled model not kept", path=folder, cause=cause, advice=advice))
+
+
+def _files(folder: Path) -> list[Path]:
+    if not folder.is_dir():
+        return []
+    return [f for f in folder.iterdir() if f.is_file() and not f.name.startswith(DIGESTS)]
+
+
+def _measured(file: Path, digest: int) -> tuple[int, int, int]:
+    status = file.stat()
+    return digest, status.st_size, status.st_mtime_ns
+
+
+def _known(folder: Path) -> Digests:
+    try:
+        found = json.loads((folder / DIGESTS).read_text())
+        return {
+            str(name): (int(crc), int(size), int(at)) for name, (crc, size, at) in found.items()
+        }
+    except (OSError, ValueError, TypeError, AttributeError):  # none, or damaged itself
+        return {}

@@ -159,6 +159,7 @@ class _Conversion:
             model = core().read_model(str(source))
         inputs = self._tensors(model.inputs, prepared.inputs, "inputs")
         outputs = self._tensors(model.outputs, prepared.outputs, "outputs")
+        # An input that OpenVINO found and the signature lacks would stay empty at each request.
         if len({tensor.index for tensor in inputs}) != len(model.inputs):
             raise LoadFailed("the graph has other inputs than the signature")
         return Draft(

@@ -149,7 +149,7 @@ def _bounds(shape: ov.PartialShape) -> Bounds | None:
 
 
 def _bound(dim: ov.Dimension) -> tuple[int, int]:
-    high = dim.get_max_length()
+    high = dim.get_max_length()  # -1 where there is no limit
     return dim.get_min_length(), NO_LIMIT if high < 0 else high
 
 
@@ -188,6 +188,7 @@ def _carry_bf16_as_float32(
         return
     with load_failures("BF16 tensors cannot be converted"):
         steps = PrePostProcessor(model)
+        # numpy has no bfloat16: the conversion becomes part of the model, in front and behind.
         for side, index in narrow:
             getattr(steps, side)(index).tensor().set_element_type(ov.Type.f32)
         steps.build()

@@ -109,6 +109,7 @@ class _Flag:
     """A flag that processes share through one page of memory; once set it stays so."""
 
     def __init__(self) -> None:
+        # Anonymous and shared, so a process that forks later has the same page, not a copy.
         self._page = mmap.mmap(-1, 1)
 
     def set(self) -> None:
@@ -149,7 +150,9 @@ def _configuration(server: ServerSettings, workers: int) -> dict[str, Any]:
         "graceful_timeout": int(
             server.drain_delay_s + server.drain_timeout_s + 2 * CLOSE_TIMEOUT_S + 1
         ),
+        # A heartbeat changes a file's time, which on a busy disk may take seconds.
         "worker_tmp_dir": "/dev/shm" if os.access("/dev/shm", os.W_OK) else None,
+        # Signals say all that there is to say, and a socket would be one more way in.
         "control_socket_disable": True,
     }
 
@@ -158,6 +161,7 @@ class _Logger(Logger):  # type: ignore[misc]
     """gunicorn's own lines: warnings and errors, through our handlers."""
 
     def setup(self, cfg: object) -> None:
+        # At INFO it tells of its start and its workers, which `lifecycle.py` says in our words.
         self.error_log.propagate = True
         self.error_log.setLevel(logging.WARNING)
 
@@ -182,6 +186,7 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
         super().signal(sig, frame)
 
     def handle_hup(self) -> None:
+        # gunicorn would replace its workers; ours read the configuration again and go on serving.
         self.kill_workers(signal.SIGHUP)
 
     def _ignore(self) -> None:
@@ -190,6 +195,7 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
     handle_ttin = handle_ttou = handle_usr1 = handle_usr2 = handle_winch = _ignore
 
     def manage_workers(self) -> None:
+        # gunicorn calls this every second. To sleep until `_spawn_at` would delay its signals.
         if time.monotonic() >= self._spawn_at:
             super().manage_workers()
 
@@ -272,6 +278,7 @@ class _Worker(Worker):  # type: ignore[misc]
     def run(self) -> None:
         """Serve, then end the process without waiting for threads: a compile can't be cancelled."""
         code = self._run_loop()
+        # What Python would do at its end, save for waiting for threads.
         logging.shutdown()
         os._exit(code)
 
@@ -320,8 +327,8 @@ class _Worker(Worker):  # type: ignore[misc]
 def _stop_with_parent() -> None:
     """Have the kernel send SIGTERM when the arbiter dies.
 
-    It is told to nobody that it was killed, and until `_beat` notices, the worker would keep the
-    ports from a successor.
+    An arbiter that is killed cannot tell its workers. Until `_beat` notices, they would keep the
+    ports from the next server.
     """
     if sys.platform == "linux":
         import ctypes  # here, not above: the arbiter does without it

@@ -90,6 +90,7 @@ def path_of(sockets: Sequence[socket.socket]) -> str | None:
 def _bound(stack: ExitStack, wanted: _Wanted) -> tuple[socket.socket, ...]:
     """Bind one port. A reservation shares its address, so that a taken port is looked for first."""
     if wanted.reserved:
+        # Two servers that share an address would each get half of the connections.
         with ExitStack() as probe:
             _bind_port(probe, wanted, shared=False)
     sockets = _bind_port(stack, wanted, shared=wanted.reserved)
@@ -105,6 +106,7 @@ def _bind_port(stack: ExitStack, wanted: _Wanted, *, shared: bool) -> tuple[sock
         try:
             bound.append(stack.enter_context(_bind(family, address, shared=shared)))
         except OSError as error:
+            # A host may have an IPv6 address by name and no IPv6 at all, as in many containers.
             if error.errno not in _NOT_HERE:
                 raise _unavailable(interface, host, port, error) from error
             absent = error
@@ -151,6 +153,7 @@ def _addresses(host: str, port: int) -> Iterator[tuple[socket.AddressFamily, tup
                 f'host "{name}" cannot be resolved: {error.strerror}; name an address of this'
                 " machine, or leave it empty to listen on all"
             ) from error
+        # Once each: some resolvers name an address again for each line of /etc/hosts.
         yield from dict.fromkeys((family, address) for family, *_, address in found)
 
 
@@ -166,6 +169,7 @@ def _bind(
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         if family == socket.AF_INET6:
+            # "::" stands for every address, those of IPv4 among them.
             only = address[0] != "::"
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only)
         if shared:

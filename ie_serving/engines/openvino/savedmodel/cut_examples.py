@@ -72,6 +72,7 @@ def _cut(frame: Frame, name: str, prefix: str, given: set[Key]) -> Parsing:
     node = frame.nodes[name]
     source = frame.place(node.input[0]).origin()
     if source.node.op not in ("Placeholder", "PlaceholderWithDefault"):
+        # What an operation computes the serialized Examples from, we would have to compute first.
         raise LoadFailed(f"{node.op} {name!r} parses what {source.node.op} gives, not an input")
     features = _Features(frame, node)
     scalar = node.op == "ParseSingleExample" or _is_scalar(source.node)
@@ -82,6 +83,7 @@ def _cut(frame: Frame, name: str, prefix: str, given: set[Key]) -> Parsing:
         reference = _reference(frame, name, output, number)
         placeholder = f"{prefix}_{output.group}_{output.index}"
         key = frame.place(reference).key
+        # The signature returns this as it was parsed, whether or not the model reads it, too.
         if key in given:
             names[output.group, output.index] = results[key] = placeholder
         if not _is_read(frame, reference):
@@ -114,6 +116,9 @@ class _Features:
     def _read_keys(self) -> None:
         node, dense, sparse = self._node, len(self.dense_types), len(self.sparse_types)
         self.ragged_keys: list[str] = []
+        # Inputs 0 and 1 are the Examples and their names. In ParseExample an input for each key
+        # follows, in V2 one for all keys of a kind; ParseSingleExample has its keys as attributes.
+        # The defaults of dense features come last.
         if node.op == "ParseSingleExample":
             self.sparse_keys = [key.decode() for key in node.attr["sparse_keys"].list.s]
             self.dense_keys = [key.decode() for key in node.attr["dense_keys"].list.s]
@@ -140,7 +145,7 @@ class _Features:
 
     def outputs(self, scalar: bool) -> Iterator[_Output]:
         """List the node's outputs in order."""
-        batch = () if scalar else (-1,)
+        batch = () if scalar else (-1,)  # the number of Examples
         for at, _ in enumerate(self.sparse_types):
             yield _Output("sparse_indices", at, DataType.INT64.number, (-1, 1 if scalar else 2))
         for at, dtype in enumerate(self.sparse_types):

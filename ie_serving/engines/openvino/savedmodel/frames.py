@@ -51,6 +51,7 @@ class Library:
         copy.CopyFrom(self.function(name))
         copy.signature.name = f"{name}_ie_serving_{len(self._functions)}"
         self._graph_def.library.function.append(copy)
+        # The list holds a copy of what was appended: that one is to be changed.
         added = self._graph_def.library.function[-1]
         self._functions[added.signature.name] = added
         return added
@@ -113,6 +114,7 @@ class Frame:
         Raises:
             LoadFailed: the graph has no such node.
         """
+        # "^" marks a node that is only waited for.
         name, _, port = reference.removeprefix("^").partition(":")
         if name in self._arguments:
             return Place(self, None, name, 0)
@@ -140,6 +142,7 @@ class Frame:
         if self._private:
             return
         assert self.parent is not None
+        # First the caller: inside of a function that is shared, this call is everybody's.
         self.parent.own()
         self._function = self.library.copy(self._function.signature.name)
         self.call.attr["f"].func.name = self._function.signature.name
@@ -160,6 +163,7 @@ class Frame:
             return name
         source = self.parent.add_argument(name, dtype, shape)
         call = self.call
+        # Nodes that are only waited for come last in a node's inputs.
         data = [i for i in call.input if not i.startswith("^")]
         controls = [i for i in call.input if i.startswith("^")]
         del call.input[:]
@@ -177,6 +181,7 @@ class Frame:
             node.attr["dtype"].type = tensor.dtype
             node.attr["value"].tensor.CopyFrom(tensor)
             self.nodes[name] = node
+        # Inside of functions a reference names the output, which is `output` in Const.
         return name if self.parent is None else f"{name}:output:0"
 
     def give_out(self, reference: str, dtype: int) -> str:
@@ -189,6 +194,7 @@ class Frame:
         self._function.signature.output_arg.add(name=name, type=dtype)
         self._function.ret[name] = reference
         self.call.attr["Tout"].list.type.append(dtype)
+        # Calls name their only output group `output` inside of functions, and number it outside.
         inside = self.parent.parent is not None
         own = f"{self._call_name}:output:{index}" if inside else f"{self._call_name}:{index}"
         return self.parent.give_out(own, dtype)
@@ -222,7 +228,7 @@ class Frame:
                 del self._holder[at]
                 break
         for node in self._holder:
-            for at in reversed(range(len(node.input))):
+            for at in reversed(range(len(node.input))):  # each deletion moves those behind it
                 if node.input[at] == f"^{name}":
                     del node.input[at]
         self._index()
@@ -274,6 +280,7 @@ class Place:
 
 def above(places: list[Place]) -> Iterator[Place]:
     """Give the places from which `places` are computed, themselves included, each node once."""
+    # A list of what is left to do, since graphs are deeper than Python may recurse.
     seen: set[Key] = set()
     waiting = list(places)
     while waiting:

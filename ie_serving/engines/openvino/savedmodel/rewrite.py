@@ -121,6 +121,7 @@ def own_frame(prepared: Prepared, meta_graph: Proto) -> Frame:
 
 def _set_outputs_apart(prepared: Prepared, frame: Frame) -> None:
     """Leave in `outputs` what the model must compute for each request, once."""
+    # `first` has, for each tensor that the model computes, the alias under which it does.
     fed = {_full(info.tensor): alias for alias, info in prepared.inputs.items()}
     fed_nodes = {name.partition(":")[0] for name in fed}
     first: dict[str, str] = {}
@@ -151,8 +152,10 @@ def _is_constant(place: Place, fed_nodes: set[str]) -> bool:
         node = source.node
         if node is None:
             continue
+        # Inputs are nodes of the graph itself; a node of a function may bear the same name.
         if source.frame.parent is None and node.name in fed_nodes:
             return False
+        # A call is not random by its name: what its function does is walked as well.
         if node.op == "Placeholder" or (
             node.op.startswith(RANDOM) and node.op != "StatefulPartitionedCall"
         ):
@@ -189,6 +192,7 @@ def _feed(prepared: Prepared, frame: Frame) -> None:
         frame.add_argument(name, info.dtype, shape)
         node, _, port = _full(info.tensor).partition(":")
         frame.replace(f"{node}:{port}", name)
+        # The first output of a node is referred to with its number and without.
         if port == "0":
             frame.replace(node, name)
         prepared.inputs[alias] = TensorInfo(f"{name}:0", info.shape, info.dtype)
@@ -198,6 +202,7 @@ def _shape_proto(node: Proto, info: TensorInfo) -> Proto:
     """Give the shape of an input: the signature's, or else the placeholder's own."""
     shape = TensorShapeProto()
     if info.shape is not None:
+        # A scalar's shape has no dimensions: without this it would not be written at all.
         shape.SetInParent()
         for size in info.shape:
             shape.dim.add(size=size)
@@ -222,6 +227,7 @@ def _cut_examples(prepared: Prepared, frame: Frame) -> None:
             if key in parsing.given:
                 prepared.echoes[alias] = parsing.given[key]
                 del prepared.outputs[alias]
+    # An input that only the parser read is none of the model that is left.
     outputs = [frame.place(info.tensor) for info in prepared.outputs.values()]
     read = {
         place.node.name
@@ -236,6 +242,7 @@ def _cut_examples(prepared: Prepared, frame: Frame) -> None:
 @contextmanager
 def directory_for(directory: Path, meta_graph: Proto, prepared: Prepared) -> Iterator[Path]:
     """Give a directory that OpenVINO reads as the prepared signature: a copy where it must be."""
+    # A copy costs a second pass over the graph, so the file is read in place wherever it can be.
     clash = prepared.inputs.keys() & prepared.outputs.keys()
     same = prepared.graph_def is None and prepared.as_declared and not clash
     same = same and not has_replaced(meta_graph.graph_def)
@@ -276,6 +283,7 @@ def directory_of_constants(
             inputs[zero] = TensorInfo(f"{zero}:0", (), info.dtype)
         node = graph_def.node.add(name=f"ie_serving_constant_{number}")
         node.input.extend([info.tensor.removesuffix(":0"), zero])
+        # Both leave every value as it is: x + 0, and x or false.
         if info.dtype == _BOOL:
             node.op = "LogicalOr"
         else:
@@ -325,6 +333,7 @@ def _model(
 def _directory(directory: Path, model: bytes) -> Iterator[Path]:
     """Give a directory with this model and the variables and assets of another."""
     with TemporaryDirectory(prefix="ie_serving-") as private:
+        # Links, since variables may be gigabytes and are only read.
         for part in ("variables", "assets"):
             if (directory / part).is_dir():
                 Path(private, part).symlink_to((directory / part).resolve())

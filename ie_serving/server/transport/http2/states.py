@@ -76,6 +76,7 @@ LIFE: Mapping[Life, Mapping[LifeEvent, Life]] = {
         LifeEvent.DONE: Life.CLOSED,
         **_ENDS,
     },
+    # What the server or a stream still says of a connection that has ended changes nothing.
     Life.CLOSED: {
         LifeEvent.DRAIN: Life.CLOSED,
         LifeEvent.DONE: Life.CLOSED,
@@ -122,11 +123,11 @@ class Writing(enum.IntEnum):
 class Flow(enum.IntEnum):
     """What moves the writer from one state to the next."""
 
-    READING = enum.auto()
-    READ = enum.auto()
-    PAUSE = enum.auto()
-    RESUME = enum.auto()
-    LOST = enum.auto()
+    READING = enum.auto()  # bytes have come, and their frames are handled one by one
+    READ = enum.auto()  # all of them are handled, or the turn is over
+    PAUSE = enum.auto()  # more waits for the client than the socket is to hold
+    RESUME = enum.auto()  # the client has read most of it
+    LOST = enum.auto()  # the socket is closed
 
 
 WRITER: Mapping[Writing, Mapping[Flow, Writing]] = {
@@ -151,6 +152,7 @@ WRITER: Mapping[Writing, Mapping[Flow, Writing]] = {
         Flow.RESUME: Writing.AT_ONCE,
         Flow.LOST: Writing.OVER,
     },
+    # Calls end after their connection, and nobody reads what they still say.
     Writing.OVER: dict.fromkeys(Flow, Writing.OVER),
 }
 
@@ -178,11 +180,11 @@ class StreamState(enum.IntEnum):
 class StreamEvent(enum.IntEnum):
     """What moves a stream from one state to the next."""
 
-    BEGIN = enum.auto()
-    END_RECEIVED = enum.auto()
-    END_SENT = enum.auto()
-    RESET_RECEIVED = enum.auto()
-    RESET_SENT = enum.auto()
+    BEGIN = enum.auto()  # HEADERS with a new number
+    END_RECEIVED = enum.auto()  # a frame with END_STREAM: the request is whole
+    END_SENT = enum.auto()  # the same of ours: the answer is whole
+    RESET_RECEIVED = enum.auto()  # RST_STREAM: the client wants no answer
+    RESET_SENT = enum.auto()  # the same of ours: the request is refused, or wanted no further
 
 
 STREAM: Mapping[StreamState, Mapping[StreamEvent, StreamState]] = {

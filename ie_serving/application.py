@@ -110,7 +110,7 @@ class ServingApplication:
             prediction_service.NAME: prediction.answers(),
             model_service.NAME: self._model_service(interface).answers(),
         }
-        self._grpc_health = HealthService(self._services)
+        self._grpc_health = HealthService(self._services, self._plane.is_ready)
         self._readiness = Readiness(self._health, self._grpc_health, self._models.ready)
         self._warm_up = WarmUp(read_requests, prediction.replays(), server.warmup_times)
 
@@ -184,6 +184,7 @@ class ServingApplication:
             max_body_bytes=server.max_message_bytes,
             enable_cors=server.enable_cors,
             metrics_path=server.metrics_path,
+            poll=self._models.poll,
             write_metadata=METADATA_FORMS[server.rest_metadata],
         )
         return HttpServer(api.answer, busy_poll_s=server.busy_poll_us / 1e6)

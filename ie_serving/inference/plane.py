@@ -174,6 +174,14 @@ class DataPlane:
                 version = self._models.resolve_label(model.name, model.label)
             return encode(self._models.statuses(model.name, version))
 
+    def is_ready(self, model: ModelSpec) -> bool:
+        """Tell whether a version answers for `model`. For probes: nothing is counted.
+
+        Raises:
+            NotFound: no such model is configured.
+        """
+        return self._models.is_ready(model)
+
     def models(
         self, interface: Interface[Any], began: float, encode: Callable[[Sequence[str]], T]
     ) -> T:

@@ -155,6 +155,18 @@ class ModelManager:
         streams = [*self._give_up_successors(), *(s.stream for s in served.values())]
         await asyncio.gather(*(stream.retire() for stream in streams))
 
+    async def poll(self, name: str) -> None:
+        """List one model's repository, and return when what it holds has begun to load.
+
+        Raises:
+            NotFound: no such model.
+            StorageError: the listing failed; nothing has changed.
+        """
+        streams = [self.served.entry(name).stream]
+        if name in self._successors:
+            streams.append(self._successors[name][0].stream)
+        await asyncio.gather(*(stream.poll() for stream in streams))
+
     def poll_now(self) -> None:
         """Poll every repository now."""
         for served in self.served.entries.values():

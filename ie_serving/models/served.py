@@ -78,6 +78,26 @@ class ServedModels:
             raise NotFound(f"Could not find any versions of model {name}{self._why_none(served)}")
         return known
 
+    def is_ready(self, spec: ModelSpec) -> bool:
+        """Tell whether a version is AVAILABLE for `spec`, which names no label.
+
+        Raises:
+            NotFound: no such model is configured.
+        """
+        stream = self.entry(spec.name).stream
+        return bool(stream.available) if spec.version is None else spec.version in stream.available
+
+    def entry(self, name: str) -> Served:
+        """Give a model's entry.
+
+        Raises:
+            NotFound: no such model is configured.
+        """
+        served = self.entries.get(name)
+        if served is None:
+            raise NotFound(f"Could not find any versions of model {name}{self._unknown()}")
+        return served
+
     def resolve_label(self, name: str, label: str) -> int:
         """Give the version that `label` of model `name` means.
 

@@ -452,3 +452,27 @@ def test_readiness_waits_no_longer_than_it_may(
 
     run(test())
     assert "ready without models that never served models=broken" in caplog.text
+
+
+def test_one_model_can_be_polled_now(world: World) -> None:
+    """As a deployment's script asks, instead of waiting for an interval; also one that moves."""
+
+    async def test() -> None:
+        world.poll_s = 3600.0
+        world.write(1)
+        manager = await managed(world)
+        world.write(2)
+        await manager.poll("m")
+        await serves(world, manager, ModelSpec("m"), 2)
+        moved = ModelConfig(name="m", base_path=str(world.base / "elsewhere"))
+        await manager.apply([moved], all_or_nothing=False)
+        with pytest.raises(StorageError, match="no such directory"):
+            await manager.poll("m")
+        world.write(5, model="elsewhere")
+        await manager.poll("m")
+        await serves(world, manager, ModelSpec("m"), 5)
+        with pytest.raises(NotFound, match="no such model; served models: m"):
+            await manager.poll("other")
+        await manager.close()
+
+    run(test())

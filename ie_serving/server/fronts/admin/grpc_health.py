@@ -4,12 +4,14 @@ Source: GRPC Health Checking Protocol.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable
 
 from grpc_health.v1 import health_pb2
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from ie_serving.core.errors import NotFound
+from ie_serving.core.requests import ModelSpec
+from ie_serving.core.waits import set_within
 from ie_serving.server.transport.grpc.services import Buffer, CallContext, Services, Streaming
 from ie_serving.wire.tfs.requests import parse
 
@@ -22,19 +24,34 @@ NOT_SERVING = HealthCheckResponse.NOT_SERVING
 SERVICE_UNKNOWN = HealthCheckResponse.SERVICE_UNKNOWN
 
 
+IsReady = Callable[[ModelSpec], bool]
+"""Tells whether a model that is configured answers. Raises NotFound for any other name."""
+
+WATCH_S = 1.0
+"""Seconds between two looks at a model for a client that watches it: as often as repositories are
+polled by default."""
+
+
 class HealthService:
-    """Answers for the server as a whole, the empty name, and for each service.
+    """Answers for the server as a whole, the empty name, for each service, and for each model.
 
     Args of the constructor:
         names: full names of the services that are served; asked for by the last word, too, as
             clients of TensorFlow Serving do.
+        is_ready: tells about models, which are asked for by their names.
+        watch_s: seconds between two looks at a model for a client that watches it.
 
-    The state begins as NOT_SERVING, becomes SERVING once, and then NOT_SERVING for good.
+    The state of the server begins as NOT_SERVING, becomes SERVING once, and then NOT_SERVING for
+    good. A model is SERVING while a version of it is AVAILABLE.
     """
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(
+        self, names: Iterable[str], is_ready: IsReady, *, watch_s: float = WATCH_S
+    ) -> None:
         full = list(names)
         self._names = {"", NAME, *full, *(name.rpartition(".")[2] for name in full)}
+        self._is_ready = is_ready
+        self._watch_s = watch_s
         self._allowed = asyncio.Event()
         self._stopping = asyncio.Event()
 
@@ -53,26 +70,52 @@ class HealthService:
 
     async def _check(self, payload: Buffer, _: CallContext) -> bytes:
         name = parse(HealthCheckRequest, payload).service
-        if name not in self._names:
+        status = self._status(name)
+        if status == SERVICE_UNKNOWN:
             raise NotFound(
-                f'no service "{name}" here; it has: {", ".join(sorted(self._names - {""}))}'
+                f'no service or model "{name}" here; the services are: '
+                + ", ".join(sorted(self._names - {""}))
             )
-        return self._reply(name)
+        return _reply(status)
 
     async def _watch(self, requests: AsyncIterator[Buffer]) -> AsyncGenerator[bytes, None]:
         """Tell the state now and whenever it changes; the call ends with the last change."""
         async for payload in requests:
             name = parse(HealthCheckRequest, payload).service
-            for change in (self._allowed, self._stopping):
-                if not change.is_set():
-                    yield self._reply(name)
-                    await change.wait()
-            yield self._reply(name)
+            changes = self._changes_of_server if name in self._names else self._changes_of_model
+            async for status in changes(name):
+                yield _reply(status)
             return
 
-    def _reply(self, name: str) -> bytes:
-        is_serving = self._allowed.is_set() and not self._stopping.is_set()
-        known = SERVING if is_serving else NOT_SERVING
-        status = known if name in self._names else SERVICE_UNKNOWN
-        reply: bytes = HealthCheckResponse(status=status).SerializeToString()
-        return reply
+    async def _changes_of_server(self, name: str) -> AsyncGenerator[int, None]:
+        for change in (self._allowed, self._stopping):
+            if not change.is_set():
+                yield self._status(name)
+                await change.wait()
+        yield self._status(name)
+
+    async def _changes_of_model(self, name: str) -> AsyncGenerator[int, None]:
+        told: int | None = None
+        is_over = False
+        while not is_over:
+            is_over = self._stopping.is_set()
+            status = self._status(name)
+            if status != told:
+                yield status
+            told = status
+            await set_within(self._stopping, self._watch_s)
+
+    def _status(self, name: str) -> int:
+        if name in self._names:
+            is_serving = self._allowed.is_set()
+        else:
+            try:
+                is_serving = self._is_ready(ModelSpec(name))
+            except NotFound:
+                return int(SERVICE_UNKNOWN)
+        return int(SERVING if is_serving and not self._stopping.is_set() else NOT_SERVING)
+
+
+def _reply(status: int) -> bytes:
+    reply: bytes = HealthCheckResponse(status=status).SerializeToString()
+    return reply

@@ -5,9 +5,24 @@ Source: the health part of the Open Inference Protocol, which load balancers alr
 """
 
 import enum
+import json
+import re
+from urllib.parse import unquote_to_bytes
+
+from ie_serving.core.requests import ModelSpec
 
 LIVE = "/v2/health/live"
 READY = "/v2/health/ready"
+_MODEL = re.compile(rb"/v2/models/([^/]+)(?:/versions/([0-9]{1,18}))?/ready")
+
+
+def model_asked(path: bytes) -> ModelSpec | None:
+    """Give the model whose readiness a path asks for; None for any other path."""
+    found = _MODEL.fullmatch(path)
+    if found is None:
+        return None
+    name = unquote_to_bytes(found[1]).decode("utf-8", "replace")
+    return ModelSpec(name, int(found[2]) if found[2] else None)
 
 
 class Phase(enum.Enum):
@@ -39,3 +54,8 @@ class Health:
         """HTTP status and JSON body of a readiness probe."""
         ready = self.phase is Phase.READY
         return (200, b'{"ready":true}') if ready else (503, b'{"ready":false}')
+
+    def model_reply(self, model: ModelSpec, serves: bool) -> tuple[int, bytes]:
+        """HTTP status and JSON body of a readiness probe of one model that is configured."""
+        ready = serves and self.phase is not Phase.STOPPING
+        return (200 if ready else 503), json.dumps({"name": model.name, "ready": ready}).encode()

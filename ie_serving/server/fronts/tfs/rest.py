@@ -17,13 +17,13 @@ import falcon.asgi
 import orjson
 
 from ie_serving.core.budget import BUDGET, Lease
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.errors import InvalidRequest, NotFound
 from ie_serving.core.requests import ExamplesRequest, InferRequest, ModelSpec
 from ie_serving.core.tensors import Method, Signature
 from ie_serving.inference.interface import Api, Encode, Interface, Results
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.version.handle import Servable
-from ie_serving.server.fronts.admin.health import LIVE, READY, Health, Phase
+from ie_serving.server.fronts.admin.health import LIVE, READY, Health, Phase, model_asked
 from ie_serving.server.fronts.tfs.rest_body import SMALLEST_COMPRESSED, compressed, read_body
 from ie_serving.server.fronts.tfs.rest_routes import (
     LONGEST_REMEMBERED,
@@ -93,6 +93,8 @@ Run = Callable[[Request, ModelSpec, float], Awaitable[Buffer]]
 """Answers a POST that arrived at that `time.perf_counter()`."""
 Look = Callable[[ModelSpec, float], Buffer]
 """Answers a GET that arrived at that `time.perf_counter()`."""
+Poll = Callable[[str], Awaitable[None]]
+"""Lists a model's repository now; returns when its versions are known. Raises ServingError."""
 WriteMetadata = Callable[[str, int, Mapping[str, Signature]], bytes]
 """Writes a version's metadata: model name, version, its signatures."""
 
@@ -133,6 +135,7 @@ class RestApi:
         max_body_bytes: int,
         enable_cors: bool,
         metrics_path: str,
+        poll: Poll,
         write_metadata: WriteMetadata = metadata.metadata_json,
     ) -> None:
         self._plane = plane
@@ -141,11 +144,13 @@ class RestApi:
         self._max_body_bytes = max_body_bytes
         self._enable_cors = enable_cors
         self._write_metadata = partial(_metadata, write_metadata)
+        self._poll_model = poll
         self._pages = _fixed_pages(health, metrics, metrics_path)
         self._runs: dict[str, Run] = {
             "predict": self._predict,
             "classify": self._classify,
             "regress": self._regress,
+            "poll": self._poll,
         }
         self._looks: dict[str, Look] = {
             "status": self._status,
@@ -204,7 +209,7 @@ class RestApi:
         path: bytes = request.scope["raw_path"]
         if path[:4].lower() != b"/v1/":
             page = self._pages.get(path)
-            return page() if page else (404, HTML, NOT_FOUND_PAGE)
+            return page() if page else self._model_page(path)
         if request.method == "OPTIONS":
             return _preflight(request.get_header("Origin") or "")
         began = time.perf_counter()
@@ -216,6 +221,15 @@ class RestApi:
         try:
             return 200, JSON, self._looks[asked.verb](asked.model, began)
         except Exception as error:
+            return _failed(error)
+
+    def _model_page(self, path: bytes) -> Page:
+        model = model_asked(path)
+        if model is None:
+            return 404, HTML, NOT_FOUND_PAGE
+        try:
+            return _json(*self._health.model_reply(model, self._plane.is_ready(model)))
+        except NotFound as error:
             return _failed(error)
 
     async def _predict(self, request: Request, model: ModelSpec, began: float) -> Buffer:
@@ -255,6 +269,14 @@ class RestApi:
             asked = await asyncio.to_thread(work) if in_thread else work()
         decode = partial(with_context, asked.examples, asked.context)
         return ExamplesRequest(model, asked.signature_name, decode, len(body))
+
+    async def _poll(self, _: Request, model: ModelSpec, began: float) -> Buffer:
+        try:
+            await self._poll_model(model.name)
+        except Exception as error:
+            self._plane.refused(model.name, error)
+            raise
+        return self._status(model, began)
 
     def _status(self, model: ModelSpec, began: float) -> Buffer:
         return self._plane.status(model, self._interface, began, metadata.status_json)

@@ -18,7 +18,7 @@ MODELS = "/v1/models"
 
 _CHOICE = r"(?:/versions/(\d+)|/labels/([^/:]+))?"
 _POST = re.compile(
-    rf"{MODELS}/([^/:]+){_CHOICE}:(classify|regress|predict)", re.IGNORECASE | re.ASCII
+    rf"{MODELS}/([^/:]+){_CHOICE}:(classify|regress|predict|poll)", re.IGNORECASE | re.ASCII
 )
 _GET = re.compile(rf"{MODELS}(?:/([^/:]+))?{_CHOICE}(?:/(metadata))?", re.IGNORECASE | re.ASCII)
 
@@ -36,7 +36,8 @@ class Route:
     """What is asked for.
 
     Attributes:
-        verb: `predict`, `classify`, `regress`, `status` or `metadata`; `models` for the list.
+        verb: `predict`, `classify`, `regress`, `poll`, `status` or `metadata`; `models` for the
+            list. `poll` is ours: TensorFlow Serving has no such route.
         model: which servable.
     """
 

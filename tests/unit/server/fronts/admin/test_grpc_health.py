@@ -7,6 +7,7 @@ import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from ie_serving.core.errors import InvalidRequest, NotFound
+from ie_serving.core.requests import ModelSpec
 from ie_serving.server.fronts.admin.grpc_health import (
     NAME,
     NOT_SERVING,
@@ -31,6 +32,22 @@ def request(name: str) -> bytes:
     return HealthCheckRequest(service=name).SerializeToString()
 
 
+class Models:
+    """Model `m`, which is configured, and whether a version of it answers."""
+
+    def __init__(self) -> None:
+        self.serves = False
+
+    def __call__(self, model: ModelSpec) -> bool:
+        if model.name != "m":
+            raise NotFound(model.name)
+        return self.serves
+
+
+def service_of(models: Models | None = None) -> HealthService:
+    return HealthService([SERVED], models or Models(), watch_s=0.001)
+
+
 async def checked(service: HealthService, payload: bytes) -> int:
     method = service.services()[NAME]["Check"]
     assert not isinstance(method, Streaming)
@@ -50,7 +67,7 @@ def watched(service: HealthService, *payloads: bytes) -> AsyncGenerator[bytes, N
 @pytest.mark.parametrize("name", ["", NAME, SERVED, "PredictionService"])
 async def test_served_names(name: str) -> None:
     """The server as a whole, full names, and short ones, which TensorFlow Serving's users send."""
-    service = HealthService([SERVED])
+    service = service_of()
     assert await checked(service, request(name)) == NOT_SERVING
     service.allow()
     assert await checked(service, request(name)) == SERVING
@@ -60,24 +77,18 @@ async def test_served_names(name: str) -> None:
 
 async def test_a_check_of_an_unknown_service_fails() -> None:
     """And says which there are."""
-    with pytest.raises(NotFound, match=f'no service "x" here.*{SERVED}'):
-        await checked(HealthService([SERVED]), request("x"))
+    with pytest.raises(NotFound, match=f'no service or model "x" here.*{SERVED}'):
+        await checked(service_of(), request("x"))
 
 
 async def test_what_is_no_request_is_invalid() -> None:
     with pytest.raises(InvalidRequest):
-        await checked(HealthService([SERVED]), b"\xff\xff")
+        await checked(service_of(), b"\xff\xff")
 
 
-@pytest.mark.parametrize(
-    ("name", "states"), [("", [NOT_SERVING, SERVING, NOT_SERVING]), ("x", [SERVICE_UNKNOWN] * 3)]
-)
-async def test_a_watch_tells_the_state_now_and_when_it_changes(
-    name: str, states: list[int]
-) -> None:
-    """The service says so with a status, not an error, if it is unknown; then the call ends."""
-    service = HealthService([SERVED])
-    watch = watched(service, request(name))
+async def test_a_watch_tells_the_state_now_and_when_it_changes() -> None:
+    service = service_of()
+    watch = watched(service, request(""))
     told = [await anext(watch)]
     for change in (service.allow, service.refuse):
         waiting = asyncio.ensure_future(anext(watch))
@@ -85,17 +96,59 @@ async def test_a_watch_tells_the_state_now_and_when_it_changes(
         assert not waiting.done()
         change()
         told.append(await waiting)
-    assert [HealthCheckResponse.FromString(each).status for each in told] == states
+    assert [HealthCheckResponse.FromString(each).status for each in told] == [
+        NOT_SERVING,
+        SERVING,
+        NOT_SERVING,
+    ]
     with pytest.raises(StopAsyncIteration):
         await anext(watch)
 
 
 async def test_a_watch_that_begins_late_ends_at_once() -> None:
-    service = HealthService([SERVED])
+    service = service_of()
     service.refuse()
     replies = [reply async for reply in watched(service, request(""))]
     assert [HealthCheckResponse.FromString(each).status for each in replies] == [NOT_SERVING]
 
 
 async def test_a_watch_of_nothing_ends() -> None:
-    assert [reply async for reply in watched(HealthService([SERVED]))] == []
+    assert [reply async for reply in watched(service_of())] == []
+
+
+async def test_a_model_is_a_service_of_its_name() -> None:
+    models = Models()
+    service = service_of(models)
+    assert await checked(service, request("m")) == NOT_SERVING
+    models.serves = True
+    assert await checked(service, request("m")) == SERVING, "whatever the other models do"
+    service.refuse()
+    assert await checked(service, request("m")) == NOT_SERVING
+
+
+async def test_a_watch_of_a_model_tells_each_change_until_the_server_stops() -> None:
+    models = Models()
+    service = service_of(models)
+    watch = watched(service, request("m"))
+    told = [await anext(watch)]
+    models.serves = True
+    told.append(await anext(watch))
+    service.refuse()
+    told.append(await anext(watch))
+    states = [HealthCheckResponse.FromString(each).status for each in told]
+    assert states == [NOT_SERVING, SERVING, NOT_SERVING]
+    with pytest.raises(StopAsyncIteration):
+        await anext(watch)
+
+
+async def test_a_watch_of_an_unknown_name_says_so_and_goes_on() -> None:
+    """As the protocol has it: the service may come later."""
+    service = service_of()
+    watch = watched(service, request("x"))
+    assert HealthCheckResponse.FromString(await anext(watch)).status == SERVICE_UNKNOWN
+    ending = asyncio.ensure_future(anext(watch))
+    await asyncio.sleep(0)
+    assert not ending.done()
+    service.refuse()
+    with pytest.raises(StopAsyncIteration):
+        await ending

@@ -23,7 +23,7 @@ class Process:
 
     def __init__(self) -> None:
         self.health = Health()
-        self._grpc = HealthService([])
+        self._grpc = HealthService([], lambda model: False)
         self.served = asyncio.Event()
         self.readiness = Readiness(self.health, self._grpc, self._served)
 
@@ -74,7 +74,7 @@ async def test_a_defect_is_logged_and_leaves_it_not_ready(caplog: pytest.LogCapt
     async def broken() -> None:
         raise RuntimeError("odd")
 
-    process.readiness = Readiness(process.health, HealthService([]), broken)
+    process.readiness = Readiness(process.health, HealthService([], lambda model: False), broken)
     with caplog.at_level(logging.ERROR, "ie_serving"):
         process.readiness.begin()
         await turns()

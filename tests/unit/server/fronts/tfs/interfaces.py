@@ -121,15 +121,17 @@ class Grpc:
 class Rest:
     """The REST API, as the application that the transport calls."""
 
-    def __init__(self, plane: DataPlane, limit_s: float | None) -> None:
+    def __init__(self, plane: DataPlane, limit_s: float | None = None, poll: Any = NEVER) -> None:
+        self.health = Health()
         self._app = RestApi(
             plane,
             rest_interface(limit_s=3600 if limit_s is None else limit_s),
             Metrics(),
-            Health(),
+            self.health,
             max_body_bytes=1 << 20,
             enable_cors=False,
             metrics_path="",
+            poll=poll,
         ).answer
 
     async def call(self, method: str, target: str, body: bytes = b"") -> tuple[int, bytes]:

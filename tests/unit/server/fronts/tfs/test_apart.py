@@ -74,6 +74,10 @@ async def test_large_rest_bodies(body: Any, apart: bool) -> None:
     assert await waits_for_rest("predict", json.dumps(body).encode()) is apart
 
 
+async def no_poll(model: str) -> None:
+    raise AssertionError("nobody asks for a poll here")
+
+
 async def waits_for_rest(verb: str, body: bytes) -> bool:
     path = f"/v1/models/m:{verb}".encode()
     head = RequestHead("POST", path, b"", "1.1", (), {}, len(body), True, False)
@@ -85,6 +89,7 @@ async def waits_for_rest(verb: str, body: bytes) -> bool:
         max_body_bytes=1 << 22,
         enable_cors=False,
         metrics_path="",
+        poll=no_poll,
     )
     return await waits(api.answer(Request(head, body)))
 

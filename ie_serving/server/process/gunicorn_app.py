@@ -35,6 +35,7 @@ from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.errors import ServingError
 from ie_serving.core.hints import Hint
 from ie_serving.server.process.deadly_loads import DeadlyLoads, LoadNotes
+from ie_serving.server.process.give_back import give_back
 from ie_serving.server.process.handover import Handover
 from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S, Application, Orders, serve
 from ie_serving.server.process.ports import REST, Ports, bind
@@ -303,10 +304,12 @@ class _Worker(Worker):  # type: ignore[misc]
         beats = asyncio.create_task(self._beat(orders))
         server = self.app
         tune()
+        giving_back = asyncio.create_task(give_back())
         notes = LoadNotes(server.deadly_loads.deaths, self.loads.write)
         application = server.build(server.settings, server.handover, notes)
         await serve(application, server.settings.server, server.ports, orders, server.was_ready.set)
         beats.cancel()
+        giving_back.cancel()
 
     def _listen_to_signals(self, orders: Orders) -> None:
         loop = asyncio.get_running_loop()

@@ -1,0 +1,102 @@
+"""Memory goes back to the kernel after large requests, and not between them."""
+
+import asyncio
+import sys
+
+import pytest
+
+from ie_serving.core.budget import Budget
+from ie_serving.server.process.give_back import LARGE_WORK, MOST_LOOKS, give_back
+from tests.process import output_of
+
+PATIENCE_S = 20.0
+
+KEEPS = """
+import asyncio, gc, re
+from pathlib import Path
+from ie_serving.core.budget import BUDGET
+from ie_serving.server.process.give_back import give_back
+from ie_serving.server.process.tuning import keep_freed_memory
+
+def resident():
+    return int(re.findall(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[0]) // 1024
+
+async def main():
+    keep_freed_memory()
+    giving_back = asyncio.create_task(give_back(pause=lambda: asyncio.sleep(0.01)))
+    await asyncio.sleep(0)
+    before = resident()
+    lease = BUDGET.lease(200 << 20)
+    pieces = [bytes(100_000) for _ in range(2000)]
+    pins = [bytes(2000) for _ in range(10)]
+    del pieces[:], lease
+    kept = resident()
+    for _ in range(500):
+        await asyncio.sleep(0.01)
+        if resident() - before < 20:
+            break
+    print(kept - before, resident() - before)
+
+asyncio.run(main())
+"""
+
+
+def test_what_large_requests_leave_is_given_back() -> None:
+    """200 MB of blocks that glibc keeps, with some in use above them."""
+    kept, left = map(int, output_of(sys.executable, "-c", KEEPS)[-1].split())
+    assert kept > 100
+    assert left < 20
+
+
+class Looks:
+    """Lets the server look when the test says so, and counts how often it gives memory back."""
+
+    def __init__(self) -> None:
+        self.budget = Budget()
+        self.trims = 0
+        self._looked = False
+        self._looks: asyncio.Queue[None] = asyncio.Queue()
+        self._task = asyncio.create_task(give_back(self.budget, self._pause, self._trim))
+
+    async def look(self) -> None:
+        """Return when the server has looked, and done what follows."""
+        self._looks.put_nowait(None)
+        await asyncio.wait_for(self._looks.join(), PATIENCE_S)
+
+    def end(self) -> None:
+        self._task.cancel()
+
+    async def _pause(self) -> None:
+        if self._looked:
+            self._looks.task_done()
+        self._looked = True
+        await self._looks.get()
+
+    def _trim(self) -> None:
+        self.trims += 1
+
+
+@pytest.mark.parametrize(
+    ("taken", "expected"), [(LARGE_WORK - 1, 0), (LARGE_WORK, 1)], ids=["little", "much"]
+)
+async def test_once_after_large_work_when_no_more_comes(taken: int, expected: int) -> None:
+    looks = Looks()
+    await looks.look()
+    looks.budget.lease(taken)
+    await looks.look()
+    assert looks.trims == 0  # more may come
+    for _ in range(MOST_LOOKS + 2):
+        await looks.look()
+    assert looks.trims == expected
+    looks.end()
+
+
+async def test_at_the_latest_after_some_looks() -> None:
+    """Large requests that never cease do not keep what a burst has left."""
+    looks = Looks()
+    await looks.look()
+    for expected in (*[0] * MOST_LOOKS, 1):
+        looks.budget.lease(LARGE_WORK)
+        await looks.look()
+        assert looks.trims == expected
+    looks.end()

@@ -17,6 +17,8 @@ IMAGES = _random.random((2, 16, 16, 3)).astype(np.float32)
 SEQUENCES = _random.normal(size=(2, 5, 8)).astype(np.float32)
 IDS = np.array([[3, 1, 4, 0], [5, 0, 0, 0]], np.int32)
 
+NUMBERS = np.array([20, 10, 7], np.int64)
+
 KERAS: Models = {
     "keras_export": {"serving_default": {"x": ROWS}},
     "keras_save": {"serving_default": {"inputs": ROWS}},
@@ -28,6 +30,8 @@ KERAS: Models = {
     "keras_attention": {"serving_default": {"x": SEQUENCES}},
     "keras_mixed": {"serving_default": {"x": ROWS}},
     "keras_buckets": {"serving_default": {"x": ROWS}},
+    "keras_vocabulary": {"serving_default": {"word": strings(b"b", b"z", b"a"), "n": NUMBERS}},
+    "keras_text": {"serving_default": {"text": strings(b"To be, or NOT to be", b"unknown", b"")}},
 }
 
 MODULES: Models = {
@@ -48,11 +52,19 @@ MODULES: Models = {
         "serving_default": {"ids": IDS},
         "weighted": {"ids": IDS, "weights": np.float32([[1, 2, 0.5, 0], [3, 0, 0, 0]])},
         "safe": {"ids": IDS},
+        "ragged": {"ids": IDS},
     },
     "module_shapes": {
         "serving_default": {"x": SEQUENCES},
         "top": {"x": ROWS},
         "scattered": {"x": ROWS, "n": np.array([2, 0, 2], np.int32)},
+        "any_rank": {"x": SEQUENCES},
+    },
+    "module_strings": {
+        "serving_default": {"words": strings(b"b", b"nowhere", b"a")},
+        "labels": {"x": ROWS},
+        "heads": {"x": ROWS},
+        "text": {"s": strings(b"A b", b"c")},
     },
 }
 
@@ -64,9 +76,13 @@ PEOPLE = strings(
         weights=[0.5, 2.0],
         ids_2=[3, 5],
         age_2=[20.0],
+        job=[b"smith"],
+        tags=[b"x", b"y"],
     ),
-    example(age=[18.0], ids=[2], weights=[1.5], ids_2=[0], age_2=[70.0], fare=[7.25, 3.0]),
-    example(age=[64.5], income=[0.0, 4.0], age_2=[30.0], fare=[71.0]),
+    example(
+        age=[18.0], ids=[2], weights=[1.5], ids_2=[0], age_2=[70.0], fare=[7.25, 3.0], job=[b"?"]
+    ),
+    example(age=[64.5], income=[0.0, 4.0], age_2=[30.0], fare=[71.0], tags=[b"y"]),
 )
 ONE = PEOPLE[0]
 
@@ -81,15 +97,22 @@ EXAMPLES: Models = {
         "predict": {"examples": PEOPLE},
         "regression": {"inputs": PEOPLE},
     },
+    "estimator_vocabulary": {
+        "serving_default": {"inputs": PEOPLE},
+        "predict": {"examples": PEOPLE},
+        "classes": {"inputs": PEOPLE},
+    },
     "tfx": {
         "serving_default": {"examples": PEOPLE},
         "transform_features": {"examples": PEOPLE},
+        "vocabulary": {"examples": PEOPLE},
     },
     "ragged_features": {"serving_default": {"examples": PEOPLE}, "single": {"example": ONE}},
 }
 
 FIRST_GENERATION: Models = {
     "simple_save": {"serving_default": {"x": ROWS, "keep_prob": np.float32(0.5)}},
+    "simple_table": {"serving_default": {"x": ROWS, "keep_prob": np.float32(1)}},
     "first_loops": {
         "serving_default": {"x": ROWS},
         "branch": {"x": ROWS, "is_training": np.bool_(True)},

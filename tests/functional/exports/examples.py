@@ -18,6 +18,7 @@ VARIABLE = tf.io.VarLenFeature
 def write(root: Path) -> None:
     first_generation(root / "estimator_linear" / "1", _linear)
     first_generation(root / "estimator_columns" / "1", _columns)
+    first_generation(root / "estimator_vocabulary" / "1", _vocabulary)
     _write_tfx(str(root / "tfx" / "1"))
     _write_ragged(str(root / "ragged_features" / "1"))
 
@@ -80,6 +81,38 @@ def _columns() -> Signatures:
     return _head(serialized, layer @ kernel)
 
 
+def _vocabulary() -> Signatures:
+    """Compute an input layer of columns of strings; the head names its classes."""
+    column = v1.feature_column
+    job = column.categorical_column_with_vocabulary_list("job", ["baker", "smith"], default_value=0)
+    tags = column.categorical_column_with_hash_bucket("tags", 5)
+    columns = [
+        column.numeric_column("age"),
+        column.indicator_column(job),
+        column.embedding_column(tags, 3),
+    ]
+    serialized, parsed = _receiver(column.make_parse_example_spec(columns))
+    layer = column.input_layer(parsed, columns)
+    kernel = v1.get_variable("kernel", initializer=tf.sin(tf.reshape(tf.range(18.0), [6, 3])))
+    logits = layer @ kernel
+    names = tf.constant(["good", "fair", "poor"])
+    table = tf.lookup.StaticHashTable(
+        tf.lookup.KeyValueTensorInitializer(tf.range(3, dtype=tf.int64), names), "none"
+    )
+    best = tf.expand_dims(tf.argmax(logits, axis=-1), -1)
+    rows = tf.shape(logits)[0]
+    every = tf.tile(tf.expand_dims(names, 0), [rows, 1])
+    scores = tf.nn.softmax(logits)
+    predicted = {"classes": table.lookup(best), "all_classes": every, "probabilities": scores}
+    return {
+        "serving_default": signature(
+            {"inputs": serialized}, {"classes": every, "scores": scores}, "classify"
+        ),
+        "predict": signature({"examples": serialized}, predicted),
+        "classes": signature({"inputs": serialized}, {"classes": table.lookup(best)}, "classify"),
+    }
+
+
 class _Tfx(tf.Module):  # type: ignore[misc]
     """What a Trainer of TFX exports: Examples are parsed, transformed, and given to a model."""
 
@@ -87,6 +120,8 @@ class _Tfx(tf.Module):  # type: ignore[misc]
         super().__init__()
         self.kernel = tf.Variable(tf.reshape(tf.range(6, dtype=tf.float32), [2, 3]))
         self.mean = tf.constant(30.0)
+        jobs = tf.lookup.KeyValueTensorInitializer(["smith"], tf.constant([1], tf.int64))
+        self.jobs = tf.lookup.StaticVocabularyTable(jobs, 1)
 
     @tf.function
     def transform(self, raw: dict[str, Any]) -> dict[str, tf.Tensor]:
@@ -109,12 +144,21 @@ class _Tfx(tf.Module):  # type: ignore[misc]
         features = {"age": FIXED([1], tf.float32), "fare": VARIABLE(tf.float32)}
         return dict(self.transform(tf.io.parse_example(examples, features)))
 
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
+    def vocabulary(self, examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Look words up, as a transform by `tft.compute_and_apply_vocabulary` does."""
+        features = {"job": FIXED([], tf.string, default_value=""), "age": FIXED([1], tf.float32)}
+        parsed = tf.io.parse_example(examples, features)
+        job = tf.one_hot(self.jobs.lookup(parsed["job"]), 2)
+        return {"y": job @ self.kernel * parsed["age"], "job": parsed["job"]}
+
 
 def _write_tfx(path: str) -> None:
     module = _Tfx()
     signatures = {
         "serving_default": module.serve_tf_examples_fn,
         "transform_features": module.transform_features,
+        "vocabulary": module.vocabulary,
     }
     tf.saved_model.save(module, path, signatures=signatures)
 
@@ -137,7 +181,7 @@ class _Ragged(tf.Module):  # type: ignore[misc]
         return {
             "means": tf.where(tf.math.is_nan(means), tf.zeros_like(means), means),
             "total": tf.reduce_sum(parsed["weights"], axis=1),
-            "lengths": parsed["weights"].row_lengths(),
+            "padded": parsed["weights"].to_tensor(),
         }
 
     @tf.function(input_signature=[tf.TensorSpec([], tf.string, name="example")])

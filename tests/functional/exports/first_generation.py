@@ -10,11 +10,17 @@ from tests.unit.engines.openvino.savedmodel.exports import Signatures, first_gen
 
 def write(root: Path) -> None:
     _write_simple(root / "simple_save" / "1")
+    _write_simple(root / "simple_table" / "1", named=True)
     first_generation(root / "first_loops" / "1", _loops)
 
 
-def _write_simple(path: Path) -> None:
-    """Save a graph with variables of both kinds, a table, an asset and an operation of its own."""
+def _write_simple(path: Path, *, named: bool = False) -> None:
+    """Save a graph with variables of both kinds, an asset, a table of it and its initialization.
+
+    Args:
+        path: of the version.
+        named: the table names the best class in an output.
+    """
     asset = path.parent / "vocabulary.txt"
     asset.parent.mkdir()
     asset.write_text("low\nhigh\n")
@@ -25,7 +31,7 @@ def _write_simple(path: Path) -> None:
         bias = v1.get_variable("bias", initializer=tf.constant([0.5, -0.5]), use_resource=False)
         vocabulary = v1.constant(str(asset))
         v1.add_to_collection(v1.GraphKeys.ASSET_FILEPATHS, vocabulary)
-        tf.lookup.StaticHashTable(
+        table = tf.lookup.StaticHashTable(
             tf.lookup.TextFileInitializer(
                 vocabulary,
                 tf.int64,
@@ -36,12 +42,14 @@ def _write_simple(path: Path) -> None:
             "none",
         )
         scores = tf.nn.sigmoid((x @ kernel) * keep + bias, name="scores")
+        best = tf.argmax(scores, 1)
+        outputs = {"classes": table.lookup(best)} if named else {"scores": scores, "best": best}
         session.run([v1.global_variables_initializer(), v1.tables_initializer()])
         v1.saved_model.simple_save(
             session,
             str(path),
             inputs={"x": x, "keep_prob": keep},
-            outputs={"scores": scores, "best": tf.argmax(scores, 1)},
+            outputs=outputs,
             legacy_init_op=v1.tables_initializer(),
         )
 

@@ -23,6 +23,8 @@ def write(root: Path) -> None:
         "keras_attention": _attention(),
         "keras_mixed": _mixed(),
         "keras_buckets": _buckets(),
+        "keras_vocabulary": _vocabulary(),
+        "keras_text": _text(),
     }.items():
         model.export(_at(root, name), verbose=False)
 
@@ -112,3 +114,21 @@ def _buckets() -> keras.Model:
     buckets = layers.Discretization(bin_boundaries=[-1.0, 0.0, 0.5])(x)
     hot = layers.CategoryEncoding(num_tokens=4, output_mode="multi_hot")(buckets)
     return keras.Model(x, {"hot": hot, "buckets": buckets})
+
+
+def _vocabulary() -> keras.Model:
+    word = keras.Input((), name="word", dtype="string")
+    number = keras.Input((), name="n", dtype="int64")
+    ids = layers.StringLookup(vocabulary=["a", "b", "c"])(word)
+    places = layers.IntegerLookup(vocabulary=[10, 20], num_oov_indices=2)(number)
+    hashed = layers.Hashing(num_bins=5)(word)
+    joined = layers.concatenate([layers.Embedding(5, 3)(ids), layers.Embedding(5, 2)(places)])
+    return keras.Model({"word": word, "n": number}, {"y": layers.Dense(2)(joined), "h": hashed})
+
+
+def _text() -> keras.Model:
+    text = keras.Input((), name="text", dtype="string")
+    vectorize = layers.TextVectorization(vocabulary=["to", "be", "not"], output_sequence_length=6)
+    ids = vectorize(text)
+    y = layers.GlobalAveragePooling1D()(layers.Embedding(6, 4)(ids))
+    return keras.Model(text, {"ids": ids, "y": y})

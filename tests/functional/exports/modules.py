@@ -1,5 +1,6 @@
 """What `tf.saved_model.save` writes of a tf.Module: several signatures, defaults, control flow."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import tensorflow as tf
@@ -129,6 +130,15 @@ class Sparse(tf.Module):  # type: ignore[misc]
         sparse = tf.sparse.from_dense(ids)
         return {"y": tf.nn.safe_embedding_lookup_sparse([self.table], sparse, default_id=1)}
 
+    @tf.function(input_signature=[IDS])
+    def ragged(self, ids: tf.Tensor) -> Tensors:
+        rows = tf.RaggedTensor.from_tensor(ids, padding=0)
+        return {
+            "mean": tf.reduce_mean(tf.gather(self.table, rows), axis=1),
+            "padded": rows.to_tensor(-1),
+            "lengths": rows.row_lengths(),
+        }
+
 
 class Shapes(tf.Module):  # type: ignore[misc]
     """Arithmetic whose shapes depend on the inputs' shapes."""
@@ -164,41 +174,90 @@ class Shapes(tf.Module):  # type: ignore[misc]
             "gathered": tf.gather(x, n, batch_dims=1),
         }
 
+    @tf.function(input_signature=[tf.TensorSpec(None, tf.float32, name="x")])
+    def any_rank(self, x: tf.Tensor) -> Tensors:
+        return {"y": tf.nn.relu(x) * 2.0}
+
+
+class Strings(tf.Module):  # type: ignore[misc]
+    """Tables and labels around arithmetic."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernel = tf.Variable(tf.reshape(tf.range(12, dtype=tf.float32), [4, 3]) / 10)
+        initializer = tf.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([1, 2], tf.int64))
+        self.ids = tf.lookup.StaticHashTable(initializer, 0)
+        self.names = tf.constant(["low", "middle", "high"])
+
+    @tf.function(input_signature=[_spec(tf.string, None, name="words")])
+    def look_up(self, words: tf.Tensor) -> Tensors:
+        ids = self.ids.lookup(words)
+        return {"ids": ids, "rows": tf.gather(self.kernel, ids)}
+
+    @tf.function(input_signature=[X])
+    def labels(self, x: tf.Tensor) -> Tensors:
+        scores, places = tf.nn.top_k(tf.nn.softmax(x @ self.kernel), k=2)
+        return {"scores": scores, "classes": tf.gather(self.names, places)}
+
+    @tf.function(input_signature=[X])
+    def heads(self, x: tf.Tensor) -> Tensors:
+        """Classify twice, as Estimators' heads do, with the names of all classes for each row."""
+        logits = x @ self.kernel
+        best = tf.argmax(logits, axis=-1)
+        rows = tf.shape(x)[0]
+        return {
+            "first/classes": tf.gather(self.names, best)[:, tf.newaxis],
+            "first/all_classes": tf.tile(self.names[tf.newaxis], [rows, 1]),
+            "first/probabilities": tf.nn.softmax(logits),
+            "second/classes": tf.strings.as_string(best)[:, tf.newaxis],
+            "second/logistic": tf.sigmoid(logits[:, :1]),
+        }
+
+    @tf.function(input_signature=[_spec(tf.string, None, name="s")])
+    def text(self, s: tf.Tensor) -> Tensors:
+        words = tf.strings.split(tf.strings.lower(s))
+        return {"words": words.to_tensor(""), "sizes": tf.strings.length(s)}
+
+
+MODULES: Mapping[str, tuple[type[tf.Module], Mapping[str, str]]] = {
+    "module_several": (
+        Several,
+        {
+            "serving_default": "plain",
+            "scaled": "scaled",
+            "several": "several",
+            "scalar": "scalar",
+            "wide": "wide",
+            "bytes": "bytes",
+        },
+    ),
+    "module_loops": (
+        Loops,
+        {"serving_default": "recurrent", "steps": "steps", "branch": "branch"},
+    ),
+    "module_sparse": (
+        Sparse,
+        {"serving_default": "mean", "weighted": "weighted", "safe": "safe", "ragged": "ragged"},
+    ),
+    "module_shapes": (
+        Shapes,
+        {
+            "serving_default": "folded",
+            "top": "top",
+            "scattered": "scattered",
+            "any_rank": "any_rank",
+        },
+    ),
+    "module_strings": (
+        Strings,
+        {"serving_default": "look_up", "labels": "labels", "heads": "heads", "text": "text"},
+    ),
+}
+"""The method behind each signature, by model."""
+
 
 def write(root: Path) -> None:
-    several, loops, sparse, shapes = Several(), Loops(), Sparse(), Shapes()
-    signatures = {
-        "module_several": (
-            several,
-            {
-                "serving_default": several.plain,
-                "scaled": several.scaled,
-                "several": several.several,
-                "scalar": several.scalar,
-                "wide": several.wide,
-                "bytes": several.bytes,
-            },
-        ),
-        "module_loops": (
-            loops,
-            {
-                "serving_default": loops.recurrent,
-                "steps": loops.steps,
-                "branch": loops.branch,
-            },
-        ),
-        "module_sparse": (
-            sparse,
-            {
-                "serving_default": sparse.mean,
-                "weighted": sparse.weighted,
-                "safe": sparse.safe,
-            },
-        ),
-        "module_shapes": (
-            shapes,
-            {"serving_default": shapes.folded, "top": shapes.top, "scattered": shapes.scattered},
-        ),
-    }
-    for name, (module, functions) in signatures.items():
+    for name, (kind, methods) in MODULES.items():
+        module = kind()
+        functions = {key: getattr(module, method) for key, method in methods.items()}
         tf.saved_model.save(module, str(root / name / "1"), signatures=functions)

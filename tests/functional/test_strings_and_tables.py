@@ -151,6 +151,7 @@ def test_rows_of_strings_are_a_batch(server: Server, root: Path) -> None:
     ("name", "fault"),
     [
         ("grams", "StringNGrams"),
+        ("codes", "UnicodeDecode"),
         ("again", "export the two as signatures of their own"),
     ],
 )

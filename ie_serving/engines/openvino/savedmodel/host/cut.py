@@ -22,6 +22,7 @@ from ie_serving.engines.openvino.savedmodel.host.partition import (
     Part,
     Partition,
     id_of,
+    lacking,
     partition,
 )
 from ie_serving.engines.openvino.savedmodel.host.program import Plan, Step
@@ -32,8 +33,8 @@ from ie_serving.wire.protobuf.messages import Proto, TensorProto, TensorShapePro
 _NOTHING = "ie_serving_nothing"
 """Name of the constants that stand where the graph passed on what the model does not compute."""
 
-Value = tuple[Id, int]
-"""One output of a node: the node, and the number of the output."""
+Value = tuple[Id, str, int]
+"""One output of a node: the node, the output's name where no kernel numbers it, and its number."""
 
 
 def leave_to_host(prepared: Prepared, directory: Path, meta_graph: Proto) -> Plan:
@@ -75,12 +76,13 @@ def leave_to_host(prepared: Prepared, directory: Path, meta_graph: Proto) -> Pla
 
 def _value(place: Place) -> Value:
     origin = place.origin()
-    return id_of(origin), _position(origin)
+    if origin.node.op in KERNELS:
+        return id_of(origin), "", _position(origin)
+    return id_of(origin), origin.output, origin.index
 
 
 def _position(origin: Place) -> int:
-    kernel = KERNELS.get(origin.node.op)
-    return kernel.position(origin.output, origin.index) if kernel else origin.index
+    return KERNELS[origin.node.op].position(origin.output, origin.index)
 
 
 @dataclass
@@ -148,7 +150,7 @@ class _Cutting:
     def finish(self) -> None:
         """Write the steps, now that it is known which outputs of each node are read."""
         results: dict[Id, list[tuple[int, int]]] = {}
-        for (node, number), slot in self._slots.items():
+        for (node, _, number), slot in self._slots.items():
             results.setdefault(node, []).append((number, slot))
         for part, place, compute, sources in self._bound:
             what = f"{place.node.op} {place.node.name!r}"
@@ -169,23 +171,28 @@ class _Cutting:
     def _rewire(self, place: Place, at: int, source: Place) -> None:
         origin = source.origin()
         part = self.divided.of(origin)
+        if part is Part.INPUT and _is_text(origin.node):
+            raise lacking(place.node)
         if part is Part.CONSTANT and id_of(origin) in self.divided.folded:
             value = self.resources.value(origin)
             name = f"ie_serving_folded_{len(self.plan.slots)}_{at}_{place.node.name}"
             new = place.frame.add_constant(name.replace("/", "_"), _tensor(value))
         elif part is Part.BEFORE:
-            new = self._argument(place.frame, source, origin)
+            new = self._argument(place, source, origin)
         else:
             return
         place.frame.own()
         place.frame.nodes[place.node.name].input[at] = new
 
-    def _argument(self, frame: Frame, source: Place, origin: Place) -> str:
+    def _argument(self, reader: Place, source: Place, origin: Place) -> str:
         """Feed a value to a frame, once."""
+        frame = reader.frame
         key = (id(frame), _value(source))
         if key not in self._arguments:
             kernel, attributes = KERNELS[origin.node.op], Attributes(origin.node)
             dtype = kernel.dtype(attributes, _position(origin))
+            if dtype is DataType.STRING:
+                raise lacking(reader.node)
             name = f"ie_serving_host_{len(self.fed)}"
             shape = _shape(origin.node, _position(origin))
             self._arguments[key] = frame.add_argument(name, dtype.number, shape)
@@ -213,7 +220,7 @@ class _Cutting:
         if part is Part.CONSTANT:
             return id_of(origin) in self.divided.folded
         if part is Part.INPUT:
-            return bool(origin.node.attr["dtype"].type == DataType.STRING.number)
+            return _is_text(origin.node)
         return part in (Part.BEFORE, Part.AFTER)
 
     def read(self, outputs: Mapping[str, TensorInfo]) -> dict[str, TensorInfo]:
@@ -226,6 +233,10 @@ class _Cutting:
         }
         known = {**self.inputs, **self.fed}
         return {name: info for name, info in known.items() if info.tensor.partition(":")[0] in read}
+
+
+def _is_text(placeholder: Proto) -> bool:
+    return bool(placeholder.attr["dtype"].type == DataType.STRING.number)
 
 
 _ZERO = np.zeros((), np.float32)

@@ -19,6 +19,7 @@ from ie_serving.engines.openvino.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.openvino.savedmodel.host.needs import on_host
 from ie_serving.engines.openvino.savedmodel.host.resources import TABLES, VARIABLES
 from ie_serving.engines.openvino.savedmodel.rewrite import PLACEHOLDERS, RANDOM
+from ie_serving.wire.protobuf.messages import Proto
 
 _HELD = TABLES | VARIABLES | {"Const", "ReadVariableOp", "RestoreV2"}
 """Operations without a kernel whose value `resources.py` knows."""
@@ -150,18 +151,23 @@ def _mark_rest(found: Partition, sources: Mapping[Id, Sequence[Id]]) -> None:
         if not behind and not on_host(place.node):
             found.parts[each] = Part.MODEL
             continue
-        if place.node.op not in KERNELS:
-            raise _lacking(place, bool(behind))
-        found.parts[each] = Part.AFTER
+        if place.node.op in KERNELS:
+            found.parts[each] = Part.AFTER
+        elif on_host(place.node):
+            raise lacking(place.node)
+        else:
+            raise _between(place.node)
 
 
-def _lacking(place: Place, behind: bool) -> LoadFailed:
-    node = place.node
-    if behind and not on_host(node):
-        return LoadFailed(
-            f"{node.op} {node.name!r} computes with what strings or tables give after other"
-            " arithmetic; export the two as signatures of their own"
-        )
+def _between(node: Proto) -> LoadFailed:
+    return LoadFailed(
+        f"{node.op} {node.name!r} computes with what strings or tables give after other"
+        " arithmetic; export the two as signatures of their own"
+    )
+
+
+def lacking(node: Proto) -> LoadFailed:
+    """Make the error for a node that neither OpenVINO nor the host runs."""
     return LoadFailed(
         f"{node.op} {node.name!r} computes with strings, tables or images, and neither OpenVINO"
         " nor this server can run it; export a signature that takes the tensors behind it"

@@ -49,7 +49,7 @@ class Step:
         except InvalidRequest as error:
             raise InvalidRequest(f"{error} ({self.what})") from error
         # numpy and Python raise these for shapes and values that do not fit together.
-        except (ValueError, IndexError, TypeError, OverflowError) as error:
+        except (ValueError, IndexError, OverflowError) as error:
             raise InvalidRequest(f"{self.what} cannot be computed: {error}") from error
         for number, slot in self.results:
             slots[slot] = np.asarray(given[number] if isinstance(given, list) else given)
@@ -130,7 +130,7 @@ class HostProgram:
 
     def _host_outputs(self, slots: Sequence[Any]) -> dict[str, Array]:
         return {
-            alias: slots[slot].astype(dtype, copy=False)
+            alias: np.asarray(slots[slot], dtype, order="C")
             for alias, (slot, dtype) in self._plan.outputs.items()
         }
 

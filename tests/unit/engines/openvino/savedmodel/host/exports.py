@@ -99,6 +99,27 @@ class Module(tf.Module):  # type: ignore[misc]
             "probabilities": scores,
         }
 
+    @tf.function(
+        input_signature=[
+            tf.TensorSpec([None, 4], tf.float32, "boxes"),
+            tf.TensorSpec([None], tf.float32, "scores"),
+        ]
+    )
+    def boxes(self, boxes: tf.Tensor, scores: tf.Tensor) -> dict[str, tf.Tensor]:
+        """A detector's labels: of a node of OpenVINO the host needs two outputs of several."""
+        chosen, kept, _ = tf.raw_ops.NonMaxSuppressionV5(
+            boxes=boxes,
+            scores=scores,
+            max_output_size=3,
+            iou_threshold=0.5,
+            score_threshold=0.0,
+            soft_nms_sigma=0.0,
+        )
+        return {
+            "label": self.labels.lookup(tf.cast(chosen, tf.int64)),
+            "score": tf.strings.as_string(kept, precision=2),
+        }
+
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "word")])
     def embed(self, word: tf.Tensor) -> dict[str, tf.Tensor]:
         ids = self.vocabulary.lookup(tf.strings.lower(word))
@@ -113,6 +134,7 @@ class Module(tf.Module):  # type: ignore[misc]
         return {
             "joined": tf.strings.join([s, t], "-"),
             "pairs": tf.stack([s, tf.strings.upper(s)], axis=1),
+            "turned": tf.transpose(tf.strings.length(tf.stack([s, s + "!"]))),
             "scalar": tf.strings.upper(t),
             "echo": s,
             "none": s[:0],
@@ -158,6 +180,10 @@ class Module(tf.Module):  # type: ignore[misc]
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "s")])
     def grams(self, s: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"y": tf.strings.ngrams(s, 2, separator=" ")}
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "s")])
+    def codes(self, s: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"y": tf.strings.unicode_decode(s, "UTF-8").to_tensor()}
 
     @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.float32, "x")])
     def again(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -234,6 +260,12 @@ def write_keras(path: Path) -> None:
 CALLS: Mapping[str, Calls] = {
     "tables": {
         "heads": [{"x": X}],
+        "boxes": [
+            {
+                "boxes": np.array([[0, 0, 1, 1], [0, 0, 0.9, 1], [2, 2, 3, 3]], np.float32),
+                "scores": np.array([0.5, 0.875, 0.75], np.float32),
+            }
+        ],
         "embed": [{"word": WORDS}, {"word": WORDS[:0]}],
         "texts": [
             {"s": texts(b"red", b"", b"x\xc3\xa9", b"p", b"b"), "t": text(b"te")},
@@ -273,7 +305,7 @@ def expect(root: Path, name: str) -> None:
 
 def main(root: Path) -> None:
     module = Module(root)
-    names = (*CALLS["tables"], "grams", "again")
+    names = (*CALLS["tables"], "grams", "codes", "again")
     signatures = {name: getattr(module, name) for name in names}
     tf.saved_model.save(module, str(root / "tables" / "1"), signatures=signatures)
     write_classifier(root / "classifier" / "1", root)

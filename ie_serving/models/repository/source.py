@@ -203,24 +203,28 @@ class Source:
         """Enter into `known` what was found of a version; False when it is no candidate yet."""
         if found and found.at_rest:
             known[version] = found
-        # Being replaced: it stays known, or the policy would unload what serves, but a retry must
-        # not read half of the old and half of the new.
+        # Being replaced, or damaged: it stays known, or the policy would unload what serves, but a
+        # retry must not read half of the old and half of the new.
         elif version in known:
-            known[version] = replace(known[version], at_rest=False)
+            known[version] = self._at_fault(known[version])
         return version in known
+
+    def _at_fault(self, candidate: Candidate) -> Candidate:
+        """Give a known version that is incomplete: with what it lacks once that is at rest."""
+        left = self._left_out.get(candidate.directory)
+        if left is None or not left.lacks or not left.at_rest:
+            return replace(candidate, at_rest=False)
+        version, directory = candidate.version, candidate.directory
+        return Candidate(version, directory, (), left.fingerprint, fault=left.lacks)
 
     def _offered(self, directories: Mapping[int, str], known: Collection[int]) -> frozenset[int]:
         """Give all versions but those that were incomplete and are not due to be looked at."""
-        left_out = {
-            v: self._left_out[d]
-            for v, d in directories.items()
-            if d in self._left_out and v not in known
-        }
+        left_out = {v: self._left_out[d] for v, d in directories.items() if d in self._left_out}
         self._left_out = {directories[v]: each for v, each in left_out.items()}
         now_s = self._clock()
         due = [v for v, each in left_out.items() if each.due_s <= now_s]
         due.sort(key=lambda version: left_out[version].due_s)
-        return frozenset(directories) - (left_out.keys() - set(due[:MOST_LOOKS]))
+        return frozenset(directories) - (left_out.keys() - set(due[:MOST_LOOKS]) - set(known))
 
     def _check_emptied(self, directories: Collection[int]) -> None:
         # A mount point without its volume is an empty directory. Taken at its word it would unload

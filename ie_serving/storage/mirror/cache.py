@@ -2,7 +2,8 @@
 
     copies/<fingerprint>/      complete and checked; appears by one rename
     partial/<fingerprint>/     being fetched, or left by a fetch that broke off
-    locks/<fingerprint>        shared by who uses the copy, exclusive for who makes or removes it
+    locks/<fingerprint>        shared by who uses the copy, exclusive for who removes it
+    locks/<fingerprint>.making exclusive for who makes it, or removes what a fetch has left
     digests/<fingerprint>      digests of its files (`digests.py`)
     listings/                  last known good listings (`listings.py`)
     compiled/                  the engine's own compiled models
@@ -41,6 +42,7 @@ _ABANDONED_S = 24 * 3600.0
 """Age in seconds at which a fetch that broke off is removed. A fetch is resumed by the next try,
 within minutes; after a day nobody wants the version any more."""
 _REMOVED = "removed-"
+_MAKING = ".making"
 _SPARE_BYTES = 64 << 20
 """Bytes of the disk that copies never take. The cache often shares a disk with logs and with the
 system, and a disk that is full to the last byte stops more than this server."""
@@ -63,9 +65,14 @@ class _Item:
     is_locked: bool
 
     @property
+    def is_partial(self) -> bool:
+        """Whether it belongs to a fetch that is under way or broke off."""
+        return self.path.parent.name == "partial"
+
+    @property
     def is_waste(self) -> bool:
         """Whether nobody will ever want it again."""
-        is_unfinished = self.path.parent.name == "partial" or self.path.name.startswith(_REMOVED)
+        is_unfinished = self.is_partial or self.path.name.startswith(_REMOVED)
         return is_unfinished and time.time() - self.used > _ABANDONED_S
 
 
@@ -93,7 +100,8 @@ class Cache:
     @contextmanager
     def making(self, fingerprint: str) -> Iterator[Path]:
         """Give the directory to fetch into; nobody else makes the same copy meanwhile."""
-        with self._locked(locks.exclusive, fingerprint), self.written():
+        # A lock of its own: a copy that is damaged may be in use by a process that has read it.
+        with self._locked(locks.exclusive, f"{fingerprint}{_MAKING}"), self.written():
             partial = self.root / "partial" / fingerprint
             partial.mkdir(parents=True, exist_ok=True)
             os.utime(
@@ -166,13 +174,13 @@ class Cache:
         return self.root / "copies" / fingerprint
 
     @contextmanager
-    def _locked(self, lock: _Lock, fingerprint: str) -> Iterator[None]:
+    def _locked(self, lock: _Lock, name: str) -> Iterator[None]:
         folder = self.root / "locks"
         with ExitStack() as stack:
             with self.written():
                 if not folder.is_dir():
                     folder.mkdir(parents=True, exist_ok=True)
-                stack.enter_context(lock(folder / fingerprint, self._pause))
+                stack.enter_context(lock(folder / name, self._pause))
             yield
 
     def _items(self) -> Iterator[_Item]:
@@ -193,7 +201,8 @@ class Cache:
             item.path.unlink(missing_ok=True)
             return True
         # Tried, not waited for: a lock that is held means that the copy serves somewhere.
-        with locks.if_free(self.root / "locks" / item.path.name) as is_free:
+        name = f"{item.path.name}{_MAKING}" if item.is_partial else item.path.name
+        with locks.if_free(self.root / "locks" / name) as is_free:
             if is_free:
                 self._remove(item.path)
                 self._digests.forget(item.path.name)

@@ -144,6 +144,11 @@ def test_a_known_version_stays_known_while_its_files_are_replaced(
     watched.poll()
     path.unlink()
     assert not watched.poll(again=[3]).candidates[3].at_rest
+    damaged = watched.poll().candidates[3]
+    assert (damaged.at_rest, damaged.fault) == (True, f"{FILE} is missing")
+    write("3")
+    mended = watched.poll(again=[3]).candidates[3]
+    assert (mended.at_rest, mended.fault) == (True, "")
 
 
 def test_a_version_vanishes_with_its_directory(tmp_path: Path, write: Write) -> None:

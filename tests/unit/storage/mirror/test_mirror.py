@@ -137,6 +137,19 @@ def test_a_copy_that_was_overwritten_is_not_served_while_the_store_is_away(
         pass
 
 
+def test_a_damaged_copy_is_fetched_again_also_while_another_process_uses_it(
+    served: MemoryRepository,
+) -> None:
+    """That one has loaded it before it was damaged, and may serve for months."""
+    stopping = threading.Event()
+    limit = threading.Timer(10, stopping.set)
+    limit.start()
+    with served.storage.copy("1", listed(served.storage, "1")):
+        overwrite(served)
+        assert served.fetch(storage=served.restarted(stopping=stopping)) == {"model.bin": MODEL}
+    limit.cancel()
+
+
 @pytest.mark.parametrize("digests", [None, "{"])
 def test_a_copy_without_digests_is_taken_as_it_is_and_gets_them(
     served: MemoryRepository, digests: str | None, caplog: pytest.LogCaptureFixture

@@ -216,14 +216,17 @@ class DataPlane:
         bound = servable.bound.get((interface, request.signature)) or self._bind(
             servable, request.signature, interface
         )
-        inputs, form = request.decode(bound.signature)
+        if request.size < interface.large_request:
+            inputs, form = request.decode(bound.signature)
+        else:
+            inputs, form = await decode_large(request, bound.signature)
         await bound.start(inputs, form, request.output_filter)
 
     async def replay_examples(
         self, servable: Servable, request: ExamplesRequest, tasks: Sequence[Task]
     ) -> None:
         """Do what `classify`, `regress` and `multi_inference` do, for nobody."""
-        await examples.run_tasks(servable, tasks, request.decode(), self._codec)
+        await examples.run_tasks(servable, tasks, await decode_examples(request), self._codec)
 
     # -- inside --------------------------------------------------------------------------------
 

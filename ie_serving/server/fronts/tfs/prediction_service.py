@@ -139,22 +139,26 @@ class PredictionService:
     async def _read(self, read: Callable[[Buffer], T], payload: Buffer) -> T:
         """Parse a request; one that cannot be parsed counts under no model's name."""
         with self._plane.counting_refusals(""):
-            if len(payload) >= LARGE_MESSAGE:
-                return await asyncio.to_thread(read, payload)
-            return read(payload)
+            return await self._parsed(read, payload)
+
+    async def _parsed(self, read: Callable[[Buffer], T], payload: Buffer) -> T:
+        if len(payload) >= LARGE_MESSAGE:
+            return await asyncio.to_thread(read, payload)
+        return read(payload)
 
     async def _replay_predict(self, servable: Servable, payload: bytes) -> None:
-        await self._plane.replay_predict(servable, parse_request(payload), self._interface)
+        request = await self._parsed(parse_request, payload)
+        await self._plane.replay_predict(servable, request, self._interface)
 
     async def _replay(
         self, method: Method, kind: Proto, servable: Servable, payload: bytes
     ) -> None:
-        request = _examples(kind, payload)
+        request = await self._parsed(partial(_examples, kind), payload)
         spec = ModelSpec(request.model.name, signature=request.signature)
         await self._plane.replay_examples(servable, request, [Task(spec, method.value)])
 
     async def _replay_multi_inference(self, servable: Servable, payload: bytes) -> None:
-        request, tasks = _multi(payload)
+        request, tasks = await self._parsed(_multi, payload)
         await self._plane.replay_examples(servable, request, tasks)
 
 

@@ -1,9 +1,11 @@
 """Writes SavedModels that only TensorFlow runs in full, with tensorflow. Run as a program."""
 
+import pickle
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 
@@ -70,13 +72,42 @@ class Mixed(tf.Module):  # type: ignore[misc]
         return {"s": tf.reshape(tf.strings.unicode_transcode(s, "UTF-8", "UTF-8"), sizes)}
 
 
+TEXTS = ["größer ∞".encode(), b"", b"x"]
+INPUTS: dict[str, dict[str, Any]] = {
+    "serving_default": {"x": np.array([[1, 2], [3, 4]], np.float32)},
+    "split": {"s": TEXTS},
+    "every": {
+        "s": TEXTS,
+        "d": np.array([1e300, -0.1, np.inf]),
+        "i": np.array([2**60 + 1, -(2**60), 0]),
+        "h": np.array([1.5, -2.25], np.float32),
+    },
+    "shaped": {"s": TEXTS, "sizes": np.array([3, 1], np.int32)},
+}
+"""What the tests ask; `expected.pickle` has what TensorFlow answers."""
+
+
+def expected(mixed: Mixed) -> dict[str, dict[str, Any]]:
+    given = {"x": tf.float32, "s": tf.string, "d": tf.float64, "i": tf.int64, "h": tf.bfloat16}
+    answers: dict[str, dict[str, Any]] = {}
+    for name, inputs in INPUTS.items():
+        call = mixed.dense if name == "serving_default" else getattr(mixed, name)
+        outputs = call(**{k: tf.constant(v, given.get(k, tf.int32)) for k, v in inputs.items()})
+        answers[name] = {
+            alias: (tf.cast(t, tf.float32) if t.dtype == tf.bfloat16 else t).numpy()
+            for alias, t in outputs.items()
+        }
+    return answers
+
+
 def main(root: Path) -> None:
     mixed = Mixed()
+    (root / "expected.pickle").write_bytes(pickle.dumps(expected(mixed)))
     names = ("count", "counted", "split", "every", "large", "wait", "shaped")
     signatures = {name: getattr(mixed, name) for name in names}
     signatures["serving_default"] = mixed.dense
     tf.saved_model.save(mixed, str(root / "mixed" / "1"), signatures=signatures)
-    tf.saved_model.save(mixed, str(root / "plain" / "1"), signatures=mixed.dense)
+    tf.saved_model.save(mixed, str(root / "small" / "1"), signatures=mixed.split)
 
 
 if __name__ == "__main__":

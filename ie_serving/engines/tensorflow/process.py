@@ -63,18 +63,17 @@ class WorkerProcess:
             PeerGone: the process has ended.
             OSError: there are no descriptors left.
         """
-        with ExitStack() as opened:
-            ours, theirs = socket.socketpair()
-            opened.callback(theirs.close)
+        with ExitStack() as undone:
+            ours, theirs = map(undone.enter_context, socket.socketpair())
             memory = os.memfd_create("ie_serving")
-            given = [theirs.fileno(), memory]
-            try:
-                with self._giving:
-                    socket.send_fds(self._control, [b"L"], given)
-            except OSError as error:
-                ours.close()
-                os.close(memory)
-                raise PeerGone from error
+            undone.callback(os.close, memory)
+            with self._giving:
+                try:
+                    socket.send_fds(self._control, [b"L"], [theirs.fileno(), memory])
+                except OSError as error:
+                    raise PeerGone from error
+            undone.pop_all()
+            theirs.close()
             return Link(ours, Segment(memory))
 
     def wait(self) -> str:

@@ -54,18 +54,18 @@ class RemoteRequest:
 
         Raises:
             NotAvailable: the process has ended again and again.
-            QueueFull: there is not as much memory.
+            QueueFull: there is not as much memory, or no descriptor left.
         """
-        if self._way is None or not self._way[1].alive:
-            self.renew()
-            self._way = self._supervisor.link()
-        link = self._way[1]
+        self.renew()
         try:
+            if self._way is None:
+                self._way = self._supervisor.link()
+            link = self._way[1]
             link.shrink()
             self._frame = link.pack(Kind.RUN, self._number, [inputs[name] for name in self._inputs])
         except OSError as error:
             raise QueueFull(
-                f"there is no memory for the inputs ({error.strerror}): send fewer at once"
+                f"the inputs cannot be handed over ({error.strerror}): send fewer at once"
             ) from error
 
     def run(self) -> Outputs:
@@ -97,10 +97,12 @@ class RemoteRequest:
         loop.call_later(self._abandoned_s, self._end, self._runs)
 
     def renew(self) -> None:
-        """Forget a way whose other end has gone."""
+        """Forget a way whose other end has gone, and see to it that its process is known to end."""
         if self._way is not None and not self._way[1].alive:
-            self._way[1].close()
+            process, link = self._way
             self._way = None
+            link.close()
+            self._supervisor.lost(process)
 
     def _end(self, number: int) -> None:
         if self._running and self._runs == number and self._way is not None:

@@ -91,7 +91,17 @@ class Supervisor:
             try:
                 return process, process.link()
             except PeerGone:
-                self._await_end_of(process)
+                self.lost(process)
+
+    def lost(self, process: WorkerProcess) -> None:
+        """Say that a way to `process` is gone; returns when it is not given out any more."""
+        # Its sockets are closed one after the other: the request may see its end before the
+        # supervising thread does, and the next request must not be given the same process.
+        process.kill()
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._process is not process or self._stage is not Stage.SERVING
+            )
 
     def close(self) -> None:
         """End the process, and wait until it has ended."""
@@ -117,13 +127,6 @@ class Supervisor:
             raise NotAvailable(
                 f"the TensorFlow process of this version ended {self._failures} times in a row"
                 f" ({self._cause}); it is started again in {wait_s:.0f} s: send the request again"
-            )
-
-    def _await_end_of(self, process: WorkerProcess) -> None:
-        """Wait until the supervising thread has seen what a request saw before it."""
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self._process is not process or self._stage is not Stage.SERVING
             )
 
     def _apply(self, event: Event) -> None:

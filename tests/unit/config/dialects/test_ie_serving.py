@@ -15,6 +15,7 @@ from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
 from ie_serving.core.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.repository.version_policy import Specific
 
 ONE = ("model", "--model_name", "m", "--model_path", "/models/m")
@@ -99,6 +100,24 @@ def test_precision_for_every_model_of_a_file_now_and_after_a_reload(file: Path) 
     found = settings("config", "--config_path", str(file), "--inference_precision", "f32")
     assert found.engine.of(OpenVinoOptions).inference_precision == "f32"
     assert found.models[0].engine == found.engine
+
+
+TENSORFLOW = ("--tensorflow_fallback", "--tensorflow_memory_bytes", "4096")
+
+
+def test_tensorflow_for_one_model_or_for_every_model_of_a_file(file: Path) -> None:
+    meant = TensorFlowOptions(fallback=True, memory_bytes=4096)
+    (one,) = settings(*ONE, *TENSORFLOW).models
+    assert one.engine.of(TensorFlowOptions) == meant
+    found = settings("config", "--config_path", str(file), *TENSORFLOW)
+    assert found.models[0].engine.of(TensorFlowOptions) == meant
+
+
+def test_a_library_of_operations_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match=r"--custom_op_paths: '/no/ops.so' given; expected a file"
+    ):
+        settings(*ONE, "--custom_op_paths", "/no/ops.so")
 
 
 def test_a_flat_command_line_as_of_openvino_model_server(file: Path) -> None:

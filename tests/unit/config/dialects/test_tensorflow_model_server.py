@@ -12,6 +12,7 @@ from ie_serving.config.dialects.tfs_flags import FLAGS
 from ie_serving.config.settings import ModelConfig, Parsed, ServerSettings, Settings
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.tensorflow.options import TensorFlowOptions
 
 CONFIG = Path(__file__).parents[4] / "config"
 PATH = "--model_base_path=/models/m"
@@ -85,6 +86,17 @@ def test_a_tflite_model_is_preferred_when_asked_for_and_without_a_warning() -> N
     assert parsed.settings.models[0].engine.of(OpenVinoOptions).prefer_tflite_model
     assert not parsed.warnings
     assert not parse(PATH).settings.engine.of(OpenVinoOptions).prefer_tflite_model
+
+
+def test_tensorflow_runs_the_rest_where_it_is_asked_for(tmp_path: Path) -> None:
+    library = tmp_path / "ops.so"
+    library.touch()
+    flags = (f"--custom_op_paths={library}", "--tensorflow_memory_bytes=4096")
+    engine = parse(PATH, "--tensorflow_fallback", *flags).settings.engine
+    assert engine.of(TensorFlowOptions) == TensorFlowOptions(
+        fallback=True, custom_op_paths=(str(library),), memory_bytes=4096
+    )
+    assert not parse(PATH).settings.engine.of(TensorFlowOptions).fallback
 
 
 def test_mixed_precision_computes_in_bf16() -> None:
@@ -224,6 +236,7 @@ def test_flags_without_meaning_warn_once() -> None:
         pytest.param((PATH, "--rest_api_port=8500"), "8500 is the gRPC port", id="same port"),
         pytest.param((PATH, "--port=65536"), "--port: 65536 given", id="port too high"),
         pytest.param((PATH, "--rest_api_timeout_in_ms=0"), "more than 0 milli", id="no time"),
+        pytest.param((PATH, "--custom_op_paths=/no/ops.so"), "a file that exists", id="library"),
         pytest.param((PATH, "--mixed_precision=int8"), "expected bfloat16", id="precision"),
     ],
 )

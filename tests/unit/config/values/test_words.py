@@ -1,5 +1,6 @@
 """Words, addresses and paths."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,23 @@ from ie_serving.core.errors import ConfigError
 )
 def test_value(parse: Parser[Any], value: object, meant: object) -> None:
     assert parse(value, "p") == meant
+
+
+@pytest.mark.parametrize("given", ["{a}, {b}", ["{a}", "{b}"]], ids=["text", "list"])
+def test_files_that_are_there(given: str | list[str], tmp_path: Path) -> None:
+    named = {"a": str(tmp_path / "a.so"), "b": str(tmp_path / "b.so")}
+    with pytest.raises(ConfigError, match=r"a\.so' given; expected a file that exists"):
+        words.files(written(given, named), "p")
+    for path in named.values():
+        Path(path).touch()
+    assert words.files(written(given, named), "p") == tuple(named.values())
+
+
+def written(given: str | list[str], named: dict[str, str]) -> str | list[str]:
+    """Put paths in the place of their names."""
+    if isinstance(given, str):
+        return given.format(**named)
+    return [each.format(**named) for each in given]
 
 
 @pytest.mark.parametrize(

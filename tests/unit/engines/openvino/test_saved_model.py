@@ -4,7 +4,10 @@ import importlib.util
 import os
 import shutil
 import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,8 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import DataType
+from ie_serving.core.tensors import Array, DataType, Signature
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.openvino.savedmodel import file as saved_model
+from ie_serving.engines.run.program import Runs
 from tests.process import output_of
 from tests.unit.engines.openvino.models import load, run
 
@@ -85,6 +91,43 @@ def test_what_changes_a_variable_or_reads_one_that_changes_is_left_out(
     assert f"{operation} changes 'count' for later requests" in signatures[moves].left_out
     told = f"depends on 'count', which signature '{moves}' changes ({operation})"
     assert told in signatures["reads"].left_out
+
+
+class TakesOne:
+    """A fallback that takes the signature `in_a_loop` and says more of the others."""
+
+    def take(
+        self, directory: Path, left_out: Sequence[Signature], options: EngineOptions
+    ) -> tuple[list[Runs], list[Signature]]:
+        taken = [each for each in left_out if each.name == "in_a_loop"]
+        others = [replace(s, left_out=f"{s.left_out}; try it") for s in left_out if s not in taken]
+        runs_on = "another engine"
+        return [Answering(replace(each, left_out="", runs_on=runs_on)) for each in taken], others
+
+
+class Answering:
+    """A program that reads outputs of its own."""
+
+    def __init__(self, signature: Signature) -> None:
+        self.signature = signature
+
+    async def infer(self, inputs: Mapping[str, Array], read: Callable[..., Any]) -> Any:
+        return read({"y": inputs["x"] + 7})
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+async def test_a_fallback_takes_what_is_left_out(exported: Path) -> None:
+    engine = OpenVinoEngine(TakesOne())
+    model = engine.compile(exported / "counting", EngineOptions())
+    signatures = model.signatures
+    assert signatures["in_a_loop"].runs_on == "another engine"
+    assert signatures["serving_default"].runs_on == "OpenVINO"
+    assert not signatures["in_a_loop"].left_out
+    assert signatures["reads"].left_out.endswith("; try it")
+    assert (await run(model, {"x": np.array([1], np.float32)}, "in_a_loop"))["y"].tolist() == [8.0]
+    model.close()
 
 
 async def test_truncating_the_variables_of_a_loaded_model_changes_nothing(

@@ -1,0 +1,210 @@
+"""Signatures that TensorFlow runs in a process of its own, as clients and operators see them."""
+
+import os
+import pickle
+import re
+import select
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import psutil
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import model_management_pb2, predict_pb2
+
+from tests.functional import fallback_exports
+from tests.functional.servers import Server
+from tests.process import PATIENCE_S, output_of
+
+LARGE = 1 << 20
+"""Numbers of 4 bytes in the tensors that pass through shared memory."""
+
+START_S = 100.0
+"""Bound of a start of TensorFlow, which takes 3 s on a quiet machine."""
+
+MODELS = ("mixed", "small")
+TAKEN = {"count", "counted", "split", "every", "large", "wait", "shaped"}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("fallback")
+    env = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
+    output_of(sys.executable, fallback_exports.__file__, made, env=env, cwd=made, patience_s=100)
+    return made
+
+
+@pytest.fixture(scope="module")
+def server(root: Path) -> Iterator[Server]:
+    config = root / "models.config"
+    models = "".join(
+        f'config {{ name: "{name}" base_path: "{root / name}" model_platform: "tensorflow" }}\n'
+        for name in MODELS
+    )
+    config.write_text(f"model_config_list {{\n{models}}}\n")
+    server = Server(
+        "tensorflow_model_server", f"--model_config_file={config}", "--tensorflow_fallback"
+    )
+    try:
+        yield server.ready(START_S)
+    finally:
+        server.close()
+
+
+def predict(
+    server: Server, name: str, model: str = "mixed", timeout_s: float = PATIENCE_S, /, **inputs: Any
+) -> dict[str, Any]:
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name, request.model_spec.signature_name = model, name
+    for alias, value in inputs.items():
+        dtype = tf.bfloat16 if alias == "h" else None
+        request.inputs[alias].CopyFrom(tf.make_tensor_proto(value, dtype))
+    reply = server.prediction.Predict(request, timeout_s)
+    return {alias: tf.make_ndarray(proto) for alias, proto in reply.outputs.items()}
+
+
+def workers(server: Server) -> dict[str, int]:
+    """Process ids of TensorFlow by model, as the log names them; the last one counts."""
+    started = [line for line in server.lines if "TensorFlow process started" in line]
+    found = (re.search(r"path=\S*/(\w+)/1 pid=(\d+)", line) for line in started)
+    return {match[1]: int(match[2]) for match in found if match}
+
+
+def ended(pid: int) -> bool:
+    """Wait until a process has ended; False when it does not."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([handle], [], [], PATIENCE_S)[0])
+    finally:
+        os.close(handle)
+
+
+def has_tensorflow(pid: int) -> bool:
+    return "libtensorflow" in Path(f"/proc/{pid}/maps").read_text()
+
+
+def test_each_signature_is_run_by_one_or_the_other(server: Server) -> None:
+    taken = re.findall(r"signature taken over signature=(\w+)", server.log)
+    assert set(taken) == {*TAKEN, "serving_default"}  # the last one is small's
+    assert re.findall(r"model compiled signature=(\w+)", server.log) == ["serving_default"]
+
+
+def test_tensorflow_is_in_its_own_processes_alone(server: Server) -> None:
+    found = workers(server)
+    assert set(found) == set(MODELS)
+    assert all(map(has_tensorflow, found.values()))
+    assert not any(map(has_tensorflow, server.pids()))
+
+
+@pytest.mark.parametrize("name", fallback_exports.INPUTS)
+def test_answers_equal_tensorflow_exactly(server: Server, root: Path, name: str) -> None:
+    answer = predict(server, name, **fallback_exports.INPUTS[name])
+    wanted = pickle.loads((root / "expected.pickle").read_bytes())[name]
+    assert answer.keys() == wanted.keys()
+    for alias, want in wanted.items():
+        got = answer[alias]
+        assert got.shape == np.shape(want), alias
+        assert got.astype(np.asarray(want).dtype).tolist() == np.asarray(want).tolist(), alias
+
+
+def test_dtypes_are_those_of_the_signature(server: Server) -> None:
+    answer = predict(server, "every", **fallback_exports.INPUTS["every"])
+    dtypes = {alias: str(array.dtype) for alias, array in answer.items()}
+    numeric = {"d": "float64", "i": "int64", "h": "bfloat16"}
+    assert dtypes == {**dict.fromkeys(("s", "none", "scalar"), "object"), **numeric}
+
+
+def test_strings_over_rest(server: Server) -> None:
+    body = {"signature_name": "split", "instances": ["ab", "ü"]}
+    reply = server.rest.post("/v1/models/mixed:predict", json=body)
+    assert reply.json() == {"predictions": [["a", "b"], ["ü", ""]]}
+
+
+def test_a_counter_counts_and_who_reads_it_sees_that(server: Server) -> None:
+    before = int(predict(server, "counted", n=np.int64(0))["total"])
+    assert predict(server, "count", n=np.int64(2))["total"] == before + 2
+    assert predict(server, "count", n=np.int64(3))["total"] == before + 5
+    assert predict(server, "counted", n=np.int64(1))["total"] == before + 6
+
+
+def test_four_megabytes_in_and_out(server: Server) -> None:
+    for start in (0, 7):
+        x = np.arange(start, start + LARGE, dtype=np.float32)
+        answer = predict(server, "large", s=b"abc", x=x)
+        assert np.array_equal(answer["y"], x + 3)
+
+
+def test_what_tensorflow_refuses_is_invalid_with_its_words(server: Server) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        predict(server, "shaped", s=[b"a"], sizes=np.array([2], np.int32))
+    assert caught.value.code() == grpc.StatusCode.INVALID_ARGUMENT
+    said = "Input to reshape is a tensor with 1 values, but the requested shape has 2"
+    assert said in caught.value.details()
+    body = {"signature_name": "shaped", "inputs": {"s": ["a"], "sizes": [2]}}
+    reply = server.rest.post("/v1/models/mixed:predict", json=body)
+    assert (reply.status_code, said in reply.json()["error"]) == (400, True)
+
+
+def test_a_deadline_ends_a_request_and_no_other(server: Server) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        predict(server, "wait", "mixed", 0.3, seconds=np.float64(3))
+    assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    assert predict(server, "wait", seconds=np.float64(0))["waited"]
+
+
+def test_killed_under_load_it_costs_the_requests_that_it_ran(server: Server) -> None:
+    first = workers(server)["small"]
+    failures: list[grpc.StatusCode] = []
+    served = threading.Semaphore(0)
+    stop = threading.Event()
+
+    def ask() -> None:
+        while not stop.is_set():
+            try:
+                predict(server, "serving_default", "small", START_S, s=[b"ab"])
+            except grpc.RpcError as error:
+                failures.append(error.code())
+            served.release()
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for _ in range(50):
+        assert served.acquire(timeout=PATIENCE_S)
+    os.kill(first, signal.SIGKILL)
+    assert ended(first)
+    server.line("TensorFlow process started.*small", START_S)
+    stop.set()
+    for thread in threads:
+        thread.join(START_S)
+    assert set(failures) <= {grpc.StatusCode.UNAVAILABLE}
+    assert len(failures) <= len(threads)
+    answer = predict(server, "serving_default", "small", s=[b"ab"])
+    assert answer["letters"].tolist() == [[b"a", b"b"]]
+    assert workers(server)["small"] != first
+
+
+def test_an_unloaded_version_leaves_no_process(server: Server, root: Path) -> None:
+    pid = workers(server)["small"]
+    request = model_management_pb2.ReloadConfigRequest()
+    config = request.config.model_config_list.config
+    config.add(name="mixed", base_path=str(root / "mixed"), model_platform="tensorflow")
+    server.model.HandleReloadConfigRequest(request, PATIENCE_S)
+    assert ended(pid)
+    assert psutil.pid_exists(workers(server)["mixed"])
+
+
+def test_a_server_that_is_killed_leaves_no_process(server: Server) -> None:
+    pid = workers(server)["mixed"]
+    for each in server.pids():
+        os.kill(each, signal.SIGKILL)
+    assert ended(pid)

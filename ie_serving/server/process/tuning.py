@@ -3,9 +3,9 @@
 What is set here holds for the whole process, so that only the process that serves sets it.
 
 glibc serves blocks above a threshold from the kernel and gives them back at once: a 4 MB request
-then costs thousands of page faults. So freed memory is kept in the process; `give_back.py` has it given back when no more large requests
-come. What versions leave
-behind is still given back, when they are unloaded (`engines/openvino`).
+then costs thousands of page faults. So freed memory is kept in the process; `give_back.py` has it
+given back when no more large requests come. What versions leave behind is still given back, when
+they are unloaded (`engines/openvino`).
 """
 
 import asyncio

@@ -176,13 +176,13 @@ def _causes(error: BaseException) -> list[BaseException]:
     found: list[BaseException] = [error]
     # `found` grows while it is walked: every exception is asked for those that it wraps.
     for cause in found:
-        wrapped = (cause.__cause__, cause.__context__, getattr(cause, "reason", None), *cause.args)
-        named = getattr(cause, "kwargs", None) or {}
-        for inner in (*wrapped, *named.values()):
-            if (
-                isinstance(inner, BaseException)
-                and inner not in found
-                and len(found) < _MOST_CAUSES
-            ):
+        for inner in _wrapped_by(cause):
+            if inner not in found and len(found) < _MOST_CAUSES:
                 found.append(inner)
     return found[::-1]
+
+
+def _wrapped_by(error: BaseException) -> list[BaseException]:
+    wrapped = (error.__cause__, error.__context__, getattr(error, "reason", None), *error.args)
+    named = getattr(error, "kwargs", None) or {}
+    return [each for each in (*wrapped, *named.values()) if isinstance(each, BaseException)]

@@ -54,15 +54,7 @@ class FollowedConfig:
         self._place = place
         self._before = succession.read(place)
         self._task: asyncio.Task[None] | None = None
-        self._watch: ConfigWatch | None = None
-        if settings.config_path is not None:
-            self._watch = ConfigWatch(
-                settings.config_path,
-                partial(source.load, engine=settings.engine),
-                # The RPC changes all or nothing; the file lets each model stand for itself.
-                partial(models.apply, all_or_nothing=False),
-                poll_wait_s=settings.server.config_poll_wait_s,
-            )
+        self._watch = _watch(settings, models)
 
     async def start(self) -> None:
         """Load what is wanted, and apply what the file changes to from now on, until `close`.
@@ -136,3 +128,15 @@ class FollowedConfig:
             await self._models.apply(wanted, all_or_nothing=False)
         except ServingError as error:
             log.error(Event("configuration not reloaded, the previous one stays", cause=error))
+
+
+def _watch(settings: Settings, models: Models) -> ConfigWatch | None:
+    if settings.config_path is None:
+        return None
+    return ConfigWatch(
+        settings.config_path,
+        partial(source.load, engine=settings.engine),
+        # The RPC changes all or nothing; the file lets each model stand for itself.
+        partial(models.apply, all_or_nothing=False),
+        poll_wait_s=settings.server.config_poll_wait_s,
+    )

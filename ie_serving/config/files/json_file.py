@@ -129,12 +129,11 @@ def _entries(
         return
     for index, item in enumerate(items):
         where = f"model_config_list[{index}]"
-        config = item.get("config") if isinstance(item, Mapping) else None
-        if not isinstance(config, Mapping):
+        if not (isinstance(item, Mapping) and isinstance(item.get("config"), Mapping)):
             findings.add(where, f'{_stands(item)}; expected {{"config": {{"name": ...}}}}')
             continue
         findings.unknown(item, frozenset({"config"}), f"{where}.")
-        yield f"{where}.config", config
+        yield f"{where}.config", item["config"]
 
 
 def _stands(value: object) -> str:

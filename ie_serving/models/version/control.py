@@ -265,14 +265,17 @@ class VersionControl:
     def _move(self, event: Event, error: str = "") -> Stage:
         before, stage = self._life.stage, self._life.apply(event, error)
         if stage is not before:  # steps of an abandoned load change nothing worth a line
-            log.info(
-                logs.Event(
-                    "version state changed",
-                    model=self._rules.model,
-                    version=self._life.version,
-                    state=self._life.state.name,
-                    stage=stage.value,
-                    base_path=self._rules.base_path,
-                )
-            )
+            self._log_move(stage)
         return stage
+
+    def _log_move(self, stage: Stage) -> None:
+        log.info(
+            logs.Event(
+                "version state changed",
+                model=self._rules.model,
+                version=self._life.version,
+                state=self._life.state.name,
+                stage=stage.value,
+                base_path=self._rules.base_path,
+            )
+        )

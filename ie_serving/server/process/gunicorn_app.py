@@ -141,6 +141,14 @@ class _Server(BaseApplication):  # type: ignore[misc]
         """Nothing to load before the worker's loop runs."""
 
 
+def _longest_stop_s(server: ServerSettings) -> int:
+    """Seconds after which the arbiter kills a worker that was told to stop.
+
+    It begins to count before the worker has heard of it, hence a second more.
+    """
+    return int(server.drain_delay_s + server.drain_timeout_s + 2 * CLOSE_TIMEOUT_S + 1)
+
+
 def _configuration(server: ServerSettings, workers: int) -> dict[str, Any]:
     return {
         "proc_name": "ie_serving",
@@ -148,9 +156,7 @@ def _configuration(server: ServerSettings, workers: int) -> dict[str, Any]:
         "worker_class": _Worker,
         "logger_class": _Logger,
         "timeout": HUNG_AFTER_S,
-        "graceful_timeout": int(
-            server.drain_delay_s + server.drain_timeout_s + 2 * CLOSE_TIMEOUT_S + 1
-        ),
+        "graceful_timeout": _longest_stop_s(server),
         # A heartbeat changes a file's time, which on a busy disk may take seconds.
         "worker_tmp_dir": "/dev/shm" if os.access("/dev/shm", os.W_OK) else None,
         # Signals say all that there is to say, and a socket would be one more way in.

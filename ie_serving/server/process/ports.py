@@ -15,7 +15,7 @@ import errno
 import os
 import socket
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -98,7 +98,10 @@ def _bound(stack: ExitStack, wanted: _Wanted) -> tuple[socket.socket, ...]:
 
 
 def _bind_port(stack: ExitStack, wanted: _Wanted, *, shared: bool) -> tuple[socket.socket, ...]:
-    """Bind the port on every address of the host; those this machine lacks are left out."""
+    """Bind the port on every address of the host; those this machine lacks are left out.
+
+    A host may have an IPv6 address by name and no IPv6 at all, as in many containers.
+    """
     host, port, interface = wanted.host, wanted.number, wanted.name
     absent: OSError | None = None
     bound = []
@@ -106,7 +109,6 @@ def _bind_port(stack: ExitStack, wanted: _Wanted, *, shared: bool) -> tuple[sock
         try:
             bound.append(stack.enter_context(_bind(family, address, shared=shared)))
         except OSError as error:
-            # A host may have an IPv6 address by name and no IPv6 at all, as in many containers.
             if error.errno not in _NOT_HERE:
                 raise _unavailable(interface, host, port, error) from error
             absent = error
@@ -146,15 +148,19 @@ def _addresses(host: str, port: int) -> Iterator[tuple[socket.AddressFamily, tup
         yield _every_address(port)
         return
     for name in host.split(","):
-        try:
-            found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise PortError(
-                f'host "{name}" cannot be resolved: {error.strerror}; name an address of this'
-                " machine, or leave it empty to listen on all"
-            ) from error
-        # Once each: some resolvers name an address again for each line of /etc/hosts.
-        yield from dict.fromkeys((family, address) for family, *_, address in found)
+        yield from _resolved(name, port)
+
+
+def _resolved(name: str, port: int) -> Iterable[tuple[socket.AddressFamily, tuple[object, ...]]]:
+    try:
+        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise PortError(
+            f'host "{name}" cannot be resolved: {error.strerror}; name an address of this'
+            " machine, or leave it empty to listen on all"
+        ) from error
+    # Once each: some resolvers name an address again for each line of /etc/hosts.
+    return dict.fromkeys((family, address) for family, *_, address in found)
 
 
 def _every_address(port: int) -> tuple[socket.AddressFamily, tuple[object, ...]]:

@@ -103,12 +103,13 @@ def write_rows(
         _nest(_texts(array, specs[name], layout, level + array.ndim - 1), array, 1, layout, level)
         for name, array in outputs.items()
     ]
-    if len(columns) == 1:
-        rows = columns[0]
-    else:
-        named = [dict(zip(outputs, row, strict=True)) for row in zip(*columns, strict=True)]
-        rows = [layout.object(members, 2) for members in named]
+    rows = columns[0] if len(columns) == 1 else _named_rows(list(outputs), columns, layout)
     return layout.object({"predictions": _predictions(rows, level == 3, layout)}, 0)
+
+
+def _named_rows(names: list[str], columns: list[list[str]], layout: Layout) -> list[str]:
+    rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
+    return [layout.object(row, 2) for row in rows]
 
 
 def _predictions(rows: list[str], named: bool, layout: Layout) -> str:

@@ -71,10 +71,12 @@ def constant(place: Place) -> Array | None:
         return None
     inputs = [constant(source) for source in origin.sources()]
     known = [array for array in inputs if array is not None]
-    if len(known) < len(inputs):
-        return None
+    return _computed(node, known) if len(known) == len(inputs) else None
+
+
+def _computed(node: Proto, inputs: list[Array]) -> Array | None:
     try:
-        return np.asarray(COMPUTES[node.op](node, known))
+        return np.asarray(COMPUTES[node.op](node, inputs))
     except (ValueError, TypeError, KeyError, IndexError):
         return None  # TensorFlow would fail when it runs; so does the conversion
 

@@ -145,19 +145,23 @@ class _Features:
 
     def outputs(self, scalar: bool) -> Iterator[_Output]:
         """List the node's outputs in order."""
+        yield from self._sparse_outputs(1 if scalar else 2)
         batch = () if scalar else (-1,)  # the number of Examples
-        for at, _ in enumerate(self.sparse_types):
-            yield _Output("sparse_indices", at, DataType.INT64.number, (-1, 1 if scalar else 2))
-        for at, dtype in enumerate(self.sparse_types):
-            yield _Output("sparse_values", at, dtype.number, (-1,))
-        for at, _ in enumerate(self.sparse_types):
-            yield _Output("sparse_shapes", at, DataType.INT64.number, (1 if scalar else 2,))
         for at, dtype in enumerate(self.dense_types):
             yield _Output("dense_values", at, dtype.number, (*batch, *self.dense_shapes[at]))
         for at, dtype in enumerate(self.ragged_types):
             yield _Output("ragged_values", at, dtype.number, (-1,))
         for at, dtype in enumerate(self.split_types):
             yield _Output("ragged_row_splits", at, dtype.number, (-1,))
+
+    def _sparse_outputs(self, rank: int) -> Iterator[_Output]:
+        # Not feature by feature: the node has the indices of all, then the values, then the shapes.
+        for at, _ in enumerate(self.sparse_types):
+            yield _Output("sparse_indices", at, DataType.INT64.number, (-1, rank))
+        for at, dtype in enumerate(self.sparse_types):
+            yield _Output("sparse_values", at, dtype.number, (-1,))
+        for at, _ in enumerate(self.sparse_types):
+            yield _Output("sparse_shapes", at, DataType.INT64.number, (rank,))
 
     def spec(self, scalar: bool, names: dict[tuple[str, int], str]) -> ExampleSpec:
         """Say what is parsed, into tensors of these names by output; "" for outputs not read.

@@ -155,12 +155,15 @@ def _is_constant(place: Place, fed_nodes: set[str]) -> bool:
         # Inputs are nodes of the graph itself; a node of a function may bear the same name.
         if source.frame.parent is None and node.name in fed_nodes:
             return False
-        # A call is not random by its name: what its function does is walked as well.
-        if node.op == "Placeholder" or (
-            node.op.startswith(RANDOM) and node.op != "StatefulPartitionedCall"
-        ):
+        if node.op == "Placeholder" or _is_random(node):
             return False
     return True
+
+
+def _is_random(node: Proto) -> bool:
+    # A call is not random by its name: what its function does is walked as well.
+    operation: str = node.op
+    return operation.startswith(RANDOM) and operation != "StatefulPartitionedCall"
 
 
 def _find_defaults(prepared: Prepared, frame: Frame, declared: Mapping[str, Proto]) -> None:
@@ -184,18 +187,20 @@ def _feed(prepared: Prepared, frame: Frame) -> None:
     TensorFlow feeds any tensor of a graph and computes nothing that lies above it.
     """
     for number, (alias, info) in enumerate(prepared.inputs.items()):
-        place = frame.place(info.tensor)
-        if place.node.op == "Placeholder":
-            continue
-        shape = _shape_proto(place.node, info)
-        name = f"ie_serving_fed_{number}"
-        frame.add_argument(name, info.dtype, shape)
-        node, _, port = _full(info.tensor).partition(":")
-        frame.replace(f"{node}:{port}", name)
-        # The first output of a node is referred to with its number and without.
-        if port == "0":
-            frame.replace(node, name)
-        prepared.inputs[alias] = TensorInfo(f"{name}:0", info.shape, info.dtype)
+        node = frame.place(info.tensor).node
+        if node.op != "Placeholder":
+            name = f"ie_serving_fed_{number}"
+            frame.add_argument(name, info.dtype, _shape_proto(node, info))
+            _read_instead(frame, _full(info.tensor), name)
+            prepared.inputs[alias] = TensorInfo(f"{name}:0", info.shape, info.dtype)
+
+
+def _read_instead(frame: Frame, tensor: str, name: str) -> None:
+    """Let everything that reads `tensor` read the node `name`."""
+    frame.replace(tensor, name)
+    # The first output of a node is referred to with its number and without.
+    if tensor.endswith(":0"):
+        frame.replace(tensor.removesuffix(":0"), name)
 
 
 def _shape_proto(node: Proto, info: TensorInfo) -> Proto:

@@ -72,13 +72,16 @@ class Stream:
         self.unread = 0  # it is wanted, so the client need not wait
         if self.state is not Body.WHOLE:
             self._source.balance()
+        await self._until_enough()
+        return self._taken()
+
+    async def _until_enough(self) -> None:
         try:
             while self._room >= 0 and self.state is not Body.WHOLE:
                 await self._change()
         finally:
             # Whoever comes after a cancelled reader lets the client wait again.
             self._wanted = Wanted.PIECES
-        return self._taken()
 
     def feed(self, data: bytes) -> None:
         """Take a piece."""

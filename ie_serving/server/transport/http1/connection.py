@@ -174,13 +174,12 @@ class Connection(asyncio.Protocol):
         a body, and while it takes nothing of a reply.
         """
         unsent = self._transport.get_write_buffer_size()
+        if unsent != self._unsent[0] or not unsent:
+            self._unsent = (unsent, now)
         if unsent:
-            if unsent != self._unsent[0]:
-                self._unsent = (unsent, now)
-            elif now - self._unsent[1] > patience_s:
+            if now - self._unsent[1] > patience_s:
                 self.abort()
             return
-        self._unsent = (0, now)
         if (self._answering and not self._coming) or not self._transport.is_reading():
             return  # it waits for us
         since = self._head_began if self._protocol.reader is Reader.HEAD else self._heard

@@ -39,6 +39,8 @@ from ie_serving.server.process.handover import Handover
 from ie_serving.server.process.lifecycle import Listener
 from ie_serving.server.process.memory_limit import budget_of
 from ie_serving.server.process.ports import GRPC, REST
+from ie_serving.server.process.tuning import most_connections
+from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.grpc.http2_server import Http2Server
 from ie_serving.server.transport.grpc.services import Services
 from ie_serving.storage.backends.by_url import check_urls, open_storage, store_of
@@ -81,6 +83,7 @@ class ServingApplication:
         notes: LoadNotes,
     ) -> None:
         server = settings.server
+        self._connections = ConnectionLimit(most_connections(server.max_connections))
         BUDGET.limit = budget_of(server.memory_budget_bytes)
         self._notes = notes
         self._settings = settings
@@ -187,7 +190,8 @@ class ServingApplication:
             poll=self._models.poll,
             write_metadata=METADATA_FORMS[server.rest_metadata],
         )
-        return HttpServer(api.answer, busy_poll_s=server.busy_poll_us / 1e6)
+        poll_s = server.busy_poll_us / 1e6
+        return HttpServer(api.answer, busy_poll_s=poll_s, limit=self._connections)
 
     def _grpc(self) -> Listener:
         messages.POOL.AddSerializedFile(grpc_health.DESCRIPTOR)
@@ -209,6 +213,8 @@ class ServingApplication:
             busy_poll_s=server.busy_poll_us / 1e6,
             max_age_s=server.grpc_max_connection_age_s,
             age_grace_s=server.grpc_max_connection_age_grace_s,
+            max_idle_s=server.grpc_max_connection_idle_s,
+            limit=self._connections,
         )
 
     def _grpcio(self, services: Services) -> Listener:

@@ -72,6 +72,14 @@ class ServerSettings:
     grpc_max_connection_age_grace_s: float = 0.0
     """0 sets no limit."""
 
+    # Clients connect again by themselves when they call next; what is left of one that has vanished
+    # does not hold a descriptor for ever. gRPC's own default is to keep it.
+    grpc_max_connection_idle_s: float = 3600.0
+    """0 sets no limit."""
+
+    max_connections: int = 0
+    """0 takes 10,000, or fewer where the limit of files is lower (`tuning.py`)."""
+
     grpc_channel_arguments: Mapping[str, int | str] = field(default_factory=dict)
     """For grpcio; those of them that the own HTTP/2 knows are settings of their own as well."""
 

@@ -133,12 +133,32 @@ SERVER: tuple[Setting, ...] = (
         flag="grpc_max_connection_age_grace_seconds",
     ),
     Setting(
+        place="server.grpc_max_connection_idle_s",
+        parse=numbers.delay,
+        form="SECONDS",
+        meaning="seconds without a call, pings do not count, after which a gRPC connection ends; 0"
+        " lets it live for ever",
+        example="300",
+        flag="grpc_max_connection_idle_seconds",
+    ),
+    Setting(
+        place="server.max_connections",
+        parse=numbers.integer(0, 1_000_000),
+        form="N",
+        default="10000",
+        meaning="connections of both ports that may be open; for one more those are closed that are"
+        " idle longest. 0 takes 10000, or as many as the limit of open files allows",
+        example="2000",
+        flag="max_connections",
+    ),
+    Setting(
         place="server.grpc_channel_arguments",
         parse=channel.arguments,
         form="NAME=VALUE,..",
         default="none",
         meaning="gRPC's channel arguments; the server's own HTTP/2 takes"
-        " grpc.max_connection_age_ms and grpc.max_connection_age_grace_ms, grpcio all",
+        " grpc.max_connection_age_ms, grpc.max_connection_age_grace_ms and"
+        " grpc.max_connection_idle_ms, grpcio all",
         example="grpc.max_connection_age_ms=300000",
         flag="grpc_channel_arguments",
         tfs="grpc_channel_arguments",

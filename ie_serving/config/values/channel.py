@@ -7,9 +7,11 @@ from ie_serving.config.values.faults import fault
 from ie_serving.config.values.numbers import whole
 from ie_serving.core.integers import INT32_MAX
 
+IDLE: Final = "grpc_max_connection_idle_s"
 AGE_ARGUMENTS: Final = {
     "grpc_max_connection_age_s": "grpc.max_connection_age_ms",
     "grpc_max_connection_age_grace_s": "grpc.max_connection_age_grace_ms",
+    IDLE: "grpc.max_connection_idle_ms",
 }
 """Fields of the server's settings that arguments mean, and those arguments, in milliseconds."""
 
@@ -47,6 +49,8 @@ def settle(given: dict[str, Any], transport: str) -> list[str]:
         # gRPC's way to say "no limit" is its largest number.
         elif isinstance(milliseconds, int) and 0 <= milliseconds < INT32_MAX:
             given[field] = max(milliseconds / 1000, SHORTEST_S)
+    if found.get(AGE_ARGUMENTS[IDLE]) == INT32_MAX:  # the one that has a limit by default
+        given.setdefault(IDLE, 0.0)
     given["grpc_channel_arguments"] = found
     if transport == "grpcio":
         return []

@@ -35,7 +35,6 @@ from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.errors import ServingError
 from ie_serving.core.hints import Hint
 from ie_serving.server.process.deadly_loads import DeadlyLoads, LoadNotes
-from ie_serving.server.process.give_back import give_back
 from ie_serving.server.process.handover import Handover
 from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S, Application, Orders, serve
 from ie_serving.server.process.ports import REST, Ports, bind
@@ -305,6 +304,9 @@ class _Worker(Worker):  # type: ignore[misc]
         return 0
 
     async def _serve(self) -> None:
+        # Here, not above: the arbiter does without numpy.
+        from ie_serving.server.process.give_back import give_back
+
         orders = Orders()
         self._listen_to_signals(orders)
         beats = asyncio.create_task(self._beat(orders))

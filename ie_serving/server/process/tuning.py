@@ -10,6 +10,7 @@ they are unloaded (`engines/openvino`).
 
 import asyncio
 import ctypes
+import resource
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -26,6 +27,15 @@ MOST_FREE_BYTES = 128 << 20
 """Bytes of free memory at the top of the heap, above which it goes back to the kernel: room for a
 few large requests at a time."""
 
+MOST_CONNECTIONS = 10_000
+"""Connections of both ports, where the limit of files allows more. Each takes some 20 KB when it is
+idle, so all of them 200 MB."""
+OTHER_FILES = 256
+"""File descriptors that are not for connections: models and their copies, stores, log, and the
+connections that are accepted beyond the limit (`connection_limit.GUESTS`)."""
+MOST_FILES = 1 << 16
+"""What the limit of files is raised to, at most."""
+
 # Names of glibc's parameters. Source: malloc.h.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
@@ -36,6 +46,27 @@ def tune() -> None:
     sys.setswitchinterval(LONGEST_TURN_S)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(SHORT_THREADS, "blocking"))
     keep_freed_memory()
+    raise_file_limit()
+
+
+def most_connections(setting: int) -> int:
+    """Give how many connections may be open; where the setting is 0, by the limit of files.
+
+    Called after `tune`.
+    """
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return setting or max(1, min(MOST_CONNECTIONS, files - OTHER_FILES))
+
+
+def raise_file_limit() -> None:
+    """Let this process have as many files and connections open as the system allows it to.
+
+    The soft limit is 1,024 in many places, for the sake of programs that call select().
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < most:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def keep_freed_memory() -> None:

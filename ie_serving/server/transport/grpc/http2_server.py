@@ -1,11 +1,14 @@
 """gRPC over our own HTTP/2: listen, route, drain."""
 
+import asyncio
 import socket
+import time
 from collections.abc import Callable, Sequence
 
 from ie_serving.core.budget import SMALL
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.connection_age import ConnectionAge
+from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.grpc.call import Call, Calls, Rules, UnaryCall
 from ie_serving.server.transport.grpc.conversation import StreamingCall
 from ie_serving.server.transport.grpc.request import interpret
@@ -17,6 +20,9 @@ CLOSE_S = 1.0
 """Seconds that clients may take to read the last of their replies at the end of a drain; after them
 the process ends, and what is unread is lost. A client that reads at all needs milliseconds."""
 
+SWEEP_S = 15.0
+"""Seconds between two looks for connections without calls; `max_idle_s` is exceeded by so much."""
+
 
 class Http2Server:
     """Carries services over HTTP/2. See `lifecycle.Listener`.
@@ -27,6 +33,8 @@ class Http2Server:
         refused: see `call.Rules`.
         busy_poll_s: see `BusyPoll`.
         max_age_s, age_grace_s: see `ConnectionAge`.
+        max_idle_s: seconds without a call after which a connection ends; 0 sets no limit.
+        limit: of the connections of all ports.
     """
 
     def __init__(
@@ -38,7 +46,12 @@ class Http2Server:
         busy_poll_s: float = 0.0,
         max_age_s: float = 0.0,
         age_grace_s: float = 0.0,
+        max_idle_s: float = 0.0,
+        limit: ConnectionLimit | None = None,
     ) -> None:
+        self._max_idle_s = max_idle_s
+        self._limit = limit or ConnectionLimit()
+        self._sweeper: asyncio.TimerHandle | None = None
         self._age: ConnectionAge[Driver] = ConnectionAge(max_age_s, age_grace_s)
         self._busy_poll = BusyPoll(busy_poll_s)
         self._calls = Calls(
@@ -55,10 +68,13 @@ class Http2Server:
     async def listen(self, bound: Sequence[socket.socket]) -> None:
         """See `lifecycle.Listener`."""
         await self._listener.listen(bound)
+        self._sweep()
 
     async def drain(self, timeout_s: float) -> None:
         """See `lifecycle.Listener`."""
         await self._listener.drain((Step(Driver.drain, timeout_s), Step(Driver.stop, CLOSE_S)))
+        if self._sweeper:
+            self._sweeper.cancel()
 
     def _connect(self) -> Driver:
         arrived = self._busy_poll.arrived
@@ -67,10 +83,23 @@ class Http2Server:
     def _opened(self, driver: Driver) -> None:
         self._listener.opened(driver)
         self._age.watch(driver)
+        self._limit.opened(driver)
 
     def _closed(self, driver: Driver) -> None:
+        self._limit.closed(driver)
         self._age.forget(driver)
         self._listener.closed(driver)
+
+    def _sweep(self) -> None:
+        """End connections that have no calls: cheaper than a timer for each."""
+        now = time.monotonic()
+        for driver in self._listener.connections:
+            driver.look_for_calls(now)
+            since = driver.idle_since()
+            if self._max_idle_s and since is not None and now - since >= self._max_idle_s:
+                driver.end_idle()
+        pause_s = min(SWEEP_S, self._max_idle_s / 4 or SWEEP_S)
+        self._sweeper = asyncio.get_running_loop().call_later(pause_s, self._sweep)
 
 
 def _kind(method: Answer | Streaming) -> type[Call]:

@@ -158,6 +158,15 @@ class Connection(asyncio.Protocol):
         if not (reading or self._answering or self._waiting or self._fault):
             self._end()
 
+    def idle_since(self) -> float | None:
+        """See `connection_limit.Limited`; a request that is still coming counts as none."""
+        busy = self._answering or self._waiting or self._fault
+        return None if busy or self._protocol.writer is Writer.CLOSED else self._heard
+
+    def end_idle(self) -> None:
+        """See `connection_limit.Limited`."""
+        self._end()
+
     def cancel(self) -> None:
         """Cancel what works now; its client is told."""
         if self._task:

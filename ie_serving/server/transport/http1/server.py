@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from ie_serving.server.transport.busy_poll import BusyPoll
+from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.http1.connection import Connection
 from ie_serving.server.transport.http1.known_heads import KnownHeads
 from ie_serving.server.transport.http1.messages import App
@@ -42,7 +43,12 @@ class HttpServer:
     """
 
     def __init__(
-        self, app: App, *, busy_poll_s: float = 0.0, keep_alive_s: float = KEEP_ALIVE_S
+        self,
+        app: App,
+        *,
+        busy_poll_s: float = 0.0,
+        keep_alive_s: float = KEEP_ALIVE_S,
+        limit: ConnectionLimit | None = None,
     ) -> None:
         self.app = app
         self.draining = False
@@ -51,6 +57,7 @@ class HttpServer:
         self.known_heads = KnownHeads()
         self._keep_alive_s = keep_alive_s
         self._listener = Listener(self._connect)
+        self._limit = limit or ConnectionLimit()
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def listen(self, sockets: Sequence[socket.socket]) -> None:
@@ -80,9 +87,11 @@ class HttpServer:
     def opened(self, connection: Connection) -> None:
         """See `connection.Server`."""
         self._listener.opened(connection)
+        self._limit.opened(connection)
 
     def closed(self, connection: Connection) -> None:
         """See `connection.Server`."""
+        self._limit.closed(connection)
         self._listener.closed(connection)
 
     def _connect(self) -> Connection:

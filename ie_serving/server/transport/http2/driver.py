@@ -60,6 +60,8 @@ class Driver(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._rest = b""
+        self._idle_since = time.monotonic()
+        self._last_seen = -1  # the number of the last stream that `look_for_calls` has seen
         self._timed: Life | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -116,6 +118,32 @@ class Driver(asyncio.Protocol):
         """Have every call answered now, then close."""
         self._connection.stop()
         self._flush()
+
+    # Idleness.
+
+    def idle_since(self) -> float | None:
+        """See `connection_limit.Limited`: since about when no call was open."""
+        connection = self._connection
+        busy = connection.streams.open or connection.life not in (Life.PREFACE, Life.OPEN)
+        return None if busy else self._idle_since
+
+    def end_idle(self) -> None:
+        """See `connection_limit.Limited`: a call that is under way is still taken."""
+        self.drain()
+
+    def abort(self) -> None:
+        """Close without another word."""
+        if self._transport:
+            self._transport.abort()
+
+    def look_for_calls(self, now: float) -> None:
+        """Take note whether calls have come since the last look; pings are none.
+
+        Looked for now and then, so that a call costs nothing for it.
+        """
+        streams = self._connection.streams
+        if streams.open or streams.last != self._last_seen:
+            self._last_seen, self._idle_since = streams.last, now
 
     # Turns.
 

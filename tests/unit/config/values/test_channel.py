@@ -40,6 +40,17 @@ def test_ages_are_settings(
     assert fields.get("grpc_max_connection_age_grace_s") == grace_s
 
 
+@pytest.mark.parametrize(
+    ("milliseconds", "idle_s"), [(2000, 2.0), (2147483647, 0.0)], ids=["a limit", "none"]
+)
+def test_idleness_is_a_setting_with_a_default(milliseconds: int, idle_s: float) -> None:
+    fields: dict[str, object] = {
+        "grpc_channel_arguments": {"grpc.max_connection_idle_ms": milliseconds}
+    }
+    assert settle(fields, "http2") == []
+    assert fields["grpc_max_connection_idle_s"] == idle_s
+
+
 def test_a_setting_that_is_given_counts_for_both_transports() -> None:
     fields = {"grpc_max_connection_age_s": 3.0, "grpc_channel_arguments": {AGE: 2000}}
     settle(fields, "grpcio")

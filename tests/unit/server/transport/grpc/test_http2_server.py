@@ -219,3 +219,24 @@ async def test_calls_that_outlive_the_grace_are_told_to_go_elsewhere(alarms: Ala
         await ended(peer, 1)
         assert peer.replies[1].fields["grpc-status"] == str(UNAVAILABLE)
         await peer.gone()
+
+
+async def test_a_connection_without_calls_ends_however_often_its_client_pings() -> None:
+    """As in gRPC's own servers; the client may call until it knows."""
+    async with serving(max_idle_s=0.02) as served:
+        peer = await served.connect()
+        await peer.pong()
+        peer.send(pong(await told(peer)))
+        await peer.gone()
+        await works(await served.connect())
+
+
+async def test_a_call_that_lasts_is_no_idleness() -> None:
+    async with serving(max_idle_s=0.01) as served:
+        peer = await served.connect()
+        peer.send(call(1, "Wait", b"first"))
+        await served.services.begun.wait()
+        idle = await served.connect()
+        await told(idle)  # by then the other would be told, too
+        served.services.gate.set()
+        assert (await peer.reply(1)).messages == [b"first"]

@@ -1,0 +1,38 @@
+"""A client that opens connections without end: health is answered, and the log says why."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
+
+import pytest
+
+from tests.functional.servers import SAMPLE, Server
+from tests.process import PATIENCE_S
+
+MOST = 20
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    server = Server(
+        "ie_serving",
+        "model",
+        "--model_name=digits",
+        f"--model_path={SAMPLE}",
+        f"--max_connections={MOST}",
+    )
+    try:
+        yield server.ready()
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("interface", ["REST", "gRPC"])
+def test_idle_connections_do_not_keep_probes_out(server: Server, interface: str) -> None:
+    port = server.rest_port if interface == "REST" else server.port
+    with ExitStack() as opened:
+        for _ in range(5 * MOST):
+            opened.enter_context(socket.create_connection(("127.0.0.1", port), PATIENCE_S))
+        assert server.rest.get("/v2/health/ready").status_code == 200
+        assert server.rest.get("/v1/models/digits").status_code == 200
+    assert [line for line in server.lines if "connection limit reached limit=20" in line]

@@ -176,13 +176,8 @@ class ModelManager:
         return {config.name: Served(config, self._open_stream(config)) for config in configs}
 
     async def _begin_strictly(self, served: Served) -> None:
-        try:
-            await served.stream.start()
-        except StorageError as error:
-            if not self._allow_unavailable_models and not isinstance(error, NotThereYet):
-                raise
-            if not self._require_available:
-                return
+        if not await self._is_listed(served) and not self._require_available:
+            return
         if self._opens_early:
             self._spawn(self._load_alone(served))
             return
@@ -190,6 +185,16 @@ class ModelManager:
         _note_waiting_labels(served)
         if self._require_available:
             await _until_it_serves(served)
+
+    async def _is_listed(self, served: Served) -> bool:
+        """List for the first time; raise, unless it is allowed, where that fails."""
+        try:
+            await served.stream.start()
+        except StorageError as error:
+            if not self._allow_unavailable_models and not isinstance(error, NotThereYet):
+                raise
+            return False
+        return True
 
     async def _load_alone(self, served: Served) -> None:
         await served.stream.first_load()

@@ -47,8 +47,11 @@ class LeastSpeed:
                 return
             arrived, self._bytes, self._began_s = self._bytes, 0, now_s
         if arrived < self._least_bytes_per_s * took_s:
-            raise StorageError(
-                f"{self._name}: the download is too slow: {arrived} bytes in {took_s:.0f} s,"
-                f" at least {self._least_bytes_per_s} a second are expected: check the network",
-                Hint(", or lower {storage.min_download_bytes_per_s}"),
-            )
+            raise self._too_slow(arrived, took_s)
+
+    def _too_slow(self, arrived: int, took_s: float) -> StorageError:
+        return StorageError(
+            f"{self._name}: the download is too slow: {arrived} bytes in {took_s:.0f} s,"
+            f" at least {self._least_bytes_per_s} a second are expected: check the network",
+            Hint(", or lower {storage.min_download_bytes_per_s}"),
+        )

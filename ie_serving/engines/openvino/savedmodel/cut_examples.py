@@ -4,7 +4,7 @@ OpenVINO has no parser of Examples. The node's attributes and constant inputs sa
 they become an `ExampleSpec`, and each of its outputs that something reads becomes a placeholder.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from ie_serving.core.errors import LoadFailed
@@ -20,6 +20,10 @@ from ie_serving.engines.openvino.savedmodel.frames import Frame, Key, Place, abo
 from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto
 
 PARSERS = frozenset({"ParseExample", "ParseExampleV2", "ParseSingleExample"})
+
+
+Names = Mapping[tuple[str, int], str]
+"""The tensor that each output of the node becomes, by its group and its index there."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ def _cut(frame: Frame, name: str, prefix: str, given: set[Key]) -> Parsing:
         raise LoadFailed(f"{node.op} {name!r} parses what {source.node.op} gives, not an input")
     features = _Features(frame, node)
     scalar = node.op == "ParseSingleExample" or _is_scalar(source.node)
-    names: dict[tuple[str, int], str] = {}
+    names: dict[tuple[str, int], str] = {}  # see `Names`
     inputs: dict[str, int] = {}
     results: dict[Key, str] = {}
     for number, output in enumerate(features.outputs(scalar)):
@@ -163,50 +167,40 @@ class _Features:
         for at, _ in enumerate(self.sparse_types):
             yield _Output("sparse_shapes", at, DataType.INT64.number, (rank,))
 
-    def spec(self, scalar: bool, names: dict[tuple[str, int], str]) -> ExampleSpec:
+    def spec(self, scalar: bool, names: Names) -> ExampleSpec:
         """Say what is parsed, into tensors of these names by output; "" for outputs not read.
 
         A dense feature that nothing reads is parsed as well: TensorFlow refuses an Example without
         it all the same.
         """
-
-        def name(group: str, at: int) -> str:
-            return names.get((group, at), "")
-
         return ExampleSpec(
             scalar,
-            tuple(
-                Dense(key, dtype, shape, default if _is_default(default, shape) else None, named)
-                for key, dtype, shape, default, named in zip(
-                    self.dense_keys,
-                    self.dense_types,
-                    self.dense_shapes,
-                    self.defaults,
-                    [name("dense_values", at) for at in range(len(self.dense_keys))],
-                    strict=True,
-                )
-            ),
-            tuple(
-                Sparse(
-                    key,
-                    self.sparse_types[at],
-                    name("sparse_indices", at),
-                    name("sparse_values", at),
-                    name("sparse_shapes", at),
-                )
-                for at, key in enumerate(self.sparse_keys)
-            ),
-            tuple(
-                Ragged(
-                    key,
-                    self.ragged_types[at],
-                    name("ragged_values", at),
-                    name("ragged_row_splits", at),
-                    self.split_types[at],
-                )
-                for at, key in enumerate(self.ragged_keys)
-            ),
+            tuple(self._dense(at, names) for at in range(len(self.dense_keys))),
+            tuple(self._sparse(at, names) for at in range(len(self.sparse_keys))),
+            tuple(self._ragged(at, names) for at in range(len(self.ragged_keys))),
         )
+
+    def _dense(self, at: int, names: Names) -> Dense:
+        default, shape = self.defaults[at], self.dense_shapes[at]
+        return Dense(
+            self.dense_keys[at],
+            self.dense_types[at],
+            shape,
+            default if _is_default(default, shape) else None,
+            names.get(("dense_values", at), ""),
+        )
+
+    def _sparse(self, at: int, names: Names) -> Sparse:
+        groups = ("sparse_indices", "sparse_values", "sparse_shapes")
+        indices, values, shapes = (names.get((group, at), "") for group in groups)
+        return Sparse(self.sparse_keys[at], self.sparse_types[at], indices, values, shapes)
+
+    def _ragged(self, at: int, names: Names) -> Ragged:
+        values, splits = (
+            names.get((group, at), "") for group in ("ragged_values", "ragged_row_splits")
+        )
+        kinds = self.ragged_types[at], self.split_types[at]
+        return Ragged(self.ragged_keys[at], kinds[0], values, splits, kinds[1])
 
 
 def _is_default(value: Array, shape: tuple[int, ...]) -> bool:

@@ -233,15 +233,17 @@ def _cut_examples(prepared: Prepared, frame: Frame) -> None:
                 prepared.echoes[alias] = parsing.given[key]
                 del prepared.outputs[alias]
     # An input that only the parser read is none of the model that is left.
-    outputs = [frame.place(info.tensor) for info in prepared.outputs.values()]
-    read = {
-        place.node.name
-        for place in above(outputs)
-        if place.frame is frame and place.node is not None
-    }
+    read = _nodes_above(prepared, frame)
     for alias, parsing in prepared.parsings:
         if parsing.examples not in read:
             prepared.inputs.pop(alias, None)
+
+
+def _nodes_above(prepared: Prepared, frame: Frame) -> set[str]:
+    """Name the nodes of the graph itself that the outputs are computed from."""
+    outputs = [frame.place(info.tensor) for info in prepared.outputs.values()]
+    found = (place.node for place in above(outputs) if place.frame is frame)
+    return {node.name for node in found if node is not None}
 
 
 @contextmanager
@@ -286,17 +288,22 @@ def directory_of_constants(
         if zero not in inputs:
             frame.add_argument(zero, info.dtype, TensorShapeProto())
             inputs[zero] = TensorInfo(f"{zero}:0", (), info.dtype)
-        node = graph_def.node.add(name=f"ie_serving_constant_{number}")
-        node.input.extend([info.tensor.removesuffix(":0"), zero])
-        # Both leave every value as it is: x + 0, and x or false.
-        if info.dtype == _BOOL:
-            node.op = "LogicalOr"
-        else:
-            node.op = "AddV2"
-            node.attr["T"].type = info.dtype
-        outputs[alias] = TensorInfo(f"{node.name}:0", None, info.dtype)
+        name = f"ie_serving_constant_{number}"
+        _add_sum(graph_def, name, info, zero)
+        outputs[alias] = TensorInfo(f"{name}:0", None, info.dtype)
     with _directory(directory, _model(graph_def, meta_graph, inputs, outputs)) as private:
         yield private
+
+
+def _add_sum(graph_def: Proto, name: str, info: TensorInfo, zero: str) -> None:
+    """Add what leaves every value as it is: x + 0, or x or false."""
+    node = graph_def.node.add(name=name)
+    node.input.extend([info.tensor.removesuffix(":0"), zero])
+    if info.dtype == _BOOL:
+        node.op = "LogicalOr"
+    else:
+        node.op = "AddV2"
+        node.attr["T"].type = info.dtype
 
 
 _BOOL = 10
@@ -321,17 +328,23 @@ def _model(
     definition = part.signature_def[SERVING_DEFAULT]
     definition.method_name = "tensorflow/serving/predict"
     named = {f"{OUTPUT}{alias}": info for alias, info in outputs.items()}
-    for infos, tensors in ((definition.inputs, inputs), (definition.outputs, named)):
-        for alias, info in tensors.items():
-            infos[alias].name = info.tensor
-            infos[alias].dtype = info.dtype
-            if info.shape is None:
-                infos[alias].tensor_shape.unknown_rank = True
-                continue
-            infos[alias].tensor_shape.SetInParent()
-            for size in info.shape:
-                infos[alias].tensor_shape.dim.add(size=size)
+    _declare(definition.inputs, inputs)
+    _declare(definition.outputs, named)
     return bytes(model.SerializeToString())
+
+
+def _declare(infos: Proto, tensors: Mapping[str, TensorInfo]) -> None:
+    """Fill in the inputs or the outputs of a SignatureDef."""
+    for alias, info in tensors.items():
+        infos[alias].name = info.tensor
+        infos[alias].dtype = info.dtype
+        if info.shape is None:
+            infos[alias].tensor_shape.unknown_rank = True
+            continue
+        # Without this the shape of a scalar, which has no dimensions, would not be written.
+        infos[alias].tensor_shape.SetInParent()
+        for size in info.shape:
+            infos[alias].tensor_shape.dim.add(size=size)
 
 
 @contextmanager

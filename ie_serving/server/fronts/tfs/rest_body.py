@@ -49,19 +49,23 @@ async def read_body(request: Request, limit: int, lease: Lease) -> bytes:
         InvalidRequest: the body is not the gzip data that its header announces.
         QueueFull: the budget is spent.
     """
-    head = request.head
-    if head.length is not None:
-        if head.length > limit:
-            raise _too_large(limit)
-        BUDGET.check(head.length)
+    _check_length(request.head.length, limit)
     body = request.body if request.stream is None else await _gathered(request.stream, limit, lease)
     if body is None or len(body) > limit:
         raise _too_large(limit)
-    if b"gzip" in head.fields.get(b"content-encoding", b""):
+    if b"gzip" in request.head.fields.get(b"content-encoding", b""):
         body = await _inflated(body, limit)
     if len(body) >= SMALL:
         lease.take(WORKED_ON * len(body))
     return body
+
+
+def _check_length(length: int | None, limit: int) -> None:
+    """Refuse a body by its head, before it is sent."""
+    if length is not None:
+        if length > limit:
+            raise _too_large(limit)
+        BUDGET.check(length)
 
 
 async def _gathered(stream: Stream, limit: int, lease: Lease) -> bytes | None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -219,9 +220,13 @@ def test_directories_without_a_model_are_looked_at_less_and_less(
 
     assert listed_at_a_poll() == 101
     assert max(listed_at_a_poll() for _ in range(200)) <= MOST_LOOKS
-    for version in range(3, 102):
-        (counting.path / str(version) / "notes.txt").unlink()
-        (counting.path / str(version)).rmdir()
+    write("200", name="notes.txt")
+    listed_at_a_poll()
+    write("200", name="more.txt")
+    listed_at_a_poll()
+    assert "200" in counting.listed, "what has changed is looked at before what lies there"
+    for version in (*range(3, 102), 200):
+        shutil.rmtree(counting.path / str(version))
     assert sum(listed_at_a_poll() for _ in range(100)) <= 10
     write("2")
     now[0] += LONGEST_PAUSE_S

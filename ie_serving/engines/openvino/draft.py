@@ -78,8 +78,9 @@ class Draft:
         if self.beside is not None and self.beside.examples:
             yield "the server parses Examples"
         if self.host is not None:
-            operations = ", ".join(text for text in self.host.operations().values() if text)
-            yield f"the server computes {operations}"
+            operations = ", ".join(self.host.names())
+            if operations:
+                yield f"the server computes {operations}"
 
 
 @dataclass

@@ -5,6 +5,7 @@ from types import MappingProxyType
 
 from ie_serving.engines.openvino.savedmodel.host import (
     kernels_hashes,
+    kernels_images,
     kernels_numbers,
     kernels_patterns,
     kernels_shapes,
@@ -22,6 +23,7 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
         **kernels_strings.KERNELS,
         **kernels_patterns.KERNELS,
         **kernels_hashes.KERNELS,
+        **kernels_images.KERNELS,
         **tables.KERNELS,
     }
 )

@@ -80,11 +80,16 @@ class Plan:
     outputs: dict[str, tuple[int, np.dtype[Any]]] = field(default_factory=dict)
 
     def operations(self) -> dict[str, str]:
-        """Name the operations of either step, for the log."""
-        return {
-            "before": ", ".join(sorted({step.what.split()[0] for step in self.before})),
-            "after": ", ".join(sorted({step.what.split()[0] for step in self.after})),
-        }
+        """Name the operations of either side, for the log."""
+        return {"before": ", ".join(_names(self.before)), "after": ", ".join(_names(self.after))}
+
+    def names(self) -> list[str]:
+        """Name all operations."""
+        return _names([*self.before, *self.after])
+
+
+def _names(steps: Sequence[Step]) -> list[str]:
+    return sorted({step.what.split()[0] for step in steps})
 
 
 class HostProgram:

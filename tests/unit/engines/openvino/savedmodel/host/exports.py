@@ -117,6 +117,7 @@ class Module(tf.Module):  # type: ignore[misc]
         )
         return {
             "label": self.labels.lookup(tf.cast(chosen, tf.int64)),
+            "place": tf.strings.as_string(chosen),
             "score": tf.strings.as_string(kept, precision=2),
         }
 

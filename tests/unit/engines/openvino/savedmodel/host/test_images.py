@@ -1,0 +1,82 @@
+"""Images inside of a graph: by Pillow, against TensorFlow, which has also made the files."""
+
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from ie_serving.core.errors import InvalidRequest, LoadFailed
+from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
+from ie_serving.engines.openvino.savedmodel.host.kernels import KERNELS
+from ie_serving.wire.protobuf import graph
+
+Y, X = np.mgrid[0:45, 0:61]
+COLOURS = np.stack([X * 4, Y * 5, (X + Y) * 2], axis=-1).astype(np.uint8)
+GREY = COLOURS[..., :1]
+WITH_ALPHA = np.concatenate([COLOURS, GREY], axis=-1)
+
+
+def node_of(operation: str, channels: int, **texts: str) -> Attributes:
+    node = graph.NodeDef(name="n", op=operation)
+    node.attr["channels"].i = channels
+    for name, value in texts.items():
+        node.attr[name].s = value.encode()
+    return Attributes(node)
+
+
+def ours(operation: str, data: bytes, channels: int, **texts: str) -> Any:
+    pytest.importorskip("PIL")
+    compute = KERNELS[operation].make(node_of(operation, channels, **texts))
+    return compute(np.array(data, np.object_))
+
+
+@pytest.mark.parametrize(
+    ("pixels", "channels"),
+    [(COLOURS, 0), (COLOURS, 3), (COLOURS, 4), (GREY, 0), (GREY, 3), (WITH_ALPHA, 0),
+     (WITH_ALPHA, 3)],
+)  # fmt: skip
+def test_png_equals_tensorflow(pixels: Any, channels: int) -> None:
+    data = tf.io.encode_png(pixels).numpy()
+    want = tf.io.decode_png(data, channels=channels).numpy()
+    np.testing.assert_array_equal(ours("DecodePng", data, channels), want)
+
+
+@pytest.mark.parametrize("form", ["rgb", "grayscale"])
+@pytest.mark.parametrize("channels", [0, 1, 3])
+def test_jpeg_equals_tensorflow_where_both_use_the_accurate_transform(
+    form: str, channels: int
+) -> None:
+    data = tf.io.encode_jpeg(COLOURS if form == "rgb" else GREY, quality=80).numpy()
+    exact = {"channels": channels, "dct_method": "INTEGER_ACCURATE"}
+    want = tf.io.decode_jpeg(data, **exact).numpy()
+    np.testing.assert_array_equal(ours("DecodeJpeg", data, **exact), want)
+
+
+def test_jpeg_differs_little_from_the_fast_transform_of_tensorflow() -> None:
+    data = tf.io.encode_jpeg(COLOURS, quality=90).numpy()
+    want = tf.io.decode_jpeg(data, channels=3).numpy().astype(int)
+    difference = np.abs(ours("DecodeJpeg", data, 3) - want)
+    assert difference.mean() < 1.5
+    assert difference.max() <= 15
+
+
+@pytest.mark.parametrize("data", [b"", b"junk", tf.io.encode_jpeg(COLOURS).numpy()[:300]])
+def test_what_is_no_image_is_the_clients_mistake(data: bytes) -> None:
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        tf.io.decode_image(data)
+    with pytest.raises(InvalidRequest, match="Unknown image file format, or invalid data"):
+        ours("DecodeImage", data, 3)
+
+
+def test_what_is_decoded_in_another_way_is_refused() -> None:
+    data = tf.io.encode_png(COLOURS).numpy()
+    with pytest.raises(InvalidRequest, match="PNG of mode RGB; 1 channels"):
+        ours("DecodePng", data, 1)
+
+
+def test_without_pillow_the_load_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    with pytest.raises(LoadFailed, match=r"pip install 'ie_serving\[images\]'"):
+        KERNELS["DecodeJpeg"].make(node_of("DecodeJpeg", 3))

@@ -1,5 +1,7 @@
 """What the libraries themselves export answers as TensorFlow does, over both interfaces."""
 
+import importlib.util
+import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +16,21 @@ from tests.functional.exports.answers import (
     over_grpc,
     over_rest,
 )
-from tests.functional.exports.cases import ALL
+from tests.functional.exports.cases import ALL, TF_KERAS
 from tests.functional.servers import ROOT, Server
 from tests.process import output_of
 
-CASES = [(model, name) for model, asked in ALL.items() for name in asked]
+without_tf_keras = pytest.mark.skipif(
+    importlib.util.find_spec("tf_keras") is None, reason="tf_keras is not installed"
+)
+CASES = [
+    *((model, name) for model, asked in ALL.items() for name in asked),
+    *(
+        pytest.param(model, name, marks=without_tf_keras)
+        for model, asked in TF_KERAS.items()
+        for name in asked
+    ),
+]
 ROUNDING = {"keras_mixed": 1e-3}
 """Relative difference allowed where TensorFlow rounds to 16-bit floats and OpenVINO does not."""
 EXPORT_S = 100.0
@@ -28,7 +40,8 @@ EXPORT_S = 100.0
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("exports")
-    env = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": str(ROOT)}
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    env = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": path}
     output_of(
         sys.executable,
         ROOT / "tests/functional/exports/make.py",
@@ -42,7 +55,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(root: Path) -> Iterator[Server]:
-    server = Server("tensorflow_model_server", f"--model_config_file={configuration(root, ALL)}")
+    made = {directory.name: None for directory in sorted(root.iterdir())}
+    server = Server("tensorflow_model_server", f"--model_config_file={configuration(root, made)}")
     try:
         yield server.ready()
     finally:

@@ -119,4 +119,11 @@ FIRST_GENERATION: Models = {
     },
 }
 
+TF_KERAS: Models = {
+    "tf_keras_save": {"serving_default": {"x": ROWS[:2], "ids": IDS}},
+    "tf_keras_export": {"serving_default": {"x": ROWS[:2], "ids": IDS}},
+    "tf_keras_saved_model": {"serving_default": {"logits_input": ROWS}},
+}
+"""Made where tf_keras is installed."""
+
 ALL: Models = {**KERAS, **MODULES, **EXAMPLES, **FIRST_GENERATION}

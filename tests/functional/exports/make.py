@@ -4,6 +4,7 @@ Each model becomes `NAME/1`, and each signature of it that `cases.py` names
 `NAME/expected/SIGNATURE.pickle`, a pair of inputs and outputs by alias.
 """
 
+import importlib.util
 import pickle
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from tests.functional.exports import examples, first_generation, keras3, modules
-from tests.functional.exports.cases import ALL, Inputs
+from tests.functional.exports.cases import ALL, TF_KERAS, Inputs
 
 
 def expect(model: Path, asked: Inputs) -> None:
@@ -32,8 +33,14 @@ def main(root: Path) -> None:
     modules.write(root)
     examples.write(root)
     first_generation.write(root)
-    for name, asked in ALL.items():
-        expect(root / name, asked)
+    asked = dict(ALL)
+    if importlib.util.find_spec("tf_keras") is not None:
+        from tests.functional.exports import keras2
+
+        keras2.write(root)
+        asked |= TF_KERAS
+    for name, signatures in asked.items():
+        expect(root / name, signatures)
 
 
 if __name__ == "__main__":

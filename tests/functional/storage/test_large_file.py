@@ -16,8 +16,13 @@ from typing import Any
 
 import pytest
 
+from ie_serving.config.dialects.environment import storage_options
+from ie_serving.config.values.faults import Faults
 from ie_serving.core.errors import StorageError
+from ie_serving.storage.backends.s3 import S3Remote
 from ie_serving.storage.mirror.download import Transfer
+from ie_serving.storage.mirror.mirror import Mirror
+from ie_serving.storage.remote import Location
 from tests.functional.storage.repositories import S3Repository, gcs_admin, s3_admin, s3_environ
 from tests.functional.storage.servers import ADMIN, FakeGcs, Fault, Proxy, Weed
 from tests.process import output_of
@@ -155,3 +160,18 @@ def test_an_outage_in_mid_download_is_waited_out(
     Timer(1, setattr, (repository.proxy, "choose", lambda line: Fault())).start()
     with repository.storage.copy("1", entries) as copy:
         assert filecmp.cmp(copy / "model.bin", medium, shallow=False)
+
+
+def test_a_download_that_trickles_is_ended(
+    weed: Weed, proxied: OpenProxy, bucket: str, cache_dir: Path
+) -> None:
+    repository = S3Repository("s3", weed, proxied(weed.port), bucket, cache_dir)
+    repository.put("1/model.bin", bytes(4 * MEGABYTE))  # 50 s at the speed of the proxy
+    repository.proxy.choose = lambda line: Fault(trickle="model.bin" in line)
+    url = repository.storage.url
+    options = storage_options(repository.environ, Faults(), cache_dir=cache_dir)
+    remote = S3Remote(Location.parse(url, url.removeprefix("s3://")), options.s3)
+    at_least = Transfer(least_bytes_per_s=200_000, least_over_s=1.0)
+    mirror = Mirror(remote, cache_dir, transfer=at_least)
+    with pytest.raises(StorageError, match="too slow"), mirror.copy("1", listed(mirror, "1")):
+        pass

@@ -219,6 +219,22 @@ def test_a_cache_that_is_lost_costs_new_versions_only(
     assert load.failures == []
 
 
+def test_a_cache_that_was_damaged_between_two_starts_serves_right_numbers(
+    stores: dict[str, Remote], launcher: Launcher, cache_dir: Path
+) -> None:
+    repository = stores["s3"]
+    launcher.environ |= repository.environ
+    launcher.serve(*only(repository)).close()
+    damaged = [*cache_dir.rglob("model.bin"), *cache_dir.rglob("*.blob")]
+    assert len(damaged) >= 2
+    for file in damaged:
+        file.write_bytes(bytes(file.stat().st_size))
+    server = launcher.serve(*only(repository))
+    has_numbers_of(server, 1)
+    assert "copy damaged, fetched again" in server.log
+    assert "compiled model damaged, compiled again" in server.log
+
+
 def test_downloads_that_trickle_hold_up_no_other_store_and_end_when_nobody_wants_them(
     stores: dict[str, Remote], launcher: Launcher, tmp_path: Path
 ) -> None:

@@ -124,6 +124,7 @@ class ServingApplication:
             partial(from_message, engine=self._settings.engine),
             partial(check_urls, options=self._storage_options),
             partial(self._models.apply, all_or_nothing=True),
+            reload_allowed=self._settings.server.reload_by_rpc,
         )
 
     def _manager(self, server: ServerSettings) -> ModelManager:

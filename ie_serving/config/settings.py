@@ -65,6 +65,9 @@ class ServerSettings:
 
     grpc_transport: str = "http2"
 
+    # As the original, whose deployments change models by this call; it asks nobody who they are.
+    reload_by_rpc: bool = True
+
     # As gRPC's own default: a connection stays as long as its client wants.
     grpc_max_connection_age_s: float = 0.0
     """0 sets no limit."""

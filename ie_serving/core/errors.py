@@ -8,6 +8,7 @@
     ├── PreconditionFailed        well formed, but not in the present state of the server
     ├── NotSupported              asks for what this server does not have
     ├── NotAvailable              will work later: loading, stopping
+    ├── Forbidden                 the server is configured not to do that
     ├── QueueFull                 too many requests wait already
     ├── DeadlineExceeded          the caller's time, or the server's limit, is over
     ├── RequestTooLarge           more bytes than the server takes
@@ -68,6 +69,10 @@ class NotSupported(ServingError):
 
 class NotAvailable(ServingError):
     """The same request can succeed later."""
+
+
+class Forbidden(ServingError):
+    """The server is configured not to do what the request asks for."""
 
 
 class QueueFull(ServingError):

@@ -142,6 +142,15 @@ SERVER: tuple[Setting, ...] = (
         flag="grpc_max_connection_idle_seconds",
     ),
     Setting(
+        place="server.reload_by_rpc",
+        parse=words.boolean,
+        form=BOOLEAN,
+        meaning="let whoever reaches the gRPC port change the models by HandleReloadConfigRequest;"
+        " false answers PERMISSION_DENIED",
+        example="false",
+        flag="reload_by_rpc",
+    ),
+    Setting(
         place="server.max_connections",
         parse=numbers.integer(0, 1_000_000),
         form="N",

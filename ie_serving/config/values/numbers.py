@@ -36,7 +36,7 @@ def whole(value: object) -> int | None:
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, str) and _INTEGER.fullmatch(value.strip()):
-        return int(value)
+        return int(value.strip())  # int() leaves some blanks on
     return None
 
 

@@ -12,6 +12,7 @@ from ie_serving.core.codes import Code, code_of
         pytest.param(errors.InvalidRequest("x"), Code.INVALID_ARGUMENT, id="itself"),
         pytest.param(errors.UnknownLabel("x"), Code.INVALID_ARGUMENT, id="its base"),
         pytest.param(errors.Throttled("x"), Code.UNAVAILABLE, id="a store's trouble"),
+        pytest.param(errors.Forbidden("x"), Code.PERMISSION_DENIED, id="switched off"),
         pytest.param(errors.ServingError("x"), Code.INTERNAL, id="the root of ours"),
         pytest.param(ZeroDivisionError(), Code.INTERNAL, id="a defect"),
     ],

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from ie_serving.config.settings import ModelConfig
 from ie_serving.core.codes import Code
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.errors import Forbidden, InvalidRequest
+from ie_serving.core.hints import Hint
 from ie_serving.core.requests import ModelSpec
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
@@ -39,6 +40,7 @@ class ModelService:
         plane: tells the status of models.
         interface: describes this front end to it.
         read, check_paths, apply: the steps of a reload.
+        reload_allowed: whether clients may change what is served.
     """
 
     def __init__(
@@ -48,12 +50,15 @@ class ModelService:
         read: Read,
         check_paths: Check,
         apply: Apply,
+        *,
+        reload_allowed: bool = True,
     ) -> None:
         self._plane = plane
         self._interface = interface
         self._read = read
         self._check_paths = check_paths
         self._apply = apply
+        self._reload_allowed = reload_allowed
 
     def answers(self) -> dict[str, Answer]:
         """The methods by name."""
@@ -71,6 +76,11 @@ class ModelService:
 
     async def handle_reload_config_request(self, payload: Buffer, context: CallContext) -> bytes:
         """Change to another configuration; answers when it serves."""
+        if not self._reload_allowed:
+            raise Forbidden(
+                "HandleReloadConfigRequest is switched off: change the configuration file",
+                Hint(", or start the server with {server.reload_by_rpc}"),
+            )
         # In a thread: thousands of models take some 10 us each to read and to check.
         await self._apply(await asyncio.to_thread(self._wanted, payload))
         response = messages.ReloadConfigResponse()

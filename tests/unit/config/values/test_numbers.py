@@ -26,6 +26,7 @@ def test_a_number_may_be_written_as_text(number: int) -> None:
         pytest.param(numbers.poll_wait, "0.5", 0.5, id="fraction of a second"),
         pytest.param(numbers.poll_wait, "-1", 0.0, id="negative wait is off"),
         pytest.param(numbers.delay, 0, 0.0, id="no delay"),
+        pytest.param(numbers.port, "80\x1f", 80, id="a blank that int() does not know"),
     ],
 )
 def test_value(parse: Parser[Any], value: object, meant: object) -> None:

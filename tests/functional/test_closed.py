@@ -1,10 +1,12 @@
-"""A client that opens connections without end: health is answered, and the log says why."""
+"""A server that is closed to what its configuration says: more connections, reloads by clients."""
 
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
 
+import grpc
 import pytest
+from tensorflow_serving.apis import model_management_pb2
 
 from tests.functional.servers import SAMPLE, Server
 from tests.process import PATIENCE_S
@@ -20,6 +22,7 @@ def server() -> Iterator[Server]:
         "--model_name=digits",
         f"--model_path={SAMPLE}",
         f"--max_connections={MOST}",
+        "--reload_by_rpc=false",
     )
     try:
         yield server.ready()
@@ -29,6 +32,7 @@ def server() -> Iterator[Server]:
 
 @pytest.mark.parametrize("interface", ["REST", "gRPC"])
 def test_idle_connections_do_not_keep_probes_out(server: Server, interface: str) -> None:
+    """Health is answered, and the log says why others had to go."""
     port = server.rest_port if interface == "REST" else server.port
     with ExitStack() as opened:
         for _ in range(5 * MOST):
@@ -36,3 +40,13 @@ def test_idle_connections_do_not_keep_probes_out(server: Server, interface: str)
         assert server.rest.get("/v2/health/ready").status_code == 200
         assert server.rest.get("/v1/models/digits").status_code == 200
     assert [line for line in server.lines if "connection limit reached limit=20" in line]
+
+
+def test_clients_cannot_change_what_is_served(server: Server) -> None:
+    request = model_management_pb2.ReloadConfigRequest()
+    request.config.model_config_list.SetInParent()
+    with pytest.raises(grpc.RpcError) as refused:
+        server.model.HandleReloadConfigRequest(request, PATIENCE_S)
+    assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+    assert "--reload_by_rpc" in refused.value.details()
+    assert server.rest.get("/v1/models/digits").status_code == 200

@@ -291,7 +291,7 @@ async def test_a_storm_of_cancellations_loses_no_request(
 
 async def test_a_cancelled_inference_ends_early(tmp_path: Path) -> None:
     """The engine stops between two layers and gives no outputs; the next request has its own."""
-    (draft,) = read(slow(tmp_path, 500, 40)).drafts
+    (draft,) = read(slow(tmp_path, 500, 40), OpenVinoOptions()).drafts
     ports = prepare(draft, draft.model, OpenVinoOptions())
     compiled = ov.Core().compile_model(draft.model, "CPU")
     slot = Slot(compiled.create_infer_request, ports.inputs, ports.outputs, Hazards())

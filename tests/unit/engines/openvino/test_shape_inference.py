@@ -44,7 +44,7 @@ def product(tmp_path: Path) -> Counting:
     """A product of two matrices: the second dimension of one is the first of the other."""
     a, b = parameter("a", [-1, -1]), parameter("b", [-1, -1])
     save(tmp_path, [result("y", op.matmul(a, b, False, False))], [a, b])
-    (draft,) = read(tmp_path).drafts
+    (draft,) = read(tmp_path, OpenVinoOptions()).drafts
     return Counting(draft.model, prepare(draft, draft.model, OpenVinoOptions()).inputs)
 
 
@@ -120,7 +120,7 @@ async def test_the_queue_has_an_end(product: Counting, monkeypatch: pytest.Monke
 
 def inference(directory: Path, body: Callable[[Any], Any]) -> ShapeInference:
     """Infer shapes of y = body(x), x of one open dimension."""
-    (draft,) = read(unary(directory, [-1], DataType.FP32, body)).drafts
+    (draft,) = read(unary(directory, [-1], DataType.FP32, body), OpenVinoOptions()).drafts
     return ShapeInference(draft.model, prepare(draft, draft.model, OpenVinoOptions()).inputs)
 
 

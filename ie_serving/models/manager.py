@@ -268,11 +268,11 @@ class ModelManager:
         self._retire(self._give_up_successors())
         for config in configs:
             old, new = before.get(config.name), fresh.get(config.name)
-            # What serves goes on under its name until its successor does: a typo in a file must
-            # not take a model down.
+            # What serves goes on under its name until its successor does, with its own policy and
+            # labels: a typo in a file must not take a model down.
             if old and new and old.stream.default and not new.stream.default:
-                after[config.name] = standing = _standing_in(old, config)
-                self._successors[config.name] = new, self._spawn(self._take_over(standing, new))
+                after[config.name] = old
+                self._successors[config.name] = new, self._spawn(self._take_over(old, new))
                 continue
             after[config.name] = new or replace(before[config.name], config=config)
         self.served.entries = after
@@ -322,12 +322,6 @@ def _identity(config: ModelConfig) -> ModelConfig:
     """
     place = config.base_path.removeprefix("file://").rstrip("/")
     return replace(config, base_path=place, version_policy=Latest(), version_labels={}, platform="")
-
-
-def _standing_in(old: Served, config: ModelConfig) -> Served:
-    """Give `old` the policy and labels of `config`; the rest of `config` is not met yet."""
-    policy, labels = config.version_policy, config.version_labels
-    return replace(old, config=replace(old.config, version_policy=policy, version_labels=labels))
 
 
 def _note_waiting_labels(served: Served) -> None:

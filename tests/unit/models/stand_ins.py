@@ -112,11 +112,12 @@ class Shelf:
     ) -> Iterator[Path]:
         if self.away:
             raise Unreachable("shelf: away")
-        self.copies.append(directory)
+        copies = self.copies
+        copies.append(directory)
         try:
             yield self._directory
         finally:
-            self.copies.remove(directory)
+            copies.remove(directory)
 
 
 class Stand:

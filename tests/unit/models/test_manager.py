@@ -476,3 +476,23 @@ def test_one_model_can_be_polled_now(world: World) -> None:
         await manager.close()
 
     run(test())
+
+
+def test_a_predecessor_keeps_its_policy_until_its_successor_serves(world: World) -> None:
+    """The policy of the new place may name no version of the old one."""
+
+    async def test() -> None:
+        world.write(1)
+        manager = await managed(world)
+        moved = ModelConfig(
+            name="m", base_path=str(world.base / "new"), version_policy=Specific(frozenset({5}))
+        )
+        await manager.apply([moved], all_or_nothing=False)
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        assert manager.served.handle(ModelSpec("m")).version == 1
+        world.write(5, model="new")
+        await serves(world, manager, ModelSpec("m"), 5)
+        await manager.close()
+
+    run(test())

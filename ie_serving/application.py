@@ -88,6 +88,7 @@ class ServingApplication:
         self._notes = notes
         self._settings = settings
         self._storage_options = storage
+        # Threads that download look at it: they cannot be cancelled otherwise.
         self._stopping = threading.Event()
         self._engine = engine()
         self._loads = ThreadPoolExecutor(server.load_threads, "load")
@@ -167,8 +168,7 @@ class ServingApplication:
 
     async def close(self) -> None:
         """See `Application`."""
-        # First of all: downloads in threads look at it, and cannot be cancelled otherwise.
-        self._stopping.set()
+        self._stopping.set()  # first of all, so that downloads end while the rest is closed
         self._config.close()
         await self._models.close()
         self._listings.shutdown()
@@ -196,6 +196,7 @@ class ServingApplication:
 
     def _grpc(self) -> Listener:
         messages.POOL.AddSerializedFile(grpc_health.DESCRIPTOR)
+        # Health's messages are not ours, and reflection answers from one pool.
         reflection = ReflectionService((*self._services, grpc_health.NAME), messages.POOL)
         services = {
             **self._services,

@@ -121,7 +121,7 @@ async def run(
     """
     signature = example_signature(servable, name, method)
     outputs = _by_role(signature, method, await _run(servable, signature, examples, codec))
-    return Results(servable, name or SERVING_DEFAULT, outputs, len(examples))
+    return _result(servable, name, outputs, examples)
 
 
 async def run_tasks(
@@ -141,9 +141,14 @@ async def run_tasks(
         if key not in ran:
             ran[key] = await _run(servable, signature, examples, codec)
         outputs = _by_role(signature, method, ran[key])
-        name = task.model.signature or SERVING_DEFAULT
-        results.append((method, Results(servable, name, outputs, len(examples))))
+        results.append((method, _result(servable, task.model.signature, outputs, examples)))
     return results
+
+
+def _result(
+    servable: Servable, name: str, outputs: Mapping[str, Array], examples: Sequence[Features]
+) -> Results:
+    return Results(servable, name or SERVING_DEFAULT, outputs, len(examples))
 
 
 def _computation(signature: Signature) -> object:

@@ -170,6 +170,7 @@ def _raw(array: Array) -> memoryview:
     if array.dtype != np.object_:
         return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
     strings = array.ravel().tolist()
+    # Lengths before the strings, so that they are cut without a look at what they hold.
     lengths = np.fromiter(map(len, strings), np.uint64, len(strings))
     return memoryview(b"".join((lengths.tobytes(), *strings)))
 

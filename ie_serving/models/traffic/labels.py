@@ -69,6 +69,7 @@ def check_labels(
         PreconditionFailed: naming the label's version and the model.
     """
     for label, version in wanted.items():
+        # What was allowed once stays so: a version that is gone must not refuse other changes.
         unchanged = present.get(label) == version
         new = label not in present
         if version in available or unchanged or (new and unavailable_allowed):

@@ -81,11 +81,13 @@ TRANSITIONS: Mapping[Stage, Mapping[Event, Stage]] = MappingProxyType(
             Event.DROP: Stage.ABANDONED,
         },
         Stage.FAILED: {Event.LOAD: Stage.FETCHING, Event.DROP: Stage.FREED},
+        # No FAIL: whatever fails while it serves is the fault of one request.
         Stage.SERVING: {Event.DROP: Stage.DRAINING},
+        # The reports of a load that cannot be interrupted. No DROP: it was dropped already.
         Stage.ABANDONED: {
             Event.FETCHED: Stage.ABANDONED,
             Event.COMPILED: Stage.ABANDONED,
-            Event.READY: Stage.DRAINING,
+            Event.READY: Stage.DRAINING,  # it is in memory after all, and has to be freed
             Event.FAIL: Stage.FREED,
         },
         Stage.DRAINING: {Event.FREED: Stage.FREED},

@@ -92,9 +92,13 @@ def prepare(meta_graph: Proto, signature: Declared) -> Prepared:
         _feed(prepared, own_frame(prepared, meta_graph))
     frame = frame_of(prepared, meta_graph)
     outputs = [frame.place(info.tensor) for info in prepared.outputs.values()]
-    if any(place.node is not None and place.node.op in PARSERS for place in above(outputs)):
+    if _parses_examples(outputs):
         _cut_examples(prepared, own_frame(prepared, meta_graph))
     return prepared
+
+
+def _parses_examples(outputs: list[Place]) -> bool:
+    return any(place.node is not None and place.node.op in PARSERS for place in above(outputs))
 
 
 def _name_all(signature: Declared) -> None:

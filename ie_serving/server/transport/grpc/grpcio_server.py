@@ -39,6 +39,7 @@ class GrpcioServer:
         options = {
             "grpc.max_send_message_length": max_message_bytes,
             "grpc.max_receive_message_length": max_message_bytes,
+            # Every worker binds the address anew, beside the arbiter's reservation (`ports.py`).
             "grpc.so_reuseport": 1,
             **(arguments or {}),
         }
@@ -56,6 +57,7 @@ class GrpcioServer:
                 port = self._server.add_insecure_port(address)
             except RuntimeError as error:
                 raise OSError(f"{address}: {error}") from error
+            # Older versions of the library say nothing else.
             if port == 0:
                 raise OSError(f"{address} cannot be bound")
         await self._server.start()
@@ -67,6 +69,7 @@ class GrpcioServer:
 
 def spelled(bound: socket.socket) -> str:
     """Give a socket's address as gRPC's library spells it."""
+    # Brackets tell the colons of an IPv6 address from the one before the port.
     if bound.family == socket.AF_UNIX:
         return f"unix:{bound.getsockname()}"
     host, port = bound.getsockname()[:2]

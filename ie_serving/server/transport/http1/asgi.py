@@ -36,6 +36,7 @@ class Asgi:
         except Exception:
             if exchange.reply is None:
                 raise
+            # The reply is whole, and its client has done nothing wrong: it gets the reply.
             log.exception(Event("ASGI application failed after its reply"))
         if exchange.reply is None:
             raise RuntimeError("the ASGI application has returned without a reply")
@@ -52,6 +53,7 @@ def _scope(request: Request) -> Message:
         "http_version": head.version,
         "method": head.method,
         "scheme": "http",
+        # `path` decoded, as ASGI wants it; who has to tell "%2F" from "/" reads `raw_path`.
         "path": unquote(path) if "%" in path else path,
         "raw_path": head.path,
         "query_string": head.query,

@@ -95,10 +95,12 @@ class Streams:
         stream = self.open.get(number)
         if stream is not None:
             return stream.state
+        # Even numbers are a server's, and we open no streams.
         if number > self.last or not number & 1:
             return StreamState.IDLE
         if number in self._reset:
             return StreamState.RESET
+        # Last, since a gap is rare: then what is left was used and has ended.
         if any(number in gap for gap in self._skipped):
             return StreamState.SKIPPED
         return StreamState.ENDED
@@ -109,6 +111,7 @@ class Streams:
 
     def remember_reset(self, number: int) -> None:
         """Know that frames of a stream that we reset may be under way."""
+        # Dicts keep their order, so the first is the oldest.
         if len(self._reset) >= MOST_RESET:
             del self._reset[next(iter(self._reset))]
         self._reset[number] = None

@@ -50,6 +50,7 @@ def leave_to_host(prepared: Prepared, directory: Path, meta_graph: Proto) -> Pla
     """
     resources = Resources(directory, meta_graph)
     frame = own_frame(prepared, meta_graph)
+    # OpenVINO computes these once, at load, with no host beside it.
     for alias, info in list(prepared.computed.items()):
         place = frame.place(info.tensor)
         if info.dtype == DataType.STRING.number or any_on_host(above([place])):
@@ -138,6 +139,7 @@ class _Cutting:
 
     def bind(self) -> None:
         """Bind the kernels of all nodes that the host runs, and what each reads."""
+        # In this order each node comes behind those that it reads, so the steps run as they stand.
         for place in self.divided.order:
             part = self.divided.parts[id_of(place)]
             if part in (Part.BEFORE, Part.AFTER):
@@ -181,6 +183,7 @@ class _Cutting:
             new = self._argument(place, source, origin)
         else:
             return
+        # A copy of the function for this call alone: others may read something else there.
         place.frame.own()
         place.frame.nodes[place.node.name].input[at] = new
 
@@ -205,6 +208,7 @@ class _Cutting:
         for name, place in frame.outputs():
             if self._is_foreign(place):
                 frame.return_instead(name, frame.add_constant(_NOTHING, _tensor(_ZERO)))
+        # A list, since a constant that is added is a node as well.
         for node in list(frame.nodes.values()):
             if node.op not in CALLS:
                 continue

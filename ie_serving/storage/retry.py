@@ -81,6 +81,10 @@ class Retrying:
         if is_late or self._failures >= self._tries.most:
             raise error
         delay_s = self._tries.backoff.delay_s(self._failures, self._chance())
+        self._log(error, delay_s)
+        self._pause(delay_s)
+
+    def _log(self, error: StorageError, delay_s: float) -> None:
         log.info(
             Event(
                 "request to the store failed, tried again after a pause",
@@ -89,4 +93,3 @@ class Retrying:
                 cause=error,
             )
         )
-        self._pause(delay_s)

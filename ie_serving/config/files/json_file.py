@@ -129,11 +129,11 @@ def _entries(
         return
     for index, item in enumerate(items):
         where = f"model_config_list[{index}]"
-        if not (isinstance(item, Mapping) and isinstance(item.get("config"), Mapping)):
+        if isinstance(item, Mapping) and isinstance(item.get("config"), Mapping):
+            findings.unknown(item, frozenset({"config"}), f"{where}.")
+            yield f"{where}.config", item["config"]
+        else:
             findings.add(where, f'{_stands(item)}; expected {{"config": {{"name": ...}}}}')
-            continue
-        findings.unknown(item, frozenset({"config"}), f"{where}.")
-        yield f"{where}.config", item["config"]
 
 
 def _stands(value: object) -> str:
@@ -153,11 +153,14 @@ def _values(entry: Mapping[str, Any], where: str, findings: _Findings) -> dict[s
         try:
             found[setting.place] = setting.parse(entry[setting.key], place)
         except ConfigError as error:
-            # The place counts entries; whoever has fifty of them looks for the name.
-            name = entry.get("name")
-            of = f' (model "{name}")' if isinstance(name, str) else ""
-            findings.found.extend(f"{each}{of}" for each in error.faults)
+            findings.found.extend(f"{each}{_of_model(entry)}" for each in error.faults)
     return found
+
+
+def _of_model(entry: Mapping[str, Any]) -> str:
+    # The place counts entries; whoever has fifty of them looks for the name.
+    name = entry.get("name")
+    return f' (model "{name}")' if isinstance(name, str) else ""
 
 
 def _metrics(monitoring: object, findings: _Findings) -> bool:

@@ -40,8 +40,8 @@ class Place(Protocol):
 def read(place: Place) -> Applied | None:
     """Give what an earlier worker has left; None in the first worker of a server."""
     left = place.read()
-    # Not JSON: a configuration holds policies and options of many classes. The bytes were written by
-    # a process of this server alone, into a file without a name.
+    # Not JSON: a configuration holds policies and options of many classes. These bytes were written
+    # by a process of this server alone, into a file without a name.
     applied: Applied | None = pickle.loads(left) if left else None
     return applied
 

@@ -174,16 +174,15 @@ def _dtype(port: ov.Output, tensor: Tensor) -> DataType:
     return BY_OPENVINO[name]
 
 
+def _bf16(side: str, ports: Sequence[Port]) -> list[tuple[str, int]]:
+    return [(side, port.index) for port in ports if port.spec.dtype is DataType.BF16]
+
+
 def _carry_bf16_as_float32(
     model: ov.Model, inputs: Sequence[Port], outputs: Sequence[Port]
 ) -> None:
     """Let the engine convert where numpy has no dtype. Positions stay; tensor names may go."""
-    narrow = [
-        (ports, port.index)
-        for ports, side in (("input", inputs), ("output", outputs))
-        for port in side
-        if port.spec.dtype is DataType.BF16
-    ]
+    narrow = [*_bf16("input", inputs), *_bf16("output", outputs)]
     if not narrow:
         return
     with load_failures("BF16 tensors cannot be converted"):

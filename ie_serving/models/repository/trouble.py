@@ -61,18 +61,22 @@ class ListingTrouble:
         if self.error is None:
             self._since = now
         self._failures += 1
-        if str(error) != str(self.error):
-            self._log(error, is_new=is_new)
-            self._logged_at = now
-        elif now - self._logged_at >= REMINDER_S:
-            self._remind(error)
-            self._logged_at = now
+        self._say(error, now, is_new=is_new)
         self.error = error
         # A store that refuses or hangs is asked less and less; a directory that is not there yet
         # costs next to nothing to ask for, and is wanted as soon as it is there.
         if not isinstance(error, NotThereYet):
             self._refusals += 1
             self.retry_s = self._backoff.delay_s(self._refusals, self._chance())
+
+    def _say(self, error: StorageError, now: float, *, is_new: bool) -> None:
+        """Log what is new, and now and then what still lasts."""
+        if str(error) != str(self.error):
+            self._log(error, is_new=is_new)
+            self._logged_at = now
+        elif now - self._logged_at >= REMINDER_S:
+            self._remind(error)
+            self._logged_at = now
 
     def ended(self) -> bool:
         """Note a listing that succeeded; tell whether that is news."""

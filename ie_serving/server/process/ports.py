@@ -124,15 +124,19 @@ def _bind_path(stack: ExitStack, wanted: _Wanted) -> tuple[socket.socket, ...]:
         return ()
     bound = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
     try:
-        if _is_left_behind(path):
-            os.unlink(path)
-        bound.bind(path)
+        _take_path(bound, path)
     except OSError as error:
         raise PortError(
             f"cannot listen on {wanted.name} socket {path}: {error.strerror or error}; stop the"
             " program that holds it or choose another path"
         ) from error
     return (bound,)
+
+
+def _take_path(bound: socket.socket, path: str) -> None:
+    if _is_left_behind(path):
+        os.unlink(path)
+    bound.bind(path)
 
 
 def _is_left_behind(path: str) -> bool:

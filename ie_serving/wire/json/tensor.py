@@ -125,14 +125,18 @@ def _explain_leaf(value: Json, level: int, shape: tuple[int, ...], dtype: DataTy
         )
     if _flat([value], dtype) is not None:
         return
-    if dtype is DataType.STRING and is_base64(value):
-        _fail(CANNOT_DECODE_BASE64)
     if dtype is DataType.STRING and isinstance(value, dict):
-        _fail(f"JSON Value: {show(value)} not formatted correctly for base64 data")
+        _fail_base64(value)
     _fail(
         f"JSON Value: {show(value)} Type: {kind_of(value)} is not of expected type:"
         f" {dtype.word}{_range(value, dtype)}"
     )
+
+
+def _fail_base64(value: dict[str, Json]) -> NoReturn:
+    if is_base64(value):
+        _fail(CANNOT_DECODE_BASE64)
+    _fail(f"JSON Value: {show(value)} not formatted correctly for base64 data")
 
 
 def _range(value: Json, dtype: DataType) -> str:

@@ -94,15 +94,18 @@ class ModelService:
                 "ServerModelConfig type not supported by HandleReloadConfigRequest."
                 " Only ModelConfigList is currently supported"
             )
-        models = len(request.config.model_config_list.config)
-        if models > MOST_MODELS:
-            raise InvalidRequest(
-                f"the configuration has {models} models; at most {MOST_MODELS} are taken by"
-                " HandleReloadConfigRequest: use a configuration file"
-            )
+        _check_number(len(request.config.model_config_list.config))
         wanted = self._read(request.config)
         self._check_paths(model.base_path for model in wanted)
         return wanted
+
+
+def _check_number(models: int) -> None:
+    if models > MOST_MODELS:
+        raise InvalidRequest(
+            f"the configuration has {models} models; at most {MOST_MODELS} are taken by"
+            " HandleReloadConfigRequest: use a configuration file"
+        )
 
 
 def _status_model(payload: Buffer) -> ModelSpec:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
+from ie_serving.server.transport.http1.body import Stream
 from ie_serving.server.transport.http1.messages import Reply, Request
 from ie_serving.server.transport.http1.states import Body
 from ie_serving.telemetry.logs import Event
@@ -112,6 +113,9 @@ class _Exchange:
         if self._asked is Asked.NOTHING:
             self._asked = Asked.SOME
             return _event(b"", more=True)
+        return await self._piece(stream)
+
+    async def _piece(self, stream: Stream) -> Message:
         piece = await stream.piece()
         more = stream.state is not Body.WHOLE
         self._asked = Asked.SOME if more else Asked.ALL

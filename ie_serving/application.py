@@ -189,6 +189,7 @@ class ServingApplication:
             enable_cors=server.enable_cors,
             metrics_path=server.metrics_path,
             poll=self._models.poll,
+            poll_allowed=server.reload_by_rpc,
             write_metadata=METADATA_FORMS[server.rest_metadata],
         )
         poll_s = server.busy_poll_us / 1e6

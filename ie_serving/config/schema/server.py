@@ -145,8 +145,8 @@ SERVER: tuple[Setting, ...] = (
         place="server.reload_by_rpc",
         parse=words.boolean,
         form=BOOLEAN,
-        meaning="let whoever reaches the gRPC port change the models by HandleReloadConfigRequest;"
-        " false answers PERMISSION_DENIED",
+        meaning="let clients change the models by HandleReloadConfigRequest and poll them by"
+        " POST .../NAME:poll; false answers PERMISSION_DENIED",
         example="false",
         flag="reload_by_rpc",
     ),

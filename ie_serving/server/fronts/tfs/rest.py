@@ -17,7 +17,8 @@ import falcon.asgi
 import orjson
 
 from ie_serving.core.budget import BUDGET, Lease
-from ie_serving.core.errors import InvalidRequest, NotFound
+from ie_serving.core.errors import Forbidden, InvalidRequest, NotFound
+from ie_serving.core.hints import Hint
 from ie_serving.core.requests import ExamplesRequest, InferRequest, ModelSpec
 from ie_serving.core.tensors import Method, Signature
 from ie_serving.inference.interface import Api, Encode, Interface, Results
@@ -136,6 +137,7 @@ class RestApi:
         enable_cors: bool,
         metrics_path: str,
         poll: Poll,
+        poll_allowed: bool = True,
         write_metadata: WriteMetadata = metadata.metadata_json,
     ) -> None:
         self._plane = plane
@@ -145,6 +147,7 @@ class RestApi:
         self._enable_cors = enable_cors
         self._write_metadata = partial(_metadata, write_metadata)
         self._poll_model = poll
+        self._poll_allowed = poll_allowed
         self._pages = _fixed_pages(health, metrics, metrics_path)
         self._runs: dict[str, Run] = {
             "predict": self._predict,
@@ -272,6 +275,11 @@ class RestApi:
 
     async def _poll(self, _: Request, model: ModelSpec, began: float) -> Buffer:
         try:
+            if not self._poll_allowed:
+                raise Forbidden(
+                    "polls by request are switched off: wait for the poll interval",
+                    Hint(", or let clients ask for them with {server.reload_by_rpc}"),
+                )
             await self._poll_model(model.name)
         except Exception as error:
             self._plane.refused(model.name, error)

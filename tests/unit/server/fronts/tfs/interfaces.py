@@ -121,7 +121,13 @@ class Grpc:
 class Rest:
     """The REST API, as the application that the transport calls."""
 
-    def __init__(self, plane: DataPlane, limit_s: float | None = None, poll: Any = NEVER) -> None:
+    def __init__(
+        self,
+        plane: DataPlane,
+        limit_s: float | None = None,
+        poll: Any = NEVER,
+        poll_allowed: bool = True,
+    ) -> None:
         self.health = Health()
         self._app = RestApi(
             plane,
@@ -132,6 +138,7 @@ class Rest:
             enable_cors=False,
             metrics_path="",
             poll=poll,
+            poll_allowed=poll_allowed,
         ).answer
 
     async def call(self, method: str, target: str, body: bytes = b"") -> tuple[int, bytes]:

@@ -36,6 +36,13 @@ async def test_a_poll_that_fails_says_why_and_is_counted(error: Exception, statu
     assert len(heart.counted()) == 1
 
 
+async def test_polls_can_be_switched_off() -> None:
+    rest = Rest(await Heart().plane(), poll_allowed=False)
+    code, text = await rest.call("POST", f"/v1/models/{MODEL}:poll")
+    assert code == 403
+    assert "polls by request are switched off" in json.loads(text)["error"]
+
+
 async def test_a_model_says_whether_it_is_ready_whatever_the_others_do() -> None:
     rest = Rest(await Heart().plane())
     for path, status in (

@@ -79,6 +79,8 @@ class Frame:
         self._call_name = call
         self._graph_def = graph_def
         self._calls: dict[str, Frame] = {}
+        self.detached = False
+        """Whether this is no part of the graph: the function of a loop or a branch."""
         self._private = parent is None
         self._function: Proto = None
         if parent is not None:
@@ -232,6 +234,24 @@ class Frame:
                 if node.input[at] == f"^{name}":
                     del node.input[at]
         self._index()
+
+
+def standing_alone(library: Library, name: str) -> tuple[Frame, list[str], list["Place"]]:
+    """Give a function as a graph of its own: what loops and branches call, on values of theirs.
+
+    Returns:
+        The frame, the names of the arguments, which are placeholders there, and what it returns.
+    """
+    function = library.function(name)
+    graph_def = graph.GraphDef()
+    for argument in function.signature.input_arg:
+        placeholder = graph_def.node.add(name=argument.name, op="Placeholder")
+        placeholder.attr["dtype"].type = argument.type
+    graph_def.node.extend(function.node_def)
+    frame = Frame(library, graph_def)
+    frame.detached = True
+    returned = [frame.place(function.ret[each.name]) for each in function.signature.output_arg]
+    return frame, [argument.name for argument in function.signature.input_arg], returned
 
 
 @dataclass(frozen=True)

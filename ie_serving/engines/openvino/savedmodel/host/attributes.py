@@ -1,17 +1,28 @@
 """Attributes of a node, with TensorFlow's defaults for those that an exporter has left out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import BY_NUMBER, DataType
 from ie_serving.wire.protobuf.messages import Proto
 
+Program = Callable[[Sequence[Any]], list[Any]]
+"""A function of the graph: takes its arguments, gives what it returns."""
+
 
 class Attributes:
-    """The attributes of one node; each call names the default that the operation declares."""
+    """The attributes of one node; each call names the default that the operation declares.
 
-    def __init__(self, node: Proto) -> None:
+    Args of the constructor:
+        node: the NodeDef.
+        programs: the functions that its attributes name, ready to run.
+    """
+
+    def __init__(self, node: Proto, programs: Mapping[str, Program] = MappingProxyType({})) -> None:
         self.node = node
+        self.programs = programs
         self._held = node.attr
 
     def integer(self, name: str, default: int = 0) -> int:
@@ -42,18 +53,24 @@ class Attributes:
         """Read a list of strings; none by default."""
         return list(self._held[name].list.s) if name in self._held else []
 
-    def dtype(self, name: str, default: DataType | None = None) -> DataType:
-        """Read a dtype.
+    def dtype(self, name: str, default: DataType | None = None, at: int = 0) -> DataType:
+        """Read a dtype, of a list the one numbered `at`.
 
         Raises:
             LoadFailed: there is none, or it is one that the API does not carry.
         """
         if name not in self._held and default is not None:
             return default
-        number = self._held[name].type if name in self._held else 0
+        number = self._number(name, at)
         if number not in BY_NUMBER:
             raise self.refused(f"has the dtype number {number} as its {name}")
         return BY_NUMBER[number]
+
+    def _number(self, name: str, at: int) -> int:
+        if name not in self._held:
+            return 0
+        held = self._held[name]
+        return int(held.list.type[at] if held.list.type else held.type)
 
     def refused(self, what: str) -> LoadFailed:
         """Make the error for attributes that cannot be computed with here."""

@@ -12,11 +12,12 @@ import numpy as np
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import BY_NUMBER, BY_NUMPY, Array, DataType
 from ie_serving.engines.openvino.savedmodel.file import TensorInfo
-from ie_serving.engines.openvino.savedmodel.frames import CALLS, Frame, Place, above
-from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
+from ie_serving.engines.openvino.savedmodel.frames import CALLS, Frame, Place, above, standing_alone
+from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes, Program
 from ie_serving.engines.openvino.savedmodel.host.kernel import Compute
 from ie_serving.engines.openvino.savedmodel.host.kernels import KERNELS
-from ie_serving.engines.openvino.savedmodel.host.needs import any_on_host
+from ie_serving.engines.openvino.savedmodel.host.kernels_loops import gives_list
+from ie_serving.engines.openvino.savedmodel.host.needs import FUNCTIONS, any_on_host
 from ie_serving.engines.openvino.savedmodel.host.partition import (
     Id,
     Part,
@@ -25,7 +26,7 @@ from ie_serving.engines.openvino.savedmodel.host.partition import (
     lacking,
     partition,
 )
-from ie_serving.engines.openvino.savedmodel.host.program import Plan, Step
+from ie_serving.engines.openvino.savedmodel.host.program import Function, Plan, Step
 from ie_serving.engines.openvino.savedmodel.host.resources import Resources
 from ie_serving.engines.openvino.savedmodel.rewrite import Prepared, own_frame
 from ie_serving.wire.protobuf.messages import Proto, TensorProto, TensorShapeProto
@@ -144,10 +145,17 @@ class _Cutting:
             part = self.divided.parts[id_of(place)]
             if part in (Part.BEFORE, Part.AFTER):
                 kernel = KERNELS[place.node.op]
-                attributes = Attributes(place.node)
+                attributes = Attributes(place.node, self._programs(place))
                 sources = tuple(self.slot(source) for source in place.sources())
                 kernel.check(attributes, [self.plan.slots[slot] for slot in sources])
                 self._bound.append((part, place, kernel.make(attributes), sources))
+
+    def _programs(self, place: Place) -> dict[str, Program]:
+        """Make the functions of a loop or branch ready to run."""
+        return {
+            attribute: _function(place, place.node.attr[attribute].func.name, self.resources)
+            for attribute in FUNCTIONS.get(place.node.op, ())
+        }
 
     def finish(self) -> None:
         """Write the steps, now that it is known which outputs of each node are read."""
@@ -193,6 +201,8 @@ class _Cutting:
         key = (id(frame), _value(source))
         if key not in self._arguments:
             kernel, attributes = KERNELS[origin.node.op], Attributes(origin.node)
+            if gives_list(origin.node):
+                raise lacking(reader.node)
             dtype = kernel.dtype(attributes, _position(origin))
             if dtype is DataType.STRING:
                 raise lacking(reader.node)
@@ -241,6 +251,16 @@ class _Cutting:
 
 def _is_text(placeholder: Proto) -> bool:
     return bool(placeholder.attr["dtype"].type == DataType.STRING.number)
+
+
+def _function(place: Place, name: str, resources: Resources) -> Program:
+    frame, arguments, returned = standing_alone(place.frame.library, name)
+    inputs = {each: TensorInfo(f"{each}:0", None, 0) for each in arguments}
+    made = _Cutting(frame, partition(returned), resources, inputs)
+    slots = [made.slot(each) for each in returned]
+    made.bind()
+    made.finish()
+    return Function(made.plan, arguments, slots)
 
 
 _ZERO = np.zeros((), np.float32)

@@ -8,8 +8,13 @@ from ie_serving.core.tensors import DataType
 from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
 
 Compute = Callable[..., Any]
-"""Takes the inputs of the node in order (arrays; tables for handles) and gives its output, or the
+"""Takes the inputs of the node in order (arrays; `Held` for handles) and gives its output, or the
 list of its outputs where it has several."""
+
+
+class Held:
+    """A value that is no tensor: a table, a list of tensors."""
+
 
 Make = Callable[[Attributes], Compute]
 """Binds the attributes, once at load. Raises LoadFailed for those that cannot be computed with."""
@@ -29,12 +34,12 @@ class Output:
     dtype: DataType | None = None
     name: str = ""
 
-    def dtype_of(self, attributes: Attributes) -> DataType:
-        """Tell its dtype for one node."""
+    def dtype_of(self, attributes: Attributes, position: int) -> DataType:
+        """Tell its dtype for one node; of a list, that of the member numbered `position`."""
         if not self.attribute:
             assert self.dtype is not None
             return self.dtype
-        return attributes.dtype(self.attribute, self.dtype)
+        return attributes.dtype(self.attribute, self.dtype, position)
 
 
 @dataclass(frozen=True)
@@ -59,7 +64,7 @@ class Kernel:
 
     def dtype(self, attributes: Attributes, position: int) -> DataType:
         """Tell the dtype of an output by its number."""
-        return self.outputs[min(position, len(self.outputs) - 1)].dtype_of(attributes)
+        return self.outputs[min(position, len(self.outputs) - 1)].dtype_of(attributes, position)
 
 
 def plain(compute: Compute, *outputs: Output) -> Kernel:

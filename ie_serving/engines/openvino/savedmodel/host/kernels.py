@@ -6,8 +6,10 @@ from types import MappingProxyType
 from ie_serving.engines.openvino.savedmodel.host import (
     kernels_hashes,
     kernels_images,
+    kernels_loops,
     kernels_numbers,
     kernels_patterns,
+    kernels_resizing,
     kernels_shapes,
     kernels_sparse,
     kernels_strings,
@@ -24,6 +26,8 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
         **kernels_patterns.KERNELS,
         **kernels_hashes.KERNELS,
         **kernels_images.KERNELS,
+        **kernels_loops.KERNELS,
+        **kernels_resizing.KERNELS,
         **tables.KERNELS,
     }
 )

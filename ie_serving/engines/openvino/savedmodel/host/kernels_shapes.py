@@ -226,6 +226,7 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
         "PadV2": plain(_pad),
         "Range": plain(_range, Output("Tidx", DataType.INT32)),
         "Rank": plain(lambda array: np.array(array.ndim, np.int32), INTEGER),
+        "ReadVariableOp": plain(lambda held: held, Output("dtype")),
         "Reshape": plain(lambda array, shape: np.reshape(array, _sizes(shape))),
         "ResourceGather": Kernel(_resource_gather, (Output("dtype"),)),
         "ReverseV2": plain(lambda array, axes: np.flip(array, tuple(_sizes(axes)))),

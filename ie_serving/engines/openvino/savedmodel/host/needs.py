@@ -3,11 +3,12 @@
 Imported for every SavedModel; whatever computes is imported only where this finds something.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from ie_serving.core.tensors import DataType
 from ie_serving.engines.openvino.savedmodel.file import TensorInfo
-from ie_serving.engines.openvino.savedmodel.frames import CALLS, PASSES_ON, Place, above
+from ie_serving.engines.openvino.savedmodel.frames import CALLS, PASSES_ON, Library, Place, above
 from ie_serving.wire.protobuf.messages import Proto
 
 PARSED = (
@@ -32,8 +33,28 @@ _SOURCES = CALLS | PASSES_ON | {"Const", "Placeholder", "PlaceholderWithDefault"
 _STRING = DataType.STRING.number
 
 
-def on_host(node: Proto) -> bool:
-    """Tell whether a node computes with strings, tables or images, or is of the last row above."""
+FUNCTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {
+        "If": ("then_branch", "else_branch"),
+        "StatelessIf": ("then_branch", "else_branch"),
+        "StatelessWhile": ("cond", "body"),
+        "While": ("cond", "body"),
+    }
+)
+"""Attributes of loops and branches that name the functions which they call."""
+
+
+def on_host(node: Proto, library: Library) -> bool:
+    """Tell whether a node computes with strings, tables or images, or is of the last row above.
+
+    A loop or branch does when anything in its functions does.
+    """
+    if node.op in FUNCTIONS:
+        return _inside(node, library, set())
+    return _by_itself(node)
+
+
+def _by_itself(node: Proto) -> bool:
     if node.op in _SOURCES or node.op.startswith(PARSED):
         return False
     if node.op.startswith(_BEGINNINGS):
@@ -41,9 +62,26 @@ def on_host(node: Proto) -> bool:
     return any(attr.type == _STRING or _STRING in attr.list.type for attr in node.attr.values())
 
 
+def _inside(node: Proto, library: Library, seen: set[str]) -> bool:
+    if node.op not in CALLS and _by_itself(node):
+        return True
+    names = [node.attr[each].func.name for each in (*FUNCTIONS.get(node.op, ()), *_called(node))]
+    new = [name for name in names if name not in seen]
+    seen.update(new)
+    return any(
+        _inside(each, library, seen) for name in new for each in library.function(name).node_def
+    )
+
+
+def _called(node: Proto) -> tuple[str, ...]:
+    return ("f",) if node.op in CALLS else ()
+
+
 def any_on_host(places: Iterable[Place]) -> bool:
     """Tell whether a graph has any node that the host has to compute."""
-    return any(place.node is not None and on_host(place.node) for place in places)
+    return any(
+        place.node is not None and on_host(place.node, place.frame.library) for place in places
+    )
 
 
 def needs_host(outputs: Iterable[TensorInfo], places: Sequence[Place]) -> bool:

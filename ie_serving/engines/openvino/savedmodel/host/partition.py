@@ -14,14 +14,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ie_serving.core.errors import LoadFailed
-from ie_serving.engines.openvino.savedmodel.frames import Place
+from ie_serving.engines.openvino.savedmodel.frames import Place, standing_alone
 from ie_serving.engines.openvino.savedmodel.host.kernels import KERNELS
-from ie_serving.engines.openvino.savedmodel.host.needs import on_host
+from ie_serving.engines.openvino.savedmodel.host.kernels_loops import gives_list
+from ie_serving.engines.openvino.savedmodel.host.needs import FUNCTIONS, on_host
 from ie_serving.engines.openvino.savedmodel.host.resources import TABLES, VARIABLES
 from ie_serving.engines.openvino.savedmodel.rewrite import PLACEHOLDERS, RANDOM
 from ie_serving.wire.protobuf.messages import Proto
 
-_HELD = TABLES | VARIABLES | {"Const", "ReadVariableOp", "RestoreV2"}
+_HELD = TABLES | VARIABLES | {"Const", "RestoreV2"}
 """Operations without a kernel whose value `resources.py` knows."""
 
 Id = tuple[int, str]
@@ -113,14 +114,16 @@ def _find_able(found: Partition, sources: Mapping[Id, Sequence[Id]]) -> dict[Id,
         if node.op in PLACEHOLDERS:
             found.parts[each], able[each] = Part.INPUT, True
             continue
-        known = node.op in KERNELS or node.op in _HELD
+        known = node.op in _HELD or (node.op in KERNELS and _has_able_functions(place))
         able[each] = known and all(able.get(source, False) for source in above)
         drawn = node.op.startswith(RANDOM)
         if node.op in _HELD or (
             not drawn and above and all(_is_constant(found, source) for source in above)
         ):
             found.parts[each] = Part.CONSTANT
-            if on_host(node) or any(source in found.folded for source in above):
+            if on_host(node, place.frame.library) or any(
+                source in found.folded for source in above
+            ):
                 found.folded.add(each)
     return able
 
@@ -129,16 +132,37 @@ def _is_constant(found: Partition, each: Id) -> bool:
     return found.parts.get(each) is Part.CONSTANT
 
 
+def _has_able_functions(place: Place) -> bool:
+    """Tell whether the host can run the functions of a loop or branch; true of other nodes."""
+    library = place.frame.library
+    for attribute in FUNCTIONS.get(place.node.op, ()):
+        _, _, returned = standing_alone(library, place.node.attr[attribute].func.name)
+        try:
+            parts = partition(returned).parts.values()
+        except LoadFailed:
+            return False
+        if Part.MODEL in parts:
+            return False
+    return True
+
+
 def _mark_before(
     found: Partition, sources: Mapping[Id, Sequence[Id]], able: Mapping[Id, bool]
 ) -> None:
     """Mark the host's nodes that need nothing of the model, and all that leads to them."""
-    for place in reversed(found.order):
+    lists: set[Id] = set()
+    for place in found.order:
         each = id_of(place)
-        if each not in found.parts and able[each] and on_host(place.node):
+        # A list of tensors cannot be handed to the model: the host stays until it is a tensor.
+        follows = any(source in lists for source in sources[each])
+        hosted = follows or on_host(place.node, place.frame.library)
+        if each not in found.parts and able[each] and hosted:
             found.parts[each] = Part.BEFORE
-        if found.parts.get(each) is Part.BEFORE:
-            for source in sources[each]:
+            if gives_list(place.node):
+                lists.add(each)
+    for place in reversed(found.order):
+        if found.parts.get(id_of(place)) is Part.BEFORE:
+            for source in sources[id_of(place)]:
                 found.parts.setdefault(source, Part.BEFORE)
 
 
@@ -148,12 +172,12 @@ def _mark_rest(found: Partition, sources: Mapping[Id, Sequence[Id]]) -> None:
         if each in found.parts:
             continue
         behind = [source for source in sources[each] if found.parts.get(source) is Part.AFTER]
-        if not behind and not on_host(place.node):
+        if not behind and not on_host(place.node, place.frame.library):
             found.parts[each] = Part.MODEL
             continue
         if place.node.op in KERNELS:
             found.parts[each] = Part.AFTER
-        elif on_host(place.node):
+        elif on_host(place.node, place.frame.library):
             raise lacking(place.node)
         else:
             raise _between(place.node)

@@ -9,7 +9,7 @@ import numpy as np
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.tensors import Array, Signature
-from ie_serving.engines.openvino.savedmodel.host.kernel import Compute
+from ie_serving.engines.openvino.savedmodel.host.kernel import Compute, Held
 from ie_serving.engines.run.program import Runs
 
 T = TypeVar("T")
@@ -52,7 +52,8 @@ class Step:
         except (ValueError, IndexError, OverflowError) as error:
             raise InvalidRequest(f"{self.what} cannot be computed: {error}") from error
         for number, slot in self.results:
-            slots[slot] = np.asarray(given[number] if isinstance(given, list) else given)
+            value = given[number] if isinstance(given, list) else given
+            slots[slot] = value if isinstance(value, Held) else np.asarray(value)
 
 
 @dataclass
@@ -90,6 +91,32 @@ class Plan:
 
 def _names(steps: Sequence[Step]) -> list[str]:
     return sorted({step.what.split()[0] for step in steps})
+
+
+class Function:
+    """A function of the graph that the host runs as a whole: of a loop, or of a branch.
+
+    Args of the constructor:
+        plan: its steps, all of them before a model that is not there.
+        arguments: their names in order.
+        returned: slots of what it returns, in order.
+    """
+
+    def __init__(self, plan: Plan, arguments: Sequence[str], returned: Sequence[int]) -> None:
+        self._plan = plan
+        self._filled = [
+            (at, plan.inputs[name]) for at, name in enumerate(arguments) if name in plan.inputs
+        ]
+        self._returned = returned
+
+    def __call__(self, values: Sequence[Any]) -> list[Any]:
+        """Run it on its arguments."""
+        slots = list(self._plan.slots)
+        for at, slot in self._filled:
+            slots[slot] = values[at]
+        for step in self._plan.before:
+            step.run(slots)
+        return [slots[slot] for slot in self._returned]
 
 
 class HostProgram:

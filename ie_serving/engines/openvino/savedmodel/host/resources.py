@@ -61,7 +61,7 @@ class Resources:
             asset.tensor_info.name.partition(":")[0]: asset.filename
             for asset in meta_graph.asset_file_def
         }
-        self._values: dict[tuple[Node, int], Any] = {}
+        self._values: dict[tuple[Frame, str, int], Any] = {}
 
     def value(self, place: Place) -> Any:  # noqa: ANN401 (an array or a table)
         """Evaluate what depends on no input.
@@ -72,14 +72,15 @@ class Resources:
         origin = place.origin()
         kernel = KERNELS.get(origin.node.op)
         at = kernel.position(origin.output, origin.index) if kernel else origin.index
-        key = (path_of(origin), at)
+        key = (origin.frame, origin.node.name, at)
         if key not in self._values:
             self._values[key] = self._computed(origin, at)
         return self._values[key]
 
     def _computed(self, place: Place, at: int) -> Any:  # noqa: ANN401
         node = place.node
-        if place.frame.parent is None and node.name in self._assets:
+        is_of_graph = place.frame.parent is None and not place.frame.detached
+        if is_of_graph and node.name in self._assets:
             return np.array(str(self._asset(self._assets[node.name])).encode(), np.object_)
         if node.op == "Const":
             return _constant(node)
@@ -88,8 +89,6 @@ class Resources:
         if node.op in VARIABLES:
             return self._variable(place)
         sources = list(place.sources())
-        if node.op == "ReadVariableOp":
-            return self.value(sources[0])
         if node.op == "RestoreV2":
             return self._checkpoint.read(self.value(sources[1]).ravel()[at])
         if node.op not in KERNELS:
@@ -121,7 +120,8 @@ class Resources:
         return array
 
     def _writer(self, place: Place, operations: frozenset[str]) -> Place:
-        for writer in self._writers.get(path_of(place), ()):
+        writers = () if place.frame.detached else self._writers.get(path_of(place), ())
+        for writer in writers:
             if writer.node.op in operations:
                 return writer
         raise LoadFailed(

@@ -14,13 +14,13 @@ import numpy as np
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import Array, DataType
 from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
-from ie_serving.engines.openvino.savedmodel.host.kernel import LONG, Kernel, Output, plain
+from ie_serving.engines.openvino.savedmodel.host.kernel import LONG, Held, Kernel, Output, plain
 
 WHOLE_LINE, LINE_NUMBER = -2, -1
 """Column numbers of InitializeTableFromTextFile that mean no column."""
 
 
-class Table:
+class Table(Held):
     """A table that is only read.
 
     Args of the constructor:

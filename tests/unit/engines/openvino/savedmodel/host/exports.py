@@ -162,6 +162,21 @@ class Module(tf.Module):  # type: ignore[misc]
         dense = ids.to_tensor(default_value=3)
         return {"sum": tf.reduce_sum(tf.gather(self.embedding, dense), axis=1), "ids": dense}
 
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "s")])
+    def mapped(self, s: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Loops and a branch over strings, before arithmetic."""
+
+        def one(text: tf.Tensor) -> tf.Tensor:
+            return tf.gather(self.embedding, self.vocabulary.lookup(tf.strings.strip(text)))
+
+        rows = tf.map_fn(one, s, fn_output_signature=tf.TensorSpec([3], tf.float32))
+        shouted = tf.cond(tf.size(s) > 2, lambda: tf.strings.upper(s), lambda: tf.strings.lower(s))
+        return {
+            "y": tf.matmul(rows, self.kernel),
+            "shouted": shouted,
+            "marked": tf.map_fn(lambda text: tf.strings.join([text, "!"]), s),
+        }
+
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "examples")])
     def examples(self, examples: tf.Tensor) -> dict[str, tf.Tensor]:
         """Parse string features and look them up."""
@@ -273,6 +288,7 @@ CALLS: Mapping[str, Calls] = {
             {"s": texts(), "t": text(b"")},
         ],
         "both_sides": [{"word": WORDS}],
+        "mapped": [{"s": texts(b"apple ", b"Cherry")}, {"s": WORDS}],
         "padded": [{"lines": texts(b"apple banana", b"", b"cherry  apple x")}],
         "examples": [{"examples": EXAMPLES}],
     },

@@ -1,6 +1,7 @@
 """Images inside of a graph: by Pillow, against TensorFlow, which has also made the files."""
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,9 @@ import pytest
 import tensorflow as tf
 
 from ie_serving.core.errors import InvalidRequest, LoadFailed
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.openvino.compile import OpenVinoEngine
+from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
 from ie_serving.engines.openvino.savedmodel.host.kernels import KERNELS
 from ie_serving.wire.protobuf import graph
@@ -74,6 +78,37 @@ def test_what_is_decoded_in_another_way_is_refused() -> None:
     data = tf.io.encode_png(COLOURS).numpy()
     with pytest.raises(InvalidRequest, match="PNG of mode RGB; 1 channels"):
         ours("DecodePng", data, 1)
+
+
+class Classifier(tf.Module):  # type: ignore[misc]
+    """What image models export for clients that send files."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernel = tf.Variable([[1.0, 2.0], [0.5, -1.0], [-1.0, 0.25]])
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "files")])
+    def __call__(self, files: Any) -> Any:
+        def decoded(data: Any) -> Any:
+            pixels = tf.io.decode_jpeg(data, channels=3, dct_method="INTEGER_ACCURATE")
+            return tf.image.resize(pixels, [8, 9]) / 255.0
+
+        images = tf.map_fn(decoded, files, fn_output_signature=tf.float32)
+        return tf.matmul(tf.reduce_mean(images, axis=[1, 2]), self.kernel)
+
+
+async def test_a_model_that_decodes_a_batch_of_files_equals_tensorflow(tmp_path: Path) -> None:
+    pytest.importorskip("PIL")
+    model = Classifier()
+    tf.saved_model.save(model, str(tmp_path))
+    files = [tf.io.encode_jpeg(COLOURS[: 20 + at]).numpy() for at in range(3)]
+    options = EngineOptions().having(OpenVinoOptions(inference_precision="f32"))
+    compiled = OpenVinoEngine().compile(tmp_path, options)
+    signature = compiled.signatures["serving_default"]
+    inputs = {"files": np.array(files, np.object_)}
+    answer = await compiled.infer(signature, inputs, lambda outputs: outputs["output_0"].copy())
+    compiled.close()
+    np.testing.assert_allclose(answer, model(tf.constant(files)), rtol=1e-5, atol=1e-6)
 
 
 def test_without_pillow_the_load_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

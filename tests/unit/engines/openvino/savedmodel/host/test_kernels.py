@@ -38,6 +38,8 @@ SCORES = floats([1, 3, 3, 2], [0, -1, 5, 5])
 TEXTS = texts(b"abc", b"", b"a b\tc\vd", b"x\xc3\xa9yy \xe2\x82\xac!", b"[a]-{b}, c.\n", b"bbabb\n")
 PUNCTUATION = r"""[!"#$%&()\*\+,-\./:;<=>?@\[\\\]^_`{|}~\']"""
 
+IMAGES = (np.arange(2 * 5 * 4 * 3) * 37 % 255).astype(np.uint8).reshape(2, 5, 4, 3)
+
 CASES: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
     # operation, inputs, attributes
     ("AsString", {"input": longs(1, -2)}, {}),
@@ -173,6 +175,11 @@ CASES: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
     ("BitwiseAnd", {"x": ints(5, -1), "y": ints(3, 6)}, {}),
     ("RightShift", {"x": ints(5, -8), "y": ints(1, 1)}, {}),
     ("Max", {"input": np.zeros((2, 0), np.int64), "axis": ints(1)}, {}),
+    *(
+        ("ResizeBilinear", {"images": IMAGES, "size": ints(*size)}, attributes)
+        for size in [(3, 9), (8, 2), (1, 1)]
+        for attributes in [{}, {"half_pixel_centers": True}, {"align_corners": True}]
+    ),
     ("SparseToDense", {"sparse_indices": longs([0, 1], [2, 0]), "output_shape": longs(3, 2),
                        "sparse_values": texts(b"a", b"b"),
                        "default_value": np.array(b"-", np.object_)}, {}),

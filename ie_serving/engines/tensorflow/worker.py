@@ -111,17 +111,20 @@ def _give_links(control: socket.socket, run: Callable[..., Sequence[Array]]) -> 
 
 
 def _answer_all(link: Link, run: Callable[..., Sequence[Array]]) -> None:
-    with suppress(PeerGone):
-        while True:
-            _answer(link, link.receive(), run)
-    link.close()
+    # Closed whatever happens: the server would wait for an answer for ever.
+    try:
+        with suppress(PeerGone):
+            while True:
+                _answer(link, link.receive(), run)
+    finally:
+        link.close()
 
 
 def _answer(link: Link, message: Message, run: Callable[..., Sequence[Array]]) -> None:
-    # Copies: an operation may keep a tensor that it was fed, in a variable, while the next request
-    # overwrites the shared memory.
-    tensors = [array.copy() for array in message.tensors]
     try:
+        # Copies: an operation may keep a tensor that it was fed, in a variable, while the next
+        # request overwrites the shared memory.
+        tensors = [array.copy() for array in message.tensors]
         frame = link.pack(Kind.RESULT, 0, run(message.number, tensors))
     except Exception as error:
         frame = _fault(link, error)
@@ -129,6 +132,9 @@ def _answer(link: Link, message: Message, run: Callable[..., Sequence[Array]]) -
 
 
 def _fault(link: Link, error: Exception) -> Any:  # noqa: ANN401
-    code = error.code if isinstance(error, Fault) else Code.INTERNAL
-    said = str(error) if isinstance(error, Fault) else f"{type(error).__name__}: {error}"
-    return link.pack(Kind.FAULT, code, [text(said)])
+    if isinstance(error, Fault):
+        return link.pack(Kind.FAULT, error.code, [text(str(error))])
+    if isinstance(error, MemoryError):
+        said = f"the TensorFlow process has no memory for this request: {error}"
+        return link.pack(Kind.FAULT, Code.RESOURCE_EXHAUSTED, [text(said)])
+    return link.pack(Kind.FAULT, Code.INTERNAL, [text(f"{type(error).__name__}: {error}")])

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidRequest, NotAvailable, ServingError
+from ie_serving.core.errors import InvalidRequest, NotAvailable, QueueFull, ServingError
 from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.engines.tensorflow.program import TensorFlowProgram
 from ie_serving.engines.tensorflow.protocol import text, words
@@ -80,6 +80,20 @@ async def test_what_tensorflow_refuses_is_the_requests_fault(commands: TensorFlo
     with pytest.raises(InvalidRequest, match=r"^Incompatible shapes$"):
         await ask(commands, "fault Incompatible shapes")
     assert await ask(commands, "count") == "1"
+
+
+async def test_inputs_for_which_there_is_no_memory_are_refused(begin: Begin) -> None:
+    program = TensorFlowProgram(begin(memory_bytes=1 << 27), 1, ECHO, at_once=1)
+    strings = np.array([b""], np.object_)
+
+    async def size_of(count: int) -> int:
+        inputs = {"x": np.zeros(count), "s": strings}
+        work = program.infer(inputs, lambda outputs: int(outputs["x"].size))
+        return await asyncio.wait_for(work, PATIENCE_S)
+
+    with pytest.raises(QueueFull, match="no memory"):
+        await size_of(1 << 24)
+    assert await size_of(1 << 10) == 1 << 10
 
 
 async def test_a_defect_there_is_an_error_of_the_server(commands: TensorFlowProgram) -> None:

@@ -25,6 +25,7 @@ SMALL: Final = 64 * 1024
 
 A = TypeVar("A", bound="np.ndarray[Any, Any]")
 
+Buffer: TypeAlias = bytes | bytearray | memoryview
 Bytes: TypeAlias = "np.ndarray[Any, np.dtype[np.uint8]]"
 
 _ADVICE: Final = Hint(", or raise {server.memory_budget_bytes}")
@@ -79,6 +80,16 @@ class Budget:
             RequestTooLarge, QueueFull: as `lease`.
         """
         return kept(array, self.lease(array.nbytes)) if array.nbytes >= SMALL else array
+
+    def held_with(self, data: Buffer) -> Buffer:
+        """Count bytes that are there already, if they are not small; give what to use instead.
+
+        Raises:
+            RequestTooLarge, QueueFull: as `lease`.
+        """
+        if len(data) < SMALL:
+            return data
+        return kept(np.frombuffer(data, np.uint8), self.lease(len(data))).data
 
     def check(self, size: int) -> None:
         """Refuse what can never be held: before it comes.

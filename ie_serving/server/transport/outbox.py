@@ -27,10 +27,10 @@ class Outbox:
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._loop = asyncio.get_running_loop()
         self._now = now
-        self._held: list[tuple[asyncio.Transport, bytes | bytearray]] = []
+        self._held: list[tuple[asyncio.Transport, bytes | bytearray | memoryview]] = []
         self._since = 0.0
 
-    def send(self, transport: asyncio.Transport, data: bytes | bytearray) -> None:
+    def send(self, transport: asyncio.Transport, data: bytes | bytearray | memoryview) -> None:
         """Write `data` soon. Whatever is written past this box afterwards needs a `flush`."""
         held = self._held
         if not held:

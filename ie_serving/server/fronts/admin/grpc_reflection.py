@@ -7,6 +7,9 @@ who asks.
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any
 
+from google.protobuf import text_format
+from google.protobuf.descriptor import FileDescriptor
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 
 from ie_serving.server.transport.grpc.services import Buffer, Services, Streaming
@@ -35,11 +38,41 @@ class ReflectionService:
     async def _converse(self, requests: AsyncIterator[Buffer]) -> AsyncGenerator[bytes, None]:
         from grpc_reflection.v1alpha import reflection, reflection_pb2
 
+        _add_reflection(self._pool, reflection_pb2.DESCRIPTOR.serialized_pb)
         servicer = reflection.aio.ReflectionServicer  # type: ignore[attr-defined]  # no stubs
-        answers = servicer(self._names, self._pool)
+        answers = servicer(self._names, _WithMethods(self._pool))
         messages = _parsed(requests, reflection_pb2.ServerReflectionRequest)
         async for reply in answers.ServerReflectionInfo(messages, None):
             yield reply.SerializeToString()
+
+
+def _add_reflection(pool: DescriptorPool, serialized: bytes) -> None:
+    """Let both versions of the protocol be described; the package has the file of the first."""
+    pool.AddSerializedFile(serialized)
+    file = FileDescriptorProto.FromString(serialized)
+    text = text_format.MessageToString(file).replace("v1alpha", "v1")
+    pool.AddSerializedFile(text_format.Parse(text, FileDescriptorProto()).SerializeToString())
+
+
+class _WithMethods:
+    """A pool that finds methods, too, by the name of their service; grpcurl asks for them."""
+
+    def __init__(self, pool: DescriptorPool) -> None:
+        self._pool = pool
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401  whatever the package asks for
+        return getattr(self._pool, name)
+
+    def FindFileContainingSymbol(self, symbol: str) -> FileDescriptor:  # noqa: N802  as the pool
+        """Give the file that declares a symbol. Raises KeyError."""
+        try:
+            return self._pool.FindFileContainingSymbol(symbol)
+        except KeyError:
+            service, _, method = symbol.rpartition(".")
+            found = self._pool.FindServiceByName(service)
+            if method not in found.methods_by_name:
+                raise
+            return found.file
 
 
 async def _parsed(requests: AsyncIterator[Buffer], kind: Any) -> AsyncIterator[Any]:  # noqa: ANN401

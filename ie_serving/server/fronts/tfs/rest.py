@@ -17,7 +17,7 @@ import falcon.asgi
 import orjson
 
 from ie_serving.core.budget import BUDGET, Lease
-from ie_serving.core.errors import Forbidden, InvalidRequest, NotFound
+from ie_serving.core.errors import Forbidden, InvalidRequest, NotFound, ServingError
 from ie_serving.core.hints import Hint
 from ie_serving.core.requests import ExamplesRequest, InferRequest, ModelSpec
 from ie_serving.core.tensors import Method, Signature
@@ -192,7 +192,7 @@ class RestApi:
     async def _finished(self, head: RequestHead, reply: Reply) -> Reply:
         """Compress a reply that is worth it, and add what the server's state asks for."""
         if len(reply.body) >= SMALLEST_COMPRESSED:
-            reply = await compressed(head, reply)
+            reply = _counted(await compressed(head, reply))
         headers = reply.headers
         if self._health.phase is Phase.STOPPING:
             headers += STOPPING
@@ -345,6 +345,15 @@ def _models(names: Sequence[str]) -> bytes:
 def _failed(error: Exception) -> Page:
     code, text = explain(error)
     return http_of(error, code), JSON, encode_error(text)
+
+
+def _counted(reply: Reply) -> Reply:
+    """Count a large reply until the client has read it; refuse it where that is too much."""
+    try:
+        return reply._replace(body=BUDGET.held_with(reply.body))
+    except ServingError as error:
+        status, _, text = _failed(error)
+        return Reply(status, JSON_REPLY, text)
 
 
 def _json(status: int, body: bytes) -> Page:

@@ -5,7 +5,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from ie_serving.server.transport.http1.body import Stream
 
-Buffer: TypeAlias = bytes | bytearray
+Buffer: TypeAlias = bytes | bytearray | memoryview
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Lower-case names and values, in the order in which they were sent."""
 Address: TypeAlias = tuple[str, int] | None

@@ -134,6 +134,7 @@ class Connection(FrameReader):
     def lost(self) -> None:
         """Cancel every stream: the client is gone."""
         self._move(LifeEvent.LOST)
+        self._forget()
         self.sender.apply(Flow.LOST)
 
     def _move(self, event: LifeEvent) -> Life:

@@ -9,6 +9,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+from ie_serving.core.budget import BUDGET, SMALL, Lease
+from ie_serving.core.errors import ServingError
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.flood_guard import FloodGuard
 from ie_serving.server.transport.http2.frames import ConnectionFault, ErrorCode
@@ -78,6 +80,7 @@ class FrameReader(ABC):
         self._clock = clock
         self._expect = Expect.PREFACE
         self._partial = bytearray()
+        self._lease: Lease | None = None  # of a large frame in it
         self._needed = 0
         self._payload = _NO_PAYLOAD
         self._block = _NO_BLOCK
@@ -146,6 +149,8 @@ class FrameReader(ABC):
 
     def _keep(self, data: bytes, position: int, needed: int) -> int:
         """Keep a piece until it is `needed` bytes long."""
+        if needed >= SMALL:
+            self._count(needed)
         self._partial += data[position:]
         self._needed = needed
         return len(data)
@@ -159,7 +164,20 @@ class FrameReader(ABC):
             return b""
         data = bytes(self._partial)
         self._partial.clear()
+        self._lease = None
         return data
+
+    def _forget(self) -> None:
+        """Drop a frame whose rest never comes."""
+        self._partial.clear()
+        self._lease = None
+
+    def _count(self, size: int) -> None:
+        """Count a large frame that is gathered, which is no data of a call."""
+        try:
+            self._lease = BUDGET.lease(size)
+        except ServingError as error:
+            raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, str(error)) from error
 
     def _read_preface(self, data: bytes, _position: int) -> int:
         """Section 3.4: what a client sends before anything else."""

@@ -15,6 +15,7 @@ from ie_serving.server.fronts.admin.grpc_reflection import NAMES, ReflectionServ
 from ie_serving.server.transport.grpc.services import Streaming
 from tests.process import output_of
 
+METHODS = {grpc_health.NAME: "Check", **dict.fromkeys(NAMES, "ServerReflectionInfo")}
 Request = reflection_pb2.ServerReflectionRequest
 
 
@@ -46,6 +47,25 @@ async def test_a_service_is_described_by_its_file() -> None:
     (written,) = reply.file_descriptor_response.file_descriptor_proto
     file = descriptor_pb2.FileDescriptorProto.FromString(written)
     assert file.service[0].name == "Health"
+
+
+@pytest.mark.parametrize("service", [grpc_health.NAME, *NAMES])
+async def test_services_and_their_methods_are_described(service: str) -> None:
+    """Reflection itself among them; both ask for the file of the service."""
+    files = []
+    for symbol in (service, f"{service}.{METHODS[service]}"):
+        asked = Request(file_containing_symbol=symbol)
+        (reply,) = await answers(asked.SerializeToString())
+        files.append(list(reply.file_descriptor_response.file_descriptor_proto))
+    assert files[0] == files[1]
+    file = descriptor_pb2.FileDescriptorProto.FromString(files[0][0])
+    assert f"{file.package}.{file.service[0].name}" == service
+
+
+@pytest.mark.parametrize("symbol", [f"{grpc_health.NAME}.None", "none.Such.Method", "none"])
+async def test_what_there_is_not_is_not_found(symbol: str) -> None:
+    (reply,) = await answers(Request(file_containing_symbol=symbol).SerializeToString())
+    assert reply.error_response.error_code == 5
 
 
 async def test_several_questions_in_one_call() -> None:

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Iterator
 
 import pytest
+from hyperframe.frame import GoAwayFrame
 
 from ie_serving.core.budget import BUDGET
 from ie_serving.core.errors import QueueFull, RequestTooLarge
@@ -21,6 +22,7 @@ from tests.unit.server.transport.http2.peer import (
     ended_tasks,
     headers,
     message,
+    raw_frame,
     serving,
     works,
 )
@@ -182,3 +184,20 @@ async def leave(served: Served) -> None:
     await asyncio.get_running_loop().shutdown_default_executor()  # threads that went on
     served.services.contexts.clear()
     served.refused.clear()
+
+
+async def test_frames_that_are_gathered_are_counted(room: int) -> None:
+    """Frames of 1 MB that are no data, of which the last byte never comes."""
+    frame = raw_frame(0xFA, 0, 0, bytes(MEGABYTE - 9))
+    async with serving() as served:
+        held = BUDGET.held
+        for count in range(1, room // MEGABYTE + 1):
+            peer = await served.connect()
+            peer.send(frame[:-1])
+            while BUDGET.held - held < count * MEGABYTE:
+                await asyncio.sleep(0)
+        last = await served.connect()
+        last.send(frame[:-1])
+        assert (await last.until(GoAwayFrame)).error_code == frames.ErrorCode.ENHANCE_YOUR_CALM
+        await leave(served)
+        assert BUDGET.held == held

@@ -1,0 +1,85 @@
+"""Large replies over REST are counted until their clients have read them."""
+
+import asyncio
+import gc
+import json
+import socket
+
+import pytest
+import uvloop
+
+from ie_serving.core.budget import BUDGET
+from ie_serving.server.fronts.admin.health import Health
+from ie_serving.server.fronts.tfs.rest import RestApi, rest_interface
+from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
+from ie_serving.server.transport.http1.server import HttpServer
+from ie_serving.telemetry.metrics import Metrics
+from tests.unit.inference.stand_ins import Heart
+
+PATIENCE_S = 20.0
+ROWS = 6000
+LARGE = 32 << 20
+
+
+async def no_poll(model: str) -> None:
+    raise AssertionError("nobody asks for a poll here")
+
+
+async def answered(body: bytes) -> Reply:
+    """Ask for `y = x + 1`."""
+    api = RestApi(
+        await Heart().plane(),
+        rest_interface(limit_s=PATIENCE_S),
+        Metrics(),
+        Health(),
+        max_body_bytes=1 << 22,
+        enable_cors=False,
+        metrics_path="",
+        poll=no_poll,
+    )
+    head = RequestHead("POST", b"/v1/models/m:predict", b"", "1.1", (), {}, len(body), True, False)
+    return await api.answer(Request(head, body))
+
+
+@pytest.mark.parametrize(("left", "status"), [(1 << 20, 200), (50_000, 429)])
+async def test_a_reply_beyond_the_budget_is_refused(
+    left: int, status: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = json.dumps({"instances": [[0.123456]] * ROWS}).encode()
+    gc.collect()
+    others = BUDGET.lease(1 << 20)
+    monkeypatch.setattr(BUDGET, "limit", BUDGET.held + left)
+    held = BUDGET.held
+    reply = await answered(body)
+    assert reply.status == status
+    assert BUDGET.held - held == (len(reply.body) if status == 200 else 0)
+    del reply
+    assert BUDGET.held == held
+    others.release()
+
+
+def test_a_reply_that_is_not_read_is_held_until_its_client_leaves() -> None:
+    """On uvloop, as it is served: it keeps the memory itself until the socket has taken it."""
+    uvloop.run(unread())
+
+
+async def unread() -> None:
+    async def app(_: Request) -> Reply:
+        return Reply(200, (), BUDGET.held_with(bytes(LARGE)))
+
+    held = BUDGET.held
+    server = HttpServer(app)
+    bound = socket.socket()
+    bound.bind(("127.0.0.1", 0))
+    await server.listen([bound])
+    gc.disable()
+    try:
+        reader, writer = await asyncio.open_connection(*bound.getsockname(), limit=1000)
+        writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+        await asyncio.wait_for(reader.readexactly(1000), PATIENCE_S)
+        assert BUDGET.held - held == LARGE
+        writer.transport.abort()
+        await server.drain(0.0)
+        assert BUDGET.held == held
+    finally:
+        gc.enable()

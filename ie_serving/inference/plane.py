@@ -212,7 +212,7 @@ class DataPlane:
     async def replay_predict(
         self, servable: Servable, request: InferRequest, interface: Interface[Any]
     ) -> None:
-        """Do what `predict` does, for nobody."""
+        """Run what `predict` runs; there is no reply."""
         bound = servable.bound.get((interface, request.signature)) or self._bind(
             servable, request.signature, interface
         )
@@ -225,7 +225,7 @@ class DataPlane:
     async def replay_examples(
         self, servable: Servable, request: ExamplesRequest, tasks: Sequence[Task]
     ) -> None:
-        """Do what `classify`, `regress` and `multi_inference` do, for nobody."""
+        """Run what `classify`, `regress` and `multi_inference` run; there is no reply."""
         await examples.run_tasks(servable, tasks, await decode_examples(request), self._codec)
 
     # -- inside --------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ class DataPlane:
 
 @dataclass(frozen=True, slots=True)
 class Unencoded(Generic[T]):
-    """Copies of outputs that are so many that a thread encodes them."""
+    """Copies of outputs that a thread encodes: they are too many for the event loop."""
 
     encode: Encode[T]
     outputs: Outputs

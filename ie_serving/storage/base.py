@@ -14,7 +14,7 @@ from threading import Event as Flag
 from typing import Protocol
 
 NEVER = Flag()
-"""A flag that nobody sets: what is copied is wanted to the end."""
+"""A flag that is never set, for a copy that is wanted to its end."""
 
 
 @dataclass(frozen=True, slots=True)

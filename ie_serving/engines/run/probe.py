@@ -12,7 +12,8 @@ _alone = threading.Lock()
 """Probes of models that load at the same time would measure each other."""
 
 REPEATS = 15
-"""Inferences at most; the shortest of so many is undisturbed even on a busy machine."""
+"""Most inferences of one measurement. The shortest counts: of so many, at least one is undisturbed
+even on a busy machine."""
 BUDGET_S = 0.05
 """Seconds that a measurement takes, or one inference where that takes longer."""
 

@@ -51,7 +51,7 @@ class Readiness:
         try:
             await self._served()
         except Exception:
-            # Nobody awaits this task, so its error would be seen by nobody.
+            # Nobody awaits this task: without the log line its error would never be seen.
             log.exception(Event("readiness failed by a defect"))
             return
         self._health.phase = Phase.READY

@@ -224,7 +224,7 @@ class Call(Stream):
         try:
             self._task = begin(work)
         except asyncio.CancelledError:
-            return  # it is answered; nobody here was to be cancelled
+            return  # the work has ended itself, since its call is answered: no task was cancelled
 
     def _start_reply(self) -> None:
         if self._answered is _NOTHING:

@@ -78,7 +78,8 @@ class Connection(asyncio.Protocol):
         self._fault: Fault | None = None  # to be answered when nothing waits any more
         self._heard = server.busy_poll.now()
         self._head_began = self._heard
-        self._unsent = (0, self._heard)  # bytes, and since when it is so many
+        # Bytes that wait for the client, and since when their number has not changed.
+        self._unsent = (0, self._heard)
 
     # -- from the transport ----------------------------------------------------------------------
 
@@ -139,7 +140,7 @@ class Connection(asyncio.Protocol):
             self._server.outbox.send(self._transport, *self._protocol.send(CONTINUE))
 
     def balance(self) -> None:
-        """Let the client wait while requests wait, or a body that nobody reads; else read on."""
+        """Stop reading while requests wait, or while the application leaves a body unread."""
         if self._protocol.writer is Writer.CLOSED:
             return
         coming, reading = self._coming, self._transport.is_reading()
@@ -246,7 +247,7 @@ class Connection(asyncio.Protocol):
             reply = await self._server.app(request)
             stream = request.stream
             if self._protocol.writer not in SENDING or (stream and stream.state is Body.BROKEN):
-                raise asyncio.CancelledError  # the application did not heed it
+                raise asyncio.CancelledError  # the application did not heed its cancellation
             pieces = self._protocol.send(reply, last=self._server.draining)
         except asyncio.CancelledError:  # not passed on: nobody awaits this
             self._give_up(STOPPING if self._server.draining else DEFECT)

@@ -29,7 +29,7 @@ class Refused(Exception):
 
 
 def refusal_of(error: httptools.HttpParserError) -> Fault:
-    """Give what the client is told of what the parser, or we inside of it, refused."""
+    """Give the reply to a request that the parser refused, or that we refused while it parsed."""
     cause = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else None
     if isinstance(cause, Refused):
         return Fault(cause.status, cause.text)

@@ -33,7 +33,9 @@ class KnownHeads:
             return
         lines = text.count(b"\n")
         if text[0] in b"\r\n" or lines != text.count(b"\r\n") or lines != len(head.headers) + 2:
-            return  # empty lines before it, a line feed alone, or less or more than this head
+            # Not one whole head: empty lines precede it, a line ends in a line feed alone, or there
+            # are more or fewer lines than headers.
+            return
         if len(self._heads) >= MOST:
             self._heads.clear()
         self._heads[text] = head

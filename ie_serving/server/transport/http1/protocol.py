@@ -86,7 +86,7 @@ class Protocol:
         self._parser = httptools.HttpRequestParser(self)
         self._events: list[Event] = []
         self._unanswered: deque[RequestHead] = deque()
-        self._unparsed = 0  # bytes since the parser last came to the end of something
+        self._unparsed = 0  # bytes since the last head, piece of a body or end of a request
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._text = b""  # of a head that may be remembered
@@ -175,7 +175,7 @@ class Protocol:
         try:
             self._feed(data)
         except httptools.HttpParserError as error:
-            if self.reader is not Reader.CLOSED:  # else it came behind the last request
+            if self.reader is not Reader.CLOSED:  # else it follows the last request: ignored
                 self._fail(refusal_of(error))
         else:
             if self._unparsed > LARGEST_HEAD and self.reader is not Reader.CLOSED:
@@ -213,7 +213,7 @@ class Protocol:
     def on_message_begin(self) -> None:
         """Begin a head."""
         if self.reader is not Reader.IDLE:
-            self._text = b""  # not all of it is in the bytes that have just come
+            self._text = b""  # the head began in an earlier read, or behind another request
         self.reader = after(READER, self.reader, Read.HEAD_BEGINS)
         self._url = b""
         self._headers = []
@@ -233,7 +233,7 @@ class Protocol:
         if parser.should_upgrade():
             if parser.get_method() == b"CONNECT":
                 raise Refused(501, "CONNECT is not supported: this server is no proxy.")
-            return  # it is parsed again
+            return  # the head is parsed again, without the upgrade
         if self._unparsed > LARGEST_HEAD:
             self._measure_head()
         self._unparsed = 0
@@ -262,7 +262,7 @@ class Protocol:
     def on_message_complete(self) -> None:
         """Give the request, or the end of its body."""
         if self.reader is Reader.HEAD:
-            return  # it is parsed again
+            return  # the head is parsed again, without the upgrade
         self._unparsed = 0
         if self.reader is Reader.STREAMING:
             self._events.append(END)

@@ -339,7 +339,8 @@ def test_requests_do_not_grow_with_what_is_not_wanted(
     before, polls = len(repository.proxy.requests), listings(repository)
     until(lambda: listings(repository) >= polls + 8)
     requests = repository.proxy.requests[before:]
-    assert all(map(is_listing_of_the_base, requests))
+    others = len(requests) - sum(map(is_listing_of_the_base, requests))
+    assert others <= 1, "the files of what serves, at every tenth poll"
 
 
 @pytest.mark.parametrize("repository", ["s3"], indirect=True)

@@ -114,6 +114,54 @@ class Module(tf.Module):  # type: ignore[misc]
         return {"sum": a + b, "product": a * b}
 
 
+class Wrong(tf.Module):  # type: ignore[misc]
+    """Lists and outputs; `rows` is the input of all."""
+
+    rows = (tf.TensorSpec([None, 4], tf.float32, name="rows"),)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, name="ids")])
+    def second_outputs(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        found, places, counts = tf.unique_with_counts(ids)
+        return {"places": places, "counts": counts, "found": found}
+
+    @tf.function(input_signature=rows)
+    def grows(self, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+        made = tf.TensorArray(tf.float32, size=0, dynamic_size=True)
+        for i in tf.range(tf.shape(rows)[0]):
+            made = made.write(i, rows[i] * 2.0)
+        return {"y": made.stack()}
+
+    @tf.function(input_signature=rows)
+    def grows_without_loop(self, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+        made = tf.TensorArray(tf.float32, size=0, dynamic_size=True)
+        return {"y": made.write(0, rows[0]).write(1, rows[1]).stack()}
+
+    @tf.function(input_signature=rows)
+    def joins(self, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+        made = tf.TensorArray(tf.float32, 2, infer_shape=False, element_shape=[None, 4])
+        return {"y": made.write(0, rows[:1]).write(1, rows).concat()}
+
+    @tf.function(input_signature=rows)
+    def other_rank(self, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+        _, scores = tf.nn.ctc_greedy_decoder(rows[:, None, :], tf.shape(rows)[:1])
+        return {"scores": scores}
+
+    @tf.function(input_signature=rows)
+    def has_its_size(self, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+        made = tf.TensorArray(tf.float32, size=tf.shape(rows)[0], dynamic_size=True)
+        for i in tf.range(tf.shape(rows)[0]):
+            made = made.write(i, rows[i] * 2.0)
+        return {"y": made.stack()}
+
+
+def wrong(path: Path) -> None:
+    module = Wrong()
+    names = ["grows", "grows_without_loop", "joins", "other_rank", "has_its_size"]
+    signatures = {name: getattr(module, name) for name in names}
+    signatures["serving_default"] = module.second_outputs
+    tf.saved_model.save(module, str(path), signatures=signatures)
+
+
 def lite(module: Module, root: Path) -> None:
     """Write TFLite models as their converter does, and changed ones."""
     source = root / "for_lite"
@@ -184,6 +232,7 @@ def main(root: Path) -> None:
         "matrix": module.matrix,
     }
     tf.saved_model.save(module, str(root / "ranks" / "1"), signatures=signatures)
+    wrong(root / "wrong" / "1")
     lite(module, root)
 
 

@@ -23,6 +23,7 @@ from ie_serving.engines.openvino.savedmodel.file import (
     read_graph,
 )
 from ie_serving.engines.openvino.savedmodel.host.needs import needs_host
+from ie_serving.engines.openvino.savedmodel.misconverted import check_shape
 from ie_serving.engines.openvino.savedmodel.program import Beside
 from ie_serving.engines.openvino.savedmodel.rewrite import (
     OUTPUT,
@@ -159,6 +160,8 @@ class _Conversion:
             model = core().read_model(str(source))
         inputs = self._tensors(model.inputs, prepared.inputs, "inputs")
         outputs = self._tensors(model.outputs, prepared.outputs, "outputs")
+        for tensor, (alias, info) in zip(outputs, prepared.outputs.items(), strict=True):
+            check_shape(alias, info.shape, _shape_of(model.outputs[tensor.index]))
         # An input that OpenVINO found and the signature lacks would stay empty at each request.
         if len({tensor.index for tensor in inputs}) != len(model.inputs):
             raise LoadFailed("the graph has other inputs than the signature")
@@ -250,6 +253,14 @@ _EXACT = {"INFERENCE_PRECISION_HINT": "f32"}
 def _dtype(port: ov.Output) -> int:
     """Read the number of a dtype from the name of an input that `directory_of_constants` added."""
     return int(next(iter(port.get_names())).partition(":")[0].rpartition("_")[2])
+
+
+def _shape_of(port: ov.Output) -> tuple[int, ...] | None:
+    """Give a shape with -1 in open dimensions; None for an open rank."""
+    shape = port.get_partial_shape()
+    if shape.rank.is_dynamic:
+        return None
+    return tuple(dim.get_length() if dim.is_static else -1 for dim in shape)
 
 
 def _index(ports: Iterable[ov.Output], alias: str, kind: str) -> int:

@@ -30,6 +30,11 @@ from ie_serving.engines.openvino.savedmodel.constants import constant
 from ie_serving.engines.openvino.savedmodel.cut_examples import PARSERS, Parsing, cut_examples
 from ie_serving.engines.openvino.savedmodel.file import FILE, TAG, Declared, TensorInfo
 from ie_serving.engines.openvino.savedmodel.frames import Frame, Library, Place, above
+from ie_serving.engines.openvino.savedmodel.misconverted import check_graph
+from ie_serving.engines.openvino.savedmodel.numbered import (
+    has_others_than_first,
+    number_outputs,
+)
 from ie_serving.engines.openvino.savedmodel.replace import has_replaced, replace_operations
 from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto
@@ -80,7 +85,8 @@ def prepare(meta_graph: Proto, signature: Declared) -> Prepared:
     """Sort a signature's inputs and outputs, and rewrite the graph where it must be.
 
     Raises:
-        LoadFailed: a tensor is not in the graph, or its Examples cannot be parsed here.
+        LoadFailed: a tensor is not in the graph, its Examples cannot be parsed here, or OpenVINO
+            would convert it wrongly.
     """
     prepared = Prepared(signature, dict(signature.inputs), dict(signature.outputs))
     _name_all(signature)
@@ -92,6 +98,7 @@ def prepare(meta_graph: Proto, signature: Declared) -> Prepared:
         _feed(prepared, own_frame(prepared, meta_graph))
     frame = frame_of(prepared, meta_graph)
     outputs = [frame.place(info.tensor) for info in prepared.outputs.values()]
+    check_graph(frame.library, above(outputs))
     if _parses_examples(outputs):
         _cut_examples(prepared, own_frame(prepared, meta_graph))
     return prepared
@@ -257,6 +264,7 @@ def directory_for(directory: Path, meta_graph: Proto, prepared: Prepared) -> Ite
     clash = prepared.inputs.keys() & prepared.outputs.keys()
     same = prepared.graph_def is None and prepared.as_declared and not clash
     same = same and not has_replaced(meta_graph.graph_def)
+    same = same and not has_others_than_first(meta_graph)
     if same and prepared.signature.name == SERVING_DEFAULT and (directory / FILE).is_file():
         yield directory
         return
@@ -326,6 +334,7 @@ def _model(
     part.CopyFrom(meta_graph)
     part.graph_def.CopyFrom(graph_def)
     replace_operations(part.graph_def)
+    number_outputs(part)
     part.signature_def.clear()
     if TAG not in part.meta_info_def.tags:
         part.meta_info_def.tags.append(TAG)

@@ -1,0 +1,43 @@
+"""What OpenVINO would convert into something else is refused, or converted rightly; never wrong."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ie_serving.engines.run.program import CompiledPrograms
+from tests.unit.engines.openvino.models import load, run
+
+ROWS = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+@pytest.fixture(scope="module")
+def model(odd_exports: Path) -> CompiledPrograms:
+    return load(odd_exports / "wrong" / "1", inference_precision="f32")
+
+
+async def test_outputs_of_a_node_in_a_function_are_not_mixed_up(model: CompiledPrograms) -> None:
+    answer = await run(model, {"ids": np.array([3, 1, 3, 5])})
+    assert answer["found"].tolist() == [3, 1, 5]
+    assert answer["places"].tolist() == [0, 1, 0, 2]
+    assert answer["counts"].tolist() == [2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("grows", "lets a TensorArray grow"),
+        ("grows_without_loop", "lets a TensorArray grow"),
+        ("joins", "joins elements that may differ in length"),
+        ("other_rank", "'scores' to the shape (1,), but the signature declares (1, 1)"),
+    ],
+)
+def test_what_would_be_converted_wrongly_is_left_out(
+    model: CompiledPrograms, name: str, cause: str
+) -> None:
+    assert cause in model.signatures[name].left_out
+
+
+async def test_a_list_that_has_its_size_is_served(model: CompiledPrograms) -> None:
+    answer = await run(model, {"rows": ROWS}, "has_its_size")
+    assert answer["y"].tolist() == (ROWS * 2).tolist()

@@ -1,7 +1,7 @@
 """Message classes of a SavedModel: the part of TensorFlow's graph that is read or changed here.
 
 Fields that are not named are kept by protobuf as unknown fields, so that what is written again
-still holds them. No client ever sends these messages: they are described here rather than in
+still holds them. No field of the API has these messages: they are described here rather than in
 `protos/`, beside the one engine's room that reads them, and reflection names no service of theirs.
 
 In a graph an input of a node is "node", "node:1" or "^node"; in a function it is "argument",
@@ -67,6 +67,9 @@ MESSAGES: Mapping[str, str] = MappingProxyType(
             " asset_file_def=6 repeated AssetFileDef"
         ),
         "SavedModel": "meta_graphs=2 repeated MetaGraphDef",
+        "FeatureList": "feature=1 repeated Feature",
+        "FeatureLists": "feature_list=1 map FeatureList",
+        "SequenceExample": "context=1 Features, feature_lists=2 FeatureLists",
         "BundleHeaderProto": "num_shards=1 int64",
         "BundleEntryProto": (
             "dtype=1 DataType, shape=2 TensorShapeProto, shard_id=3 int64, offset=4 int64,"
@@ -135,5 +138,6 @@ FunctionDef = _message("FunctionDef")
 GraphDef = _message("GraphDef")
 MetaGraphDef = _message("MetaGraphDef")
 SavedModel = _message("SavedModel")
+SequenceExample = _message("SequenceExample")
 BundleHeaderProto = _message("BundleHeaderProto")
 BundleEntryProto = _message("BundleEntryProto")

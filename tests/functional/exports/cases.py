@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from tests.unit.engines.openvino.savedmodel.exports import example, strings
 
@@ -68,6 +69,16 @@ MODULES: Models = {
     },
 }
 
+
+def _sequence(steps: list[list[float]], age: float | None = None) -> bytes:
+    made = tf.train.SequenceExample()
+    if age is not None:
+        made.context.feature["age"].float_list.value.append(age)
+    for step in steps:
+        made.feature_lists.feature_list["steps"].feature.add().float_list.value.extend(step)
+    return bytes(made.SerializeToString())
+
+
 PEOPLE = strings(
     example(
         age=[31.0],
@@ -107,7 +118,11 @@ EXAMPLES: Models = {
         "transform_features": {"examples": PEOPLE},
         "vocabulary": {"examples": PEOPLE},
     },
-    "ragged_features": {"serving_default": {"examples": PEOPLE}, "single": {"example": ONE}},
+    "ragged_features": {
+        "serving_default": {"examples": PEOPLE},
+        "single": {"example": ONE},
+        "sequences": {"examples": strings(_sequence([[1, 2], [3, 4]], 2.0), _sequence([[5, 6]]))},
+    },
 }
 
 FIRST_GENERATION: Models = {

@@ -197,8 +197,22 @@ class _Ragged(tf.Module):  # type: ignore[misc]
             "weights": tf.sparse.to_dense(parsed["weights"]) * 2.0,
         }
 
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="examples")])
+    def sequences(self, examples: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Sum the steps of SequenceExamples, each as long as it is."""
+        context = {"age": FIXED([], tf.float32, default_value=1.0)}
+        lists = {"steps": tf.io.FixedLenSequenceFeature([2], tf.float32)}
+        context, lists, lengths = tf.io.parse_sequence_example(examples, context, lists)
+        mask = tf.sequence_mask(lengths["steps"], dtype=tf.float32)[:, :, tf.newaxis]
+        total = tf.reduce_sum(lists["steps"] * mask, axis=1)
+        return {"y": total * context["age"][:, tf.newaxis], "lengths": lengths["steps"]}
+
 
 def _write_ragged(path: str) -> None:
     module = _Ragged()
-    signatures = {"serving_default": module.rows, "single": module.row}
+    signatures = {
+        "serving_default": module.rows,
+        "single": module.row,
+        "sequences": module.sequences,
+    }
     tf.saved_model.save(module, path, signatures=signatures)

@@ -4,26 +4,31 @@ OpenVINO has no parser of Examples. The node's attributes and constant inputs sa
 they become an `ExampleSpec`, and each of its outputs that something reads becomes a placeholder.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import BY_NUMBER, Array, DataType
 from ie_serving.engines.openvino.savedmodel.constants import constant
+from ie_serving.engines.openvino.savedmodel.cut_sequences import (
+    SEQUENCE_PARSERS,
+    SequenceFeatures,
+)
 from ie_serving.engines.openvino.savedmodel.example_spec import (
     Dense,
     ExampleSpec,
+    Names,
+    Output,
     Ragged,
     Sparse,
+    is_default,
 )
 from ie_serving.engines.openvino.savedmodel.frames import Frame, Key, Place, above
+from ie_serving.engines.openvino.savedmodel.sequences import SequenceSpec
 from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto
 
-PARSERS = frozenset({"ParseExample", "ParseExampleV2", "ParseSingleExample"})
-
-
-Names = Mapping[tuple[str, int], str]
-"""The tensor that each output of the node becomes, by its group and its index there."""
+PARSERS = frozenset({"ParseExample", "ParseExampleV2", "ParseSingleExample"}) | SEQUENCE_PARSERS
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ class Parsing:
     """
 
     examples: str
-    spec: ExampleSpec
+    spec: ExampleSpec | SequenceSpec
     inputs: dict[str, int]
     given: dict[Key, str]
 
@@ -61,16 +66,6 @@ def cut_examples(outputs: Sequence[Place]) -> list[Parsing]:
     ]
 
 
-@dataclass(frozen=True)
-class _Output:
-    """One output of the node: its name and index there, and what a placeholder needs."""
-
-    group: str
-    index: int
-    dtype: int
-    shape: tuple[int, ...]
-
-
 def _cut(frame: Frame, name: str, prefix: str, given: set[Key]) -> Parsing:
     frame.own()
     node = frame.nodes[name]
@@ -78,8 +73,8 @@ def _cut(frame: Frame, name: str, prefix: str, given: set[Key]) -> Parsing:
     if source.node.op not in ("Placeholder", "PlaceholderWithDefault"):
         # What an operation computes the serialized Examples from, we would have to compute first.
         raise LoadFailed(f"{node.op} {name!r} parses what {source.node.op} gives, not an input")
-    features = _Features(frame, node)
-    scalar = node.op == "ParseSingleExample" or _is_scalar(source.node)
+    features = _features(frame, node)
+    scalar = node.op.startswith("ParseSingle") or _is_scalar(source.node)
     names: dict[tuple[str, int], str] = {}  # see `Names`
     inputs: dict[str, int] = {}
     results: dict[Key, str] = {}
@@ -99,6 +94,20 @@ def _cut(frame: Frame, name: str, prefix: str, given: set[Key]) -> Parsing:
     spec = features.spec(scalar, names)
     frame.remove(name)
     return Parsing(source.node.name, spec, inputs, results)
+
+
+def _features(frame: Frame, node: Proto) -> "_Features | SequenceFeatures":
+    if node.op in SEQUENCE_PARSERS:
+        return SequenceFeatures(node, partial(_constant, frame, node))
+    return _Features(frame, node)
+
+
+def _constant(frame: Frame, node: Proto, number: int) -> Array:
+    """Evaluate the input `number` of a node. Raises: LoadFailed, where it is no constant."""
+    value = constant(frame.place(node.input[number]))
+    if value is None:
+        raise LoadFailed(f"input {number} of {node.op} {node.name!r} is not a constant")
+    return value
 
 
 class _Features:
@@ -134,38 +143,32 @@ class _Features:
             self.sparse_keys = [self._keys(2 + i)[0] for i in range(sparse)]
             self.dense_keys = [self._keys(2 + sparse + i)[0] for i in range(dense)]
             first_default = 2 + sparse + dense
-        self.defaults = [self._constant(first_default + i) for i in range(dense)]
-
-    def _constant(self, number: int) -> Array:
-        value = constant(self._frame.place(self._node.input[number]))
-        if value is None:
-            raise LoadFailed(
-                f"input {number} of {self._node.op} {self._node.name!r} is not a constant"
-            )
-        return value
+        self.defaults = [
+            _constant(self._frame, self._node, first_default + i) for i in range(dense)
+        ]
 
     def _keys(self, number: int) -> list[str]:
-        return [key.decode() for key in self._constant(number).ravel()]
+        return [key.decode() for key in _constant(self._frame, self._node, number).ravel()]
 
-    def outputs(self, scalar: bool) -> Iterator[_Output]:
+    def outputs(self, scalar: bool) -> Iterator[Output]:
         """List the node's outputs in order."""
         yield from self._sparse_outputs(1 if scalar else 2)
         batch = () if scalar else (-1,)  # the number of Examples
         for at, dtype in enumerate(self.dense_types):
-            yield _Output("dense_values", at, dtype.number, (*batch, *self.dense_shapes[at]))
+            yield Output("dense_values", at, dtype.number, (*batch, *self.dense_shapes[at]))
         for at, dtype in enumerate(self.ragged_types):
-            yield _Output("ragged_values", at, dtype.number, (-1,))
+            yield Output("ragged_values", at, dtype.number, (-1,))
         for at, dtype in enumerate(self.split_types):
-            yield _Output("ragged_row_splits", at, dtype.number, (-1,))
+            yield Output("ragged_row_splits", at, dtype.number, (-1,))
 
-    def _sparse_outputs(self, rank: int) -> Iterator[_Output]:
+    def _sparse_outputs(self, rank: int) -> Iterator[Output]:
         # Not feature by feature: the node has the indices of all, then the values, then the shapes.
         for at, _ in enumerate(self.sparse_types):
-            yield _Output("sparse_indices", at, DataType.INT64.number, (-1, rank))
+            yield Output("sparse_indices", at, DataType.INT64.number, (-1, rank))
         for at, dtype in enumerate(self.sparse_types):
-            yield _Output("sparse_values", at, dtype.number, (-1,))
+            yield Output("sparse_values", at, dtype.number, (-1,))
         for at, _ in enumerate(self.sparse_types):
-            yield _Output("sparse_shapes", at, DataType.INT64.number, (rank,))
+            yield Output("sparse_shapes", at, DataType.INT64.number, (rank,))
 
     def spec(self, scalar: bool, names: Names) -> ExampleSpec:
         """Say what is parsed, into tensors of these names by output; "" for outputs not read.
@@ -186,7 +189,7 @@ class _Features:
             self.dense_keys[at],
             self.dense_types[at],
             shape,
-            default if _is_default(default, shape) else None,
+            default if is_default(default, shape) else None,
             names.get(("dense_values", at), ""),
         )
 
@@ -203,11 +206,6 @@ class _Features:
         return Ragged(self.ragged_keys[at], kinds[0], values, splits, kinds[1])
 
 
-def _is_default(value: Array, shape: tuple[int, ...]) -> bool:
-    """Tell a default from the empty tensor that stands for none."""
-    return value.size > 0 or (0 in shape and -1 not in shape)
-
-
 def _dtype(number: int, node: Proto) -> DataType:
     if number not in BY_NUMBER:
         raise LoadFailed(f"{node.op} {node.name!r} has a feature of dtype number {number}")
@@ -219,7 +217,7 @@ def _is_scalar(placeholder: Proto) -> bool:
     return "shape" in placeholder.attr and not shape.unknown_rank and not shape.dim
 
 
-def _reference(frame: Frame, name: str, output: _Output, number: int) -> str:
+def _reference(frame: Frame, name: str, output: Output, number: int) -> str:
     """Write how nodes of the frame refer to an output, the `number`-th of the node."""
     if frame.parent is not None:
         return f"{name}:{output.group}:{output.index}"

@@ -16,6 +16,25 @@ KIND_OF: Mapping[DataType, str] = {
     DataType.STRING: "bytes_list",
 }
 """Where the values of each dtype stand; ParseExample has no others."""
+DTYPE_OF: Mapping[str, DataType] = {kind: dtype for dtype, kind in KIND_OF.items()}
+
+Names = Mapping[tuple[str, int], str]
+"""The tensor that each output of the node becomes, by its group and its index there."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """One output of the node: its name and index there, and what a placeholder needs."""
+
+    group: str
+    index: int
+    dtype: int
+    shape: tuple[int, ...]
+
+
+def is_default(value: Array, shape: tuple[int, ...]) -> bool:
+    """Tell a default from the empty tensor that stands for none."""
+    return value.size > 0 or (0 in shape and -1 not in shape)
 
 
 @dataclass(frozen=True)
@@ -122,3 +141,8 @@ class ExampleSpec:
     dense: Sequence[Dense] = field(default=())
     sparse: Sequence[Sparse] = field(default=())
     ragged: Sequence[Ragged] = field(default=())
+
+    @cached_property
+    def features(self) -> list[Feature]:
+        """All features."""
+        return [*self.dense, *self.sparse, *self.ragged]

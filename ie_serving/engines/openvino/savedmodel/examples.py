@@ -17,7 +17,7 @@ from ie_serving.core.tensors import Array
 from ie_serving.engines.openvino.savedmodel import few
 from ie_serving.engines.openvino.savedmodel.columns import Batch, Column
 from ie_serving.engines.openvino.savedmodel.example_spec import (
-    KIND_OF,
+    DTYPE_OF,
     Dense,
     ExampleSpec,
     Feature,
@@ -32,8 +32,6 @@ TOGETHER = 64
 """Examples from which all are read together. For fewer, numpy's calls cost more than protobuf: both
 take 1.6 ms for 64 Examples of 20 features."""
 
-_DTYPE_OF = {kind: dtype for dtype, kind in KIND_OF.items()}
-
 
 def parse(spec: ExampleSpec, serialized: Sequence[bytes]) -> dict[str, Array]:
     """Parse a batch of serialized Examples.
@@ -46,12 +44,30 @@ def parse(spec: ExampleSpec, serialized: Sequence[bytes]) -> dict[str, Array]:
             values of another dtype or number than its specification.
     """
     if len(serialized) < TOGETHER:
-        try:
-            return few.parse(spec, serialized)
-        except Unclear:
-            pass  # below it is found out what is wrong, if anything is
-    columns = _columns(spec, serialized)
-    count = len(serialized)
+        return parse_rows(spec, _rows(serialized))
+    try:
+        batch = Batch(serialized)
+        columns = {each.key: batch.column(each.key, each.dtype) for each in spec.features}
+    except Unclear:  # for protobuf to read, or to refuse
+        rows = _rows(serialized)
+        columns = {each.key: _column(each, rows) for each in spec.features}
+    return _tensors(spec, columns, len(serialized))
+
+
+def parse_rows(spec: ExampleSpec, rows: Sequence[Mapping[str, Proto]]) -> dict[str, Array]:
+    """Make the tensors of Examples whose features protobuf has read; see `parse`."""
+    try:
+        return few.tensors(spec, rows)
+    except Unclear:  # below it is found out what is wrong, if anything is
+        columns = {each.key: _column(each, rows) for each in spec.features}
+        return _tensors(spec, columns, len(rows))
+
+
+def _rows(serialized: Sequence[bytes]) -> list[Mapping[str, Proto]]:
+    return [_features(data, at) for at, data in enumerate(serialized)]
+
+
+def _tensors(spec: ExampleSpec, columns: Mapping[str, Column], count: int) -> dict[str, Array]:
     tensors: dict[str, Array] = {}
     for dense in spec.dense:
         tensors[dense.name] = _dense(dense, columns[dense.key], count, spec.scalar)
@@ -59,20 +75,8 @@ def parse(spec: ExampleSpec, serialized: Sequence[bytes]) -> dict[str, Array]:
         tensors.update(_sparse(sparse, columns[sparse.key], count, spec.scalar))
     for ragged in spec.ragged:
         tensors.update(_ragged(ragged, columns[ragged.key]))
-    return {name: array for name, array in tensors.items() if name}
-
-
-def _columns(spec: ExampleSpec, serialized: Sequence[bytes]) -> dict[str, Column]:
-    """Read every feature of the specification; protobuf reads what `columns.py` cannot."""
-    features: list[Feature] = [*spec.dense, *spec.sparse, *spec.ragged]
-    if len(serialized) >= TOGETHER:
-        try:
-            batch = Batch(serialized)
-            return {each.key: batch.column(each.key, each.dtype) for each in features}
-        except Unclear:
-            pass
-    rows = [_features(data, at) for at, data in enumerate(serialized)]
-    return {each.key: _column(each, rows) for each in features}
+    tensors.pop("", None)
+    return tensors
 
 
 def _column(feature: Feature, rows: Sequence[Mapping[str, Proto]]) -> Column:
@@ -107,7 +111,7 @@ def _values(feature: Feature, row: Mapping[str, Proto], at: int) -> Any:  # noqa
     if kind is None:
         return None
     if kind != feature.kind:
-        given, expected = _DTYPE_OF[kind].word, feature.dtype.word
+        given, expected = DTYPE_OF[kind].word, feature.dtype.word
         raise InvalidRequest(
             f"Name: <unknown>, Key: {feature.key}, Index: {at}.  Data types don't match. "
             + (

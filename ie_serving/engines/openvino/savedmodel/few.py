@@ -12,7 +12,6 @@ from itertools import accumulate, chain
 from typing import Any, TypeAlias
 
 import numpy as np
-from google.protobuf.message import DecodeError
 
 from ie_serving.core.tensors import Array
 from ie_serving.engines.openvino.savedmodel.example_spec import (
@@ -22,7 +21,6 @@ from ie_serving.engines.openvino.savedmodel.example_spec import (
     Ragged,
     Sparse,
 )
-from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.fields import Unclear
 from ie_serving.wire.protobuf.messages import Proto
 
@@ -30,31 +28,21 @@ Row: TypeAlias = Mapping[str, Proto]
 """The features of one Example by name."""
 
 
-def parse(spec: ExampleSpec, serialized: Sequence[bytes]) -> dict[str, Array]:
-    """Parse serialized Examples; see `examples.parse`.
+def tensors(spec: ExampleSpec, rows: Sequence[Row]) -> dict[str, Array]:
+    """Make the tensors that `spec` names of a few Examples; see `examples.parse`.
 
     Raises:
         Unclear: an Example does not fit the specification, or the specification is not simple.
     """
-    # A row refers to the memory of its message, so the messages are kept.
-    parsed = [_example(data) for data in serialized]
-    rows = [example.features.feature for example in parsed]
-    tensors: dict[str, Array] = {}
+    made: dict[str, Array] = {}
     for dense in spec.dense:
-        tensors[dense.name] = _dense(dense, rows, spec.scalar)
+        made[dense.name] = _dense(dense, rows, spec.scalar)
     for sparse in spec.sparse:
-        tensors.update(_sparse(sparse, rows, spec.scalar))
+        made.update(_sparse(sparse, rows, spec.scalar))
     for ragged in spec.ragged:
-        tensors.update(_ragged(ragged, rows))
-    tensors.pop("", None)
-    return tensors
-
-
-def _example(data: bytes) -> Proto:
-    try:
-        return messages.Example.FromString(data)
-    except (DecodeError, TypeError) as error:
-        raise Unclear from error
+        made.update(_ragged(ragged, rows))
+    made.pop("", None)
+    return made
 
 
 def _dense(dense: Dense, rows: Sequence[Row], scalar: bool) -> Array:

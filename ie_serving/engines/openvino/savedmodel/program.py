@@ -8,6 +8,7 @@ from typing import TypeVar
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.openvino.savedmodel.example_spec import ExampleSpec
 from ie_serving.engines.openvino.savedmodel.examples import parse
+from ie_serving.engines.openvino.savedmodel.sequences import SequenceSpec, parse_sequences
 from ie_serving.engines.run.program import Runs
 
 T = TypeVar("T")
@@ -30,7 +31,7 @@ class Beside:
     """
 
     signature: Signature
-    examples: Sequence[tuple[str, ExampleSpec]] = ()
+    examples: Sequence[tuple[str, ExampleSpec | SequenceSpec]] = ()
     constants: Mapping[str, Array] = field(default_factory=dict)
     echoes: Mapping[str, str] = field(default_factory=dict)
     repeats: Mapping[str, str] = field(default_factory=dict)
@@ -83,8 +84,14 @@ class ProgramBeside:
             self._inner.close()
 
 
-async def _parsed(spec: ExampleSpec, examples: Array) -> dict[str, Array]:
+async def _parsed(spec: ExampleSpec | SequenceSpec, examples: Array) -> dict[str, Array]:
     serialized: list[bytes] = examples.ravel().tolist()
     if sum(map(len, serialized)) <= PARSED_INLINE_BYTES:
-        return parse(spec, serialized)
-    return await asyncio.to_thread(parse, spec, serialized)
+        return _parse(spec, serialized)
+    return await asyncio.to_thread(_parse, spec, serialized)
+
+
+def _parse(spec: ExampleSpec | SequenceSpec, serialized: list[bytes]) -> dict[str, Array]:
+    if isinstance(spec, SequenceSpec):
+        return parse_sequences(spec, serialized)
+    return parse(spec, serialized)

@@ -1,0 +1,212 @@
+"""What a ParseSequenceExample parses, read from its attributes and constant inputs.
+
+Each version of the operation has its keys in another place; the outputs bear the same names.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from ie_serving.core.tensors import BY_NUMBER, Array, DataType
+from ie_serving.engines.openvino.savedmodel.example_spec import (
+    Dense,
+    ExampleSpec,
+    Names,
+    Output,
+    Ragged,
+    Sparse,
+    is_default,
+)
+from ie_serving.engines.openvino.savedmodel.sequences import DenseList, RaggedList, SequenceSpec
+from ie_serving.wire.protobuf.messages import Proto
+
+SEQUENCE_PARSERS = frozenset(
+    {"ParseSequenceExample", "ParseSequenceExampleV2", "ParseSingleSequenceExample"}
+)
+
+KEYS = (
+    "context_sparse_keys",
+    "context_dense_keys",
+    "context_ragged_keys",
+    "feature_list_sparse_keys",
+    "feature_list_dense_keys",
+    "feature_list_ragged_keys",
+)
+"""In the order of the inputs of V2, the third to the eighth."""
+
+_INT64 = DataType.INT64.number
+
+
+class SequenceFeatures:
+    """Reads one node.
+
+    Args of the constructor:
+        node: ParseSequenceExample in one of its versions.
+        value: evaluates the constant input with a number. Raises LoadFailed for another.
+    """
+
+    def __init__(self, node: Proto, value: Callable[[int], Array]) -> None:
+        self._node = node
+        self._value = value
+        self._keys = self._read_keys()
+        self._types = {
+            "context_sparse": self._listed("context_sparse_types"),
+            "context_dense": self._listed("Tcontext_dense"),
+            "context_ragged": self._listed("context_ragged_value_types"),
+            "feature_list_sparse": self._listed("feature_list_sparse_types"),
+            "feature_list_dense": self._listed("feature_list_dense_types"),
+            "feature_list_ragged": self._listed("feature_list_ragged_value_types"),
+        }
+        self._defaults = self._read_defaults()
+        self._may_be_missing = self._read_may_be_missing()
+
+    def _listed(self, attribute: str) -> list[DataType]:
+        return [BY_NUMBER[number] for number in self._node.attr[attribute].list.type]
+
+    def _shapes(self, attribute: str) -> list[tuple[int, ...]]:
+        shapes = self._node.attr[attribute].list.shape
+        return [tuple(dim.size for dim in shape.dim) for shape in shapes]
+
+    def _texts(self, number: int) -> list[str]:
+        return [key.decode() for key in self._value(number).ravel()]
+
+    def _read_keys(self) -> Mapping[str, list[str]]:
+        node = self._node
+        if node.op == "ParseSequenceExampleV2":
+            return {name: self._texts(2 + i) for i, name in enumerate(KEYS)}
+        if node.op == "ParseSequenceExample":
+            return {name: [key.decode() for key in node.attr[name].list.s] for name in KEYS}
+        counts = (
+            "Ncontext_sparse",
+            "Ncontext_dense",
+            "Nfeature_list_sparse",
+            "Nfeature_list_dense",
+        )
+        names = [name for name in KEYS if "ragged" not in name]
+        keys: dict[str, list[str]] = {name: [] for name in KEYS}
+        at = 2  # after the Example and the lists that may be missing
+        for name, count in zip(names, counts, strict=True):
+            keys[name] = [self._texts(at + i)[0] for i in range(node.attr[count].i)]
+            at += node.attr[count].i
+        return keys
+
+    def _read_defaults(self) -> list[Array]:
+        first = {"ParseSequenceExample": 2, "ParseSequenceExampleV2": 9}.get(self._node.op)
+        if first is None:
+            first = 2 + sum(map(len, self._keys.values()))
+        return [self._value(first + i) for i in range(len(self._types["context_dense"]))]
+
+    def _read_may_be_missing(self) -> list[bool]:
+        """Tell, for each dense list, whether a SequenceExample may lack it."""
+        keys = self._keys["feature_list_dense_keys"]
+        if self._node.op == "ParseSequenceExampleV2":
+            return [bool(flag) for flag in self._value(8).ravel()] or [False] * len(keys)
+        if self._node.op == "ParseSequenceExample":
+            named = self._node.attr["feature_list_dense_missing_assumed_empty"].list.s
+            return [key.encode() in named for key in keys]
+        empty = self._texts(1)
+        return [key in empty for key in keys]
+
+    def outputs(self, scalar: bool) -> Iterator[Output]:
+        """List the node's outputs in order."""
+        batch = () if scalar else (-1,)
+        yield from self._sparse_outputs("context_sparse", 1 + len(batch))
+        yield from self._dense_outputs("context", batch, "context_dense_shapes")
+        if self._node.op == "ParseSequenceExampleV2":
+            yield from self._ragged_outputs("context_ragged", ("values", "row_splits"))
+        yield from self._sparse_outputs("feature_list_sparse", 2 + len(batch))
+        yield from self._dense_outputs("feature_list", (*batch, -1), "feature_list_dense_shapes")
+        if self._node.op != "ParseSingleSequenceExample":
+            for at, _ in enumerate(self._types["feature_list_dense"]):
+                yield Output("feature_list_dense_lengths", at, _INT64, batch)
+        if self._node.op == "ParseSequenceExampleV2":
+            parts = ("values", "outer_splits", "inner_splits")
+            yield from self._ragged_outputs("feature_list_ragged", parts)
+
+    def _sparse_outputs(self, group: str, rank: int) -> Iterator[Output]:
+        for at, _ in enumerate(self._types[group]):
+            yield Output(f"{group}_indices", at, _INT64, (-1, rank))
+        for at, dtype in enumerate(self._types[group]):
+            yield Output(f"{group}_values", at, dtype.number, (-1,))
+        for at, _ in enumerate(self._types[group]):
+            yield Output(f"{group}_shapes", at, _INT64, (rank,))
+
+    def _dense_outputs(self, side: str, before: tuple[int, ...], shapes: str) -> Iterator[Output]:
+        group = f"{side}_dense"
+        for at, shape in enumerate(self._shapes(shapes)):
+            dtype = self._types[group][at]
+            yield Output(f"{group}_values", at, dtype.number, (*before, *shape))
+
+    def _ragged_outputs(self, group: str, parts: tuple[str, ...]) -> Iterator[Output]:
+        splits = self._listed(f"{group}_split_types")
+        for part in parts:
+            for at, dtype in enumerate(self._types[group]):
+                number = dtype.number if part == "values" else splits[at].number
+                yield Output(f"{group}_{part}", at, number, (-1,))
+
+    def spec(self, scalar: bool, names: Names) -> SequenceSpec:
+        """Say what is parsed, into tensors of these names by output; "" for outputs not read."""
+        context = ExampleSpec(
+            scalar,
+            tuple(
+                Dense(key, dtype, shape, default if is_default(default, shape) else None, name)
+                for key, dtype, shape, default, name in zip(
+                    self._keys["context_dense_keys"],
+                    self._types["context_dense"],
+                    self._shapes("context_dense_shapes"),
+                    self._defaults,
+                    self._names("context_dense_values", names),
+                    strict=True,
+                )
+            ),
+            tuple(self._sparse("context_sparse", names)),
+            tuple(
+                Ragged(
+                    key,
+                    self._types["context_ragged"][at],
+                    names.get(("context_ragged_values", at), ""),
+                    names.get(("context_ragged_row_splits", at), ""),
+                    self._listed("context_ragged_split_types")[at],
+                )
+                for at, key in enumerate(self._keys["context_ragged_keys"])
+            ),
+        )
+        return SequenceSpec(
+            context,
+            tuple(self._dense_lists(names)),
+            tuple(self._sparse("feature_list_sparse", names)),
+            tuple(self._ragged_lists(names)),
+        )
+
+    def _names(self, group: str, names: Names) -> list[str]:
+        count = len(self._keys[f"{group.removesuffix('_values')}_keys"])
+        return [names.get((group, at), "") for at in range(count)]
+
+    def _sparse(self, group: str, names: Names) -> Iterator[Sparse]:
+        for at, key in enumerate(self._keys[f"{group}_keys"]):
+            parts = [names.get((f"{group}_{part}", at), "") for part in _SPARSE_PARTS]
+            yield Sparse(key, self._types[group][at], *parts)
+
+    def _dense_lists(self, names: Names) -> Iterator[DenseList]:
+        shapes = self._shapes("feature_list_dense_shapes")
+        for at, key in enumerate(self._keys["feature_list_dense_keys"]):
+            yield DenseList(
+                key,
+                self._types["feature_list_dense"][at],
+                shapes[at],
+                None,
+                names.get(("feature_list_dense_values", at), ""),
+                names.get(("feature_list_dense_lengths", at), ""),
+                self._may_be_missing[at],
+            )
+
+    def _ragged_lists(self, names: Names) -> Iterator[RaggedList]:
+        splits = self._listed("feature_list_ragged_split_types")
+        for at, key in enumerate(self._keys["feature_list_ragged_keys"]):
+            values, outer, inner = (
+                names.get((f"feature_list_ragged_{part}", at), "")
+                for part in ("values", "outer_splits", "inner_splits")
+            )
+            dtype = self._types["feature_list_ragged"][at]
+            yield RaggedList(key, dtype, values, outer, splits[at], inner)
+
+
+_SPARSE_PARTS = ("indices", "values", "shapes")

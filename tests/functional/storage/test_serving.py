@@ -354,7 +354,8 @@ def test_a_version_that_is_replaced_while_it_serves_is_said_or_loaded_anew(
     warns.ready()
     with Load(warns) as steady, Load(reloads) as renewed:
         # One file, since the moment between two might be taken for a change of its own.
-        repository.put("1/model.bin", bytes((SAMPLE / "1" / "model.bin").stat().st_size))
+        weights = (SAMPLE / "1" / "model.bin").read_bytes()
+        repository.put("1/model.bin", weights[:4] + bytes(2560) + weights[2564:])
         until(lambda: not answers_as(reloads, 1))
         warns.line("files of a served version have changed model=digits version=1")
         assert answers_as(warns, 1)

@@ -103,7 +103,7 @@ class Budget:
     def take(self, size: int) -> None:
         """Count bytes. For a lease alone, which gives them back."""
         with self._lock:
-            held = self._settled()
+            held = self._settled() if self._given else self._held
             if held + size > self.limit:
                 raise self._refusal(size, held)
             self._held = held + size

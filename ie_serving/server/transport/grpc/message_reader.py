@@ -103,8 +103,8 @@ class MessageReader:
         self._length = length
         self._filled = 0
         self._counted = FREE
-        self._lease = Lease(BUDGET)
-        self._memory = _memory(min(length, AHEAD), self._lease)
+        self._lease = None
+        self._memory = self._get(min(length, AHEAD))
         return start
 
     def _fill(
@@ -126,20 +126,26 @@ class MessageReader:
 
     def _grow(self, memory: memoryview, least: int) -> memoryview:
         # Twofold, so that all the copies together cost no more than the message.
-        assert self._lease
-        larger = _memory(min(self._length, max(least, 2 * len(memory))), self._lease)
+        larger = self._get(min(self._length, max(least, 2 * len(memory))))
         larger[: self._filled] = memory[: self._filled]
         self._memory = larger
         return larger
 
     def _count(self, filled: int) -> None:
         """Count what has come, and a step ahead, so that the budget is rarely asked."""
-        assert self._lease
         upto = min(self._length, filled + STEP)
-        self._lease.take(upto - self._lease.size)
+        lease = self._leased()
+        lease.take(upto - lease.size)
         self._counted = upto
 
+    def _leased(self) -> Lease:
+        """Give the lease of the message that comes: a small one has none."""
+        if self._lease is None:
+            self._lease = Lease(BUDGET)
+        return self._lease
 
-def _memory(size: int, lease: Lease) -> memoryview:
-    """Get memory that costs nothing until it is written to, and keeps the lease with it."""
-    return leased(size, lease).data if size >= VIEWED else np.empty(size, np.uint8).data
+    def _get(self, size: int) -> memoryview:
+        """Get memory that costs nothing until it is written to, and keeps the lease with it."""
+        if size < VIEWED:
+            return np.empty(size, np.uint8).data
+        return leased(size, self._leased()).data

@@ -24,16 +24,25 @@ _SIZE_OF = {"TensorListReserve": 1, "TensorArrayV3": 0}
 """Number of the input that says how many elements a list has at first."""
 
 
-def check_graph(library: Library, places: Iterable[Place]) -> None:
+_LISTS = ("TensorList", "TensorArray")
+"""How all operations begin that are looked at here."""
+
+
+def check_graph(meta_graph: Proto, library: Library, places: Iterable[Place]) -> None:
     """Refuse a graph that would be converted into something else.
 
     Args:
+        meta_graph: whose list of operations tells whether there is anything to look for, since a
+            walk takes 20 ms for each thousand nodes.
         library: functions of the graph.
         places: everything above the outputs.
 
     Raises:
         LoadFailed: naming the operation, and what to do.
     """
+    listed = meta_graph.meta_info_def.stripped_op_list.op
+    if listed and not any(each.name.startswith(_LISTS) for each in listed):
+        return
     found = list(_reached(library, places))
     growing = next((node for node, _ in found if _grows(node)), None)
     if growing is not None and any(_has_constant_size(*each) for each in found):

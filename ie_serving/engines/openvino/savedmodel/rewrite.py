@@ -98,7 +98,7 @@ def prepare(meta_graph: Proto, signature: Declared) -> Prepared:
         _feed(prepared, own_frame(prepared, meta_graph))
     frame = frame_of(prepared, meta_graph)
     outputs = [frame.place(info.tensor) for info in prepared.outputs.values()]
-    check_graph(frame.library, above(outputs))
+    check_graph(meta_graph, frame.library, above(outputs))
     if _parses_examples(outputs):
         _cut_examples(prepared, own_frame(prepared, meta_graph))
     return prepared

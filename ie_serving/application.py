@@ -100,12 +100,7 @@ class ServingApplication:
         self._models = self._manager(server)
         self._metrics.show_versions(self._models.served.states)
         self._config = FollowedConfig(settings, self._models, handover)
-        self._plane = DataPlane(
-            self._models.served,
-            self._metrics,
-            ExampleCodec(parse_examples, serialize_examples),
-            method_name_check=server.method_name_check,
-        )
+        self._plane = self._data_plane(server)
         interface = grpc_interface(
             tensor_content=server.tensor_content, limit_s=server.grpc_limit_s
         )
@@ -117,6 +112,14 @@ class ServingApplication:
         self._grpc_health = HealthService(self._services, self._plane.is_ready)
         self._readiness = Readiness(self._health, self._grpc_health, self._models.ready)
         self._warm_up = WarmUp(read_requests, prediction.replays(), server.warmup_times)
+
+    def _data_plane(self, server: ServerSettings) -> DataPlane:
+        return DataPlane(
+            self._models.served,
+            self._metrics,
+            ExampleCodec(parse_examples, serialize_examples),
+            method_name_check=server.method_name_check,
+        )
 
     def _model_service(self, interface: Interface[bytes]) -> ModelService:
         return ModelService(

@@ -264,7 +264,8 @@ class ModelManager:
         """Let names change hands; no await, so that no request sees a half."""
         before = self.served.entries
         after: dict[str, Served] = {}
-        # Whatever is asked for now, it is not them: a model that still is to change has a new one.
+        # What still loads from the change before is not wanted any more: each model that must load
+        # for this change has a stream of its own in `fresh`.
         self._retire(self._give_up_successors())
         for config in configs:
             old, new = before.get(config.name), fresh.get(config.name)
@@ -341,7 +342,7 @@ async def _until_it_serves(served: Served) -> None:
 
 
 def _require_available(fresh: Collection[Served]) -> None:
-    # One that stands in is no reason to take a configuration whose versions do not load.
+    # A version that only stands in does not count: the configuration's own have to load.
     failed = [served for served in fresh if not served.stream.serves_aspired]
     if not failed:
         return

@@ -348,7 +348,7 @@ class ModelStream:
     async def _follow(self, work: Work) -> None:
         await work
         self._advance()
-        # Without an interval a retry is what the next poll is for, and its time is known only now.
+        # Without a poll interval the next poll is the retry, whose time is known only now.
         if not self._rules.poll_wait_s:
             self._schedule.reschedule(self)
 

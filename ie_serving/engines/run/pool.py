@@ -52,7 +52,9 @@ class Pool(Generic[S]):
             return await waiter
         except asyncio.CancelledError:
             if waiter.done() and not waiter.cancelled():
-                self.give(waiter.result())  # handed over in the very tick of the cancellation
+                self.give(
+                    waiter.result()
+                )  # the item was handed over in the turn of the loop that cancelled
             else:
                 self.waiters.pop(waiter, None)
             raise

@@ -5,6 +5,7 @@ PYTHON ?= python3
 PORT ?= 9000
 REST_PORT ?= 8000
 BASE ?=
+SOAK_MINUTES ?= 30
 DOCKER ?= docker
 IMAGE ?= ie-serving-py:latest
 BASE_IMAGE ?=
@@ -56,8 +57,8 @@ test: .venv-dev/.installed ## run every test but those of soak and fuzz
 unit: .venv-dev/.installed ## run the fast tests only
 	$(DEV)/python -m pytest tests/unit
 
-soak: .venv-dev/.installed ## run the tests that take minutes: a store away for 60 s, 300 MB served
-	$(DEV)/python -m pytest -m soak tests
+soak: .venv-dev/.installed ## run the tests that take minutes: a store away, 300 MB served, SOAK_MINUTES (30) of kills, switches, reloads
+	SOAK_MINUTES=$(SOAK_MINUTES) $(DEV)/python -m pytest -m soak tests
 
 fuzz: .venv-dev/.installed ## try more examples on codecs and settings, then nearly right bytes on both ports
 	$(DEV)/python -m pytest --hypothesis-profile=thorough --timeout=600 tests/unit/wire tests/unit/config

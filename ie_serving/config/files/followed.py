@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import Protocol
 
 from ie_serving.config.files import source, succession
@@ -110,7 +111,7 @@ class FollowedConfig:
         if before and self._watch.seen in (None, before.seen):
             return last
         try:
-            found = await asyncio.to_thread(source.read, path, self._settings.engine)
+            return await asyncio.to_thread(self._read, path)
         except ConfigError as error:
             for fault in error.faults:
                 log.error(
@@ -121,7 +122,12 @@ class FollowedConfig:
                     )
                 )
             return last
-        return found.models
+
+    def _read(self, path: Path) -> Sequence[ModelConfig]:
+        engine = self._settings.engine
+        # A server may begin with an empty file, as the original does; what serves is not given up
+        # for one.
+        return source.load(path, engine) if self._before else source.read(path, engine).models
 
     async def _change_to(self, wanted: Sequence[ModelConfig]) -> None:
         try:

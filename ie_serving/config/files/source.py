@@ -17,16 +17,26 @@ log = logging.getLogger(__name__)
 
 
 def load(path: Path, engine: EngineOptions | None = None) -> tuple[ModelConfig, ...]:
-    """Read the models of a configuration file, and log its warnings. Blocking.
+    """Read the models that a configuration file changes to, and log its warnings. Blocking.
 
     Args:
         path: the file.
         engine: `Settings.engine`, which holds where an entry says nothing.
 
     Raises:
-        ConfigError: every fault with its place; also when the file cannot be read.
+        ConfigError: every fault with its place; also when the file cannot be read, or is empty.
     """
-    found = read(path, engine)
+    text = read_text(path)
+    # In text form an empty file is no syntax error, and would unload every model; whoever writes a
+    # file in place empties it first. The original takes no action for an empty one, either.
+    if not text.strip():
+        raise ConfigError(
+            [
+                f"{path}: is empty, which is taken for a file that is being written; to remove all"
+                " models write model_config_list {}"
+            ]
+        )
+    found = parse(text, path, engine)
     for warning in found.warnings:
         log.warning(Event("configuration warning", path=path, warning=warning))
     return found.models

@@ -123,6 +123,18 @@ async def test_a_broken_file_leaves_what_was_applied_last(
     assert "configuration file is broken, the one applied last is used" in caplog.text
 
 
+async def test_a_file_that_is_just_being_written_leaves_what_was_applied_last(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In text form an empty file is a whole one: of no models."""
+    file, shelf = tmp_path / "models.config", Shelf()
+    file.write_text('model_config_list { config { name: "old" base_path: "/m" } }')
+    FollowedConfig(settings(file), Models(), shelf).leave()
+    file.write_text("")
+    assert (await started(file, shelf))[0] == "take over: old"
+    assert "is empty, which is taken for a file that is being written" in caplog.text
+
+
 async def test_a_replacement_serves_what_served_where_the_change_is_refused(
     file: Path, shelf: Shelf, caplog: pytest.LogCaptureFixture
 ) -> None:

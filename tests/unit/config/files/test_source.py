@@ -56,9 +56,20 @@ def test_kind(tmp_path: Path, name: str, text: str, kind: str | None) -> None:
     path.write_text(text, encoding="utf-8")
     if kind is None:
         with pytest.raises(ConfigError, match=r"a\.json:1:1: not JSON"):
-            source.load(path)
+            source.read(path)
     else:
-        assert source.load(path) == ()
+        assert source.read(path).models == ()
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_an_empty_file_is_no_change(tmp_path: Path, text: str) -> None:
+    """Whoever writes a file in place empties it first; that must not unload every model."""
+    path = tmp_path / "models.config"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"is empty.* write model_config_list \{\}"):
+        source.load(path)
+    path.write_text("model_config_list {}")
+    assert source.load(path) == ()
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:

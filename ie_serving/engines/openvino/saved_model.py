@@ -22,7 +22,8 @@ from ie_serving.engines.openvino.savedmodel.file import (
     declared,
     read_graph,
 )
-from ie_serving.engines.openvino.savedmodel.host.needs import needs_host
+from ie_serving.engines.openvino.savedmodel.frames import above
+from ie_serving.engines.openvino.savedmodel.host.needs import may_need_host
 from ie_serving.engines.openvino.savedmodel.misconverted import check_shape
 from ie_serving.engines.openvino.savedmodel.program import Beside
 from ie_serving.engines.openvino.savedmodel.rewrite import (
@@ -171,9 +172,7 @@ class _Conversion:
 
     def _host(self, prepared: Prepared) -> "Plan | None":
         """Give the host's part, by the names that clients use; None where there is none."""
-        frame = frame_of(prepared, self._meta_graph)
-        infos = [*prepared.outputs.values(), *prepared.computed.values()]
-        if not needs_host(infos, [frame.place(info.tensor) for info in infos]):
+        if not self._may_need_host(prepared):
             return None
         # Not above: a model without strings and tables pays nothing for them, not even the import.
         from ie_serving.engines.openvino.savedmodel.host.cut import leave_to_host
@@ -191,6 +190,15 @@ class _Conversion:
             )
         )
         return plan
+
+    def _may_need_host(self, prepared: Prepared) -> bool:
+        if may_need_host(prepared.outputs.values(), prepared.above):
+            return True
+        if not prepared.computed:
+            return False
+        frame = frame_of(prepared, self._meta_graph)
+        infos = prepared.computed.values()
+        return may_need_host(infos, above([frame.place(info.tensor) for info in infos]))
 
     def _tensors(
         self, ports: Sequence[ov.Output], infos: Mapping[str, TensorInfo], kind: str

@@ -60,6 +60,7 @@ class Prepared:
             was parsed.
         repeats: outputs under a second name: alias to the alias in `outputs`.
         defaults: values of inputs that a request may leave out.
+        above: the places from which `outputs` are computed.
         graph_def: the changed graph; None where it is the file's.
     """
 
@@ -72,6 +73,7 @@ class Prepared:
     echoes: dict[str, str] = field(default_factory=dict)
     repeats: dict[str, str] = field(default_factory=dict)
     defaults: dict[str, Array] = field(default_factory=dict)
+    above: list[Place] = field(default_factory=list)
     graph_def: Proto | None = None
 
     @property
@@ -98,14 +100,14 @@ def prepare(meta_graph: Proto, signature: Declared) -> Prepared:
         _feed(prepared, own_frame(prepared, meta_graph))
     frame = frame_of(prepared, meta_graph)
     outputs = [frame.place(info.tensor) for info in prepared.outputs.values()]
-    check_graph(meta_graph, frame.library, above(outputs))
-    if _parses_examples(outputs):
-        _cut_examples(prepared, own_frame(prepared, meta_graph))
+    prepared.above = list(above(outputs))
+    check_graph(meta_graph, frame.library, prepared.above)
+    if any(place.node is not None and place.node.op in PARSERS for place in prepared.above):
+        frame = own_frame(prepared, meta_graph)
+        _cut_examples(prepared, frame)
+        outputs = [frame.place(info.tensor) for info in prepared.outputs.values()]
+        prepared.above = list(above(outputs))
     return prepared
-
-
-def _parses_examples(outputs: list[Place]) -> bool:
-    return any(place.node is not None and place.node.op in PARSERS for place in above(outputs))
 
 
 def _name_all(signature: Declared) -> None:

@@ -17,7 +17,7 @@ from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes, P
 from ie_serving.engines.openvino.savedmodel.host.kernel import Compute
 from ie_serving.engines.openvino.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.openvino.savedmodel.host.kernels_loops import gives_list
-from ie_serving.engines.openvino.savedmodel.host.needs import FUNCTIONS, any_on_host
+from ie_serving.engines.openvino.savedmodel.host.needs import FUNCTIONS, may_need_host
 from ie_serving.engines.openvino.savedmodel.host.partition import (
     Id,
     Part,
@@ -54,7 +54,7 @@ def leave_to_host(prepared: Prepared, directory: Path, meta_graph: Proto) -> Pla
     # OpenVINO computes these once, at load, with no host beside it.
     for alias, info in list(prepared.computed.items()):
         place = frame.place(info.tensor)
-        if info.dtype == DataType.STRING.number or any_on_host(above([place])):
+        if may_need_host([info], above([place])):
             prepared.constants[alias] = resources.value(place)
             del prepared.computed[alias]
     places = {alias: frame.place(info.tensor) for alias, info in prepared.outputs.items()}

@@ -57,6 +57,10 @@ class TensorList(Held):
         at = self._place(index)
         return TensorList((*self.items[:at], item, *self.items[at + 1 :]))
 
+    def grown(self, index: Array) -> "TensorList":
+        """Copy so that it has the place `index`."""
+        return TensorList(self.items + (None,) * (int(index) + 1 - len(self.items)))
+
     def _place(self, index: Array) -> int:
         at = int(index)
         if not 0 <= at < len(self.items):
@@ -82,6 +86,12 @@ def _stack(attributes: Attributes) -> Compute:
 
 def _rows(array: Array, _: Array) -> TensorList:
     return TensorList(tuple(np.asarray(array[at], array.dtype) for at in range(len(array))))
+
+
+def _set_item(attributes: Attributes) -> Compute:
+    if not attributes.flag("resize_if_index_out_of_bounds"):
+        return TensorList.having
+    return lambda held, index, item: held.grown(index).having(index, item)
 
 
 def _while(attributes: Attributes) -> Compute:
@@ -123,7 +133,7 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
         "TensorListLength": plain(lambda held: np.array(len(held.items), np.int32), INTEGER),
         "TensorListPushBack": plain(lambda held, item: TensorList((*held.items, item)), _LIST),
         "TensorListReserve": plain(lambda shape, count: TensorList((None,) * int(count)), _LIST),
-        "TensorListSetItem": plain(TensorList.having, _LIST),
+        "TensorListSetItem": Kernel(_set_item, (_LIST,)),
         "TensorListStack": Kernel(_stack, (_OF_LIST,)),
     }
 )

@@ -3,12 +3,12 @@
 Imported for every SavedModel; whatever computes is imported only where this finds something.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 from ie_serving.core.tensors import DataType
 from ie_serving.engines.openvino.savedmodel.file import TensorInfo
-from ie_serving.engines.openvino.savedmodel.frames import CALLS, PASSES_ON, Library, Place, above
+from ie_serving.engines.openvino.savedmodel.frames import CALLS, PASSES_ON, Library, Place
 from ie_serving.wire.protobuf.messages import Proto
 
 PARSED = (
@@ -30,6 +30,9 @@ stand beside them, that OpenVINO lacks and that `kernels_*.py` have."""
 
 _BEGINNINGS = tuple(ON_HOST.split())
 _SOURCES = CALLS | PASSES_ON | {"Const", "Placeholder", "PlaceholderWithDefault", "VarHandleOp"}
+_GIVE_TEXT = frozenset(
+    {"Const", "Placeholder", "PlaceholderWithDefault", "VarHandleOp", "Variable", "VariableV2"}
+)
 _STRING = DataType.STRING.number
 
 
@@ -77,13 +80,30 @@ def _called(node: Proto) -> tuple[str, ...]:
     return ("f",) if node.op in CALLS else ()
 
 
-def any_on_host(places: Iterable[Place]) -> bool:
-    """Tell whether a graph has any node that the host has to compute."""
-    return any(
-        place.node is not None and on_host(place.node, place.frame.library) for place in places
-    )
+def may_need_host(outputs: Iterable[TensorInfo], places: Iterable[Place]) -> bool:
+    """Tell whether the host has to compute a part of a signature.
 
+    Every load asks, so this looks at what strings and tables come from, not at every attribute.
 
-def needs_host(outputs: Iterable[TensorInfo], places: Sequence[Place]) -> bool:
-    """Tell whether the host has to compute a part of a signature, from its outputs."""
-    return any(info.dtype == _STRING for info in outputs) or any_on_host(above(list(places)))
+    Args:
+        outputs: of the signature.
+        places: all from which they are computed.
+    """
+    if any(info.dtype == _STRING for info in outputs):
+        return True
+    known: set[str] = set()
+    for place in places:
+        node = place.node
+        if node is None or node.op in known:
+            continue
+        if node.op in _GIVE_TEXT:
+            if node.attr["dtype"].type == _STRING:
+                return True
+        elif node.op in FUNCTIONS:
+            if on_host(node, place.frame.library):
+                return True
+        elif node.op.startswith(_BEGINNINGS):
+            return True
+        else:
+            known.add(node.op)
+    return False

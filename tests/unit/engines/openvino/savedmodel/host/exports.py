@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 import tensorflow.compat.v1 as v1
@@ -162,6 +161,10 @@ class Module(tf.Module):  # type: ignore[misc]
         dense = ids.to_tensor(default_value=3)
         return {"sum": tf.reduce_sum(tf.gather(self.embedding, dense), axis=1), "ids": dense}
 
+    @tf.function(input_signature=[tf.TensorSpec([None, 3], tf.string, "s")])
+    def numbers(self, s: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"y": tf.matmul(tf.strings.to_number(s), self.kernel)}
+
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, "s")])
     def mapped(self, s: tf.Tensor) -> dict[str, tf.Tensor]:
         """Loops and a branch over strings, before arithmetic."""
@@ -254,25 +257,6 @@ def write_classifier(path: Path, directory: Path) -> None:
         builder.save()
 
 
-def write_keras(path: Path) -> None:
-    """Write what Keras 3 exports of its layers for text."""
-    layers = keras.layers
-    vectors = layers.TextVectorization(max_tokens=20, output_sequence_length=4)
-    vectors.adapt(["the cat sat", "on the mat!", "dogs, cats."])
-    text = keras.Input((), dtype="string", name="text")
-    words = keras.Input((2,), dtype="string", name="words")
-    mean = layers.GlobalAveragePooling1D()(layers.Embedding(20, 4)(vectors(text)))
-    ids = layers.StringLookup(vocabulary=["a", "b"], num_oov_indices=2)(words)
-    hot = layers.StringLookup(vocabulary=["a", "b"], output_mode="multi_hot")(words)
-    bins = layers.Hashing(num_bins=5)(words)
-    parts = [mean, hot, *(layers.Flatten()(layers.Embedding(6, 2)(x)) for x in (ids, bins))]
-    logits = layers.Dense(3)(layers.Concatenate()(parts))
-    names = layers.StringLookup(vocabulary=["p", "q", "r"], invert=True, num_oov_indices=0)
-    best = names(keras.ops.argmax(logits, axis=-1))
-    model = keras.Model([text, words], {"logits": logits, "name": best})
-    model.export(str(path), verbose=False)
-
-
 CALLS: Mapping[str, Calls] = {
     "tables": {
         "heads": [{"x": X}],
@@ -288,17 +272,10 @@ CALLS: Mapping[str, Calls] = {
             {"s": texts(), "t": text(b"")},
         ],
         "both_sides": [{"word": WORDS}],
+        "numbers": [{"s": texts([b"1", b" 2.5 ", b"-1e2"])}],
         "mapped": [{"s": texts(b"apple ", b"Cherry")}, {"s": WORDS}],
         "padded": [{"lines": texts(b"apple banana", b"", b"cherry  apple x")}],
         "examples": [{"examples": EXAMPLES}],
-    },
-    "keras": {
-        "serving_default": [
-            {
-                "text": texts(b"The cat!", b"", b"Dogs sat on unknown things"),
-                "words": texts([b"a", b"zz"], [b"", b"b"], [b"q", b"a"]),
-            }
-        ]
     },
     "classifier": {"predict": [{"examples": EXAMPLES}]},
 }
@@ -326,7 +303,6 @@ def main(root: Path) -> None:
     signatures = {name: getattr(module, name) for name in names}
     tf.saved_model.save(module, str(root / "tables" / "1"), signatures=signatures)
     write_classifier(root / "classifier" / "1", root)
-    write_keras(root / "keras" / "1")
     for name in CALLS:
         expect(root, name)
 

@@ -11,8 +11,8 @@ import tensorflow as tf
 import tensorflow.compat.v1 as v1
 
 from ie_serving.core.errors import LoadFailed
-from ie_serving.engines.openvino.savedmodel.frames import Frame, Library
-from ie_serving.engines.openvino.savedmodel.host.needs import any_on_host
+from ie_serving.engines.openvino.savedmodel.frames import Frame, Library, above
+from ie_serving.engines.openvino.savedmodel.host.needs import may_need_host
 from ie_serving.engines.openvino.savedmodel.host.partition import Part, Partition, partition
 from ie_serving.wire.protobuf import graph
 
@@ -120,11 +120,18 @@ def test_what_runs_nowhere_is_refused_by_name(build: Build, cause: str) -> None:
 
 @pytest.mark.parametrize(
     ("build", "needed"),
-    [(lambda s, x: tf.matmul(x, KERNEL), False), (lambda s, x: tf.strings.length(s), True)],
+    [
+        (lambda s, x: tf.matmul(x, KERNEL), False),
+        (lambda s, x: tf.while_loop(lambda y: tf.size(y) < 0, lambda y: y * 2.0, [x])[0], False),
+        (lambda s, x: tf.strings.length(s), True),
+        (lambda s, x: tf.size(s), True),
+        (lambda s, x: table().size() + tf.size(x, tf.int64), True),
+        (lambda s, x: tf.map_fn(lambda row: tf.strings.to_number(tf.as_string(row)), x), True),
+    ],
 )
 def test_whether_the_host_is_needed(build: Build, needed: bool) -> None:
     frame, output = frame_of(build)
-    assert any_on_host(partition([frame.place(output)]).order) is needed
+    assert may_need_host([], above([frame.place(output)])) is needed
 
 
 def test_a_model_without_strings_imports_nothing_of_the_host(tmp_path: Path) -> None:

@@ -20,7 +20,12 @@ from ie_serving.core.errors import (
 from ie_serving.server.status import explain, let_go
 from ie_serving.server.transport.eager import begin
 from ie_serving.server.transport.grpc import replies
-from ie_serving.server.transport.grpc.compression import inflated, too_large
+from ie_serving.server.transport.grpc.compression import (
+    IDENTITY,
+    compressed,
+    inflated,
+    too_large,
+)
 from ie_serving.server.transport.grpc.message_reader import (
     PREFIX,
     Message,
@@ -333,6 +338,21 @@ class UnaryCall(Call):
         except ServingError as error:
             self._refuse(error)
 
+    async def _sent_compressed(self, reply: Buffer) -> bool:
+        """Send a reply as the client has sent its request; False where that does not pay."""
+        encoding = self._request.reply_encoding
+        smaller = await compressed(reply, encoding)
+        if self._answered is _ALL:  # a deadline has come meanwhile
+            return True
+        if smaller is not None:
+            self._lease = BUDGET.lease(len(smaller))
+            self._answered = Answered.HEADERS
+            opening = frames.headers(self.number, replies.COMPRESSED[encoding], ends=False)
+            self._sender.write(opening)
+            self._sender.send(self, PREFIX.pack(1, len(smaller)), smaller)
+            self._end_reply()
+        return smaller is not None
+
     def _refuse_count(self, came: str) -> None:
         self._refuse(NotSupported(f"a unary method takes exactly one message; {came} came"))
 
@@ -346,6 +366,8 @@ class UnaryCall(Call):
             del message
             reply = await self._method(content, self)
             if self._answered is _ALL:
+                return
+            if self._request.reply_encoding is not IDENTITY and await self._sent_compressed(reply):
                 return
             number, size = self.number, PREFIX.size + len(reply)
             if size <= JOINED:

@@ -1,5 +1,7 @@
-"""Compressed messages of requests. Source: "gRPC over HTTP2", Compression Algorithms."""
+"""Compressed messages, both ways. Source: "gRPC over HTTP2", Compression Algorithms."""
 
+import asyncio
+import zlib
 from typing import Final
 
 from ie_serving.core.errors import InvalidRequest, RequestTooLarge, ServingError
@@ -10,6 +12,14 @@ from ie_serving.server.transport.grpc.services import Buffer
 IDENTITY: Final = b"identity"
 INFLATERS: Final = {b"gzip": inflate.GZIP, b"deflate": inflate.DEFLATE}
 """Window bits for zlib, by `grpc-encoding`."""
+SMALLEST: Final = 1024
+"""Bytes of the smallest reply that is compressed: a smaller one is one packet in either form."""
+_LARGE: Final = 16 * 1024
+"""Bytes of a reply from which it is compressed in a thread: 45 ns a byte."""
+_FASTEST: Final = 1
+_WORTH: Final = 0.9
+"""Part of its size to which a reply must shrink to be sent compressed: to inflate it costs, too.
+Random floats shrink to 93 %."""
 
 
 async def inflated(content: Buffer, encoding: bytes, limit: int) -> Buffer:
@@ -32,6 +42,21 @@ async def inflated(content: Buffer, encoding: bytes, limit: int) -> Buffer:
         raise InvalidRequest(f"a message cannot be decompressed: {error}") from error
     except inflate.TooLong:
         raise too_large(limit + 1, limit) from None
+
+
+async def compressed(reply: Buffer, encoding: bytes) -> bytes | None:
+    """Compress a reply with an encoding of `INFLATERS`; None where that does not pay."""
+    if len(reply) < SMALLEST:
+        return None
+    if len(reply) < _LARGE:
+        return _compress(reply, encoding)
+    return await asyncio.to_thread(_compress, reply, encoding)
+
+
+def _compress(reply: Buffer, encoding: bytes) -> bytes | None:
+    compressor = zlib.compressobj(_FASTEST, zlib.DEFLATED, INFLATERS[encoding])
+    written = compressor.compress(reply) + compressor.flush()
+    return written if len(written) < _WORTH * len(reply) else None
 
 
 def too_large(length: int, limit: int) -> RequestTooLarge:

@@ -33,6 +33,10 @@ _ACCEPTS = ("grpc-accept-encoding", "identity, deflate, gzip")
 
 HEADERS = _EMPTY_TABLE + block(_OK, _GRPC, _ACCEPTS)
 """What begins every reply with a message."""
+COMPRESSED = {
+    name: HEADERS + block(("grpc-encoding", name.decode())) for name in (b"gzip", b"deflate")
+}
+"""The same for a reply with compressed messages, by `grpc-encoding`."""
 SUCCESS = block(("grpc-status", "0"))
 """What ends it."""
 

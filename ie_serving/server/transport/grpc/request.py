@@ -20,6 +20,8 @@ class Request(NamedTuple):
     Attributes:
         path: `/package.Service/Method`.
         encoding: `grpc-encoding`, of messages that are marked as compressed.
+        reply_encoding: the same for messages of the reply: the client asks for it by compressing
+            its own, and says in `grpc-accept-encoding` that it takes it.
         timeout_s: `grpc-timeout` in seconds; None without.
         metadata: all fields that are no pseudo-headers.
         refusal: header block of the answer to a request that is no call we take; None for a call.
@@ -27,6 +29,7 @@ class Request(NamedTuple):
 
     path: bytes
     encoding: bytes = IDENTITY
+    reply_encoding: bytes = IDENTITY
     timeout_s: float | None = None
     metadata: Fields = ()
     refusal: bytes | None = None
@@ -38,6 +41,7 @@ def interpret(fields: Fields, oversized: bool) -> Request:
     return Request(
         path=values[b":path"],
         encoding=values.get(b"grpc-encoding", IDENTITY),
+        reply_encoding=_reply_encoding(values),
         timeout_s=_timeout(values.get(b"grpc-timeout")),
         metadata=tuple((name, value) for name, value in fields if name[:1] != b":"),
         refusal=_refusal(values, oversized),
@@ -47,6 +51,13 @@ def interpret(fields: Fields, oversized: bool) -> Request:
 def _timeout(value: bytes | None) -> float | None:
     found = _TIMEOUT.fullmatch(value or b"")
     return int(found[1]) * _SECONDS[found[2]] if found else None
+
+
+def _reply_encoding(values: dict[bytes, bytes]) -> bytes:
+    encoding = values.get(b"grpc-encoding", IDENTITY)
+    accepted = values.get(b"grpc-accept-encoding", b"").split(b",")
+    taken = encoding in INFLATERS and encoding in [name.strip() for name in accepted]
+    return encoding if taken else IDENTITY
 
 
 def _refusal(values: dict[bytes, bytes], oversized: bool) -> bytes | None:

@@ -1,6 +1,7 @@
 """Compressed messages: what is inflated, and what is refused."""
 
 import gzip
+import random
 import zlib
 
 import pytest
@@ -33,6 +34,31 @@ async def test_compressed_messages(
     peer.send(data(1, message(compress(content), 1), "END_STREAM"), window_update(0, LIMIT))
     peer.send(window_update(1, LIMIT))
     assert (await peer.reply(1)).messages == [content]
+
+
+@pytest.mark.parametrize(
+    ("size", "accepted", "encoding"),
+    [
+        pytest.param(500_000, "identity, deflate, gzip", "gzip", id="in a thread"),
+        pytest.param(10_000, "gzip", "gzip", id="small"),
+        pytest.param(1000, "gzip", None, id="one packet in either form"),
+        pytest.param(10_000, "identity,deflate", None, id="not accepted"),
+        pytest.param(-10_000, "gzip", None, id="it does not shrink"),
+    ],
+)
+async def test_replies_are_compressed_as_the_request_was_where_it_pays(
+    served: Served, size: int, accepted: str, encoding: str | None
+) -> None:
+    content = bytes(size) if size > 0 else random.Random(1).randbytes(-size)
+    peer = await served.connect()
+    fields = [("grpc-encoding", "gzip"), ("grpc-accept-encoding", accepted)]
+    peer.send(headers(1, call_headers("Echo", *fields)))
+    peer.send(data(1, message(gzip.compress(content), 1), "END_STREAM"))
+    reply = await peer.reply(1)
+    assert reply.fields.get("grpc-encoding") == encoding
+    marked, written = reply.body[0], reply.body[5:]
+    assert marked == (encoding is not None)
+    assert (gzip.decompress(written) if marked else written) == content
 
 
 async def test_with_an_encoding_messages_may_be_as_they_are(served: Served) -> None:

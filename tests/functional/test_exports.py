@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,21 +17,27 @@ from tests.functional.exports.answers import (
     over_grpc,
     over_rest,
 )
-from tests.functional.exports.cases import ALL, TF_KERAS
+from tests.functional.exports.cases import ALL, PILLOW, TF_KERAS
 from tests.functional.servers import ROOT, Server
 from tests.process import output_of
 
-without_tf_keras = pytest.mark.skipif(
-    importlib.util.find_spec("tf_keras") is None, reason="tf_keras is not installed"
-)
-CASES = [
-    *((model, name) for model, asked in ALL.items() for name in asked),
-    *(
-        pytest.param(model, name, marks=without_tf_keras)
-        for model, asked in TF_KERAS.items()
-        for name in asked
-    ),
-]
+OPTIONAL = {"tf_keras": TF_KERAS, "PIL": PILLOW}
+"""Models that need a package, to be written or to be served."""
+
+
+def cases() -> Iterator[Any]:
+    for model, asked in ALL.items():
+        for name in asked:
+            yield model, name
+    for package, models in OPTIONAL.items():
+        missing = importlib.util.find_spec(package) is None
+        mark = pytest.mark.skipif(missing, reason=f"{package} is not installed")
+        for model, asked in models.items():
+            for name in asked:
+                yield pytest.param(model, name, marks=mark)
+
+
+CASES = list(cases())
 ROUNDING = {"keras_mixed": 1e-3}
 """Relative difference allowed where TensorFlow rounds to 16-bit floats and OpenVINO does not."""
 EXPORT_S = 150.0
@@ -60,6 +67,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def server(root: Path) -> Iterator[Server]:
     made = {directory.name: None for directory in sorted(root.iterdir())}
+    if importlib.util.find_spec("PIL") is None:
+        made = {name: None for name in made if name not in PILLOW}
     server = Server("tensorflow_model_server", f"--model_config_file={configuration(root, made)}")
     try:
         yield server.ready(LOAD_S)

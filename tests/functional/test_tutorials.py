@@ -1,5 +1,7 @@
 """TensorFlow Serving's other tutorials: the calls are those that their pages and clients make."""
 
+import base64
+import importlib.util
 import json
 from collections.abc import Iterator
 
@@ -13,7 +15,8 @@ from tests.functional.exports.answers import configuration
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S
 
-MODELS = ("mnist", "half_plus_three", "half_plus_two", "resnet")
+MODELS = ["mnist", "half_plus_three", "half_plus_two", "resnet"]
+HAS_PILLOW = importlib.util.find_spec("PIL") is not None
 IMAGES = np.random.default_rng(5).random((20, 784)).astype(np.float32)
 
 
@@ -24,7 +27,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     tutorial_models.write_half_plus_three(root / "half_plus_three")
     tutorial_models.write_resnet(root / "resnet")
     half_plus_two.export(root / "half_plus_two")
-    config = configuration(root, dict.fromkeys(MODELS))
+    models = dict.fromkeys(MODELS)
+    if HAS_PILLOW:
+        tutorial_models.write_resnet_of_jpeg(root / "resnet_of_jpeg")
+        models["resnet_of_jpeg"] = None
+    config = configuration(root, models)
     server = Server("tensorflow_model_server", f"--model_config_file={config}")
     try:
         yield server.ready()
@@ -130,6 +137,31 @@ def test_the_resnet_clients_send_the_image_as_a_tensor(server: Server) -> None:
     expected = np.exp(logits) / np.exp(logits).sum()
     np.testing.assert_allclose(over_rest, expected, rtol=1e-4)
     np.testing.assert_allclose(over_grpc, expected, rtol=1e-4)
+
+
+@pytest.mark.skipif(not HAS_PILLOW, reason="the server decodes images with Pillow")
+def test_the_resnet_clients_send_the_image_as_a_file(server: Server) -> None:
+    pixels = np.random.default_rng(4).integers(0, 256, (20, 30, 3), np.uint8)
+    file = bytes(tf.io.encode_jpeg(pixels).numpy())
+    encoded = base64.b64encode(file).decode("utf-8")
+    reply = server.rest.post(
+        "/v1/models/resnet_of_jpeg:predict", content=f'{{"instances" : [{{"b64": "{encoded}"}}]}}'
+    )
+    reply.raise_for_status()
+    prediction = reply.json()["predictions"][0]
+
+    image = tutorial_models.image_of(file).numpy()
+    logits = image.mean(axis=(0, 1)) @ tutorial_models.KERNEL
+    expected = np.exp(logits) / np.exp(logits).sum()
+    assert prediction["classes"] == int(np.argmax(expected))
+    np.testing.assert_allclose(prediction["probabilities"], expected, rtol=1e-4)
+
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "resnet_of_jpeg"
+    request.model_spec.signature_name = "serving_default"
+    request.inputs["image_bytes"].CopyFrom(tf.make_tensor_proto(file, shape=[1]))
+    outputs = server.prediction.Predict(request, PATIENCE_S).outputs
+    np.testing.assert_allclose(outputs["probabilities"].float_val, expected, rtol=1e-4)
 
 
 def test_warm_up_files_of_the_page_are_replayed(server: Server) -> None:

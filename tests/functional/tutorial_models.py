@@ -114,6 +114,26 @@ def _resnet() -> Signatures:
     return {"serving_default": signature({"input_1": image}, {"activation_49": scores})}
 
 
+def write_resnet_of_jpeg(base_path: Path) -> None:
+    """Write the older kind of model, which the clients send files: `image_bytes`."""
+    first_generation(base_path / "1", _resnet_of_jpeg)
+
+
+def image_of(file: Any) -> Any:
+    """Decode and scale one file as the model does."""
+    pixels = tf.image.decode_jpeg(file, channels=3, dct_method="INTEGER_ACCURATE")
+    return tf.image.resize(tf.cast(pixels, tf.float32) / 255.0, [16, 16])
+
+
+def _resnet_of_jpeg() -> Signatures:
+    files = v1.placeholder(tf.string, [None], name="input_tensor")
+    images = tf.map_fn(image_of, files, fn_output_signature=tf.float32)
+    pooled = tf.reduce_mean(images, [1, 2])
+    scores = tf.nn.softmax(pooled @ v1.Variable(KERNEL), name="softmax_tensor")
+    outputs = {"probabilities": scores, "classes": tf.argmax(scores, axis=1)}
+    return {"serving_default": signature({"image_bytes": files}, outputs)}
+
+
 def _warm_up(version: Path, logs: Mapping[str, Any]) -> None:
     directory = version / "assets.extra"
     directory.mkdir()

@@ -35,6 +35,16 @@ KERAS: Models = {
     "keras_text": {"serving_default": {"text": strings(b"To be, or NOT to be", b"unknown", b"")}},
 }
 
+PICTURES = [bytes(tf.io.encode_jpeg((image * 255).astype(np.uint8)).numpy()) for image in IMAGES]
+
+PILLOW: Models = {
+    "module_jpeg": {
+        "serving_default": {"bytes": strings(*PICTURES)},
+        "one": {"image": PICTURES[0]},
+    },
+}
+"""Served where Pillow is installed."""
+
 MODULES: Models = {
     "module_several": {
         "serving_default": {"x": ROWS},

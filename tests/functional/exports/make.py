@@ -12,7 +12,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from tests.functional.exports import examples, first_generation, keras3, modules
-from tests.functional.exports.cases import ALL, TF_KERAS, Inputs
+from tests.functional.exports.cases import ALL, PILLOW, TF_KERAS, Inputs
 
 
 def expect(model: Path, asked: Inputs) -> None:
@@ -33,7 +33,7 @@ def main(root: Path) -> None:
     modules.write(root)
     examples.write(root)
     first_generation.write(root)
-    asked = dict(ALL)
+    asked = {**ALL, **PILLOW}
     if importlib.util.find_spec("tf_keras") is not None:
         from tests.functional.exports import keras2
 

@@ -219,6 +219,27 @@ class Strings(tf.Module):  # type: ignore[misc]
         return {"words": words.to_tensor(""), "sizes": tf.strings.length(s)}
 
 
+class Jpeg(tf.Module):  # type: ignore[misc]
+    """Image models that take compressed bytes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kernel = tf.Variable(tf.ones([3, 2]) / 3)
+
+    def _decode(self, image: tf.Tensor) -> tf.Tensor:
+        pixels = tf.io.decode_jpeg(image, channels=3, dct_method="INTEGER_ACCURATE")
+        return tf.image.resize(tf.image.convert_image_dtype(pixels, tf.float32), [8, 8])
+
+    @tf.function(input_signature=[_spec(tf.string, None, name="bytes")])
+    def batch(self, bytes: tf.Tensor) -> Tensors:
+        images = tf.map_fn(self._decode, bytes, fn_output_signature=tf.float32)
+        return {"scores": tf.nn.softmax(tf.reduce_mean(images, [1, 2]) @ self.kernel)}
+
+    @tf.function(input_signature=[_spec(tf.string, name="image")])
+    def one(self, image: tf.Tensor) -> Tensors:
+        return {"mean": tf.reduce_mean(self._decode(image), [0, 1])}
+
+
 MODULES: Mapping[str, tuple[type[tf.Module], Mapping[str, str]]] = {
     "module_several": (
         Several,
@@ -248,6 +269,7 @@ MODULES: Mapping[str, tuple[type[tf.Module], Mapping[str, str]]] = {
             "any_rank": "any_rank",
         },
     ),
+    "module_jpeg": (Jpeg, {"serving_default": "batch", "one": "one"}),
     "module_strings": (
         Strings,
         {"serving_default": "look_up", "labels": "labels", "heads": "heads", "text": "text"},

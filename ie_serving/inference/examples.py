@@ -164,6 +164,7 @@ async def _run(
 ) -> Mapping[str, Array]:
     if signature.examples is not None:
         return await run_base(servable, signature.examples, examples)
+    # Filled afterwards: of a list of bytes numpy makes an array of one width, and cuts zero bytes.
     serialized = np.empty(len(examples), np.object_)
     serialized[:] = await apart(len(examples), partial(codec.serialize, examples))
     return await servable.compiled.infer(signature, {EXAMPLES: serialized}, _copies)
@@ -185,6 +186,7 @@ def model_of(tasks: Sequence[Task]) -> ModelSpec:
     """
     if not tasks:
         raise InvalidRequest("MultiInferenceRequest has no tasks; send at least one")
+    # One handle serves all tasks, so they have to mean one model.
     names = [task.model.name for task in tasks]
     if "" in names:
         raise InvalidRequest("Found ModelSpec with an empty model name. Name it in every task")
@@ -245,6 +247,7 @@ async def run_base(
     servable: Servable, binding: ExampleBinding, examples: Sequence[Features]
 ) -> dict[str, Array]:
     """Run what lies under a signature that takes Examples; gives copies of all its outputs."""
+    # `decode_examples` looks for a feature under the name of its spec.
     specs = {
         alias: replace(spec, name=binding.features[alias])
         for alias, spec in binding.base.inputs.items()

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from ie_serving.config.schema import foreign
 from ie_serving.config.schema.model import MODEL, model_config, nearest
@@ -129,11 +129,15 @@ def _entries(
         return
     for index, item in enumerate(items):
         where = f"model_config_list[{index}]"
-        if isinstance(item, Mapping) and isinstance(item.get("config"), Mapping):
+        if _has_config(item):
             findings.unknown(item, frozenset({"config"}), f"{where}.")
             yield f"{where}.config", item["config"]
         else:
             findings.add(where, f'{_stands(item)}; expected {{"config": {{"name": ...}}}}')
+
+
+def _has_config(item: object) -> TypeGuard[Mapping[str, Mapping[str, Any]]]:
+    return isinstance(item, Mapping) and isinstance(item.get("config"), Mapping)
 
 
 def _stands(value: object) -> str:

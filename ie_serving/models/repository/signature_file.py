@@ -79,6 +79,7 @@ def _definitions(path: Path) -> dict[str, Any]:
         document = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise LoadFailed(f"{FILE} cannot be read: {error}") from error
+    # One key alone: a file of another kind, or a misspelt key, must not pass for an empty one.
     definitions = document.get("signatures") if isinstance(document, dict) else None
     if not isinstance(definitions, dict) or set(document) != {"signatures"}:
         raise LoadFailed(f'{FILE} must be an object with the one key "signatures", an object')
@@ -102,6 +103,8 @@ class _Reading:
             yield f"{self.place}.{key}: unknown key; known are {', '.join(sorted(KEYS))}"
         if self.name in self.known:
             yield f"{self.place}: the model itself has a signature of this name"
+        # Which outputs and labels there may be depends on the method: without it nothing more is
+        # judged.
         if definition.get("method") not in METHODS:
             yield f"{self.place}.method: expected classify or regress"
             return
@@ -144,6 +147,7 @@ class _Reading:
             return
         if definition["method"] != "classify" or CLASSES in definition.get("outputs", {}):
             yield f"{self.place}.labels: only for classify without an output for classes"
+        # A name alone: a path could lead out of the version's directory.
         elif not isinstance(labels, str) or Path(labels).name != labels:
             yield f"{self.place}.labels: expected the name of a file beside {FILE}"
         elif not (self.directory / labels).is_file():

@@ -289,12 +289,8 @@ class _Worker(Worker):  # type: ignore[misc]
         os._exit(code)
 
     def _run_loop(self) -> int:
-        import uvloop  # here, not above: the arbiter does without it
-
-        loop = uvloop.new_event_loop()
-        asyncio.set_event_loop(loop)
         try:
-            loop.run_until_complete(self._serve())
+            _new_loop().run_until_complete(self._serve())
         except ServingError as error:
             log.error(error)
             return 1
@@ -333,6 +329,14 @@ class _Worker(Worker):  # type: ignore[misc]
             if os.getppid() != self.ppid:
                 orders.stop.set()
             await asyncio.sleep(HEARTBEAT_S)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    import uvloop  # here, not above: the arbiter does without it
+
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    asyncio.set_event_loop(loop)
+    return loop
 
 
 def _stop_with_parent() -> None:

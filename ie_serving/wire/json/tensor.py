@@ -127,6 +127,10 @@ def _explain_leaf(value: Json, level: int, shape: tuple[int, ...], dtype: DataTy
         return
     if dtype is DataType.STRING and isinstance(value, dict):
         _fail_base64(value)
+    _fail_type(value, dtype)
+
+
+def _fail_type(value: Json, dtype: DataType) -> NoReturn:
     _fail(
         f"JSON Value: {show(value)} Type: {kind_of(value)} is not of expected type:"
         f" {dtype.word}{_range(value, dtype)}"

@@ -98,15 +98,9 @@ def _segments(body: Body, ids: str, dtype: int) -> str:
 
 def _sparse_segment_sum(body: Body, node: Proto) -> None:
     data, places, ids = node.input[:3]
-    place_type = node.attr["Tidx"].type or _INT32
     id_type = node.attr["Tsegmentids"].type or _INT32
-    rows = body.add(
-        "GatherV2",
-        [data, places, body.constant(0)],
-        Tparams=node.attr["T"].type,
-        Tindices=place_type,
-        Taxis=_INT32,
-    )
+    types = {"Tparams": node.attr["T"].type, "Tindices": node.attr["Tidx"].type or _INT32}
+    rows = body.add("GatherV2", [data, places, body.constant(0)], Taxis=_INT32, **types)
     count = _segments(body, ids, id_type)
     body.become(node, "UnsortedSegmentSum", [rows, ids, count])
     node.attr["Tindices"].type = node.attr["Tnumsegments"].type = id_type

@@ -90,7 +90,7 @@ def parse_sequences(spec: SequenceSpec, serialized: Sequence[bytes]) -> dict[str
         tensors.update(_sparse(sparse, _steps_of(sparse, lists), scalar))
     for ragged in spec.ragged:
         tensors.update(_ragged(ragged, _steps_of(ragged, lists)))
-    tensors.pop("", None)
+    tensors.pop("", None)  # where outputs went that nothing reads
     return tensors
 
 
@@ -124,7 +124,7 @@ def _steps_of(feature: Feature, lists: Sequence[Mapping[str, Proto]]) -> list[St
 
 def _values(feature: Feature, step: Proto, at: int) -> Sequence[Any]:
     kind = step.WhichOneof("kind")
-    if kind is None:
+    if kind is None:  # a step without values
         return ()
     if kind != feature.kind:
         raise InvalidRequest(

@@ -170,6 +170,7 @@ class RestApi:
         head = request.head
         asked = None
         if head.method == "POST":
+            # What strangers send must not fill the memory: longer targets are parsed each time.
             short = len(head.path) + len(head.query) <= LONGEST_REMEMBERED
             asked = (remembered_post if short else posted)(head.path, head.query)
         if asked is None:
@@ -194,6 +195,7 @@ class RestApi:
         if len(reply.body) >= SMALLEST_COMPRESSED:
             reply = _counted(await compressed(head, reply))
         headers = reply.headers
+        # A client that kept its connection would send the next request to a server that is gone.
         if self._health.phase is Phase.STOPPING:
             headers += STOPPING
         if self._enable_cors:
@@ -220,6 +222,7 @@ class RestApi:
             asked = route(request.method, target_of(path, request.scope["query_string"]))
         except InvalidRequest as error:
             self._plane.refused("", error)
+            # TensorFlow Serving answers a version beyond 64 bits without a body.
             return (400, JSON, b"") if isinstance(error, VersionOverflow) else _failed(error)
         try:
             return 200, JSON, self._looks[asked.verb](asked.model, began)

@@ -90,6 +90,7 @@ async def _inflated(body: bytes, limit: int) -> bytes:
     except inflate.Malformed as error:
         raise _not_gzip(str(error)) from error
     except inflate.TooLong:
+        # The bound that was met tells which advice helps.
         raise (_grows() if most == grown else _too_large(limit)) from None
 
 
@@ -102,6 +103,7 @@ async def compressed(head: RequestHead, reply: Reply) -> Reply:
         body = gzip.compress(body, FASTEST)
     else:
         body = await asyncio.to_thread(gzip.compress, body, FASTEST)
+    # What says how long the body was before it was compressed is wrong now.
     kept = tuple(header for header in headers if header[0] != b"content-length")
     return Reply(status, (*kept, *GZIP), body)
 

@@ -6,7 +6,8 @@ Words are little-endian and arithmetic is modulo 2**64. Source: farmhash.cc of g
 
 from collections.abc import Callable
 
-_MASK = (1 << 64) - 1
+_MASK = (1 << 64) - 1  # takes a number modulo 2**64
+# The algorithm's constants: primes between 2**63 and 2**64, and the seed of its loop.
 _K0, _K1, _K2 = 0xC3A5C85C97CB3127, 0xB492B66FBE98F273, 0x9AE16A3B2F90404F
 _SEED = 81
 
@@ -14,6 +15,7 @@ _SEED = 81
 def fingerprint64(data: bytes) -> int:
     """Give the 64-bit fingerprint of some bytes."""
     length = len(data)
+    # FarmHash has an algorithm of its own for each range of lengths.
     for longest, hashed in _SHORT:
         if length <= longest:
             return hashed(data)

@@ -24,7 +24,7 @@ from ie_serving.engines.openvino.savedmodel.file import (
 )
 from ie_serving.engines.openvino.savedmodel.frames import above
 from ie_serving.engines.openvino.savedmodel.host.needs import may_need_host
-from ie_serving.engines.openvino.savedmodel.misconverted import check_shape
+from ie_serving.engines.openvino.savedmodel.misconverted import check_graph, check_shape
 from ie_serving.engines.openvino.savedmodel.program import Beside
 from ie_serving.engines.openvino.savedmodel.rewrite import (
     OUTPUT,
@@ -157,6 +157,9 @@ class _Conversion:
         signature = self._signature
         if not prepared.outputs:
             return Draft(signature.name, signature.method, None, (), (), beside, self._listed, host)
+        frame = frame_of(prepared, self._meta_graph)
+        left = [frame.place(info.tensor) for info in prepared.outputs.values()]
+        check_graph(self._meta_graph, frame.library, above(left))
         with directory_for(self._directory, self._meta_graph, prepared) as source:
             model = core().read_model(str(source))
         inputs = self._tensors(model.inputs, prepared.inputs, "inputs")

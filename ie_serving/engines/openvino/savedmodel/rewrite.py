@@ -30,7 +30,6 @@ from ie_serving.engines.openvino.savedmodel.constants import constant
 from ie_serving.engines.openvino.savedmodel.cut_examples import PARSERS, Parsing, cut_examples
 from ie_serving.engines.openvino.savedmodel.file import FILE, TAG, Declared, TensorInfo
 from ie_serving.engines.openvino.savedmodel.frames import Frame, Library, Place, above
-from ie_serving.engines.openvino.savedmodel.misconverted import check_graph
 from ie_serving.engines.openvino.savedmodel.numbered import (
     has_others_than_first,
     number_outputs,
@@ -87,8 +86,7 @@ def prepare(meta_graph: Proto, signature: Declared) -> Prepared:
     """Sort a signature's inputs and outputs, and rewrite the graph where it must be.
 
     Raises:
-        LoadFailed: a tensor is not in the graph, its Examples cannot be parsed here, or OpenVINO
-            would convert it wrongly.
+        LoadFailed: a tensor is not in the graph, or its Examples cannot be parsed here.
     """
     prepared = Prepared(signature, dict(signature.inputs), dict(signature.outputs))
     _name_all(signature)
@@ -101,7 +99,6 @@ def prepare(meta_graph: Proto, signature: Declared) -> Prepared:
     frame = frame_of(prepared, meta_graph)
     outputs = [frame.place(info.tensor) for info in prepared.outputs.values()]
     prepared.above = list(above(outputs))
-    check_graph(meta_graph, frame.library, prepared.above)
     if any(place.node is not None and place.node.op in PARSERS for place in prepared.above):
         frame = own_frame(prepared, meta_graph)
         _cut_examples(prepared, frame)

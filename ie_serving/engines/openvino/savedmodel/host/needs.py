@@ -23,7 +23,7 @@ ON_HOST = (
     "AsString DecodeBase64 DecodeImage DecodeJpeg DecodePng DecodeRaw EncodeBase64 HashTable"
     " LookupTable MutableHashTable ReduceJoin RegexFullMatch RegexReplace StaticRegex String"
     " Substr UnicodeTranscode"
-    " Bincount Bitcast DenseBincount RaggedBincount RaggedTensorToTensor"
+    " Bitcast DenseBincount RaggedBincount RaggedTensorToTensor"
 )
 """How operations begin that compute with strings, tables or images; in the last row those that
 stand beside them, that OpenVINO lacks and that `kernels_*.py` have."""

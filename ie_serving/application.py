@@ -260,6 +260,7 @@ class ServingApplication:
                 labels_wait=not server.labels_for_unavailable,
                 poll_wait_s=poll_wait_s,
                 drain_timeout_s=server.drain_timeout_s,
+                load_timeout_s=server.load_timeout_s,
                 reload_changed=server.reload_changed_versions,
                 on_trouble=lambda: self._metrics.of(config.name).count_listing_failure(),
                 on_changed=lambda: self._metrics.of(config.name).count_changed_version(),

@@ -110,6 +110,11 @@ class ServerSettings:
 
     # One version compiles with all processors; the second is fetched or read meanwhile.
     load_threads: int = 2
+
+    # A large model on a busy machine may well take minutes: only its owner knows what is too long.
+    load_timeout_s: float = 0.0
+    """0 sets no limit."""
+
     tensor_content: bool = True
 
     # As the server of 2020 and OpenVINO Model Server; `tensorflow_model_server` sets the other.

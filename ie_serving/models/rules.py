@@ -23,6 +23,7 @@ class StreamRules:
         labels_wait: whether a label waits until its version is AVAILABLE.
         poll_wait_s: between two listings; 0 lists once.
         drain_timeout_s: how long requests may keep a version that is no longer wanted.
+        load_timeout_s: how long a load may take, waiting for its turn included; 0: for ever.
         reload_changed: load a version anew whose files change while it serves.
         on_trouble: told of each listing that fails.
         on_changed: told of each change of the files of a version that serves.
@@ -34,6 +35,7 @@ class StreamRules:
     labels_wait: bool
     poll_wait_s: float
     drain_timeout_s: float
+    load_timeout_s: float = 0.0
     reload_changed: bool = False
     on_trouble: Callable[[], None] = lambda: None
     on_changed: Callable[[], None] = lambda: None
@@ -47,12 +49,14 @@ class StreamRules:
         first_s = self.poll_wait_s or FIRST_BACK_OFF_S
         return Backoff(first_s=first_s, longest_s=LONGEST_BACK_OFF_S)
 
-    def of_versions(self, model: str, base_path: str) -> Rules:
+    def of_versions(self, model: str, base_path: str, on_overdue: Callable[[], None]) -> Rules:
         """Give what each version of `model` needs of this."""
         return Rules(
             model=model,
             base_path=base_path,
             on_load=self.on_load,
+            load_timeout_s=self.load_timeout_s,
+            on_overdue=on_overdue,
             backoff=self.backoff(),
             drain_timeout_s=self.drain_timeout_s,
             clock=self.clock,

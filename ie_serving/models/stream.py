@@ -95,7 +95,7 @@ class ModelStream:
         self._trouble = ListingTrouble(
             name, source.url, rules.backoff(), chance=rules.chance, clock=rules.clock
         )
-        self._version_rules = rules.of_versions(name, source.url)
+        self._version_rules = rules.of_versions(name, source.url, self._advance)
         self._renewals = Renewals(lambda version: self._control(version.candidate))
         self._versions: dict[int, VersionControl] = {}
         self._is_retired = False

@@ -153,6 +153,16 @@ SERVER: tuple[Setting, ...] = (
         flag="load_threads",
         tfs="num_load_threads",
     ),
+    # A load cannot be interrupted; what waits for it can be told to go on.
+    Setting(
+        place="server.load_timeout_s",
+        parse=numbers.delay,
+        form="SECONDS",
+        meaning="seconds after which a load counts as failed, waiting for its turn included; it"
+        " goes on, and the version serves if it ends well; 0 sets no limit",
+        example="600",
+        flag="load_timeout_seconds",
+    ),
     # Typed lists cost both sides more than bytes that are copied. 2020 let its users choose, and so
     # does the original, which answers in lists by default.
     Setting(

@@ -5,6 +5,7 @@ is to happen (`load`, `drop`); the control carries it out. A command moves the s
 gives the work that follows to its caller, who awaits it in a task and then plans the next step.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
@@ -18,7 +19,15 @@ from ie_serving.core.versions import State, VersionStatus
 from ie_serving.models.repository.source import Candidate
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import LoadedVersion, Loader
-from ie_serving.models.version.states import AWAITING_LOAD, SETTLED, Event, Stage, VersionLife
+from ie_serving.models.version.states import (
+    AWAITING_LOAD,
+    LIMITED,
+    NOT_LOADED,
+    SETTLED,
+    Event,
+    Stage,
+    VersionLife,
+)
 from ie_serving.telemetry import logs
 
 log = logging.getLogger(__name__)
@@ -38,6 +47,8 @@ class Rules:
         model: model name, for log lines.
         base_path: where it lies, for the same: a model that is moved has two streams for a while.
         on_load: told of each load that ends, whether it succeeded.
+        load_timeout_s: how long a load may take, waiting for its turn included; 0: for ever.
+        on_overdue: told when that time is over.
         backoff: waits between a failed load and the next try.
         drain_timeout_s: how long requests may keep a version that is no longer wanted.
         clock: seconds that only grow.
@@ -52,6 +63,8 @@ class Rules:
     drain_timeout_s: float
     clock: Callable[[], float]
     chance: Callable[[], float]
+    load_timeout_s: float = 0.0
+    on_overdue: Callable[[], None] = lambda: None
     on_changed: Callable[[], None] = lambda: None
 
 
@@ -120,7 +133,7 @@ class VersionControl:
     @property
     def has_failed(self) -> bool:
         """Whether this content has failed to load before, also while it is tried again."""
-        return self._attempts > (0 if self._life.stage is Stage.FAILED else 1)
+        return self._attempts > (0 if self._life.stage in NOT_LOADED else 1)
 
     @property
     def candidate(self) -> Candidate:
@@ -174,6 +187,39 @@ class VersionControl:
     # -- how it is done ----------------------------------------------------------------------
 
     async def _load(self) -> None:
+        limit_s = self._rules.load_timeout_s
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(limit_s, self._expire) if limit_s else None
+        try:
+            await self._try()
+        finally:
+            if timer:
+                timer.cancel()
+        # Dropped while it loaded: `drop` left the freeing to us, since only now is there something
+        # to free.
+        if self._life.stage is Stage.DRAINING and self._loaded:
+            await self._free()
+
+    def _expire(self) -> None:
+        if self._life.stage not in LIMITED:
+            return
+        rules, stage = self._rules, self._life.stage
+        limit_s = rules.load_timeout_s
+        log.error(
+            logs.Event(
+                "load takes too long",
+                model=rules.model,
+                version=self._life.version,
+                base_path=rules.base_path,
+                stage=stage.value,
+                limit_s=limit_s,
+            )
+        )
+        why = f"it takes longer than {limit_s:g} s; it goes on, and is served if it ends well"
+        self._move(Event.EXPIRE, f"{LOAD_ERROR}: {why}")
+        rules.on_overdue()
+
+    async def _try(self) -> None:
         candidate = self._candidate
         try:
             self._loaded = await self._loader.load(candidate, self._move, self._given_up)
@@ -188,10 +234,6 @@ class VersionControl:
             self._served = candidate.fingerprint
             self._rules.on_load(True)
             self._move(Event.READY)
-            # Dropped while it loaded: `drop` left the freeing to us, since only now is there
-            # something to free.
-            if self._life.stage is Stage.DRAINING:
-                await self._free()
 
     def _note_change(self) -> None:
         self._rules.on_changed()

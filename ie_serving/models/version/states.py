@@ -35,6 +35,9 @@ class Stage(enum.Enum):
     """It answers requests."""
     FAILED = "failed"
     """Its last load failed; nothing of it is in memory. It waits for the next try."""
+    OVERDUE = "overdue"
+    """Its load takes longer than it may. It goes on, since it cannot be interrupted, and the
+    version serves if it ends well; nobody waits for it any more."""
     ABANDONED = "abandoned"
     """No longer wanted while it loads: freed as soon as the load has ended."""
     DRAINING = "draining"
@@ -56,6 +59,8 @@ class Event(enum.Enum):
     """It is warmed up: the load has succeeded."""
     FAIL = "fail"
     """The load has failed, in whichever step."""
+    EXPIRE = "expire"
+    """The time that a load may take is over."""
     DROP = "drop"
     """It is no longer wanted."""
     FREED = "freed"
@@ -68,20 +73,30 @@ TRANSITIONS: Mapping[Stage, Mapping[Event, Stage]] = MappingProxyType(
         Stage.FETCHING: {
             Event.FETCHED: Stage.COMPILING,
             Event.FAIL: Stage.FAILED,
+            Event.EXPIRE: Stage.OVERDUE,
             Event.DROP: Stage.ABANDONED,
         },
         Stage.COMPILING: {
             Event.COMPILED: Stage.WARMING,
             Event.FAIL: Stage.FAILED,
+            Event.EXPIRE: Stage.OVERDUE,
             Event.DROP: Stage.ABANDONED,
         },
         Stage.WARMING: {
             Event.READY: Stage.SERVING,
             Event.FAIL: Stage.FAILED,
+            Event.EXPIRE: Stage.OVERDUE,
             Event.DROP: Stage.ABANDONED,
         },
         Stage.FAILED: {Event.LOAD: Stage.FETCHING, Event.DROP: Stage.FREED},
         # No FAIL: whatever fails while it serves is the fault of one request.
+        Stage.OVERDUE: {
+            Event.FETCHED: Stage.OVERDUE,
+            Event.COMPILED: Stage.OVERDUE,
+            Event.READY: Stage.SERVING,
+            Event.FAIL: Stage.FAILED,
+            Event.DROP: Stage.ABANDONED,
+        },
         Stage.SERVING: {Event.DROP: Stage.DRAINING},
         # The reports of a load that cannot be interrupted. No DROP: it was dropped already.
         Stage.ABANDONED: {
@@ -102,6 +117,7 @@ STATE_OF: Mapping[Stage, State] = MappingProxyType(
         Stage.COMPILING: State.LOADING,
         Stage.WARMING: State.LOADING,
         Stage.FAILED: State.LOADING,
+        Stage.OVERDUE: State.LOADING,
         Stage.SERVING: State.AVAILABLE,
         Stage.ABANDONED: State.UNLOADING,
         Stage.DRAINING: State.UNLOADING,
@@ -112,8 +128,14 @@ STATE_OF: Mapping[Stage, State] = MappingProxyType(
 AWAITING_LOAD = frozenset({Stage.QUEUED, Stage.FAILED})
 """Stages in which a load may begin."""
 
-SETTLED = frozenset({Stage.SERVING, Stage.FAILED, Stage.FREED})
-"""Stages in which no work for the version is under way or about to begin."""
+LIMITED = frozenset({Stage.FETCHING, Stage.COMPILING, Stage.WARMING})
+"""Stages in which the time of a load may run out."""
+
+NOT_LOADED = frozenset({Stage.FAILED, Stage.OVERDUE})
+"""Stages in which a load has not come to a good end, and others may stand in for the version."""
+
+SETTLED = frozenset({Stage.SERVING, Stage.FREED, *NOT_LOADED})
+"""Stages in which nothing is to be waited for: no work is under way, or it takes too long."""
 
 
 class IllegalEvent(RuntimeError):
@@ -146,7 +168,7 @@ class VersionLife:
 
         Args:
             event: what happened.
-            error: the cause, with FAIL.
+            error: the cause, with FAIL and EXPIRE.
 
         Raises:
             IllegalEvent: the table has no such move; nothing has changed.
@@ -155,8 +177,8 @@ class VersionLife:
         if following is None:
             raise IllegalEvent(f"version {self.version}: {event.value} while {self.stage.value}")
         self.stage = following
-        if following is Stage.FAILED:
-            self.error = error
+        if following in NOT_LOADED:
+            self.error = error or self.error  # a step of a load that is overdue has none
         elif self.state is not State.LOADING:
             self.error = ""
         return following

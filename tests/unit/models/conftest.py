@@ -42,6 +42,7 @@ class World:
         self.poll_s = POLL_S
         self.labels_wait = True
         self.drain_timeout_s = LIMIT_S
+        self.load_timeout_s = 0.0
         self.storages: dict[str, type[LocalStorage]] = {}
 
     def write(self, version: int, *, model: str = "m", **description: object) -> Path:
@@ -88,6 +89,7 @@ class World:
                 labels_wait=self.labels_wait,
                 poll_wait_s=self.poll_s,
                 drain_timeout_s=self.drain_timeout_s,
+                load_timeout_s=self.load_timeout_s,
             ),
         )
 

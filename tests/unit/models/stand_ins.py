@@ -183,7 +183,13 @@ class Stand:
             ),
         )
 
-    def control(self, *, drain_timeout_s: float = 3600.0) -> VersionControl:
+    def control(
+        self,
+        *,
+        drain_timeout_s: float = 3600.0,
+        load_timeout_s: float = 0.0,
+        on_overdue: Callable[[], None] = lambda: None,
+    ) -> VersionControl:
         rules = Rules(
             model="m",
             base_path="shelf",
@@ -192,6 +198,8 @@ class Stand:
             drain_timeout_s=drain_timeout_s,
             clock=self.clock,
             chance=lambda: 1.0,
+            load_timeout_s=load_timeout_s,
+            on_overdue=on_overdue,
         )
         return VersionControl(candidate(), self.loader, rules)
 

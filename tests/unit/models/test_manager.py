@@ -496,3 +496,30 @@ def test_a_predecessor_keeps_its_policy_until_its_successor_serves(world: World)
         await manager.close()
 
     run(test())
+
+
+def test_a_load_that_hangs_holds_neither_the_start_nor_a_reload(world: World) -> None:
+    """The next lower version stands in; what hangs serves if it ends well."""
+
+    async def test() -> None:
+        go_on = threading.Event()
+
+        def hang(directory: Path) -> None:
+            if directory.name == "2":
+                go_on.wait(LIMIT_S)
+
+        world.engine.before_compile = hang
+        world.load_timeout_s = 0.05
+        world.write(1)
+        world.write(2)
+        manager = await managed(world)
+        await serves(world, manager, ModelSpec("m"), 1)
+        with pytest.raises(LoadFailed, match=r"takes longer than 0\.05 s"):
+            world.write(2, model="new")
+            await manager.apply([world.config("new")], all_or_nothing=True)
+        assert manager.served.names() == ["m"]
+        go_on.set()
+        await serves(world, manager, ModelSpec("m"), 2)
+        await manager.close()
+
+    run(test())

@@ -5,6 +5,7 @@ import gc
 import weakref
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,7 +34,7 @@ async def begun(work: Work | None) -> asyncio.Task[None]:
     return task
 
 
-async def serving(stand: Stand, **options: float) -> VersionControl:
+async def serving(stand: Stand, **options: Any) -> VersionControl:
     control = stand.control(**options)
     await begun(control.load())
     await stand.end_load()
@@ -242,3 +243,46 @@ def test_memory_goes_with_the_version_without_the_garbage_collector(
         play(tmp_path, test)
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize(
+    ("failure", "state"), [(None, State.AVAILABLE), (BROKEN, State.LOADING)], ids=["well", "badly"]
+)
+def test_a_load_that_takes_too_long_counts_as_failed_until_it_ends(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, failure: Exception | None, state: State
+) -> None:
+    async def test(stand: Stand) -> None:
+        told = asyncio.Event()
+        control = stand.control(load_timeout_s=0.01, on_overdue=told.set)
+        loading = await begun(control.load())
+        await told.wait()
+        assert (control.state, control.is_settled, control.has_failed) == (
+            State.LOADING,
+            True,
+            True,
+        )
+        assert "it takes longer than 0.01 s; it goes on" in control.error
+        assert not control.is_due, "a load is never begun twice at a time"
+        await stand.end_load(failure)
+        assert loading.done()
+        assert control.state is state
+        assert control.error == ("" if failure is None else f"{LOAD_ERROR}: {failure}")
+
+    play(tmp_path, test)
+    assert "load takes too long model=m version=7 base_path=shelf stage=" in caplog.text
+
+
+def test_a_version_that_is_dropped_while_its_load_takes_too_long_is_freed_at_its_end(
+    tmp_path: Path,
+) -> None:
+    async def test(stand: Stand) -> None:
+        told = asyncio.Event()
+        control = stand.control(load_timeout_s=0.01, on_overdue=told.set)
+        await begun(control.load())
+        await told.wait()
+        assert control.drop() is None
+        await stand.end_load()
+        assert control.state is State.END
+        assert stand.store.copies == []
+
+    play(tmp_path, test)

@@ -25,16 +25,24 @@ queued      START         load     -> fetching
                           drop     -> freed
 fetching    LOADING       fetched  -> compiling
                           fail     -> failed
+                          expire   -> overdue
                           drop     -> abandoned
 compiling   LOADING       compiled -> warming
                           fail     -> failed
+                          expire   -> overdue
                           drop     -> abandoned
 warming     LOADING       ready    -> serving
                           fail     -> failed
+                          expire   -> overdue
                           drop     -> abandoned
 serving     AVAILABLE     drop     -> draining
 failed      LOADING       load     -> fetching
                           drop     -> freed
+overdue     LOADING       fetched  -> overdue
+                          compiled -> overdue
+                          ready    -> serving
+                          fail     -> failed
+                          drop     -> abandoned
 abandoned   UNLOADING     fetched  -> abandoned
                           compiled -> abandoned
                           ready    -> draining
@@ -51,6 +59,7 @@ PATHS = {
     Stage.WARMING: [Event.LOAD, Event.FETCHED, Event.COMPILED],
     Stage.SERVING: [Event.LOAD, Event.FETCHED, Event.COMPILED, Event.READY],
     Stage.FAILED: [Event.LOAD, Event.FAIL],
+    Stage.OVERDUE: [Event.LOAD, Event.EXPIRE],
     Stage.ABANDONED: [Event.LOAD, Event.DROP],
     Stage.DRAINING: [Event.LOAD, Event.DROP, Event.FETCHED, Event.COMPILED, Event.READY],
     Stage.FREED: [Event.DROP],
@@ -111,11 +120,11 @@ def test_a_load_begins_exactly_where_the_table_has_one() -> None:
 
 
 def test_a_settled_stage_is_left_by_a_command_alone() -> None:
-    """What is settled does not move by itself: only `load` and `drop` are commands."""
+    """Only `load` and `drop` are commands. A load that is overdue goes on, and nobody waits."""
     commands = {Event.LOAD, Event.DROP}
     by_itself = {stage for stage in Stage if TRANSITIONS[stage].keys() - commands}
     assert by_itself | SETTLED | {Stage.QUEUED} == set(Stage)
-    assert not by_itself & SETTLED
+    assert by_itself & SETTLED == {Stage.OVERDUE}
 
 
 def test_an_error_is_shown_until_the_version_serves_or_is_dropped() -> None:

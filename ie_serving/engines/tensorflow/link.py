@@ -7,6 +7,7 @@ alone: the memory is a file without a name, which goes with its last descriptor.
 import mmap
 import os
 import socket
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,8 +23,12 @@ _STEP_BYTES = 1 << 20
 """Shared memory grows by so much at least: mapping it anew costs more than the pages."""
 
 
+_NONSENSE = (ValueError, KeyError, OverflowError, MemoryError, struct.error)
+"""What reading a frame raises when its bytes are not those of `protocol.py`."""
+
+
 class PeerGone(Exception):
-    """The other end has closed its socket: its process has ended."""
+    """The other end has closed its socket, or sends nonsense: its process is of no use any more."""
 
 
 class Fault(Exception):
@@ -124,9 +129,17 @@ class Link:
         """Wait for a frame.
 
         Raises:
-            PeerGone: there will be none.
+            PeerGone: there will be none, or it makes no sense.
             TimeoutError: the socket's time-out has passed.
         """
+        try:
+            return self._received()
+        # An operation that wrote where it must not has spoilt the process at the other end.
+        except _NONSENSE as error:
+            self._socket.shutdown(socket.SHUT_RDWR)
+            raise PeerGone from error
+
+    def _received(self) -> Message:
         head = protocol.head_of(self._exactly(protocol.HEAD.size))
         body = self._exactly(head.size)
         memory: protocol.Buffer = b""

@@ -241,10 +241,7 @@ class Polls:
         """Let the model act; a defect must not end its polls, or those of the others."""
         model, outcome = asked.model, asked.outcome
         try:
-            if isinstance(outcome, Listing):
-                model.listed(outcome)
-            elif isinstance(outcome, StorageError):
-                model.not_listed(outcome)
+            _hand_over(model, outcome)
         except Exception as error:
             outcome = error
         for waiter in asked.waiters:
@@ -253,6 +250,13 @@ class Polls:
         if asked.waiters or isinstance(outcome, Listing | StorageError | NotAvailable | None):
             return
         log.error(Event("poll failed", model=model.name), exc_info=outcome)
+
+
+def _hand_over(model: Polled, outcome: Listing | Exception | None) -> None:
+    if isinstance(outcome, Listing):
+        model.listed(outcome)
+    elif isinstance(outcome, StorageError):
+        model.not_listed(outcome)
 
 
 def _list(asked: _Asked) -> None:

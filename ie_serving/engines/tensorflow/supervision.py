@@ -173,11 +173,11 @@ class Supervisor:
         with self._changed:
             self._found = found
             self._apply(Event.READY)
-        load_s = time.monotonic() - began
+        self._log_start(process.pid, time.monotonic() - began)
+
+    def _log_start(self, pid: int, load_s: float) -> None:
         name = self._task.name
-        log.info(
-            logs.Event("TensorFlow process started", path=name, pid=process.pid, load_s=load_s)
-        )
+        log.info(logs.Event("TensorFlow process started", path=name, pid=pid, load_s=load_s))
 
     def _pause_s(self) -> float:
         return self._task.backoff.delay_s(self._failures, random.random())

@@ -204,10 +204,13 @@ class Cache:
         name = f"{item.path.name}{_MAKING}" if item.is_partial else item.path.name
         with locks.if_free(self.root / "locks" / name) as is_free:
             if is_free:
-                self._remove(item.path)
-                self._digests.forget(item.path.name)
-                log.info(Event("copy evicted from the cache", path=item.path, bytes=item.size))
+                self._remove_copy(item)
             return is_free
+
+    def _remove_copy(self, item: _Item) -> None:
+        self._remove(item.path)
+        self._digests.forget(item.path.name)
+        log.info(Event("copy evicted from the cache", path=item.path, bytes=item.size))
 
     def _remove(self, path: Path) -> None:
         """Make `path` vanish at once, then delete what it held."""

@@ -153,10 +153,14 @@ class Wrong(tf.Module):  # type: ignore[misc]
             made = made.write(i, rows[i] * 2.0)
         return {"y": made.stack()}
 
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int64, name="ids")])
+    def gathers(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"y": tf.gather(tf.constant([7.0, 8.0, 9.0]), ids)}
+
 
 def wrong(path: Path) -> None:
     module = Wrong()
-    names = ["grows", "grows_without_loop", "joins", "other_rank", "has_its_size"]
+    names = ["grows", "grows_without_loop", "joins", "other_rank", "has_its_size", "gathers"]
     signatures = {name: getattr(module, name) for name in names}
     signatures["serving_default"] = module.second_outputs
     tf.saved_model.save(module, str(path), signatures=signatures)

@@ -187,7 +187,8 @@ def _program(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
     mend(model)
     ports = prepare(draft, model, options.of(OpenVinoOptions))
     with load_failures("the model's operations cannot be examined"):
-        hazards = guard(model, ports.inputs)
+        # What declares signatures is TensorFlow's, which counts no index from the end.
+        hazards = guard(model, ports.inputs, from_end=draft.listed is None)
     compiled = _compile(model, ports, options, hazards)
     latency = LatencyModel(options.execution)
     # The first request of each size must not be the one that finds out that it takes a second.

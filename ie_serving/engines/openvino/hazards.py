@@ -1,6 +1,6 @@
 """Graphs with which OpenVINO's CPU plugin answers wrongly, found and guarded before the compile.
 
-Each fault was measured with OpenVINO 2026.4; `docs/design.md` section 10 lists them, and
+Each fault was measured with OpenVINO 2026.4; `docs/design.md` section 11 lists them, and
 `tests/unit/engines/openvino/test_hazards.py` shows each:
 
 - An operation with an empty input is skipped. Unless its output is empty too, it then keeps what an
@@ -11,6 +11,8 @@ Each fault was measured with OpenVINO 2026.4; `docs/design.md` section 10 lists 
   that fails, and returns with the outputs of the request before. `start_async` and `wait` raise.
 - A failure, or a cancellation, between two operations of a graph with open shapes leaves some of
   them bound to freed memory: the next valid request may be answered from it.
+- An index out of range is not refused, and may be read or written with (`indices.py`). It is
+  replaced, and the same output has a flag for it.
 - The state of `ReadValue` and `Assign` belongs to the infer request, not to a client.
 """
 
@@ -21,6 +23,7 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
+from ie_serving.engines.openvino.indices import Flag, guard_indices
 from ie_serving.engines.openvino.operations import (
     COMPUTES_FROM_EMPTY,
     EMPTY_FROM_EMPTY,
@@ -45,38 +48,54 @@ class Hazards:
         may_fail: some operation may refuse values, and its error must not be lost.
         stateful: some state outlives an inference.
         flagged: names of the operations of which the additional, last output holds a flag each:
-            not zero if the operation's output is not of this request. Empty without that output.
+            not zero if the operation's output is not of this request.
+        refusals: why a request is refused, for each flag that follows those in that output: not
+            zero if the request is. Without `flagged` and `refusals` there is no such output.
     """
 
     by_values: bool = False
     may_fail: bool = False
     stateful: bool = False
     flagged: tuple[str, ...] = ()
+    refusals: tuple[str, ...] = ()
+
+    @property
+    def needs_care(self) -> bool:
+        """Whether the synchronous `infer` is not safe; flags alone can be read behind it."""
+        return self.by_values or self.may_fail or self.stateful or bool(self.flagged)
 
 
-def guard(model: ov.Model, inputs: Sequence[Port]) -> Hazards:
-    """Find the hazards of a graph and add to it what detects them. Changes `model`."""
+def guard(model: ov.Model, inputs: Sequence[Port], *, from_end: bool = True) -> Hazards:
+    """Find the hazards of a graph and add to it what detects them. Changes `model`.
+
+    Args:
+        model: the graph.
+        inputs: of the graph.
+        from_end: whether negative indices count from the end, as in ONNX; TensorFlow refuses them.
+    """
+    refusals = guard_indices(list(_with_place(model)), from_end=from_end)
     nodes = list(_pairs(model, _with_fixed_inputs(model, inputs)))
     types = {node.get_type_name() for node, _, _ in nodes}
     skipped = [(node, inside) for node, twin, inside in nodes if _may_be_skipped(node, twin)]
     for node in [node for node, inside in skipped if inside]:
         _clean(node)
     outer = [node for node, inside in skipped if not inside]
-    _add_flags(model, outer)
+    _add_flags(model, outer, refusals)
     return Hazards(
         by_values=any(_is_open(shape) for _, twin, _ in nodes for shape in output_shapes(twin)),
         may_fail=not types <= NEVER_FAILS,
         stateful=not types.isdisjoint(STATE),
         flagged=tuple(str(node.get_friendly_name()) for node in outer),
+        refusals=tuple(flag.cause for flag in refusals),
     )
 
 
 # Inside a body the shape of a flag would differ from round to round; outside, the flags of all
 # operations fit into one output, which costs one reading of a few bytes.
-def _add_flags(model: ov.Model, nodes: Sequence[ov.Node]) -> None:
-    if nodes:
-        flags = op.concat([_skipped(node) for node in nodes], 0)
-        model.add_results([op.result(flags)])
+def _add_flags(model: ov.Model, nodes: Sequence[ov.Node], refusals: Sequence[Flag]) -> None:
+    flags = [*(_skipped(node) for node in nodes), *(flag.raised for flag in refusals)]
+    if flags:
+        model.add_results([op.result(op.concat(flags, 0))])
 
 
 def skips_empty(node: ov.Node) -> bool:
@@ -128,6 +147,14 @@ def _pairs(
         yield node, other, inside
         for body, other_body in zip(_bodies(node), _bodies(other), strict=True):
             yield from _pairs(body, other_body, inside=True)
+
+
+def _with_place(model: ov.Model, inside: bool = False) -> Iterator[tuple[ov.Node, bool]]:
+    """Give each operation, and whether it is inside a body."""
+    for node in model.get_ordered_ops():
+        yield node, inside
+        for body in _bodies(node):
+            yield from _with_place(body, inside=True)
 
 
 def _bodies(node: ov.Node) -> list[ov.Model]:

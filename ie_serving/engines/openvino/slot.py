@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import compress
 
 import numpy as np
 import openvino as ov
@@ -47,7 +48,7 @@ class Slot:
         self._hazards = hazards
         # With open shapes a cancellation between two operations leaves some bound to freed memory.
         self._may_cancel = not hazards.by_values and all(port.static for port in inputs)
-        self._careful = hazards != Hazards() or any(
+        self._careful = hazards.needs_care or any(
             port.spec.dtype is DataType.STRING for port in outputs
         )
         self.renews = hazards.by_values
@@ -75,6 +76,8 @@ class Slot:
         if self._careful:
             return self.run_new()
         results = list(self._infer().values())
+        if self._hazards.refusals:
+            self._check_flags(results[-1])
         return {name: results[index] for name, index in self._places}
 
     def run_new(self) -> Mapping[str, Array]:
@@ -87,8 +90,8 @@ class Slot:
             request.reset_state()
         request.start_async()
         request.wait()
-        if self._hazards.flagged:
-            self._check_flags()
+        if self._hazards.flagged or self._hazards.refusals:
+            self._check_flags(request.get_output_tensor(len(request.output_tensors) - 1).data)
         return {port.spec.name: _read(request, port) for port in self._outputs}
 
     def cancel(self) -> None:
@@ -106,20 +109,26 @@ class Slot:
             self._stale = True  # until `_bind` has come to its end
             self._bind()
 
-    def _check_flags(self) -> None:
-        """Refuse outputs that hold memory of another request.
+    def _check_flags(self, flags: Array) -> None:
+        """Refuse outputs that are not this request's, and values that the graph has replaced.
 
         Raises:
-            InvalidTensor: naming the operations that had nothing to compute with.
+            InvalidTensor: naming the operations.
         """
-        flags = self._request.get_output_tensor(len(self._request.output_tensors) - 1).data
-        names = [n for n, flag in zip(self._hazards.flagged, flags, strict=True) if flag]
-        if names:
-            raise InvalidTensor(
-                f"nothing is left for {', '.join(names)} to compute with: for these values an"
-                " operation before gives an empty tensor; send others, or let the model handle the"
-                " empty case"
-            )
+        if flags.any():
+            emptied = len(self._hazards.flagged)
+            _refuse_nothing_left(self._hazards.flagged, flags[:emptied])
+            raise InvalidTensor("; ".join(compress(self._hazards.refusals, flags[emptied:])))
+
+
+def _refuse_nothing_left(names: Sequence[str], flags: Array) -> None:
+    """Refuse outputs that hold memory of another request. Raises: InvalidTensor."""
+    if flags.any():
+        raise InvalidTensor(
+            f"nothing is left for {', '.join(compress(names, flags))} to compute with: for these"
+            " values an operation before gives an empty tensor; send others, or let the model"
+            " handle the empty case"
+        )
 
 
 def _writer(request: ov.InferRequest, port: Port) -> Write:

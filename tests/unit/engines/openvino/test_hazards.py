@@ -282,6 +282,74 @@ def test_an_ordinary_graph_has_none(tmp_path: Path, shape: list[int]) -> None:
     assert hazards_of(unary(tmp_path, shape, DataType.FP32, body)) == Hazards()
 
 
+def embedding(ids: Any) -> Any:
+    table = constant(np.arange(12).reshape(6, 2), np.float32)
+    return op.gather(table, ids, constant(0))
+
+
+def test_indices_of_a_request_cost_a_flag_and_leave_the_shortest_way(tmp_path: Path) -> None:
+    hazards = hazards_of(unary(tmp_path, [-1, 3], DataType.INT64, embedding))
+    assert len(hazards.refusals) == 1
+    assert not hazards.needs_care
+
+
+@pytest.mark.parametrize(
+    ("indices", "flags"),
+    [
+        pytest.param([0, -1], 0, id="within all sizes"),
+        pytest.param([3], 0, id="within the least size"),
+        pytest.param([4], 1, id="within some sizes"),
+        pytest.param([-5], 1, id="within some sizes, from the end"),
+        pytest.param(np.zeros(0), 0, id="none"),
+    ],
+)
+def test_indices_that_are_known_at_load_are_checked_where_they_may_be_out_of_range(
+    tmp_path: Path, indices: Any, flags: int
+) -> None:
+    def body(x: Any) -> Any:
+        return op.gather(x, op.unsqueeze(constant(indices), constant([0])), constant(0))
+
+    assert len(hazards_of(unary(tmp_path, [(4, 9)], DataType.FP32, body)).refusals) == flags
+
+
+async def test_an_axis_of_the_request_is_bounded_with_its_indices(tmp_path: Path) -> None:
+    axis, ids = parameter("axis", [1], DataType.INT32), parameter("ids", [1, 1], DataType.INT32)
+    data, update = constant(np.zeros((2, 3)), np.float32), constant([[5]], np.float32)
+    scattered = op.scatter_elements_update(data, ids, update, axis)
+    model = load(save(tmp_path, [result("y", scattered)], [axis, ids]))
+
+    def inputs(axis: int, index: int) -> dict[str, Array]:
+        return {"axis": np.array([axis], np.int32), "ids": np.array([[index]], np.int32)}
+
+    assert await answer(model, inputs(0, 1)) == [[0, 0, 0], [5, 0, 0]]
+    assert await answer(model, inputs(1, 2)) == [[0, 0, 5], [0, 0, 0]]
+    with pytest.raises(InvalidTensor, match="out of range"):
+        await answer(model, inputs(0, 2))
+    with pytest.raises(InvalidRequest):
+        await answer(model, inputs(9, 0))
+    assert await answer(model, inputs(-1, -1)) == [[0, 0, 5], [0, 0, 0]]
+
+
+async def test_inside_a_branch_an_index_out_of_range_is_the_first(tmp_path: Path) -> None:
+    """No flag can be read from inside a body; what is read lies inside of the data."""
+
+    def body(x: Any) -> Any:
+        chosen, other = parameter("chosen", [-1]), parameter("other", [-1])
+        ids = op.convert(chosen, "i64")
+        taken = op.gather_elements(constant([7, 8], np.float32), ids, 0)
+        above = op.greater(op.reduce_max(x, constant([0])), constant(-5, np.float32))
+        branch = op.if_op(above.output(0))
+        results = op.result(taken), op.result(op.relu(other))
+        branch.set_then_body(ov.Model([results[0]], [chosen], "then"))
+        branch.set_else_body(ov.Model([results[1]], [other], "else"))
+        branch.set_input(x.output(0), chosen, other)
+        return op.multiply(branch.set_output(*results), constant(2, np.float32))
+
+    model = load(open_input(tmp_path, body))
+    assert await answer(model, floats(1, 0)) == [16.0, 14.0]
+    assert await answer(model, floats(1, 10_000_000)) == [16.0, 14.0]
+
+
 def test_the_flags_bear_the_names_of_the_operations(tmp_path: Path) -> None:
     def body(x: Any) -> Any:
         top = op.topk(positive(x), constant(1), 0, "max", "value")

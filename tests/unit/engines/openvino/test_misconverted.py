@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ie_serving.core.errors import InvalidTensor
 from ie_serving.engines.run.program import CompiledPrograms
 from tests.unit.engines.openvino.models import load, run
 
@@ -41,3 +42,12 @@ def test_what_would_be_converted_wrongly_is_left_out(
 async def test_a_list_that_has_its_size_is_served(model: CompiledPrograms) -> None:
     answer = await run(model, {"rows": ROWS}, "has_its_size")
     assert answer["y"].tolist() == (ROWS * 2).tolist()
+
+
+@pytest.mark.parametrize("beyond", [-1, 3])
+async def test_indices_are_refused_as_tensorflow_does(model: CompiledPrograms, beyond: int) -> None:
+    """OpenVINO counts negative ones from the end, and takes zeros for those above."""
+    answer = await run(model, {"ids": np.array([2, 0])}, "gathers")
+    assert answer["y"].tolist() == [9, 7]
+    with pytest.raises(InvalidTensor, match="send indices from 0 to the size"):
+        await run(model, {"ids": np.array([0, beyond])}, "gathers")

@@ -48,7 +48,7 @@ def hints() -> Iterator[tuple[str, Hint]]:
                 yield place(path), Hint(ast.literal_eval(node.args[0]))
 
 
-HINTS = sorted({hint.text: (where, hint) for where, hint in hints()}.values(), key=str)
+HINTS = [pair for _, pair in sorted({hint.text: (where, hint) for where, hint in hints()}.items())]
 
 
 @pytest.mark.parametrize("path", MODULES, ids=place)

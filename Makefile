@@ -10,6 +10,10 @@ DOCKER ?= docker
 IMAGE ?= ie-serving-py:latest
 BASE_IMAGE ?=
 
+# Files side by side: a file's tests share servers, so they stay together.
+TEST_WORKERS ?= 2
+IN_PARALLEL := --numprocesses $(TEST_WORKERS) --dist loadfile
+
 BUILD_INPUTS := pyproject.toml setup.py $(wildcard ie_serving/wire/protobuf/protos/*.proto)
 SOURCES := ie_serving tests examples benchmarks deploy setup.py
 BIN := .venv/bin
@@ -52,10 +56,10 @@ $(1)/bin/pip install --quiet --upgrade pip
 endef
 
 test: .venv-dev/.installed ## run every test but those of soak and fuzz
-	$(DEV)/python -m pytest tests
+	$(DEV)/python -m pytest $(IN_PARALLEL) tests
 
 unit: .venv-dev/.installed ## run the fast tests only
-	$(DEV)/python -m pytest tests/unit
+	$(DEV)/python -m pytest $(IN_PARALLEL) tests/unit
 
 soak: .venv-dev/.installed ## run the tests that take minutes: a store away, 300 MB served, SOAK_MINUTES (30) of kills, switches, reloads
 	SOAK_MINUTES=$(SOAK_MINUTES) $(DEV)/python -m pytest -m soak tests

@@ -203,7 +203,7 @@ def _program(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
         _slots(model, ports, options, hazards, compiled, nireq),
         latency,
         failures=(RuntimeError,),
-        blame=partial(_blame, InvalidRequest if admission or hazards.may_fail else ServingError),
+        blame=partial(_blame, InvalidRequest if admission or hazards.by_request else ServingError),
         checks=_checks(ports, compiled.model),
         admission=admission,
     )

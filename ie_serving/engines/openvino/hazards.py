@@ -29,6 +29,7 @@ from ie_serving.engines.openvino.operations import (
     EMPTY_FROM_EMPTY,
     NEVER_FAILS,
 )
+from ie_serving.engines.openvino.sizes import guard_sizes
 from ie_serving.engines.openvino.specs import Port
 
 TRIED_SIZES = (1, 2, 3, 4, 8, 16, 32, 64, 224, 256)
@@ -64,6 +65,11 @@ class Hazards:
         """Whether the synchronous `infer` is not safe; flags alone can be read behind it."""
         return self.by_values or self.may_fail or self.stateful or bool(self.flagged)
 
+    @property
+    def by_request(self) -> bool:
+        """Whether a failure may be the fault of the request's values."""
+        return self.may_fail or bool(self.refusals)
+
 
 def guard(model: ov.Model, inputs: Sequence[Port], *, from_end: bool = True) -> Hazards:
     """Find the hazards of a graph and add to it what detects them. Changes `model`.
@@ -73,7 +79,9 @@ def guard(model: ov.Model, inputs: Sequence[Port], *, from_end: bool = True) -> 
         inputs: of the graph.
         from_end: whether negative indices count from the end, as in ONNX; TensorFlow refuses them.
     """
-    refusals = guard_indices(list(_with_place(model)), from_end=from_end)
+    placed = list(_with_place(model))
+    refusals = guard_indices(placed, from_end=from_end)
+    refusals += guard_sizes([node for node, inside in placed if not inside])
     nodes = list(_pairs(model, _with_fixed_inputs(model, inputs)))
     types = {node.get_type_name() for node, _, _ in nodes}
     skipped = [(node, inside) for node, twin, inside in nodes if _may_be_skipped(node, twin)]

@@ -312,6 +312,17 @@ def test_indices_that_are_known_at_load_are_checked_where_they_may_be_out_of_ran
     assert len(hazards_of(unary(tmp_path, [(4, 9)], DataType.FP32, body)).refusals) == flags
 
 
+def test_sizes_that_follow_from_shapes_cost_nothing(tmp_path: Path) -> None:
+    """They grow with the request's own bytes."""
+
+    def body(x: Any) -> Any:
+        count = op.gather(op.shape_of(x), constant(0), constant(0))
+        numbers = op.range(constant(0), count, constant(1), "f32")
+        return op.tile(op.broadcast(numbers, op.shape_of(x)), op.unsqueeze(count, constant(0)))
+
+    assert hazards_of(unary(tmp_path, [-1], DataType.FP32, body)).refusals == ()
+
+
 async def test_an_axis_of_the_request_is_bounded_with_its_indices(tmp_path: Path) -> None:
     axis, ids = parameter("axis", [1], DataType.INT32), parameter("ids", [1, 1], DataType.INT32)
     data, update = constant(np.zeros((2, 3)), np.float32), constant([[5]], np.float32)

@@ -16,6 +16,7 @@ killed it; afterwards it is replaced, after a pause that grows while replacement
 
 import asyncio
 import faulthandler
+import gc
 import logging
 import mmap
 import os
@@ -38,7 +39,7 @@ from ie_serving.server.process.deadly_loads import DeadlyLoads, LoadNotes
 from ie_serving.server.process.handover import Handover
 from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S, Application, Orders, serve
 from ie_serving.server.process.ports import REST, Ports, bind
-from ie_serving.server.process.tuning import tune
+from ie_serving.server.process.tuning import lasting_objects, tune
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -98,6 +99,7 @@ def pause_before(deaths: int) -> float:
 
 def _arbitrate(server: "_Server") -> int:
     arbiter = _Arbiter(server)
+    gc.freeze()  # a collection would write to the pages that each worker shares with the arbiter
     try:
         arbiter.run()
     except SystemExit as end:
@@ -300,17 +302,18 @@ class _Worker(Worker):  # type: ignore[misc]
         return 0
 
     async def _serve(self) -> None:
-        # Here, not above: the arbiter does without numpy.
-        from ie_serving.server.process.give_back import give_back
-
         orders = Orders()
         self._listen_to_signals(orders)
         beats = asyncio.create_task(self._beat(orders))
         server = self.app
         tune()
-        giving_back = asyncio.create_task(give_back())
         notes = LoadNotes(server.deadly_loads.deaths, self.loads.write)
-        application = server.build(server.settings, server.handover, notes)
+        with lasting_objects():
+            # Here, not above: the arbiter does without numpy.
+            from ie_serving.server.process.give_back import give_back
+
+            application = server.build(server.settings, server.handover, notes)
+        giving_back = asyncio.create_task(give_back())
         await serve(application, server.settings.server, server.ports, orders, server.was_ready.set)
         beats.cancel()
         giving_back.cancel()

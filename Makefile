@@ -44,8 +44,8 @@ venv: .venv/.installed ## make .venv with the server in it
 .venv-dev/.installed: $(BUILD_INPUTS)
 	$(call environment,.venv-dev)
 	$(DEV)/pip install --quiet --editable '.[test,dev]'
-	# Without its dependencies: it asks for the larger of TensorFlow's two packages.
-	$(DEV)/pip install --quiet --no-deps 'tensorflow-serving-api==2.21.*'
+	# Without their dependencies: they ask for the larger of TensorFlow's two packages.
+	$(DEV)/pip install --quiet --no-deps 'tensorflow-serving-api==2.21.*' 'tf-keras==2.21.*'
 	@touch $@
 
 define environment

@@ -1,6 +1,5 @@
 """Kernels of regular expressions. Source: regex_replace_op.cc and regex_full_match_op.cc."""
 
-import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -11,19 +10,20 @@ from ie_serving.engines.openvino.savedmodel.host import regex
 from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
 from ie_serving.engines.openvino.savedmodel.host.kernel import FLAG, TEXT, Compute, Kernel
 from ie_serving.engines.openvino.savedmodel.host.kernels_strings import each
+from ie_serving.engines.openvino.savedmodel.host.regex_cost import Refused
 
 
 def _replacement(pattern: bytes, rewrite: bytes, every: bool) -> Compute:
     found = regex.compiled(pattern)
-    replace = regex.rewriter(rewrite, found.groups)
-    return lambda text: regex.replaced(found, replace, regex.decoded(text), every).encode()
+    replace = regex.rewriter(rewrite, found.found.groups)
+    return lambda text: found.replaced(text, replace, every)
 
 
 def _static_replace(attributes: Attributes) -> Compute:
     every = attributes.flag("replace_global", True)
     try:
         function = _replacement(attributes.text("pattern"), attributes.text("rewrite"), every)
-    except regex.Refused as error:
+    except Refused as error:
         raise _refused(attributes, attributes.text("pattern"), error) from error
     return lambda array: each(function, array)
 
@@ -34,7 +34,7 @@ def _replace(attributes: Attributes) -> Compute:
     def compute(array: Array, pattern: Array, rewrite: Array) -> Array:
         try:
             return each(_replacement(pattern.item(), rewrite.item(), every), array)
-        except regex.Refused as error:
+        except Refused as error:
             raise InvalidRequest(f"the pattern {pattern.item()!r}: {error}") from error
 
     return compute
@@ -43,7 +43,7 @@ def _replace(attributes: Attributes) -> Compute:
 def _static_match(attributes: Attributes) -> Compute:
     try:
         found = regex.compiled(attributes.text("pattern"))
-    except regex.Refused as error:
+    except Refused as error:
         raise _refused(attributes, attributes.text("pattern"), error) from error
     return lambda array: _matches(found, array)
 
@@ -51,29 +51,31 @@ def _static_match(attributes: Attributes) -> Compute:
 def _match(array: Array, pattern: Array) -> Array:
     try:
         return _matches(regex.compiled(pattern.item()), array)
-    except regex.Refused as error:
+    except Refused as error:
         raise InvalidRequest(f"the pattern {pattern.item()!r}: {error}") from error
 
 
-def _matches(found: "re.Pattern[str]", array: Array) -> Array:
-    return each(lambda text: bool(found.fullmatch(regex.decoded(text))), array, bool)
+def _matches(found: regex.Pattern, array: Array) -> Array:
+    return each(found.matches, array, bool)
 
 
 def _check(attributes: Attributes, inputs: Sequence[Any]) -> None:
-    """Refuse a constant pattern, or a constant rewrite of it, that cannot be run."""
-    pattern = inputs[1]
-    rewrite = inputs[2] if len(inputs) > 2 else None
-    if pattern is None:
-        return
+    """Refuse a pattern, or a rewrite, that a request brings or that cannot be run.
+
+    A request's pattern could take exponentially long, and its rewrite could write without end.
+    """
+    if any(each is None for each in inputs[1:]):
+        raise attributes.refused("takes its pattern or rewrite from the request")
+    pattern = inputs[1].item()
     try:
-        found = regex.compiled(pattern.item())
-        if rewrite is not None:
-            regex.rewriter(rewrite.item(), found.groups)
-    except regex.Refused as error:
-        raise _refused(attributes, pattern.item(), error) from error
+        found = regex.compiled(pattern)
+        if len(inputs) > 2:
+            regex.rewriter(inputs[2].item(), found.found.groups)
+    except Refused as error:
+        raise _refused(attributes, pattern, error) from error
 
 
-def _refused(attributes: Attributes, pattern: bytes, error: regex.Refused) -> LoadFailed:
+def _refused(attributes: Attributes, pattern: bytes, error: Refused) -> LoadFailed:
     return attributes.refused(f"has the pattern {pattern.decode(errors='replace')!r} ({error})")
 
 

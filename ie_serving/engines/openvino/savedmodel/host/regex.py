@@ -2,7 +2,8 @@ r"""Regular expressions of RE2, run by Python's `re` where both mean the same.
 
 TensorFlow matches characters of UTF-8 with RE2. A pattern is taken piece by piece: what both read
 alike stays, what has an equal in `re` is written in its way (`\z`, `$`, `\s`), and anything else is
-refused, so that no pattern is answered in another way than TensorFlow would.
+refused, so that no pattern is answered in another way than TensorFlow would. `regex_cost.py` bounds
+how long `re` may take.
 
 Source: the syntax page of RE2, and RE2::GlobalReplace.
 """
@@ -10,9 +11,11 @@ Source: the syntax page of RE2, and RE2::GlobalReplace.
 import re
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.errors import InvalidRequest, InvalidTensor
+from ie_serving.engines.openvino.savedmodel.host.regex_cost import Kind, Piece, Refused, cost_of
 
 _SPACES = r"\t\n\f\r "
 r"""What `\s` means to RE2; Python counts the vertical tab, too."""
@@ -49,53 +52,106 @@ _GROUP = re.compile(r"\(\?(:|P<[A-Za-z_]\w*>)")
 _REPEAT = re.compile(r"(\*|\+|\?|\{\d{1,3}(,\d{0,3})?\})\??")
 
 
-class Refused(Exception):
-    """A pattern that `re` might read in another way."""
+@dataclass(frozen=True)
+class Pattern:
+    """A pattern that may be run.
+
+    Attributes:
+        found: what runs it.
+        longest_matched: characters of a string that may be compared with it as a whole.
+        longest_searched: characters of a string in which it may be searched.
+    """
+
+    found: "re.Pattern[str]"
+    longest_matched: int
+    longest_searched: int
+
+    def matches(self, text: bytes) -> bool:
+        """Tell whether it takes the whole string. Raises: InvalidRequest, as `decoded`."""
+        return bool(self.found.fullmatch(_short(text, self.longest_matched)))
+
+    def replaced(
+        self, text: bytes, replace: Callable[["re.Match[str]"], str], every: bool
+    ) -> bytes:
+        """Replace the first match, or every one. Raises: InvalidRequest, as `decoded`."""
+        return _replaced(self.found, replace, _short(text, self.longest_searched), every).encode()
+
+
+def _short(text: bytes, longest: int) -> str:
+    characters = decoded(text)
+    if len(characters) > longest:
+        raise InvalidTensor(
+            f"a string has {len(characters)} characters; this pattern, of several repetitions,"
+            f" takes at most {longest}: send shorter strings"
+        )
+    return characters
 
 
 @lru_cache(maxsize=64)
-def compiled(pattern: bytes) -> "re.Pattern[str]":
+def compiled(pattern: bytes) -> Pattern:
     """Compile a pattern of RE2.
 
     Raises:
         Refused: naming what is not taken.
     """
     try:
-        text = pattern.decode()
+        pieces = list(_pieces(pattern.decode()))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about brackets in classes, which are escaped below
-            return re.compile("".join(_pieces(text)), re.ASCII)
-    except (UnicodeDecodeError, re.error, IndexError, OverflowError) as error:
+            found = re.compile("".join(piece.text for piece in pieces), re.ASCII)
+            cost = cost_of(pieces)
+    except (UnicodeDecodeError, re.error, IndexError, OverflowError, RecursionError) as error:
         raise Refused(str(error)) from error
+    return Pattern(found, cost.longest_matched(), cost.longest_searched())
 
 
-def _pieces(text: str) -> Iterator[str]:
+def _pieces(text: str) -> Iterator[Piece]:
     at = 0
     repeated = True  # nothing stands before that could be repeated, or it is repeated already
     while at < len(text):
-        char = text[at]
-        if char == "\\":
-            yield _escape(text[at + 1], _OUTSIDE)
-            at, repeated = at + 2, False
-        elif char == "[":
-            piece, at = _class(text, at)
-            yield piece
-            repeated = False
-        elif char == "(":
-            opened = _GROUP.match(text, at)
-            if text.startswith("(?", at) and not opened:
-                raise Refused(f"the group {text[at : at + 4]!r}")
-            yield opened[0] if opened else "("
-            at, repeated = opened.end() if opened else at + 1, True
-        elif char in "*+?" or (char == "{" and _REPEAT.match(text, at)):
-            found = _REPEAT.match(text, at)
-            if repeated or found is None:
-                raise Refused("a repetition of nothing, or of a repetition")
-            yield found[0]
-            at, repeated = found.end(), True
-        else:
-            yield {"$": r"\Z", "{": r"\{", "}": r"\}"}.get(char, char)
-            at, repeated = at + 1, char in "|^$"
+        piece, at = _piece(text, at, repeated)
+        yield piece
+        repeated = piece.kind in _NOT_REPEATED
+
+
+_NOT_REPEATED = frozenset({Kind.OPEN, Kind.OR, Kind.PLACE, Kind.REPEAT})
+
+
+def _piece(text: str, at: int, repeated: bool) -> tuple[Piece, int]:
+    """Read one piece; gives it, and where it ends."""
+    char = text[at]
+    if char == "\\":
+        kind = Kind.PLACE if text[at + 1] in "bBAz" else Kind.CHARACTER
+        return Piece(kind, _escape(text[at + 1], _OUTSIDE)), at + 2
+    if char == "[":
+        taken, end = _class(text, at)
+        return Piece(Kind.CHARACTER, taken), end
+    if char == "(":
+        opened = _GROUP.match(text, at)
+        if text.startswith("(?", at) and not opened:
+            raise Refused(f"the group {text[at : at + 4]!r}")
+        return Piece(Kind.OPEN, opened[0] if opened else "("), opened.end() if opened else at + 1
+    if char in "*+?" or (char == "{" and _REPEAT.match(text, at)):
+        found = _REPEAT.match(text, at)
+        if repeated or found is None:
+            raise Refused("a repetition of nothing, or of a repetition")
+        return Piece(Kind.REPEAT, found[0], *_times(found[1])), found.end()
+    return Piece(_PLAIN.get(char, Kind.CHARACTER), _WRITTEN.get(char, char)), at + 1
+
+
+_PLAIN = {")": Kind.CLOSE, "|": Kind.OR, "^": Kind.PLACE, "$": Kind.PLACE}
+_WRITTEN = {"$": r"\Z", "{": r"\{", "}": r"\}"}
+
+
+def _times(repeat: str) -> tuple[int, int | None]:
+    """Read how often something is repeated, at least and at most."""
+    if repeat in _TIMES:
+        return _TIMES[repeat]
+    least, comma, most = repeat[1:-1].partition(",")
+    return int(least), (int(most) if most else None) if comma else int(least)
+
+
+_TIMES: dict[str, tuple[int, int | None]] = {"*": (0, None), "+": (1, None), "?": (0, 1)}
 
 
 def _escape(char: str, known: dict[str, str]) -> str:
@@ -156,7 +212,7 @@ def rewriter(rewrite: bytes, groups: int) -> Callable[["re.Match[str]"], str]:
     return replace
 
 
-def replaced(
+def _replaced(
     pattern: "re.Pattern[str]", replace: Callable[["re.Match[str]"], str], text: str, every: bool
 ) -> str:
     """Replace the first match, or every one, as RE2 does.

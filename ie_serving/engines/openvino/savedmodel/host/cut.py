@@ -1,6 +1,14 @@
 """Rewrite: what the host computes is cut out of the graph; its results become the model's inputs.
 
-Where the host goes on behind the model, what it needs becomes an output of the model.
+Where the host goes on behind the model, what it needs becomes an output of the model. A graph
+
+    words -> LookupTableFind -> GatherV2 -> MatMul -> ArgMax -> LookupTableFind -> labels
+
+becomes three parts. The middle one is the graph that OpenVINO reads, with new names at its ends:
+
+    words -> LookupTableFind -> ids                                            (Plan.before)
+    ie_serving_host_0 = ids -> GatherV2 -> MatMul -> ArgMax = ie_serving_taken_0   (the model)
+    ie_serving_taken_0 -> LookupTableFind -> labels                            (Plan.after)
 """
 
 from collections.abc import Iterator, Mapping
@@ -164,7 +172,8 @@ class _Cutting:
             results.setdefault(node, []).append((number, slot))
         for part, place, compute, sources in self._bound:
             what = f"{place.node.op} {place.node.name!r}"
-            step = Step(what, compute, sources, tuple(results.get(id_of(place), ())))
+            read = tuple(results.get(id_of(place), ()))
+            step = Step(what, compute, sources, read, KERNELS[place.node.op].in_thread)
             (self.plan.before if part is Part.BEFORE else self.plan.after).append(step)
 
     def rewire(self) -> None:

@@ -1,10 +1,12 @@
 """What a kernel is: one operation of TensorFlow, computed in numpy."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from ie_serving.core.tensors import DataType
+import numpy as np
+
+from ie_serving.core.tensors import Array, DataType
 from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
 
 Compute = Callable[..., Any]
@@ -51,11 +53,13 @@ class Kernel:
         outputs: of the operation, in order.
         check: given the inputs that are constants, and None for the others, raises LoadFailed
             where they cannot be computed with; called once at load.
+        in_thread: how long it takes follows from values, not from the size of what it is given.
     """
 
     make: Make
     outputs: Sequence[Output] = (Output(),)
     check: Callable[[Attributes, Sequence[Any]], None] = lambda attributes, inputs: None
+    in_thread: bool = False
 
     def position(self, name: str, index: int) -> int:
         """Number the output that a reference means by its name and the index in that."""
@@ -70,6 +74,17 @@ class Kernel:
 def plain(compute: Compute, *outputs: Output) -> Kernel:
     """Make a kernel of an operation whose attributes do not matter."""
     return Kernel(lambda _: compute, outputs or (Output(),))
+
+
+def in_thread(kernel: Kernel) -> Kernel:
+    """Say that a kernel must not run on the event loop, however little it is given."""
+    return replace(kernel, in_thread=True)
+
+
+def as_tensor(value: Any) -> Array:  # noqa: ANN401
+    """Make a tensor of what numpy gives for one: of no dimensions that is a scalar of its own."""
+    # numpy would make bytes a tensor of fixed length, and cut zero bytes off their end.
+    return np.asarray(value, np.object_ if isinstance(value, bytes) else None)
 
 
 TEXT = Output("", DataType.STRING)

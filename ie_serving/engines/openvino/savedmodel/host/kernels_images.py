@@ -15,8 +15,14 @@ import numpy as np
 
 from ie_serving.core.errors import InvalidRequest, LoadFailed
 from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines.openvino.savedmodel.host.allowance import make_room
 from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
-from ie_serving.engines.openvino.savedmodel.host.kernel import Compute, Kernel, Output
+from ie_serving.engines.openvino.savedmodel.host.kernel import (
+    Compute,
+    Kernel,
+    Output,
+    in_thread,
+)
 
 INSTALL = "pip install 'ie_serving[images]'"
 MODES: Mapping[int, str] = MappingProxyType({1: "L", 3: "RGB", 4: "RGBA"})
@@ -37,9 +43,6 @@ READ: Mapping[str, Mapping[str, frozenset[int]]] = MappingProxyType(
 """Numbers of channels that are given, by the format of the file and what it holds. Others, such as
 the grey of a coloured PNG, TensorFlow computes in a way of its own."""
 
-MOST_PIXELS = 1 << 27
-"""Pixels of an image. A file of a few kilobytes can announce any size, and each takes 3 bytes."""
-
 
 def _pillow(attributes: Attributes) -> ModuleType:
     try:
@@ -47,7 +50,7 @@ def _pillow(attributes: Attributes) -> ModuleType:
     except ImportError as error:
         node = attributes.node
         raise LoadFailed(f"{node.op} {node.name!r} decodes images: {INSTALL}") from error
-    # The limit here is ours, and says what to do.
+    # `make_room` bounds images, and says what to do.
     Image.MAX_IMAGE_PIXELS = None
     module: ModuleType = Image
     return module
@@ -76,8 +79,8 @@ def _decoded(library: ModuleType, data: bytes, channels: int) -> Array:
                     f"the image is {image.format} of mode {held}; {wanted} channels of it are not"
                     " decoded here: send 8-bit grey or RGB"
                 )
-            if image.width * image.height > MOST_PIXELS:
-                raise InvalidRequest(f"the image has more than {MOST_PIXELS} pixels")
+            # Only the header was read: a file of a few kilobytes can announce any size.
+            make_room((image.height, image.width, wanted), np.uint8)
             mode = MODES[wanted]
             if image.format == "JPEG":
                 image.draft(mode, None)  # the grey of a JPEG is what the file holds of it
@@ -92,5 +95,5 @@ def _decoded(library: ModuleType, data: bytes, channels: int) -> Array:
 _PIXELS = (Output("", DataType.UINT8),)
 
 KERNELS: Mapping[str, Kernel] = MappingProxyType(
-    dict.fromkeys(("DecodeImage", "DecodeJpeg", "DecodePng"), Kernel(_decode, _PIXELS))
+    dict.fromkeys(("DecodeImage", "DecodeJpeg", "DecodePng"), in_thread(Kernel(_decode, _PIXELS)))
 )

@@ -8,15 +8,17 @@ import numpy as np
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.tensors import Array
+from ie_serving.engines.openvino.savedmodel.host.allowance import make_room, turn
 from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
 from ie_serving.engines.openvino.savedmodel.host.kernel import (
     INTEGER,
     Compute,
-    Held,
     Kernel,
     Output,
+    in_thread,
     plain,
 )
+from ie_serving.engines.openvino.savedmodel.host.tensor_list import LoopList, TensorList
 from ie_serving.wire.protobuf.messages import Proto
 
 _VARIANT = 21
@@ -38,36 +40,6 @@ def gives_list(node: Proto) -> bool:
     return node.op in _LISTS or (node.op in KERNELS and _VARIANT in types)
 
 
-class TensorList(Held):
-    """A list of tensors; changes make another one. Places that nothing was set to hold None."""
-
-    def __init__(self, items: tuple[Any, ...]) -> None:
-        self.items = items
-
-    def get(self, index: Array, shape: Array) -> Array:
-        """Give one tensor."""
-        at = self._place(index)
-        if self.items[at] is None:
-            raise InvalidRequest(f"Trying to read an uninitialized element {at} of a list")
-        item: Array = self.items[at]
-        return item
-
-    def having(self, index: Array, item: Array) -> "TensorList":
-        """Copy with a tensor at a place."""
-        at = self._place(index)
-        return TensorList((*self.items[:at], item, *self.items[at + 1 :]))
-
-    def grown(self, index: Array) -> "TensorList":
-        """Copy so that it has the place `index`."""
-        return TensorList(self.items + (None,) * (int(index) + 1 - len(self.items)))
-
-    def _place(self, index: Array) -> int:
-        at = int(index)
-        if not 0 <= at < len(self.items):
-            raise InvalidRequest(f"element {at} of a list with {len(self.items)} elements")
-        return at
-
-
 def _stack(attributes: Attributes) -> Compute:
     dtype = attributes.dtype("element_dtype").numpy
 
@@ -75,7 +47,7 @@ def _stack(attributes: Attributes) -> Compute:
         if any(item is None for item in held.items):
             raise InvalidRequest("Trying to stack uninitialized elements of a list")
         if held.items:
-            return np.stack(held.items)
+            return np.stack(tuple(held.items))
         sizes = [int(size) for size in np.ravel(shape)]
         if -1 in sizes:
             raise InvalidRequest("Tried to stack elements of an empty list with an open shape")
@@ -88,9 +60,16 @@ def _rows(array: Array, _: Array) -> TensorList:
     return TensorList(tuple(np.asarray(array[at], array.dtype) for at in range(len(array))))
 
 
+def _reserved(shape: Array, count: Array) -> TensorList:
+    if count < 0:
+        raise InvalidRequest(f"The num_elements to reserve must be non-negative, but it is {count}")
+    make_room((int(count),), np.object_)
+    return TensorList((None,) * int(count))
+
+
 def _set_item(attributes: Attributes) -> Compute:
     if not attributes.flag("resize_if_index_out_of_bounds"):
-        return TensorList.having
+        return lambda held, index, item: held.having(index, item)
     return lambda held, index, item: held.grown(index).having(index, item)
 
 
@@ -98,12 +77,21 @@ def _while(attributes: Attributes) -> Compute:
     goes_on, body = attributes.programs["cond"], attributes.programs["body"]
 
     def compute(*values: Any) -> list[Any]:  # noqa: ANN401
-        state = list(values)
+        state = [_for_loop(value) for value in values]
         while _holds(goes_on(state)[0]):
+            turn()
             state = body(state)
-        return state
+        return [_behind_loop(value) for value in state]
 
     return compute
+
+
+def _for_loop(value: Any) -> Any:  # noqa: ANN401
+    return LoopList(list(value.items)) if isinstance(value, TensorList) else value
+
+
+def _behind_loop(value: Any) -> Any:  # noqa: ANN401
+    return TensorList(tuple(value.items)) if isinstance(value, TensorList) else value
 
 
 def _if(attributes: Attributes) -> Compute:
@@ -125,14 +113,14 @@ _LIST = Output("", None)
 
 KERNELS: Mapping[str, Kernel] = MappingProxyType(
     {
-        **dict.fromkeys(("StatelessWhile", "While"), Kernel(_while)),
-        **dict.fromkeys(("If", "StatelessIf"), Kernel(_if, (Output("Tout"),))),
+        **dict.fromkeys(("StatelessWhile", "While"), in_thread(Kernel(_while))),
+        **dict.fromkeys(("If", "StatelessIf"), in_thread(Kernel(_if, (Output("Tout"),)))),
         "EmptyTensorList": plain(lambda shape, most: TensorList(()), _LIST),
         "TensorListFromTensor": plain(_rows, _LIST),
-        "TensorListGetItem": plain(TensorList.get, _OF_LIST),
+        "TensorListGetItem": plain(lambda held, index, shape: held.get(index, shape), _OF_LIST),
         "TensorListLength": plain(lambda held: np.array(len(held.items), np.int32), INTEGER),
-        "TensorListPushBack": plain(lambda held, item: TensorList((*held.items, item)), _LIST),
-        "TensorListReserve": plain(lambda shape, count: TensorList((None,) * int(count)), _LIST),
+        "TensorListPushBack": plain(lambda held, item: held.pushed(item), _LIST),
+        "TensorListReserve": in_thread(plain(_reserved, _LIST)),
         "TensorListSetItem": Kernel(_set_item, (_LIST,)),
         "TensorListStack": Kernel(_stack, (_OF_LIST,)),
     }

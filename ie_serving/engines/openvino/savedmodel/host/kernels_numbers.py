@@ -1,12 +1,14 @@
 """Kernels of the small arithmetic that lies between strings and tables: masks, lengths, places."""
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines.openvino.savedmodel.host.allowance import make_room
 from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
 from ie_serving.engines.openvino.savedmodel.host.kernel import (
     FLAG,
@@ -14,13 +16,28 @@ from ie_serving.engines.openvino.savedmodel.host.kernel import (
     Compute,
     Kernel,
     Output,
+    in_thread,
     plain,
 )
+from ie_serving.engines.openvino.savedmodel.host.places import axis_of, filled
 
 
 def _cast(attributes: Attributes) -> Compute:
     dtype = attributes.dtype("DstT").numpy
     return lambda array: np.asarray(array).astype(dtype)
+
+
+def _between(compute: Callable[[Array, Array], Array]) -> Compute:
+    """Make the computation of two tensors that are repeated to the shape of both."""
+
+    def bounded(one: Array, other: Array) -> Array:
+        shape = np.broadcast_shapes(one.shape, other.shape) if one.shape != other.shape else ()
+        # A column and a row make a table of their product.
+        if math.prod(shape) > max(one.size, other.size, 1):
+            make_room(shape, one.dtype)
+        return compute(one, other)
+
+    return bounded
 
 
 def _divided(divide: Callable[[Array, Array], Array]) -> Compute:
@@ -63,7 +80,7 @@ def _greatest(array: Array, axis: tuple[int, ...], keepdims: bool) -> Array:
 def _place_of(find: Callable[[Array, int], Array]) -> Callable[[Attributes], Compute]:
     def make(attributes: Attributes) -> Compute:
         dtype = attributes.dtype("output_type", DataType.INT64).numpy
-        return lambda array, axis: np.asarray(find(array, int(axis)), dtype)
+        return lambda array, axis: np.asarray(find(array, axis_of(axis, array.ndim)), dtype)
 
     return make
 
@@ -72,7 +89,7 @@ def _cumulated(attributes: Attributes) -> Compute:
     exclusive, reverse = attributes.flag("exclusive"), attributes.flag("reverse")
 
     def compute(array: Array, axis: Array) -> Array:
-        at = int(axis)
+        at = axis_of(axis, array.ndim)
         straight = np.flip(array, at) if reverse else array
         summed = np.cumsum(straight, at, array.dtype)
         if exclusive:
@@ -91,6 +108,8 @@ def _top_k(attributes: Attributes) -> Compute:
     places = attributes.dtype("index_type", DataType.INT32).numpy
 
     def compute(array: Array, k: Array) -> list[Array]:
+        if not array.ndim or not 0 <= k <= array.shape[-1]:
+            raise InvalidRequest(f"input must have at least k columns: {array.shape}, k={k}")
         # Of equal values the first comes first, so the order of their negatives is stable.
         flipped = array.shape[-1] - 1 - np.argsort(array[..., ::-1], -1, kind="stable")
         at = flipped[..., ::-1][..., : int(k)]
@@ -100,7 +119,9 @@ def _top_k(attributes: Attributes) -> Compute:
 
 
 def _segment_sum(data: Array, segments: Array, count: Array) -> Array:
-    made = np.zeros((int(count), *data.shape[segments.ndim :]), data.dtype)
+    if segments.shape != data.shape[: segments.ndim]:
+        raise InvalidRequest(f"data of {data.shape} does not begin with {segments.shape}")
+    made = _zeros((int(count), *data.shape[segments.ndim :]), data)
     known = segments >= 0
     np.add.at(made, segments[known], data[known])
     return made
@@ -110,20 +131,36 @@ def _dense_bincount(attributes: Attributes) -> Compute:
     binary = attributes.flag("binary_output")
 
     def compute(array: Array, size: Array, weights: Array) -> Array:
+        if array.ndim > 2:
+            raise InvalidRequest(f"Shape must be at most rank 2 but is rank {array.ndim}")
         rows = np.arange(len(array))[:, np.newaxis] if array.ndim > 1 else np.zeros((), np.int64)
-        made = np.zeros((len(array) if array.ndim > 1 else 1, int(size)), weights.dtype)
+        made = _zeros((len(array) if array.ndim > 1 else 1, int(size)), weights)
         _count(made, np.broadcast_to(rows, array.shape), array, weights, binary)
         return made if array.ndim > 1 else made[0]
 
     return compute
 
 
+def _bincount(array: Array, size: Array, weights: Array) -> Array:
+    """Compute Bincount, which counts over all dimensions."""
+    made = _zeros((1, int(size)), weights)
+    flat = array.ravel()
+    _count(made, np.zeros(flat.shape, np.int64), flat, weights.ravel(), binary=False)
+    return made.ravel()
+
+
+def _zeros(shape: Sequence[int], like: Array) -> Array:
+    return filled(shape, np.zeros((), like.dtype))
+
+
 def _ragged_bincount(attributes: Attributes) -> Compute:
     binary = attributes.flag("binary_output")
 
     def compute(splits: Array, values: Array, size: Array, weights: Array) -> Array:
+        if not splits.size or splits[0] != 0:
+            raise InvalidRequest("Splits must start with 0")
         lengths = np.diff(splits)
-        made = np.zeros((len(lengths), int(size)), weights.dtype)
+        made = _zeros((len(lengths), int(size)), weights)
         _count(made, np.repeat(np.arange(len(lengths)), lengths), values, weights, binary)
         return made
 
@@ -152,49 +189,49 @@ def _bitcast(attributes: Attributes) -> Compute:
 KERNELS: Mapping[str, Kernel] = MappingProxyType(
     {
         "Abs": plain(np.abs),
-        "Add": plain(np.add),
-        "AddV2": plain(np.add),
+        "Add": plain(_between(np.add)),
+        "AddV2": plain(_between(np.add)),
         "All": Kernel(_reduced(np.all), (FLAG,)),
         "Any": Kernel(_reduced(np.any), (FLAG,)),
         "ArgMax": Kernel(_place_of(np.argmax), (Output("output_type", DataType.INT64),)),
         "ArgMin": Kernel(_place_of(np.argmin), (Output("output_type", DataType.INT64),)),
-        "Bincount": Kernel(_dense_bincount),
+        "Bincount": in_thread(plain(_bincount)),
         "Bitcast": Kernel(_bitcast, (Output("type"),)),
-        "BitwiseAnd": plain(np.bitwise_and),
-        "BitwiseOr": plain(np.bitwise_or),
-        "BitwiseXor": plain(np.bitwise_xor),
+        "BitwiseAnd": plain(_between(np.bitwise_and)),
+        "BitwiseOr": plain(_between(np.bitwise_or)),
+        "BitwiseXor": plain(_between(np.bitwise_xor)),
         "Bucketize": Kernel(_bucketize, (INTEGER,)),
         "Cast": Kernel(_cast, (Output("DstT"),)),
         "Cumsum": Kernel(_cumulated),
-        "DenseBincount": Kernel(_dense_bincount, (Output("T"),)),
-        "Equal": plain(np.equal, FLAG),
-        "FloorDiv": plain(_divided(np.floor_divide)),
-        "FloorMod": plain(_divided(np.mod)),
-        "Greater": plain(np.greater, FLAG),
-        "GreaterEqual": plain(np.greater_equal, FLAG),
-        "Less": plain(np.less, FLAG),
-        "LeftShift": plain(np.left_shift),
-        "LessEqual": plain(np.less_equal, FLAG),
-        "LogicalAnd": plain(np.logical_and, FLAG),
+        "DenseBincount": in_thread(Kernel(_dense_bincount, (Output("T"),))),
+        "Equal": plain(_between(np.equal), FLAG),
+        "FloorDiv": plain(_between(_divided(np.floor_divide))),
+        "FloorMod": plain(_between(_divided(np.mod))),
+        "Greater": plain(_between(np.greater), FLAG),
+        "GreaterEqual": plain(_between(np.greater_equal), FLAG),
+        "Less": plain(_between(np.less), FLAG),
+        "LeftShift": plain(_between(np.left_shift)),
+        "LessEqual": plain(_between(np.less_equal), FLAG),
+        "LogicalAnd": plain(_between(np.logical_and), FLAG),
         "LogicalNot": plain(np.logical_not, FLAG),
-        "LogicalOr": plain(np.logical_or, FLAG),
+        "LogicalOr": plain(_between(np.logical_or), FLAG),
         "Max": Kernel(_reduced(_greatest)),
-        "Maximum": plain(np.maximum),
+        "Maximum": plain(_between(np.maximum)),
         "Min": Kernel(_reduced(_least)),
-        "Minimum": plain(np.minimum),
-        "Mul": plain(np.multiply),
+        "Minimum": plain(_between(np.minimum)),
+        "Mul": plain(_between(np.multiply)),
         "Neg": plain(np.negative),
-        "NotEqual": plain(np.not_equal, FLAG),
+        "NotEqual": plain(_between(np.not_equal), FLAG),
         "Prod": Kernel(_reduced(np.prod)),
-        "RaggedBincount": Kernel(_ragged_bincount),
-        "RealDiv": plain(np.divide),
-        "RightShift": plain(np.right_shift),
-        "Sub": plain(np.subtract),
+        "RaggedBincount": in_thread(Kernel(_ragged_bincount)),
+        "RealDiv": plain(_between(np.divide)),
+        "RightShift": plain(_between(np.right_shift)),
+        "Sub": plain(_between(np.subtract)),
         "Sum": Kernel(_reduced(np.sum)),
         "TopKV2": Kernel(
             _top_k,
             (Output(name="values"), Output("index_type", DataType.INT32, name="indices")),
         ),
-        "UnsortedSegmentSum": plain(_segment_sum),
+        "UnsortedSegmentSum": in_thread(plain(_segment_sum)),
     }
 )

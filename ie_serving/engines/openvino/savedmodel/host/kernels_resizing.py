@@ -5,9 +5,16 @@ from types import MappingProxyType
 
 import numpy as np
 
+from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines.openvino.savedmodel.host.allowance import make_room
 from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
-from ie_serving.engines.openvino.savedmodel.host.kernel import Compute, Kernel, Output
+from ie_serving.engines.openvino.savedmodel.host.kernel import (
+    Compute,
+    Kernel,
+    Output,
+    in_thread,
+)
 
 
 def _bilinear(attributes: Attributes) -> Compute:
@@ -15,6 +22,13 @@ def _bilinear(attributes: Attributes) -> Compute:
 
     def compute(images: Array, size: Array) -> Array:
         height, width = (int(each) for each in size)
+        if height < 1 or width < 1:
+            raise InvalidRequest(f"output dimensions must be positive, but are {height}, {width}")
+        count, held_height, held_width, channels = images.shape
+        if not held_height or not held_width:
+            raise InvalidRequest("input image must be of non-zero size")
+        # Rows are resized first: with few of them wide ones weigh more than the result.
+        make_room((count, height, max(width, held_width), channels), np.float32)
         above, below, down = _between(images.shape[1], height, aligned, centred)
         left, right, across = _between(images.shape[2], width, aligned, centred)
         down, across = down[:, np.newaxis, np.newaxis], across[:, np.newaxis]
@@ -44,5 +58,5 @@ def _between(held: int, wanted: int, aligned: bool, centred: bool) -> tuple[Arra
 
 
 KERNELS: Mapping[str, Kernel] = MappingProxyType(
-    {"ResizeBilinear": Kernel(_bilinear, (Output("", DataType.FP32),))}
+    {"ResizeBilinear": in_thread(Kernel(_bilinear, (Output("", DataType.FP32),)))}
 )

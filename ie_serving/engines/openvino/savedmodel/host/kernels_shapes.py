@@ -1,5 +1,6 @@
 """Kernels that move elements and compute none: any dtype, strings among them."""
 
+import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -8,6 +9,7 @@ import numpy as np
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines.openvino.savedmodel.host.allowance import make_room
 from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
 from ie_serving.engines.openvino.savedmodel.host.kernel import (
     FLAG,
@@ -16,17 +18,17 @@ from ie_serving.engines.openvino.savedmodel.host.kernel import (
     Compute,
     Kernel,
     Output,
+    in_thread,
     plain,
 )
-
-
-def empty_value(dtype: np.dtype[Any]) -> object:
-    """Give what fills a tensor that says nothing else: zero, or the empty string."""
-    return b"" if dtype == np.object_ else dtype.type(0)
-
-
-def _sizes(values: Array) -> list[int]:
-    return [int(size) for size in np.ravel(values)]
+from ie_serving.engines.openvino.savedmodel.host.places import (
+    axis_of,
+    empty_value,
+    filled,
+    in_bounds,
+    in_range,
+    sizes_of,
+)
 
 
 def _pack(attributes: Attributes) -> Compute:
@@ -56,8 +58,8 @@ def _size(attributes: Attributes) -> Compute:
 
 def _slice(array: Array, begin: Array, size: Array) -> Array:
     taken = []
-    for at, much, whole in zip(_sizes(begin), _sizes(size), array.shape, strict=True):
-        end = whole if much < 0 else at + much
+    for at, much, whole in zip(sizes_of(begin), sizes_of(size), array.shape, strict=True):
+        end = whole if much == -1 else at + much
         if not 0 <= at <= end <= whole:
             raise InvalidRequest(f"Expected begin and size in [0, {whole}], but got {at}, {much}")
         taken.append(slice(at, end))
@@ -71,7 +73,7 @@ def _strided_slice(attributes: Attributes) -> Compute:
     ]
 
     def compute(array: Array, begin: Array, end: Array, strides: Array) -> Array:
-        rows = zip(_sizes(begin), _sizes(end), _sizes(strides), strict=True)
+        rows = zip(sizes_of(begin), sizes_of(end), sizes_of(strides), strict=True)
         taken = tuple(_index(at, row, masks) for at, row in enumerate(rows))
         return np.asarray(array[taken], array.dtype)
 
@@ -89,27 +91,26 @@ def _index(at: int, row: tuple[int, int, int], masks: Sequence[int]) -> Any:  # 
     return slice(None if begin else row[0], None if end else row[1], row[2])
 
 
-def _in_range(indices: Array, size: int) -> None:
-    """Refuse indices that TensorFlow refuses; numpy counts negative ones from the end."""
-    wrong = np.flatnonzero((indices < 0) | (indices >= size))
-    if wrong.size:
-        value = int(indices.ravel()[wrong[0]])
-        raise InvalidRequest(f"indices[{wrong[0]}] = {value} is not in [0, {size})")
-
-
 def _gather_v2(attributes: Attributes) -> Compute:
     batch_dims = attributes.integer("batch_dims")
 
     def compute(params: Array, indices: Array, axis: Array) -> Array:
-        at = int(axis) + (params.ndim if axis < 0 else 0)
+        at = axis_of(axis, params.ndim)
         dims = batch_dims + (indices.ndim if batch_dims < 0 else 0)
-        _in_range(indices, params.shape[at])
+        in_range(indices, params.shape[at])
         if not dims:
             return np.take(params, indices, at)
-        rows = np.reshape(params, (-1, *params.shape[dims:]))
-        places = np.reshape(indices, (len(rows), *indices.shape[dims:]))
-        taken = [np.take(row, place, at - dims) for row, place in zip(rows, places, strict=True)]
-        return np.reshape(np.stack(taken), (*params.shape[:dims], *taken[0].shape))
+        if at < dims or params.shape[:dims] != indices.shape[:dims]:
+            raise InvalidRequest(
+                f"params of {params.shape} and indices of {indices.shape} do not share"
+                f" {dims} dimensions before axis {at}"
+            )
+        shape = params.shape[:at] + indices.shape[dims:] + params.shape[at + 1 :]
+        make_room(shape, params.dtype)
+        made = np.empty(shape, params.dtype)
+        for row in np.ndindex(params.shape[:dims]):
+            made[row] = np.take(params[row], indices[row], at - dims)
+        return made
 
     return compute
 
@@ -122,34 +123,92 @@ def _resource_gather(attributes: Attributes) -> Compute:
 
 
 def _gather(params: Array, indices: Array) -> Array:
-    _in_range(indices, params.shape[0])
+    in_range(indices, params.shape[0])
     return np.take(params, indices, 0)
 
 
 def _gather_nd(params: Array, indices: Array) -> Array:
-    for axis in range(indices.shape[-1]):
-        _in_range(indices[..., axis], params.shape[axis])
+    in_bounds(indices, params.shape)
+    depth = indices.shape[-1]
+    if not depth:
+        return np.broadcast_to(params, (*indices.shape[:-1], *params.shape))
     return np.asarray(params[tuple(np.moveaxis(indices, -1, 0))], params.dtype)
+
+
+def _reshape(array: Array, shape: Array) -> Array:
+    sizes = sizes_of(shape)
+    if min(sizes, default=0) < -1:
+        raise InvalidRequest(f"Size must be non-negative, or -1 once, but the shape is {sizes}")
+    return np.reshape(array, sizes)
+
+
+def _broadcast(array: Array, shape: Array) -> Array:
+    make_room(sizes_of(shape), array.dtype)
+    return np.broadcast_to(array, sizes_of(shape))
+
+
+def _tile(array: Array, multiples: Array) -> Array:
+    times = sizes_of(multiples)
+    if len(times) != array.ndim or min(times, default=0) < 0:
+        raise InvalidRequest(
+            f"Expected multiples of 0 or more for {array.ndim} dimensions, but got {times}"
+        )
+    sizes = [size * many for size, many in zip(array.shape, times, strict=True)]
+    make_room(sizes, array.dtype)
+    return np.tile(array, times)
+
+
+def _inverted(order: Array) -> Array:
+    if sorted(order.tolist()) != list(range(order.size)):
+        raise InvalidRequest("the values are no permutation of their places")
+    return np.argsort(order).astype(order.dtype)
 
 
 def _select(condition: Array, then: Array, otherwise: Array) -> Array:
     """Compute Select: a condition of rank 1 chooses rows."""
-    rows = condition.reshape(condition.shape + (1,) * (then.ndim - condition.ndim))
-    return np.where(rows, then, otherwise)
+    rows = condition.ndim == 1 and condition.shape == then.shape[:1]
+    if then.shape != otherwise.shape or not (
+        rows or condition.shape == then.shape or not condition.ndim
+    ):
+        raise InvalidRequest(
+            f"'then' and 'else' must have the same size, and the condition their shape, but they"
+            f" are {then.shape}, {otherwise.shape} and {condition.shape}"
+        )
+    wide = condition.reshape(condition.shape + (1,) * (then.ndim - condition.ndim))
+    return np.where(wide, then, otherwise)
+
+
+def _select_v2(condition: Array, then: Array, otherwise: Array) -> Array:
+    shape = np.broadcast_shapes(condition.shape, then.shape, otherwise.shape)
+    if math.prod(shape) > max(condition.size, then.size, otherwise.size):
+        make_room(shape, then.dtype)
+    return np.where(condition, then, otherwise)
 
 
 def _range(start: Array, limit: Array, delta: Array) -> Array:
-    return np.arange(start.item(), limit.item(), delta.item()).astype(start.dtype)
+    first, end, step = start.item(), limit.item(), delta.item()
+    if not step:
+        raise InvalidRequest("Requires delta != 0")
+    if (end - first) * step < 0:
+        raise InvalidRequest(
+            f"{first} to {end} in steps of {step}: the steps lead away from the end"
+        )
+    count = math.ceil((end - first) / step)
+    make_room((count,), np.float64)
+    return np.arange(first, end, step).astype(start.dtype)
 
 
 def _fill(shape: Array, value: Array) -> Array:
-    return np.full(_sizes(shape), value[()], value.dtype)
+    return filled(sizes_of(shape), value)
 
 
 def _one_hot(attributes: Attributes) -> Compute:
     axis = attributes.integer("axis", -1)
 
     def compute(indices: Array, depth: Array, on: Array, off: Array) -> Array:
+        if depth < 0:
+            raise InvalidRequest(f"depth must be non-negative, got: {depth}")
+        make_room((*indices.shape, int(depth)), on.dtype)
         places = np.expand_dims(indices, axis)
         shape = [1] * places.ndim
         shape[axis] = -1
@@ -160,10 +219,13 @@ def _one_hot(attributes: Attributes) -> Compute:
 
 
 def _pad(array: Array, paddings: Array, value: Array | None = None) -> Array:
-    fill = empty_value(array.dtype) if value is None else value[()]
     widths = np.asarray(paddings)
-    shape = np.array(array.shape) + widths.sum(1)
-    padded = np.full(shape, fill, array.dtype)
+    if widths.shape != (array.ndim, 2) or widths.min(initial=0) < 0:
+        raise InvalidRequest(
+            f"Paddings must be non-negative, two for each of {array.ndim} dimensions"
+        )
+    sizes = [int(b) + size + int(e) for (b, e), size in zip(widths, array.shape, strict=True)]
+    padded = filled(sizes, empty_value(array.dtype) if value is None else value)
     starts = zip(widths[:, 0], array.shape, strict=True)
     padded[tuple(slice(at, at + size) for at, size in starts)] = array
     return padded
@@ -175,10 +237,15 @@ def _split(attributes: Attributes) -> Compute:
 
 
 def _split_v(array: Array, sizes: Array, axis: Array) -> list[Array]:
-    known = _sizes(sizes)
-    at = int(axis)
-    if -1 in known:
-        known[known.index(-1)] = array.shape[at] - sum(known) - 1
+    known = sizes_of(sizes)
+    at = axis_of(axis, array.ndim)
+    whole = array.shape[at]
+    if known.count(-1) == 1:
+        known[known.index(-1)] = whole - sum(known) - 1
+    if min(known) < 0 or sum(known) != whole:
+        raise InvalidRequest(
+            f"Determined shape must match: split sizes {sizes_of(sizes)} of a dimension of {whole}"
+        )
     return np.split(array, np.cumsum(known)[:-1], at)
 
 
@@ -186,6 +253,8 @@ def _unique(attributes: Attributes) -> Compute:
     places = attributes.dtype("out_idx", DataType.INT32).numpy
 
     def compute(array: Array) -> list[Array]:
+        if array.ndim != 1:
+            raise InvalidRequest(f"unique expects a 1D vector, but the rank is {array.ndim}")
         first: dict[Any, int] = {}
         at = [first.setdefault(value, len(first)) for value in array.tolist()]
         return [np.array(list(first), array.dtype), np.array(at, places)]
@@ -194,7 +263,13 @@ def _unique(attributes: Attributes) -> Compute:
 
 
 def _scatter_nd(indices: Array, updates: Array, shape: Array) -> Array:
-    made = np.full(_sizes(shape), empty_value(updates.dtype), updates.dtype)
+    sizes = sizes_of(shape)
+    in_bounds(indices, sizes)
+    if updates.shape != (*indices.shape[:-1], *sizes[indices.shape[-1] :]):
+        raise InvalidRequest(
+            f"updates of {updates.shape} do not fit indices of {indices.shape} into {sizes}"
+        )
+    made = filled(sizes, empty_value(updates.dtype))
     places = tuple(np.moveaxis(indices, -1, 0))
     if updates.dtype == np.object_:
         made[places] = updates
@@ -211,28 +286,28 @@ PARAMS = Output("Tparams")
 
 KERNELS: Mapping[str, Kernel] = MappingProxyType(
     {
-        "BroadcastTo": plain(lambda array, shape: np.broadcast_to(array, _sizes(shape))),
+        "BroadcastTo": in_thread(plain(_broadcast)),
         "ConcatV2": plain(lambda *arrays: np.concatenate(arrays[:-1], int(arrays[-1]))),
         "ExpandDims": plain(lambda array, axis: np.expand_dims(array, int(axis))),
-        "Fill": plain(_fill),
+        "Fill": in_thread(plain(_fill)),
         "Gather": plain(_gather, PARAMS),
         "GatherNd": plain(_gather_nd, PARAMS),
         "GatherV2": Kernel(_gather_v2, (PARAMS,)),
-        "InvertPermutation": plain(np.argsort),
-        "OneHot": Kernel(_one_hot),
+        "InvertPermutation": plain(_inverted),
+        "OneHot": in_thread(Kernel(_one_hot)),
         "OnesLike": plain(_filled_like(1)),
         "Pack": Kernel(_pack),
-        "Pad": plain(_pad),
-        "PadV2": plain(_pad),
-        "Range": plain(_range, Output("Tidx", DataType.INT32)),
+        "Pad": in_thread(plain(_pad)),
+        "PadV2": in_thread(plain(_pad)),
+        "Range": in_thread(plain(_range, Output("Tidx", DataType.INT32))),
         "Rank": plain(lambda array: np.array(array.ndim, np.int32), INTEGER),
         "ReadVariableOp": plain(lambda held: held, Output("dtype")),
-        "Reshape": plain(lambda array, shape: np.reshape(array, _sizes(shape))),
+        "Reshape": plain(_reshape),
         "ResourceGather": Kernel(_resource_gather, (Output("dtype"),)),
-        "ReverseV2": plain(lambda array, axes: np.flip(array, tuple(_sizes(axes)))),
-        "ScatterNd": plain(_scatter_nd),
+        "ReverseV2": plain(lambda array, axes: np.flip(array, tuple(sizes_of(axes)))),
+        "ScatterNd": in_thread(plain(_scatter_nd)),
         "Select": plain(_select),
-        "SelectV2": plain(np.where),
+        "SelectV2": plain(_select_v2),
         "Shape": Kernel(_shape, (Output("out_type", DataType.INT32),)),
         "Size": Kernel(_size, (Output("out_type", DataType.INT32),)),
         "Slice": plain(_slice),
@@ -240,8 +315,8 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
         "SplitV": plain(_split_v),
         "Squeeze": Kernel(_squeeze),
         "StridedSlice": Kernel(_strided_slice),
-        "Tile": plain(lambda array, multiples: np.tile(array, _sizes(multiples))),
-        "Transpose": plain(lambda array, order: np.transpose(array, _sizes(order))),
+        "Tile": in_thread(plain(_tile)),
+        "Transpose": plain(lambda array, order: np.transpose(array, sizes_of(order))),
         "Unique": Kernel(
             _unique, (Output(name="y"), Output("out_idx", DataType.INT32, name="idx"))
         ),

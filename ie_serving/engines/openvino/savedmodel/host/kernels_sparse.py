@@ -1,30 +1,48 @@
 """Kernels that make dense tensors of sparse and ragged ones."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from types import MappingProxyType
 
 import numpy as np
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.tensors import Array
+from ie_serving.engines.openvino.savedmodel.host.allowance import make_room
 from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
-from ie_serving.engines.openvino.savedmodel.host.kernel import Compute, Kernel, plain
+from ie_serving.engines.openvino.savedmodel.host.kernel import Compute, Kernel, in_thread
+from ie_serving.engines.openvino.savedmodel.host.places import filled, in_bounds
 
 _FIRST_SIZE, _ROW_IDS, _SPLITS = b"FIRST_DIM_SIZE", b"VALUE_ROWIDS", b"ROW_SPLITS"
 
 
-def _sparse_to_dense(indices: Array, shape: Array, values: Array, default: Array) -> Array:
-    sizes = tuple(int(size) for size in shape)
-    dense = np.full(sizes, default[()], values.dtype)
-    places = indices.reshape(len(np.atleast_1d(indices)), -1) if indices.ndim < 2 else indices
-    outside = np.flatnonzero(((places < 0) | (places >= np.array(sizes))).any(1))
-    if outside.size:
-        raise InvalidRequest(
-            f"indices[{outside[0]}] = {places[outside[0]].tolist()} is out of bounds: need 0 <="
-            f" index < {list(sizes)}"
-        )
-    dense[tuple(places.T)] = values
-    return dense
+def _sparse_to_dense(attributes: Attributes) -> Compute:
+    ordered = attributes.flag("validate_indices", True)
+
+    def compute(indices: Array, shape: Array, values: Array, default: Array) -> Array:
+        sizes = [int(size) for size in np.ravel(shape)]
+        places = indices.reshape(indices.size, 1) if indices.ndim < 2 else indices
+        if places.shape[1] != len(sizes):
+            raise InvalidRequest(
+                f"output_shape has incorrect number of elements: {len(sizes)} should be:"
+                f" {places.shape[1]}"
+            )
+        dense = filled(sizes, default)
+        in_bounds(places, sizes)
+        if ordered:
+            _in_order(places)
+        dense[tuple(places.T)] = values
+        return dense
+
+    return compute
+
+
+def _in_order(places: Array) -> None:
+    """Refuse places that do not come row by row, each once."""
+    rows = places.tolist()
+    for at, (before, row) in enumerate(pairwise(rows), 1):
+        if row <= before:
+            raise InvalidRequest(f"indices[{at}] = {row} is out of order or repeated")
 
 
 def _ragged_to_dense(attributes: Attributes) -> Compute:
@@ -40,10 +58,12 @@ def _ragged_to_dense(attributes: Attributes) -> Compute:
 
     def compute(shape: Array, values: Array, default: Array, *partitions: Array) -> Array:
         rows = int(partitions[0]) if first else len(partitions[0]) - 1
+        make_room((rows,), np.int64)
         places = _places(kinds, partitions[first:], rows)
         sizes = [rows, *(int(at.max(initial=-1)) + 1 for at in places[1:]), *values.shape[1:]]
         wanted = np.ravel(shape).tolist() if shape.ndim else [-1] * len(sizes)
         made = [size if want < 0 else want for size, want in zip(sizes, wanted, strict=True)]
+        make_room(made, values.dtype)
         dense = np.empty(made, values.dtype)
         dense[...] = default
         inside = np.logical_and.reduce([at < size for at, size in zip(places, made, strict=False)])
@@ -70,7 +90,7 @@ def _places(kinds: Sequence[bytes], partitions: Sequence[Array], rows: int) -> l
 
 KERNELS: Mapping[str, Kernel] = MappingProxyType(
     {
-        "RaggedTensorToTensor": Kernel(_ragged_to_dense),
-        "SparseToDense": plain(_sparse_to_dense),
+        "RaggedTensorToTensor": in_thread(Kernel(_ragged_to_dense)),
+        "SparseToDense": in_thread(Kernel(_sparse_to_dense)),
     }
 )

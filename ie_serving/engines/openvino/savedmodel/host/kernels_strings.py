@@ -1,6 +1,7 @@
 """Kernels of strings. Source: the kernels string_*_op.cc and as_string_op.cc of TensorFlow."""
 
 import base64
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -10,6 +11,7 @@ import numpy as np
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines.openvino.savedmodel.host.allowance import make_room
 from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
 from ie_serving.engines.openvino.savedmodel.host.kernel import (
     INTEGER,
@@ -19,6 +21,7 @@ from ie_serving.engines.openvino.savedmodel.host.kernel import (
     Output,
     plain,
 )
+from ie_serving.engines.openvino.savedmodel.host.places import axis_of
 from ie_serving.engines.openvino.savedmodel.host.regex import decoded
 
 
@@ -61,7 +64,7 @@ def _format(attributes: Attributes, kind: str) -> str:
 
 
 _NUMBER = re.compile(
-    rb"[ \t\n\v\f\r]*[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)[ \t\n\v\f\r]*",
+    rb"[ \t\n\v\f\r]*[+-]?((\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)[ \t\n\v\f\r]*",
     re.IGNORECASE,
 )
 _INTEGER = re.compile(rb"[ \t\n\v\f\r]*[+-]?\d+[ \t\n\v\f\r]*")
@@ -108,13 +111,14 @@ def _reduce_join(attributes: Attributes) -> Compute:
 
     def compute(array: Array, axes: Array) -> Array:
         # The axes are joined in the order in which they are given, so the first varies fastest.
-        order = [int(axis) % array.ndim for axis in np.ravel(axes)]
+        order = [axis_of(axis, array.ndim) for axis in np.ravel(axes)]
         if not order:
             return array
         rest = [axis for axis in range(array.ndim) if axis not in order]
         rows = np.transpose(array, [*rest, *reversed(order)])
         shape = rows.shape[: len(rest)]
-        joined = [separator.join(row) for row in rows.reshape(int(np.prod(shape)), -1).tolist()]
+        size = math.prod(rows.shape[len(rest) :])
+        joined = [separator.join(row) for row in rows.reshape(math.prod(shape), size).tolist()]
         made = texts(joined).reshape(shape)
         return np.expand_dims(made, tuple(sorted(order))) if keep else made
 
@@ -146,6 +150,8 @@ def _substr(attributes: Attributes) -> Compute:
 
     def compute(array: Array, position: Array, length: Array) -> Array:
         together = np.broadcast_arrays(array, position, length)
+        if together[0].size > max(array.size, position.size):
+            make_room(together[0].shape, np.object_)
         rows = zip(*(part.ravel().tolist() for part in together), strict=True)
         cut = _cut if unit == b"BYTE" else _cut_characters
         return texts([cut(*row) for row in rows]).reshape(together[0].shape)

@@ -6,6 +6,14 @@ from it behind the arithmetic; the rest is the model's:
 
     inputs -> [before: host] -> [model: OpenVINO] -> [after: host] -> outputs
 
+For example, where `Mul` and `ArgMax` may run on either side:
+
+    words -> StringToNumber -> Mul -> MatMul -> ArgMax -> AsString -> labels
+
+StringToNumber is before, Mul, MatMul and ArgMax are the model's, and AsString is after. Were the
+first two the other way round, `numbers -> Mul -> AsString -> StringToNumber`, Mul only led to
+strings, and were before as well.
+
 A model between two parts that the host must run between again is refused.
 """
 

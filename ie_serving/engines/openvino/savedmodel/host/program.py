@@ -1,15 +1,18 @@
 """What the host computes of a signature, in order; and what runs it around a model."""
 
 import asyncio
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.errors import InvalidRequest, RequestTooLarge
 from ie_serving.core.tensors import Array, Signature
-from ie_serving.engines.openvino.savedmodel.host.kernel import Compute, Held
+from ie_serving.engines.openvino.savedmodel.host.allowance import Allowance, spending
+from ie_serving.engines.openvino.savedmodel.host.kernel import Compute, Held, as_tensor
 from ie_serving.engines.run.program import Runs
 
 T = TypeVar("T")
@@ -19,7 +22,10 @@ INLINE_ELEMENTS = 1 << 10
 Python takes about half a microsecond for a string in each kernel, a model has a few of them, and
 the loop may be held for a millisecond."""
 INLINE_BYTES = 1 << 13
-"""Bytes of strings up to which it does: an image of 8 KB takes about a millisecond."""
+"""Bytes of strings up to which it does."""
+THREADS = min(4, os.cpu_count() or 1)
+"""Threads of one signature, made as they are needed: Python runs one at a time, but Pillow and
+numpy let others run while they compute. Requests that take long wait for those of their kind."""
 
 
 @dataclass(frozen=True)
@@ -31,29 +37,36 @@ class Step:
         compute: gives its output, or the list of its outputs.
         sources: slots of its inputs.
         results: outputs that something reads: number and slot.
+        in_thread: it may take long, however little it is given.
     """
 
     what: str
     compute: Compute
     sources: tuple[int, ...]
     results: tuple[tuple[int, int], ...]
+    in_thread: bool = False
 
     def run(self, slots: list[Any]) -> None:
         """Compute the node.
 
         Raises:
             InvalidRequest: what the client sent does not fit the operation.
+            RequestTooLarge: the memory of the machine is not enough for it.
         """
         try:
             given = self.compute(*[slots[at] for at in self.sources])
         except InvalidRequest as error:
             raise InvalidRequest(f"{error} ({self.what})") from error
         # numpy and Python raise these for shapes and values that do not fit together.
-        except (ValueError, IndexError, OverflowError) as error:
+        except (ValueError, IndexError, ArithmeticError) as error:
             raise InvalidRequest(f"{self.what} cannot be computed: {error}") from error
+        except MemoryError as error:
+            raise RequestTooLarge(
+                f"{self.what} takes more memory than there is: send less at once"
+            ) from error
         for number, slot in self.results:
             value = given[number] if isinstance(given, list) else given
-            slots[slot] = value if isinstance(value, Held) else np.asarray(value)
+            slots[slot] = value if isinstance(value, Held) else as_tensor(value)
 
 
 @dataclass
@@ -68,8 +81,6 @@ class Plan:
         taken: slots of the model's outputs that the host needs, by name.
         after: steps behind the model.
         outputs: slots of the signature's outputs, by alias, and the dtype of each.
-        wanted: names of all inputs that the host or the model needs.
-        given: outputs that the model gives itself.
     """
 
     slots: list[Any] = field(default_factory=list)
@@ -132,6 +143,7 @@ class HostProgram:
         self.signature = signature
         self._plan = plan
         self._inner = inner
+        self._threads = ThreadPoolExecutor(THREADS, "host")
         own = inner.signature.inputs if inner is not None else {}
         self._passed_on = [name for name in own if name not in plan.feeds]
         self.wanted = [*self._passed_on, *(name for name in plan.inputs if name not in own)]
@@ -144,7 +156,8 @@ class HostProgram:
         slots = list(plan.slots)
         for name, slot in plan.inputs.items():
             slots[slot] = inputs[name]
-        await _run(plan.before, slots, plan.inputs.values())
+        allowance = Allowance()
+        await self._run(plan.before, slots, plan.inputs.values(), allowance)
         if self._inner is None:
             return read(self._host_outputs(slots))
         wanted = {name: inputs[name] for name in self._passed_on}
@@ -157,8 +170,27 @@ class HostProgram:
         kept = await self._inner.infer(wanted, _copies)
         for name, slot in plan.taken.items():
             slots[slot] = kept[name]
-        await _run(plan.after, slots, plan.taken.values())
+        await self._run(plan.after, slots, plan.taken.values(), allowance)
         return read({**kept, **self._host_outputs(slots)})
+
+    async def _run(
+        self,
+        steps: Sequence[Step],
+        slots: list[Any],
+        brought: Iterable[int],
+        allowance: Allowance,
+    ) -> None:
+        if not steps:
+            return
+        if not any(step.in_thread for step in steps) and _is_small([slots[at] for at in brought]):
+            _run_all(steps, slots, allowance)
+            return
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._threads, _run_all, steps, slots, allowance)
+        except asyncio.CancelledError:
+            allowance.abandoned = True
+            raise
 
     def _host_outputs(self, slots: Sequence[Any]) -> dict[str, Array]:
         return {
@@ -167,7 +199,8 @@ class HostProgram:
         }
 
     def close(self) -> None:
-        """Free the model."""
+        """Free the model, and end the threads."""
+        self._threads.shutdown()
         if self._inner is not None:
             self._inner.close()
 
@@ -177,15 +210,6 @@ def _copies(outputs: Mapping[str, Array]) -> dict[str, Array]:
     return {name: np.array(array) for name, array in outputs.items()}
 
 
-async def _run(steps: Sequence[Step], slots: list[Any], brought: Iterable[int]) -> None:
-    if not steps:
-        return
-    if _is_small([slots[at] for at in brought]):
-        _run_all(steps, slots)
-    else:
-        await asyncio.to_thread(_run_all, steps, slots)
-
-
 def _is_small(arrays: Sequence[Array]) -> bool:
     if sum(array.size for array in arrays) > INLINE_ELEMENTS:
         return False
@@ -193,7 +217,8 @@ def _is_small(arrays: Sequence[Array]) -> bool:
     return sum(len(text) for array in texts for text in array.ravel().tolist()) <= INLINE_BYTES
 
 
-def _run_all(steps: Sequence[Step], slots: list[Any]) -> None:
-    with np.errstate(all="ignore"):  # infinities are results, not warnings
+def _run_all(steps: Sequence[Step], slots: list[Any], allowance: Allowance) -> None:
+    # Infinities are results, not warnings.
+    with np.errstate(all="ignore"), spending(allowance):
         for step in steps:
             step.run(slots)

@@ -18,6 +18,7 @@ from ie_serving.engines.openvino.savedmodel.constants import held
 from ie_serving.engines.openvino.savedmodel.frames import CALLS, Frame, Library, Place
 from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
 from ie_serving.engines.openvino.savedmodel.host.checkpoint import Checkpoint
+from ie_serving.engines.openvino.savedmodel.host.kernel import Held, as_tensor
 from ie_serving.engines.openvino.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.openvino.savedmodel.host.tables import Table, from_text_file
 from ie_serving.wire.protobuf.messages import Proto
@@ -94,7 +95,8 @@ class Resources:
         if node.op not in KERNELS:
             raise LoadFailed(f"{node.op} {node.name!r} of constants cannot be computed at load")
         results = KERNELS[node.op].make(Attributes(node))(*map(self.value, sources))
-        return results[at] if isinstance(results, list) else np.asarray(results)
+        result = results[at] if isinstance(results, list) else results
+        return result if isinstance(result, Held) else as_tensor(result)
 
     def _asset(self, filename: str) -> Path:
         path = PurePosixPath("assets", filename)

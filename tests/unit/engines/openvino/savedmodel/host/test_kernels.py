@@ -8,10 +8,11 @@ import pytest
 import tensorflow as tf
 import tensorflow.compat.v1 as v1
 
-from ie_serving.core.errors import InvalidRequest, LoadFailed
+from ie_serving.core.errors import InvalidRequest, LoadFailed, RequestTooLarge
 from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
 from ie_serving.engines.openvino.savedmodel.host.fingerprint import fingerprint64
 from ie_serving.engines.openvino.savedmodel.host.kernels import KERNELS
+from ie_serving.engines.openvino.savedmodel.host.program import Step
 from ie_serving.wire.protobuf import graph
 
 
@@ -58,7 +59,11 @@ CASES: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
     ("ReduceJoin", {"inputs": WORDS, "reduction_indices": ints(1)}, {"separator": "|"}),
     ("ReduceJoin", {"inputs": WORDS, "reduction_indices": ints(1, 0)}, {"keep_dims": True}),
     ("ReduceJoin", {"inputs": WORDS, "reduction_indices": ints(-2)}, {}),
+    ("ReduceJoin", {"inputs": WORDS[:0], "reduction_indices": ints(1)}, {}),
+    ("ReduceJoin", {"inputs": WORDS[:, :0], "reduction_indices": ints(1)}, {"separator": "|"}),
     ("StringLower", {"input": texts(b"AbC\xc3\x89")}, {}),
+    ("ReduceJoin", {"inputs": WORDS[:0], "reduction_indices": ints(1)}, {}),
+    ("ReduceJoin", {"inputs": WORDS[:, :0], "reduction_indices": ints(1)}, {"separator": "|"}),
     ("StringLower", {"input": texts(b"AbC\xc3\x89")}, {"encoding": "utf-8"}),
     ("StringUpper", {"input": texts(b"AbC\xc3\xa9")}, {}),
     ("StringStrip", {"input": texts(b" \t\v\fa b\r\n", b"")}, {}),
@@ -117,10 +122,50 @@ CASES: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
     ("GatherV2", {"params": WORDS, "indices": ints(2, 0), "axis": np.int32(1)}, {}),
     ("GatherV2", {"params": GRID, "indices": ints([0, 2], [1, 1]), "axis": np.int32(1)},
      {"batch_dims": 1}),
+    ("GatherV2", {"params": WORDS[:0], "indices": ints(1)[:0].reshape(0, 5), "axis": np.int32(1)},
+     {"batch_dims": 1}),
+    ("GatherV2", {"params": GRID, "indices": np.zeros((2, 3, 0), np.int32), "axis": np.int32(-1)},
+     {"batch_dims": 2}),
+    ("GatherNd", {"params": GRID, "indices": np.zeros((2, 0), np.int32)}, {}),
+    ("GatherNd", {"params": GRID[:0], "indices": np.zeros((0, 1), np.int32)}, {}),
     ("GatherNd", {"params": WORDS, "indices": ints([1, 2], [0, 0])}, {}),
     ("GatherNd", {"params": GRID, "indices": ints([1], [0])}, {}),
+    ("InvertPermutation", {"x": ints(2, 0, 1)}, {}),
+    ("InvertPermutation", {"x": longs(1, 0)}, {}),
+    ("Reshape", {"tensor": WORDS[:0], "shape": ints(3, -1)}, {}),
+    ("Tile", {"input": WORDS, "multiples": ints(0, 2)}, {}),
+    ("Fill", {"dims": ints(2), "value": np.array(b"q\0", np.object_)}, {}),
+    ("PadV2", {"input": WORDS, "paddings": ints([0, 0], [0, 1]),
+               "constant_values": np.array(b"p\0", np.object_)}, {}),
+    ("ConcatV2", {"values": [WORDS, WORDS[:, :0]], "axis": np.int32(1)}, {}),
+    ("ReverseV2", {"tensor": WORDS[:0], "axis": ints(-1)}, {}),
+    ("Range", {"start": np.int32(3), "limit": np.int32(3), "delta": np.int32(-1)}, {}),
+    ("Range", {"start": np.int32(5), "limit": np.int32(0), "delta": np.int32(-2)}, {}),
+    ("Range", {"start": np.float32(0), "limit": np.float32(1), "delta": np.float32(0.25)}, {}),
+    ("OneHot", {"indices": longs(0, 2), "depth": np.int32(0), "on_value": np.float32(2),
+                "off_value": np.float32(0)}, {}),
+    ("Select", {"condition": np.array(True), "x": WORDS, "y": WORDS[::-1]}, {}),
+    ("SplitV", {"value": WORDS, "size_splits": ints(0, 3), "axis": np.int32(-1)},
+     {"num_split": 2}),
+    ("ScatterNd", {"indices": np.zeros((0, 1), np.int32), "updates": floats(), "shape": ints(3)},
+     {}),
+    ("ArgMax", {"input": SCORES[:0], "dimension": np.int32(-1)}, {}),
+    ("Cumsum", {"x": SCORES[:0], "axis": np.int32(-1)}, {}),
+    ("TopKV2", {"input": SCORES, "k": np.int32(0)}, {}),
+    ("UnsortedSegmentSum", {"data": floats([1, 2], [4, 8]), "segment_ids": ints(-1, -3),
+                            "num_segments": np.int32(0)}, {}),
+    ("Bincount", {"arr": ints([1, 1, 2], [5, 0, 1]), "size": np.int32(4), "weights": floats()}, {}),
+    ("Bincount", {"arr": ints([1, 1], [0, 1]), "size": np.int32(2),
+                  "weights": floats([1, 2], [4, 8])}, {}),
+    ("DenseBincount", {"input": longs([1, 1])[:0], "size": np.int64(2), "weights": floats()}, {}),
+    ("SparseToDense", {"sparse_indices": longs(2, 0), "output_shape": longs(3),
+                       "sparse_values": floats(1, 2), "default_value": np.float32(9)},
+     {"validate_indices": False}),
+    ("SparseToDense", {"sparse_indices": np.zeros((0, 2), np.int64), "output_shape": longs(2, 1),
+                       "sparse_values": texts(), "default_value": np.array(b"\0", np.object_)}, {}),
     ("Tile", {"input": texts([b"a", b"b"]), "multiples": ints(3, 1)}, {}),
     ("Transpose", {"x": WORDS, "perm": ints(1, 0)}, {}),
+    ("Transpose", {"x": WORDS, "perm": ints(-1, 0)}, {}),
     ("BroadcastTo", {"input": texts(b"a", b"b"), "shape": ints(2, 2)}, {}),
     ("Fill", {"dims": ints(2, 1), "value": np.array(b"q", np.object_)}, {}),
     ("Shape", {"input": WORDS}, {}),
@@ -199,9 +244,9 @@ CASES: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
 
 
 def node_of(
-    operation: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any]
+    operation: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any], runs: bool = True
 ) -> tuple[Any, list[Any], list[Any]]:
-    """Make the node, with the placeholders that it reads and TensorFlow's outputs."""
+    """Make the node, with the placeholders that it reads and TensorFlow's outputs, if it runs."""
     with v1.Graph().as_default() as made:
         placeholders, fed = {}, []
         for name, value in inputs.items():
@@ -213,7 +258,7 @@ def node_of(
         getattr(tf.raw_ops, operation)(**placeholders, **attributes)
         node = next(op for op in made.get_operations() if op.type == operation)
         with v1.Session(graph=made) as session:
-            expected = session.run(list(node.outputs), dict(fed))
+            expected = session.run(list(node.outputs), dict(fed)) if runs else []
     by_name = {placeholder.name: value for placeholder, value in fed}
     arrays = [np.asarray(by_name[tensor.name], np.object_ if tensor.dtype == tf.string else None)
               for tensor in node.inputs]  # fmt: skip
@@ -261,6 +306,89 @@ REFUSED: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
     ("FloorDiv", {"x": ints(1), "y": ints(0)}, {}),
 ]
 
+WRONG: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
+    # What numpy takes and TensorFlow does not, in words of their own.
+    ("ArgMax", {"input": SCORES, "dimension": np.int32(2)}, {}),
+    ("ArgMax", {"input": SCORES[:0], "dimension": np.int32(0)}, {}),
+    ("Bincount", {"arr": ints(1, -1), "size": np.int32(4), "weights": ints()}, {}),
+    ("Bincount", {"arr": ints(1), "size": np.int32(-1), "weights": ints()}, {}),
+    ("Cumsum", {"x": np.float32(1), "axis": np.int32(0)}, {}),
+    ("Fill", {"dims": ints(2, -1), "value": np.float32(1)}, {}),
+    ("GatherNd", {"params": GRID, "indices": ints([0, -1])}, {}),
+    ("GatherV2", {"params": WORDS, "indices": ints(0), "axis": np.int32(-3)}, {}),
+    ("InvertPermutation", {"x": ints(0, 2)}, {}),
+    ("InvertPermutation", {"x": ints(0, 0)}, {}),
+    ("OneHot", {"indices": longs(0), "depth": np.int32(-1), "on_value": np.float32(2),
+                "off_value": np.float32(0)}, {}),
+    ("Pad", {"input": GRID, "paddings": ints([0, 0], [-1, 2], [0, 0])}, {}),
+    ("Range", {"start": np.int32(0), "limit": np.int32(3), "delta": np.int32(0)}, {}),
+    ("Range", {"start": np.int32(5), "limit": np.int32(3), "delta": np.int32(1)}, {}),
+    ("ReduceJoin", {"inputs": WORDS, "reduction_indices": ints(2)}, {}),
+    ("Reshape", {"tensor": WORDS, "shape": ints(-2)}, {}),
+    ("ResizeBilinear", {"images": IMAGES, "size": ints(0, 2)}, {}),
+    ("ReverseV2", {"tensor": WORDS, "axis": ints(0, -2)}, {}),
+    ("ScatterNd", {"indices": ints([-1]), "updates": floats(1), "shape": ints(3)}, {}),
+    ("ScatterNd", {"indices": ints([3]), "updates": floats(1), "shape": ints(3)}, {}),
+    ("Slice", {"input": WORDS, "begin": ints(0, 0), "size": ints(1, -2)}, {}),
+    ("SparseToDense", {"sparse_indices": longs(2, 0), "output_shape": longs(3),
+                       "sparse_values": floats(1, 2), "default_value": np.float32(9)}, {}),
+    ("SparseToDense", {"sparse_indices": longs(0), "output_shape": longs(1, 2),
+                       "sparse_values": floats(1), "default_value": np.float32(9)}, {}),
+    ("SplitV", {"value": WORDS, "size_splits": ints(1, 1), "axis": np.int32(1)}, {"num_split": 2}),
+    ("SplitV", {"value": WORDS, "size_splits": ints(4, -1), "axis": np.int32(1)}, {"num_split": 2}),
+    ("StridedSlice", {"input": GRID, "begin": ints(0), "end": ints(1), "strides": ints(0)}, {}),
+    ("StridedSlice", {"input": GRID, "begin": ints(2), "end": ints(3), "strides": ints(1)},
+     {"shrink_axis_mask": 1}),
+    ("Tile", {"input": WORDS, "multiples": ints(1, -1)}, {}),
+    ("TopKV2", {"input": SCORES, "k": np.int32(5)}, {}),
+    ("TopKV2", {"input": SCORES, "k": np.int32(-1)}, {}),
+    ("Transpose", {"x": WORDS, "perm": ints(1, 1)}, {}),
+    ("UnsortedSegmentSum", {"data": floats(1), "segment_ids": ints(1),
+                            "num_segments": np.int32(1)}, {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("operation", "inputs", "attributes"),
+    WRONG,
+    ids=[f"{case[0]}-{at}" for at, case in enumerate(WRONG)],
+)
+def test_what_numpy_would_take_is_refused_as_by_tensorflow(
+    operation: str, inputs: Mapping[str, Any], attributes: Mapping[str, Any]
+) -> None:
+    node, arrays, _ = node_of(operation, inputs, attributes, runs=False)
+    with pytest.raises((tf.errors.InvalidArgumentError, tf.errors.OutOfRangeError)):
+        node_of(operation, inputs, attributes)
+    step = Step(
+        "the node", KERNELS[operation].make(Attributes(node)), tuple(range(len(arrays))), ()
+    )
+    with pytest.raises(InvalidRequest, match="the node"):
+        step.run(arrays)
+
+
+@pytest.mark.parametrize("text", [b"a\0", b"\0\0", b""])
+def test_a_string_alone_keeps_its_zero_bytes(text: bytes) -> None:
+    taken = KERNELS["GatherV2"].make(Attributes(graph.NodeDef(op="GatherV2")))
+    step = Step("GatherV2", taken, (0, 1, 2), ((0, 3),))
+    slots = [texts(b"x", text), np.int32(1), np.int32(0), None]
+    step.run(slots)
+    assert slots[3].dtype == np.object_
+    assert slots[3].item() == text
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [(ZeroDivisionError("by zero"), InvalidRequest), (MemoryError(), RequestTooLarge)],
+)
+def test_what_goes_wrong_with_values_is_the_requests_error(
+    error: Exception, kind: type[Exception]
+) -> None:
+    def compute() -> None:
+        raise error
+
+    with pytest.raises(kind, match="Range 'r'"):
+        Step("Range 'r'", compute, (), ()).run([])
+
 
 @pytest.mark.parametrize(("operation", "inputs", "attributes"), REFUSED)
 def test_a_kernel_refuses_what_tensorflow_refuses(
@@ -299,7 +427,7 @@ def test_a_pattern_that_python_might_read_in_another_way_is_refused_at_load(patt
 def test_a_constant_pattern_is_checked_at_load() -> None:
     kernel, node = KERNELS["RegexReplace"], graph.NodeDef(name="n", op="RegexReplace")
     pattern, rewrite = np.array(b"(a)", np.object_), np.array(rb"\2", np.object_)
-    kernel.check(Attributes(node), [None, pattern, None])
+    kernel.check(Attributes(node), [None, pattern, np.array(rb"\1", np.object_)])
     with pytest.raises(LoadFailed, match="RegexReplace 'n'"):
         kernel.check(Attributes(node), [None, pattern, rewrite])
 

@@ -10,15 +10,18 @@ with it keeps its share until it has ended.
 What is small is not counted: a request below `SMALL` that is answered at once costs nothing here.
 """
 
+import math
 import sys
 import threading
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import numpy as np
 
 from ie_serving.core.errors import QueueFull, RequestTooLarge
 from ie_serving.core.hints import Hint
+from ie_serving.core.tensors import Array
 
 SMALL: Final = 64 * 1024
 """Bytes of a message, a body or a tensor from which it is counted while it is worked on at once."""
@@ -80,6 +83,18 @@ class Budget:
             RequestTooLarge, QueueFull: as `lease`.
         """
         return kept(array, self.lease(array.nbytes)) if array.nbytes >= SMALL else array
+
+    def empty(self, shape: Sequence[int], dtype: "np.dtype[Any]") -> Array:
+        """Get an array without values, counted before it is made if it is not small.
+
+        Raises:
+            RequestTooLarge, QueueFull: as `lease`.
+        """
+        size = math.prod(shape) * dtype.itemsize
+        if size < SMALL:
+            return np.empty(shape, dtype)
+        lease = self.lease(size)
+        return kept(np.empty(shape, dtype), lease)
 
     def held_with(self, data: Buffer) -> Buffer:
         """Count bytes that are there already, if they are not small; give what to use instead.

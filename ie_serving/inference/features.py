@@ -12,6 +12,7 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
+from ie_serving.core.budget import BUDGET
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.requests import Feature, Features
 from ie_serving.core.tensors import Array, DataType, TensorSpec
@@ -41,21 +42,23 @@ def decode_examples(
     Raises:
         InvalidRequest: a feature is missing, of the wrong kind, or of the wrong length, with the
             feature's name and the example's index.
+        QueueFull, RequestTooLarge: the batch takes more memory than the budget has.
     """
     return {alias: _batch(examples, spec) for alias, spec in specs.items()}
 
 
 def _batch(examples: Sequence[Features], spec: TensorSpec) -> Array:
     kind = _kind_for(spec.dtype)
-    rows = [_row(example, spec, kind, index) for index, example in enumerate(examples)]
-    width = len(rows[0])
-    for index, row in enumerate(rows):
-        if len(row) != width:
-            raise _fault(spec, index, f"has {len(row)} values; example 0 has {width}")
-    batch = np.empty((len(rows), width), _TRAVELS_AS[kind])
+    width = len(_row(examples[0], spec, kind, 0))
+    # One feature of a context is a row for each example: a small request can ask for any size.
+    batch = BUDGET.empty((len(examples), width), np.dtype(_TRAVELS_AS[kind]))
     with np.errstate(over="ignore"):  # a float beyond float32 is infinite, as in a FloatList
-        batch[...] = rows
-    return batch.reshape(len(rows), *_row_shape(spec, width))
+        for index, example in enumerate(examples):
+            row = _row(example, spec, kind, index)
+            if len(row) != width:
+                raise _fault(spec, index, f"has {len(row)} values; example 0 has {width}")
+            batch[index] = row
+    return batch.reshape(len(examples), *_row_shape(spec, width))
 
 
 def _kind_for(dtype: DataType) -> str:

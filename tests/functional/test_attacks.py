@@ -11,6 +11,7 @@ import grpc
 import pytest
 
 from ie_serving.wire.protobuf import messages
+from ie_serving.wire.protobuf.counting import MOST_MESSAGES
 from tests.functional.cost import bounded
 from tests.functional.servers import SAMPLE, Server
 from tests.process import PATIENCE_S
@@ -19,6 +20,19 @@ MEGABYTE = 2**20
 BUDGET = 200 * MEGABYTE
 ABOVE = BUDGET + 200 * MEGABYTE
 """Peak of memory where the budget alone is the bound: work takes more than what is counted."""
+
+
+def _nested(number: int, content: bytes) -> bytes:
+    """Write a field that holds a message."""
+    return bytes([number << 3 | 2]) + _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    digits = []
+    while value >= 0x80:
+        digits.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*digits, value])
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +106,27 @@ def test_a_context_for_many_examples_is_linear(server: Server, method: str) -> N
     assert code == "INVALID_ARGUMENT"
 
 
+PASSED_OVER = b"\x13\x14" + b"\x20" + b"\xff" * 9 + b"\x01"
+"""An empty group and a value of ten bytes, both of fields that no request has."""
+
+
+@pytest.mark.parametrize(
+    ("method", "payload"),
+    [
+        ("Classify", _nested(2, _nested(1, b"\x0a\x00" * MOST_MESSAGES))),
+        ("Predict", _nested(2, b"\x0a\x01x" + _nested(2, _nested(2, b"\x12\x00" * MOST_MESSAGES)))),
+    ],
+)
+def test_messages_are_counted_whatever_comes_before_them(
+    server: Server, method: str, payload: bytes
+) -> None:
+    """Examples behind what the count did not understand, and the sizes of a shape, 2 bytes each."""
+    with bounded(server, 100 * MEGABYTE):
+        code, text = send(server, f"PredictionService/{method}", PASSED_OVER + payload)
+    assert code == "INVALID_ARGUMENT"
+    assert "send it in parts" in text
+
+
 def _filled(size: int) -> bytes:
     """A Predict of some bytes whose one value is to fill a tensor of `size` floats."""
     request = messages.PredictRequest()
@@ -132,16 +167,3 @@ def test_100_kb_of_gzip_over_rest_are_bounded(server: Server) -> None:
         )
     assert reply.status_code == 413
     assert "100 times" in reply.json()["error"]
-
-
-def _nested(number: int, content: bytes) -> bytes:
-    """Write a field that holds a message."""
-    return bytes([number << 3 | 2]) + _varint(len(content)) + content
-
-
-def _varint(value: int) -> bytes:
-    digits = []
-    while value >= 0x80:
-        digits.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*digits, value])

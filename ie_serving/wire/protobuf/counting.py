@@ -5,17 +5,23 @@ whatever thread that is. An empty message within takes two bytes on the wire, an
 ns and 100 bytes of memory for each: 100 MB of them are seconds and gigabytes. The walk here takes
 about ten times as long, but gives the interpreter up every millisecond, and stops at the bound.
 
-What is malformed is not told here: the walk ends there, and protobuf refuses it.
+Whatever protobuf accepts is counted: also values of ten bytes, and groups, which it passes over.
+What is malformed is not told here. The walk of that message ends there, as protobuf ends with the
+whole request; what came before is counted all the same, since protobuf would make it first.
 """
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.wire.protobuf.fields import (
     DELIMITED,
+    GROUP,
+    GROUP_END,
     LEAST_TAG,
     VARINT,
+    Buffer,
     Unclear,
     extent,
     read_varint,
@@ -30,6 +36,7 @@ They are parsed within about 100 ms."""
 MOST_FIELDS: Final = 2 * MOST_MESSAGES
 """Fields that are looked at. Lists of numbers are packed by every client, and then are one each."""
 
+_DEEPER: Final = {GROUP: 1, GROUP_END: -1}
 _TYPE_MESSAGE: Final = 11
 """`FieldDescriptor.TYPE_MESSAGE`."""
 
@@ -51,19 +58,39 @@ def check_count(
     Raises:
         InvalidRequest: it holds more.
     """
+    _check([payload], descriptor, messages, fields)
+
+
+def check_sum(payloads: Sequence[bytes], descriptor: Any) -> None:  # noqa: ANN401
+    """Refuse serialized messages of one request that are large and hold too many together.
+
+    Raises:
+        InvalidRequest: they hold more than one request may hold.
+    """
+    if sum(map(len, payloads)) >= COUNTED:
+        _check(payloads, descriptor, MOST_MESSAGES, MOST_FIELDS)
+
+
+def _check(payloads: Iterable[Buffer], descriptor: Any, messages: int, fields: int) -> None:  # noqa: ANN401
     left = _Left(messages, fields)
-    pending = [(0, len(payload), descriptor)]
     try:
-        while pending:
-            start, stop, kind = pending.pop()
-            _walk(payload[start:stop], start, _messages_of(kind), left, pending)
-    except (Unclear, IndexError):
-        return
+        for payload in payloads:
+            _count(memoryview(payload), descriptor, left)
     except _TooMany:
         raise InvalidRequest(
             f"the request holds more than {messages} messages (Examples, features, models, tasks,"
             f" tensors) or {fields} fields: send it in parts"
         ) from None
+
+
+def _count(payload: memoryview, descriptor: Any, left: "_Left") -> None:  # noqa: ANN401
+    pending = [(0, len(payload), descriptor)]
+    while pending:
+        start, stop, kind = pending.pop()
+        try:
+            _walk(payload[start:stop], start, _messages_of(kind), left, pending)
+        except (Unclear, IndexError):
+            continue  # with what came before, in the other messages
 
 
 class _TooMany(Exception):
@@ -85,8 +112,12 @@ def _walk(
     left: _Left,
     pending: list[tuple[int, int, Any]],
 ) -> None:
-    """Look at the fields of one message, and put those that hold messages into `pending`."""
-    at, stop = 0, len(view)
+    """Look at the fields of one message, and put those that hold messages into `pending`.
+
+    None of our messages has a group, so protobuf keeps what is in one as bytes that it does not
+    know: its fields are looked at, and hold no messages.
+    """
+    at, stop, depth = 0, len(view), 0
     while at < stop:
         left.fields -= 1
         tag, value = view[at], at + 1
@@ -97,11 +128,13 @@ def _walk(
             value, after = value + 1, value + 1 + view[value]
         elif tag & 7 == VARINT and view[value] < 0x80:
             after = value + 1
+        elif tag & 7 in _DEEPER:
+            after, depth = value, depth + _DEEPER[tag & 7]
         else:
             value, after = extent(view, tag & 7, value)
-        if after > stop or tag < LEAST_TAG:
+        if after > stop or tag < LEAST_TAG or depth < 0:
             raise Unclear
-        if tag & 7 == DELIMITED and tag >> 3 in inner:
+        if tag & 7 == DELIMITED and tag >> 3 in inner and not depth:
             left.messages -= 1
             if after > value:
                 pending.append((start + value, start + after, inner[tag >> 3]))

@@ -18,6 +18,9 @@ Buffer: TypeAlias = bytes | memoryview
 VARINT: Final = 0
 FIXED64: Final = 1
 DELIMITED: Final = 2
+GROUP: Final = 3
+"""Begins a group, which has no length: it ends at the `GROUP_END` of the same number."""
+GROUP_END: Final = 4
 FIXED32: Final = 5
 
 MOST_FIELDS: Final = 4096
@@ -25,7 +28,10 @@ MOST_FIELDS: Final = 4096
 many small ones protobuf is faster, copies and all."""
 
 LONGEST_LENGTH: Final = 5
-"""Bytes of a tag or a length, 35 bits. protobuf refuses longer ones; a value may take ten."""
+"""Bytes of a tag or a length, 35 bits. protobuf refuses longer ones."""
+
+LONGEST_VALUE: Final = 10
+"""Bytes of a value, 64 bits: negative ones, such as an unknown size of -1, take all ten."""
 
 
 LEAST_TAG: Final = 1 << 3
@@ -102,7 +108,7 @@ def extent(view: memoryview, kind: int, at: int) -> tuple[int, int]:
     """Tell where the value of a field of wire type `kind` begins and ends.
 
     Raises:
-        Unclear: a group, or a varint that is cut short.
+        Unclear: a group, or a varint that is too long or cut short.
     """
     if kind == DELIMITED:
         length, at = read_varint(view, at)
@@ -112,5 +118,13 @@ def extent(view: memoryview, kind: int, at: int) -> tuple[int, int]:
     if kind == FIXED64:
         return at, at + 8
     if kind == VARINT:
-        return at, read_varint(view, at)[1]
+        return at, _end_of_varint(view, at)
+    raise Unclear
+
+
+def _end_of_varint(view: memoryview, at: int) -> int:
+    """Tell where a value ends, however large it is."""
+    for end, byte in enumerate(view[at : at + LONGEST_VALUE], at + 1):
+        if byte < 0x80:
+            return end
     raise Unclear

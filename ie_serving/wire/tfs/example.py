@@ -6,6 +6,7 @@ from typing import Final
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.requests import Feature, Features
 from ie_serving.wire.protobuf import messages
+from ie_serving.wire.protobuf.counting import check_sum
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.requests import parse
 
@@ -30,6 +31,12 @@ def examples_of(message: Proto) -> list[Features]:
     held = getattr(message, kind)
     context = _Received(held.context) if kind == "example_list_with_context" else None
     return with_context([_Received(example) for example in held.examples], context)
+
+
+def count_of(message: Proto) -> int:
+    """Count the examples of an Input, without reading them."""
+    kind = message.WhichOneof("kind")
+    return len(getattr(message, kind).examples) if kind else 0
 
 
 def with_context(examples: Sequence[Features], context: Features | None) -> list[Features]:
@@ -98,6 +105,7 @@ def parse_examples(serialized: Sequence[bytes]) -> list[Features]:
     Raises:
         InvalidRequest: there is none, or one is malformed.
     """
+    check_sum(serialized, messages.Example.DESCRIPTOR)
     return with_context([_Received(parse(messages.Example, each)) for each in serialized], None)
 
 

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.budget import BUDGET
+from ie_serving.core.errors import InvalidRequest, RequestTooLarge
 from ie_serving.core.requests import Features
 from ie_serving.core.tensors import Array, DataType, TensorSpec
 from ie_serving.inference.features import decode_examples
@@ -34,6 +35,18 @@ def test_an_example_is_a_row(
 def test_features_travel_in_the_dtype_of_their_list() -> None:
     assert batch([{"x": [1]}], DataType.INT8, (-1, 1)).dtype == np.int64
     assert batch([{"x": [1.0]}], DataType.FP64, (-1, 1)).dtype == np.float32
+
+
+def test_a_feature_for_many_examples_stays_within_the_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A long one of a context, which is a row for each example, asked for any size of memory."""
+    examples: list[Features] = [{"x": [1.0] * 5000}] * 20
+    monkeypatch.setattr(BUDGET, "limit", BUDGET.held + 20 * 5000 * 4)
+    assert batch(examples, DataType.FP32, (-1, -1)).shape == (20, 5000)
+    monkeypatch.setattr(BUDGET, "limit", BUDGET.held + 20 * 5000 * 4 - 1)
+    with pytest.raises(RequestTooLarge, match="send less at once"):
+        batch(examples, DataType.FP32, (-1, -1))
 
 
 def test_a_feature_that_no_input_asks_for_is_ignored() -> None:

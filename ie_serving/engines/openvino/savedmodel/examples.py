@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.budget import BUDGET
+from ie_serving.core.errors import InvalidRequest, QueueFull, RequestTooLarge
 from ie_serving.core.tensors import Array
 from ie_serving.engines.openvino.savedmodel import few
 from ie_serving.engines.openvino.savedmodel.columns import Batch, Column
@@ -25,6 +26,7 @@ from ie_serving.engines.openvino.savedmodel.example_spec import (
     Sparse,
 )
 from ie_serving.wire.protobuf import messages
+from ie_serving.wire.protobuf.counting import check_sum
 from ie_serving.wire.protobuf.fields import Unclear
 from ie_serving.wire.protobuf.messages import Proto
 
@@ -42,6 +44,7 @@ def parse(spec: ExampleSpec, serialized: Sequence[bytes]) -> dict[str, Array]:
     Raises:
         InvalidRequest: an element is no Example, a required feature is missing, or a feature has
             values of another dtype or number than its specification.
+        QueueFull, RequestTooLarge: the tensors take more memory than the budget has.
     """
     if len(serialized) < TOGETHER:
         return parse_rows(spec, _rows(serialized))
@@ -64,6 +67,7 @@ def parse_rows(spec: ExampleSpec, rows: Sequence[Mapping[str, Proto]]) -> dict[s
 
 
 def _rows(serialized: Sequence[bytes]) -> list[Mapping[str, Proto]]:
+    check_sum(serialized, messages.Example.DESCRIPTOR)
     return [_features(data, at) for at, data in enumerate(serialized)]
 
 
@@ -139,7 +143,7 @@ def _dense(dense: Dense, column: Column, count: int, scalar: bool) -> Array:
             f" {dense.dtype.word} values != expected.  Values size: {column.lengths[wrong[0]]}"
             f" but output shape: {_shown(dense.shape)}"
         )
-    batch = np.empty((count, size), dense.dtype.numpy)
+    batch = room_for(dense, count, size)
     batch[column.present] = column.values.reshape(-1, size) if size else 0
     if dense.default is not None:
         batch[~column.present] = dense.default.ravel()
@@ -156,10 +160,30 @@ def _padded(dense: Dense, column: Column, count: int, scalar: bool) -> Array:
             f" output shape is: {_shown(dense.shape)}"
         )
     longest = int(column.lengths.max(initial=0))
-    batch = np.full((count, longest), dense.padding, dense.dtype.numpy)
+    batch = room_for(dense, count, longest)
+    batch.fill(dense.padding)
     batch[np.arange(longest) < column.lengths[:, np.newaxis]] = column.values
     row_shape = (longest // max(stride, 1), *dense.shape[1:])
     return batch.reshape(row_shape if scalar else (count, *row_shape))
+
+
+def room_for(dense: Dense, count: int, longest: int) -> Array:
+    """Get the tensor of a dense feature, without its values: `longest` for each Example.
+
+    An Example that lacks the feature takes two bytes, and a whole row here: so a small request can
+    ask for any size. The memory is counted before it is taken.
+
+    Raises:
+        QueueFull, RequestTooLarge: it is more than the budget has.
+    """
+    try:
+        return BUDGET.empty((count, longest), np.dtype(dense.dtype.numpy))
+    except (QueueFull, RequestTooLarge) as error:
+        raise type(error)(
+            f"Key: {dense.key}: {count} Examples become as many rows of {longest} values, the"
+            " shorter ones padded: send Examples of like lengths together, and fewer at once; ",
+            *error.args,
+        ) from None
 
 
 def _sparse(sparse: Sparse, column: Column, count: int, scalar: bool) -> dict[str, Array]:

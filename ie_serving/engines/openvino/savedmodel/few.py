@@ -9,7 +9,7 @@ Only what is as it should be is read. For the rest, such as a feature of another
 import math
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,10 @@ from ie_serving.engines.openvino.savedmodel.example_spec import (
 )
 from ie_serving.wire.protobuf.fields import Unclear
 from ie_serving.wire.protobuf.messages import Proto
+
+MOST_VALUES: Final = 1 << 16
+"""Values of a dense tensor, with those that are filled up. Beyond, a list of Python takes longer
+than numpy's calls; and a long row among short ones would make it larger than memory."""
 
 Row: TypeAlias = Mapping[str, Proto]
 """The features of one Example by name."""
@@ -48,7 +52,7 @@ def tensors(spec: ExampleSpec, rows: Sequence[Row]) -> dict[str, Array]:
 def _dense(dense: Dense, rows: Sequence[Row], scalar: bool) -> Array:
     if dense.varies:
         return _padded(dense, rows, scalar)
-    if not dense.size:
+    if not dense.size or dense.size * len(rows) > MOST_VALUES:
         raise Unclear
     key, kind, size = dense.key, dense.kind, dense.size
     values: list[Any] = []
@@ -74,6 +78,8 @@ def _padded(dense: Dense, rows: Sequence[Row], scalar: bool) -> Array:
     if not stride or any(len(values) % stride for values in lists):
         raise Unclear
     longest = max(map(len, lists), default=0)
+    if longest * len(lists) > MOST_VALUES:
+        raise Unclear
     values = [
         value for found in lists for value in (*found, *[dense.padding] * (longest - len(found)))
     ]

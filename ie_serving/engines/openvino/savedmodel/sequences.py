@@ -22,8 +22,9 @@ from ie_serving.engines.openvino.savedmodel.example_spec import (
     Ragged,
     Sparse,
 )
-from ie_serving.engines.openvino.savedmodel.examples import parse_rows
+from ie_serving.engines.openvino.savedmodel.examples import parse_rows, room_for
 from ie_serving.wire.protobuf import graph
+from ie_serving.wire.protobuf.counting import check_sum
 from ie_serving.wire.protobuf.messages import Proto
 
 Steps: TypeAlias = list[Sequence[Any]]
@@ -79,7 +80,9 @@ def parse_sequences(spec: SequenceSpec, serialized: Sequence[bytes]) -> dict[str
 
     Raises:
         InvalidRequest: as `examples.parse`, or a required feature list is missing.
+        QueueFull, RequestTooLarge: as `examples.parse`.
     """
+    check_sum(serialized, graph.SequenceExample.DESCRIPTOR)
     parsed = [_sequence(data, at) for at, data in enumerate(serialized)]
     tensors = parse_rows(spec.context, [each.context.feature for each in parsed])
     lists = [each.feature_lists.feature_list for each in parsed]
@@ -145,7 +148,9 @@ def _dense(dense: DenseList, rows: Sequence[Steps], scalar: bool) -> dict[str, A
             )
     lengths = np.array([len(steps) for steps in rows], np.int64)
     longest = int(lengths.max(initial=0))
-    batch = np.full((len(rows), longest, dense.size), dense.padding, dense.dtype.numpy)
+    batch = room_for(dense, len(rows), longest * dense.size)
+    batch.fill(dense.padding)
+    batch = batch.reshape(len(rows), longest, dense.size)
     for row, steps in enumerate(rows):
         for at, values in enumerate(steps):
             batch[row, at] = values

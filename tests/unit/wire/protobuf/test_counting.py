@@ -6,7 +6,13 @@ import pytest
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.wire.protobuf import messages
-from ie_serving.wire.protobuf.counting import COUNTED, MOST_FIELDS, MOST_MESSAGES, check_count
+from ie_serving.wire.protobuf.counting import (
+    COUNTED,
+    MOST_FIELDS,
+    MOST_MESSAGES,
+    check_count,
+    check_sum,
+)
 from ie_serving.wire.tfs.requests import parse
 
 REQUEST = messages.ClassificationRequest
@@ -57,6 +63,58 @@ def test_a_large_request_is_counted_before_it_is_parsed() -> None:
     assert len(payload) >= COUNTED
     with pytest.raises(InvalidRequest, match="send it in parts"):
         parse(REQUEST, payload)
+
+
+def test_serialized_messages_of_one_request_are_counted_together() -> None:
+    """Such as the Examples that a Predict holds as strings, each of which would be let pass."""
+    many = [b"\x0a\x00" * (COUNTED // 4)] * 5
+    with pytest.raises(InvalidRequest, match="send it in parts"):
+        check_sum(many, messages.Example.DESCRIPTOR)
+    check_sum(many[:1], messages.Example.DESCRIPTOR)
+
+
+PASSED_OVER = {
+    "a group": b"\x13\x14",
+    "a group in a group": b"\x13\x1b\x08\x00\x1c\x14",
+    "a value of ten bytes": b"\x08" + b"\xff" * 9 + b"\x01",
+    "a value of six bytes": b"\x08" + b"\xff" * 5 + b"\x01",
+    "a long number of a field": b"\xf8\xff\xff\xff\x0f\x00",
+}
+"""Fields that protobuf does not know in a request, and passes over."""
+
+
+@pytest.mark.parametrize("passed_over", PASSED_OVER.values(), ids=PASSED_OVER.keys())
+def test_fields_that_protobuf_passes_over_do_not_end_the_count(passed_over: bytes) -> None:
+    payload = passed_over + examples(10)
+    parsed = parse(REQUEST, payload)
+    assert len(parsed.input.example_list.examples) == 10
+    check_count(memoryview(payload), REQUEST.DESCRIPTOR, 12)
+    with pytest.raises(InvalidRequest, match="more than 11 messages"):
+        check_count(memoryview(payload), REQUEST.DESCRIPTOR, 11)
+
+
+def test_sizes_of_minus_one_do_not_end_the_count() -> None:
+    """They are what clients write for a size that they do not know, and take ten bytes."""
+    request = messages.PredictRequest()
+    for alias in ("x", "y"):
+        for _ in range(10):
+            request.inputs[alias].tensor_shape.dim.add(size=-1)
+    payload = memoryview(request.SerializeToString())
+    check_count(payload, request.DESCRIPTOR, 26)  # of each the entry, the tensor and the shape
+    with pytest.raises(InvalidRequest, match="more than 25 messages"):
+        check_count(payload, request.DESCRIPTOR, 25)
+
+
+@pytest.mark.parametrize("malformed", [b"\x0b", b"\x0c", b"\x0f", b"\x08" + b"\xff" * 10])
+def test_what_comes_before_malformed_bytes_is_counted(malformed: bytes) -> None:
+    """Protobuf makes it before it comes to them."""
+    payload = memoryview(examples(10) + malformed)
+    with pytest.raises(InvalidRequest, match="more than 11 messages"):
+        check_count(payload, REQUEST.DESCRIPTOR, 11)
+
+
+def test_messages_in_a_group_are_none() -> None:
+    check_count(memoryview(b"\x13" + examples(10) + b"\x14"), REQUEST.DESCRIPTOR, 0)
 
 
 @pytest.mark.parametrize("payload", [b"\x0b", b"\x0a", b"\x0a\x05\x00", b"\xff" * 6, b"\x00\x00"])

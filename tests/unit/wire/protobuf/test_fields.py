@@ -16,6 +16,7 @@ MALFORMED = {
     "a tag alone": b"\x08",
     "a tag cut short": b"\x88",
     "a value cut short": b"\x08\x80",
+    "a value of eleven bytes": b"\x08" + b"\x80" * 10 + b"\x01",
     "no length": b"\x0a",
     "a length cut short": b"\x0a\x80",
     "a length beyond the end": b"\x0a\x05ab",
@@ -35,7 +36,6 @@ MALFORMED = {
 
 SOUND_BUT_UNUSUAL = {
     "a group": b"\x0b\x0c",
-    "a value of more than five bytes": b"\x08" + b"\xff" * 9 + b"\x01",
     "many small fields": b"\x08\x01" * (fields.MOST_FIELDS + 1),
 }
 """For protobuf a message; the walker leaves it alone."""
@@ -75,6 +75,11 @@ def test_what_is_walked_is_a_message(data: bytes) -> None:
 def only_unknown(data: bytes, found: list[Field]) -> list[bytes]:
     """Leave out fields that the message knows, whose content is checked beyond the wire format."""
     return [data[field.start : field.end] for field in found if field.number > 2]
+
+
+def test_values_take_up_to_ten_bytes() -> None:
+    long = b"\x08" + b"\xff" * 9 + b"\x01"
+    assert [(f.value, f.end) for f in fields.scan(memoryview(long * 2))] == [(1, 11), (12, 22)]
 
 
 def test_a_field_of_a_field_is_walked_in_the_same_payload() -> None:

@@ -5,7 +5,7 @@ import pytest
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.requests import Features
 from ie_serving.wire.protobuf import messages
-from ie_serving.wire.tfs.example import examples_of, serialize_examples, with_context
+from ie_serving.wire.tfs.example import count_of, examples_of, serialize_examples, with_context
 
 A_MB = bytes(1 << 20)
 
@@ -35,6 +35,14 @@ def test_each_kind_of_list_is_read() -> None:
     feature["s"].bytes_list.value.append(b"\xff")
     feature["none"].SetInParent()
     assert examples_of(message) == [{"f": [0.5], "s": [b"\xff"], "none": []}]
+
+
+@pytest.mark.parametrize("kind", ["example_list", "example_list_with_context"])
+def test_examples_are_counted_without_being_read(kind: str) -> None:
+    message = messages.Input()
+    assert count_of(message) == 0
+    getattr(message, kind).examples.extend([example(a=[1]), example()])
+    assert count_of(message) == 2
 
 
 def test_no_examples_are_an_empty_input() -> None:

@@ -17,6 +17,7 @@ from ie_serving.wire.tfs.predict import (
     ANY_SIGNATURE,
     ResponseEncoder,
     parse_request,
+    parse_soon,
     parse_whole,
     request_of,
 )
@@ -203,6 +204,14 @@ def test_a_large_list_of_integers() -> None:
     message = request(values.size, dtype=DataType.INT64, int64_val=values.tolist())
     array = inputs_of(message.SerializeToString())["x"]
     np.testing.assert_array_equal(array, values)
+
+
+def test_a_shape_of_very_many_sizes_is_not_parsed_at_once() -> None:
+    """It is no value, so the walk over the request would have protobuf parse all of it here."""
+    tensor = b"\x08\x01" + writing.delimited(2, b"\x12\x00" * predict.LARGE)
+    entry = writing.delimited(1, b"x") + writing.delimited(2, tensor)
+    with pytest.raises(fields.Unclear):
+        parse_soon(SPEC + writing.delimited(2, entry))
 
 
 def test_large_strings() -> None:

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.budget import BUDGET
+from ie_serving.core.errors import InvalidRequest, RequestTooLarge
 from ie_serving.core.requests import Features
 from ie_serving.core.tensors import DataType
 from ie_serving.engines.openvino.savedmodel import examples
@@ -19,6 +20,7 @@ from ie_serving.engines.openvino.savedmodel.examples import parse
 from ie_serving.wire.tfs.example import serialize_examples
 
 FLOAT, INTEGER = DataType.FP32, DataType.INT64
+LONG = 2000
 ROWS = serialize_examples([{"f": [1.0, 2.0, 3.0, 4.0], "n": [7]}, {"n": [8, 9]}])
 
 
@@ -73,6 +75,33 @@ def test_what_nothing_reads_is_checked_and_not_given() -> None:
     assert parse(spec, ROWS[:1]) == {}
     with pytest.raises(InvalidRequest, match=r"Feature: f .data type: float. is required"):
         parse(spec, ROWS)
+
+
+@pytest.mark.parametrize("count", [examples.TOGETHER - 2, examples.TOGETHER])
+@pytest.mark.parametrize(
+    "dense",
+    [
+        Dense("f", FLOAT, (-1,), None, "t"),
+        Dense("f", FLOAT, (LONG,), np.zeros(1, np.float32), "t"),
+    ],
+    ids=["padded", "default"],
+)
+def test_what_is_padded_stays_within_the_budget(
+    dense: Dense, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A long Example among many empty ones, of two bytes each, asked for any size of memory."""
+    rows = serialize_examples([{"f": [1.0] * LONG}, *[{}] * count])
+    spec, held = ExampleSpec(dense=[dense]), BUDGET.held
+    size = (count + 1) * LONG * 4
+    monkeypatch.setattr(BUDGET, "limit", held + size)
+    tensors = parse(spec, rows)
+    assert (tensors["t"].shape, BUDGET.held) == ((count + 1, LONG), held + size)
+    assert tensors["t"].sum() == LONG
+    del tensors
+    assert BUDGET.held == held
+    monkeypatch.setattr(BUDGET, "limit", held + size - 1)
+    with pytest.raises(RequestTooLarge, match="send Examples of like lengths together"):
+        parse(spec, rows)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """A signature with inputs of open rank: a program for each combination of ranks that is asked for.
 
 Engines compile for ranks that are known. The first request of a combination compiles for it, in a
-thread; requests of the same combination wait for that, and those of others go on meanwhile.
+thread; requests of the same combination wait for that, and those of others go on meanwhile. Only
+what has been compiled takes a place among the programs that are kept: ranks that the model cannot
+take are noted apart, so that asking for them costs no other client its program.
 """
 
 import asyncio
@@ -24,11 +26,22 @@ Each takes about the memory of a model, and clients choose them, so their number
 bound."""
 
 
+MOST_REFUSED = 256
+"""Combinations that could not be compiled and are refused without another try, some 500 bytes each;
+beyond, the one that was noted first is forgotten."""
+
+
 class _Kept:
-    """One combination: its program, or why there is none, and how many requests use it."""
+    """One combination: its program, and how many requests use it or wait for it.
+
+    Attributes:
+        made: the program, or why there is none.
+        arrived: the same for what waits on the event loop.
+    """
 
     def __init__(self, made: "Future[Runs]") -> None:
         self.made = made
+        self.arrived = asyncio.wrap_future(made)
         self.users = 0
         self.dropped = False
 
@@ -48,6 +61,8 @@ class ByRank:
         self._make = make
         # By ranks, the one that was used longest ago first.
         self._kept: dict[Ranks, _Kept] = {}
+        self._compiling: dict[Ranks, _Kept] = {}
+        self._refused: dict[Ranks, str] = {}
         # One: compiling takes all cores by itself.
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="rank")
 
@@ -67,25 +82,54 @@ class ByRank:
             self._free_if_unused(kept)
 
     def _take(self, ranks: Ranks) -> _Kept:
-        kept = self._kept.pop(ranks, None) or _Kept(self._threads.submit(self._make, ranks))
-        self._kept[ranks] = kept
+        kept = self._kept.pop(ranks, None)
+        if kept is not None:
+            self._kept[ranks] = kept
+            return kept
+        if ranks in self._refused:
+            raise self._refusal(ranks, self._refused[ranks])
+        return self._compiling.get(ranks) or self._begin(ranks)
+
+    def _begin(self, ranks: Ranks) -> _Kept:
+        begun = self._compiling[ranks] = _Kept(self._threads.submit(self._make, ranks))
+        # Whether or not a request still waits for it by then.
+        begun.arrived.add_done_callback(lambda _: self._arrived(ranks))
+        return begun
+
+    def _arrived(self, ranks: Ranks) -> None:
+        """Keep what has been compiled, in place of what was used longest ago."""
+        kept = self._compiling.pop(ranks, None)
+        if kept is None:  # closed meanwhile
+            return
+        error = kept.arrived.exception()
+        if error is None:
+            self._kept[ranks] = kept
+            self._drop_oldest()
+        elif isinstance(error, LoadFailed):
+            self._refused[ranks] = str(error)
+            if len(self._refused) > MOST_REFUSED:
+                del self._refused[next(iter(self._refused))]
+
+    def _drop_oldest(self) -> None:
         if len(self._kept) > MOST:
             oldest = self._kept.pop(next(iter(self._kept)))
             oldest.dropped = True
             self._free_if_unused(oldest)
-        return kept
 
     async def _program(self, kept: _Kept, ranks: Ranks) -> Runs:
         try:
-            if kept.made.done():
-                return kept.made.result()
+            if kept.arrived.done():
+                return kept.arrived.result()
             # Shielded: others may wait for what a cancelled request has begun.
-            return await asyncio.shield(asyncio.wrap_future(kept.made))
+            return await asyncio.shield(kept.arrived)
         except LoadFailed as error:
-            shown = " and ".join(
-                f'"{name}" of rank {rank}' for name, rank in zip(self._open, ranks, strict=True)
-            )
-            raise InvalidTensor(f"no input {shown} can be taken: {error}") from error
+            raise self._refusal(ranks, str(error)) from error
+
+    def _refusal(self, ranks: Ranks, why: str) -> InvalidTensor:
+        shown = " and ".join(
+            f'"{name}" of rank {rank}' for name, rank in zip(self._open, ranks, strict=True)
+        )
+        return InvalidTensor(f"no input {shown} can be taken: {why}")
 
     def _free_if_unused(self, kept: _Kept) -> None:
         if kept.dropped and not kept.users:
@@ -93,9 +137,10 @@ class ByRank:
 
     def close(self) -> None:
         """Free every program. Blocking, until what is being compiled is done."""
-        for kept in self._kept.values():
+        for kept in (*self._kept.values(), *self._compiling.values()):
             self._threads.submit(_close, kept.made)
         self._kept.clear()
+        self._compiling.clear()
         self._threads.shutdown()
 
 

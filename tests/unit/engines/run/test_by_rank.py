@@ -3,13 +3,14 @@
 import asyncio
 import threading
 from collections.abc import Mapping
+from itertools import islice, product
 
 import numpy as np
 import pytest
 
 from ie_serving.core.errors import InvalidTensor, LoadFailed
 from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
-from ie_serving.engines.run.by_rank import MOST, ByRank, Ranks
+from ie_serving.engines.run.by_rank import MOST, MOST_REFUSED, ByRank, Ranks
 from ie_serving.engines.run.program import Read, T
 
 SIGNATURE = Signature(
@@ -18,6 +19,7 @@ SIGNATURE = Signature(
     {"y": TensorSpec("y", DataType.FP32, None, "y:0")},
 )
 LIMIT_S = 20.0
+WRONG = 20
 
 
 class AddOne:
@@ -39,7 +41,7 @@ class AddOne:
 
 
 class Maker:
-    """Makes programs, each when `go` is set; refuses rank 0."""
+    """Makes programs, each when `go` is set; refuses rank 0 and those above `WRONG`."""
 
     def __init__(self) -> None:
         self.made: dict[Ranks, AddOne] = {}
@@ -51,7 +53,7 @@ class Maker:
     def __call__(self, ranks: Ranks) -> AddOne:
         self.calls.append(ranks)
         assert self.go.wait(LIMIT_S)
-        if ranks == (0,):
+        if ranks == (0,) or ranks[0] > WRONG:
             raise LoadFailed("no scalars here")
         self.made[ranks] = AddOne(self.hold)
         return self.made[ranks]
@@ -123,4 +125,57 @@ async def test_a_rank_that_cannot_be_compiled_is_refused_and_not_tried_again() -
             await ask(program, 0)
     assert make.calls == [(0,)]
     assert (await ask(program, 1)).tolist() == [1]
+    await asyncio.to_thread(program.close)
+
+
+async def test_ranks_that_cannot_be_compiled_cost_no_other_its_program() -> None:
+    make = Maker()
+    program = ByRank(SIGNATURE, ["x"], make)
+    for rank in range(1, MOST + 1):
+        await ask(program, rank)
+    wrong = range(WRONG + 1, WRONG + MOST + 2)
+    make.go.clear()
+    waiting = [asyncio.create_task(ask(program, rank)) for rank in wrong]
+    await asyncio.sleep(0)
+    make.go.set()
+    for each in waiting:
+        with pytest.raises(InvalidTensor, match="can be taken"):
+            await each
+    for rank in range(1, MOST + 1):
+        await ask(program, rank)
+    assert len(make.calls) == MOST + len(wrong)
+    assert not any(made.is_closed.is_set() for made in make.made.values())
+    await asyncio.to_thread(program.close)
+
+
+async def test_what_nobody_waits_for_any_more_takes_a_place_too() -> None:
+    make = Maker()
+    program = ByRank(SIGNATURE, ["x"], make)
+    make.go.clear()
+    for rank in range(1, MOST + 2):
+        left = asyncio.create_task(ask(program, rank))
+        await asyncio.sleep(0)
+        left.cancel()
+    make.go.set()
+    await ask(program, MOST + 2)
+    assert await asyncio.to_thread(make.made[1,].is_closed.wait, LIMIT_S)
+    assert await asyncio.to_thread(make.made[2,].is_closed.wait, LIMIT_S)
+    await asyncio.to_thread(program.close)
+    assert all(made.is_closed.is_set() for made in make.made.values())
+
+
+async def test_the_refused_are_not_remembered_without_end() -> None:
+    calls: list[Ranks] = []
+
+    def make(ranks: Ranks) -> AddOne:
+        calls.append(ranks)
+        raise LoadFailed("not these")
+
+    program = ByRank(SIGNATURE, ["x", "y"], make)
+    asked = list(islice(product(range(20), repeat=2), MOST_REFUSED + 1))
+    for x, y in (*asked, asked[-1], asked[0]):
+        inputs = {"x": np.zeros((1,) * x), "y": np.zeros((1,) * y)}
+        with pytest.raises(InvalidTensor, match=f'"x" of rank {x} and "y" of rank {y}'):
+            await asyncio.wait_for(program.infer(inputs, dict), LIMIT_S)
+    assert calls == [*asked, asked[0]]
     await asyncio.to_thread(program.close)

@@ -162,6 +162,7 @@ class Source:
             return self._last
         directories = self._version_directories(names)
         self._check_emptied(directories)
+        self._forget_all_but(names)
         known = {v: c for v, c in self._known.items() if directories.get(v) == c.directory}
         # A version that is known is not listed again: a store charges for each listing, and its
         # files are not read again once they are loaded.
@@ -225,6 +226,13 @@ class Source:
         due = [v for v, each in left_out.items() if each.due_s <= now_s]
         due.sort(key=lambda version: (-left_out[version].since_s, left_out[version].due_s))
         return frozenset(directories) - (left_out.keys() - set(due[:MOST_LOOKS]) - set(known))
+
+    def _forget_all_but(self, names: Collection[str]) -> None:
+        """Forget what was noted of directories that are gone: versions come and go for years."""
+        there = set(names)
+        for noted in (self._last_seen, self._remarked):
+            for name in noted.keys() - there:
+                del noted[name]
 
     def _check_emptied(self, directories: Collection[int]) -> None:
         # A mount point without its volume is an empty directory. Taken at its word it would unload

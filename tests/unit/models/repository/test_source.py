@@ -112,6 +112,24 @@ def test_a_version_being_written_is_offered_once_it_is_at_rest(
     assert set(watched.poll().candidates) == {3}
 
 
+def test_what_was_noted_of_a_directory_goes_with_it(
+    tmp_path: Path, write: Write, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Or a version a minute would be noted for ever. What comes back is looked at as if new."""
+    caplog.set_level("INFO", "ie_serving")
+    watched = source(tmp_path)
+    write("1")
+    for again in (1, 2):
+        write("3", modified=NOW)
+        write("tmp")
+        assert watched.poll().moving
+        assert caplog.text.count("its name is not a number") == again
+        assert set(watched.poll().candidates) == {1, 3}
+        shutil.rmtree(tmp_path / "3")
+        shutil.rmtree(tmp_path / "tmp")
+        assert set(watched.poll().candidates) == {1}
+
+
 def test_a_marker_file_makes_the_end_of_an_upload_explicit(tmp_path: Path, write: Write) -> None:
     watched = source(tmp_path, ready_marker=".ready")
     write("3")

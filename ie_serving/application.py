@@ -20,6 +20,7 @@ from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.warmup import WarmUp
+from ie_serving.models.asked_polls import AskedPolls
 from ie_serving.models.manager import ModelManager
 from ie_serving.models.polls import MOST_THREADS, Polls
 from ie_serving.models.repository.source import Source
@@ -191,7 +192,7 @@ class ServingApplication:
             max_body_bytes=server.max_message_bytes,
             enable_cors=server.enable_cors,
             metrics_path=server.metrics_path,
-            poll=self._models.poll,
+            poll=AskedPolls(self._models.poll).once,
             poll_allowed=server.reload_by_rpc,
             write_metadata=METADATA_FORMS[server.rest_metadata],
         )

@@ -65,13 +65,13 @@ class ExamplesRequest:
         model: which servable.
         signature: name of the signature; empty for `serving_default`.
         decode: gives the Examples, at least one. Raises InvalidRequest.
-        size: bytes that `decode` has to read.
+        count: how many Examples `decode` has to read.
     """
 
     model: ModelSpec
     signature: str
     decode: Callable[[], Sequence[Features]]
-    size: int
+    count: int
 
 
 @dataclass(frozen=True, slots=True)

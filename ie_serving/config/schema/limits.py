@@ -98,7 +98,8 @@ LIMITS: tuple[Setting, ...] = (
         # Without any limit, a client that never asks for one could hold an infer request for ever.
         parse=numbers.timeout,
         form="SECONDS",
-        meaning="longest time in seconds that one REST inference may take, waiting included",
+        meaning="longest time in seconds that one REST inference may take, waiting included; also a"
+        " poll",
         example="5",
         flag="rest_timeout_seconds",
         tfs="rest_api_timeout_in_ms",

@@ -17,7 +17,13 @@ import falcon.asgi
 import orjson
 
 from ie_serving.core.budget import BUDGET, Lease
-from ie_serving.core.errors import Forbidden, InvalidRequest, NotFound, ServingError
+from ie_serving.core.errors import (
+    DeadlineExceeded,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    ServingError,
+)
 from ie_serving.core.hints import Hint
 from ie_serving.core.requests import ExamplesRequest, InferRequest, ModelSpec
 from ie_serving.core.tensors import Method, Signature
@@ -65,8 +71,9 @@ from ie_serving.wire.tfs.results import classes_of, values_of
 LARGE_BODY = 32 * 1024
 """Bytes of a body from which it is decoded in a thread, unless it holds plain numbers: rows that
 are objects cost about 1.3 ms for each KB."""
-LARGE_EXAMPLES = 4 * 1024
-"""Bytes of a body with Examples from which it is read in a thread, strict JSON or not."""
+LARGE_EXAMPLES_BODY = 4 * 1024
+"""Bytes of a body with Examples from which it is parsed in a thread, all of it: an empty Example is
+3 bytes of JSON, and takes 1 us; and what is no strict JSON takes several times as long."""
 LARGE_OUTPUT = 32 * 1024
 """Elements of all outputs from which JSON is written in a thread. Below, that takes less than the
 millisecond for which the event loop may be held."""
@@ -270,11 +277,11 @@ class RestApi:
         held = Lease(BUDGET)
         with self._plane.counting_refusals(model.name):
             body = await read_body(request, self._max_body_bytes, held)
-            in_thread = len(body) >= LARGE_EXAMPLES
+            in_thread = len(body) >= LARGE_EXAMPLES_BODY
             work = partial(parse_examples, body, method.word)
             asked = await asyncio.to_thread(work) if in_thread else work()
         decode = partial(with_context, asked.examples, asked.context)
-        return ExamplesRequest(model, asked.signature_name, decode, len(body))
+        return ExamplesRequest(model, asked.signature_name, decode, len(asked.examples))
 
     async def _poll(self, _: Request, model: ModelSpec, began: float) -> Buffer:
         try:
@@ -283,11 +290,22 @@ class RestApi:
                     "polls by request are switched off: wait for the poll interval",
                     Hint(", or let clients ask for them with {server.reload_by_rpc}"),
                 )
-            await self._poll_model(model.name)
+            await self._polled(model.name)
         except Exception as error:
             self._plane.refused(model.name, error)
             raise
         return self._status(model, began)
+
+    async def _polled(self, model: str) -> None:
+        limit_s = self._interface.limit_s
+        try:
+            await asyncio.wait_for(self._poll_model(model), limit_s)
+        except asyncio.TimeoutError:
+            raise DeadlineExceeded(
+                f'the repository of "{model}" was not listed within {limit_s:g} s, and will be when'
+                " its store answers: ask for the status of the model later",
+                Hint(", or raise {server.rest_timeout_s}"),
+            ) from None
 
     def _status(self, model: ModelSpec, began: float) -> Buffer:
         return self._plane.status(model, self._interface, began, metadata.status_json)

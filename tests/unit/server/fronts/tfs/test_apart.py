@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ie_serving.inference.decoding import LARGE_EXAMPLES
+from ie_serving.core.requests import ExamplesRequest, ModelSpec
+from ie_serving.inference.decoding import MANY_EXAMPLES, decode_examples
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.tfs import rest
 from ie_serving.server.fronts.tfs.prediction_service import (
@@ -48,8 +49,8 @@ async def waits(work: Any) -> bool:
         pytest.param("predict", b"[NaN,", LARGE_UNSTRICT - 9, False, id="small, not strict"),
         pytest.param("predict", b"[NaN,", LARGE_UNSTRICT + 1, True, id="not strict"),
         pytest.param("predict", b'{"a":', LARGE_UNSTRICT + 1, True, id="cut short"),
-        pytest.param("classify", b" ", rest.LARGE_EXAMPLES - 1, False, id="small Examples"),
-        pytest.param("classify", b" ", rest.LARGE_EXAMPLES, True, id="Examples"),
+        pytest.param("classify", b" ", rest.LARGE_EXAMPLES_BODY - 1, False, id="small Examples"),
+        pytest.param("classify", b" ", rest.LARGE_EXAMPLES_BODY, True, id="Examples"),
     ],
 )
 async def test_rest_bodies(verb: str, unit: bytes, size: int, apart: bool) -> None:
@@ -106,9 +107,15 @@ async def waits_for_rest(verb: str, body: bytes) -> bool:
 )
 async def test_grpc_messages(method: str, kind: Any, size: int, apart: bool) -> None:
     """Of fields that nobody knows: too many for the walk of a Predict."""
-    assert LARGE_EXAMPLES <= LARGE_MESSAGE
     service = PredictionService(
         await Heart().plane(), grpc_interface(tensor_content=True, limit_s=None)
     )
     payload = b"\xf8\x01\x00" * (size // 3 + 1)
     assert await waits(service.answers()[method](payload, None)) is apart
+
+
+@pytest.mark.parametrize(("count", "apart"), [(MANY_EXAMPLES - 1, False), (MANY_EXAMPLES, True)])
+async def test_many_examples(count: int, apart: bool) -> None:
+    """Read after their message has been parsed, which takes less time for each."""
+    asked = ExamplesRequest(ModelSpec("m"), "", list, count)
+    assert await waits(decode_examples(asked)) is apart

@@ -1,5 +1,6 @@
 """What a deployment asks of one model over REST: look now, and whether it is ready."""
 
+import asyncio
 import json
 
 import pytest
@@ -8,6 +9,8 @@ from ie_serving.core.errors import NotFound, Unreachable
 from ie_serving.server.fronts.admin.health import Phase
 from tests.unit.inference.stand_ins import MODEL, Heart
 from tests.unit.server.fronts.tfs.interfaces import Rest
+
+PATIENCE_S = 20.0
 
 
 async def test_a_poll_is_answered_with_the_status_that_follows() -> None:
@@ -34,6 +37,13 @@ async def test_a_poll_that_fails_says_why_and_is_counted(error: Exception, statu
     code, text = await Rest(await heart.plane(), poll=poll).call("POST", "/v1/models/m:poll")
     assert (code, json.loads(text)) == (status, {"error": str(error)})
     assert len(heart.counted()) == 1
+
+
+async def test_a_poll_that_takes_too_long_is_not_waited_for() -> None:
+    rest = Rest(await Heart().plane(), limit_s=0.01, poll=lambda model: asyncio.sleep(PATIENCE_S))
+    code, text = await asyncio.wait_for(rest.call("POST", "/v1/models/m:poll"), PATIENCE_S)
+    assert code == 504
+    assert "not listed within 0.01 s" in json.loads(text)["error"]
 
 
 async def test_polls_can_be_switched_off() -> None:

@@ -35,7 +35,7 @@ MOST_CONNECTIONS = 10_000
 idle, so all of them 200 MB."""
 OTHER_FILES = 256
 """File descriptors that are not for connections: models and their copies, stores, log, and the
-connections that are accepted beyond the limit (`connection_limit.GUESTS`)."""
+connections that are accepted beyond the limit (`connection_limit.EXTRA`)."""
 MOST_FILES = 1 << 16
 """What the limit of files is raised to, at most."""
 

@@ -18,13 +18,17 @@ from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
 
-GUESTS: Final = 64
-"""Connections beyond the limit that are accepted all the same; one more is closed at once."""
-GUEST_S: Final = 5.0
-"""Seconds that such a connection may stay when no other was idle: a probe takes milliseconds."""
-ROUND: Final = 16
+EXTRA: Final = 64
+"""Connections over the limit that are accepted all the same; one more is closed at once."""
+EXTRA_S: Final = 5.0
+"""Seconds after which a connection over the limit is closed, if there is still no room and none is
+idle: a probe takes milliseconds."""
+EVICTED_PART: Final = 16
 """Of how many connections one is closed when the limit is reached. To find those that are idle
 takes 1 us for each connection, which is not paid for every new one."""
+ENDING_S: Final = 5.0
+"""Seconds for which a connection that was told to end counts as gone. Without a call gRPC takes 1 s
+to end, REST no time. One that is still there then holds its file descriptor, and counts again."""
 QUIET_S: Final = 60.0
 """Seconds between two log lines about the limit."""
 
@@ -54,43 +58,59 @@ class ConnectionLimit:
         self._most = most
         self._now = now
         self._open: set[Limited] = set()
+        self._ending: dict[Limited, float] = {}
+        """Those that were told to end, and when; the first was told first."""
         self._said_at = -QUIET_S
         self._closed = self._refused = 0
 
     def opened(self, connection: Limited) -> None:
         """Take note of a new connection; close it or others if there are too many."""
         self._open.add(connection)
-        above = len(self._open) - self._most
-        if above <= 0:
+        if len(self._open) > self._most + EXTRA:  # those that end hold file descriptors, too
+            self._refuse(connection)
+        elif self._has_room():
             return
-        if above > GUESTS:
-            self._refused += 1
-            connection.abort()
         elif not self._end_idle(connection):
-            asyncio.get_running_loop().call_later(GUEST_S, self._end_guest, connection)
+            asyncio.get_running_loop().call_later(EXTRA_S, self._look_again, connection)
         self._say()
 
     def closed(self, connection: Limited) -> None:
         """Take note that a connection is lost."""
         self._open.discard(connection)
+        self._ending.pop(connection, None)
 
-    def _end_idle(self, guest: Limited) -> bool:
+    def _has_room(self) -> bool:
+        """Tell whether the limit is kept, now or when those have gone that were told to end."""
+        late = self._now() - ENDING_S
+        while self._ending and self._ending[told := next(iter(self._ending))] < late:
+            del self._ending[told]
+        return len(self._open) - len(self._ending) <= self._most
+
+    def _end_idle(self, new: Limited) -> bool:
         """Close those that are idle longest; tell whether there were any."""
         idle = [
             (since, id(connection), connection)
             for connection in self._open
-            if connection is not guest and (since := connection.idle_since()) is not None
+            if connection is not new and (since := connection.idle_since()) is not None
         ]
         idle.sort()
-        for _, _, connection in idle[: max(1, self._most // ROUND)]:
+        evicted = [connection for _, _, connection in idle[: max(1, self._most // EVICTED_PART)]]
+        for connection in evicted:
             self._closed += 1
+            self._ending[connection] = self._now()
             connection.end_idle()
-        return bool(idle)
+        return bool(evicted)
 
-    def _end_guest(self, connection: Limited) -> None:
-        if connection in self._open:
-            self._refused += 1
-            connection.abort()
+    def _look_again(self, connection: Limited) -> None:
+        """Close a connection that is still over the limit, unless others are idle by now."""
+        is_there = connection in self._open and connection not in self._ending
+        if is_there and not self._has_room() and not self._end_idle(connection):
+            self._refuse(connection)
+
+    def _refuse(self, connection: Limited) -> None:
+        self._refused += 1
+        self._ending[connection] = self._now()
+        connection.abort()
 
     def _say(self) -> None:
         now = self._now()

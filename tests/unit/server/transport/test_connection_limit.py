@@ -6,37 +6,54 @@ import logging
 import pytest
 
 from ie_serving.server.transport import connection_limit
-from ie_serving.server.transport.connection_limit import GUESTS, QUIET_S, ROUND, ConnectionLimit
+from ie_serving.server.transport.connection_limit import (
+    ENDING_S,
+    EVICTED_PART,
+    EXTRA,
+    QUIET_S,
+    ConnectionLimit,
+)
 
 PATIENCE_S = 20.0
 
 
 class Line:
-    """A connection that says what was done to it."""
+    """A connection that says what was done to it.
 
-    def __init__(self, limit: ConnectionLimit, idle_since: float | None) -> None:
+    Args of the constructor:
+        limit: what knows it.
+        idle_since: seconds by the clock of the limit.
+        drains: whether it takes time to end, as a gRPC connection does until its client answers.
+    """
+
+    def __init__(
+        self, limit: ConnectionLimit, idle_since: float | None, drains: bool = False
+    ) -> None:
         self.limit = limit
         self.since = idle_since
+        self.drains = drains
         self.ended = asyncio.Event()
         self.how = ""
 
     def idle_since(self) -> float | None:
-        return self.since
+        return None if self.how else self.since
 
     def end_idle(self) -> None:
-        self._end("ended")
+        self.how = "ended"
+        if not self.drains:
+            self.leave()
 
     def abort(self) -> None:
-        self._end("aborted")
+        self.how = "aborted"
+        self.leave()
 
-    def _end(self, how: str) -> None:
-        self.how = how
+    def leave(self) -> None:
         self.ended.set()
         self.limit.closed(self)
 
 
-def opened(limit: ConnectionLimit, *idle_since: float | None) -> list[Line]:
-    lines = [Line(limit, since) for since in idle_since]
+def opened(limit: ConnectionLimit, *idle_since: float | None, drains: bool = False) -> list[Line]:
+    lines = [Line(limit, since, drains) for since in idle_since]
     for line in lines:
         limit.opened(line)
     return lines
@@ -51,28 +68,81 @@ async def test_the_one_that_is_idle_longest_gives_way() -> None:
 
 async def test_of_many_several_give_way_at_once() -> None:
     """To look for idle ones at every new connection would be work for a client that opens many."""
-    most = 4 * ROUND
+    most = 4 * EVICTED_PART
     limit = ConnectionLimit(most)
     lines = opened(limit, *map(float, range(most + 1)))
     assert [line.how for line in lines] == ["ended"] * 4 + [""] * (most - 3)
 
 
+async def test_connections_that_drain_have_given_way() -> None:
+    """As many as are new have to go, in sixteenths; no others while these end."""
+    most = 10 * EVICTED_PART
+    limit = ConnectionLimit(most)
+    old = opened(limit, *[1.0] * most, drains=True)
+    new = opened(limit, *[2.0] * EVICTED_PART)
+    assert [line.how for line in old].count("ended") == 2 * 10
+    assert {line.how for line in new} == {""}
+
+
+async def test_a_connection_that_never_leaves_counts_again() -> None:
+    """Its client has begun a long call, so that its file descriptor is not free."""
+    now = 0.0
+    limit = ConnectionLimit(2, lambda: now)
+    first, second, _ = opened(limit, 1.0, 2.0, 3.0, drains=True)
+    assert (first.how, second.how) == ("ended", "")
+    now = ENDING_S + 1
+    opened(limit, 4.0)
+    assert second.how == "ended"
+
+
+async def test_descriptors_of_those_that_drain_are_not_given_away() -> None:
+    limit = ConnectionLimit(2 * EXTRA * EVICTED_PART)
+    opened(limit, *[1.0] * 2 * EXTRA * EVICTED_PART, drains=True)
+    *let_in, refused = opened(limit, *[2.0] * (EXTRA + 1))
+    assert {line.how for line in let_in} == {""}
+    assert refused.how == "aborted"
+
+
 async def test_where_none_is_idle_a_new_one_stays_for_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(connection_limit, "GUEST_S", 0.01)
+    monkeypatch.setattr(connection_limit, "EXTRA_S", 0.01)
     limit = ConnectionLimit(2)
-    *busy, guest, other = opened(limit, None, None, None, None)
-    limit.closed(other)  # a probe has got its answer and left
-    assert guest.how == ""
-    await asyncio.wait_for(guest.ended.wait(), PATIENCE_S)
-    assert guest.how == "aborted"
+    *busy, over, other = opened(limit, None, None, None, None)
+    other.leave()  # a probe has got its answer
+    assert over.how == ""
+    await asyncio.wait_for(over.ended.wait(), PATIENCE_S)
+    assert over.how == "aborted"
     assert [line.how for line in (*busy, other)] == ["", "", ""]
 
 
-async def test_beyond_the_guests_nothing_is_accepted() -> None:
+async def test_of_those_over_the_limit_as_many_stay_as_there_is_room_for_by_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_limit, "EXTRA_S", 0.01)
+    limit = ConnectionLimit(2)
+    left, _, first, second = opened(limit, None, None, None, None)
+    left.leave()
+    looked = asyncio.Event()
+    asyncio.get_running_loop().call_later(connection_limit.EXTRA_S, looked.set)
+    await asyncio.wait_for(looked.wait(), PATIENCE_S)
+    assert [first.how, second.how] == ["aborted", ""]
+
+
+async def test_one_over_the_limit_stays_if_another_is_idle_by_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection_limit, "EXTRA_S", 0.01)
     limit = ConnectionLimit(1)
-    *let_in, refused = opened(limit, *[None] * (GUESTS + 2))
+    old, over = opened(limit, None, None)
+    old.since = 1.0
+    await asyncio.wait_for(old.ended.wait(), PATIENCE_S)
+    assert [old.how, over.how] == ["ended", ""]
+
+
+async def test_beyond_the_extra_ones_nothing_is_accepted() -> None:
+    limit = ConnectionLimit(1)
+    *let_in, refused = opened(limit, *[None] * (EXTRA + 2))
     assert {line.how for line in let_in} == {""}
     assert refused.how == "aborted"
 

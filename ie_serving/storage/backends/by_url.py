@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from threading import Event
+from typing import NamedTuple
 
 from ie_serving.core.errors import ConfigError
 from ie_serving.storage.backends.local import LocalStorage
@@ -49,7 +50,7 @@ def open_storage(url: str, options: StorageOptions, stopping: Event | None = Non
     if isinstance(place, str):
         return LocalStorage(place)
     scheme, location = place
-    remote = _OPEN[scheme](location, options)
+    remote = _STORES[scheme].open(location, options)
     transfer = Transfer(least_bytes_per_s=options.min_download_bytes_per_s)
     return Mirror(
         remote, options.cache_dir, options.cache_size_bytes, stopping=stopping, transfer=transfer
@@ -73,25 +74,18 @@ def _place(url: str, options: StorageOptions) -> str | tuple[str, Location]:
         if not rest.startswith("/"):
             raise ConfigError([f"{url}: expected an absolute path: file:///models/resnet"])
         return rest
-    if scheme not in _OPEN:
-        known = ", ".join(f"{name}://" for name in ("file", *_OPEN))
+    store = _STORES.get(scheme)
+    if store is None:
+        known = ", ".join(f"{name}://" for name in ("file", *_STORES))
         raise ConfigError([f"{shown(url)}: unknown scheme: use a path or one of {known}"])
     location = Location.parse(url, rest)
-    if scheme == "minio" and not options.minio.endpoint:
-        raise ConfigError([f"{url}: set MINIO_ENDPOINT to the store's host:port"])
-    for variable, path in _files(scheme, options).items():
+    for variable, (value, meaning) in store.needs(options).items():
+        if not value:
+            raise ConfigError([f"{url}: set {variable} to {meaning}"])
+    for variable, path in store.files(options).items():
         if path and not Path(path).exists():  # the clients do not say which variable names it
             raise ConfigError([f"{variable}: {path}: no such file"])
     return scheme, location
-
-
-def _files(scheme: str, options: StorageOptions) -> Mapping[str, str]:
-    """Name the files that a store needs, by the variable that each is given in."""
-    return {
-        "s3": {"AWS_CA_BUNDLE": options.s3.ca_bundle},
-        "gs": {"GOOGLE_APPLICATION_CREDENTIALS": options.gcs.credentials},
-        "minio": {"MINIO_CA_BUNDLE": options.minio.ca_bundle},
-    }[scheme]
 
 
 # Each backend is imported when a URL names its scheme: a client's import takes about 0.2 s and
@@ -116,8 +110,26 @@ def _minio(location: Location, options: StorageOptions) -> Remote:
     return MinioRemote(location, options.minio)
 
 
-_OPEN: Mapping[str, Callable[[Location, StorageOptions], Remote]] = {
-    "s3": _s3,
-    "gs": _gcs,
-    "minio": _minio,
+class _Store(NamedTuple):
+    """What is to know of the stores of one scheme.
+
+    Attributes:
+        open: make what lists and reads.
+        files: the files that a setting may name, by its variable; empty where none is named.
+        needs: the values without which no store can be found, by the variable: value and meaning.
+    """
+
+    open: Callable[[Location, StorageOptions], Remote]
+    files: Callable[[StorageOptions], Mapping[str, str]]
+    needs: Callable[[StorageOptions], Mapping[str, tuple[str, str]]] = lambda _: {}
+
+
+_STORES: Mapping[str, _Store] = {
+    "s3": _Store(_s3, lambda options: {"AWS_CA_BUNDLE": options.s3.ca_bundle}),
+    "gs": _Store(_gcs, lambda options: {"GOOGLE_APPLICATION_CREDENTIALS": options.gcs.credentials}),
+    "minio": _Store(
+        _minio,
+        lambda options: {"MINIO_CA_BUNDLE": options.minio.ca_bundle},
+        lambda options: {"MINIO_ENDPOINT": (options.minio.endpoint, "the store's host:port")},
+    ),
 }

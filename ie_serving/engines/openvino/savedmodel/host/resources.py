@@ -5,9 +5,10 @@ the SavedModel names, and the restore of its variables. Those nodes are found he
 That no request writes it as well is `state.py`'s to see.
 """
 
+import os
 from collections.abc import Iterator
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,8 @@ class Resources:
         node = place.node
         is_of_graph = place.frame.parent is None and not place.frame.detached
         if is_of_graph and node.name in self._assets:
-            return np.array(str(self._asset(self._assets[node.name])).encode(), np.object_)
+            asset = self._own(self._directory / "assets" / self._assets[node.name])
+            return np.array(os.fsencode(asset), np.object_)
         if node.op == "Const":
             return _constant(node)
         if node.op in TABLES:
@@ -98,11 +100,21 @@ class Resources:
         result = results[at] if isinstance(results, list) else results
         return result if isinstance(result, Held) else as_tensor(result)
 
-    def _asset(self, filename: str) -> Path:
-        path = PurePosixPath("assets", filename)
-        if ".." in path.parts or PurePosixPath(filename).is_absolute():
-            raise LoadFailed(f"the asset {filename!r} lies outside of the version")
-        return self._directory / path
+    def _own(self, path: Path) -> Path:
+        """Let a file pass that lies in the version, also behind links and `..`.
+
+        A graph may name any file of the host, and a look-up would hand out what it holds.
+        """
+        try:
+            own = path.resolve().is_relative_to(self._directory.resolve())
+        except (OSError, RuntimeError, ValueError) as error:  # links in a circle; a zero byte
+            raise LoadFailed(f"the file {str(path)!r} cannot be found: {error}") from error
+        if not own:
+            raise LoadFailed(
+                f"the file {str(path)!r} lies outside of the version:"
+                " save the model with it as an asset"
+            )
+        return path
 
     @cached_property
     def _checkpoint(self) -> Checkpoint:
@@ -113,7 +125,7 @@ class Resources:
         sources = list(writer.sources())
         if writer.node.op in _FROM_LISTS:
             return Table(self.value(sources[1]), self.value(sources[2]), place.node.name)
-        path = Path(self.value(sources[1]).item().decode())
+        path = self._own(Path(os.fsdecode(self.value(sources[1]).item())))
         return from_text_file(path, Attributes(writer.node), Attributes(place.node))
 
     def _variable(self, place: Place) -> Array:

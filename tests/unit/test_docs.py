@@ -1,4 +1,7 @@
-"""What the pages name exists: files, links with their anchors, targets of make, tests."""
+"""What the pages name exists: files, links with their anchors, targets of make, tests.
+
+Their tables are whole.
+"""
 
 import re
 from collections.abc import Iterator
@@ -70,3 +73,11 @@ def test_every_test_that_is_named_exists(page: Path) -> None:
         r"pytest (?:-\w )?(tests/\S+\.py)(?: -k (\w+))?", page.read_text()
     ):
         assert word in (ROOT / file).read_text()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_row_belongs_to_a_table(page: Path) -> None:
+    """A row behind a blank line would show as text: a table begins with a head and dashes."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    blocks = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    assert [block for block in blocks if not re.match(r".*\n\|[-:| ]+\|\n", block)] == []

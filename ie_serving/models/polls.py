@@ -188,14 +188,28 @@ class Polls:
     def _work(self, store: _Store) -> None:
         """Take one more thread for `store`, and another one later if that is not enough."""
         loop = asyncio.get_running_loop()
-        try:
-            store.threads.submit(self._list_all, store, loop)
-        except RuntimeError:  # the system has no thread left, or the server ends
+        if not self._is_begun(store, loop):
             loop.call_later(NO_THREAD_S, self._resume, store)
             return
         store.working += 1
         if store.working < MOST_THREADS:
             loop.call_later(SLOW_S, self._help, store)
+
+    def _is_begun(self, store: _Store, loop: asyncio.AbstractEventLoop) -> bool:
+        """Hand the listings to a thread; False: none will make them."""
+        turn = [store]  # popped by the thread that takes it, or here by whoever calls it off
+        try:
+            store.threads.submit(self._take, turn, loop)
+        except RuntimeError:  # the system has no thread left, or the server ends
+            # `submit` queues the work before it asks for a thread: left there it would be counted
+            # when a thread is free again. One may have taken it already.
+            return _popped(turn) is None
+        return True
+
+    def _take(self, turn: list[_Store], loop: asyncio.AbstractEventLoop) -> None:
+        store = _popped(turn)
+        if store is not None:
+            self._list_all(store, loop)
 
     def _help(self, store: _Store) -> None:
         if store.waiting and 0 < store.working < MOST_THREADS:
@@ -250,6 +264,14 @@ class Polls:
         if asked.waiters or isinstance(outcome, Listing | StorageError | NotAvailable | None):
             return
         log.error(Event("poll failed", model=model.name), exc_info=outcome)
+
+
+def _popped(turn: list[_Store]) -> _Store | None:
+    """Take the one item, in any thread; None: somebody else has taken it."""
+    try:
+        return turn.pop()
+    except IndexError:
+        return None
 
 
 def _hand_over(model: Polled, outcome: Listing | Exception | None) -> None:

@@ -2,9 +2,11 @@
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -91,6 +93,46 @@ class Counting(AtOnce):
     def submit(self, call: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
         self.submitted += 1
         return super().submit(call, *args, **named)
+
+
+class ShortOfThreads(AtOnce):
+    """Queues what it is given, then fails the first time, as the system's executor does.
+
+    A thread takes what is queued with the next job, or before the failure if `meanwhile`.
+    """
+
+    def __init__(self, *, meanwhile: bool) -> None:
+        super().__init__(1)
+        self._queued: deque[Callable[[], object]] = deque()
+        self._meanwhile = meanwhile
+        self._failed = False
+
+    def submit(self, call: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
+        self._queued.append(partial(call, *args, **named))
+        failed, self._failed = self._failed, True
+        if failed or self._meanwhile:
+            while self._queued:
+                self._queued.popleft()()
+        if not failed:
+            raise RuntimeError("can't start new thread")
+        return Future()
+
+
+@pytest.mark.parametrize("meanwhile", [False, True])
+def test_a_store_without_a_thread_is_listed_later_and_ever_after(
+    monkeypatch: pytest.MonkeyPatch, *, meanwhile: bool
+) -> None:
+    async def test() -> None:
+        threads = ShortOfThreads(meanwhile=meanwhile)
+        polls = Polls(lambda store: threads)
+        model = Repository()
+        for times in range(1, 4):
+            await polls.once(model)
+            await settle()
+            assert len(model.told) == times
+
+    monkeypatch.setattr("ie_serving.models.polls.NO_THREAD_S", 0.0)
+    run(test())
 
 
 def test_models_of_one_interval_are_soon_listed_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,12 +20,12 @@ class Backoff:
         """Say how long to wait after so many failures in a row.
 
         Args:
-            failures: at least 1.
+            failures: at least 1; fewer count as one.
             chance: 0 to 1, at random, so that clients that failed together come back apart.
 
         Returns:
             Between half and all of the longest wait, in seconds.
         """
         # At least half of it: a wait that could be none would ask a failing store at once again.
-        grown_s = self.first_s * float(1 << min(failures - 1, _MOST_DOUBLINGS))
+        grown_s = self.first_s * float(1 << max(0, min(failures - 1, _MOST_DOUBLINGS)))
         return min(self.longest_s, grown_s) * (0.5 + 0.5 * chance)

@@ -81,6 +81,7 @@ class VersionControl:
         "_retry_at",
         "_rules",
         "_served",
+        "_tried",
     )
 
     def __init__(self, candidate: Candidate, loader: Loader, rules: Rules) -> None:
@@ -89,6 +90,7 @@ class VersionControl:
         self._loader = loader
         self._rules = rules
         self._loaded: LoadedVersion | None = None
+        self._tried = ""  # fingerprint of the content that the attempts are counted of
         self._attempts = 0
         self._retry_at = 0.0
         self._given_up = Flag()
@@ -133,7 +135,14 @@ class VersionControl:
     @property
     def has_failed(self) -> bool:
         """Whether this content has failed to load before, also while it is tried again."""
+        if self._is_untried:
+            return False
         return self._attempts > (0 if self._life.stage in NOT_LOADED else 1)
+
+    @property
+    def _is_untried(self) -> bool:
+        """Whether storage lists content now that no load has begun with."""
+        return self._candidate.fingerprint != self._tried
 
     @property
     def candidate(self) -> Candidate:
@@ -155,12 +164,11 @@ class VersionControl:
 
     def found(self, candidate: Candidate) -> None:
         """Take what storage lists for this version now; new content is tried without a wait."""
-        # Somebody has mended what failed: neither the wait nor the count of failures says anything
-        # about the new content.
+        # Somebody has mended what failed: the wait says nothing about the new content. The count of
+        # failures says nothing either, but belongs to the load that may be under way.
         is_new = candidate.fingerprint != self._candidate.fingerprint
         if is_new:
             self._retry_at = 0.0
-            self._attempts = 0
         self._candidate = candidate
         if is_new and self.is_outdated:
             self._note_change()
@@ -172,7 +180,8 @@ class VersionControl:
     def load(self) -> Work:
         """Begin to load. The work ends when the version serves, has failed, or is gone."""
         self._move(Event.LOAD)
-        self._attempts += 1
+        self._attempts = 1 if self._is_untried else self._attempts + 1
+        self._tried = self._candidate.fingerprint
         return self._load()
 
     def drop(self) -> Work | None:
@@ -253,7 +262,9 @@ class VersionControl:
             return
         rules = self._rules
         rules.on_load(False)
-        wait_s = rules.backoff.delay_s(self._attempts, rules.chance())
+        # What came while the old content was tried waits for nothing.
+        backoff_s = rules.backoff.delay_s(self._attempts, rules.chance())
+        wait_s = 0.0 if self._is_untried else backoff_s
         self._retry_at = rules.clock() + wait_s
         self._log_failure(why, wait_s)
 

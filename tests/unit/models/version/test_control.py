@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import re
 import weakref
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -121,6 +122,26 @@ def test_new_content_is_tried_at_once_and_its_failures_are_counted_anew(tmp_path
         assert control.retry_at == stand.clock.now + 1.0
 
     play(tmp_path, test)
+
+
+def test_new_content_that_comes_during_a_retry_is_tried_when_that_has_failed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test(stand: Stand) -> None:
+        control = await failed(stand)
+        retry = await begun(control.load())
+        control.found(candidate(content="b"))
+        await stand.end_load(BROKEN)
+        await retry
+        assert (control.is_due, control.has_failed) == (True, False)
+        await begun(control.load())
+        await stand.end_load(BROKEN)
+        assert control.retry_at == stand.clock.now + 1.0
+
+    play(tmp_path, test)
+    lines = [r.getMessage() for r in caplog.records if "failed to load" in r.getMessage()]
+    tries = [re.search(r"attempt=(\d+) next_try_s=(\S+)", line) for line in lines]
+    assert [each and each.groups() for each in tries] == [("1", "1"), ("2", "0"), ("1", "1")]
 
 
 def test_a_version_that_is_being_written_is_not_due(tmp_path: Path) -> None:

@@ -6,14 +6,15 @@ begins, in a file that its end cannot take away; the arbiter reads what a dead w
 every later worker knows it by its fork.
 
 After one death the version is loaded again, but not at the same time as another suspect, so that
-the next death tells them apart. After two it waits longer and longer, as a version that failed.
+the next death tells them apart: it fails meanwhile, and is tried again as any version that failed.
+After two deaths it waits longer and longer.
 """
 
 import json
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from threading import Lock
 
@@ -92,18 +93,28 @@ class LoadNotes:
 
     @contextmanager
     def noted(self, load: str) -> Iterator[None]:
-        """Have `load` noted meanwhile; in any thread. A suspect waits until no other one loads.
+        """Have `load` noted meanwhile; in any thread.
 
         Raises:
-            LoadFailed: it has ended the process too often, and its wait is not over.
+            LoadFailed: it is a suspect while another one loads; or it has ended the process too
+                often, and its wait is not over.
         """
         self._check(load)
-        if load not in self._deaths:
-            with self._kept(load):
-                yield
-            return
-        with self._suspects, self._kept(load):
+        with self._alone() if load in self._deaths else nullcontext(), self._kept(load):
             yield
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        # Without a wait: another suspect may hang, and its thread is one of few, for all models.
+        if not self._suspects.acquire(blocking=False):
+            raise LoadFailed(
+                "it was loading when the server's process was killed, and is loaded again when"
+                " another version of which that is true has been loaded"
+            )
+        try:
+            yield
+        finally:
+            self._suspects.release()
 
     def _check(self, load: str) -> None:
         known = self._deaths.get(load)

@@ -1,8 +1,8 @@
 """Which loads ended a worker, and how long they wait for it."""
 
 import json
-import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
@@ -81,19 +81,19 @@ def test_a_worker_that_ends_in_order_blames_no_load() -> None:
 def test_suspects_load_one_after_the_other_so_that_one_alone_is_blamed_twice() -> None:
     machine = Machine()
     machine.dies_of("first/1@a", "second/1@a")
-    begun = threading.Event()
-
-    def load_second() -> None:
-        with machine.notes.noted("second/1@a"):
-            begun.set()
-
-    thread = threading.Thread(target=load_second)
     with machine.notes.noted("first/1@a"):
-        thread.start()
-        assert not begun.wait(0.05)
+        with pytest.raises(LoadFailed, match="when another version of which that is true"):
+            machine.notes.noted("second/1@a").__enter__()
         assert json.loads(machine.left.read())["under_way"] == ["first/1@a"]
-    assert begun.wait(10)
-    thread.join(10)
+    assert machine.loads("second/1@a")
+
+
+def test_a_suspect_that_hangs_holds_neither_a_thread_nor_a_healthy_load() -> None:
+    machine = Machine()
+    machine.dies_of("hangs/1@a", *(f"suspect/{number}@a" for number in range(4)))
+    with machine.notes.noted("hangs/1@a"), ThreadPoolExecutor(2) as threads:
+        loads = [f"suspect/{number}@a" for number in range(4)] + ["healthy/1@a"]
+        assert list(threads.map(machine.loads, loads, timeout=10)) == [False] * 4 + [True]
 
 
 def test_a_file_that_cannot_be_written_stops_no_load(caplog: pytest.LogCaptureFixture) -> None:

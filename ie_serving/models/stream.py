@@ -35,9 +35,9 @@ from ie_serving.telemetry import logs
 
 log = logging.getLogger(__name__)
 
-COMPARED_EVERY = 10
+COMPARED_EVERY = 30
 """Polls after which the files of the versions that serve are listed once more, to see whether they
-have changed: a tenth more requests."""
+have changed. Every tenth time took a thousand idle models from 2 to 3.4 % of a core."""
 
 ENDED_VERSIONS_KEPT = 100
 """How many freed versions of a model stay in its status; beyond it the oldest numbers go, so that
@@ -99,7 +99,7 @@ class ModelStream:
         self._renewals = Renewals(lambda version: self._control(version.candidate))
         self._versions: dict[int, VersionControl] = {}
         self._is_retired = False
-        self._is_calm = False
+        self._nothing_to_do = False
         self._to_list = self._make_list()
         self._polls = 0
         self._polls_to_compare = COMPARED_EVERY
@@ -232,7 +232,7 @@ class ModelStream:
         self._polls += 1
         if self._is_retired:
             return
-        is_news = listing is not self._wanted.listing or not self._is_calm
+        is_news = listing is not self._wanted.listing or not self._nothing_to_do
         self._wanted.listing = listing
         self._listed = True
         self._note_recovery()
@@ -297,7 +297,7 @@ class ModelStream:
         self._forget_ended()
         self._to_list = self._make_list()
         is_unlisted = bool(self._wanted.unlisted(self._failed_of_all()))
-        self._is_calm = not is_unlisted and self._has_nothing_to_do()
+        self._nothing_to_do = not is_unlisted and self._serves_all_it_should()
         if is_unlisted:
             self._schedule.now(self)
         self._changed.set()
@@ -377,7 +377,7 @@ class ModelStream:
         for number in ended[:-ENDED_VERSIONS_KEPT]:
             del self._versions[number]
 
-    def _has_nothing_to_do(self) -> bool:
+    def _serves_all_it_should(self) -> bool:
         """Tell whether the same listing, found again, cannot cause a step."""
         if self._wanted.listing.moving or not self._wanted.kept <= self.available.keys():
             return False

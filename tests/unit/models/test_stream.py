@@ -10,11 +10,12 @@ import pytest
 from ie_serving.core.errors import LoadFailed, Missing
 from ie_serving.core.versions import State
 from ie_serving.engines.testing import FILE
+from ie_serving.models import rules
 from ie_serving.models.repository.version_policy import All, Latest, Specific
 from ie_serving.models.rules import FIRST_BACK_OFF_S
 from ie_serving.models.stream import COMPARED_EVERY, POLLS_FOR_REST, SOON_S, ModelStream
 from ie_serving.storage.backends.local import DEEPEST
-from tests.unit.models.conftest import World, run, until
+from tests.unit.models.conftest import POLL_S, World, run, until
 from tests.unit.models.stand_ins import BROKEN, Stand, settle
 
 
@@ -103,7 +104,13 @@ def test_a_broken_new_version_takes_nothing_down_and_is_retried_when_it_changes(
     run(test())
 
 
-def test_an_unchanged_broken_version_is_retried_after_a_back_off(world: World) -> None:
+@pytest.mark.parametrize("poll_s", [POLL_S, 0.0], ids=["with an interval", "without one"])
+def test_an_unchanged_broken_version_is_retried_after_a_back_off(
+    world: World, monkeypatch: pytest.MonkeyPatch, poll_s: float
+) -> None:
+    monkeypatch.setattr(rules, "FIRST_BACK_OFF_S", POLL_S)
+    world.poll_s = poll_s
+
     async def test() -> None:
         failures = ["first", "second"]
 
@@ -474,7 +481,7 @@ def test_a_change_is_said_once_and_what_serves_goes_on(
             await stand.poll(stream)
         assert stream.available[1] is before
         assert (changes_noted(caplog), told) == (1, ["changed"])
-        assert stand.store.listed.count(1) == 5, "compared at every tenth poll"
+        assert stand.store.listed.count(1) == 5, "compared at every thirtieth poll"
         stand.store.versions = {1: "c"}
         stream.poll_now()
         await stand.poll(stream)

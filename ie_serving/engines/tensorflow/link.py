@@ -8,6 +8,7 @@ import mmap
 import os
 import socket
 import struct
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -23,12 +24,12 @@ _STEP_BYTES = 1 << 20
 """Shared memory grows by so much at least: mapping it anew costs more than the pages."""
 
 
-_NONSENSE = (ValueError, KeyError, OverflowError, MemoryError, struct.error)
+_MALFORMED = (ValueError, KeyError, OverflowError, MemoryError, struct.error)
 """What reading a frame raises when its bytes are not those of `protocol.py`."""
 
 
 class PeerGone(Exception):
-    """The other end has closed its socket, or sends nonsense: its process is of no use any more."""
+    """The other end has closed its socket, or sent a malformed frame: its process is of no use."""
 
 
 class Fault(Exception):
@@ -53,11 +54,17 @@ class Message:
 
 
 class Segment:
-    """Memory that two processes share, by the descriptor of a file."""
+    """Memory that two processes share, by the descriptor of a file; closes it, at its own end too.
+
+    Args of the constructor:
+        descriptor: of the file.
+    """
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
         self._map: mmap.mmap | None = None
+        # A number alone would stay open: a version that is in use after its drain is not closed.
+        self._close = weakref.finalize(self, os.close, descriptor)
 
     def at_least(self, size: int) -> memoryview:
         """Map `size` bytes at least, and let the file grow where it is smaller. Raises: OSError."""
@@ -79,7 +86,7 @@ class Segment:
     def close(self) -> None:
         """Close the file; maps stay valid while arrays look into them."""
         self._map = None
-        os.close(self.descriptor)
+        self._close()
 
 
 class Link:
@@ -129,13 +136,13 @@ class Link:
         """Wait for a frame.
 
         Raises:
-            PeerGone: there will be none, or it makes no sense.
+            PeerGone: there will be none, or it is malformed.
             TimeoutError: the socket's time-out has passed.
         """
         try:
             return self._received()
         # An operation that wrote where it must not has spoilt the process at the other end.
-        except _NONSENSE as error:
+        except _MALFORMED as error:
             self._socket.shutdown(socket.SHUT_RDWR)
             raise PeerGone from error
 

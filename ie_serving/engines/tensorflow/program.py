@@ -46,7 +46,7 @@ COMMAND = (
     sys.executable,
     "-c",
     "import sys; sys.path[:] = sys.argv[1].split('\\n');"
-    " from ie_serving.engines.tensorflow import session, worker; worker.serve(session.load)",
+    " from ie_serving.engines.tensorflow import worker; worker.serve(worker.load)",
     "\n".join(sys.path),
 )
 
@@ -161,9 +161,10 @@ class TensorFlowProgram:
         self.signature = signature
         self._supervisor = supervisor
         make = partial(RemoteRequest, supervisor, number, signature, abandoned_s)
+        self._requests = [make() for _ in range(at_once)]
         self._program = Program(
             signature,
-            [make() for _ in range(at_once)],
+            self._requests,
             LatencyModel("async"),
             failures=(PeerGone, Fault),
             blame=_blame,
@@ -178,10 +179,12 @@ class TensorFlowProgram:
         return self._program.infer(inputs, read)
 
     def close(self) -> None:
-        """End the process, which all signatures of the version share, and the threads."""
-        # First: a thread may wait for what the process computes.
+        """End the process, which all signatures of the version share, threads and ways to it."""
+        # In this order: a thread may wait for what the process computes, and uses its way to it.
         self._supervisor.close()
         self._program.close()
+        for request in self._requests:
+            request.close()
 
 
 def _blame(error: Exception) -> ServingError:

@@ -64,9 +64,7 @@ class RemoteRequest:
             link.shrink()
             self._frame = link.pack(Kind.RUN, self._number, [inputs[name] for name in self._inputs])
         except OSError as error:
-            raise QueueFull(
-                f"the inputs cannot be handed over ({error.strerror}): send fewer at once"
-            ) from error
+            raise _no_room("inputs", error) from error
 
     def run(self) -> Outputs:
         """Let the process compute; gives views of the shared memory.
@@ -74,6 +72,7 @@ class RemoteRequest:
         Raises:
             PeerGone: the process has ended.
             Fault: TensorFlow refused.
+            QueueFull: there is no memory for the outputs, or no descriptor left.
         """
         if self._way is None or self._frame is None:
             raise PeerGone
@@ -83,6 +82,8 @@ class RemoteRequest:
         try:
             link.send(self._frame)
             tensors = link.answer().tensors
+        except OSError as error:
+            raise _no_room("outputs", error) from error
         finally:
             self._running = False
         return dict(zip(self._outputs, tensors, strict=True))
@@ -104,6 +105,12 @@ class RemoteRequest:
             link.close()
             self._supervisor.lost(process)
 
+    def close(self) -> None:
+        """Close the way, with its memory; no run is under way."""
+        if self._way is not None:
+            self._way[1].close()
+        self._way = self._frame = None
+
     def _end(self, number: int) -> None:
         if self._running and self._runs == number and self._way is not None:
             process = self._way[0]
@@ -115,3 +122,8 @@ class RemoteRequest:
                 )
             )
             process.kill()
+
+
+def _no_room(what: str, error: OSError) -> QueueFull:
+    said = f"the {what} cannot be handed over ({error.strerror}): send fewer at once"
+    return QueueFull(said)

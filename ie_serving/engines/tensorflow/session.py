@@ -14,7 +14,7 @@ import tensorflow.compat.v1 as v1
 from ie_serving.core.codes import Code
 from ie_serving.core.tensors import Array, DataType
 from ie_serving.engines.tensorflow.link import Fault
-from ie_serving.engines.tensorflow.worker import Job, Loaded, serve
+from ie_serving.engines.tensorflow.worker import Job, Loaded
 
 Wanted = Mapping[str, Mapping[str, Sequence[str]]]
 """Tensor name and `DataType` name by alias."""
@@ -111,7 +111,3 @@ def _text(error: tf.errors.OpError) -> str:
 
 def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:600] or type(error).__name__
-
-
-if __name__ == "__main__":
-    serve(load)

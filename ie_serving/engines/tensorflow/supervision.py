@@ -139,7 +139,7 @@ class Supervisor:
         while self._stage is not Stage.CLOSED:
             began = time.monotonic()
             cause = self._live()
-            self._mourn(cause, time.monotonic() - began)
+            self._back_off(cause, time.monotonic() - began)
 
     def _live(self) -> str:
         """Start a process and wait for its end; say how it came."""
@@ -148,16 +148,17 @@ class Supervisor:
                 if self._stage is Stage.CLOSED:
                     return ""
                 process = self._process = WorkerProcess(self._task.command, self._task.environ)
-        except OSError as error:
-            return f"no process can be started: {error.strerror}"
+        # All, here and below: without a cause, whoever waits for the start would wait for ever.
+        except Exception as error:
+            return f"no process can be started: {error}"
         try:
             self._load(process)
-        except (Fault, TimeoutError) as error:
-            process.kill()
-            process.wait()
-            return str(error)
         except PeerGone:
             return f"it ended while it loaded the model: {process.wait()}"
+        except Exception as error:
+            process.kill()
+            process.wait()
+            return _in_words(error)
         else:
             return process.wait()
         finally:
@@ -182,7 +183,7 @@ class Supervisor:
     def _pause_s(self) -> float:
         return self._task.backoff.delay_s(self._failures, random.random())
 
-    def _mourn(self, cause: str, lived_s: float) -> None:
+    def _back_off(self, cause: str, lived_s: float) -> None:
         """Wait for the time of the next start; returns at once when there is none."""
         with self._changed:
             if self._stage is Stage.CLOSED:
@@ -201,3 +202,8 @@ class Supervisor:
             if pause_s:
                 self._changed.wait_for(lambda: self._stage is Stage.CLOSED, pause_s)
             self._apply(Event.DUE)
+
+
+def _in_words(error: Exception) -> str:
+    is_foreseen = isinstance(error, Fault | TimeoutError)
+    return str(error) if is_foreseen else f"{type(error).__name__}: {error}"

@@ -70,6 +70,14 @@ def serve(load: Callable[[Job], Loaded]) -> None:
     os._exit(0)
 
 
+def load(job: Job) -> Loaded:
+    """Load a job by TensorFlow; see `session.load`."""
+    # Here: it takes seconds to import, and the process must know before that what ends it.
+    from ie_serving.engines.tensorflow import session
+
+    return session.load(job)
+
+
 def _live_and_die_with(parent: int) -> None:
     # Ctrl-C and the stop of a container reach the whole group, while the server still drains.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -9,6 +9,7 @@ The one input is a string, the command; the one output is what it gives:
     fault TEXT TensorFlow's error INVALID_ARGUMENT
     defect     an exception that nobody expected
     grow       takes 1 GB of memory
+    say COUNT  so many letters
 
 A job with `refuse` is refused with that text; one with `hang` never ends; one with `die` ends the
 process; one with `once` ends it as well, but only when the file of that name is there.
@@ -53,6 +54,8 @@ def run(number: int, tensors: Sequence[Array]) -> Sequence[Array]:
         raise Fault(Code.INVALID_ARGUMENT, said)
     if verb == "grow":
         return [text(str(len(bytearray(1 << 30))))]
+    if verb == "say":
+        return [text("x" * int(said))]
     answers = {"pid": os.getpid, "count": lambda: next(COUNT)}
     return [text(str(answers[verb]()))]
 

@@ -54,6 +54,15 @@ def test_small_tensors_need_no_memory(pair: Pair) -> None:
     assert os.fstat(memory).st_size == 0
 
 
+def test_memory_that_nobody_holds_closes_its_file() -> None:
+    memory = Segment(os.memfd_create("test"))
+    descriptor = memory.descriptor
+    memory.at_least(1)
+    del memory
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(descriptor)
+
+
 def test_an_end_that_is_closed_is_learnt_by_the_other(pair: Pair) -> None:
     first, _, _, theirs = pair
     assert first.alive
@@ -74,7 +83,7 @@ def test_an_end_that_is_closed_is_learnt_by_the_other(pair: Pair) -> None:
         pytest.param(HEAD.pack(Kind.RESULT, 0, 0, 1 << 63), id="more bytes than there is memory"),
     ],
 )
-def test_an_end_that_sends_nonsense_counts_as_gone(pair: Pair, data: bytes) -> None:
+def test_an_end_that_sends_a_malformed_frame_counts_as_gone(pair: Pair, data: bytes) -> None:
     first, _, _, theirs = pair
     theirs.sendall(data)
     with pytest.raises(PeerGone):

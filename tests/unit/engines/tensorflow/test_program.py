@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import os
+import resource
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -96,6 +97,22 @@ async def test_inputs_for_which_there_is_no_memory_are_refused(begin: Begin) -> 
     assert await size_of(1 << 10) == 1 << 10
 
 
+async def test_outputs_for_which_there_is_no_descriptor_are_refused_and_later_ones_are_not(
+    begin: Begin,
+) -> None:
+    """A map takes a descriptor, as it takes memory: of both there may be none left."""
+    program = TensorFlowProgram(begin(), 0, COMMANDS, at_once=1)
+    assert await ask(program, "say 1") == "x"
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # those that are open stay
+    try:
+        with pytest.raises(QueueFull, match="Too many open files"):
+            await ask(program, "say 100000")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert await ask(program, "say 100000") == "x" * 100_000
+
+
 async def test_a_defect_there_is_an_error_of_the_server(commands: TensorFlowProgram) -> None:
     with pytest.raises(ServingError, match="KeyError: 'defect'") as caught:
         await ask(commands, "defect")
@@ -134,6 +151,26 @@ async def test_a_run_that_hangs_after_its_client_has_left_is_ended_with_the_proc
         await asyncio.wait_for(ask(commands, "hang"), 0.1)
     assert await asyncio.to_thread(ended, pid)
     assert await ask(commands, "count") == "1"
+
+
+async def test_descriptors_do_not_grow_with_the_versions_that_came_and_went() -> None:
+    async def descriptors_of_another() -> int:
+        program = TensorFlowProgram(started(), 1, ECHO, at_once=2)
+        inputs = {"x": np.zeros(1 << 14), "s": text("")}
+        both = (program.infer(inputs, lambda outputs: None) for _ in range(2))
+        await asyncio.wait_for(asyncio.gather(*both), PATIENCE_S)
+        await asyncio.to_thread(program.close)
+        return len(os.listdir("/proc/self/fd"))
+
+    gc.collect()  # what earlier tests left must not be closed in between
+    first = await descriptors_of_another()
+    assert [await descriptors_of_another() for _ in range(9)] == [first] * 9
+
+
+def started() -> Supervisor:
+    supervisor = Supervisor(task())
+    supervisor.start()
+    return supervisor
 
 
 async def test_a_program_that_nobody_holds_takes_its_process_along() -> None:

@@ -5,6 +5,8 @@ import os
 import re
 import signal
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +14,11 @@ import pytest
 
 from ie_serving.core.errors import LoadFailed, NotAvailable
 from ie_serving.engines.tensorflow.link import Fault, Link, PeerGone
+from ie_serving.engines.tensorflow.process import WorkerProcess
+from ie_serving.engines.tensorflow.program import COMMAND
 from ie_serving.engines.tensorflow.protocol import Kind, text, words
 from ie_serving.engines.tensorflow.supervision import Supervisor
-from tests.process import Process
+from tests.process import PATIENCE_S, Process
 from tests.unit.engines.tensorflow.processes import SOON, Begin, ended, task
 
 
@@ -56,6 +60,50 @@ def test_a_command_that_cannot_be_started_fails_the_start() -> None:
     supervisor = Supervisor(replace(task(), command=("/no/such/command",)))
     with pytest.raises(LoadFailed, match="No such file"):
         supervisor.start()
+
+
+def test_a_command_that_cannot_even_be_passed_on_fails_the_start() -> None:
+    supervisor = Supervisor(replace(task(), command=("a\0b",)))
+    with pytest.raises(LoadFailed, match="no process can be started: embedded null byte"):
+        supervisor.start()
+
+
+def test_a_fault_without_words_fails_the_start() -> None:
+    program = (
+        "import socket, sys\n"
+        "from ie_serving.engines.tensorflow.protocol import HEAD, Kind\n"
+        "control = socket.socket(fileno=int(sys.argv[-2]))\n"
+        "control.sendall(HEAD.pack(Kind.FAULT, 0, 0, 0))\n"
+        "control.recv(1 << 16, socket.MSG_WAITALL)\n"
+    )
+    supervisor = Supervisor(replace(task(), command=(sys.executable, "-c", program)))
+    with pytest.raises(LoadFailed, match="IndexError"):
+        supervisor.start()
+
+
+def test_a_process_that_still_imports_its_library_ignores_ctrl_c_and_is_killed_before_the_server(
+    tmp_path: Path,
+) -> None:
+    """In place of TensorFlow, whose import cannot be halted, one that waits and then fails."""
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    (tmp_path / "tensorflow").mkdir()
+    library = tmp_path / "tensorflow" / "__init__.py"
+    library.write_text(f"open({str(gate)!r}).read()\nraise ImportError('no such symbol')\n")
+    *begins, paths = COMMAND
+    process = WorkerProcess((*begins, f"{tmp_path}\n{paths}"), {})
+    with ExitStack() as stack:
+        stack.callback(process.close)
+        stack.callback(process.wait)
+        threads = stack.enter_context(ThreadPoolExecutor(2))
+        stack.callback(process.kill)
+        stack.callback(lambda: os.close(os.open(gate, os.O_RDWR)))  # whoever waits at it goes on
+        load = threads.submit(process.load, "{}", PATIENCE_S)
+        with threads.submit(gate.open, "w").result(PATIENCE_S):
+            assert Path(f"/proc/{process.pid}/oom_score_adj").read_text() == "500\n"
+            os.kill(process.pid, signal.SIGINT)
+        with pytest.raises(Fault, match="ImportError: no such symbol"):
+            load.result(PATIENCE_S)
 
 
 def test_every_link_leads_to_the_same_process(begin: Begin) -> None:

@@ -133,8 +133,9 @@ def _replace_where_not(node: ov.Node, number: int, fits: ov.Node, other: ov.Outp
     """Let an input be `other`, or 1, where `fits` does not hold."""
     given = node.input_value(number)
     kind = given.get_element_type()
-    value = op.convert(op.constant(np.array(1, np.int32)), kind) if other is None else other
-    node.input(number).replace_source_output(op.select(fits, given, value).output(0))
+    value = op.constant(np.array(1, np.int32)) if other is None else other
+    chosen = op.select(fits, given, op.convert(value, kind))
+    node.input(number).replace_source_output(chosen.output(0))
 
 
 def _raised(fits: ov.Node) -> ov.Node:

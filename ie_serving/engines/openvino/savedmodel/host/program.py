@@ -56,7 +56,7 @@ class Step:
         try:
             given = self.compute(*[slots[at] for at in self.sources])
         except InvalidRequest as error:
-            raise InvalidRequest(f"{error} ({self.what})") from error
+            raise type(error)(f"{error} ({self.what})") from error
         # numpy and Python raise these for shapes and values that do not fit together.
         except (ValueError, IndexError, ArithmeticError) as error:
             raise InvalidRequest(f"{self.what} cannot be computed: {error}") from error

@@ -59,7 +59,9 @@ MESSAGES: Mapping[str, str] = MappingProxyType(
         "MetaInfoDef": "stripped_op_list=2 OpList, tags=4 repeated string",
         "SaverDef": "restore_op_name=3 string",
         "NodeList": "value=1 repeated string",
-        "CollectionDef": "node_list=1 NodeList",
+        "Any": "value=2 bytes",
+        "AnyList": "value=1 repeated Any",
+        "CollectionDef": "node_list=1 NodeList, any_list=5 AnyList",
         "AssetFileDef": "tensor_info=1 TensorInfo, filename=2 string",
         "MetaGraphDef": (
             "meta_info_def=1 MetaInfoDef, graph_def=2 GraphDef, saver_def=3 SaverDef,"
@@ -79,7 +81,8 @@ MESSAGES: Mapping[str, str] = MappingProxyType(
 )
 """Fields of each message: name, number, `repeated`, `map` from strings, or `one` of a oneof, type.
 
-`AttrList`, `MetaInfoDef` and `NodeList` are nested messages in TensorFlow; the bytes do not tell.
+`AnyList`, `AttrList`, `MetaInfoDef` and `NodeList` are nested in TensorFlow, `Any` is of another
+package; the bytes do not tell.
 The last two are what the index of a checkpoint holds. Source of those: tensor_bundle.proto.
 """
 
@@ -133,6 +136,7 @@ def _message(name: str) -> Proto:
 
 
 NodeDef = _message("NodeDef")
+AssetFileDef = _message("AssetFileDef")
 AttrValue = _message("AttrValue")
 FunctionDef = _message("FunctionDef")
 GraphDef = _message("GraphDef")

@@ -22,6 +22,7 @@ from ie_serving.engines.openvino.savedmodel.host.checkpoint import Checkpoint
 from ie_serving.engines.openvino.savedmodel.host.kernel import Held, as_tensor
 from ie_serving.engines.openvino.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.openvino.savedmodel.host.tables import Table, from_text_file
+from ie_serving.wire.protobuf.graph import AssetFileDef
 from ie_serving.wire.protobuf.messages import Proto
 
 TABLES = frozenset({"HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2"})
@@ -31,6 +32,7 @@ _FROM_LISTS = frozenset(
 )
 _FROM_FILE = frozenset({"InitializeTableFromTextFile", "InitializeTableFromTextFileV2"})
 _ASSIGNMENTS = frozenset({"Assign", "AssignVariableOp"})
+_ASSETS = "saved_model_assets"
 _INIT_OP = "__saved_model_init_op"
 _COLLECTIONS = ("saved_model_main_op", "legacy_init_op")
 
@@ -61,7 +63,7 @@ class Resources:
         self._frame = Frame(Library(meta_graph.graph_def), meta_graph.graph_def)
         self._assets = {
             asset.tensor_info.name.partition(":")[0]: asset.filename
-            for asset in meta_graph.asset_file_def
+            for asset in _assets(meta_graph)
         }
         self._values: dict[tuple[Frame, str, int], Any] = {}
 
@@ -161,6 +163,14 @@ class Resources:
         collections = self._meta_graph.collection_def
         named = [collections[name].node_list.value for name in _COLLECTIONS if name in collections]
         return next((str(node) for nodes in named for node in nodes), "")
+
+
+def _assets(meta_graph: Proto) -> Iterator[Proto]:
+    """Give the files that stand for constants; TensorFlow 1 lists them in a collection."""
+    yield from meta_graph.asset_file_def
+    if _ASSETS in meta_graph.collection_def:
+        for packed in meta_graph.collection_def[_ASSETS].any_list.value:
+            yield AssetFileDef.FromString(packed.value)
 
 
 def _constant(node: Proto) -> Array:

@@ -37,7 +37,7 @@ log = logging.getLogger(__name__)
 
 COMPARED_EVERY = 30
 """Polls after which the files of the versions that serve are listed once more, to see whether they
-have changed. Every tenth time took a thousand idle models from 2 to 3.4 % of a core."""
+have changed. For a thousand idle models that is about 0.2 % of a core, of 1.4 % in all."""
 
 ENDED_VERSIONS_KEPT = 100
 """How many freed versions of a model stay in its status; beyond it the oldest numbers go, so that

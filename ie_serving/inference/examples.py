@@ -15,6 +15,7 @@ import numpy as np
 
 from ie_serving.core.errors import InvalidRequest, NotSupported, PreconditionFailed, ServingError
 from ie_serving.core.fit import fit
+from ie_serving.core.hints import Hint
 from ie_serving.core.requests import Features, ModelSpec, Task
 from ie_serving.core.tensors import (
     CLASSES,
@@ -59,11 +60,17 @@ ROLES: Mapping[Method, frozenset[str]] = {
 WORDS = {Method.CLASSIFY: "classification", Method.REGRESS: "regression"}
 
 
-def example_signature(servable: Servable, name: str, method: Method) -> Signature:
+def example_signature(
+    servable: Servable, name: str, method: Method, *, method_check: bool = False
+) -> Signature:
     """Find the signature that a Classify or Regress names.
 
+    What it takes and gives decides, not its method, unless `method_check` is on: TensorFlow 2
+    exports every signature with the method of Predict.
+
     Raises:
-        InvalidRequest: it does not exist, does not take Examples, or gives no classes.
+        InvalidRequest: it does not exist, does not take Examples, or gives no classes; or its
+            method is another one, and that is checked.
         PreconditionFailed: it gives no values, where `method` is to regress; or it is left out.
     """
     signature = servable.signatures.get(name or SERVING_DEFAULT)
@@ -78,8 +85,14 @@ def example_signature(servable: Servable, name: str, method: Method) -> Signatur
         raise InvalidRequest(
             f"No {WORDS[method]} inputs found in SignatureDef: {_described(signature, method)}"
         )
-    if signature.method != method.value or not ROLES[method] & signature.outputs.keys():
+    if not ROLES[method] & signature.outputs.keys():
         raise _no_outputs(signature, method)
+    if method_check and signature.method != method.value:
+        raise InvalidRequest(
+            f"Expected {WORDS[method]} signature method_name to be {method.value}. Was:"
+            f" {signature.method}",
+            Hint("; start the server without {server.method_name_check}"),
+        )
     return signature
 
 
@@ -113,19 +126,26 @@ async def run(
     method: Method,
     examples: Sequence[Features],
     codec: ExampleCodec,
+    *,
+    method_check: bool = False,
 ) -> Results:
     """Classify or regress `examples` with the signature `name`.
 
     Raises:
         ServingError: as `example_signature`, and what the model raises.
     """
-    signature = example_signature(servable, name, method)
+    signature = example_signature(servable, name, method, method_check=method_check)
     outputs = _by_role(signature, method, await _run(servable, signature, examples, codec))
     return _result(servable, name, outputs, examples)
 
 
 async def run_tasks(
-    servable: Servable, tasks: Sequence[Task], examples: Sequence[Features], codec: ExampleCodec
+    servable: Servable,
+    tasks: Sequence[Task],
+    examples: Sequence[Features],
+    codec: ExampleCodec,
+    *,
+    method_check: bool = False,
 ) -> list[tuple[Method, Results]]:
     """Do what each task asks; the model runs once for signatures that share a base.
 
@@ -133,7 +153,7 @@ async def run_tasks(
         NotSupported: a method that is neither to classify nor to regress.
         ServingError: as `run`.
     """
-    bound = [_task_signature(servable, task) for task in tasks]
+    bound = [_task_signature(servable, task, method_check) for task in tasks]
     ran: dict[object, Mapping[str, Array]] = {}
     results = []
     for task, (method, signature) in zip(tasks, bound, strict=True):
@@ -204,7 +224,7 @@ def model_of(tasks: Sequence[Task]) -> ModelSpec:
     return tasks[0].model
 
 
-def _task_signature(servable: Servable, task: Task) -> tuple[Method, Signature]:
+def _task_signature(servable: Servable, task: Task, method_check: bool) -> tuple[Method, Signature]:
     method = METHODS.get(task.method)
     if method is None:
         raise NotSupported(
@@ -216,7 +236,7 @@ def _task_signature(servable: Servable, task: Task) -> tuple[Method, Signature]:
             f"Requested signature not found in model graph: {name};"
             f" it has: {servable.signature_names}"
         )
-    return method, example_signature(servable, name, method)
+    return method, example_signature(servable, name, method, method_check=method_check)
 
 
 async def infer_serialized(

@@ -45,7 +45,8 @@ class DataPlane:
         models: gives the handles.
         metrics: where requests are counted.
         codec: reads and writes serialized Examples.
-        method_name_check: let Predict refuse a signature whose method nothing calls.
+        method_name_check: refuse signatures of another method than what is asked; Predict may run
+            those of Classify and Regress.
     """
 
     def __init__(
@@ -142,7 +143,8 @@ class DataPlane:
             self._models.handle(examples.model_of(tasks)) as servable,
         ):
             rows = await decode_examples(request)
-            work = examples.run_tasks(servable, tasks, rows, self._codec)
+            check = self._method_name_check
+            work = examples.run_tasks(servable, tasks, rows, self._codec, method_check=check)
             results = await within(interface.limit_s, work)
             return await examples.apart(len(rows), partial(encode, results))
 
@@ -259,7 +261,8 @@ class DataPlane:
             self._models.handle(request.model) as servable,
         ):
             rows = await decode_examples(request)
-            work = examples.run(servable, request.signature, method, rows, self._codec)
+            name, check = request.signature, self._method_name_check
+            work = examples.run(servable, name, method, rows, self._codec, method_check=check)
             results = await within(interface.limit_s, work)
             return await examples.apart(len(rows), partial(encode, results))
 

@@ -23,17 +23,13 @@ def tensorflow_text(value: np.floating[Any]) -> str:
     return text if "." in text or "e" in text else text + ".0"
 
 
-any_float = st.one_of(
+tenths = st.tuples(st.integers(-(10**7), 10**7), st.integers(-1, 10)).map(
+    lambda pair: pair[0] / 10 ** pair[1]
+)
+any_float32 = st.one_of(
     st.integers(0, 2**32 - 1).map(lambda bits: np.uint32(bits).view(np.float32)),
-    st.integers(0, 2**64 - 1).map(lambda bits: np.uint64(bits).view(np.float64)),
     st.floats(-1e7, 1e7, width=32).map(np.float32),
-    st.floats(-1e7, 1e7).map(np.float64),
-    st.tuples(st.integers(-(10**7), 10**7), st.integers(-1, 10)).map(
-        lambda pair: np.float32(pair[0] / 10 ** pair[1])
-    ),
-    st.tuples(st.integers(-(10**7), 10**7), st.integers(-1, 10)).map(
-        lambda pair: np.float64(pair[0] / 10 ** pair[1])
-    ),
+    tenths.map(np.float32),
     st.tuples(st.integers(-130, 127), st.integers(0, 3)).map(
         lambda pair: (
             np.float32(2.0 ** pair[0])
@@ -43,9 +39,12 @@ any_float = st.one_of(
         )
     ),
 ).filter(lambda value: bool(np.isfinite(value)))
-
-
-any_float32 = any_float.filter(lambda value: isinstance(value, np.float32))
+any_float64 = st.one_of(
+    st.integers(0, 2**64 - 1).map(lambda bits: np.uint64(bits).view(np.float64)),
+    st.floats(-1e7, 1e7).map(np.float64),
+    tenths.map(np.float64),
+).filter(lambda value: bool(np.isfinite(value)))
+any_float = any_float32 | any_float64
 
 
 def texts_of(values: Array, form: Format) -> list[str]:

@@ -10,7 +10,8 @@ LIMITS: tuple[Setting, ...] = (
         # gRPC counts the bytes of a message in 32 bits.
         parse=numbers.integer(1, INT32_MAX),
         form="BYTES",
-        meaning="largest gRPC message and REST body in bytes; gzip over REST inflates to 100 MiB",
+        meaning="largest gRPC message and REST body in bytes; gzip over REST may grow to 8 MiB or"
+        " a hundredfold, whichever is more, and to 100 MiB at most",
         example="67108864",
         flag="max_message_bytes",
     ),

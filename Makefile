@@ -20,7 +20,7 @@ BIN := .venv/bin
 DEV := .venv-dev/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv test unit soak fuzz style format api configuration sample bench-quick bench bench-strain \
+.PHONY: help run venv test unit conformance soak fuzz style format api configuration sample bench-quick bench bench-strain \
 	walk docker_build docker_check docker_lock clean
 
 help: ## list these targets
@@ -60,6 +60,9 @@ test: .venv-dev/.installed ## run every test but those of soak and fuzz
 
 unit: .venv-dev/.installed ## run the fast tests only
 	$(DEV)/python -m pytest $(IN_PARALLEL) tests/unit
+
+conformance: .venv-dev/.installed ## hold both ports to RFC 9113, 7541, 9112 and 9110, case by case
+	$(DEV)/python -m pytest tests/functional/protocols
 
 soak: .venv-dev/.installed ## run the tests that take minutes: a store away, 300 MB served, SOAK_MINUTES (30) of kills, switches, reloads
 	SOAK_MINUTES=$(SOAK_MINUTES) $(DEV)/python -m pytest -m soak tests

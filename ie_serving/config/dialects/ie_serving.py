@@ -65,6 +65,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     command = given.pop("command")
     reading = _Reading(_meant(command, given), given, environ)
     _note_unknown(unknown, reading)
+    _note_refused(reading)
     reading.warnings += _warnings(reading)
     found = _server_values(reading)
     storage = environment.storage_options(environ, reading.faults, **fields_of("storage", found))
@@ -137,6 +138,10 @@ def _add_server_flags(parser: argparse.ArgumentParser, called: Mapping[str, str]
     other = parser.add_argument_group("for users of OpenVINO Model Server")
     for name, meaning in ovms.ALIASES.items():
         other.add_argument(f"--{name}", nargs="?", const="true", metavar="VALUE", help=meaning)
+    refused = parser.add_argument_group("refused unless false")
+    for name, advice in foreign.REFUSED_FLAGS.items():
+        text = advice.said(called)
+        refused.add_argument(f"--{name}", nargs="?", const="true", metavar="VALUE", help=text)
     dead = parser.add_argument_group("accepted without effect")
     for name, advice in foreign.FLAGS.items():
         text = advice.said(called)
@@ -164,7 +169,7 @@ def _variables_text() -> str:
 def known_flags(command: str) -> list[str]:
     """Name every flag of `config` or `model`, without dashes."""
     flags = [setting.flag for setting in (*OWN_FLAGS[command], *SERVER)]
-    return [*flags, *ovms.ALIASES, *foreign.FLAGS]
+    return [*flags, *ovms.ALIASES, *foreign.REFUSED_FLAGS, *foreign.FLAGS]
 
 
 def _note_unknown(unknown: Sequence[str], reading: _Reading) -> None:
@@ -176,6 +181,15 @@ def _note_unknown(unknown: Sequence[str], reading: _Reading) -> None:
         name = argument.partition("=")[0]
         text = f"unknown argument of ie_serving {reading.command}{nearest(name, known)}"
         reading.faults.add(name, text)
+
+
+def _note_refused(reading: _Reading) -> None:
+    """Report what was asked for, is not done, and would change what is computed."""
+    called = names(reading.command)
+    for name, advice in foreign.REFUSED_FLAGS.items():
+        text = reading.given.get(name)
+        if text is not None and reading.faults.take(words.boolean, text, f"--{name}"):
+            reading.faults.add(f"--{name}", advice.said(called))
 
 
 def _warnings(reading: _Reading) -> Iterator[str]:

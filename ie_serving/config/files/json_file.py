@@ -146,7 +146,9 @@ def _stands(value: object) -> str:
 
 def _values(entry: Mapping[str, Any], where: str, findings: _Findings) -> dict[str, Any]:
     """Parse each key of one model, by place of its setting; a key at fault is left out."""
-    findings.unknown(entry, frozenset(setting.key for setting in MODEL), f"{where}.")
+    known = {setting.key for setting in MODEL}
+    findings.unknown(entry, frozenset(known | foreign.REFUSED_KEYS.keys()), f"{where}.")
+    _note_refused(entry, where, findings)
     found = {}
     for setting in MODEL:
         place = f"{where}.{setting.key}"
@@ -159,6 +161,14 @@ def _values(entry: Mapping[str, Any], where: str, findings: _Findings) -> dict[s
         except ConfigError as error:
             findings.found.extend(f"{each}{_of_model(entry)}" for each in error.faults)
     return found
+
+
+def _note_refused(entry: Mapping[str, Any], where: str, findings: _Findings) -> None:
+    """Report what is not done here and would change what the model computes."""
+    for key, advice in foreign.REFUSED_KEYS.items():
+        value = entry.get(key)
+        if value not in (None, False, "", "false") and value != {}:
+            findings.add(f"{where}.{key}", f"{shown(value)} given; {advice}{_of_model(entry)}")
 
 
 def _of_model(entry: Mapping[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """Words of the server of 2020 and of OpenVINO Model Server that have no effect here.
 
 They are accepted, so that a command line or file written for those servers starts this one; each
-use is answered with what to do instead.
+use is answered with what to do instead. Those without which a model would compute something else
+are refused instead: an answer would be wrong, and a warning is not read.
 """
 
 from collections.abc import Mapping
@@ -11,7 +12,10 @@ from ie_serving.core.hints import Hint
 _NOTHING = Hint("there is nothing in its place")
 _NO_EXTENSIONS = Hint("kernel extensions are not supported")
 _NOT_STATEFUL = Hint("stateful models are not supported")
-_CONVERT = Hint("convert the model with preprocessing in it")
+_NO_SEQUENCES = Hint(
+    "state is not kept between requests, each begins with the model's initial one: send whole"
+    " sequences, and remove this"
+)
 _USE_CORS = Hint("use {server.enable_cors}")
 _USE_NIREQ = Hint("use {engine.nireq}")
 _USE_DEVICE = Hint("use {openvino.target_device}")
@@ -38,19 +42,25 @@ FLAGS: Mapping[str, Hint] = {
     "allowed_origins": _USE_CORS,
     "allowed_methods": _USE_CORS,
     "allowed_headers": _USE_CORS,
-    "layout": Hint("data is taken in the model's own layout"),
-    "mean": _CONVERT,
-    "scale": _CONVERT,
-    "color_format": _CONVERT,
-    "precision": Hint(
-        "inputs are cast to the model's; for computing, use {openvino.inference_precision}"
-    ),
-    "stateful": _NOT_STATEFUL,
     "idle_sequence_cleanup": _NOT_STATEFUL,
-    "low_latency_transformation": _NOT_STATEFUL,
     "max_sequence_number": _NOT_STATEFUL,
 }
 """Flags, each with what to do instead."""
+
+REFUSED_FLAGS: Mapping[str, Hint] = {
+    "stateful": _NO_SEQUENCES,
+    "low_latency_transformation": _NO_SEQUENCES,
+}
+"""Switches that are refused where they are on."""
+
+REFUSED_KEYS: Mapping[str, Hint] = {
+    **REFUSED_FLAGS,
+    "custom_loader_options": Hint(
+        "there are no custom loaders: the files would be read as they lie"
+    ),
+    "graph_path": Hint("MediaPipe graphs are not supported: remove the entry"),
+}
+"""Keys of a model that are refused where they are neither off nor empty."""
 
 VARIABLES: Mapping[str, Hint] = {
     "CPU_EXTENSION": _NO_EXTENSIONS,
@@ -66,18 +76,9 @@ VARIABLES: Mapping[str, Hint] = {
 
 MODEL_KEYS = frozenset(
     {
-        "layout",
-        "mean",
-        "scale",
-        "color_format",
-        "precision",
         "allow_cache",
-        "stateful",
         "idle_sequence_cleanup",
-        "low_latency_transformation",
         "max_sequence_number",
-        "custom_loader_options",
-        "graph_path",
         "subconfig",
     }
 )

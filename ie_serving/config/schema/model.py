@@ -5,6 +5,7 @@ import difflib
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from ie_serving.config.schema.preprocess import PREPROCESS
 from ie_serving.config.schema.setting import BOOLEAN, Setting, fields_of
 from ie_serving.config.settings import ModelConfig
 from ie_serving.config.values import numbers, structures, words
@@ -12,6 +13,7 @@ from ie_serving.config.values.shapes import shape
 from ie_serving.core.integers import INT64_MAX
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 
 INFERENCE_PRECISION = Setting(
@@ -94,9 +96,10 @@ MODEL: tuple[Setting, ...] = (
     Setting(
         place="openvino.batch_size",
         parse=numbers.batch_size,
-        form="N|auto",
+        form="N|N:M|auto",
         default="the model's",
-        meaning="first dimension of every input; auto takes any; ignored beside shape",
+        meaning="first dimension of every input, or what layout calls N; a range; auto takes any;"
+        " ignored beside shape",
         example="auto",
         flag="batch_size",
         key="batch_size",
@@ -105,7 +108,7 @@ MODEL: tuple[Setting, ...] = (
     Setting(
         place="openvino.shape",
         parse=shape,
-        form="(N,..)|{INPUT:(N,..)}|auto",
+        form="(N,..)|auto|{INPUT:(N,..)|auto}",
         default="the model's",
         meaning="input shapes: sizes, -1 for any, low:high for a range; auto takes any",
         example="(1,3,224,224)",
@@ -113,6 +116,7 @@ MODEL: tuple[Setting, ...] = (
         key="shape",
         ovms=("shape",),
     ),
+    *PREPROCESS,
     Setting(
         place="model.version_policy",
         parse=structures.version_policy,
@@ -256,7 +260,8 @@ def with_own(engine: EngineOptions, found: Mapping[str, Any]) -> EngineOptions:
     """Give options in which what single drivers know has the values of `found`, by place."""
     openvino = dataclasses.replace(engine.of(OpenVinoOptions), **fields_of("openvino", found))
     tensorflow = dataclasses.replace(engine.of(TensorFlowOptions), **fields_of("tensorflow", found))
-    return engine.having(openvino).having(tensorflow)
+    steps = dataclasses.replace(engine.of(Preprocessing), **fields_of("preprocess", found))
+    return engine.having(openvino).having(tensorflow).having(steps)
 
 
 def nearest(name: str, known: Collection[str]) -> str:

@@ -13,6 +13,7 @@ from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
 from ie_serving.config.values.faults import Parser
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.storage.options import GcsOptions, MinioOptions, S3Options, StorageOptions
 
@@ -21,6 +22,7 @@ OWNERS: Mapping[str, type] = {
     "model": ModelConfig,
     "engine": EngineOptions,
     "openvino": OpenVinoOptions,
+    "preprocess": Preprocessing,
     "tensorflow": TensorFlowOptions,
     "server": ServerSettings,
     "storage": StorageOptions,

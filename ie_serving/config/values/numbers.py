@@ -5,6 +5,7 @@ import re
 
 from ie_serving.config.values.faults import Parser, fault
 from ie_serving.core.integers import INT32_MAX, INT64_MAX
+from ie_serving.engines.base import Dimension
 
 LONGEST_S = INT32_MAX
 """Longest time in seconds; a longer one is refused. That is 68 years, which every timer of the
@@ -16,6 +17,7 @@ ANY = -1
 
 # int() and float() would take underscores, digits of other scripts, "nan" and "infinity" as well.
 _INTEGER = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
+_RANGE = re.compile(r"\s*([0-9]{1,10})\s*:\s*([0-9]{1,10})\s*", re.ASCII)
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?", re.ASCII)
 
 
@@ -80,12 +82,26 @@ def delay(value: object, place: str) -> float:
     return seconds
 
 
-def batch_size(value: object, place: str) -> int | None:
-    """Read a batch size: -1 for `auto`, None for 0, which keeps the model's."""
+def size_range(value: object) -> Dimension | None:
+    """Give the sizes from low to high that `low:high` spells; None when it spells none."""
+    match = _RANGE.fullmatch(value) if isinstance(value, str) else None
+    low, high = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not 1 <= low <= high <= INT32_MAX:
+        return None
+    return low if low == high else (low, high)
+
+
+def batch_size(value: object, place: str) -> Dimension | None:
+    """Read a batch size: -1 for `auto`, None for 0, which keeps the model's; or a range."""
     if isinstance(value, str) and value.strip().lower() == "auto":
         return ANY
+    sizes = size_range(value)
+    if sizes is not None:
+        return sizes
     number = whole(value)
     if number is None or not ANY <= number <= INT32_MAX:
-        raise fault(place, value, 'a whole number, "auto" for any, or 0 to keep the model\'s')
+        raise fault(
+            place, value, 'a whole number, low:high, "auto" for any, or 0 to keep the model\'s'
+        )
     # 0 and None both keep the model's; one of them is enough for whoever reads the options.
     return number or None

@@ -8,25 +8,24 @@ import re
 from collections.abc import Mapping
 
 from ie_serving.config.values.faults import Faults, fault
-from ie_serving.config.values.numbers import ANY, whole
+from ie_serving.config.values.numbers import ANY, size_range, whole
 from ie_serving.config.values.structures import json_text
 from ie_serving.core.integers import INT32_MAX
 from ie_serving.engines.base import Dimension
 
 Dimensions = tuple[Dimension, ...]
-Shape = Mapping[str, Dimensions] | Dimensions | str
+Shape = Mapping[str, Dimensions | str] | Dimensions | str
 
 AUTO = "auto"
 _EXPECTED = (
-    '"auto", dimensions such as (1,3,224,224), or an object of dimensions by input; '
+    '"auto", dimensions such as (1,3,224,224), or an object of those by input; '
     "a dimension is a size, -1 for any, or low:high"
 )
 _BRACKETS = re.compile(r"\s*(?:\(([^()\[\]]*)\)|\[([^()\[\]]*)\])\s*")
 _NAMED = re.compile(
     r"\s*(?:\"([^\"]*)\"|'([^']*)'|([^\"'{}()\[\],\s]+?))\s*:"
-    r"\s*(\([^()\[\]]*\)|\[[^()\[\]]*\])\s*(?:,|$)"
+    r"\s*(\([^()\[\]]*\)|\[[^()\[\]]*\]|\"?(?i:auto)\"?)\s*(?:,|$)"
 )
-_RANGE = re.compile(r"\s*([0-9]{1,10})\s*:\s*([0-9]{1,10})\s*", re.ASCII)
 
 
 def shape(value: object, place: str) -> Shape:
@@ -47,7 +46,7 @@ def shape(value: object, place: str) -> Shape:
 
 def _from_text(value: str, place: str) -> Shape:
     given = value.strip()
-    if given.lower() == AUTO:
+    if _is_auto(given):
         return AUTO
     if not given.startswith("{"):
         return _dimensions(given, place)
@@ -69,15 +68,21 @@ def _named(given: str) -> dict[str, str] | None:
     return found or None
 
 
-def _by_input(value: object, place: str) -> Mapping[str, Dimensions]:
+def _by_input(value: object, place: str) -> Mapping[str, Dimensions | str]:
     if not isinstance(value, Mapping) or not value or "" in value:
         raise fault(place, value, _EXPECTED)
     faults = Faults()
-    found = {
-        name: faults.take(_dimensions, item, f"{place}.{name}") for name, item in value.items()
-    }
+    found = {name: faults.take(_of_input, item, f"{place}.{name}") for name, item in value.items()}
     faults.check()
     return {name: item for name, item in found.items() if item is not None}
+
+
+def _of_input(value: object, place: str) -> Dimensions | str:
+    return AUTO if _is_auto(value) else _dimensions(value, place)
+
+
+def _is_auto(value: object) -> bool:
+    return isinstance(value, str) and value.strip().strip('"').lower() == AUTO
 
 
 def _dimensions(value: object, place: str) -> Dimensions:
@@ -104,8 +109,7 @@ def _dimension(value: object, place: str) -> Dimension:
     size = whole(given)
     if size is not None and (size == ANY or 1 <= size <= INT32_MAX):
         return size
-    match = _RANGE.fullmatch(given) if isinstance(given, str) else None
-    low, high = (int(match[1]), int(match[2])) if match else (0, 0)
-    if not 1 <= low <= high <= INT32_MAX:
+    sizes = size_range(given)
+    if sizes is None:
         raise fault(place, value, "a size, -1 for any, or low:high")
-    return low if low == high else (low, high)
+    return sizes

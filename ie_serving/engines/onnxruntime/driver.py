@@ -18,6 +18,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.onnxruntime.operators import uses_domain
 from ie_serving.engines.onnxruntime.session import Failure, SessionRequest
 from ie_serving.engines.onnxruntime.specs import Output, Session, input_specs, outputs_of
+from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run import probe
 from ie_serving.engines.run.latency_model import LatencyModel
 from ie_serving.engines.run.program import CompiledPrograms, Program
@@ -46,6 +47,7 @@ class OnnxRuntimeEngine:
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledPrograms:
         """See `engines.base`."""
+        _refuse_preprocessing(options.of(Preprocessing))
         models = _models(directory)
         if len(models) != 1:
             raise LoadFailed(f"the version holds {len(models)} *.onnx files; expected one")
@@ -58,6 +60,14 @@ class OnnxRuntimeEngine:
         )
         program = _program(session, signature, outputs, options)
         return CompiledPrograms([program], runs_on={SERVING_DEFAULT: LIBRARY})
+
+
+def _refuse_preprocessing(options: Preprocessing) -> None:
+    if options.asked:
+        raise LoadFailed(
+            f"{options.asked}: {LIBRARY}, which runs this model, computes nothing before it;"
+            " convert the model with preprocessing in it"
+        )
 
 
 # Only at the top: below it may lie assets, such as the graph of a tokenizer.

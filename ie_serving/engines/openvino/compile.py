@@ -14,7 +14,7 @@ from ie_serving.core.errors import InvalidRequest, LoadFailed, NoneServed, Servi
 from ie_serving.core.hints import Hint
 from ie_serving.core.tensors import Array
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino import formats
+from ie_serving.engines.openvino import formats, preprocess
 from ie_serving.engines.openvino.draft import Draft, Version
 from ie_serving.engines.openvino.hazards import Hazards, guard
 from ie_serving.engines.openvino.mend import mend
@@ -34,6 +34,7 @@ from ie_serving.engines.openvino.savedmodel.program import Beside, ProgramBeside
 from ie_serving.engines.openvino.shape_inference import ShapeInference
 from ie_serving.engines.openvino.slot import Slot
 from ie_serving.engines.openvino.specs import Port, Ports, prepare, zeros
+from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run import probe
 from ie_serving.engines.run.by_rank import ByRank
 from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
@@ -91,7 +92,8 @@ class OpenVinoEngine:
         """See `engines.base`."""
         version = read(directory, options.of(OpenVinoOptions))
         programs = [made for draft in version.drafts if (made := _served(draft, version, options))]
-        if version.causes and self._fallback is not None:
+        # TensorFlow would run the graph without what was asked to be computed before it.
+        if version.causes and self._fallback and not options.of(Preprocessing).asked:
             programs += _taken_over(self._fallback, directory, version, options)
         for name, cause in version.causes.items():
             log.warning(Event("signature left out", signature=name, cause=cause))
@@ -135,6 +137,7 @@ def _none_served(version: Version) -> LoadFailed:
 
 def _runs(draft: Draft, options: EngineOptions) -> Runs:
     inner: Runs | None = None
+    preprocess.check(draft, options.of(Preprocessing))
     if draft.model is not None:
         with load_failures("the model cannot be compiled"):
             inner = _for_any_rank(draft, draft.model, options)
@@ -150,7 +153,7 @@ def _for_any_rank(draft: Draft, model: ov.Model, options: EngineOptions) -> Runs
     """Compile now where the ranks of the inputs are known, else for those of each request."""
     if not any(port.get_partial_shape().rank.is_dynamic for port in model.inputs):
         return _program(draft, model, options)
-    ports = prepare(draft, model.clone(), options.of(OpenVinoOptions))
+    ports = prepare(draft, model.clone(), options)
     opened = [port for port in ports.inputs if port.bounds is None]
 
     def make(ranks: Sequence[int]) -> Program:
@@ -185,7 +188,7 @@ class _Compiled:
 
 def _program(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
     mend(model)
-    ports = prepare(draft, model, options.of(OpenVinoOptions))
+    ports = prepare(draft, model, options)
     with load_failures("the model's operations cannot be examined"):
         # What declares signatures is TensorFlow's, which counts no index from the end.
         hazards = guard(model, ports.inputs, from_end=draft.listed is None)

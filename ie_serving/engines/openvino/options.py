@@ -16,10 +16,11 @@ class OpenVinoOptions:
     plugin_config: Mapping[str, str] = field(default_factory=dict)
     """Device properties, passed on as they are; names of 2020 are translated."""
 
-    batch_size: int | None = None
-    """First dimension of every input: a number, -1 for any (`auto`), None to keep the model's."""
+    batch_size: Dimension | None = None
+    """Batch dimension of every input: a number, -1 for any (`auto`), a range; None keeps the
+    model's. It is the first one, or what `layout` calls N."""
 
-    shape: Mapping[str, tuple[Dimension, ...]] | tuple[Dimension, ...] | str | None = None
+    shape: Mapping[str, tuple[Dimension, ...] | str] | tuple[Dimension, ...] | str | None = None
     """New input shapes: by input name, one for the only input, `auto` for any, None to keep."""
 
     inference_precision: str = ""

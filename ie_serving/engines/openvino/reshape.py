@@ -20,10 +20,12 @@ class InputShape:
     Attributes:
         names: every name it goes by: its alias and the engine's tensor names.
         dims: its shape; None when the rank is open.
+        batch: which of the dimensions is the batch.
     """
 
     names: frozenset[str]
     dims: Shape | None
+    batch: int = 0
 
     def __str__(self) -> str:
         return "/".join(sorted(self.names))
@@ -57,10 +59,10 @@ def _of_only(inputs: Sequence[InputShape], shape: Shape) -> dict[int, Shape]:
     return {0: shape}
 
 
-def _batched(inputs: Sequence[InputShape], batch_size: int) -> dict[int, Shape]:
-    """Set the first dimension of every input that has one."""
+def _batched(inputs: Sequence[InputShape], batch_size: Dimension) -> dict[int, Shape]:
+    """Set the batch dimension, most often the first, of every input that has one."""
     # Inputs without a dimension are scalars, such as a threshold, which no batch changes.
-    shapes = {i: (batch_size, *given.dims[1:]) for i, given in enumerate(inputs) if given.dims}
+    shapes = {i: _with_batch(given, batch_size) for i, given in enumerate(inputs) if given.dims}
     if not shapes:
         raise LoadFailed(f"batch_size {batch_size} is set, but no input has a first dimension")
     return shapes
@@ -69,17 +71,33 @@ def _batched(inputs: Sequence[InputShape], batch_size: int) -> dict[int, Shape]:
 def _automatic(inputs: Sequence[InputShape], word: str) -> dict[int, Shape]:
     if word != AUTO:
         raise LoadFailed(f"shape {word!r} is not known; expected {AUTO!r} or dimensions")
-    return {i: (ANY,) * len(given.dims) for i, given in enumerate(inputs) if given.dims}
+    return {i: _any(given.dims) for i, given in enumerate(inputs) if given.dims}
 
 
-def _named(inputs: Sequence[InputShape], shapes: Mapping[str, Shape]) -> dict[int, Shape]:
+def _with_batch(given: InputShape, batch_size: Dimension) -> Shape:
+    dims = list(given.dims or ())
+    dims[given.batch] = batch_size
+    return tuple(dims)
+
+
+def _any(dims: Shape) -> Shape:
+    return (ANY,) * len(dims)
+
+
+def _named(inputs: Sequence[InputShape], shapes: Mapping[str, Shape | str]) -> dict[int, Shape]:
     found: dict[int, Shape] = {}
     for name, shape in shapes.items():
         positions = [i for i, given in enumerate(inputs) if name in given.names]
         if not positions:
             raise LoadFailed(f"shape names no input {name!r}; the model has {_listed(inputs)}")
-        found[positions[0]] = shape
+        first = positions[0]
+        found |= {first: shape} if not isinstance(shape, str) else _auto_of(inputs, first)
     return found
+
+
+def _auto_of(inputs: Sequence[InputShape], position: int) -> dict[int, Shape]:
+    dims = inputs[position].dims
+    return {position: _any(dims)} if dims else {}
 
 
 def _listed(inputs: Sequence[InputShape]) -> str:

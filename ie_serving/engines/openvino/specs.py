@@ -9,11 +9,13 @@ from openvino.preprocess import PrePostProcessor
 
 from ie_serving.core.errors import InvalidTensor, LoadFailed
 from ie_serving.core.tensors import BY_OPENVINO, Array, DataType, Signature, TensorSpec
-from ie_serving.engines.base import Dimension
+from ie_serving.engines.base import Dimension, EngineOptions
+from ie_serving.engines.openvino import preprocess
 from ie_serving.engines.openvino.draft import Draft, Tensor
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reshape import InputShape, new_shapes
 from ie_serving.engines.openvino.runtime import load_failures
+from ie_serving.engines.preprocessing import Preprocessing
 
 NO_LIMIT = np.iinfo(np.int64).max
 Bounds = tuple[tuple[int, int], ...]
@@ -94,13 +96,17 @@ class Ports:
     outputs: tuple[Port, ...]
 
 
-def prepare(draft: Draft, model: ov.Model, options: OpenVinoOptions) -> Ports:
-    """Reshape the draft's model, let the engine convert BF16, and say what clients see.
+def prepare(draft: Draft, model: ov.Model, options: EngineOptions) -> Ports:
+    """Preprocess and reshape the draft's model, convert BF16, and say what clients see.
 
     Raises:
-        LoadFailed: the model cannot be reshaped, or a tensor has a type without a name on the wire.
+        LoadFailed: the model cannot be preprocessed or reshaped, or a tensor has a type without a
+            name on the wire.
     """
-    reshaped = _reshape(draft, model, options)
+    # First, so that shapes are as the client sends them, as in OpenVINO Model Server.
+    steps = options.of(Preprocessing)
+    changed = preprocess.apply(draft, model, steps)
+    reshaped = _reshape(draft, model, options.of(OpenVinoOptions), steps) or changed
     inputs = tuple(_port(model.inputs[t.index], t, reshaped) for t in draft.inputs)
     outputs = tuple(_port(model.outputs[t.index], t, reshaped) for t in draft.outputs)
     _carry_bf16_as_float32(model, inputs, outputs)
@@ -113,9 +119,9 @@ def prepare(draft: Draft, model: ov.Model, options: OpenVinoOptions) -> Ports:
     return Ports(signature, inputs, outputs)
 
 
-def _reshape(draft: Draft, model: ov.Model, options: OpenVinoOptions) -> bool:
+def _reshape(draft: Draft, model: ov.Model, options: OpenVinoOptions, steps: Preprocessing) -> bool:
     own = [tensor for tensor in draft.inputs if not tensor.parsed]
-    inputs = [InputShape(t.names, _dims(model.inputs[t.index].get_partial_shape())) for t in own]
+    inputs = [_input_shape(model.inputs[t.index], t, steps) for t in own]
     shapes = new_shapes(inputs, options)
     if shapes:
         wanted = {model.inputs[own[i].index]: _partial(shape) for i, shape in shapes.items()}
@@ -123,6 +129,11 @@ def _reshape(draft: Draft, model: ov.Model, options: OpenVinoOptions) -> bool:
         with load_failures(f"the model cannot be reshaped to {texts}"):
             model.reshape(wanted)
     return bool(shapes)
+
+
+def _input_shape(port: ov.Output, tensor: Tensor, steps: Preprocessing) -> InputShape:
+    dims = _dims(port.get_partial_shape())
+    return InputShape(tensor.names, dims, preprocess.batch_axis(tensor, steps))
 
 
 def _dims(shape: ov.PartialShape) -> tuple[Dimension, ...] | None:

@@ -131,6 +131,8 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "model": model,
     "top keys": lambda: table(("key", "meaning"), pairs(TOP_KEYS)),
     "foreign keys": lambda: code(*sorted(foreign.MODEL_KEYS | foreign.TOP_KEYS)) + ".",
+    "refused keys": lambda: table(("key", "why"), advice(foreign.REFUSED_KEYS)),
+    "refused flags": lambda: table(("flag", "why"), advice(foreign.REFUSED_FLAGS, "--")),
     "server": server,
     "aliases": lambda: table(("flag", "meaning"), pairs(ovms.ALIASES, "--")),
     "foreign flags": lambda: table(("flag", "instead"), advice(foreign.FLAGS, "--")),

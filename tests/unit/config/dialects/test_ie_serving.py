@@ -15,6 +15,7 @@ from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
 from ie_serving.core.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.preprocessing import Pair, Preprocessing
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.repository.version_policy import Specific
 
@@ -296,6 +297,26 @@ def test_a_flag_without_effect_warns_with_what_to_use(name: str) -> None:
     advice = foreign.FLAGS[name].said(ie_serving.names("model"))
     assert advice
     assert warnings(*ONE, f"--{name}", "4") == (f"--{name} has no effect: {advice}",)
+
+
+@pytest.mark.parametrize("name", foreign.REFUSED_FLAGS)
+def test_a_switch_that_would_change_what_is_computed_is_refused(name: str) -> None:
+    for argv in ((f"--{name}",), (f"--{name}", "true")):
+        (fault,) = faults(*ONE, *argv)
+        assert fault.startswith(f"--{name}: state is not kept between requests")
+    assert warnings(*ONE, f"--{name}=false") == ()
+
+
+def test_what_is_computed_before_the_model_has_flags() -> None:
+    flags = ("--layout", "NHWC:NCHW", "--mean", "[1,2,3]", "--scale", "2.5", "--precision", "uint8")
+    (model,) = settings(*ONE, *flags, "--color_format", "BGR:RGB").models
+    assert model.engine.of(Preprocessing) == Preprocessing(
+        layout=Pair("NHWC", "NCHW"),
+        mean=(1.0, 2.0, 3.0),
+        scale=(2.5,),
+        color_format=Pair("BGR", "RGB"),
+        precision=Pair("u8"),
+    )
 
 
 @pytest.mark.parametrize("name", foreign.VARIABLES)

@@ -13,6 +13,7 @@ from ie_serving.config.settings import ModelConfig
 from ie_serving.core.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.preprocessing import Pair, Preprocessing
 from ie_serving.models.repository.version_policy import All, Latest, Specific
 
 CONFIG = Path(__file__).parents[4] / "config"
@@ -172,9 +173,9 @@ def test_fault(top: object, fault: str) -> None:
         ),
         pytest.param({**of(), "zzz": 1}, "zzz: unknown key, ignored", id="no key is near"),
         pytest.param(
-            {**of({**MODEL, "layout": "NHWC"}), "pipeline_config_list": []},
+            {**of({**MODEL, "allow_cache": True}), "pipeline_config_list": []},
             "keys of OpenVINO Model Server without meaning here are ignored: "
-            "pipeline_config_list, model_config_list[0].config.layout",
+            "pipeline_config_list, model_config_list[0].config.allow_cache",
             id="foreign keys stand in one warning",
         ),
         pytest.param(
@@ -187,6 +188,40 @@ def test_fault(top: object, fault: str) -> None:
 )
 def test_warning(top: object, warning: str) -> None:
     assert read(top).warnings == (warning,)
+
+
+def test_what_is_computed_before_a_model_is_read_from_its_entry() -> None:
+    entry = {
+        "layout": {"image": "NHWC:NCHW"},
+        "mean": [1, 2, 3],
+        "scale": 2.5,
+        "color_format": "BGR:RGB",
+        "precision": "uint8:fp32",
+    }
+    (model,) = read(of({**MODEL, **entry})).models
+    assert model.engine.of(Preprocessing) == Preprocessing(
+        layout={"image": Pair("NHWC", "NCHW")},
+        mean=(1.0, 2.0, 3.0),
+        scale=(2.5,),
+        color_format=Pair("BGR", "RGB"),
+        precision=Pair("u8", "f32"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("stateful", True),
+        ("low_latency_transformation", True),
+        ("custom_loader_options", {"loader_name": "x"}),
+        ("graph_path", "graph.pbtxt"),
+    ],
+)
+def test_what_would_change_what_is_computed_is_refused_not_ignored(key: str, value: object) -> None:
+    (fault,) = faults(of({**MODEL, key: value}))
+    assert fault.startswith(f"model_config_list[0].config.{key}: {value!r} given; ")
+    off = False if value is True else type(value)()
+    assert read(of({**MODEL, key: off})).warnings == ()
 
 
 def test_batch_size_is_dropped_beside_shape() -> None:

@@ -22,6 +22,8 @@ def test_a_number_may_be_written_as_text(number: int) -> None:
         pytest.param(numbers.batch_size, 8, 8, id="integer batch, which broke 2020"),
         pytest.param(numbers.batch_size, "8", 8, id="text batch"),
         pytest.param(numbers.batch_size, "auto", -1, id="auto batch"),
+        pytest.param(numbers.batch_size, "1:8", (1, 8), id="range of batches"),
+        pytest.param(numbers.batch_size, "4:4", 4, id="range of one batch"),
         pytest.param(numbers.batch_size, 0, None, id="0 keeps the model's batch"),
         pytest.param(numbers.poll_wait, "0.5", 0.5, id="fraction of a second"),
         pytest.param(numbers.poll_wait, "-1", 0.0, id="negative wait is off"),
@@ -46,6 +48,7 @@ def test_value(parse: Parser[Any], value: object, meant: object) -> None:
         pytest.param(numbers.timeout, 0, "more than 0 seconds", id="no time at all"),
         pytest.param(numbers.delay, -1, "0 seconds or more", id="negative delay"),
         pytest.param(numbers.batch_size, "Otto", '"auto"', id="unknown batch"),
+        pytest.param(numbers.batch_size, "8:1", "low:high", id="range upside down"),
         pytest.param(numbers.batch_size, -2, "a whole number", id="negative batch"),
     ],
 )

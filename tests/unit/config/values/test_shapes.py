@@ -50,6 +50,9 @@ def test_objects_read_back_as_json_and_as_the_text_of_2020(
         pytest.param("(-1, 200:500)", (-1, (200, 500)), id="any and a range"),
         pytest.param("(5:5)", (5,), id="a range of one is a size"),
         pytest.param({"a": [1, "2:3"]}, {"a": (1, (2, 3))}, id="list by input"),
+        pytest.param({"a": "auto"}, {"a": "auto"}, id="auto for one input"),
+        pytest.param("{a:auto,b:(1,2)}", {"a": "auto", "b": (1, 2)}, id="auto in 2020's text"),
+        pytest.param('{"a": "Auto"}', {"a": "auto"}, id="auto in JSON text"),
         pytest.param("{'a': (1,2), \"b:0\": [3]}", {"a": (1, 2), "b:0": (3,)}, id="mixed quotes"),
     ],
 )
@@ -69,7 +72,7 @@ def test_shape(value: object, meant: Shape) -> None:
         pytest.param([1, True], "p[1]: True given", id="boolean"),
         pytest.param("(5:3)", "p[0]: '5:3' given", id="range upside down"),
         pytest.param({}, "p: {} given", id="no input"),
-        pytest.param({"a": "auto"}, "p.a: 'auto' given", id="auto for one input"),
+        pytest.param({"a": "any"}, "p.a: 'any' given", id="another word for one input"),
         pytest.param({"a": [0], "b": ["y"]}, "p.b[0]: 'y' given", id="fault of every input"),
         pytest.param("{a:(1), a:(2)}", "not JSON", id="input twice"),
         pytest.param("{", "not JSON", id="unfinished"),

@@ -23,6 +23,7 @@ from ie_serving.engines.drivers import Drivers
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.onnxruntime.operators import uses_domain
 from ie_serving.engines.openvino.compile import OpenVinoEngine
+from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.program import CompiledPrograms
 from tests.unit.engines.contract import EngineContract
 
@@ -102,6 +103,13 @@ async def test_a_classifier_answers_as_scikit_learn(
     assert np.array_equal(answered[label.name], expected)
     assert np.allclose(answered[probability.name], fitted.predict_proba(ROWS), atol=1e-5)
     model.close()
+
+
+def test_what_is_to_be_computed_before_the_model_is_refused(tmp_path: Path) -> None:
+    write_add_one(tmp_path)
+    options = EngineOptions().having(Preprocessing(mean=(1.0,), scale=(2.0,)))
+    with pytest.raises(LoadFailed, match="mean, scale: onnxruntime, which runs this model"):
+        OnnxRuntimeEngine().compile(tmp_path, options)
 
 
 async def test_strings_go_in(tmp_path: Path) -> None:

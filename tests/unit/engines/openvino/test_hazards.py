@@ -13,6 +13,7 @@ import pytest
 
 from ie_serving.core.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.hazards import Hazards, guard
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.read import read
@@ -266,7 +267,7 @@ async def test_a_cancelled_request_of_open_shapes_spoils_no_other(
 
 def hazards_of(directory: Path) -> Hazards:
     (draft,) = read(directory, OpenVinoOptions()).drafts
-    return guard(draft.model, prepare(draft, draft.model, OpenVinoOptions()).inputs)
+    return guard(draft.model, prepare(draft, draft.model, EngineOptions()).inputs)
 
 
 @pytest.mark.parametrize("shape", [[4, 8], [-1, 8], [-1, -1]], ids=str)
@@ -375,7 +376,7 @@ def test_the_flags_bear_the_names_of_the_operations(tmp_path: Path) -> None:
 def test_what_could_not_be_compiled_anew_answers_nothing(tmp_path: Path) -> None:
     """Each use fails until a renewal succeeds; memory of before is never read."""
     (draft,) = read(open_input(tmp_path, positive), OpenVinoOptions()).drafts
-    ports = prepare(draft, draft.model, OpenVinoOptions())
+    ports = prepare(draft, draft.model, EngineOptions())
     hazards = guard(draft.model, ports.inputs)
     broken = False
 

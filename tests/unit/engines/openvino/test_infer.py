@@ -15,6 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from ie_serving.core.errors import InvalidRequest, InvalidTensor, LoadFailed, ServingError
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType
+from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.hazards import Hazards
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.read import read
@@ -292,7 +293,7 @@ async def test_a_storm_of_cancellations_loses_no_request(
 async def test_a_cancelled_inference_ends_early(tmp_path: Path) -> None:
     """The engine stops between two layers and gives no outputs; the next request has its own."""
     (draft,) = read(slow(tmp_path, 500, 40), OpenVinoOptions()).drafts
-    ports = prepare(draft, draft.model, OpenVinoOptions())
+    ports = prepare(draft, draft.model, EngineOptions())
     compiled = ov.Core().compile_model(draft.model, "CPU")
     slot = Slot(compiled.create_infer_request, ports.inputs, ports.outputs, Hazards())
     slot.fill({"x": np.ones((500, 500), np.float32)})

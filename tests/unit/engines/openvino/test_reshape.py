@@ -12,6 +12,7 @@ from ie_serving.engines.openvino.reshape import InputShape, new_shapes
 
 X = InputShape(frozenset({"x", "tensor_x"}), (1, 3))
 Y = InputShape(frozenset({"y"}), (1, (2, 4)))
+LAST = InputShape(frozenset({"x"}), (3, 1), batch=1)
 SCALAR = InputShape(frozenset({"training"}), ())
 OPEN = InputShape(frozenset({"anything"}), None)
 
@@ -26,6 +27,11 @@ OPEN = InputShape(frozenset({"anything"}), None)
         pytest.param([X], {"shape": (2, 5)}, {0: (2, 5)}, id="the only input"),
         pytest.param([X, Y], {"shape": {"y": (2, 5)}}, {1: (2, 5)}, id="by alias"),
         pytest.param([X, Y], {"shape": {"tensor_x": (-1, 3)}}, {0: (-1, 3)}, id="by tensor name"),
+        pytest.param([X], {"batch_size": (1, 8)}, {0: ((1, 8), 3)}, id="a range of batches"),
+        pytest.param([LAST], {"batch_size": 8}, {0: (3, 8)}, id="where the layout has it"),
+        pytest.param(
+            [X, Y], {"shape": {"x": "auto", "y": (2, 5)}}, {0: (-1, -1), 1: (2, 5)}, id="auto for x"
+        ),
         pytest.param([X], {"shape": ((1, 4), 3)}, {0: ((1, 4), 3)}, id="a range"),
         pytest.param([X], {"shape": (2, 5), "batch_size": 9}, {0: (2, 5)}, id="shape wins"),
     ],

@@ -19,6 +19,7 @@ from ie_serving.core.tensors import Array, DataType, Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.openvino.savedmodel import file as saved_model
+from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.program import Runs
 from tests.process import output_of
 from tests.unit.engines.openvino.models import load, run
@@ -128,6 +129,13 @@ async def test_a_fallback_takes_what_is_left_out(exported: Path) -> None:
     assert signatures["reads"].left_out.endswith("; try it")
     assert (await run(model, {"x": np.array([1], np.float32)}, "in_a_loop"))["y"].tolist() == [8.0]
     model.close()
+
+
+def test_a_fallback_takes_nothing_where_it_would_skip_the_preprocessing(exported: Path) -> None:
+    options = EngineOptions().having(Preprocessing(mean=(1.0,)))
+    signatures = OpenVinoEngine(TakesOne()).compile(exported / "counting", options).signatures
+    assert signatures["in_a_loop"].left_out
+    assert not signatures["serving_default"].left_out
 
 
 async def test_truncating_the_variables_of_a_loaded_model_changes_nothing(

@@ -13,6 +13,7 @@ import pytest
 
 from ie_serving.core.errors import InvalidTensor, QueueFull
 from ie_serving.core.tensors import DataType
+from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino import shape_inference
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.read import read
@@ -45,7 +46,7 @@ def product(tmp_path: Path) -> Counting:
     a, b = parameter("a", [-1, -1]), parameter("b", [-1, -1])
     save(tmp_path, [result("y", op.matmul(a, b, False, False))], [a, b])
     (draft,) = read(tmp_path, OpenVinoOptions()).drafts
-    return Counting(draft.model, prepare(draft, draft.model, OpenVinoOptions()).inputs)
+    return Counting(draft.model, prepare(draft, draft.model, EngineOptions()).inputs)
 
 
 @pytest.fixture(autouse=True)
@@ -121,7 +122,7 @@ async def test_the_queue_has_an_end(product: Counting, monkeypatch: pytest.Monke
 def inference(directory: Path, body: Callable[[Any], Any]) -> ShapeInference:
     """Infer shapes of y = body(x), x of one open dimension."""
     (draft,) = read(unary(directory, [-1], DataType.FP32, body), OpenVinoOptions()).drafts
-    return ShapeInference(draft.model, prepare(draft, draft.model, OpenVinoOptions()).inputs)
+    return ShapeInference(draft.model, prepare(draft, draft.model, EngineOptions()).inputs)
 
 
 async def test_shapes_that_leave_an_operation_nothing_are_refused(tmp_path: Path) -> None:

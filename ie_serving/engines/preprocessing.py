@@ -1,0 +1,60 @@
+"""What is computed of the client's numbers before the model sees them, as a configuration says it.
+
+The words are OpenVINO Model Server's. A driver either does all of it or refuses the model: numbers
+that are not preprocessed as somebody asked for give wrong answers without a sign.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Pair:
+    """The same thing as clients send or get it, and as the model has it.
+
+    Attributes:
+        client: for example layout `NHWC`, colours `BGR`, element type `u8`.
+        model: empty where it stays what the model file says.
+    """
+
+    client: str
+    model: str = ""
+
+    def __str__(self) -> str:
+        return ":".join(filter(None, (self.client, self.model)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preprocessing:
+    """One model's part; see `EngineOptions.own`."""
+
+    layout: Pair | Mapping[str, Pair] | None = None
+    """Order of dimensions, of the only input or by name of an input or output."""
+
+    mean: tuple[float, ...] = ()
+    """Subtracted: one number, or one for each channel in the model's order of colours."""
+
+    scale: tuple[float, ...] = ()
+    """Divided by, after the mean: one number, or one for each channel."""
+
+    color_format: Pair | None = None
+    """Order of colours: `RGB` or `BGR`."""
+
+    precision: Pair | None = None
+    """Element type, by OpenVINO's names, such as `u8` and `f32`."""
+
+    @property
+    def layouts(self) -> Mapping[str, Pair]:
+        """The layouts by name; empty where there is one for the only input, or none."""
+        return self.layout if isinstance(self.layout, Mapping) else {}
+
+    @property
+    def of_only_input(self) -> bool:
+        """Whether anything is asked for that must be of the only input."""
+        single = self.layout if isinstance(self.layout, Pair) else None
+        return any((single, self.mean, self.scale, self.color_format, self.precision))
+
+    @property
+    def asked(self) -> str:
+        """Name what is asked for, as the settings are called; empty where nothing is."""
+        return ", ".join(name for name, value in vars(self).items() if value)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from ie_serving import __version__
 from ie_serving.config.dialects import environment, ovms
@@ -60,7 +60,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
         ConfigError: every fault, each with its flag, variable or JSON path.
         SystemExit: 0 after `--help` and `--version`, 2 when argparse cannot tell flags apart.
     """
-    arguments, unknown = _parser().parse_known_args(ovms.with_command(argv))
+    argv = ovms.with_command(argv)
+    arguments, unknown = _parser(argv).parse_known_args(argv)
     given = {name: value for name, value in vars(arguments).items() if value is not None}
     command = given.pop("command")
     reading = _Reading(_meant(command, given), given, environ)
@@ -106,22 +107,32 @@ def version_text() -> str:
         return f"ie_serving {__version__}\nOpenVINO is not installed"
 
 
-def _parser() -> argparse.ArgumentParser:
-    """Build the parser. Every value stays text, which the settings' own parsers read later."""
+class _ShowVersions(argparse.Action):
+    """Prints the versions and ends. argparse's own action would look them up at every start."""
+
+    def __call__(self, *of_argparse: object) -> NoReturn:
+        print(version_text())
+        raise SystemExit(0)
+
+
+def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
+    """Build what parses `argv`. Values stay text, which the settings' own parsers read later."""
     parser = argparse.ArgumentParser(
         prog="ie_serving",
         description="Serve models over the TensorFlow Serving API (gRPC and REST) with OpenVINO.",
         epilog=_variables_text(),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=version_text())
+    parser.add_argument("--version", action=_ShowVersions, nargs=0, help="show versions and exit")
     commands = parser.add_subparsers(dest="command", required=True, metavar="{config,model,check}")
     for name, meaning in (
         (CONFIG, "serve the models of a configuration file"),
         (MODEL_COMMAND, "serve one model"),
         (CHECK, "say what of a model, or of a file's models, would be served, and by what"),
     ):
-        _add_flags(commands.add_parser(name, help=meaning), name)
+        command = commands.add_parser(name, help=meaning)
+        if name in argv:  # to make the eighty flags of a command takes longer than to parse them
+            _add_flags(command, name)
     return parser
 
 

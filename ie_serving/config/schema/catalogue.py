@@ -19,9 +19,10 @@ def names_in_ie_serving(flags: tuple[Setting, ...]) -> dict[str, str]:
     Args:
         flags: whose flags the running command takes.
     """
+    taken = {setting.place for setting in flags}
     found = {}
     for setting in SETTINGS:
-        if setting in flags and setting.flag:
+        if setting.place in taken and setting.flag:
             found[setting.place] = f"--{setting.flag}"
         # A model of a file has no flags, but what an error says about it can be set in the file.
         elif setting.key:

@@ -17,6 +17,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino import formats, preprocess
 from ie_serving.engines.openvino.draft import Draft, Version
 from ie_serving.engines.openvino.hazards import Hazards, guard
+from ie_serving.engines.openvino.left_out import leaving_out
 from ie_serving.engines.openvino.mend import mend
 from ie_serving.engines.openvino.narrow import check_range, narrowed
 from ie_serving.engines.openvino.options import OpenVinoOptions
@@ -29,8 +30,6 @@ from ie_serving.engines.openvino.properties import (
 )
 from ie_serving.engines.openvino.read import read
 from ie_serving.engines.openvino.runtime import core, load_failures, one_line, return_memory
-from ie_serving.engines.openvino.saved_model import leaving_out
-from ie_serving.engines.openvino.savedmodel.program import Beside, ProgramBeside
 from ie_serving.engines.openvino.shape_inference import ShapeInference
 from ie_serving.engines.openvino.slot import Slot
 from ie_serving.engines.openvino.specs import Port, Ports, prepare, zeros
@@ -44,6 +43,7 @@ from ie_serving.telemetry.logs import Event
 
 if TYPE_CHECKING:
     from ie_serving.engines.openvino.savedmodel.host.program import Plan
+    from ie_serving.engines.openvino.savedmodel.program import Beside
 
 log = logging.getLogger(__name__)
 
@@ -142,9 +142,7 @@ def _runs(draft: Draft, options: EngineOptions) -> Runs:
         with load_failures("the model cannot be compiled"):
             inner = _for_any_rank(draft, draft.model, options)
     if draft.beside is not None:
-        if draft.host is not None:
-            return _around(draft.host, draft.beside, inner)
-        return ProgramBeside(draft.beside, inner)
+        return _around(draft.beside, draft.host, inner)
     assert inner is not None  # what no model computes is answered beside
     return inner
 
@@ -170,7 +168,12 @@ def _for_any_rank(draft: Draft, model: ov.Model, options: EngineOptions) -> Runs
     return ByRank(ports.signature, [port.spec.name for port in opened], make)
 
 
-def _around(host: "Plan", beside: Beside, inner: Runs | None) -> Runs:
+def _around(beside: "Beside", host: "Plan | None", inner: Runs | None) -> Runs:
+    # Here, as in `read.py`: only SavedModels need it.
+    from ie_serving.engines.openvino.savedmodel.program import ProgramBeside
+
+    if host is None:
+        return ProgramBeside(beside, inner)
     from ie_serving.engines.openvino.savedmodel.host.program import HostProgram
 
     program = HostProgram(host, beside.signature, inner)

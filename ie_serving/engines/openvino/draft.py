@@ -8,10 +8,10 @@ import openvino as ov
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import Signature
-from ie_serving.engines.openvino.savedmodel.program import Beside
 
 if TYPE_CHECKING:
     from ie_serving.engines.openvino.savedmodel.host.program import Plan
+    from ie_serving.engines.openvino.savedmodel.program import Beside
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Draft:
     model: ov.Model | None
     inputs: Sequence[Tensor]
     outputs: Sequence[Tensor]
-    beside: Beside | None = None
+    beside: "Beside | None" = None
     listed: Signature | None = None
     host: "Plan | None" = None
 

@@ -8,6 +8,7 @@ import openvino as ov
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.openvino.draft import Draft, Tensor, Version
+from ie_serving.engines.openvino.left_out import leaving_out
 from ie_serving.engines.openvino.lite_signatures import (
     LiteSignature,
     signatures_of,
@@ -16,7 +17,6 @@ from ie_serving.engines.openvino.lite_signatures import (
 )
 from ie_serving.engines.openvino.mapping import Renames, aliases
 from ie_serving.engines.openvino.runtime import core, load_failures
-from ie_serving.engines.openvino.saved_model import leaving_out
 
 
 def read_lite(path: Path, renames: tuple[Renames, Renames]) -> Version:

@@ -1,4 +1,8 @@
-"""From a version directory to models in memory: one a signature, with its tensors named."""
+"""From a version directory to models in memory: one a signature, with its tensors named.
+
+The readers of SavedModels and of TensorFlow Lite are imported with the first version that needs
+them, in the thread of its load: together they are a tenth of a server's modules.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,11 +12,9 @@ import openvino as ov
 from ie_serving.core.tensors import SERVING_DEFAULT, Method
 from ie_serving.engines.openvino import formats
 from ie_serving.engines.openvino.draft import Draft, Tensor, Version
-from ie_serving.engines.openvino.lite import read_lite
 from ie_serving.engines.openvino.mapping import Renames, aliases, read_mapping
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.runtime import core, load_failures
-from ie_serving.engines.openvino.saved_model import read_signatures
 
 
 def read(directory: Path, options: OpenVinoOptions) -> Version:
@@ -25,8 +27,12 @@ def read(directory: Path, options: OpenVinoOptions) -> Version:
         file = formats.model_file(directory, prefer_tflite=options.prefer_tflite_model)
         renames = read_mapping(directory)
     if file.name in (formats.SAVED_MODEL, formats.SAVED_MODEL_TEXT):
+        from ie_serving.engines.openvino.saved_model import read_signatures
+
         return read_signatures(directory, renames)
     if file.suffix == formats.TFLITE:
+        from ie_serving.engines.openvino.lite import read_lite
+
         return read_lite(file, renames)
     with load_failures(f"{file.name} cannot be read"):
         model = core().read_model(str(file))

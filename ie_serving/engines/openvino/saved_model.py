@@ -1,8 +1,7 @@
 """A SavedModel -> a draft for each signature; one that cannot be converted costs no other."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +11,7 @@ import openvino as ov
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import BY_NUMBER, Array, Signature, TensorSpec
 from ie_serving.engines.openvino.draft import Draft, Tensor, Version
+from ie_serving.engines.openvino.left_out import leaving_out
 from ie_serving.engines.openvino.mapping import Renames, aliases
 from ie_serving.engines.openvino.runtime import core, load_failures
 from ie_serving.engines.openvino.savedmodel.file import (
@@ -70,32 +70,6 @@ def read_signatures(directory: Path, renames: tuple[Renames, Renames]) -> Versio
             conversion = _Conversion(directory, meta_graph, signature, names, listed)
             version.drafts.append(conversion.draft())
     return version
-
-
-@contextmanager
-def leaving_out(version: Version, name: str, how: str) -> Iterator[None]:
-    """Leave a signature out when the body fails: it costs no other signature.
-
-    Args:
-        version: which notes the cause.
-        name: signature name.
-        how: what the signature cannot be: `converted`, `compiled`.
-    """
-    what = f"{version.file}: signature {name!r} cannot be {how}"
-    try:
-        with load_failures(what):
-            yield
-    except LoadFailed as error:
-        text = str(error)
-        _leave_out(version, name, text if text.startswith(what) else f"{what}: {text}")
-    # A graph that we read wrongly is a defect of ours, and still no reason to refuse the others.
-    except Exception as error:
-        log.exception(Event("signature left out by a defect", signature=name))
-        _leave_out(version, name, f"{what}: {type(error).__name__}: {error}")
-
-
-def _leave_out(version: Version, name: str, cause: str) -> None:
-    version.causes[name] = LoadFailed(cause)
 
 
 def _names(signature: Declared, renames: tuple[Renames, Renames]) -> tuple[Names, Names]:

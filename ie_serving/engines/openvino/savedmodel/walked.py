@@ -1,0 +1,223 @@
+"""The bytes of many Examples, and how numpy reads a field or the values of all of them at once.
+
+What is not understood completely is left to protobuf: these functions raise `Unclear` then, and
+never judge what is malformed.
+
+Source: example.proto, feature.proto; the encoding specification of protocol buffers.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from ie_serving.core.tensors import Array, DataType
+from ie_serving.wire.protobuf.fields import Unclear, read_varint
+
+LONGEST_VARINT = 10
+"""Bytes of a value; protobuf refuses longer ones."""
+
+FIRST, SECOND = 0x0A, 0x12
+"""Tags of fields 1 and 2, length-delimited."""
+
+TAG_OF: Mapping[DataType, int] = MappingProxyType(
+    {DataType.STRING: 0x0A, DataType.FP32: 0x12, DataType.INT64: 0x1A}
+)
+"""Tag of the list in a Feature that holds values of a dtype."""
+
+_FLOAT, _INTEGER = np.dtype("<f4"), np.dtype("<u8")
+WORD = _INTEGER.itemsize
+"""Bytes that are compared or decoded together."""
+_HIGH_BITS = np.uint64(0x8080808080808080)
+
+
+@dataclass(frozen=True)
+class Column:
+    """One feature of all Examples.
+
+    Attributes:
+        values: of all Examples, one after the other.
+        lengths: how many each Example has.
+        present: whether it has the feature, with a kind.
+    """
+
+    values: Array
+    lengths: Array
+    present: Array
+
+
+class Walked:
+    """Serialized Examples, one behind the other.
+
+    Attributes:
+        bytes: all of them.
+        words: eight bytes from each byte on.
+        rows: how many Examples.
+        starts: where each begins.
+        ends: where each ends.
+
+    The methods raise:
+        Unclear: protobuf has to read them.
+    """
+
+    def __init__(self, serialized: Sequence[bytes]) -> None:
+        # Keys are compared by the eight bytes before their end, which may begin before the first
+        # Example. Reads may go past the last one by a varint; zeros end it there.
+        self._joined = b"".join([bytes(WORD), *serialized, bytes(2 * LONGEST_VARINT)])
+        self.bytes = np.frombuffer(self._joined, np.uint8)
+        self._floats, self.words = self.each_byte(_FLOAT), self.each_byte(_INTEGER)
+        self.rows = len(serialized)
+        ends = np.cumsum([WORD, *map(len, serialized)], dtype=np.int64)
+        self.starts, self.ends = ends[:-1], ends[1:]
+
+    def each_byte(self, dtype: "np.dtype[Any]") -> Array:
+        """View the bytes as elements that begin at each byte, and overlap."""
+        count = max(len(self._joined) - dtype.itemsize + 1, 0)
+        elements: Array = np.ndarray((count,), dtype, self._joined, strides=(1,))
+        return elements
+
+    def view(self) -> memoryview:
+        """View the bytes for a walk without numpy."""
+        return memoryview(self._joined)
+
+    def field(self, at: Array, tag: int, end: Array) -> tuple[Array, Array]:
+        """Read a tag and a length; gives where the value begins and ends."""
+        length = self.bytes[at + 1]
+        # Lengths of one byte, as nearly all are.
+        if ((self.bytes[at] == tag) & (length < 0x80)).all():
+            start = at + 2
+            stop = start + length
+        else:
+            start, stop = self._long_field(at, tag, end)
+        self.require(stop <= end)
+        return start, stop
+
+    def _long_field(self, at: Array, tag: int, end: Array) -> tuple[Array, Array]:
+        self.require(at < end)
+        self.require(self.bytes[at] == tag)
+        length = np.zeros(len(at), np.int64)
+        at = at + 1
+        going = np.ones(len(at), bool)
+        for shift in range(0, 35, 7):
+            byte = self.bytes[at].astype(np.int64)
+            length |= np.where(going, (byte & 0x7F) << shift, 0)
+            at = at + going
+            going &= byte >= 0x80
+            if not going.any():
+                break
+        self.require(~going)
+        return at, at + length
+
+    @staticmethod
+    def require(condition: Array) -> None:
+        """Leave all to protobuf where the condition does not hold for each Example."""
+        if not condition.all():
+            raise Unclear
+
+    def numbers(self, packed: Array, sizes: Array, dtype: DataType) -> tuple[Array, Array]:
+        """Read packed lists of numbers, none empty; gives all values, and how many are in each."""
+        if dtype is DataType.FP32:
+            self.require(sizes % 4 == 0)
+            return self._read_floats(packed, sizes), sizes // 4
+        self.require(sizes > 0)
+        single = self._single_integers(packed, sizes)
+        if single is not None:
+            return single, np.ones(len(packed), np.int64)
+        data = self.bytes[_each(packed, sizes, 1)]
+        last = data < 0x80
+        ends = np.cumsum(sizes)
+        self.require(last[ends - 1])  # else a value would end in the list of another Example
+        through = np.cumsum(last)
+        return _varints(data, last), np.diff(through[ends - 1], prepend=0)
+
+    def _read_floats(self, packed: Array, sizes: Array) -> Array:
+        if not sizes.size or (sizes != sizes[0]).any():
+            return self._floats[_each(packed, sizes, 4)]
+        lists = self.each_byte(np.dtype((np.void, int(sizes[0]) or 4)))[packed]
+        return lists.view(_FLOAT) if sizes[0] else np.empty(0, _FLOAT)
+
+    def _single_integers(self, packed: Array, sizes: Array) -> Array | None:
+        """Decode lists of one varint of up to eight bytes; None where some list is another."""
+        longest = int(sizes.max(initial=0))
+        if longest > WORD:
+            return None
+        words = tail(self.words[packed], sizes, low=True)
+        # All bytes of a varint but its last have their highest bit set.
+        expected = _HIGH_BITS >> (8 * (WORD + 1 - sizes)).astype(np.uint64)
+        expected[sizes == 1] = 0
+        if ((words & _HIGH_BITS) != expected).any():
+            return None
+        values = np.zeros(len(words), _INTEGER)
+        for place in range(longest):
+            values |= ((words >> np.uint64(8 * place)) & np.uint64(0x7F)) << np.uint64(7 * place)
+        return values.view(np.int64)
+
+    def strings(self, start: Array, end: Array) -> tuple[Array, Array]:
+        """Read lists of strings; gives all values, and how many are in each list."""
+        length = self.bytes[start + 1]
+        single = (self.bytes[start] == FIRST) & (length < 0x80) & (start + 2 + length == end)
+        if not single.all():
+            return self._string_lists(start, end)
+        joined = self._joined
+        texts = [joined[a:b] for a, b in zip((start + 2).tolist(), end.tolist(), strict=True)]
+        return _objects(texts), np.ones(len(texts), np.int64)
+
+    def _string_lists(self, start: Array, end: Array) -> tuple[Array, Array]:
+        view = self.view()
+        texts: list[bytes] = []
+        counts = []
+        for begin, stop in zip(start.tolist(), end.tolist(), strict=True):
+            before, at = len(texts), begin
+            while at < stop:
+                if view[at] != FIRST:
+                    raise Unclear
+                length, at = read_varint(view, at + 1)
+                if at + length > stop:
+                    raise Unclear
+                texts.append(self._joined[at : at + length])
+                at += length
+            counts.append(len(texts) - before)
+        return _objects(texts), np.array(counts, np.int64)
+
+
+def _objects(texts: Sequence[bytes]) -> Array:
+    values = np.empty(len(texts), np.object_)
+    values[:] = texts
+    return values
+
+
+def _each(start: Array, sizes: Array, step: int) -> Array:
+    """List the places of all elements of `step` bytes, from `start` on for `sizes` bytes."""
+    if sizes.size and (sizes == sizes[0]).all():
+        steps = np.arange(0, sizes[0], step)
+        return start if len(steps) == 1 else (start[:, np.newaxis] + steps).ravel()
+    counts = sizes // step
+    before = np.repeat(np.cumsum(counts) - counts, counts)
+    places: Array = np.repeat(start, counts) + step * (np.arange(len(before)) - before)
+    return places
+
+
+def tail(words: Array, sizes: Array, *, low: bool = False) -> Array:
+    """Keep as many bytes of little-endian words as `sizes` says, in place; the others become zero.
+
+    The last bytes are kept, which are the high ones; with `low` the first.
+    """
+    drop = (8 * (WORD - np.minimum(sizes, WORD))).astype(np.uint64)
+    if low:
+        return (words << drop) >> drop
+    return (words >> drop) << drop
+
+
+def _varints(data: Array, last: Array) -> Array:
+    """Decode varints that lie one after the other; `last` marks the last byte of each."""
+    if not data.size:
+        return np.empty(0, np.int64)
+    starts = np.concatenate([[0], np.flatnonzero(last)[:-1] + 1])
+    sizes = np.diff(starts, append=len(data))
+    if sizes.max() > LONGEST_VARINT:
+        raise Unclear
+    place = np.arange(len(data)) - np.repeat(starts, sizes)
+    parts = (data & 0x7F).astype(np.uint64) << (7 * place).astype(np.uint64)
+    return np.add.reduceat(parts, starts).view(np.int64)

@@ -47,6 +47,10 @@ class InvalidRequest(ServingError):
     """The request itself is wrong; sent again unchanged it fails again."""
 
 
+class UnknownEncoding(InvalidRequest):
+    """The request is compressed in a way that the server does not know."""
+
+
 class InvalidTensor(InvalidRequest):
     """A tensor has a dtype, shape or content that cannot be taken."""
 

@@ -44,12 +44,15 @@ HTTP_OF: Mapping[Code, int] = MappingProxyType(
 )
 
 
-def http_of(error: Exception, code: Code) -> int:
-    """HTTP status of an error that has `code`.
+_OF_BODIES: Mapping[type[Exception], int] = MappingProxyType(
+    {errors.RequestTooLarge: 413, errors.UnknownEncoding: 415}
+)
+"""What TensorFlow Serving has no error for: it sets no limit, and reads any encoding as JSON."""
 
-    The one of the table, but 413 for a body over the limit: TensorFlow Serving has no such limit.
-    """
-    return 413 if isinstance(error, errors.RequestTooLarge) else HTTP_OF[code]
+
+def http_of(error: Exception, code: Code) -> int:
+    """HTTP status of an error that has `code`."""
+    return _OF_BODIES.get(type(error)) or HTTP_OF[code]
 
 
 def explain(error: Exception) -> tuple[Code, str]:

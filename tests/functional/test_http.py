@@ -42,9 +42,9 @@ def test_an_offered_upgrade_is_ignored_and_the_body_read(digits: Server, apart: 
 
 
 @pytest.mark.parametrize("version", [b"HTTP/2.0", b"HTTP/3.0", b"HTTP/0.9"])
-def test_another_http_version_is_a_bad_request(digits: Server, version: bytes) -> None:
+def test_another_http_version_is_refused(digits: Server, version: bytes) -> None:
     reply = talk(digits, POST % (version, len(BODY)) + b"\r\n" + BODY)
-    assert reply.startswith(b"HTTP/1.1 400"), reply
+    assert reply.startswith(b"HTTP/1.1 505"), reply
     assert "Traceback" not in digits.log
 
 
@@ -52,16 +52,16 @@ ENDLESS = b"GET /v1/models/digits HTTP/1.1\r\nX: "
 
 
 def test_a_head_that_is_too_long_is_refused(digits: Server) -> None:
-    assert talk(digits, ENDLESS + b"a" * LARGEST_HEAD).startswith(b"HTTP/1.1 400")
+    assert talk(digits, ENDLESS + b"a" * LARGEST_HEAD).startswith(b"HTTP/1.1 431")
 
 
 def test_a_client_that_sends_a_head_without_end_is_cut_off(digits: Server) -> None:
-    """It reads no reply: the connection ends under it, long before so much is sent."""
+    """It reads no reply: within a second the connection ends under it."""
     with closing(socket.create_connection(("127.0.0.1", digits.rest_port))) as client:
         client.settimeout(PATIENCE_S)
         client.sendall(ENDLESS)
         with pytest.raises(ConnectionError):
-            for _ in range(1000):
+            for _ in range(100_000):
                 client.sendall(b"a" * LARGEST_HEAD)
 
 

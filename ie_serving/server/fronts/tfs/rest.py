@@ -33,7 +33,9 @@ from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.health import LIVE, READY, Health, Phase, model_asked
 from ie_serving.server.fronts.tfs.rest_body import SMALLEST_COMPRESSED, compressed, read_body
 from ie_serving.server.fronts.tfs.rest_routes import (
+    ALLOWED,
     LONGEST_REMEMBERED,
+    UnknownMethod,
     VersionOverflow,
     posted,
     remembered_post,
@@ -77,6 +79,7 @@ LARGE_EXAMPLES_BODY = 4 * 1024
 LARGE_OUTPUT = 32 * 1024
 """Elements of all outputs from which JSON is written in a thread. Below, that takes less than the
 millisecond for which the event loop may be held."""
+METHOD_NOT_ALLOWED = 405
 JSON = "application/json"
 HTML = "text/html"
 NOT_FOUND_PAGE = (
@@ -215,6 +218,8 @@ class RestApi:
         """Answer what asks no model to run. Falcon passes both by these names."""
         assert resp is not None  # only WebSockets have none, and they have no sink
         resp.status, resp.content_type, body = self._page(req)
+        if resp.status == METHOD_NOT_ALLOWED:
+            resp.set_header("allow", ALLOWED)
         resp.data = bytes(body)
 
     def _page(self, request: falcon.asgi.Request) -> Page:
@@ -229,8 +234,7 @@ class RestApi:
             asked = route(request.method, target_of(path, request.scope["query_string"]))
         except InvalidRequest as error:
             self._plane.refused("", error)
-            # TensorFlow Serving answers a version beyond 64 bits without a body.
-            return (400, JSON, b"") if isinstance(error, VersionOverflow) else _failed(error)
+            return _misrouted(error)
         try:
             return 200, JSON, self._looks[asked.verb](asked.model, began)
         except Exception as error:
@@ -361,6 +365,14 @@ def _metadata(write: WriteMetadata, servable: Servable) -> bytes:
 
 def _models(names: Sequence[str]) -> bytes:
     return orjson.dumps({"models": names})
+
+
+def _misrouted(error: InvalidRequest) -> Page:
+    # TensorFlow Serving answers a version beyond 64 bits without a body.
+    if isinstance(error, VersionOverflow):
+        return 400, JSON, b""
+    status, form, body = _failed(error)
+    return METHOD_NOT_ALLOWED if isinstance(error, UnknownMethod) else status, form, body
 
 
 def _failed(error: Exception) -> Page:

@@ -4,7 +4,7 @@ import asyncio
 import gzip
 
 from ie_serving.core.budget import BUDGET, SMALL, Lease
-from ie_serving.core.errors import InvalidRequest, RequestTooLarge
+from ie_serving.core.errors import InvalidRequest, RequestTooLarge, UnknownEncoding
 from ie_serving.core.hints import Hint
 from ie_serving.server.transport import inflate
 from ie_serving.server.transport.http1.body import Stream
@@ -47,17 +47,30 @@ async def read_body(request: Request, limit: int, lease: Lease) -> bytes:
     Raises:
         RequestTooLarge: the body is larger; what is over the limit is not kept.
         InvalidRequest: the body is not the gzip data that its header announces.
+        UnknownEncoding: its header announces something else.
         QueueFull: the budget is spent.
     """
     _check_length(request.head.length, limit)
     body = request.body if request.stream is None else await _gathered(request.stream, limit, lease)
     if body is None or len(body) > limit:
         raise _too_large(limit)
-    if b"gzip" in request.head.fields.get(b"content-encoding", b""):
+    if _is_gzip(request.head):
         body = await _inflated(body, limit)
     if len(body) >= SMALL:
         lease.take(WORKED_ON * len(body))
     return body
+
+
+def _is_gzip(head: RequestHead) -> bool:
+    encoding = head.fields.get(b"content-encoding", b"")
+    codings = [coding.strip() for coding in encoding.lower().split(b",")]
+    known = [coding for coding in codings if coding not in (b"", b"identity")]
+    if known not in ([], [b"gzip"], [b"x-gzip"]):
+        raise UnknownEncoding(
+            f'Content-Encoding "{encoding.decode("latin-1")}" is not supported: send the body as'
+            " gzip, or as it is"
+        )
+    return bool(known)
 
 
 def _check_length(length: int | None, limit: int) -> None:

@@ -27,6 +27,14 @@ LONGEST_REMEMBERED = 256
 """Characters of a target: what strangers send must not fill the memory."""
 
 
+ALLOWED = "GET, HEAD, POST, OPTIONS"
+"""Methods of the API, as the header `allow` lists them."""
+
+
+class UnknownMethod(InvalidRequest):
+    """A method that no target of the API has."""
+
+
 class VersionOverflow(InvalidRequest):
     """A version beyond 64 bits, which TensorFlow Serving answers without a body."""
 
@@ -50,6 +58,7 @@ def route(method: str, target: str) -> Route:
 
     Raises:
         InvalidRequest: `Malformed request: ...`, or the model's name is missing.
+        UnknownMethod: the same by its method.
         VersionOverflow: the version does not fit 64 bits.
     """
     return (
@@ -60,9 +69,9 @@ def route(method: str, target: str) -> Route:
 def _read(method: str, target: str) -> Route:
     if method == "POST":
         return _post(target)
-    if method == "GET":
+    if method in ("GET", "HEAD"):  # the transport leaves the body of a reply to HEAD out
         return _get(target)
-    raise _malformed(method, target)
+    raise UnknownMethod(f"Malformed request: {method} {target}")
 
 
 _remembered = lru_cache(maxsize=1024)(_read)

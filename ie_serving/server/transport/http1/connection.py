@@ -8,14 +8,15 @@ what may be said, is the protocol's.
 - The application is called inside the callback that brought the last byte, and becomes a task only
   when it waits.
 - After a fault the requests before it are answered still; then the fault, and the end.
-- A client that closes its sending side counts as gone, as in nginx and Go's server: its request is
-  cancelled.
+- A client that closes its sending side right behind a request, as `nc -N` does, gets its reply. One
+  that closes it later counts as gone, as in nginx and Go's server: its request is cancelled.
+- Behind a refusal what still comes is read and dropped for a while, so that the client can read it.
 """
 
 import asyncio
 import logging
 from collections import deque
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.eager import begin
@@ -33,11 +34,27 @@ from ie_serving.server.transport.http1.messages import (
     Piece,
     Request,
 )
-from ie_serving.server.transport.http1.states import HEAD, OPEN, SENDING, Body, Reader, Writer
+from ie_serving.server.transport.http1.states import (
+    ENDING,
+    HEAD,
+    OPEN,
+    SENDING,
+    Body,
+    Reader,
+    Writer,
+)
 from ie_serving.server.transport.outbox import Outbox
 from ie_serving.telemetry import logs
 
 log = logging.getLogger(__name__)
+
+INPUT_END_S: Final = 0.25
+"""Seconds behind the last byte of a request within which the end of what a client sends belongs to
+it. A client that closes its connection looks the same, but has mostly waited for longer."""
+LINGER_S: Final = 1.0
+"""Seconds that a client may take to read why it was refused. What it still sends meanwhile is
+dropped. If the socket closed at once, the kernel would reset the connection, and the client might
+never read the refusal."""
 
 
 class Server(Protocol):
@@ -108,12 +125,11 @@ class Connection(asyncio.Protocol):
         if self._waiting:
             self.balance()
 
-    def eof_received(self) -> None:
-        """Write the replies that are held, and let the transport close.
-
-        A client that closes its sending side counts as gone: its requests are cancelled.
-        """
+    def eof_received(self) -> bool:
+        """Write the replies that are held; whether the transport stays open for others."""
         self._server.outbox.flush()
+        at_once = self._server.busy_poll.now() - self._heard <= INPUT_END_S
+        return at_once and self._protocol.input_closed()
 
     def connection_lost(self, error: Exception | None) -> None:
         """Cancel what still works for the client."""
@@ -229,7 +245,8 @@ class Connection(asyncio.Protocol):
 
     def _proceed(self) -> None:
         """Begin with the next request: one at a time, and one for each turn of the loop."""
-        if self._answering or self._protocol.writer is not OPEN:
+        writer = self._protocol.writer
+        if self._answering or (writer is not OPEN and writer is not ENDING):
             return
         if self._waiting:
             request = self._waiting.popleft()
@@ -282,16 +299,31 @@ class Connection(asyncio.Protocol):
         if self._protocol.writer in SENDING:
             (refusal,) = self._protocol.send(self._fault or fault)
             self._server.outbox.send(self._transport, refusal)
-        self._end()
+        self._end(linger=not self._server.draining)
 
-    def _end(self) -> None:
-        """Close once everything written is sent."""
+    def _end(self, *, linger: bool = False) -> None:
+        """Close once everything written is sent, or, to let the client read it, a little later."""
         self._answering = self._task = None
         self._waiting.clear()
-        if self._protocol.writer is not Writer.CLOSED or not self._transport.is_closing():
-            self._protocol.close()
-            self._server.outbox.flush()
+        if self._protocol.writer is Writer.CLOSED and self._transport.is_closing():
+            return
+        self._protocol.close()
+        self._server.outbox.flush()
+        if linger:
+            self._linger()
+        else:
             self._transport.close()
+
+    def _linger(self) -> None:
+        """Say no more, and drop what comes until the client has closed, or for a while."""
+        transport = self._transport
+        if transport.is_closing() or not transport.can_write_eof():
+            transport.close()
+            return
+        transport.write_eof()
+        if not transport.is_reading():
+            transport.resume_reading()
+        asyncio.get_running_loop().call_later(LINGER_S, transport.close)
 
 
 def _address(transport: asyncio.BaseTransport, name: str) -> Address:

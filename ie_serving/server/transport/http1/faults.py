@@ -11,9 +11,10 @@ from ie_serving.telemetry.logs import Event
 log = logging.getLogger(__name__)
 
 LARGEST_HEAD: Final = 64 * 1024
-"""Bytes of request line and headers; a request with more is refused with 400 and its connection is
-closed. Far above the 8 to 32 KB that proxies let through."""
-TOO_LARGE: Final = f"The request's head exceeds {LARGEST_HEAD} bytes."
+"""Bytes of request line and headers, of trailers, or of a body's chunk extensions; a request with
+more is refused and its connection is closed. Far above the 8 to 32 KB that proxies let through."""
+TOO_LARGE: Final = f"The request's headers, trailers or extensions exceed {LARGEST_HEAD} bytes."
+TOO_LONG: Final = f"The request's target exceeds {LARGEST_HEAD} bytes."
 FAILED: Final = "request failed by a defect in the HTTP server"
 DEFECT: Final = Fault(500, "Internal Server Error")
 STOPPING: Final = Fault(503, "The server stops.")

@@ -3,7 +3,8 @@
 httptools (llhttp) parses, strictly: it refuses both lengths at once, two lengths, folded headers,
 bare line feeds and other ways to make two readers see two different requests. Beyond it
 
-- a head, a trailer and chunk extensions have a size limit;
+- a head, trailers and chunk extensions have a size limit;
+- the head of a request has to say certain things (`head_rules.py`);
 - an offered upgrade, as Java's HTTP client sends it, is ignored (RFC 9110 section 7.8): the parser
   would stop there, so the head is given to a new one without it;
 - a head that was parsed before is not parsed again (`known_heads.py`), since clients send the same
@@ -19,7 +20,14 @@ from typing import Final
 
 import httptools
 
-from ie_serving.server.transport.http1.faults import LARGEST_HEAD, TOO_LARGE, Refused, refusal_of
+from ie_serving.server.transport.http1.faults import (
+    LARGEST_HEAD,
+    TOO_LARGE,
+    TOO_LONG,
+    Refused,
+    refusal_of,
+)
+from ie_serving.server.transport.http1.head_rules import check_host, is_chunked, spoken
 from ie_serving.server.transport.http1.heads import (
     CLOSE,
     CONTINUE_HEAD,
@@ -43,6 +51,7 @@ from ie_serving.server.transport.http1.messages import (
     RequestHead,
 )
 from ie_serving.server.transport.http1.states import (
+    ENDING,
     IDLE,
     OPEN,
     READER,
@@ -65,6 +74,15 @@ JOINED: Final = 64 * 1024
 """Bytes of the largest body of a reply that is copied behind its head, to be one write. Beyond it
 the copy costs more than the second buffer of a `writev`."""
 
+PARSED: Final = 16 * 1024
+"""Bytes that the parser is given at a time while no length of a body is known: after each the limit
+of what is no body is looked at, which the parser does not know."""
+FRAMING: Final = 16
+"""Bytes that a chunk may take beside its data without being counted: a size and two ends of lines.
+What is longer holds extensions."""
+_SEPARATORS: Final = 4
+"""Bytes between and behind name and value of a header."""
+
 
 class Protocol:
     """One connection's two halves.
@@ -83,10 +101,10 @@ class Protocol:
         self.reader = Reader.IDLE
         self.writer = Writer.OPEN
         self._known = known
-        self._parser = httptools.HttpRequestParser(self)
+        self._parser = self._new_parser()
         self._events: list[Event] = []
         self._unanswered: deque[RequestHead] = deque()
-        self._unparsed = 0  # bytes since the last head, piece of a body or end of a request
+        self._unparsed = 0  # bytes since the last head or end of a request that are no body
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._text = b""  # of a head that may be remembered
@@ -133,6 +151,17 @@ class Protocol:
         """Go on: the client reads again."""
         self.writer = after(WRITER, self.writer, Write.EMPTIED)
 
+    def input_closed(self) -> bool:
+        """Know that nothing more comes; whether there is a whole request that waits for its reply.
+
+        The last of the replies then ends the connection.
+        """
+        whole = self.reader in (IDLE, Reader.CLOSED) and self._unanswered
+        if not whole or self.writer is not OPEN:
+            return False
+        self.writer = after(WRITER, self.writer, Write.INPUT_CLOSED)
+        return True
+
     def close(self) -> None:
         """End both halves: nothing more is read or sent."""
         self.reader = after(READER, self.reader, Read.CLOSE)
@@ -154,6 +183,7 @@ class Protocol:
             raise ValueError(f"{length} bytes are announced and {len(body)} given")
         ends = closes or last or not asked.keep_alive
         if ends or self.writer is not OPEN:
+            ends = ends or (self.writer is ENDING and len(self._unanswered) == 1)
             event = Write.LAST_REPLY if ends else Write.REPLY
             self.writer = after(WRITER, self.writer, event)
         self._unanswered.popleft()
@@ -171,28 +201,43 @@ class Protocol:
 
     def _parse(self, data: bytes) -> Sequence[Event]:
         self._events = []
-        self._unparsed += len(data)
+        rest = memoryview(data)
         try:
-            self._feed(data)
+            while rest and self.reader is not Reader.CLOSED:
+                size = len(rest) if self._length_known() else PARSED
+                self._feed(rest[:size])
+                rest = rest[size:]
         except httptools.HttpParserError as error:
             if self.reader is not Reader.CLOSED:  # else it follows the last request: ignored
                 self._fail(refusal_of(error))
-        else:
-            if self._unparsed > LARGEST_HEAD and self.reader is not Reader.CLOSED:
-                self._fail(Fault(400, TOO_LARGE))
         return self._events
 
-    def _feed(self, data: bytes) -> None:
-        rest: bytes | memoryview = data
+    def _length_known(self) -> bool:
+        within = self.reader in (Reader.GATHERING, Reader.STREAMING)
+        return within and self._head.length is not None
+
+    def _feed(self, rest: memoryview) -> None:
+        self._unparsed += len(rest)
         while True:
             try:
                 self._parser.feed_data(rest)
-                return
+                break
             except httptools.HttpParserUpgrade as upgrade:
-                rest = memoryview(rest)[upgrade.args[0] :]
+                rest = rest[upgrade.args[0] :]
                 again = self._head_without_upgrade()
-                self._parser = httptools.HttpRequestParser(self)
+                self._parser = self._new_parser()
                 self._parser.feed_data(again)
+        if self._unparsed > LARGEST_HEAD and self.reader is not Reader.CLOSED:
+            self._fail(self._too_large())
+
+    def _too_large(self) -> Fault:
+        long = self.reader is Reader.HEAD and len(self._url) > LARGEST_HEAD // 2
+        return Fault(414, TOO_LONG) if long else Fault(431, TOO_LARGE)
+
+    def _new_parser(self) -> "httptools.HttpRequestParser":
+        parser = httptools.HttpRequestParser(self)
+        parser.set_dangerous_leniencies(lenient_version=True)  # `spoken` is the judge
+        return parser
 
     def _fail(self, fault: Fault) -> None:
         answered = self.reader is Reader.STREAMING and not self._unanswered
@@ -247,9 +292,13 @@ class Protocol:
         else:
             self.reader = after(READER, self.reader, Read.SMALL)
 
+    def on_chunk_header(self) -> None:
+        """Count no framing but extensions."""
+        self._unparsed -= FRAMING
+
     def on_body(self, data: bytes) -> None:
         """Keep a piece, or pass it on."""
-        self._unparsed = 0
+        self._unparsed -= len(data)
         if self.reader is Reader.STREAMING:
             self._events.append(Piece(data))
             return
@@ -279,21 +328,18 @@ class Protocol:
         self._events.append(Request(self._head, None, None, self.addresses))
 
     def _measure_head(self) -> None:
-        headers = self._headers
-        if len(self._url) + sum(len(name) + len(value) for name, value in headers) > LARGEST_HEAD:
-            raise Refused(400, TOO_LARGE)
+        size = sum(len(name) + len(value) + _SEPARATORS for name, value in self._headers)
+        if len(self._url) + size > LARGEST_HEAD:
+            raise Refused(*self._too_large())
 
     def _request_head(self) -> RequestHead:
         parser = self._parser
-        version = parser.get_http_version()
-        if version not in ("1.1", "1.0"):
-            raise Refused(400, f"HTTP version {version} is not supported: speak HTTP/1.1.")
+        version = spoken(parser.get_http_version())
+        check_host(version, self._headers)
         fields: dict[bytes, bytes] = {}
         for name, value in self._headers:
             fields[name] = b"%b,%b" % (fields[name], value) if name in fields else value
-        chunked = b"transfer-encoding" in fields
-        if chunked and version == "1.0":
-            raise Refused(400, "HTTP/1.0 knows no Transfer-Encoding: speak HTTP/1.1.")
+        chunked = is_chunked(version, fields)
         path, query = target(self._url)
         return RequestHead(
             method=parser.get_method().decode(),

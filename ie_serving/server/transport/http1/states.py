@@ -14,6 +14,7 @@ server may reply before the request's body has come to its end, and must then re
 
     OPEN ──REPLY──> OPEN        OPEN ──LAST_REPLY──> LAST ──CLOSE──> CLOSED
     OPEN ──FILLED──> FULL ──EMPTIED──> OPEN, and what OPEN may send may FULL as well
+    OPEN ──INPUT_CLOSED──> ENDING ──REPLY──> ENDING, and by LAST_REPLY to LAST
 
 A small body is gathered, so that the application gets it together with the head and never waits for
 it; a large body, or one of unknown length that turns out to be large, is passed on in pieces as it
@@ -67,6 +68,7 @@ class Writer(enum.Enum):
 
     OPEN = "replies, in the order of the requests"
     FULL = "the reply to what has begun; no more is begun before the client has read"
+    ENDING = "replies to what has come whole: the client has closed its sending side behind it"
     LAST = "nothing: the last reply is sent, the rest of its request is read and thrown away"
     CLOSED = "nothing: the connection has ended, or will when all that is written is sent"
 
@@ -80,6 +82,7 @@ class Write(enum.Enum):
     REFUSAL = "the reply to a fault, which always is the last"
     FILLED = "more waits for the client than the socket is to hold"
     EMPTIED = "the client has read most of it"
+    INPUT_CLOSED = "the client has closed its sending side right behind a request; section 9.6"
     CLOSE = "the connection has ended"
 
 
@@ -137,6 +140,15 @@ WRITER: Final[Mapping[Writer, Mapping[Write, Writer]]] = {
         Write.REFUSAL: Writer.CLOSED,
         Write.FILLED: Writer.FULL,
         Write.EMPTIED: Writer.OPEN,
+        Write.INPUT_CLOSED: Writer.ENDING,
+        Write.CLOSE: Writer.CLOSED,
+    },
+    Writer.ENDING: {
+        Write.REPLY: Writer.ENDING,
+        Write.LAST_REPLY: Writer.LAST,
+        Write.REFUSAL: Writer.CLOSED,
+        Write.FILLED: Writer.ENDING,  # no further request can come
+        Write.EMPTIED: Writer.ENDING,
         Write.CLOSE: Writer.CLOSED,
     },
     Writer.FULL: {
@@ -174,7 +186,8 @@ BODY: Final[Mapping[Body, Mapping[BodyEvent, Body]]] = {
 IDLE: Final = Reader.IDLE
 HEAD: Final = Reader.HEAD
 OPEN: Final = Writer.OPEN
-SENDING: Final = (Writer.OPEN, Writer.FULL)
+ENDING: Final = Writer.ENDING
+SENDING: Final = (Writer.OPEN, Writer.FULL, Writer.ENDING)
 """For what is asked with every request: to look up a member of an enum costs as much as a call."""
 
 

@@ -16,6 +16,8 @@ JSON = {"Content-Type": "application/json"}
 HTML = {"Content-Type": "text/html"}
 LIST = "The list of models is what users ask for most; KServe's v1 protocol answers so."
 ZERO = "Without a version 0 it means the default: clients of 2020 and ovmsclient always set it."
+ALLOW = {**JSON, "Allow": "GET, HEAD, POST, OPTIONS"}
+METHODS = "TensorFlow Serving answers 400; RFC 9110 has 405 for it."
 LABEL = "A label that is ignored misleads."
 
 
@@ -98,9 +100,14 @@ def _malformed() -> Iterator[Rest]:
         ("/v1/models/plus/metadata/", "the whole target must match"),
     ):
         yield malformed("GET", target, why)
-    for method in ("PUT", "DELETE", "PATCH", "HEAD"):
-        yield malformed(method, "/v1/models/plus", "GET and POST only")
-    yield malformed("PUT", "/v1/models/plus:predict", "GET and POST only")
+    for method, target in (
+        ("PUT", "/v1/models/plus"),
+        ("DELETE", "/v1/models/plus"),
+        ("PATCH", "/v1/models/plus"),
+        ("PUT", "/v1/models/plus:predict"),
+    ):
+        case = malformed(method, target, "GET and POST only")
+        yield replace(case, code=405, reply_headers=ALLOW, deviation=METHODS)
 
 
 ROUTES = Section(

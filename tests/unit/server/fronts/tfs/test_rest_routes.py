@@ -61,7 +61,6 @@ def test_what_is_asked_for(method: str, target: str, expected: Route) -> None:
         ("PUT", "/v1/models/m"),
         ("DELETE", "/v1/models/m"),
         ("PATCH", "/v1/models/m:predict"),
-        ("HEAD", "/v1/models/m"),
     ],
 )
 def test_what_is_malformed(method: str, target: str) -> None:

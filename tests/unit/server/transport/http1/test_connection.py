@@ -53,6 +53,13 @@ class Wire(asyncio.Transport):
     def close(self) -> None:
         self.closed = True
 
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        """The client reads the end and closes."""
+        self.closed = True
+
     def abort(self) -> None:
         self.closed = self.aborted = True
 
@@ -151,11 +158,11 @@ CLOSE = b"connection: close\r\n"
 POST = b"POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\nabc"
 GET = b"GET /b?c=1 HTTP/1.1\r\nHost: x\r\n\r\n"
 CHUNKED = (
-    b"POST /c HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     b"3;note=1\r\nabc\r\n2\r\nde\r\n0\r\nTrailer: x\r\n\r\n"
 )
 UPGRADE = (
-    b"POST /u HTTP/1.1\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
+    b"POST /u HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\n"
     b"HTTP2-Settings: AAA\r\nContent-Length: 3\r\n\r\nabc"
 )
 REQUESTS = {
@@ -163,15 +170,15 @@ REQUESTS = {
     GET: answered(b"GET /b 1.1 "),
     CHUNKED: answered(b"POST /c 1.1 abcde"),
     UPGRADE: answered(b"POST /u 1.1 abc"),
-    b"\r\nGET /%41%2f HTTP/1.1\r\n\r\n": answered(b"GET /A/ 1.1 "),
-    b"GET http://host/p?q#f HTTP/1.1\r\n\r\n": answered(b"GET /p 1.1 "),
+    b"\r\nGET /%41%2f HTTP/1.1\r\nHost: x\r\n\r\n": answered(b"GET /A/ 1.1 "),
+    b"GET http://host/p?q#f HTTP/1.1\r\nHost: x\r\n\r\n": answered(b"GET /p 1.1 "),
     b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n": answered(
         b"GET / 1.0 ", b"connection: keep-alive\r\n"
     ),
-    b"OPTIONS * HTTP/1.1\r\n\r\n": answered(b"OPTIONS * 1.1 "),
-    b"TRACE / HTTP/1.1\r\n\r\n": answered(b"TRACE / 1.1 "),
-    b"HEAD /h HTTP/1.1\r\n\r\n": answered(b"HEAD /h 1.1 ")[: -len(b"HEAD /h 1.1 ")],
-    b"POST /big HTTP/1.1\r\nContent-Length: 100000\r\n\r\n" + b"z" * 100000: answered(
+    b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n": answered(b"OPTIONS * 1.1 "),
+    b"TRACE / HTTP/1.1\r\nHost: x\r\n\r\n": answered(b"TRACE / 1.1 "),
+    b"HEAD /h HTTP/1.1\r\nHost: x\r\n\r\n": answered(b"HEAD /h 1.1 ")[: -len(b"HEAD /h 1.1 ")],
+    b"POST /big HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n" + b"z" * 100000: answered(
         b"POST /big 1.1 " + b"z" * 100000
     ),
 }
@@ -215,43 +222,62 @@ async def test_byte_by_byte(request_: bytes) -> None:
 
 BAD = {
     "both lengths": (
-        b"POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc",
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc",
         400,
     ),
     "both lengths, the other way": (
-        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nabc",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nabc",
         400,
     ),
-    "two lengths": (b"POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc", 400),
-    "a list of lengths": (b"POST / HTTP/1.1\r\nContent-Length: 3, 3\r\n\r\nabc", 400),
-    "a signed length": (b"POST / HTTP/1.1\r\nContent-Length: +3\r\n\r\nabc", 400),
-    "a length without end": (b"POST / HTTP/1.1\r\nContent-Length: %s\r\n\r\n" % (b"9" * 30), 400),
+    "two lengths": (
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
+        400,
+    ),
+    "a list of lengths": (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3, 3\r\n\r\nabc", 400),
+    "a signed length": (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: +3\r\n\r\nabc", 400),
+    "a length without end": (
+        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %s\r\n\r\n" % (b"9" * 30),
+        400,
+    ),
     "chunked is not the last coding": (
-        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
         400,
     ),
-    "an unknown coding": (b"POST / HTTP/1.1\r\nTransfer-Encoding: identity\r\n\r\nabc", 400),
+    "an unknown coding": (
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity\r\n\r\nabc",
+        400,
+    ),
     "a space before the colon": (b"GET / HTTP/1.1\r\nHost : x\r\n\r\n", 400),
-    "a folded header": (b"GET / HTTP/1.1\r\nX: a\r\n b\r\n\r\n", 400),
-    "a zero byte": (b"GET / HTTP/1.1\r\nX: a\0b\r\n\r\n", 400),
+    "a folded header": (b"GET / HTTP/1.1\r\nHost: x\r\nX: a\r\n b\r\n\r\n", 400),
+    "a zero byte": (b"GET / HTTP/1.1\r\nHost: x\r\nX: a\0b\r\n\r\n", 400),
     "a bare line feed": (b"GET / HTTP/1.1\nHost: x\n\n", 400),
     "a bad chunk size": (
-        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n0\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n0\r\n\r\n",
         400,
     ),
-    "not ASCII": (b"GET /\xff HTTP/1.1\r\n\r\n", 400),
+    "not ASCII": (b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n", 400),
     "TLS": (b"\x16\x03\x01\x02\x00\x01\x00", 501),
     "HTTP/1.0 in chunks": (
         b"POST / HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         400,
     ),
-    "HTTP/0.9": (b"GET /\r\n\r\n", 400),
-    "HTTP/1.2": (b"GET / HTTP/1.2\r\n\r\n", 400),
-    "HTTP/2": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
-    "an unknown method": (b"FOO / HTTP/1.1\r\n\r\n", 501),
-    "CONNECT": (b"CONNECT a:80 HTTP/1.1\r\n\r\n", 501),
-    "a head that is too long": (b"GET / HTTP/1.1\r\nX: %b\r\n\r\n" % (b"a" * LARGEST_HEAD), 400),
-    "a head without end": (b"GET / HTTP/1.1\r\nX: %b" % (b"a" * 2 * LARGEST_HEAD), 400),
+    "HTTP/0.9": (b"GET /\r\n\r\n", 505),
+    "HTTP/2": (b"GET / HTTP/2.0\r\n\r\n", 505),
+    "HTTP/2's preface": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
+    "no host": (b"GET / HTTP/1.1\r\n\r\n", 400),
+    "two hosts": (b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400),
+    "a host that is none": (b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400),
+    "another coding": (
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        501,
+    ),
+    "an unknown method": (b"FOO / HTTP/1.1\r\nHost: x\r\n\r\n", 501),
+    "CONNECT": (b"CONNECT a:80 HTTP/1.1\r\nHost: x\r\n\r\n", 501),
+    "a head that is too long": (
+        b"GET / HTTP/1.1\r\nHost: x\r\nX: %b\r\n\r\n" % (b"a" * LARGEST_HEAD),
+        431,
+    ),
+    "a head without end": (b"GET / HTTP/1.1\r\nHost: x\r\nX: %b" % (b"a" * 2 * LARGEST_HEAD), 431),
 }
 
 
@@ -274,10 +300,10 @@ async def test_what_two_servers_might_read_differently_is_refused(
 @pytest.mark.parametrize("start", [b"0\r\nX: ", b"3;note="], ids=["trailer", "extension"])
 async def test_what_belongs_to_a_chunked_body_and_has_no_end_is_refused(start: bytes) -> None:
     talk = Talk(echo)
-    await talk.say(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", start)
+    await talk.say(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n", start)
     for _ in range(9):
         await talk.say(b"a" * (LARGEST_HEAD // 8))
-    assert talk.heard.startswith(b"HTTP/1.1 400 ")
+    assert talk.heard.startswith(b"HTTP/1.1 431 ")
     assert talk.wire.closed
 
 
@@ -323,7 +349,7 @@ async def test_requests_in_a_row_wait_for_each_other_and_the_client_with_them() 
 async def test_a_large_body_behind_another_request_is_read_in_its_turn() -> None:
     """The client had to wait with it, but not for ever."""
     talk = Talk(gate := Gate())
-    await talk.say(GET, b"POST /c HTTP/1.1\r\nContent-Length: 900000\r\n\r\n")
+    await talk.say(GET, b"POST /c HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n")
     assert not talk.wire.reading
     gate.open.set()
     await talk.settle()
@@ -398,7 +424,7 @@ async def test_a_client_that_leaves_in_mid_body_is_told_to_who_reads() -> None:
             raise
 
     talk = Talk(app)
-    await talk.say(b"POST / HTTP/1.1\r\nContent-Length: 900000\r\n\r\n", b"x" * GATHERED)
+    await talk.say(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n", b"x" * GATHERED)
     assert got == []
     talk.hang_up()
     await talk.settle()
@@ -436,7 +462,7 @@ async def test_a_large_body_can_be_refused_unread() -> None:
         await reply(send, b"no", 413)
 
     talk = Talk(app)
-    await talk.say(b"POST / HTTP/1.1\r\nContent-Length: 900000\r\n\r\n")
+    await talk.say(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n")
     assert talk.heard.startswith(b"HTTP/1.1 413 ")
     await talk.say(b"x" * GATHERED)
     await talk.say(b"x" * (900000 - GATHERED), GET)
@@ -450,7 +476,9 @@ async def test_a_fault_in_a_body_that_was_refused_already_is_not_answered_again(
         await reply(send, b"no", 413)
 
     talk = Talk(app)
-    await talk.say(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n")
+    await talk.say(
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
+    )
     await talk.say(b"nonsense\r\n")
     assert talk.heard.count(b"HTTP/1.1 ") == 1
     assert talk.wire.closed
@@ -458,7 +486,9 @@ async def test_a_fault_in_a_body_that_was_refused_already_is_not_answered_again(
 
 async def test_a_fault_in_a_body_that_is_being_read_ends_the_request() -> None:
     talk = Talk(echo)
-    await talk.say(b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n")
+    await talk.say(
+        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
+    )
     heard = await talk.say(b"nonsense\r\n")
     assert heard.count(b"HTTP/1.1 400 ") == 1
     assert talk.wire.closed
@@ -466,7 +496,7 @@ async def test_a_fault_in_a_body_that_is_being_read_ends_the_request() -> None:
 
 async def test_a_large_body_waits_for_its_reader() -> None:
     talk = Talk(gate_reader := Reader())
-    await talk.say(b"POST / HTTP/1.1\r\nContent-Length: 900000\r\n\r\n")
+    await talk.say(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 900000\r\n\r\n")
     for _ in range(10):
         await talk.say(b"x" * (MOST_UNREAD // 4))
         if not talk.wire.reading:
@@ -486,7 +516,7 @@ class Reader(Gate):
 
 
 async def test_a_client_that_expects_it_is_told_to_continue() -> None:
-    head = b"POST /e HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"
+    head = b"POST /e HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"
     talk = Talk(echo)
     go_on = b"HTTP/1.1 100 Continue\r\n\r\n"
     assert await talk.say(head) == go_on
@@ -507,14 +537,16 @@ async def test_a_client_that_expects_it_is_refused_before_its_body() -> None:
         await reply(send, b"no", 413)
 
     talk = Talk(app)
-    heard = await talk.say(b"POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n")
+    heard = await talk.say(
+        b"POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n"
+    )
     assert heard.startswith(b"HTTP/1.1 413 ")
 
 
 @pytest.mark.parametrize(
     "request_",
     [
-        b"GET / HTTP/1.1\r\nConnection: close\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
         b"GET / HTTP/1.0\r\n\r\n",
     ],
 )
@@ -609,7 +641,7 @@ async def test_the_scope_is_what_asgi_asks_for() -> None:
         scopes.append(scope)
         await reply(send, b"")
 
-    await Talk(app).say(b"GET /a%20b?q=1 HTTP/1.1\r\nX-Y:  Z \r\nx-y: 2\r\n\r\n")
+    await Talk(app).say(b"GET /a%20b?q=1 HTTP/1.1\r\nHost: h\r\nX-Y:  Z \r\nx-y: 2\r\n\r\n")
     assert scopes[0] == {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -620,7 +652,7 @@ async def test_the_scope_is_what_asgi_asks_for() -> None:
         "raw_path": b"/a%20b",
         "query_string": b"q=1",
         "root_path": "",
-        "headers": [(b"x-y", b"Z"), (b"x-y", b"2")],
+        "headers": [(b"host", b"h"), (b"x-y", b"Z"), (b"x-y", b"2")],
         "client": ("192.0.2.1", 5),
         "server": ("192.0.2.2", 8000),
     }
@@ -644,7 +676,7 @@ async def test_a_client_that_keeps_us_waiting_is_left(said: bytes) -> None:
 
 async def test_a_head_that_drips_is_left() -> None:
     talk = Talk(echo)
-    await talk.say(b"GET / HTTP/1.1\r\n")
+    await talk.say(b"GET / HTTP/1.1\r\nHost: x\r\n")
     talk.host.time += PATIENCE + 1
     await talk.say(b"X: ")
     talk.connection.end_if_late(talk.host.time, PATIENCE)

@@ -11,7 +11,7 @@ from ie_serving.server.transport.http1.messages import Event, Request
 from ie_serving.server.transport.http1.protocol import Protocol
 
 GET = b"GET /a HTTP/1.1\r\nHost: x\r\n\r\n"
-POST = b"POST /b HTTP/1.1\r\nContent-Length: 3\r\n\r\n"
+POST = b"POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n"
 
 
 def heads(events: Sequence[Event]) -> list[object]:
@@ -33,10 +33,13 @@ def test_an_equal_head_is_the_same_object_on_another_connection() -> None:
         pytest.param(GET.replace(b"1.1", b"1.0"), id="no request follows in HTTP/1.0"),
         pytest.param(POST.replace(b"Con", b"Expect: 100-continue\r\nCon"), id="the client waits"),
         pytest.param(
-            b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", id="unknown length of body"
+            b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n",
+            id="unknown length of body",
         ),
         pytest.param(b"\r\n" + GET, id="an empty line before it"),
-        pytest.param(b"\r\n\r\nGET / HTTP/1.1\r\n\r\n", id="as many empty lines as it has lines"),
+        pytest.param(
+            b"\r\n\r\nGET / HTTP/1.1\r\nHost: x\r\n\r\n", id="as many empty lines as it has lines"
+        ),
         pytest.param(GET.replace(b"x", b"x" * LONGEST), id="too long"),
         pytest.param(
             GET.replace(b"Host", b"Connection: upgrade\r\nUpgrade: h2c\r\nHost"), id="upgrade"
@@ -54,16 +57,29 @@ def test_what_does_not_leave_the_parser_as_it_was_is_not_remembered(text: bytes)
 def test_with_too_many_all_are_forgotten() -> None:
     known = KnownHeads()
     for number in range(MOST):
-        Protocol(known).receive(b"GET /%d HTTP/1.1\r\n\r\n" % number)
-    assert known.get(b"GET /0 HTTP/1.1\r\n\r\n")
+        Protocol(known).receive(b"GET /%d HTTP/1.1\r\nHost: x\r\n\r\n" % number)
+    assert known.get(b"GET /0 HTTP/1.1\r\nHost: x\r\n\r\n")
     Protocol(known).receive(GET)
-    assert known.get(b"GET /0 HTTP/1.1\r\n\r\n") is None
+    assert known.get(b"GET /0 HTTP/1.1\r\nHost: x\r\n\r\n") is None
     assert known.get(GET)
 
 
 PARTS = (
-    *(GET, POST, b"abc", b"\r\n", b"\r\n\r\n", b"GET / HTTP/1.1\r\n", b"\n", b"X: y\r\n"),
-    *(b"GET /a HTTP/1.1\nHost: x\n\n", b"POST /b HTTP/1.1\r\nContent-Length: 3\n\r\n", b" y\r\n"),
+    *(
+        GET,
+        POST,
+        b"abc",
+        b"\r\n",
+        b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: x\r\n",
+        b"\n",
+        b"X: y\r\n",
+    ),
+    *(
+        b"GET /a HTTP/1.1\nHost: x\n\n",
+        b"POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 3\n\r\n",
+        b" y\r\n",
+    ),
 )
 
 

@@ -29,11 +29,12 @@ STREAMING    .            .          .          .          IDLE  CLOSED    CLOSE
 CLOSED       .            .          .          .          .     .         .       CLOSED
 """
 WRITER_MOVES = """
-             CONTINUE  REPLY  LAST_REPLY  REFUSAL  FILLED  EMPTIED  CLOSE
-OPEN         OPEN      OPEN   LAST        CLOSED   FULL    OPEN     CLOSED
-FULL         FULL      FULL   LAST        CLOSED   FULL    OPEN     CLOSED
-LAST         .         .      .           .        LAST    LAST     CLOSED
-CLOSED       .         .      .           .        CLOSED  CLOSED   CLOSED
+             CONTINUE  REPLY   LAST_REPLY  REFUSAL  FILLED  EMPTIED  INPUT_CLOSED  CLOSE
+OPEN         OPEN      OPEN    LAST        CLOSED   FULL    OPEN     ENDING        CLOSED
+FULL         FULL      FULL    LAST        CLOSED   FULL    OPEN     .             CLOSED
+ENDING       .         ENDING  LAST        CLOSED   ENDING  ENDING   .             CLOSED
+LAST         .         .       .           .        LAST    LAST     .             CLOSED
+CLOSED       .         .       .           .        CLOSED  CLOSED   .             CLOSED
 """
 BODY_MOVES = """
              ASKED_FOR  END    BREAK

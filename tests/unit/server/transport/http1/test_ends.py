@@ -1,0 +1,73 @@
+"""How a connection ends: by a client that closes its sending side, and behind a refusal."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ie_serving.server.transport.http1 import connection
+from ie_serving.server.transport.http1.connection import INPUT_END_S
+from tests.unit.server.transport.http1.test_connection import CLOSE, GET, Talk, Wire, echo, reply
+
+
+class Slow:
+    """Answers when the gate is set, and notes who was cancelled."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        await self.gate.wait()
+        await reply(send, b"late", 200)
+
+
+async def test_a_client_that_ends_its_side_at_once_gets_every_reply() -> None:
+    slow = Slow()
+    talk = Talk(slow)
+    await talk.say(GET + GET)
+    assert talk.connection.eof_received()
+    slow.gate.set()
+    await talk.settle()
+    assert talk.heard.count(b"late") == 2
+    assert talk.heard.count(CLOSE) == 1
+    assert talk.heard.endswith(CLOSE + b"\r\nlate")
+    assert talk.wire.closed
+
+
+async def test_a_client_that_ends_its_side_later_is_gone() -> None:
+    talk = Talk(Slow())
+    await talk.say(GET)
+    talk.host.time += 2 * INPUT_END_S
+    assert not talk.connection.eof_received()
+
+
+@pytest.mark.parametrize("said", [b"", GET[:9]], ids=["nothing", "half a request"])
+async def test_a_client_that_waits_for_nothing_is_gone(said: bytes) -> None:
+    talk = Talk(echo)
+    await talk.say(said)
+    assert not talk.connection.eof_received()
+
+
+class Lingering(Wire):
+    """A transport whose client does not close by itself."""
+
+    ended = False
+
+    def write_eof(self) -> None:
+        self.ended = True
+
+
+async def test_what_follows_a_refusal_is_dropped_until_the_connection_closes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "LINGER_S", 0.0)
+    talk = Talk(echo)
+    talk.wire = wire = Lingering()
+    talk.connection.connection_made(wire)
+    talk.connection.data_received(b"nonsense\r\n\r\n")
+    assert wire.ended
+    assert wire.reading
+    refusal = wire.sent
+    talk.connection.data_received(GET * 3)
+    await talk.settle()
+    assert (wire.sent, wire.closed) == (refusal, True)

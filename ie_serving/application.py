@@ -37,12 +37,11 @@ from ie_serving.server.fronts.tfs.model_service import ModelService
 from ie_serving.server.fronts.tfs.prediction_service import PredictionService, grpc_interface
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handover
-from ie_serving.server.process.lifecycle import Listener
+from ie_serving.server.process.lifecycle import MakeListener
 from ie_serving.server.process.memory_limit import budget_of
 from ie_serving.server.process.ports import GRPC, REST
 from ie_serving.server.process.tuning import most_connections
 from ie_serving.server.transport.connection_limit import ConnectionLimit
-from ie_serving.server.transport.grpc.http2_server import Http2Server
 from ie_serving.server.transport.grpc.services import Services
 from ie_serving.storage.backends.by_url import check_urls, open_storage, store_of
 from ie_serving.storage.backends.later import OpenedLater
@@ -157,7 +156,7 @@ class ServingApplication:
         """See `Application`."""
         return self._models.served.names()
 
-    def listeners(self) -> Mapping[str, Callable[[], Listener]]:
+    def listeners(self) -> Mapping[str, Callable[[], MakeListener]]:
         """See `Application`. What a port alone needs is imported when it is on."""
         return {REST: self._rest, GRPC: self._grpc}
 
@@ -179,7 +178,7 @@ class ServingApplication:
         self._fetches.shutdown()
         self._loads.shutdown(wait=False, cancel_futures=True)
 
-    def _rest(self) -> Listener:
+    def _rest(self) -> MakeListener:
         from ie_serving.server.fronts.tfs.rest import RestApi, rest_interface
         from ie_serving.server.transport.http1.server import HttpServer
 
@@ -197,9 +196,9 @@ class ServingApplication:
             write_metadata=METADATA_FORMS[server.rest_metadata],
         )
         poll_s = server.busy_poll_us / 1e6
-        return HttpServer(api.answer, busy_poll_s=poll_s, limit=self._connections)
+        return partial(HttpServer, api.answer, busy_poll_s=poll_s, limit=self._connections)
 
-    def _grpc(self) -> Listener:
+    def _grpc(self) -> MakeListener:
         messages.POOL.AddSerializedFile(grpc_health.DESCRIPTOR)
         # Health's messages are not ours, and reflection answers from one pool.
         reflection = ReflectionService((*self._services, grpc_health.NAME), messages.POOL)
@@ -211,9 +210,12 @@ class ServingApplication:
         transports = {"http2": self._http2, "grpcio": self._grpcio}
         return transports[self._settings.server.grpc_transport](services)
 
-    def _http2(self, services: Services) -> Listener:
+    def _http2(self, services: Services) -> MakeListener:
+        from ie_serving.server.transport.grpc.http2_server import Http2Server
+
         server = self._settings.server
-        return Http2Server(
+        return partial(
+            Http2Server,
             services,
             max_message_bytes=server.max_message_bytes,
             refused=partial(self._plane.refused, ""),
@@ -224,11 +226,12 @@ class ServingApplication:
             limit=self._connections,
         )
 
-    def _grpcio(self, services: Services) -> Listener:
+    def _grpcio(self, services: Services) -> MakeListener:
         from ie_serving.server.transport.grpc.grpcio_server import GrpcioServer
 
         server = self._settings.server
-        return GrpcioServer(
+        return partial(
+            GrpcioServer,
             services,
             max_message_bytes=server.max_message_bytes,
             arguments=server.grpc_channel_arguments,

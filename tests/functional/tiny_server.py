@@ -16,6 +16,7 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core import hints
 from ie_serving.core.errors import ServingError
 from ie_serving.server.process.gunicorn_app import run
-from ie_serving.server.process.lifecycle import Listener
+from ie_serving.server.process.lifecycle import MakeListener
 from ie_serving.telemetry import logs
 
 log = logging.getLogger("ie_serving.tiny")
@@ -56,20 +57,20 @@ class Tiny:
     def model_names(self) -> Sequence[str]:
         return ["tiny"]
 
-    def listeners(self) -> Mapping[str, Callable[[], Listener]]:
+    def listeners(self) -> Mapping[str, Callable[[], MakeListener]]:
         return {"REST": self._rest, "gRPC": self._grpc}
 
-    def _rest(self) -> Listener:
+    def _rest(self) -> MakeListener:
         from ie_serving.server.transport.http1.asgi import Asgi
         from ie_serving.server.transport.http1.server import HttpServer
 
-        return HttpServer(Asgi(self._answer_http))
+        return partial(HttpServer, Asgi(self._answer_http))
 
-    def _grpc(self) -> Listener:
+    def _grpc(self) -> MakeListener:
         from ie_serving.server.transport.grpc.http2_server import Http2Server
 
         methods = {"Fast": self._fast, "Slow": self._slow}
-        return Http2Server({"tiny.Tiny": methods}, max_message_bytes=1 << 20)
+        return partial(Http2Server, {"tiny.Tiny": methods}, max_message_bytes=1 << 20)
 
     async def set_ready(self, ready: bool) -> None:
         log.info("ready=%s", ready)

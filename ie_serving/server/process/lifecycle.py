@@ -38,6 +38,10 @@ class Listener(Protocol):
         """Refuse connections at once; return when what is in flight has ended or is cancelled."""
 
 
+MakeListener = Callable[[], Listener]
+"""Makes the listener of a port, on the event loop."""
+
+
 class Application(Protocol):
     """What a worker runs: models and the front ends over them. Built by `main.py`."""
 
@@ -53,10 +57,11 @@ class Application(Protocol):
     def model_names(self) -> Sequence[str]:
         """Name the models that are configured."""
 
-    def listeners(self) -> Mapping[str, Callable[[], Listener]]:
-        """Give what makes the listener of each port, by the port's name (`ports.py`).
+    def listeners(self) -> Mapping[str, Callable[[], MakeListener]]:
+        """Give what prepares the listener of each port, by the port's name (`ports.py`).
 
-        Those of ports that are on are called once, after `start`.
+        Those of ports that are on are called once, in a thread, while `start` runs: they import
+        what only such a port needs. What they return makes the listener after `start`.
         """
 
     async def set_ready(self, ready: bool) -> None:
@@ -110,11 +115,12 @@ async def serve(
         PortError: a port cannot be listened on.
     """
     try:
+        # Imports need the interpreter, and compiling does not, so both go on at once.
+        work = asyncio.to_thread(_prepared, application.listeners(), ports)
+        preparing = asyncio.ensure_future(work)
         if not await _done_before(orders.stop, application.start()):
             return
-        # Made after the start: what only a port needs is imported while nobody waits for it yet.
-        makers = application.listeners()
-        listeners = {name: makers[name]() for name in ports}
+        listeners = {name: make() for name, make in (await preparing).items()}
         for name, listener in listeners.items():
             await _listen(name, listener, ports[name])
         await application.set_ready(True)
@@ -130,6 +136,12 @@ async def serve(
         await asyncio.gather(*drains)
     finally:
         await _close(application)
+
+
+def _prepared(
+    listeners: Mapping[str, Callable[[], MakeListener]], ports: Ports
+) -> dict[str, MakeListener]:
+    return {name: listeners[name]() for name in ports}
 
 
 async def _listen(name: str, listener: Listener, sockets: Sequence[socket.socket]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.errors import ServingError
-from ie_serving.server.process.lifecycle import Listener, Orders, serve
+from ie_serving.server.process.lifecycle import MakeListener, Orders, serve
 from ie_serving.server.process.ports import PortError, Ports
 
 PATIENCE_S = 10
@@ -39,6 +39,7 @@ class Recorder:
         self.said: list[str] = []
         self.server = RecordedServer(self.said)
         self.on_start: Callable[[], Awaitable[None]] = nothing
+        self.on_prepare: Callable[[], object] = int
         self.on_reload: Callable[[], Awaitable[None]] = nothing
 
     async def start(self) -> None:
@@ -48,8 +49,12 @@ class Recorder:
     def model_names(self) -> Sequence[str]:
         return ["resnet"]
 
-    def listeners(self) -> Mapping[str, Callable[[], Listener]]:
-        return {"gRPC": lambda: self.server, "REST": lambda: pytest.fail("REST is off")}
+    def listeners(self) -> Mapping[str, Callable[[], MakeListener]]:
+        return {"gRPC": self._grpc, "REST": lambda: pytest.fail("REST is off")}
+
+    def _grpc(self) -> MakeListener:
+        self.on_prepare()
+        return lambda: self.server
 
     async def set_ready(self, ready: bool) -> None:
         self.said.append("ready" if ready else "not ready")
@@ -82,6 +87,20 @@ async def life(
 async def test_a_whole_life(ports: Ports) -> None:
     """Ports open after the start, readiness is withdrawn before connections are refused."""
     application, orders = Recorder(), Orders()
+    await life(application, ports, orders, on_ready=orders.stop.set)
+    assert application.said == WHOLE_LIFE
+
+
+async def test_listeners_are_prepared_while_the_models_load(ports: Ports) -> None:
+    """In a thread: what a port needs takes a hundred milliseconds to import."""
+    application, orders = Recorder(), Orders()
+    loop, prepared = asyncio.get_running_loop(), asyncio.Event()
+    application.on_prepare = lambda: loop.call_soon_threadsafe(prepared.set)
+
+    async def wait() -> None:
+        await prepared.wait()
+
+    application.on_start = wait
     await life(application, ports, orders, on_ready=orders.stop.set)
     assert application.said == WHOLE_LIFE
 

@@ -1,7 +1,9 @@
 """Switches, reloads, kills and troubles of repositories, for as long as SOAK_MINUTES says.
 
-The first third kills workers; the rest does everything else, so that one worker's memory is
-compared from its first minute to its last. `make soak` prints the figures.
+The first third kills workers, two in a row each minute: one that has lived for long, and its
+replacement. More deaths in a row are replaced after pauses that grow up to 30 s, which is as long
+as a client waits. The rest does everything else, so that one worker's memory is compared from its
+first minute to its last. `make soak` prints the figures.
 """
 
 import itertools
@@ -18,6 +20,7 @@ import pytest
 from google.protobuf import text_format
 from tensorflow_serving.apis import model_management_pb2
 
+from ie_serving.server.process.gunicorn_app import GROWN_UP_S
 from tests.functional.load import Load
 from tests.functional.servers import READY, SAMPLE, Server
 from tests.functional.test_reload import listed
@@ -42,6 +45,7 @@ class Fleet:
         self.config = directory / "models.config"
         self.kills = 0
         self.rounds = 0
+        self._born = -GROWN_UP_S
         self._version = itertools.count(3)
         for name in ("switched", "here", "there", "shaky"):
             shutil.copytree(SAMPLE / "1", directory / name / "1")
@@ -95,12 +99,20 @@ class Fleet:
         away.rename(base)
         self.server.line("listing works again model=shaky")
 
+    def kill_if_grown_up(self) -> None:
+        """Kill a worker that has lived for long, and the one that replaces it."""
+        if time.monotonic() > self._born + GROWN_UP_S:
+            self.kill()
+            self.round()
+            self.kill()
+
     def kill(self) -> None:
         """Kill the worker, and wait for the one that replaces it."""
         self.kills += 1
         os.kill(self.server.pids()[-1], signal.SIGKILL)
         self.server.line("worker ended and is replaced")
         self.server.line(READY)
+        self._born = time.monotonic()
 
     def memory(self) -> int:
         """Bytes that the worker holds now."""
@@ -125,7 +137,7 @@ def test_no_request_fails_and_no_memory_is_kept(
     with Load(fleet.server, models) as load:
         while time.monotonic() < began + 60 * MINUTES / 3:
             fleet.round()
-            fleet.kill()
+            fleet.kill_if_grown_up()
         failed_at_kills = len(load.failures)
         held: list[tuple[float, int]] = []
         while time.monotonic() < began + 60 * MINUTES:

@@ -43,11 +43,12 @@ from ie_serving.server.process.ports import GRPC, REST
 from ie_serving.server.process.tuning import most_connections
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.grpc.services import Services
-from ie_serving.storage.backends.by_url import check_urls, open_storage, store_of
+from ie_serving.storage.backends.by_url import check_urls, open_storage, sibling_of, store_of
 from ie_serving.storage.backends.later import OpenedLater
 from ie_serving.storage.base import Storage
 from ie_serving.storage.options import StorageOptions
 from ie_serving.storage.pools import StorePools
+from ie_serving.storage.siblings import Neighbours
 from ie_serving.telemetry.logs import Event
 from ie_serving.telemetry.metrics import Metrics
 from ie_serving.wire.protobuf import messages
@@ -95,6 +96,7 @@ class ServingApplication:
         self._fetches = StorePools(FETCH_THREADS, "fetch")
         self._listings = StorePools(MOST_THREADS, "list")
         self._polls = Polls(self._listings.of)
+        self._neighbours = Neighbours()
         self._metrics = Metrics()
         self._health = Health()
         self._models = self._manager(server)
@@ -241,8 +243,9 @@ class ServingApplication:
         server: ServerSettings = self._settings.server
         poll_wait_s = server.poll_wait_of(config)
         url = config.base_path
+        sibling = sibling_of(url, self._neighbours)
         storage = OpenedLater(
-            url, partial(open_storage, url, self._storage_options, self._stopping)
+            url, partial(open_storage, url, self._storage_options, self._stopping, sibling)
         )
         source = Source(
             storage,
@@ -250,6 +253,7 @@ class ServingApplication:
             rest_s=poll_wait_s,
             ready_marker=config.ready_marker,
             unload_when_empty=server.unload_when_empty,
+            sibling=sibling,
         )
         log.info(Event("model configured", model=config.name, base_path=storage.url))
         return ModelStream(

@@ -212,6 +212,7 @@ class ModelStream:
 
     def to_list(self) -> List:
         """See `Polled`. Now and then the files of the versions that serve are listed again."""
+        self._source.expect()
         self._polls_to_compare -= 1
         if self._polls_to_compare > 0:
             return self._to_list

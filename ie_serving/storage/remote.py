@@ -42,6 +42,13 @@ class Remote(Protocol):
     def list(self, directory: str) -> Iterator[Entry]:
         """As `Storage.list`."""
 
+    def everything(self) -> Iterator[Entry]:
+        """Yield every object below the URL, whatever its name, its whole key as its path.
+
+        Raises:
+            StorageError: as `Storage.list`.
+        """
+
     def read(self, entry: Entry, start: int, stop: int, sink: Sink) -> None:
         """Pass the bytes from `start` up to `stop` of exactly this `entry.tag` to `sink`.
 
@@ -108,6 +115,21 @@ class Location:
                 f"{self.url}: no object in bucket {self.bucket!r} begins with {self.prefix!r}: "
                 f"correct the path, or upload <version>/<files> below it"
             )
+
+    def above(self) -> "Location | None":
+        """Give what this lies in; None at the root of a bucket."""
+        if not self.prefix:
+            return None
+        parent, slash, _ = self.prefix[:-1].rpartition("/")
+        scheme, _, _ = self.url.partition("://")
+        return Location(f"{scheme}://{self.bucket}/{parent}{slash}", self.bucket, parent + slash)
+
+    def entries(self, objects: Iterable[Entry]) -> Iterator[Entry]:
+        """Yield those objects that are files, by their paths instead of their keys."""
+        for each in objects:
+            path = self.path_of(each.path)
+            if path is not None:
+                yield Entry(path, each.size, each.tag, each.modified)
 
     def path_of(self, key: str) -> str | None:
         """Give a key's path relative to the URL; None for directory markers and odd paths."""

@@ -66,6 +66,12 @@ class MemoryRemote:
             if path is not None:
                 yield Entry(path, len(found.data), found.tag, 1.0)
 
+    def everything(self) -> Iterator[Entry]:
+        """As `Remote.everything`."""
+        self._called("everything")
+        for key, found in list(self._objects.items()):
+            yield Entry(key, len(found.data), found.tag, 1.0)
+
     def read(self, entry: Entry, start: int, stop: int, sink: Sink) -> None:
         """As `Remote.read`."""
         self._called("read")

@@ -26,6 +26,7 @@ from ie_serving.core.integers import INT64_MAX
 from ie_serving.engines.base import Engine
 from ie_serving.storage.base import Entry, Storage, fingerprint_of
 from ie_serving.storage.retry import PASSING
+from ie_serving.storage.siblings import Sibling
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -109,6 +110,7 @@ class Source:
         rest_s: age in seconds from which files are taken to be complete; 0 takes them at once.
         ready_marker: a file that a version must have to be complete; empty for none.
         unload_when_empty: believe a listing that is empty after one that was not.
+        sibling: the base path, where it is listed together with others.
         clock: seconds since the epoch.
     """
 
@@ -120,8 +122,10 @@ class Source:
         rest_s: float,
         ready_marker: str = "",
         unload_when_empty: bool = False,
+        sibling: Sibling | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        self._sibling = sibling
         self._storage = storage
         self._engine = engine
         self._rest_s = rest_s
@@ -141,6 +145,11 @@ class Source:
     def url(self) -> str:
         """Where the versions lie, without credentials."""
         return self._storage.url
+
+    def expect(self) -> None:
+        """Say that `poll` is called soon; never blocks."""
+        if self._sibling:
+            self._sibling.expect()
 
     def poll(self, choose: Choose = lambda found: found, again: Collection[int] = ()) -> Listing:
         """List once.

@@ -13,6 +13,7 @@ from typing import ClassVar, Generic, TypeVar
 
 from ie_serving.core.errors import Unauthorized
 from ie_serving.core.hints import Hint
+from ie_serving.storage.base import Entry
 from ie_serving.storage.remote import Location, shown
 from ie_serving.storage.trouble import Trouble, translated
 
@@ -116,6 +117,21 @@ class BucketRemote(ABC, Generic[Client]):
     def identity(self) -> str:
         """The endpoint and the URL."""
         return f"{shown(self._endpoint)} {self.url}"
+
+    def list(self, directory: str) -> Iterator[Entry]:
+        """One request for each 1000 objects below `directory`."""
+        with self._client("list") as client:
+            prefix = f"{self._location.prefix}{directory}/"
+            yield from self._location.entries(self._objects(client, prefix))
+
+    def everything(self) -> Iterator[Entry]:
+        """As `list`, of all that lies below the URL."""
+        with self._client("list") as client:
+            yield from self._objects(client, self._location.prefix)
+
+    @abstractmethod
+    def _objects(self, client: Client, prefix: str) -> Iterator[Entry]:
+        """Yield the objects whose keys begin with `prefix`, with their keys as paths."""
 
     @abstractmethod
     def _classify(self, error: Exception, action: str) -> tuple[Trouble, str] | None:

@@ -13,6 +13,7 @@ from ie_serving.storage.mirror.download import Transfer
 from ie_serving.storage.mirror.mirror import Mirror
 from ie_serving.storage.options import StorageOptions
 from ie_serving.storage.remote import Location, Remote, shown
+from ie_serving.storage.siblings import Neighbours, Sibling
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 
@@ -35,13 +36,30 @@ def check_urls(urls: Iterable[str], options: StorageOptions) -> None:
         raise ConfigError(tuple(faults))
 
 
-def open_storage(url: str, options: StorageOptions, stopping: Event | None = None) -> Storage:
+def sibling_of(url: str, neighbours: Neighbours) -> Sibling | None:
+    """Enter a base path among those that lie beside it; None for one that is listed alone."""
+    match = _SCHEME.fullmatch(url)
+    if match is None or match[1].lower() not in _STORES:
+        return None
+    try:
+        return neighbours.of(Location.parse(url, match[2]))
+    except ConfigError:  # said by whoever opens it
+        return None
+
+
+def open_storage(
+    url: str,
+    options: StorageOptions,
+    stopping: Event | None = None,
+    sibling: Sibling | None = None,
+) -> Storage:
     """Open the store that `url` names; nothing is sent yet.
 
     Args:
         url: a path, `file://`, or the URL of a remote prefix.
         options: how the stores are reached and where copies are kept.
         stopping: set by the owner to break off downloads and waits with NotAvailable.
+        sibling: the same URL, to be listed together with those beside it.
 
     Raises:
         ConfigError: the scheme is unknown, or the URL or a setting is incomplete.
@@ -50,10 +68,15 @@ def open_storage(url: str, options: StorageOptions, stopping: Event | None = Non
     if isinstance(place, str):
         return LocalStorage(place)
     scheme, location = place
-    remote = _STORES[scheme].open(location, options)
-    transfer = Transfer(least_bytes_per_s=options.min_download_bytes_per_s)
+    open_at = _STORES[scheme].open
+    above = location.above()
     return Mirror(
-        remote, options.cache_dir, options.cache_size_bytes, stopping=stopping, transfer=transfer
+        open_at(location, options),
+        options.cache_dir,
+        options.cache_size_bytes,
+        stopping=stopping,
+        transfer=Transfer(least_bytes_per_s=options.min_download_bytes_per_s),
+        beside=(sibling, open_at(above, options)) if sibling and above else None,
     )
 
 

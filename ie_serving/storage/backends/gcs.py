@@ -77,16 +77,12 @@ class GcsRemote(BucketRemote[storage.Client]):
                 has_objects = has_objects or page.num_items > 0
         return self._location.directories(prefixes, has_objects)
 
-    def list(self, directory: str) -> Iterator[Entry]:
-        """One objects.list for each 1000 objects below `directory`; the tag is the generation."""
+    def _objects(self, client: storage.Client, prefix: str) -> Iterator[Entry]:
+        """By objects.list; the tag is the generation."""
         fields = "items(name,size,generation,updated),nextPageToken"
-        prefix = f"{self._location.prefix}{directory}/"
-        with self._client("list") as client:
-            for blob in self._listing(client, prefix, fields):
-                path = self._location.path_of(blob.name)
-                if path is not None:
-                    modified = blob.updated.timestamp() if blob.updated else 0.0
-                    yield Entry(path, blob.size, str(blob.generation), modified)
+        for blob in self._listing(client, prefix, fields):
+            modified = blob.updated.timestamp() if blob.updated else 0.0
+            yield Entry(blob.name, blob.size, str(blob.generation), modified)
 
     def read(self, entry: Entry, start: int, stop: int, sink: Sink) -> None:
         """One media download of exactly the generation, as it is stored."""

@@ -70,15 +70,13 @@ class MinioRemote(BucketRemote[Minio]):
         prefixes = [name for name in names if name.endswith("/") and name != location.prefix]
         return location.directories(prefixes, bool(names))
 
-    def list(self, directory: str) -> Iterator[Entry]:
-        """One ListObjectsV2 for each 1000 objects below `directory`; the tag is the ETag."""
-        prefix = f"{self._location.prefix}{directory}/"
-        with self._client("list") as client:
-            for item in client.list_objects(self._location.bucket, prefix, recursive=True):
-                path = self._location.path_of(str(item.object_name))
-                if path is not None:
-                    modified = item.last_modified.timestamp() if item.last_modified else 0.0
-                    yield Entry(path, item.size or 0, (item.etag or "").strip('"'), modified)
+    def _objects(self, client: Minio, prefix: str) -> Iterator[Entry]:
+        """By ListObjectsV2; the tag is the ETag."""
+        found = client.list_objects(self._location.bucket, prefix or None, recursive=True)
+        for item in found:
+            modified = item.last_modified.timestamp() if item.last_modified else 0.0
+            tag = (item.etag or "").strip('"')
+            yield Entry(str(item.object_name), item.size or 0, tag, modified)
 
     def read(self, entry: Entry, start: int, stop: int, sink: Sink) -> None:
         """One GetObject with If-Match."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from threading import Event as Flag
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from ie_serving.core.errors import Corrupted, NotAvailable, StorageError
 from ie_serving.storage.base import NEVER, Entry, fingerprint_of
@@ -21,11 +21,15 @@ from ie_serving.storage.mirror.progress import Progress
 from ie_serving.storage.mirror.speed import LeastSpeed
 from ie_serving.storage.remote import Remote
 from ie_serving.storage.retry import PASSING, Retrying, Tries
+from ie_serving.storage.siblings import Seen, Sibling
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+Beside: TypeAlias = tuple[Sibling, Remote] | None
+"""A base path that is listed together with its siblings, and what they all lie in."""
 
 LISTING_TRIES = Tries(most=3, patience_s=10.0)
 """Few tries: the next poll is the next try, and a start waits for the first one."""
@@ -50,8 +54,11 @@ class Mirror:
         stopping: Flag | None = None,
         transfer: Transfer = Transfer(),  # noqa: B008  (a frozen value)
         listing_tries: Tries = LISTING_TRIES,
+        beside: Beside = None,
     ) -> None:
         self._remote = remote
+        self._beside = beside
+        self._seen: Seen | None = None
         self._stopping = stopping or Flag()
         self._transfer = transfer
         self._listing_tries = listing_tries
@@ -68,7 +75,7 @@ class Mirror:
     def directories(self) -> list[str]:
         """List the store, or recall what it last listed. Raises: as `Storage.directories`."""
         try:
-            names = self._retried(self._remote.directories)
+            names = self._directories()
         except PASSING as error:
             self._recall(error)
             return list(self._recalled)
@@ -76,8 +83,20 @@ class Mirror:
         self._known.note_directories(names)
         return names
 
+    def _directories(self) -> list[str]:
+        self._seen = None
+        if self._beside:
+            sibling, above = self._beside
+            self._seen = sibling.look(above, self._retried)
+        return self._seen.directories() if self._seen else self._retried(self._remote.directories)
+
     def list(self, directory: str) -> Iterator[Entry]:
-        """List one directory of the store, or recall it. Raises: as `Storage.list`."""
+        """List one directory of the store, or recall it. Raises: as `Storage.list`.
+
+        Where the last `directories` came of a listing of all siblings, it is as of then.
+        """
+        if self._seen:
+            return self._seen.list(directory)
         try:
             entries = self._retried(lambda: tuple(self._remote.list(directory)))
         except PASSING:

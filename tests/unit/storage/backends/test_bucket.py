@@ -1,12 +1,13 @@
 """What the stores of buckets share: the client, and whose trouble it was."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import ClassVar
 
 import pytest
 
 from ie_serving.core.errors import Corrupted, StorageError, Unauthorized, Unreachable
 from ie_serving.storage.backends.bucket import REBUILT_AFTER_S, BucketRemote, Kept
+from ie_serving.storage.base import Entry
 from ie_serving.storage.remote import Location
 from ie_serving.storage.trouble import Trouble
 
@@ -33,6 +34,9 @@ class Shop(BucketRemote[Client]):
             if trouble is not Trouble.OTHER:
                 raise KeyError(trouble)
             return client
+
+    def _objects(self, client: Client, prefix: str) -> Iterator[Entry]:
+        raise NotImplementedError
 
     def _classify(self, error: Exception, action: str) -> tuple[Trouble, str] | None:
         return (error.args[0], action) if isinstance(error, KeyError) else None

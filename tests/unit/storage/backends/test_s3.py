@@ -73,3 +73,18 @@ def test_one_client_serves_all_models_of_a_bucket() -> None:
     options = S3Options(endpoint="http://store:9000", **KEYS)
     assert s3.client_of(options, "models").get() is s3.client_of(options, "models").get()
     assert s3.client_of(options, "models") is not s3.client_of(options, "other")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("2026-11-22T10:00:00.000Z", id="Amazon's"),
+        pytest.param("2026-11-22T10:00:00Z", id="without a fraction"),
+        pytest.param("2026-11-22T10:00:00.000000000Z", id="of nanoseconds"),
+        pytest.param("2026-11-22T12:00:00+02:00", id="of another zone"),
+        pytest.param("Sun, 22 Nov 2026 10:00:00 GMT", id="of a header"),
+        pytest.param("1795341600", id="seconds since the epoch"),
+    ],
+)
+def test_times_of_any_format_are_read(text: str) -> None:
+    assert s3._time(text).timestamp() == 1795341600

@@ -21,6 +21,7 @@ from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.warmup import WarmUp
 from ie_serving.models.asked_polls import AskedPolls
+from ie_serving.models.asked_reload import AskedReload
 from ie_serving.models.manager import ModelManager
 from ie_serving.models.polls import MOST_THREADS, Polls
 from ie_serving.models.repository.source import Source
@@ -28,6 +29,7 @@ from ie_serving.models.rules import StreamRules
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.version.loader import Loader
 from ie_serving.server.fronts.admin import grpc_health
+from ie_serving.server.fronts.admin.config_pages import ConfigPages
 from ie_serving.server.fronts.admin.grpc_health import HealthService
 from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
 from ie_serving.server.fronts.admin.health import Health
@@ -185,6 +187,7 @@ class ServingApplication:
         from ie_serving.server.transport.http1.server import HttpServer
 
         server = self._settings.server
+        poll = AskedPolls(self._models.poll).once
         api = RestApi(
             self._plane,
             rest_interface(limit_s=server.rest_timeout_s),
@@ -193,7 +196,13 @@ class ServingApplication:
             max_body_bytes=server.max_message_bytes,
             enable_cors=server.enable_cors,
             metrics_path=server.metrics_path,
-            poll=AskedPolls(self._models.poll).once,
+            poll=poll,
+            config=ConfigPages(
+                self._models.served.all_statuses,
+                AskedReload(self._models, poll, self._config.reload_if_changed),
+                reload_allowed=server.reload_by_rpc,
+                limit_s=server.rest_timeout_s,
+            ),
             poll_allowed=server.reload_by_rpc,
             write_metadata=METADATA_FORMS[server.rest_metadata],
         )

@@ -167,6 +167,16 @@ class ModelManager:
             streams.append(self._successors[name][0].stream)
         await asyncio.gather(*(stream.poll() for stream in streams))
 
+    async def settled(self) -> None:
+        """Wait until of each model that was listed everything wanted is loaded or has failed."""
+        listed = [stream for _, stream in self.streams() if stream.trouble is None]
+        await asyncio.gather(*(stream.first_load() for stream in listed))
+
+    def streams(self) -> list[tuple[str, ModelStream]]:
+        """Give model name and stream of all that serve, and of those that load to replace them."""
+        successors = [successor for successor, _ in self._successors.values()]
+        return [(each.config.name, each.stream) for each in (*self._entries(), *successors)]
+
     def poll_now(self) -> None:
         """Poll every repository now."""
         for served in self.served.entries.values():

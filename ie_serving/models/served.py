@@ -78,6 +78,10 @@ class ServedModels:
             raise NotFound(f"Could not find any versions of model {name}{self._why_none(served)}")
         return known
 
+    def all_statuses(self) -> dict[str, list[VersionStatus]]:
+        """Status of all versions of every model, by its name; none of one that has none yet."""
+        return {name: self.entries[name].stream.statuses() for name in self.names()}
+
     def is_ready(self, spec: ModelSpec) -> bool:
         """Tell whether a version is AVAILABLE for `spec`, which names no label.
 

@@ -93,6 +93,10 @@ class FollowedConfig:
         if self._watch:
             await self._watch.reload()
 
+    async def reload_if_changed(self) -> bool:
+        """Apply the file if its content changed; tell whether it did. See `ConfigWatch`."""
+        return self._watch is not None and await self._watch.reload_if_changed()
+
     def close(self) -> None:
         """Follow the file no longer."""
         if self._task:

@@ -39,6 +39,7 @@ class ConfigWatch:
         self._apply = apply
         self._poll_wait_s = poll_wait_s
         self._is_readable = True
+        self._is_refused = False
         self.seen = self._digest()
 
     async def run(self) -> None:
@@ -60,7 +61,20 @@ class ConfigWatch:
         digest = await asyncio.to_thread(self._digest)
         models = await asyncio.to_thread(self._load, self._path)
         await self._apply(models)
-        self.seen = digest
+        self.seen, self._is_refused = digest, False
+
+    async def reload_if_changed(self) -> bool:
+        """Apply the file unless its content is what was applied last; tell whether it was.
+
+        Raises:
+            OSError: it cannot be read.
+            ConfigError, ServingError: as `reload`.
+        """
+        content = await asyncio.to_thread(self._path.read_bytes)
+        if _digest_of(content) == self.seen and not self._is_refused:
+            return False
+        await self.reload()
+        return True
 
     async def _reload_and_log(self, digest: str | None) -> None:
         try:
@@ -72,13 +86,15 @@ class ConfigWatch:
             log.error(Event("configuration not applied", path=self._path, cause=error))
         except Exception:
             log.exception(Event("configuration not applied", path=self._path))
+        else:
+            return
         # Seen, though not applied: the same fault is logged once and not at every look.
-        self.seen = digest
+        self.seen, self._is_refused = digest, True
 
     def _digest(self) -> str | None:
         """Identify the content; None when there is none to be had, which is logged once."""
         try:
-            digest = hashlib.sha256(self._path.read_bytes()).hexdigest()
+            digest = _digest_of(self._path.read_bytes())
         except OSError as error:
             if self._is_readable:
                 cause = f"cannot be read: {error.strerror}"
@@ -87,3 +103,7 @@ class ConfigWatch:
             return None
         self._is_readable = True
         return digest
+
+
+def _digest_of(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

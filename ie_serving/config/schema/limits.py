@@ -66,8 +66,8 @@ LIMITS: tuple[Setting, ...] = (
         place="server.reload_by_rpc",
         parse=words.boolean,
         form=BOOLEAN,
-        meaning="let clients change the models by HandleReloadConfigRequest and poll them by"
-        " POST .../NAME:poll; false answers PERMISSION_DENIED",
+        meaning="let clients change the models by HandleReloadConfigRequest, reload by POST"
+        " /v1/config/reload and poll by POST .../NAME:poll; false answers PERMISSION_DENIED",
         example="false",
         flag="reload_by_rpc",
     ),

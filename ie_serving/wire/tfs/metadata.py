@@ -47,6 +47,16 @@ def status_response(statuses: Iterable[VersionStatus]) -> bytes:
 
 def status_json(statuses: Iterable[VersionStatus]) -> bytes:
     """Write the status as JSON."""
+    return _pretty(_versions(statuses)).encode() + b"\n"
+
+
+def statuses_json(models: Mapping[str, Iterable[VersionStatus]]) -> bytes:
+    """Write the status of each model by its name, as OpenVINO Model Server's Config Status API."""
+    shown = {name: _versions(statuses) for name, statuses in models.items()}
+    return _pretty(shown).encode() + b"\n"
+
+
+def _versions(statuses: Iterable[VersionStatus]) -> dict[str, Any]:
     shown = [
         {
             "version": str(status.version),
@@ -55,7 +65,7 @@ def status_json(statuses: Iterable[VersionStatus]) -> bytes:
         }
         for status in statuses
     ]
-    return _pretty({"model_version_status": shown}).encode() + b"\n"
+    return {"model_version_status": shown}
 
 
 def metadata_json(name: str, version: int, signatures: Mapping[str, Signature]) -> bytes:

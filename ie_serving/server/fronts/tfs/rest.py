@@ -3,7 +3,7 @@
 What runs a model comes by POST, and is answered straight from the request that the transport
 gives: it is asked most, and every step counts. Everything else, pages and refusals, is answered
 through Falcon. The grammar of TensorFlow Serving (`rest_routes.py`) matches whole targets, so one
-sink takes all that instead of a router. Errors become `{"error": ...}` here and nowhere else.
+sink takes all that instead of a router. Pages and errors are phrased in `rest_pages.py`.
 """
 
 import asyncio
@@ -30,19 +30,30 @@ from ie_serving.core.tensors import Method, Signature
 from ie_serving.inference.interface import Api, Encode, Interface, Results
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.version.handle import Servable
-from ie_serving.server.fronts.admin.health import LIVE, READY, Health, Phase, model_asked
+from ie_serving.server.fronts.admin.config_pages import RELOAD, ConfigPages
+from ie_serving.server.fronts.admin.health import Health, Phase, model_asked
 from ie_serving.server.fronts.tfs.rest_body import SMALLEST_COMPRESSED, compressed, read_body
+from ie_serving.server.fronts.tfs.rest_pages import (
+    HTML,
+    JSON,
+    METHOD_NOT_ALLOWED,
+    NOT_FOUND_PAGE,
+    Page,
+    failed,
+    fixed_pages,
+    json_page,
+    misrouted,
+    preflight,
+)
 from ie_serving.server.fronts.tfs.rest_routes import (
     ALLOWED,
     LONGEST_REMEMBERED,
-    UnknownMethod,
-    VersionOverflow,
     posted,
     remembered_post,
     route,
     target_of,
 )
-from ie_serving.server.status import explain, http_of, let_go
+from ie_serving.server.status import let_go
 from ie_serving.server.transport.http1.asgi import Asgi
 from ie_serving.server.transport.http1.messages import (
     Buffer,
@@ -51,7 +62,7 @@ from ie_serving.server.transport.http1.messages import (
     Request,
     RequestHead,
 )
-from ie_serving.telemetry.metrics import CONTENT_TYPE, Metrics
+from ie_serving.telemetry.metrics import Metrics
 from ie_serving.wire.json.examples import parse_examples
 from ie_serving.wire.json.request import (
     Format,
@@ -62,7 +73,6 @@ from ie_serving.wire.json.request import (
 )
 from ie_serving.wire.json.response import (
     encode_classifications,
-    encode_error,
     encode_predictions,
     encode_regressions,
 )
@@ -79,15 +89,6 @@ LARGE_EXAMPLES_BODY = 4 * 1024
 LARGE_OUTPUT = 32 * 1024
 """Elements of all outputs from which JSON is written in a thread. Below, that takes less than the
 millisecond for which the event loop may be held."""
-METHOD_NOT_ALLOWED = 405
-JSON = "application/json"
-HTML = "text/html"
-NOT_FOUND_PAGE = (
-    b"<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>\n"
-    b"<H1>Not Found</H1>\n</BODY></HTML>\n"
-)
-"""What the HTTP library of TensorFlow Serving answers outside of `/v1/`."""
-
 JSON_REPLY: Headers = ((b"content-type", JSON.encode()),)
 STOPPING: Headers = ((b"connection", b"close"),)
 """So that clients with a connection ask another server while this one stops."""
@@ -98,8 +99,6 @@ CORS: Headers = (
 )
 
 FalconApp: TypeAlias = "falcon.asgi.App[falcon.asgi.Request, falcon.asgi.Response]"
-Page = tuple[int, str, Buffer]
-"""HTTP status, content type, body."""
 Run = Callable[[Request, ModelSpec, float], Awaitable[Buffer]]
 """Answers a POST that arrived at that `time.perf_counter()`."""
 Look = Callable[[ModelSpec, float], Buffer]
@@ -147,6 +146,7 @@ class RestApi:
         enable_cors: bool,
         metrics_path: str,
         poll: Poll,
+        config: ConfigPages,
         poll_allowed: bool = True,
         write_metadata: WriteMetadata = metadata.metadata_json,
     ) -> None:
@@ -158,7 +158,8 @@ class RestApi:
         self._write_metadata = partial(_metadata, write_metadata)
         self._poll_model = poll
         self._poll_allowed = poll_allowed
-        self._pages = _fixed_pages(health, metrics, metrics_path)
+        self._config = config
+        self._pages = fixed_pages(health, metrics, metrics_path)
         self._runs: dict[str, Run] = {
             "predict": self._predict,
             "classify": self._classify,
@@ -169,6 +170,7 @@ class RestApi:
             "status": self._status,
             "metadata": self._metadata,
             "models": self._list,
+            "config": lambda *_: config.status(),
         }
         pages: FalconApp = falcon.asgi.App(media_type=JSON)
         pages.add_sink(self.answer_page, prefix="/")
@@ -190,7 +192,7 @@ class RestApi:
                 body = await self._runs[asked.verb](request, asked.model, began)
                 reply = Reply(200, JSON_REPLY, body)
             except Exception as error:
-                status, _, text = _failed(error)
+                status, _, text = failed(error)
                 reply = Reply(status, JSON_REPLY, text)
             except asyncio.CancelledError as error:
                 let_go(error)
@@ -217,10 +219,19 @@ class RestApi:
     ) -> None:
         """Answer what asks no model to run. Falcon passes both by these names."""
         assert resp is not None  # only WebSockets have none, and they have no sink
-        resp.status, resp.content_type, body = self._page(req)
+        is_reload = req.scope["raw_path"] == RELOAD.encode() and req.method == "POST"
+        page = await self._reloaded() if is_reload else self._page(req)
+        resp.status, resp.content_type, body = page
         if resp.status == METHOD_NOT_ALLOWED:
             resp.set_header("allow", ALLOWED)
         resp.data = bytes(body)
+
+    async def _reloaded(self) -> Page:
+        try:
+            return json_page(*await self._config.reload())
+        except Exception as error:
+            self._plane.refused("", error)
+            return failed(error)
 
     def _page(self, request: falcon.asgi.Request) -> Page:
         path: bytes = request.scope["raw_path"]
@@ -228,26 +239,26 @@ class RestApi:
             page = self._pages.get(path)
             return page() if page else self._model_page(path)
         if request.method == "OPTIONS":
-            return _preflight(request.get_header("Origin") or "")
+            return preflight(request.get_header("Origin") or "")
         began = time.perf_counter()
         try:
             asked = route(request.method, target_of(path, request.scope["query_string"]))
         except InvalidRequest as error:
             self._plane.refused("", error)
-            return _misrouted(error)
+            return misrouted(error)
         try:
             return 200, JSON, self._looks[asked.verb](asked.model, began)
         except Exception as error:
-            return _failed(error)
+            return failed(error)
 
     def _model_page(self, path: bytes) -> Page:
         model = model_asked(path)
         if model is None:
             return 404, HTML, NOT_FOUND_PAGE
         try:
-            return _json(*self._health.model_reply(model, self._plane.is_ready(model)))
+            return json_page(*self._health.model_reply(model, self._plane.is_ready(model)))
         except NotFound as error:
-            return _failed(error)
+            return failed(error)
 
     async def _predict(self, request: Request, model: ModelSpec, began: float) -> Buffer:
         try:  # as `counting_refusals`, without the call: this is done for every small request
@@ -321,20 +332,6 @@ class RestApi:
         return self._plane.models(self._interface, began, _models)
 
 
-# By the bytes of the path as they were sent, since probes write it alike each time.
-def _fixed_pages(
-    health: Health, metrics: Metrics, metrics_path: str
-) -> Mapping[bytes, Callable[[], Page]]:
-    pages: dict[bytes, Callable[[], Page]] = {
-        LIVE.encode(): lambda: _json(*health.live_reply()),
-        READY.encode(): lambda: _json(*health.ready_reply()),
-    }
-    if metrics_path:  # empty: no metrics are wanted
-        path = metrics_path.encode()
-        pages[path] = lambda: (200, CONTENT_TYPE, metrics.text().encode())
-    return pages
-
-
 def _encoders(
     servable: Servable, signature: Signature, outputs: Sequence[str]
 ) -> Mapping[object, Encode[Buffer]]:
@@ -367,33 +364,10 @@ def _models(names: Sequence[str]) -> bytes:
     return orjson.dumps({"models": names})
 
 
-def _misrouted(error: InvalidRequest) -> Page:
-    # TensorFlow Serving answers a version beyond 64 bits without a body.
-    if isinstance(error, VersionOverflow):
-        return 400, JSON, b""
-    status, form, body = _failed(error)
-    return METHOD_NOT_ALLOWED if isinstance(error, UnknownMethod) else status, form, body
-
-
-def _failed(error: Exception) -> Page:
-    code, text = explain(error)
-    return http_of(error, code), JSON, encode_error(text)
-
-
 def _counted(reply: Reply) -> Reply:
     """Count a large reply until the client has read it; refuse it where that is too much."""
     try:
         return reply._replace(body=BUDGET.held_with(reply.body))
     except ServingError as error:
-        status, _, text = _failed(error)
+        status, _, text = failed(error)
         return Reply(status, JSON_REPLY, text)
-
-
-def _json(status: int, body: bytes) -> Page:
-    return status, JSON, body
-
-
-def _preflight(origin: str) -> Page:
-    """Answer OPTIONS as TensorFlow Serving does, which looks at the origin's scheme alone."""
-    known = "http://" in origin or "https://" in origin
-    return (200 if known else 400), HTML, b""

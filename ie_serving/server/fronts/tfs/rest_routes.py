@@ -13,9 +13,12 @@ from urllib.parse import unquote
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.integers import INT64_MAX
 from ie_serving.core.requests import ModelSpec
+from ie_serving.server.fronts.admin.config_pages import STATUS
 
 MODELS = "/v1/models"
 
+_ALL = {MODELS: "models", STATUS: "config"}
+"""What is asked of all models together, by its target."""
 _CHOICE = r"(?:/versions/(\d+)|/labels/([^/:]+))?"
 _POST = re.compile(
     rf"{MODELS}/([^/:]+){_CHOICE}:(classify|regress|predict|poll)", re.IGNORECASE | re.ASCII
@@ -45,7 +48,8 @@ class Route:
 
     Attributes:
         verb: `predict`, `classify`, `regress`, `poll`, `status` or `metadata`; `models` for the
-            list. `poll` is ours: TensorFlow Serving has no such route.
+            list; `config` for all of them with their states, as in OpenVINO Model Server. `poll` is
+            ours: TensorFlow Serving has no such route.
         model: which servable.
     """
 
@@ -102,8 +106,8 @@ def _post(target: str) -> Route:
 
 
 def _get(target: str) -> Route:
-    if target == MODELS:
-        return Route("models", ModelSpec(""))
+    if target in _ALL:
+        return Route(_ALL[target], ModelSpec(""))
     found = _GET.fullmatch(target)
     if not found:
         raise _malformed("GET", target)

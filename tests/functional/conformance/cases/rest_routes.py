@@ -87,6 +87,7 @@ def _malformed() -> Iterator[Rest]:
         ("/v1/models/plus/versions/1/labels/stable:predict", "a version or a label"),
         ("/v1/models/plus/labels/:predict", "a label has a character at least"),
         ("/v1//models/plus:predict", "slashes are not merged"),
+        ("/v1/config", "the states are for GET"),
     ):
         yield malformed("POST", target, why)
     for target, why in (
@@ -98,6 +99,7 @@ def _malformed() -> Iterator[Rest]:
         ("/v1/models/plus/versions/one", "a version is digits"),
         ("/v1/models/plus/versions/1/labels/stable", "a version or a label"),
         ("/v1/models/plus/metadata/", "the whole target must match"),
+        ("/v1/config/reload", "a reload is for POST"),
     ):
         yield malformed("GET", target, why)
     for method, target in (
@@ -121,6 +123,8 @@ ROUTES = Section(
 | `GET /v1/models/NAME` | state of each version; also `/versions/N` and `/labels/LABEL` |
 | `GET /v1/models/NAME/metadata` | signatures; also of `/versions/N` and `/labels/LABEL` |
 | `GET /v1/models` | the list of models |
+| `GET /v1/config` | the state of each version of every model, as OpenVINO Model Server has it |
+| `POST /v1/config/reload` | reload, then the same: [operations.md](operations.md) |
 
 The whole target, query included, is compared without regard to case, except for the verb after the
 colon and the word `metadata`. Names and labels are percent-decoded afterwards.""",

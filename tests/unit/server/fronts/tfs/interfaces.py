@@ -9,6 +9,7 @@ import orjson
 from ie_serving.core.codes import Code
 from ie_serving.core.requests import ModelSpec
 from ie_serving.inference.plane import DataPlane
+from ie_serving.server.fronts.admin.config_pages import ConfigPages
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.tfs.model_service import ModelService
 from ie_serving.server.fronts.tfs.prediction_service import PredictionService, grpc_interface
@@ -118,6 +119,13 @@ class Grpc:
         return reply if isinstance(reply, Answer) else _ok(None)
 
 
+async def no_reload() -> bool:
+    raise AssertionError("nobody asks for a reload here")
+
+
+NO_CONFIG = ConfigPages(dict, no_reload, reload_allowed=True, limit_s=1)
+
+
 class Rest:
     """The REST API, as the application that the transport calls."""
 
@@ -138,6 +146,7 @@ class Rest:
             enable_cors=False,
             metrics_path="",
             poll=poll,
+            config=NO_CONFIG,
             poll_allowed=poll_allowed,
         ).answer
 

@@ -23,6 +23,7 @@ from ie_serving.wire.json.request import LARGE_UNSTRICT
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs.predict import LARGE
 from tests.unit.inference.stand_ins import Heart
+from tests.unit.server.fronts.tfs.interfaces import NO_CONFIG
 
 PATIENCE_S = 20.0
 
@@ -91,6 +92,7 @@ async def waits_for_rest(verb: str, body: bytes) -> bool:
         enable_cors=False,
         metrics_path="",
         poll=no_poll,
+        config=NO_CONFIG,
     )
     return await waits(api.answer(Request(head, body)))
 

@@ -1,0 +1,68 @@
+"""Pages of the REST port: what needs no model to run, refusals, and what probes are told.
+
+Errors become `{"error": ...}` here and nowhere else.
+"""
+
+from collections.abc import Callable, Mapping
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.server.fronts.admin.health import LIVE, READY, Health
+from ie_serving.server.fronts.tfs.rest_routes import UnknownMethod, VersionOverflow
+from ie_serving.server.status import explain, http_of
+from ie_serving.server.transport.http1.messages import Buffer
+from ie_serving.telemetry.metrics import CONTENT_TYPE, Metrics
+from ie_serving.wire.json.response import encode_error
+
+METHOD_NOT_ALLOWED = 405
+JSON = "application/json"
+HTML = "text/html"
+NOT_FOUND_PAGE = (
+    b"<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>\n"
+    b"<H1>Not Found</H1>\n</BODY></HTML>\n"
+)
+"""What the HTTP library of TensorFlow Serving answers outside of `/v1/`."""
+
+
+Page = tuple[int, str, Buffer]
+"""HTTP status, content type, body."""
+
+
+def failed(error: Exception) -> Page:
+    """Phrase an error."""
+    code, text = explain(error)
+    return http_of(error, code), JSON, encode_error(text)
+
+
+def misrouted(error: InvalidRequest) -> Page:
+    """Phrase why there is no such route."""
+    # TensorFlow Serving answers a version beyond 64 bits without a body.
+    if isinstance(error, VersionOverflow):
+        return 400, JSON, b""
+    status, form, body = failed(error)
+    return METHOD_NOT_ALLOWED if isinstance(error, UnknownMethod) else status, form, body
+
+
+def json_page(status: int, body: bytes) -> Page:
+    """Give a page of JSON."""
+    return status, JSON, body
+
+
+def preflight(origin: str) -> Page:
+    """Answer OPTIONS as TensorFlow Serving does, which looks at the origin's scheme alone."""
+    known = "http://" in origin or "https://" in origin
+    return (200 if known else 400), HTML, b""
+
+
+# By the bytes of the path as they were sent, since probes write it alike each time.
+def fixed_pages(
+    health: Health, metrics: Metrics, metrics_path: str
+) -> Mapping[bytes, Callable[[], Page]]:
+    """Give the pages that are the same for every query, by their paths."""
+    pages: dict[bytes, Callable[[], Page]] = {
+        LIVE.encode(): lambda: json_page(*health.live_reply()),
+        READY.encode(): lambda: json_page(*health.ready_reply()),
+    }
+    if metrics_path:  # empty: no metrics are wanted
+        path = metrics_path.encode()
+        pages[path] = lambda: (200, CONTENT_TYPE, metrics.text().encode())
+    return pages

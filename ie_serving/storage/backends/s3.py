@@ -33,6 +33,7 @@ from botocore.exceptions import (
 from botocore.utils import parse_timestamp
 
 from ie_serving.core.hints import Hint
+from ie_serving.storage.backends import s3_definitions
 from ie_serving.storage.backends.bucket import (
     CHUNK_BYTES,
     CONNECT_TIMEOUT_S,
@@ -186,6 +187,7 @@ def make_client(options: S3Options, bucket: str) -> Boto:
         aws_secret_access_key=options.secret_key or None,
         aws_session_token=options.session_token or None,
         region_name=options.region or None,
+        botocore_session=s3_definitions.session(),
     )
     # A store other than AWS has no regions, but a signature needs the name of one.
     region = session.region_name or ("us-east-1" if options.endpoint else None)

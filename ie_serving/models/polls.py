@@ -102,6 +102,7 @@ class Polls:
         self._turns: dict[Polled, int] = {}
         self._numbers = itertools.count()
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0  # uvloop's handle of what is due already does not know it
         # By model that is being listed: who waits for the listing after that; None when nobody has
         # asked for one. A repository is never listed twice at a time.
         self._again: dict[Polled, list[Waiter] | None] = {}
@@ -148,10 +149,10 @@ class Polls:
         if not self._due:
             return
         at = self._due[0][0]
-        if self._timer is None or at < self._timer.when():
+        if self._timer is None or at < self._timer_at:
             if self._timer:
                 self._timer.cancel()
-            self._timer = loop.call_at(at, self._fire)
+            self._timer, self._timer_at = loop.call_at(at, self._fire), at
 
     def _fire(self) -> None:
         self._timer = None

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import pytest
+import uvloop
 
 from ie_serving.core.errors import NotAvailable, StorageError, Unreachable
 from ie_serving.models.polls import MOST_THREADS, List, Polls
@@ -279,3 +280,18 @@ def test_a_listing_that_a_stop_breaks_off_is_no_defect(caplog: pytest.LogCapture
 
     run(test())
     assert "poll failed" not in caplog.text
+
+
+def test_a_turn_that_is_due_already_does_not_stop_the_others() -> None:
+    """On uvloop, which makes no timer for what is due: a loop that was held up for an interval."""
+
+    async def story() -> None:
+        late, other = Repository("late", interval_s=1e-9), Repository("other", interval_s=0.01)
+        polls.follow(late)
+        polls.follow(other)
+        await asyncio.wait_for(asyncio.gather(late.until_told(3), other.until_told(3)), LIMIT_S)
+        polls.leave(late)
+        polls.leave(other)
+
+    with schedule() as polls:
+        uvloop.run(story())

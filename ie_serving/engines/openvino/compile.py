@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -195,6 +195,9 @@ def _program(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
     with load_failures("the model's operations cannot be examined"):
         # What declares signatures is TensorFlow's, which counts no index from the end.
         hazards = guard(model, ports.inputs, from_end=draft.listed is None)
+    if hazards.lasting and options.execution == "auto":
+        # What a size took before says nothing of the next: none may hold the event loop.
+        options = replace(options, execution="async")
     compiled = _compile(model, ports, options, hazards)
     latency = LatencyModel(options.execution)
     # The first request of each size must not be the one that finds out that it takes a second.

@@ -11,8 +11,9 @@ Each fault was measured with OpenVINO 2026.4; `docs/design.md` section 11 lists 
   that fails, and returns with the outputs of the request before. `start_async` and `wait` raise.
 - A failure, or a cancellation, between two operations of a graph with open shapes leaves some of
   them bound to freed memory: the next valid request may be answered from it.
-- An index out of range is not refused, and may be read or written with (`indices.py`). It is
-  replaced, and the same output has a flag for it.
+- An index out of range is not refused, and may be read or written with; sizes, steps and rounds are
+  taken as a request gives them. They are replaced, and the same output has a flag for each
+  (`guards.py`).
 - The state of `ReadValue` and `Assign` belongs to the infer request, not to a client.
 """
 
@@ -23,13 +24,13 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.engines.openvino.indices import Flag, guard_indices
+from ie_serving.engines.openvino.bodies import Flag, bodies
+from ie_serving.engines.openvino.guards import guard_values
 from ie_serving.engines.openvino.operations import (
     COMPUTES_FROM_EMPTY,
     EMPTY_FROM_EMPTY,
     NEVER_FAILS,
 )
-from ie_serving.engines.openvino.sizes import guard_sizes
 from ie_serving.engines.openvino.specs import Port
 
 TRIED_SIZES = (1, 2, 3, 4, 8, 16, 32, 64, 224, 256)
@@ -48,6 +49,7 @@ class Hazards:
         by_values: some shape depends on values: a failure spoils the compiled model.
         may_fail: some operation may refuse values, and its error must not be lost.
         stateful: some state outlives an inference.
+        lasting: how long an inference takes depends on values, not on the inputs' sizes alone.
         flagged: names of the operations of which the additional, last output holds a flag each:
             not zero if the operation's output is not of this request.
         refusals: why a request is refused, for each flag that follows those in that output: not
@@ -57,6 +59,7 @@ class Hazards:
     by_values: bool = False
     may_fail: bool = False
     stateful: bool = False
+    lasting: bool = False
     flagged: tuple[str, ...] = ()
     refusals: tuple[str, ...] = ()
 
@@ -79,9 +82,7 @@ def guard(model: ov.Model, inputs: Sequence[Port], *, from_end: bool = True) -> 
         inputs: of the graph.
         from_end: whether negative indices count from the end, as in ONNX; TensorFlow refuses them.
     """
-    placed = list(_with_place(model))
-    refusals = guard_indices(placed, from_end=from_end)
-    refusals += guard_sizes([node for node, inside in placed if not inside])
+    refusals = guard_values(model, from_end=from_end)
     nodes = list(_pairs(model, _with_fixed_inputs(model, inputs)))
     types = {node.get_type_name() for node, _, _ in nodes}
     skipped = [(node, inside) for node, twin, inside in nodes if _may_be_skipped(node, twin)]
@@ -89,10 +90,12 @@ def guard(model: ov.Model, inputs: Sequence[Port], *, from_end: bool = True) -> 
         _clean(node)
     outer = [node for node, inside in skipped if not inside]
     _add_flags(model, outer, refusals)
+    by_values = any(_is_open(shape) for _, twin, _ in nodes for shape in output_shapes(twin))
     return Hazards(
-        by_values=any(_is_open(shape) for _, twin, _ in nodes for shape in output_shapes(twin)),
+        by_values=by_values,
         may_fail=not types <= NEVER_FAILS,
         stateful=not types.isdisjoint(STATE),
+        lasting=by_values or "Loop" in types,
         flagged=tuple(str(node.get_friendly_name()) for node in outer),
         refusals=tuple(flag.cause for flag in refusals),
     )
@@ -153,23 +156,8 @@ def _pairs(
     """Pair each operation with that of the copy, and tell whether it is inside a body."""
     for node, other in zip(model.get_ordered_ops(), twin.get_ordered_ops(), strict=True):
         yield node, other, inside
-        for body, other_body in zip(_bodies(node), _bodies(other), strict=True):
+        for body, other_body in zip(bodies(node), bodies(other), strict=True):
             yield from _pairs(body, other_body, inside=True)
-
-
-def _with_place(model: ov.Model, inside: bool = False) -> Iterator[tuple[ov.Node, bool]]:
-    """Give each operation, and whether it is inside a body."""
-    for node in model.get_ordered_ops():
-        yield node, inside
-        for body in _bodies(node):
-            yield from _with_place(body, inside=True)
-
-
-def _bodies(node: ov.Node) -> list[ov.Model]:
-    name = node.get_type_name()
-    if name == "If":
-        return [node.get_then_body(), node.get_else_body()]
-    return [node.get_function()] if name in ("Loop", "TensorIterator") else []
 
 
 def _may_be_skipped(node: ov.Node, twin: ov.Node) -> bool:

@@ -15,6 +15,7 @@ import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.core.tensors import Array
+from ie_serving.engines.openvino.bodies import Flag
 
 KEEPS_VALUES = frozenset(
     {"Broadcast", "Reshape", "Slice", "Squeeze", "StridedSlice", "Tile", "Transpose", "Unsqueeze"}
@@ -22,19 +23,6 @@ KEEPS_VALUES = frozenset(
 """Operations that give nothing but values of their first input."""
 SMALL = frozenset({"i8", "i16", "i32", "u8", "u16"})
 """Types of indices that fit into int32; others are computed with as int64."""
-
-
-@dataclass(frozen=True)
-class Flag:
-    """A condition under which a request is refused.
-
-    Attributes:
-        cause: what was wrong and what to do, for the client.
-        raised: graph of one int32, shape (1,), that is 1 where the condition holds.
-    """
-
-    cause: str
-    raised: ov.Node
 
 
 @dataclass(frozen=True)
@@ -53,34 +41,32 @@ class _Indexing:
     single: bool = True
 
 
-def guard_indices(nodes: Sequence[tuple[ov.Node, bool]], *, from_end: bool) -> list[Flag]:
-    """Bound the indices of operations; give a flag for each that is not inside of a body.
+def guard_indices(nodes: Sequence[ov.Node], *, from_end: bool) -> Iterator[Flag]:
+    """Bound the indices of operations; give a flag for each that may be out of range.
 
     Args:
-        nodes: all operations, and whether each is inside of a body, where no flag can be read.
+        nodes: the operations, bodies apart.
         from_end: whether the model's framework counts negative indices from the end; TensorFlow
             refuses them.
     """
-    return [flag for node, inside in nodes for flag in _guarded(node, inside, from_end)]
+    for node in nodes:
+        rule = _INDEXED.get(node.get_type_name())
+        if rule is not None:
+            yield from _guarded(node, rule, from_end)
 
 
-def _guarded(node: ov.Node, inside: bool, from_end: bool) -> Iterator[Flag]:
-    name = node.get_type_name()
-    rule = _INDEXED.get(name)
-    if rule is None:
-        return
+def _guarded(node: ov.Node, rule: _Indexing, from_end: bool) -> Iterator[Flag]:
     negative = from_end and rule.from_end and not _is_first_gather(node)
     axes = rule.axes(node)
     if _surely_inside(node, axes, negative):
         return
     valid = _bound(node, _sizes(node, axes, rule), negative)
-    if not inside:
-        low = "minus its size" if negative else "0"
-        cause = (
-            f'an index for {name} "{node.get_friendly_name()}" is out of range: send indices from'
-            f" {low} to the size of the dimension less 1"
-        )
-        yield Flag(cause, _any_false(valid))
+    low = "minus its size" if negative else "0"
+    cause = (
+        f'an index for {node.get_type_name()} "{node.get_friendly_name()}" is out of range: send'
+        f" indices from {low} to the size of the dimension less 1"
+    )
+    yield Flag(cause, _any_false(valid))
 
 
 # Gather of opsets 1 and 7 does not count from the end; it answers zeros.

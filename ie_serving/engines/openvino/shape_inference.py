@@ -16,6 +16,7 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
+from ie_serving.core.budget import BUDGET
 from ie_serving.core.errors import InvalidTensor, QueueFull
 from ie_serving.engines.openvino.hazards import input_shapes, output_shapes, skips_empty
 from ie_serving.engines.openvino.operations import EMPTY_FROM_EMPTY
@@ -30,6 +31,8 @@ about shapes (axes, sizes, patterns), and are kept."""
 KNOWN_LIMIT = 4096
 """Combinations that fit and are remembered, about 200 bytes each; for one more the oldest is
 forgotten, and tried again when it comes."""
+HELD = frozenset({"Constant", "Parameter"})
+"""What is there before a request computes: weights, and its inputs, which are counted."""
 REFUSED_LIMIT = 64
 """Combinations that do not fit and are remembered with their text; for one more the oldest is
 forgotten. Fewer, since whoever sends wrong shapes sends many."""
@@ -113,7 +116,19 @@ class ShapeInference:
         skipped = [str(node.get_friendly_name()) for node in reading if skips_empty(node)]
         if skipped:
             return False, f"{self._given(shapes)}: nothing is left for {', '.join(skipped)}"
-        return not reading, None
+        return not reading, self._too_large(shapes)
+
+    def _too_large(self, shapes: Shapes) -> str | None:
+        """Say which operation gives more than all requests together may hold, if any does."""
+        for node in self._model.get_ops():
+            if node.get_type_name() in HELD:
+                continue
+            size = max(map(_bytes, node.outputs()), default=0)
+            if size > BUDGET.limit:
+                given, name = self._given(shapes), node.get_friendly_name()
+                most = f"all requests together may take {BUDGET.limit}"
+                return f"{given}: {name} would give {size} bytes, and {most}"
+        return None
 
     def _given(self, shapes: Shapes) -> str:
         pairs = zip(self.names, shapes, strict=True)
@@ -131,6 +146,11 @@ def _reads_nothing(node: ov.Node) -> bool:
     """Tell whether, in shapes that are known, an input is empty and an output not."""
     sizes_in = [_size(shape) for shape in input_shapes(node)]
     return 0 in sizes_in and any(_size(shape) for shape in output_shapes(node))
+
+
+def _bytes(output: ov.Output) -> int:
+    """Give the size of an output; 0 where it is not known."""
+    return (_size(output.get_partial_shape()) or 0) * int(output.get_element_type().size)
 
 
 def _size(shape: ov.PartialShape) -> int | None:

@@ -8,52 +8,73 @@ own bytes. Sizes that do not fit to other inputs are left to the plugin, which r
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.engines.openvino.indices import Flag
+from ie_serving.engines.openvino.bodies import Flag
 
 MOST_ELEMENTS = 1 << 26
 """Elements of one tensor that the values of a request may ask for; in float32 256 MB. It is above
 what models are served with, and a few such requests at once still fit into a small container."""
 SOURCES = frozenset({"Parameter", "ReadValue"})
 
-Guard = Callable[[ov.Node], tuple[str, ov.Node]]
+
+def from_values(nodes: Sequence[ov.Node]) -> set[str]:
+    """Name the operations whose outputs follow from the values of a request, not from shapes alone.
+
+    Args:
+        nodes: the operations, each behind those that it reads. What a body is given counts as such.
+    """
+    found: set[str] = set()
+    for node in nodes:
+        if _computes_from(node, found):
+            found.add(str(node.get_name()))
+    return found
 
 
-def guard_sizes(nodes: Sequence[ov.Node]) -> list[Flag]:
+def guard_sizes(nodes: Sequence[ov.Node], sources: Collection[str]) -> Iterator[Flag]:
     """Bound what the values of a request may ask for; give a flag for each such operation.
 
     Args:
-        nodes: the operations outside of bodies, each behind those that it reads.
+        nodes: the operations, bodies apart.
+        sources: see `from_values`.
     """
-    return [
-        Flag(f'{node.get_type_name()} "{node.get_friendly_name()}" {cause}', raised)
-        for node, guard in list(_asked(nodes))
-        for cause, raised in [guard(node)]
-    ]
-
-
-def _asked(nodes: Sequence[ov.Node]) -> Iterator[tuple[ov.Node, Guard]]:
-    """Find the operations whose sizes or steps are values of a request."""
-    from_values: set[str] = set()
     for node in nodes:
-        if _computes_from(node, from_values):
-            from_values.add(str(node.get_name()))
-        numbers, guard = _GUARDS.get(node.get_type_name(), ((), _by_product))
-        if any(_name(node, number) in from_values for number in _present(node, numbers)):
-            yield node, guard
+        rule = _RULES.get(node.get_type_name())
+        if rule and any(_name(node, number) in sources for number in _present(node, rule.numbers)):
+            fits = rule.fits(node)
+            for number in _present(node, rule.numbers):
+                replace_where_not(node, number, fits, rule.other(node))
+            name = f'{node.get_type_name()} "{node.get_friendly_name()}"'
+            yield Flag(f"{name} {rule.cause}", raised(fits))
 
 
-def _computes_from(node: ov.Node, from_values: Collection[str]) -> bool:
-    """Tell whether the values of an operation's outputs follow from those of a request."""
+@dataclass(frozen=True)
+class _Rule:
+    """How the inputs of an operation are bounded.
+
+    Attributes:
+        numbers: of the inputs that are replaced where they do not fit.
+        fits: gives a graph of booleans: whether they do.
+        cause: what is wrong where they do not.
+        other: gives what they are replaced by.
+    """
+
+    numbers: tuple[int, ...]
+    fits: Callable[[ov.Node], ov.Node]
+    cause: str
+    other: Callable[[ov.Node], ov.Output] = lambda _: op.constant(np.array(1, np.int32)).output(0)
+
+
+def _computes_from(node: ov.Node, found: Collection[str]) -> bool:
     if node.get_type_name() == "ShapeOf":
         return False
     return node.get_type_name() in SOURCES or any(
-        _name(node, number) in from_values for number in range(node.get_input_size())
+        _name(node, number) in found for number in range(node.get_input_size())
     )
 
 
@@ -65,60 +86,143 @@ def _name(node: ov.Node, number: int) -> str:
     return str(node.input_value(number).get_node().get_name())
 
 
-def _guard_range(node: ov.Node) -> tuple[str, ov.Node]:
-    start, stop, step = (op.convert(node.input_value(number), "f32") for number in range(3))
-    length = op.divide(op.subtract(stop, start), step)
-    # Written so that NaN, of zero steps and infinities, is not in range.
-    fits = op.logical_and(op.less(length, _float(MOST_ELEMENTS)), op.not_equal(step, _float(0.0)))
-    _replace_where_not(node, 1, fits, node.input_value(0))
-    _replace_where_not(node, 2, fits, None)
-    return f"is asked for more than {MOST_ELEMENTS} numbers, or steps of 0", _raised(fits)
+def _asks_little(
+    numbers: tuple[int, ...], kept: Callable[[ov.Node], Sequence[ov.Node]] = lambda _: ()
+) -> _Rule:
+    """Bound the product of sizes, and of dimensions of the output that are not asked for."""
+
+    def fits(node: ov.Node) -> ov.Node:
+        sizes = [_floats(node.input_value(number)) for number in _present(node, numbers)]
+        count = _all_of([*map(_product, sizes), *kept(node)])
+        least = op.reduce_min(op.concat(sizes, 0), _first(), False)
+        return op.logical_and(_few(count), op.greater_equal(least, _float(0.0)))
+
+    cause = f"is asked for more than {MOST_ELEMENTS} elements, or a negative size"
+    return _Rule(numbers, fits, cause)
 
 
-def _guard_strides(node: ov.Node) -> tuple[str, ov.Node]:
-    strides = node.input_value(3)
-    fits = op.not_equal(op.convert(strides, "f32"), _float(0.0))
-    _replace_where_not(node, 3, fits, None)
-    return "is asked for steps of 0", _raised(fits)
+def _by_count(numbers: tuple[int, ...], count: Callable[[ov.Node], ov.Node]) -> _Rule:
+    """Bound the elements of an operation's output."""
+    cause = f"is asked for more than {MOST_ELEMENTS} elements"
+    return _Rule(numbers, lambda node: _few(count(node)), cause)
 
 
-def _by_product(node: ov.Node) -> tuple[str, ov.Node]:
-    """Bound the product of all sizes that are asked for, and of the dimensions that stay."""
-    numbers = _present(node, _GUARDS[node.get_type_name()][0])
-    factors = [_product(node.input_value(number)) for number in numbers]
-    for kept in _KEPT.get(node.get_type_name(), lambda _: ())(node):
-        factors.append(_product(kept))
-    count = factors[0]
-    for factor in factors[1:]:
-        count = op.multiply(count, factor)
-    asked = op.concat([_flat(node.input_value(number)) for number in numbers], 0)
-    negative = op.reduce_logical_or(op.less(asked, _float(0.0)), _first(), False)
-    few = op.less_equal(count, _float(MOST_ELEMENTS))
-    fits = op.logical_and(few, op.logical_not(negative))
-    for number in numbers:
-        _replace_where_not(node, number, fits, None)
-    return f"is asked for more than {MOST_ELEMENTS} elements, or a negative size", _raised(fits)
+def _steps(number: int) -> _Rule:
+    def fits(node: ov.Node) -> ov.Node:
+        return op.not_equal(op.convert(node.input_value(number), "f32"), _float(0.0))
+
+    return _Rule((number,), fits, "is asked for steps of 0")
 
 
-def _guard_pads(node: ov.Node) -> tuple[str, ov.Node]:
-    shape = op.convert(op.shape_of(node.input_value(0), "i64"), "f32")
-    begin, end = (op.convert(node.input_value(number), "f32") for number in (1, 2))
-    fits = op.less_equal(
-        _product(op.add(op.add(shape, begin), end).output(0)), _float(MOST_ELEMENTS)
-    )
-    for number in (1, 2):
-        _replace_where_not(node, number, fits, None)
-    return f"is asked for more than {MOST_ELEMENTS} elements", _raised(fits)
+def _padded(node: ov.Node) -> ov.Node:
+    begin, end = (_floats(node.input_value(number)) for number in (1, 2))
+    return _product(op.add(op.add(_floats(_shape_of(node)), begin), end))
+
+
+def _resized(node: ov.Node) -> ov.Node:
+    """Count what `Interpolate` gives. Opset 4 has sizes and scales, opset 11 one of them."""
+    attributes = node.get_attributes()
+    older = node.get_type_info().version_id == "opset4"
+    shape = _floats(_shape_of(node))
+    if attributes.get("shape_calculation_mode") == "scales":
+        scales = _floats(node.input_value(2 if older else 1))
+        return op.multiply(_product(shape), op.reduce_prod(scales, _first(), False))
+    axes = _optional(node, 3 if older else 2)
+    if "axes" in attributes:
+        axes = op.constant(np.array(attributes["axes"], np.int64))
+    return _along(shape, shape, axes, _floats(node.input_value(1)))
+
+
+def _transformed(node: ov.Node) -> ov.Node:
+    """Count what a Fourier transform gives, two numbers for each; -1 asks for the size as it is."""
+    shape = _floats(_shape_of(node))
+    # The last dimension of complex numbers is their two parts.
+    places = shape if node.get_type_name() == "RDFT" else _between(shape, 0, -1)
+    axes = node.input_value(1).get_node()
+    asked = _floats(node.input_value(2))
+    sizes = op.select(op.less(asked, _float(0.0)), _taken(places, axes), asked)
+    return op.multiply(_along(shape, places, axes, sizes), _float(2.0))
+
+
+def _along(shape: ov.Node, places: ov.Node, axes: ov.Node | None, sizes: ov.Node) -> ov.Node:
+    """Count elements where the sizes of some axes, of all if None are named, become others."""
+    if axes is None:
+        return _product(sizes)
+    return op.multiply(op.divide(_product(shape), _product(_taken(places, axes))), _product(sizes))
+
+
+def _taken(shape: ov.Node, axes: ov.Node) -> ov.Node:
+    return op.gather(shape, op.convert(axes, "i32"), op.constant(np.array(0, np.int64)))
+
+
+def _broadcast(node: ov.Node) -> ov.Node:
+    """Count what a `Broadcast` gives. Where it goes both ways, the larger of two sizes counts."""
+    asked = _floats(node.input_value(1))
+    if node.get_attributes().get("mode") != "bidirectional":
+        return _product(asked)
+    shape = _floats(_shape_of(node))
+    ranks = [size.get_output_partial_shape(0)[0] for size in (shape, asked)]
+    if any(rank.is_dynamic for rank in ranks):
+        return op.multiply(_product(shape), _product(asked))
+    longest = max(rank.get_length() for rank in ranks)
+    aligned = [
+        op.concat([op.constant(np.ones(longest - rank.get_length(), np.float32)), sizes], 0)
+        for sizes, rank in zip((shape, asked), ranks, strict=True)
+    ]
+    return _product(op.maximum(*aligned))
+
+
+def _leading(count: int) -> Callable[[ov.Node], list[ov.Node]]:
+    return lambda node: [_product(_between(_floats(_shape_of(node)), 0, count))]
+
+
+def _rows_of(node: ov.Node) -> list[ov.Node]:
+    return [_product(_between(_floats(_shape_of(node)), 1, LAST))]
+
+
+def _filtered(node: ov.Node) -> list[ov.Node]:
+    """Give the batch and the filters of a transposed convolution, whose image is asked for."""
+    filters = _floats(_shape_of(node, 1))
+    return [*_leading(1)(node), _product(filters)]
 
 
 # As floats: their product has no overflow, and its rounding does not matter beside the bound.
-def _product(sizes: ov.Output) -> ov.Node:
+def _product(sizes: ov.Node) -> ov.Node:
     """Give the product of sizes, those below 1 taken as 1, as a float32 scalar."""
-    return op.reduce_prod(op.maximum(_flat(sizes), _float(1.0)), _first(), False)
+    return op.reduce_prod(op.maximum(sizes, _float(1.0)), _first(), False)
 
 
-def _flat(sizes: ov.Output) -> ov.Node:
+def _all_of(factors: Sequence[ov.Node]) -> ov.Node:
+    count = factors[0]
+    for factor in factors[1:]:
+        count = op.multiply(count, factor)
+    return count
+
+
+def _few(count: ov.Node) -> ov.Node:
+    # So that NaN is not few.
+    return op.less_equal(count, _float(MOST_ELEMENTS))
+
+
+def _floats(sizes: ov.Output | ov.Node) -> ov.Node:
+    """Give sizes as one row of float32."""
     return op.reshape(op.convert(sizes, "f32"), op.constant(np.array([-1], np.int64)), False)
+
+
+def _shape_of(node: ov.Node, number: int = 0) -> ov.Node:
+    return op.shape_of(node.input_value(number), "i64")
+
+
+LAST = 2**31 - 1
+
+
+def _between(sizes: ov.Node, begin: int, end: int) -> ov.Node:
+    ends = (op.constant(np.array([place], np.int64)) for place in (begin, end, 1))
+    return op.slice(sizes, *ends)
+
+
+def _optional(node: ov.Node, number: int) -> ov.Node | None:
+    return node.input_value(number).get_node() if number < node.get_input_size() else None
 
 
 def _first() -> ov.Node:
@@ -129,39 +233,39 @@ def _float(value: float) -> ov.Node:
     return op.constant(np.array(value, np.float32))
 
 
-def _replace_where_not(node: ov.Node, number: int, fits: ov.Node, other: ov.Output | None) -> None:
-    """Let an input be `other`, or 1, where `fits` does not hold."""
+def replace_where_not(node: ov.Node, number: int, fits: ov.Node, other: ov.Output) -> None:
+    """Let an input be `other` where `fits` does not hold."""
     given = node.input_value(number)
-    kind = given.get_element_type()
-    value = op.constant(np.array(1, np.int32)) if other is None else other
-    chosen = op.select(fits, given, op.convert(value, kind))
+    chosen = op.select(fits, given, op.convert(other, given.get_element_type()))
     node.input(number).replace_source_output(chosen.output(0))
 
 
-def _raised(fits: ov.Node) -> ov.Node:
+def raised(fits: ov.Node) -> ov.Node:
+    """Give one int32, shape (1,), that is 1 where some of `fits` does not hold."""
     flat = op.reshape(op.logical_not(fits), op.constant(np.array([-1], np.int64)), False)
     return op.convert(op.reduce_logical_or(flat, _first(), True), "i32")
 
 
-def _shape(node: ov.Node) -> list[ov.Output]:
-    return [op.shape_of(node.input_value(0), "i64").output(0)]
-
-
-_GUARDS: Mapping[str, tuple[tuple[int, ...], Guard]] = MappingProxyType(
+_RULES: Mapping[str, _Rule] = MappingProxyType(
     {
-        "Broadcast": ((1,), _by_product),
-        "Eye": ((0, 1, 3), _by_product),
-        "OneHot": ((1,), _by_product),
-        "Pad": ((1, 2), _guard_pads),
-        "RandomUniform": ((0,), _by_product),
-        "Range": ((0, 1, 2), _guard_range),
-        "StridedSlice": ((3,), _guard_strides),
-        "Tile": ((1,), _by_product),
+        "Broadcast": _by_count((1,), _broadcast),
+        "ConvolutionBackpropData": _asks_little((2,), _filtered),
+        "DFT": _by_count((2,), _transformed),
+        "EmbeddingSegmentsSum": _asks_little((3,), _rows_of),
+        "Eye": _asks_little((0, 1, 3)),
+        "GroupConvolutionBackpropData": _asks_little((2,), _filtered),
+        "IDFT": _by_count((2,), _transformed),
+        "IRDFT": _by_count((2,), _transformed),
+        "Interpolate": _by_count((1, 2), _resized),
+        "Multinomial": _asks_little((1,), _leading(1)),
+        "OneHot": _asks_little((1,), lambda node: [_product(_floats(_shape_of(node)))]),
+        "Pad": _by_count((1, 2), _padded),
+        "RDFT": _by_count((2,), _transformed),
+        "RandomUniform": _asks_little((0,)),
+        "SegmentMax": _asks_little((2,), _rows_of),
+        "StridedSlice": _steps(3),
+        "Tile": _asks_little((1,), lambda node: [_product(_floats(_shape_of(node)))]),
     }
 )
-"""By operation: the inputs that are sizes or steps, and how they are bounded."""
-
-_KEPT: Mapping[str, Callable[[ov.Node], Sequence[ov.Output]]] = MappingProxyType(
-    {"OneHot": _shape, "Tile": _shape}
-)
-"""Dimensions of the output that are not asked for."""
+"""By operation: the inputs that are sizes or steps, and how they are bounded. `ranges.py` has
+those of `Range`."""

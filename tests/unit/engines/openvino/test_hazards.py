@@ -342,26 +342,6 @@ async def test_an_axis_of_the_request_is_bounded_with_its_indices(tmp_path: Path
     assert await answer(model, inputs(-1, -1)) == [[0, 0, 5], [0, 0, 0]]
 
 
-async def test_inside_a_branch_an_index_out_of_range_is_the_first(tmp_path: Path) -> None:
-    """No flag can be read from inside a body; what is read lies inside of the data."""
-
-    def body(x: Any) -> Any:
-        chosen, other = parameter("chosen", [-1]), parameter("other", [-1])
-        ids = op.convert(chosen, "i64")
-        taken = op.gather_elements(constant([7, 8], np.float32), ids, 0)
-        above = op.greater(op.reduce_max(x, constant([0])), constant(-5, np.float32))
-        branch = op.if_op(above.output(0))
-        results = op.result(taken), op.result(op.relu(other))
-        branch.set_then_body(ov.Model([results[0]], [chosen], "then"))
-        branch.set_else_body(ov.Model([results[1]], [other], "else"))
-        branch.set_input(x.output(0), chosen, other)
-        return op.multiply(branch.set_output(*results), constant(2, np.float32))
-
-    model = load(open_input(tmp_path, body))
-    assert await answer(model, floats(1, 0)) == [16.0, 14.0]
-    assert await answer(model, floats(1, 10_000_000)) == [16.0, 14.0]
-
-
 def test_the_flags_bear_the_names_of_the_operations(tmp_path: Path) -> None:
     def body(x: Any) -> Any:
         top = op.topk(positive(x), constant(1), 0, "max", "value")

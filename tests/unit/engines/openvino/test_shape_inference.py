@@ -57,6 +57,7 @@ def thread(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 FITS: Shapes = ((1, 2), (2, 3))
+HUGE: Shapes = ((1_000_000, 1), (1, 1_000_000))
 FAILS: Shapes = ((1, 2), (3, 3))
 
 
@@ -138,3 +139,14 @@ async def test_shapes_with_which_an_operation_may_fail_are_never_known(tmp_path:
     shapes = inference(tmp_path, lambda x: op.reduce_sum(x, op.constant([0])))
     await shapes.check(((0,),))
     assert ((0,),) not in shapes.known
+
+
+def test_what_shapes_ask_for_stays_within_the_budget(
+    product: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """8 MB of two rows become an outer product of 4 TB."""
+    monkeypatch.setattr(shape_inference.BUDGET, "limit", 1 << 30)
+    refusal = product.try_shapes(HUGE)[1]
+    assert refusal is not None
+    assert "would give 4000000000000 bytes" in refusal
+    assert product.try_shapes(FITS) == (True, None)

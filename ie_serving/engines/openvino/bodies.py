@@ -1,0 +1,115 @@
+"""The bodies of loops and branches, and how a flag that is raised inside of one comes out."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import openvino as ov
+import openvino.opset15 as op
+
+BRANCH = "If"
+LOOPS = frozenset({"Loop", "TensorIterator"})
+
+
+@dataclass(frozen=True)
+class Flag:
+    """A condition under which a request is refused.
+
+    Attributes:
+        cause: what was wrong and what to do, for the client.
+        raised: graph of one int32, shape (1,), that is 1 where the condition holds.
+    """
+
+    cause: str
+    raised: ov.Node
+
+
+def bodies(node: ov.Node) -> list[ov.Model]:
+    """Give the bodies of an operation; most have none."""
+    name = node.get_type_name()
+    if name == BRANCH:
+        return [node.get_then_body(), node.get_else_body()]
+    return [node.get_function()] if name in LOOPS else []
+
+
+def carried(node: ov.Node, inner: Sequence[Sequence[Flag]]) -> Iterator[Flag]:
+    """Give flags of the graph around an operation for those inside of its bodies.
+
+    A flag of a branch is not raised where the other one was taken; one of a loop is raised where it
+    was in any round.
+
+    Args:
+        node: the operation.
+        inner: the flags of each body, whose operations they read.
+    """
+    causes = [flag.cause for flags in inner for flag in flags]
+    if not causes:
+        return
+    if node.get_type_name() == BRANCH:
+        out = _of_branches(node, inner)
+    else:
+        raised = op.concat([flag.raised for flag in inner[0]], 0)
+        out = of_rounds(node, lambda so_far: op.maximum(so_far, raised), len(causes))
+    for place, cause in enumerate(causes):
+        where = op.constant(np.array([place], np.int64))
+        yield Flag(cause, op.gather(out, where, op.constant(np.array(0, np.int64))))
+
+
+def _of_branches(node: ov.Node, inner: Sequence[Sequence[Flag]]) -> ov.Output:
+    count, before, values = sum(map(len, inner)), 0, []
+    for flags in inner:
+        raised = [flag.raised for flag in flags]
+        after = count - before - len(raised)
+        values.append(op.concat([zeros(before), *raised, zeros(after)], 0))
+        before += len(raised)
+    return of_branches(node, values)
+
+
+def of_branches(node: ov.Node, values: Sequence[ov.Node]) -> ov.Output:
+    """Give, around an `If`, the value of the branch that is taken.
+
+    Args:
+        node: the operation.
+        values: one of each body, all of the same type and shape.
+    """
+    pairs = zip(bodies(node), values, strict=True)
+    return node.set_output(*[_added(body, value) for body, value in pairs])
+
+
+def of_rounds(node: ov.Node, joined: Callable[[ov.Node], ov.Node], count: int) -> ov.Output:
+    """Give, around a loop, integers that each round has joined with its own; at first zeros.
+
+    Args:
+        node: the operation.
+        joined: from those of the rounds before to those with this round's; operations of the body.
+        count: how many integers.
+    """
+    (body,) = bodies(node)
+    so_far = op.parameter([count], np.int32)
+    body.add_parameters([so_far])
+    result = _added(body, joined(so_far))
+    node.set_merged_input(so_far, zeros(count).output(0), result.output(0))
+    _forget_order(node)
+    return node.get_iter_value(result.output(0), -1)
+
+
+def _added(body: ov.Model, value: ov.Node) -> ov.Node:
+    """Add a result to a body."""
+    result = op.result(value)
+    body.add_results([result])
+    _forget_order(result)
+    return result
+
+
+def _forget_order(node: ov.Node) -> None:
+    """Let the graph of an operation find the order of its operations anew.
+
+    It remembers the order. New results and new inputs of a loop do not make it forget (OpenVINO
+    2026.4), and then it cannot be copied.
+    """
+    node.input(0).replace_source_output(node.input_value(0))
+
+
+def zeros(count: int) -> ov.Node:
+    """Give a row of int32 zeros."""
+    return op.constant(np.zeros(count, np.int32))

@@ -1,0 +1,159 @@
+"""Values that OpenVINO's CPU plugin computes places of memory from, and does not check.
+
+Measured with OpenVINO 2026.4: each of them ended the process, or gave what another request had
+left. What models compute (regions of interest, lengths) is bounded in the graph. What they hold
+themselves (axes, blocks, sizes of frames) is not worth that: a model whose requests choose it is
+not served.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+import openvino as ov
+import openvino.opset15 as op
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.engines.openvino.bodies import Flag
+from ie_serving.engines.openvino.sizes import raised, replace_where_not
+
+FARTHEST = 16
+"""How far a region may reach, in sizes of its image; models clip them, so that twice is rare. With
+`sampling_ratio` 0 the plugin takes as many samples as a region is large."""
+
+Row = Callable[[ov.Node], ov.Node]
+"""From an operation to limits, float32, which are broadcast to the input."""
+
+
+@dataclass(frozen=True)
+class _Limits:
+    """What one input of an operation may be, both ends included."""
+
+    number: int
+    low: Row
+    high: Row
+
+
+def refuse_unchecked(nodes: Sequence[ov.Node], sources: Collection[str]) -> None:
+    """Refuse a model whose requests choose what the plugin does not check.
+
+    Args:
+        nodes: the operations, bodies apart.
+        sources: see `sizes.from_values`.
+
+    Raises:
+        LoadFailed: naming the operation.
+    """
+    for node in nodes:
+        numbers = _HELD_BY_MODEL.get(node.get_type_name(), ())
+        if any(_given(node, number) in sources for number in numbers if _has(node, number)):
+            raise LoadFailed(
+                f'{node.get_type_name()} "{node.get_friendly_name()}" computes with axes, sizes or'
+                " labels that are values of a request, which OpenVINO's CPU plugin does not check:"
+                " make them constants of the model"
+            )
+
+
+def guard_limits(nodes: Sequence[ov.Node]) -> Iterator[Flag]:
+    """Bound regions, places in a batch, lengths; give a flag for each operation that uses them."""
+    for node in nodes:
+        for limits in _LIMITED.get(node.get_type_name(), ()):
+            if node.input_value(limits.number).get_node().get_type_name() != "Constant":
+                yield _bounded(node, limits)
+
+
+def _bounded(node: ov.Node, limits: _Limits) -> Flag:
+    values = op.convert(node.input_value(limits.number), "f32")
+    low = limits.low(node)
+    # Written so that NaN is outside.
+    fits = op.logical_and(op.greater_equal(values, low), op.less_equal(values, limits.high(node)))
+    replace_where_not(node, limits.number, fits, op.broadcast(low, op.shape_of(values)).output(0))
+    cause = (
+        f'{node.get_type_name()} "{node.get_friendly_name()}" is given a value out of range in'
+        f" its input {limits.number}: regions lie in a batch and near its images, and lengths"
+        " within what they count"
+    )
+    return Flag(cause, raised(fits))
+
+
+def _given(node: ov.Node, number: int) -> str:
+    return str(node.input_value(number).get_node().get_name())
+
+
+def _has(node: ov.Node, number: int) -> bool:
+    return bool(number < node.get_input_size())
+
+
+def _is(*values: float) -> Row:
+    return lambda _: op.constant(np.array(values, np.float32))
+
+
+def _size(place: int, less: int = 0) -> Row:
+    """Give a size of the first input, less a number."""
+
+    def row(node: ov.Node) -> ov.Node:
+        sizes = op.convert(op.shape_of(node.input_value(0)), "f32")
+        where, zero = np.array([place], np.int64), np.array(0, np.int64)
+        taken = op.gather(sizes, op.constant(where), op.constant(zero))
+        return op.subtract(taken, op.constant(np.array([less], np.float32)))
+
+    return row
+
+
+def _reach(node: ov.Node) -> ov.Node:
+    """Give how far regions may reach: beyond that, in pixels of the picture, none is meant."""
+    scale = float(node.get_attributes().get("spatial_scale", 1.0)) or 1.0
+    longest = op.add(_size(2)(node), _size(3)(node))
+    return op.multiply(longest, op.constant(np.array([FARTHEST / abs(scale)], np.float32)))
+
+
+def _backwards(node: ov.Node) -> ov.Node:
+    return op.negative(_reach(node))
+
+
+def _with_batch(first: Row, others: Row) -> Row:
+    """Give the limits of regions whose first column is the place in the batch."""
+    return lambda node: op.concat([first(node), *(others(node) for _ in range(4))], 0)
+
+
+_REGIONS = (_Limits(1, _backwards, _reach), _Limits(2, _is(0), _size(0, less=1)))
+_ROWS_OF_REGIONS = (
+    _Limits(1, _with_batch(_is(0), _backwards), _with_batch(_size(0, less=1), _reach)),
+)
+
+_LIMITED: Mapping[str, tuple[_Limits, ...]] = MappingProxyType(
+    {
+        "CTCGreedyDecoderSeqLen": (_Limits(1, _is(0), _size(1)),),
+        "DeformablePSROIPooling": _ROWS_OF_REGIONS,
+        "GatherTree": (_Limits(2, _is(1), _size(0)),),
+        "PSROIPooling": _ROWS_OF_REGIONS,
+        "ROIAlign": _REGIONS,
+        "ROIAlignRotated": _REGIONS,
+        "ROIPooling": _ROWS_OF_REGIONS,
+    }
+)
+"""By operation: the inputs that are bounded."""
+
+_HELD_BY_MODEL: Mapping[str, tuple[int, ...]] = MappingProxyType(
+    {
+        "AdaptiveAvgPool": (1,),
+        "AdaptiveMaxPool": (1,),
+        "BatchToSpace": (1, 2, 3),
+        "Col2Im": (1, 2),
+        "CTCLoss": (0, 1, 2, 3, 4),
+        "DFT": (1,),
+        "IDFT": (1,),
+        "IRDFT": (1,),
+        "ISTFT": (2, 3, 4),
+        "PriorBox": (0, 1),
+        "PriorBoxClustered": (0, 1),
+        "RDFT": (1,),
+        "Roll": (2,),
+        "STFT": (2, 3),
+        "SliceScatter": (4,),
+        "SpaceToBatch": (1, 2, 3),
+        "StringTensorPack": (0, 1),
+    }
+)
+"""By operation: the inputs that a request may not choose."""

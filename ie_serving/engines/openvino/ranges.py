@@ -1,0 +1,104 @@
+"""`Range`: its length bounded, and none in the wrong direction.
+
+The CPU plugin takes the length without its sign: from 5 to 0 by steps of 1 it gives 5, 6, 7, 8, 9,
+where TensorFlow refuses and ONNX gives nothing. Measured with OpenVINO 2026.4.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+
+import numpy as np
+import openvino as ov
+import openvino.opset15 as op
+
+from ie_serving.engines.openvino.bodies import Flag
+from ie_serving.engines.openvino.sizes import MOST_ELEMENTS, raised, replace_where_not
+
+COMBINES = frozenset({"Add", "Concat", "Maximum", "Multiply"})
+MOVES = frozenset(
+    {"Convert", "Gather", "ReduceMax", "ReduceProd", "ReduceSum", "Reshape", "Slice"}
+    | {"Squeeze", "StridedSlice", "Unsqueeze"}
+)
+"""Operations that give no negative number where their inputs, or the first of them, have none."""
+INTEGERS = frozenset({"i32", "i64"})
+
+
+def guard_ranges(
+    nodes: Sequence[ov.Node], sources: Collection[str], *, may_be_empty: bool
+) -> Iterator[Flag]:
+    """Bound `Range`; give a flag for each whose ends are values of a request.
+
+    Args:
+        nodes: the operations, bodies apart.
+        sources: see `sizes.from_values`.
+        may_be_empty: whether one in the wrong direction gives nothing; else it is refused.
+    """
+    for node in nodes:
+        if node.get_type_name() != "Range" or _surely_forward(node):
+            continue
+        forward = _goes_forward(node)
+        if any(_given(node, number).get_name() in sources for number in range(3)):
+            yield _refusal(node, None if may_be_empty else forward)
+        replace_where_not(node, 1, forward, node.input_value(0))
+
+
+def _surely_forward(node: ov.Node) -> bool:
+    """Tell whether it counts upwards from 0 or below to what is never negative, as sizes are."""
+    start, step = (_given(node, number) for number in (0, 2))
+    if start.get_type_name() != "Constant" or step.get_type_name() != "Constant":
+        return False
+    is_upwards = np.asarray(start.data).item() <= 0 < np.asarray(step.data).item()
+    return bool(is_upwards and _never_negative(_given(node, 1)))
+
+
+def _never_negative(node: ov.Node) -> bool:
+    name = node.get_type_name()
+    if name == "Constant":
+        return bool((np.asarray(node.data) >= 0).all())
+    if name in COMBINES or name in MOVES:
+        count = node.get_input_size() if name in COMBINES else 1
+        return all(_never_negative(_given(node, number)) for number in range(count))
+    return bool(name == "ShapeOf")
+
+
+def _given(node: ov.Node, number: int) -> ov.Node:
+    return node.input_value(number).get_node()
+
+
+def _goes_forward(node: ov.Node) -> ov.Node:
+    start, stop, step = (node.input_value(number) for number in range(3))
+    forward = op.greater_equal(_length(node), _zero())
+    if start.get_element_type() != stop.get_element_type() or not _is_integer(start):
+        return forward
+    # As integers too: floats show no difference of 1 above 2**24. Ends that are so far apart that
+    # this overflows ask for more than may be asked for.
+    exact = op.multiply(op.convert(op.subtract(stop, start), "f32"), op.convert(step, "f32"))
+    return op.logical_and(forward, op.greater_equal(exact, _zero()))
+
+
+def _is_integer(output: ov.Output) -> bool:
+    return output.get_element_type().get_type_name() in INTEGERS
+
+
+def _length(node: ov.Node) -> ov.Node:
+    start, stop, step = (op.convert(node.input_value(number), "f32") for number in range(3))
+    return op.divide(op.subtract(stop, start), step)
+
+
+def _refusal(node: ov.Node, forward: ov.Node | None) -> Flag:
+    step = op.convert(node.input_value(2), "f32")
+    # Written so that NaN, of zero steps and infinities, does not fit.
+    fits = op.logical_and(
+        op.less(_length(node), op.constant(np.array(MOST_ELEMENTS, np.float32))),
+        op.not_equal(step, _zero()),
+    )
+    cause = f"is asked for more than {MOST_ELEMENTS} numbers, or steps of 0"
+    if forward is not None:
+        fits = op.logical_and(fits, forward)
+        cause += ", or steps away from its end"
+    replace_where_not(node, 1, fits, node.input_value(0))
+    replace_where_not(node, 2, fits, op.constant(np.array(1, np.int32)).output(0))
+    return Flag(f'Range "{node.get_friendly_name()}" {cause}', raised(fits))
+
+
+def _zero() -> ov.Node:
+    return op.constant(np.array(0, np.float32))

@@ -1,0 +1,109 @@
+"""Rounds of loops that the values of a request decide, bounded.
+
+A loop of 2^31 rounds holds its thread for half a day, and no deadline ends it: OpenVINO heeds a
+cancellation between two operations only, and a loop is one. In a guarded graph each loop counts its
+rounds, with those of the loops inside of it, and ends at `MOST_ROUNDS`. A flag tells of it, so that
+the request is refused.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+
+import numpy as np
+import openvino as ov
+import openvino.opset15 as op
+
+from ie_serving.engines.openvino.bodies import BRANCH, Flag, bodies, of_branches, of_rounds, zeros
+
+MOST_ROUNDS = 100_000
+"""Rounds of one loop: about two seconds where its body does next to nothing."""
+
+
+def guard_rounds(
+    node: ov.Node, inner: Sequence[Sequence[ov.Node]], sources: Collection[str]
+) -> Iterator[tuple[ov.Node, Flag | None]]:
+    """Count the rounds of an operation's bodies; bound those of a `Loop`, with a flag.
+
+    Args:
+        node: the operation.
+        inner: what is counted in each of its bodies.
+        sources: see `sizes.from_values`.
+
+    Yields:
+        What was counted, a graph of one int32, shape (1,); and the flag.
+    """
+    if node.get_type_name() == "Loop":
+        if any(inner) or not _surely_few(node, sources):
+            count = op.convert(_bounded(node, inner[0]), "i32")
+            yield count, Flag(_cause(node), _as_flag(op.greater_equal(count, _number(MOST_ROUNDS))))
+    elif any(inner):
+        yield _summed(node, inner), None
+
+
+def _cause(node: ov.Node) -> str:
+    return (
+        f'Loop "{node.get_friendly_name()}" is asked for {MOST_ROUNDS} rounds or more: send values'
+        " that ask for fewer"
+    )
+
+
+def _surely_few(node: ov.Node, sources: Collection[str]) -> bool:
+    """Tell whether the model itself, or the shapes of the inputs, say how many rounds there are."""
+    trips = node.input_value(0).get_node()
+    if trips.get_type_name() == "Constant":
+        count = int(np.asarray(trips.data).item())
+        # A negative count is none.
+        return 0 <= count < MOST_ROUNDS or (count > 0 and _has_no_condition(node))
+    return trips.get_name() not in sources and _has_no_condition(node)
+
+
+def _has_no_condition(node: ov.Node) -> bool:
+    """Tell whether a loop goes on until its count is reached."""
+    condition = _condition(node).input_value(0).get_node()
+    return condition.get_type_name() == "Constant" and bool(np.asarray(condition.data).all())
+
+
+def _condition(node: ov.Node) -> ov.Node:
+    """Give the result of a loop's body that says whether there is another round."""
+    (body,) = bodies(node)
+    return body.get_results()[node.get_special_body_ports()[1]]
+
+
+def _bounded(node: ov.Node, inside: Sequence[ov.Node]) -> ov.Output:
+    """Count a loop's rounds, and let it end at `MOST_ROUNDS`."""
+
+    def counted(so_far: ov.Node) -> ov.Node:
+        count = _sum([op.add(so_far, _number(1)), *inside])
+        condition = _condition(node)
+        goes_on = condition.input_value(0)
+        few = op.less(count, _number(MOST_ROUNDS))
+        # Of the condition's own shape, () or (1,), which the plugin expects of it.
+        shape = op.constant(np.array(goes_on.get_partial_shape().to_shape(), np.int64))
+        both = op.logical_and(goes_on, op.reshape(few, shape, False))
+        condition.input(0).replace_source_output(both.output(0))
+        return count
+
+    return of_rounds(node, counted, 1)
+
+
+def _summed(node: ov.Node, inner: Sequence[Sequence[ov.Node]]) -> ov.Node:
+    """Give what was counted in the branch that is taken, or in all rounds of a TensorIterator."""
+    if node.get_type_name() == BRANCH:
+        out = of_branches(node, [_sum(counts) if counts else zeros(1) for counts in inner])
+    else:
+        out = of_rounds(node, lambda so_far: _sum([so_far, *inner[0]]), 1)
+    return op.convert(out, "i32")
+
+
+def _sum(counts: Sequence[ov.Node]) -> ov.Node:
+    total = counts[0]
+    for count in counts[1:]:
+        total = op.add(total, count)
+    return total
+
+
+def _number(value: int) -> ov.Node:
+    return op.constant(np.array([value], np.int32))
+
+
+def _as_flag(holds: ov.Node) -> ov.Node:
+    return op.convert(holds, "i32")

@@ -11,7 +11,6 @@ from functools import cache
 from typing import Any, TypeAlias, cast
 
 import boto3
-import botocore.session
 from botocore import UNSIGNED
 from botocore.config import Config
 from botocore.exceptions import (
@@ -182,12 +181,11 @@ def client_of(options: S3Options, bucket: str) -> Kept[Boto]:
 def make_client(options: S3Options, bucket: str) -> Boto:
     """Make a client of one bucket; boto3 reads its credentials now."""
     session = boto3.session.Session(
-        botocore_session=_botocore_session(),
         aws_access_key_id=options.access_key or None,
         aws_secret_access_key=options.secret_key or None,
         aws_session_token=options.session_token or None,
         region_name=options.region or None,
-        botocore_session=s3_definitions.session(),
+        botocore_session=_botocore_session(),
     )
     # A store other than AWS has no regions, but a signature needs the name of one.
     region = session.region_name or ("us-east-1" if options.endpoint else None)
@@ -209,7 +207,7 @@ def make_client(options: S3Options, bucket: str) -> Boto:
 
 
 def _botocore_session() -> Boto:
-    session = botocore.session.get_session()
+    session = s3_definitions.session()
     # The parser that botocore takes by itself guesses the format: two thirds of a listing's time.
     parsers = session.get_component("response_parser_factory")
     parsers.set_parser_defaults(timestamp_parser=_time)

@@ -245,6 +245,7 @@ class ServingApplication:
             GrpcioServer,
             services,
             max_message_bytes=server.max_message_bytes,
+            max_idle_s=server.grpc_max_connection_idle_s,
             arguments=server.grpc_channel_arguments,
         )
 

@@ -151,6 +151,7 @@ _HELD_BY_MODEL: Mapping[str, tuple[int, ...]] = MappingProxyType(
         "RDFT": (1,),
         "Roll": (2,),
         "STFT": (2, 3),
+        "SegmentMax": (1, 2),
         "SliceScatter": (4,),
         "SpaceToBatch": (1, 2, 3),
         "StringTensorPack": (0, 1),

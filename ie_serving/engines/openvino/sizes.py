@@ -262,7 +262,6 @@ _RULES: Mapping[str, _Rule] = MappingProxyType(
         "Pad": _by_count((1, 2), _padded),
         "RDFT": _by_count((2,), _transformed),
         "RandomUniform": _asks_little((0,)),
-        "SegmentMax": _asks_little((2,), _rows_of),
         "StridedSlice": _steps(3),
         "Tile": _asks_little((1,), lambda node: [_product(_floats(_shape_of(node)))]),
     }

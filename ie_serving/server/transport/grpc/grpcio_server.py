@@ -1,16 +1,23 @@
 """The services over `grpc.aio`: listen, route, turn errors into status codes. Nothing else.
 
 The transport for whoever needs what `http2/` does not have; several times as costly per call.
+
+The library holds messages before they are complete, and replies until they are read, and counts
+neither. What it gives us is counted in the budget while it is worked on, and the calls of the
+process are bounded in number. `docs/security.md` says what that leaves open.
 """
 
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
 
 import grpc
 from grpc import aio
 
+from ie_serving.core.budget import BUDGET
 from ie_serving.core.codes import Code
 from ie_serving.server.status import cut, explain
 from ie_serving.server.transport.grpc.services import Answer, Services, Streaming
@@ -19,6 +26,14 @@ GRPC_CODE = {code: grpc.StatusCode[code.name] for code in Code}
 
 Context = aio.ServicerContext[bytes, bytes]
 
+MOST_CALLS: Final = 4000
+"""Calls of all connections at a time; one more gets RESOURCE_EXHAUSTED. As many as four connections
+of the own HTTP/2 may have."""
+MOST_STREAMS: Final = 1000
+"""Calls of one connection at a time, as over the own HTTP/2; clients hold further ones back."""
+CALL: Final = 8 * 1024
+"""Bytes that a call itself takes while it is worked on."""
+
 
 class GrpcioServer:
     """Carries services over `grpc.aio`. See `lifecycle.Listener`.
@@ -26,6 +41,7 @@ class GrpcioServer:
     Args of the constructor:
         services: what is served.
         max_message_bytes: limit of one message, in and out.
+        max_idle_s: seconds after which a connection without a call ends; 0 sets no limit.
         arguments: further channel arguments of the library.
     """
 
@@ -34,6 +50,7 @@ class GrpcioServer:
         services: Services,
         *,
         max_message_bytes: int,
+        max_idle_s: float = 0.0,
         arguments: Mapping[str, int | str] | None = None,
     ) -> None:
         options = {
@@ -41,9 +58,11 @@ class GrpcioServer:
             "grpc.max_receive_message_length": max_message_bytes,
             # Every worker binds the address anew, beside the arbiter's reservation (`ports.py`).
             "grpc.so_reuseport": 1,
+            "grpc.max_concurrent_streams": MOST_STREAMS,
+            **({"grpc.max_connection_idle_ms": int(max_idle_s * 1000)} if max_idle_s else {}),
             **(arguments or {}),
         }
-        self._server = aio.server(options=list(options.items()))
+        self._server = aio.server(options=list(options.items()), maximum_concurrent_rpcs=MOST_CALLS)
         for name, methods in services.items():
             handlers = {method: _handler(answer) for method, answer in methods.items()}
             self._server.add_generic_rpc_handlers(
@@ -85,13 +104,24 @@ def _handler(answer: Answer | Streaming) -> grpc.RpcMethodHandler[bytes, bytes]:
 def _unary(answer: Answer) -> Callable[[bytes, Context], Awaitable[bytes]]:
     async def call(payload: bytes, context: Context) -> bytes:
         try:
-            return await answer(payload, context)
+            with _counted(payload):
+                return await answer(payload, context)
         except Exception as error:
             code, text = explain(error)
         await context.abort(GRPC_CODE[code], cut(text))
         raise AssertionError("abort returns to nobody")
 
     return call
+
+
+@contextmanager
+def _counted(payload: bytes) -> Iterator[None]:
+    """Count a call with its message while it is worked on. Raises: QueueFull, RequestTooLarge."""
+    lease = BUDGET.lease(len(payload) + CALL)
+    try:
+        yield
+    finally:
+        lease.release()
 
 
 def _converse(

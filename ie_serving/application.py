@@ -196,6 +196,7 @@ class ServingApplication:
             max_body_bytes=server.max_message_bytes,
             enable_cors=server.enable_cors,
             metrics_path=server.metrics_path,
+            invocations_model=server.invocations_model,
             poll=poll,
             config=ConfigPages(
                 self._models.served.all_statuses,

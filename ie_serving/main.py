@@ -12,6 +12,7 @@ from functools import partial
 from types import FrameType
 
 from ie_serving.config.dialects import ie_serving as own
+from ie_serving.config.dialects import manage
 from ie_serving.config.dialects import tensorflow_model_server as tfs
 from ie_serving.config.settings import Parsed, Settings
 from ie_serving.core import hints
@@ -45,8 +46,11 @@ def _listen_for_signals() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `ie_serving`; return its exit code."""
     _listen_for_signals()
+    given = sys.argv[1:] if argv is None else argv
     try:
-        parsed = own.parse(sys.argv[1:] if argv is None else argv, os.environ)
+        if manage.is_asked(given):
+            return _manage(given)
+        parsed = own.parse(given, os.environ)
         _prepare(parsed)
     except ServingError as error:
         for fault in error.faults if isinstance(error, ConfigError) else [error]:
@@ -67,6 +71,12 @@ def tensorflow_model_server(argv: Sequence[str] | None = None) -> int:
     if code and not parsed.only_check:
         tfs.fail("UNKNOWN: the log says why")
     return code
+
+
+def _manage(argv: Sequence[str]) -> int:
+    for line in manage.run(argv, os.environ):
+        print(line)
+    return 0
 
 
 def _prepare(parsed: Parsed) -> None:

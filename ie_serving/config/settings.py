@@ -123,6 +123,9 @@ class ServerSettings:
     metrics_path: str = ""
     """Empty serves none."""
 
+    invocations_model: str = ""
+    """Model that answers `POST /invocations`; empty serves neither that nor `/ping`."""
+
     labels_for_unavailable: bool = False
     method_name_check: bool = False
     allow_unavailable_models: bool = False

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import socket
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
+import httpx
 import pytest
 from packaging.requirements import Requirement
 
@@ -26,6 +28,7 @@ PATH = f"{COMMANDS}{os.pathsep}{os.environ['PATH']}"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 RUNTIME = PROJECT["project"]["dependencies"]
 BUILD = PROJECT["build-system"]["requires"]
+REST_READY = "REST server listens on"
 LOCKED = re.compile(r"^([\w.-]+)==([^ ;\\]+)", re.MULTILINE)
 
 Run = Callable[..., Process]
@@ -88,6 +91,45 @@ def test_the_forms_of_a_command(run: Run, command: list[str], first_line: str) -
     process = run(*command)
     assert process.exit_code() == 0
     assert process.lines[0].startswith(first_line)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        pytest.param(["--model_name", "digits", "--model_path", str(SAMPLE)], id="one model"),
+        pytest.param([f"--model_path={SAMPLE}", "--model_name=digits"], id="with equal signs"),
+    ],
+)
+def test_flags_of_openvino_model_server_start_ie_serving(run: Run, flags: list[str]) -> None:
+    port, rest_port = free_ports(2)
+    server = run(*flags, "--port", str(port), "--rest_port", str(rest_port), "--log_level", "DEBUG")
+    assert "['digits']" in server.line(READY)
+
+
+def test_a_configuration_file_of_openvino_model_server(run: Run, tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    place = ["--config_path", str(config)]
+    managed = run("--add_to_config", *place, "--model_name", "digits", "--model_path", str(SAMPLE))
+    assert managed.exit_code() == 0
+    server = run(*place, "--port", str(free_ports(1)[0]))
+    assert "['digits']" in server.line(READY)
+
+
+@pytest.mark.parametrize("below", ["", "export/Servo", "digits"])
+def test_serve_is_what_sagemaker_starts(run: Run, tmp_path: Path, below: str) -> None:
+    place = tmp_path / below
+    place.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(SAMPLE, place, dirs_exist_ok=True)
+    (port,) = free_ports(1)
+    server = run("serve", SAGEMAKER_MODEL_DIR=str(tmp_path), SAGEMAKER_BIND_TO_PORT=str(port))
+    server.line(REST_READY)
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client:
+        assert client.get("/ping").status_code == 200
+        reply = client.post("/invocations", json={"instances": [[0.0] * 64]})
+        assert reply.status_code == 200, reply.text
+        assert len(reply.json()["predictions"]) == 1
+        assert client.get("/invocations").status_code == 404
+        assert client.post("/ping").status_code == 200
 
 
 @pytest.mark.parametrize("port", [8500, 8501])

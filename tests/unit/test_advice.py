@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.config.dialects import ie_serving, tensorflow_model_server
+from ie_serving.config.dialects import ie_serving, manage, tensorflow_model_server
 from ie_serving.config.dialects.tfs_flags import FLAGS
 from ie_serving.config.schema.catalogue import names_in_tensorflow_model_server
 from ie_serving.config.schema.storage import STORES
@@ -91,6 +91,7 @@ TFS = {f"--{flag.name}" for flag in FLAGS} | {"--help"}
         ("ie_serving", OWN_IN_BOTH),
         # It also tells the two commands apart by these.
         ("ovms", OWN_IN_BOTH | {"--config_path", "--model_name", "--model_path"}),
+        ("manage", {f"--{name}" for name in manage.FLAGS}),
         ("tensorflow_model_server", TFS),
         ("tfs_flags", TFS),
     ],
@@ -101,7 +102,7 @@ def test_a_dialect_names_only_flags_of_its_own(module: str, known: set[str]) -> 
 
 
 def test_every_dialect_is_held_to_its_flags() -> None:
-    held = {"environment", "ie_serving", "ovms", "tensorflow_model_server", "tfs_flags"}
+    held = {"environment", "ie_serving", "manage", "ovms", "tensorflow_model_server", "tfs_flags"}
     modules = (PACKAGE / "config" / "dialects").glob("*.py")
     assert {path.stem for path in modules} - {"__init__"} == held
 

@@ -310,3 +310,5 @@ def _check_ports(settings: ServerSettings, faults: Faults) -> None:
         faults.add("--rest_port", "port and rest_port cannot have the same values; change one")
     if settings.metrics_path and not rest:
         faults.add("--metrics_path", "metrics are served on the REST port; give --rest_port")
+    if settings.invocations_model and not rest:
+        faults.add("--invocations_model", "it is asked on the REST port; give --rest_port")

@@ -83,7 +83,7 @@ def parse_config_file(
         ConfigError: every fault, for example
             `model_config_list[1].config.nireq: 'x' given; expected ...`.
     """
-    top = json_text(_without_comments(text), place)
+    top = json_text(without_comments(text), place)
     if not isinstance(top, Mapping):
         raise fault(place, top, 'an object such as {"model_config_list": []}')
     findings = _Findings()
@@ -94,7 +94,7 @@ def parse_config_file(
     return ConfigFile(models=models, metrics=metrics, warnings=findings.all_warnings())
 
 
-def _without_comments(text: str) -> str:
+def without_comments(text: str) -> str:
     """Blank the comments of C and C++, which OpenVINO Model Server reads over; places stay."""
     return _COMMENT.sub(lambda found: found[1] or _NO_LINE_END.sub(" ", found[0]), text)
 

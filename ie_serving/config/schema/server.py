@@ -202,6 +202,15 @@ SERVER: tuple[Setting, ...] = (
         # There a switch, with the path fixed.
         ovms=("metrics_enable",),
     ),
+    Setting(
+        place="server.invocations_model",
+        parse=words.text,
+        form="TEXT",
+        meaning="model that answers POST /invocations, with GET /ping as readiness, as Amazon"
+        " SageMaker asks for them",
+        example="resnet",
+        flag="invocations_model",
+    ),
     # A label that names what does not serve makes requests fail; whoever rolls out by labels first
     # and versions second asks for it.
     Setting(

@@ -48,6 +48,7 @@ from ie_serving.server.fronts.tfs.rest_pages import (
 from ie_serving.server.fronts.tfs.rest_routes import (
     ALLOWED,
     LONGEST_REMEMBERED,
+    invoked,
     posted,
     remembered_post,
     route,
@@ -145,6 +146,7 @@ class RestApi:
         max_body_bytes: int,
         enable_cors: bool,
         metrics_path: str,
+        invocations_model: str = "",
         poll: Poll,
         config: ConfigPages,
         poll_allowed: bool = True,
@@ -159,7 +161,8 @@ class RestApi:
         self._poll_model = poll
         self._poll_allowed = poll_allowed
         self._config = config
-        self._pages = fixed_pages(health, metrics, metrics_path)
+        self._invocations = invoked(invocations_model)
+        self._pages = fixed_pages(health, metrics, metrics_path, has_ping=bool(invocations_model))
         self._runs: dict[str, Run] = {
             "predict": self._predict,
             "classify": self._classify,
@@ -184,7 +187,8 @@ class RestApi:
         if head.method == "POST":
             # What strangers send must not fill the memory: longer targets are parsed each time.
             short = len(head.path) + len(head.query) <= LONGEST_REMEMBERED
-            asked = (remembered_post if short else posted)(head.path, head.query)
+            known = (remembered_post if short else posted)(head.path, head.query)
+            asked = known or self._invocations.get(head.path)
         if asked is None:
             reply = await self._falcon(request)
         else:

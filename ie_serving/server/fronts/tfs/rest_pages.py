@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.server.fronts.admin.health import LIVE, READY, Health
-from ie_serving.server.fronts.tfs.rest_routes import UnknownMethod, VersionOverflow
+from ie_serving.server.fronts.tfs.rest_routes import PING, UnknownMethod, VersionOverflow
 from ie_serving.server.status import explain, http_of
 from ie_serving.server.transport.http1.messages import Buffer
 from ie_serving.telemetry.metrics import CONTENT_TYPE, Metrics
@@ -55,7 +55,7 @@ def preflight(origin: str) -> Page:
 
 # By the bytes of the path as they were sent, since probes write it alike each time.
 def fixed_pages(
-    health: Health, metrics: Metrics, metrics_path: str
+    health: Health, metrics: Metrics, metrics_path: str, *, has_ping: bool = False
 ) -> Mapping[bytes, Callable[[], Page]]:
     """Give the pages that are the same for every query, by their paths."""
     pages: dict[bytes, Callable[[], Page]] = {
@@ -65,4 +65,6 @@ def fixed_pages(
     if metrics_path:  # empty: no metrics are wanted
         path = metrics_path.encode()
         pages[path] = lambda: (200, CONTENT_TYPE, metrics.text().encode())
+    if has_ping:
+        pages[PING.encode()] = pages[READY.encode()]
     return pages

@@ -6,6 +6,7 @@ is written.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import unquote
@@ -38,6 +39,10 @@ class UnknownMethod(InvalidRequest):
     """A method that no target of the API has."""
 
 
+PING, INVOCATIONS = "/ping", "/invocations"
+"""What Amazon SageMaker asks of a container. Source: its documentation of custom inference code."""
+
+
 class VersionOverflow(InvalidRequest):
     """A version beyond 64 bits, which TensorFlow Serving answers without a body."""
 
@@ -68,6 +73,11 @@ def route(method: str, target: str) -> Route:
     return (
         _remembered(method, target) if len(target) <= LONGEST_REMEMBERED else _read(method, target)
     )
+
+
+def invoked(model: str) -> Mapping[bytes, Route]:
+    """Give what SageMaker's POST asks for, by its path; nothing where no model is to answer it."""
+    return {INVOCATIONS.encode(): Route("predict", ModelSpec(model))} if model else {}
 
 
 def _read(method: str, target: str) -> Route:

@@ -1,0 +1,102 @@
+"""The configuration management of OpenVINO Model Server: lists models, edits the file, and ends.
+
+    ie_serving --list_models --model_repository_path /models
+    ie_serving --add_to_config --config_path /models/config.json --model_name resnet
+        --model_path /models/resnet
+    ie_serving --remove_from_config --config_path /models/config.json --model_name resnet
+
+Source: its documentation, "Config management". A directory counts as its `config.json`; with
+`--model_repository_path` a model lies below that under its name, and so does the file by default.
+"""
+
+import argparse
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from ie_serving.config.files import edit
+from ie_serving.core.errors import ConfigError
+
+LIST, ADD, REMOVE = "list_models", "add_to_config", "remove_from_config"
+REPOSITORY_VARIABLE = "OVMS_MODEL_REPOSITORY_PATH"
+"""Of the environment: where the models lie, unless the flag says it."""
+FILE = "config.json"
+FLAGS = (LIST, ADD, REMOVE, "config_path", "model_name", "model_path", "model_repository_path")
+DEEPEST = 8
+"""How deep directories of a repository are looked through for models: a name of a model may have
+slashes, as `organisation/model`, and links may go in a circle."""
+
+
+def is_asked(argv: Sequence[str]) -> bool:
+    """Tell whether a command line manages the configuration instead of serving."""
+    names = {argument.partition("=")[0] for argument in argv}
+    return bool(names & {f"--{name}" for name in (LIST, ADD, REMOVE)})
+
+
+def run(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    """Do what is asked; give the lines to print.
+
+    Raises:
+        ConfigError: what is missing on the command line, or wrong with file or repository.
+        SystemExit: flags that do not belong here.
+    """
+    given = _parser().parse_args(argv)
+    repository = given.model_repository_path or environ.get(REPOSITORY_VARIABLE, "")
+    if given.list_models:
+        return sorted(_models(Path(_needed(repository, "--model_repository_path"))))
+    name = _needed(given.model_name, "--model_name")
+    path = _file(given, repository)
+    if given.remove_from_config is not None:
+        edit.remove(path, name)
+        return [f"model {name} removed from {path}"]
+    model_path = given.model_path or (repository and str(Path(repository, name)))
+    edit.add(path, name, _from(path, _needed(model_path, "--model_path")))
+    return [f"model {name} added to {path}"]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="ie_serving", allow_abbrev=False)
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument(f"--{LIST}", action="store_true", help="print the models of the repository")
+    for name, meaning in ((ADD, "add a model to the file"), (REMOVE, "take one out of it")):
+        # The path may stand here, as earlier versions have it.
+        asked.add_argument(f"--{name}", nargs="?", const="", metavar="FILE", help=meaning)
+    for name, meaning in (
+        ("config_path", f"the file, or the directory of its {FILE}"),
+        ("model_name", "name of the model"),
+        ("model_path", "where its versions lie"),
+        ("model_repository_path", "directory above models"),
+    ):
+        parser.add_argument(f"--{name}", default="", help=meaning)
+    return parser
+
+
+def _needed(value: str, flag: str) -> str:
+    if not value:
+        raise ConfigError([f"{flag}: missing"])
+    return value
+
+
+def _file(given: argparse.Namespace, repository: str) -> Path:
+    named = given.config_path or given.add_to_config or given.remove_from_config
+    path = Path(_needed(named or repository, "--config_path")).absolute()
+    return path / FILE if path.is_dir() else path
+
+
+def _from(file: Path, model_path: str) -> str:
+    """Give the path as the file is to name it: one that is relative begins at the file there."""
+    if "://" in model_path or os.path.isabs(model_path):
+        return model_path
+    return os.path.relpath(Path.cwd() / model_path, file.parent)
+
+
+def _models(repository: Path) -> Iterator[str]:
+    if not repository.is_dir():
+        raise ConfigError([f"{repository}: is no directory"])
+    for directory, inner, _ in os.walk(repository, followlinks=True):
+        place = Path(directory).relative_to(repository)
+        if any(name.isdecimal() and os.listdir(Path(directory, name)) for name in inner):
+            inner.clear()  # a model: nothing below it is another one
+            yield from [str(place)] if place.parts else []
+        if len(place.parts) >= DEEPEST:
+            inner.clear()

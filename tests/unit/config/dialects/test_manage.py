@@ -1,0 +1,111 @@
+"""Configuration management, as OpenVINO Model Server documents it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ie_serving import main
+from ie_serving.config.dialects import manage
+from ie_serving.core.errors import ConfigError
+
+
+def entries(file: Path) -> dict[str, str]:
+    listed = json.loads(file.read_text())["model_config_list"]
+    return {each["config"]["name"]: each["config"]["base_path"] for each in listed}
+
+
+def fault(*argv: str) -> str:
+    with pytest.raises(ConfigError) as caught:
+        manage.run(argv, {})
+    return str(caught.value)
+
+
+@pytest.fixture
+def models(tmp_path: Path) -> Path:
+    """The repository of the documentation, and what is no model."""
+    for place in ("meta/llama4/1", "LLama3.2/1", "resnet/1", "resnet/1/assets/2"):
+        (tmp_path / place).mkdir(parents=True)
+        (tmp_path / place / "saved_model.pb").touch()
+    (tmp_path / "empty" / "1").mkdir(parents=True)
+    (tmp_path / "notes" / "draft").mkdir(parents=True)
+    return tmp_path
+
+
+def test_models_of_a_repository(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["--list_models", f"--model_repository_path={models}"]) == 0
+    assert capsys.readouterr().out.splitlines() == ["LLama3.2", "meta/llama4", "resnet"]
+    listed = manage.run(["--list_models"], {manage.REPOSITORY_VARIABLE: str(models)})
+    assert listed == ["LLama3.2", "meta/llama4", "resnet"]
+
+
+def test_a_repository_whose_links_go_in_a_circle(models: Path) -> None:
+    (models / "notes" / "again").symlink_to(models)
+    listed = manage.run(["--list_models", f"--model_repository_path={models}"], {})
+    assert "resnet" in listed
+
+
+def test_a_model_is_added_to_a_file_that_is_made_and_taken_out_again(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    path = (f"--config_path={file}", "--model_name=resnet")
+    manage.run(["--add_to_config", *path, "--model_path=s3://models/resnet"], {})
+    assert entries(file) == {"resnet": "s3://models/resnet"}
+    manage.run(["--remove_from_config", *path], {})
+    assert entries(file) == {}
+
+
+@pytest.mark.parametrize("place", ["", "config.json"], ids=["directory", "file"])
+def test_the_path_may_follow_the_flag_and_the_model_lie_in_the_repository(
+    models: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(models)
+    asked = ["--add_to_config", str(models / place), "--model_repository_path", "."]
+    manage.run([*asked, "--model_name", "meta/llama4"], {})
+    assert entries(models / "config.json") == {"meta/llama4": "meta/llama4"}
+
+
+def test_the_file_lies_in_the_repository_of_the_environment(models: Path) -> None:
+    environ = {manage.REPOSITORY_VARIABLE: str(models)}
+    manage.run(["--add_to_config", "--model_name=resnet"], environ)
+    assert entries(models / "config.json") == {"resnet": str(models / "resnet")}
+
+
+def test_what_else_the_file_says_stays(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    one = {"config": {"name": "one", "base_path": "/1", "nireq": 4, "subconfig": "x"}}
+    file.write_text(json.dumps({"model_config_list": [one], "monitoring": {}, "other": "é"}))
+    file.chmod(0o640)
+    manage.run(["--add_to_config", str(file), "--model_name=two", "--model_path=/2"], {})
+    written = json.loads(file.read_text())
+    assert written["model_config_list"][0] == one
+    assert (written["monitoring"], written["other"]) == ({}, "é")
+    assert file.stat().st_mode & 0o777 == 0o640
+    assert [path.name for path in tmp_path.iterdir()] == ["c.json"]
+
+
+def test_what_is_wrong_is_named_and_changes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    asked = (f"--config_path={file}", "--model_name=m", "--model_path=/m")
+    assert fault("--remove_from_config", *asked[:2]).startswith(f"{file}: cannot be read")
+    manage.run(["--add_to_config", *asked], {})
+    before = file.read_text()
+    assert 'has a model "m" already' in fault("--add_to_config", *asked)
+    assert 'has no model "x"; its models: m' in fault(
+        "--remove_from_config", f"--config_path={file}", "--model_name=x"
+    )
+    assert fault("--add_to_config", "--model_name=m") == "--config_path: missing"
+    assert fault("--add_to_config", asked[0], "--model_name=n") == "--model_path: missing"
+    assert fault("--list_models", f"--model_repository_path={file}").endswith("is no directory")
+    assert file.read_text() == before
+    file.write_text("// mine\n" + before)
+    assert "has comments, which would be lost" in fault("--remove_from_config", *asked[:2])
+    file.write_text("{")
+    assert "not JSON" in fault("--remove_from_config", *asked[:2])
+
+
+def test_faults_end_the_command_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["--list_models"]) == 2
+    assert capsys.readouterr().err == "ie_serving: error: --model_repository_path: missing\n"
+    with pytest.raises(SystemExit) as ended:
+        main.main(["--list_models", "--port=9000"])
+    assert ended.value.code == 2

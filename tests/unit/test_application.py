@@ -60,7 +60,7 @@ async def test_each_port_has_a_listener(built: ServingApplication) -> None:
     listeners = built.listeners()
     assert set(listeners) == {REST, GRPC}
     for make in listeners.values():
-        await make().drain(0)
+        await make()().drain(0)
     await built.set_ready(True)
     await built.set_ready(False)
     await built.close()

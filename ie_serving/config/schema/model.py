@@ -28,6 +28,19 @@ INFERENCE_PRECISION = Setting(
     tfs="mixed_precision",
 )
 
+# Exact: a wrong number looks like any other, and models that compute with large ones are few.
+INTEGERS = Setting(
+    place="openvino.integers",
+    parse=words.one_of("exact", "fast", "refuse"),
+    form="exact|fast|refuse",
+    meaning="operations on integers that OpenVINO computes wrongly above 2^24 or beyond 32 bits:"
+    " exact computes them otherwise, or refuses the request; fast leaves them as they are; refuse"
+    " does not serve the model",
+    example="fast",
+    flag="integers",
+    key="integers",
+)
+
 TENSORFLOW: tuple[Setting, ...] = (
     # Off: it takes half a gigabyte and seconds, and what OpenVINO does not take should be noticed.
     Setting(
@@ -65,7 +78,7 @@ TENSORFLOW: tuple[Setting, ...] = (
     ),
 )
 
-FOR_ALL: tuple[Setting, ...] = (INFERENCE_PRECISION, *TENSORFLOW)
+FOR_ALL: tuple[Setting, ...] = (INFERENCE_PRECISION, INTEGERS, *TENSORFLOW)
 """Also flags of `ie_serving config`, for models whose entries name none."""
 
 MODEL: tuple[Setting, ...] = (
@@ -182,6 +195,7 @@ MODEL: tuple[Setting, ...] = (
         ovms=("plugin_config",),
     ),
     INFERENCE_PRECISION,
+    INTEGERS,
     Setting(
         place="openvino.prefer_tflite_model",
         parse=words.boolean,

@@ -193,8 +193,9 @@ def _program(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
     mend(model)
     ports = prepare(draft, model, options)
     with load_failures("the model's operations cannot be examined"):
-        # What declares signatures is TensorFlow's, which counts no index from the end.
-        hazards = guard(model, ports.inputs, from_end=draft.listed is None)
+        from_end = draft.listed is None  # what declares signatures is TensorFlow's, which does not
+        integers = options.of(OpenVinoOptions).integers
+        hazards = guard(model, ports.inputs, from_end=from_end, integers=integers)
     if hazards.lasting and options.execution == "auto":
         # What a size took before says nothing of the next: none may hold the event loop.
         options = replace(options, execution="async")
@@ -316,8 +317,9 @@ def _looks_tiny(model: ov.Model) -> bool:
 
 
 def _latency(model: ov.CompiledModel, ports: Ports, hazards: Hazards, rows: int) -> float | None:
-    """Measure with zeros, `rows` in each open dimension."""
-    make = partial(Slot, model.create_infer_request, ports.inputs, ports.outputs, hazards)
+    """Measure with zeros, `rows` in each open dimension; they may be divisors, and be refused."""
+    measured = replace(hazards, refusals=())
+    make = partial(Slot, model.create_infer_request, ports.inputs, ports.outputs, measured)
     return probe.latency(make, zeros(ports.inputs, rows), (RuntimeError,))
 
 

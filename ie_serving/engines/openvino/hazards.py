@@ -14,6 +14,8 @@ Each fault was measured with OpenVINO 2026.4; `docs/design.md` section 11 lists 
 - An index out of range is not refused, and may be read or written with; sizes, steps and rounds are
   taken as a request gives them. They are replaced, and the same output has a flag for each
   (`guards.py`).
+- Integers are computed as floats, or cut to 32 bits (`exact.py`). They are computed otherwise; what
+  cannot be is flagged in the same output.
 - The state of `ReadValue` and `Assign` belongs to the infer request, not to a client.
 """
 
@@ -25,6 +27,7 @@ import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.engines.openvino.bodies import Flag, bodies
+from ie_serving.engines.openvino.exact import FAST, exact_integers
 from ie_serving.engines.openvino.guards import guard_values
 from ie_serving.engines.openvino.operations import (
     COMPUTES_FROM_EMPTY,
@@ -74,15 +77,22 @@ class Hazards:
         return self.may_fail or bool(self.refusals)
 
 
-def guard(model: ov.Model, inputs: Sequence[Port], *, from_end: bool = True) -> Hazards:
+def guard(
+    model: ov.Model, inputs: Sequence[Port], *, from_end: bool = True, integers: str = FAST
+) -> Hazards:
     """Find the hazards of a graph and add to it what detects them. Changes `model`.
 
     Args:
         model: the graph.
         inputs: of the graph.
         from_end: whether negative indices count from the end, as in ONNX; TensorFlow refuses them.
+        integers: `exact`, `fast` or `refuse`, for operations that are inexact.
+
+    Raises:
+        LoadFailed: an operation on integers is to be refused.
     """
-    refusals = guard_values(model, from_end=from_end)
+    refusals = exact_integers(model, integers)
+    refusals += guard_values(model, from_end=from_end)
     nodes = list(_pairs(model, _with_fixed_inputs(model, inputs)))
     types = {node.get_type_name() for node, _, _ in nodes}
     skipped = [(node, inside) for node, twin, inside in nodes if _may_be_skipped(node, twin)]

@@ -26,5 +26,9 @@ class OpenVinoOptions:
     inference_precision: str = ""
     """`f32`, `bf16` or `f16`; empty keeps the device's own choice."""
 
+    integers: str = "exact"
+    """`exact`, `fast` or `refuse`: what becomes of operations on integers that the CPU plugin would
+    compute wrongly. They are made exact; or left as they are; or the model is not served."""
+
     prefer_tflite_model: bool = False
     """Of a version that holds a `*.tflite` and another model too, serve the `*.tflite`."""

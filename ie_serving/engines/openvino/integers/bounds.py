@@ -1,0 +1,284 @@
+"""Between which bounds the integers of a graph lie, as far as the graph tells at load.
+
+What is proved: a value lies within the bounds of its operation's inputs and of its element type;
+constants are read. What is assumed: sizes of dimensions, what is computed from these and constants
+alone, and the rounds of a loop are below 2**24, since their tensors would not fit into memory, or
+their rounds take minutes. An element type has the values that OpenVINO's CPU plugin holds of it,
+those of 32 bits: inputs that do not fit are refused, and so are operations that leave them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+import openvino as ov
+
+from ie_serving.engines.openvino.integers.loops import given
+
+Bounds = tuple[int, int]
+
+MOST = (1 << 24) - 1
+"""Greatest integer that is exact as float32, and stays different from all others as such."""
+INT32: Bounds = (-(1 << 31), (1 << 31) - 1)
+HELD: Mapping[str, Bounds] = MappingProxyType(
+    {
+        "boolean": (0, 1),
+        "i8": (-(1 << 7), (1 << 7) - 1),
+        "u8": (0, (1 << 8) - 1),
+        "i16": (-(1 << 15), (1 << 15) - 1),
+        "u16": (0, (1 << 16) - 1),
+        "i32": INT32,
+        "i64": INT32,
+        "u32": (0, INT32[1]),
+        "u64": (0, INT32[1]),
+    }
+)
+"""Values that the plugin holds of an element type."""
+WIDE = frozenset({"i64", "u32", "u64"})
+"""Element types of which it holds a part."""
+CHANGING = frozenset({"Parameter", "ReadValue", "RandomUniform", "Multinomial"})
+"""Operations whose values differ between requests, whatever they read."""
+SIZES: Bounds = (-MOST, MOST)
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of one output.
+
+    Attributes:
+        bounds: least and greatest value; None for what is no integer.
+        fixed: whether it follows from constants and shapes alone.
+    """
+
+    bounds: Bounds | None
+    fixed: bool
+
+
+class Values:
+    """What is known of the integers of a graph and of the bodies in it."""
+
+    def __init__(self, model: ov.Model) -> None:
+        self._known: dict[tuple[str, int], Known] = {}
+        self._find(model)
+
+    def of(self, output: ov.Output) -> Known:
+        """Tell what is known of an output."""
+        held = HELD.get(output.get_element_type().get_type_name())
+        return self._known.get(_key(output), Known(held, False))
+
+    def bounds(self, node: ov.Node, number: int) -> Bounds:
+        """Give the bounds of an input that holds integers."""
+        bounds = self.of(node.input_value(number)).bounds
+        assert bounds is not None  # asked of integers alone
+        return bounds
+
+    def take_over(self, old: ov.Output, new: ov.Output) -> None:
+        """Note that `new` has the values of `old`."""
+        self._known[_key(new)] = self.of(old)
+
+    def _find(self, model: ov.Model) -> None:
+        for node in model.get_ordered_ops():
+            inputs = [self.of(node.input_value(i)) for i in range(node.get_input_size())]
+            for output in node.outputs():
+                if _key(output) not in self._known:  # those of a body's inputs are known already
+                    self._known[_key(output)] = _known(node, output, inputs)
+            for body, taken in given(node):
+                for parameter, (outer, rounds) in taken.items():
+                    self._enter(body.get_parameters()[parameter], inputs[outer], rounds)
+                self._find(body)
+
+    def _enter(self, parameter: ov.Node, outer: Known, rounds: int | None) -> None:
+        """Note what a body's input has; `rounds` is the step of a counter, 0 for what stays."""
+        if outer.bounds is None or rounds is None:
+            return
+        low, high = outer.bounds
+        grown = (low + min(0, rounds) * MOST, high + max(0, rounds) * MOST)
+        held = HELD[parameter.get_output_element_type(0).get_type_name()]
+        known = Known(_within(grown, held), outer.fixed and not rounds)
+        self._known[_key(parameter.output(0))] = known
+
+
+def _key(output: ov.Output) -> tuple[str, int]:
+    return str(output.get_node().get_name()), int(output.get_index())
+
+
+def _known(node: ov.Node, output: ov.Output, inputs: Sequence[Known]) -> Known:
+    name = node.get_type_name()
+    fixed = name not in CHANGING and all(each.fixed for each in inputs)
+    fixed = fixed or name == "ShapeOf"
+    held = HELD.get(output.get_element_type().get_type_name())
+    if held is None:
+        return Known(None, fixed)
+    if name == "Constant":
+        return Known(_of_constant(node, held), True)
+    bounds = [each.bounds or INT32 for each in inputs]
+    found = _RULES.get(name, _unknown)(node, output, bounds)
+    if fixed and all(_is_size(each) for each in bounds):
+        return Known(_overlap(found or SIZES, SIZES), True)
+    return Known(_within(found, held) if found else held, fixed)
+
+
+def _is_size(bounds: Bounds) -> bool:
+    return bounds == INT32 or (bounds[0] >= SIZES[0] and bounds[1] <= SIZES[1])
+
+
+def _within(found: Bounds, held: Bounds) -> Bounds:
+    """Give bounds that hold after results that are not held have wrapped around."""
+    return found if held[0] <= found[0] and found[1] <= held[1] else held
+
+
+def _overlap(one: Bounds, other: Bounds) -> Bounds:
+    low, high = max(one[0], other[0]), min(one[1], other[1])
+    return (low, high) if low <= high else other
+
+
+def _of_constant(node: ov.Node, held: Bounds) -> Bounds:
+    data = np.asarray(node.data)
+    return (int(data.min()), int(data.max())) if data.size else held
+
+
+Rule = Callable[[ov.Node, ov.Output, Sequence[Bounds]], Bounds | None]
+
+
+def _unknown(_node: ov.Node, _output: ov.Output, _inputs: Sequence[Bounds]) -> None:
+    return None
+
+
+def _as_input(number: int) -> Rule:
+    return lambda _node, _output, inputs: inputs[number]
+
+
+def _union(*numbers: int) -> Rule:
+    def rule(node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds | None:
+        if node.get_attributes().get("reduction", "none") != "none":
+            return None
+        chosen = [inputs[i] for i in numbers if i < len(inputs)] if numbers else inputs
+        return min(low for low, _ in chosen), max(high for _, high in chosen)
+
+    return rule
+
+
+def _corners(compute: Callable[[int, int], int]) -> Rule:
+    """Give the rule of an operation whose extremes are at the extremes of its two inputs."""
+
+    def rule(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+        values = [compute(a, b) for a in inputs[0] for b in inputs[1]]
+        return min(values), max(values)
+
+    return rule
+
+
+def _convert(node: ov.Node, output: ov.Output, inputs: Sequence[Bounds]) -> Bounds | None:
+    if node.get_input_element_type(0).is_real():
+        return None
+    return inputs[0]
+
+
+def _abs(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+    low, high = inputs[0]
+    return max(0, low, -high), max(-low, high)
+
+
+def _negative(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+    return -inputs[0][1], -inputs[0][0]
+
+
+def _squared(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+    (low, high), (least, most) = inputs
+    return 0, max(abs(low - most), abs(high - least)) ** 2
+
+
+def _divide(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+    most = max(map(abs, inputs[0]))
+    return (0 if min(*inputs[0], inputs[1][0]) >= 0 else -most), most
+
+
+def _mod(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+    most = max(map(abs, inputs[1])) - 1
+    return (0 if min(inputs[0][0], inputs[1][0]) >= 0 else -most), most
+
+
+def _floor_mod(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+    low, high = inputs[1]
+    return min(0, low + 1), max(0, high - 1)
+
+
+def _and(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds | None:
+    tops = [high for low, high in inputs if low >= 0]
+    return (0, min(tops)) if tops else None
+
+
+def _clamp(node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+    (low, high), kept = inputs[0], node.get_attributes()
+    least, most = (int(np.clip(kept[end], -(2.0**62), 2.0**62)) for end in ("min", "max"))
+    return min(max(low, least), most), min(max(low, high, least), max(most, least))
+
+
+def _moved(_node: ov.Node, output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+    return inputs[0] if output.get_index() == 0 else (0, MOST)
+
+
+def _range(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+    (low, high), (stop_low, stop_high), _ = inputs
+    return min(low, stop_low), max(high, stop_high)
+
+
+def _extreme(node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds | None:
+    """Give the bounds of a greatest or least value; of nothing it is an end of the type's."""
+    shape = node.get_input_partial_shape(0)
+    filled = shape.rank.is_static and all(dim.get_min_length() > 0 for dim in shape)
+    return inputs[0] if filled else None
+
+
+def _sum(node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+    """Give the bounds of sums; of elements whose number is open, of at most `MOST`."""
+    shape = node.get_input_partial_shape(0)
+    count = int(np.prod(shape.to_shape(), dtype=object)) if shape.is_static else MOST
+    return min(0, inputs[0][0] * count), max(0, inputs[0][1] * count)
+
+
+def _index(_node: ov.Node, _output: ov.Output, _inputs: Sequence[Bounds]) -> Bounds:
+    return 0, MOST
+
+
+_FIRST = (
+    *("Broadcast", "DepthToSpace", "Gather", "GatherElements", "GatherND", "Identity", "Reshape"),
+    *("Reverse", "ReverseSequence", "Roll", "Slice", "SpaceToDepth", "Split", "Squeeze"),
+    *("StridedSlice", "Tile", "Transpose", "Unsqueeze", "VariadicSplit"),
+)
+
+_RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        **dict.fromkeys(_FIRST, _as_input(0)),
+        **dict.fromkeys(("TopK", "Unique"), _moved),
+        **dict.fromkeys(("NonZero", "ShapeOf", "Bucketize", "SearchSorted"), _index),
+        **dict.fromkeys(("ReduceMax", "ReduceMin", "ReduceMean"), _extreme),
+        **dict.fromkeys(("ReduceSum", "CumSum"), _sum),
+        "Abs": _abs,
+        "Add": _corners(lambda a, b: a + b),
+        "BitwiseAnd": _and,
+        "Clamp": _clamp,
+        "Concat": _union(),
+        "Convert": _convert,
+        "Divide": _divide,
+        "FloorMod": _floor_mod,
+        "Maximum": _corners(max),
+        "Minimum": _corners(min),
+        "Mod": _mod,
+        "Multiply": _corners(lambda a, b: a * b),
+        "Negative": _negative,
+        "OneHot": _union(2, 3),
+        "Pad": _union(0, 3),
+        "Range": _range,
+        "Relu": lambda _node, _output, inputs: (max(0, inputs[0][0]), max(0, inputs[0][1])),
+        "ScatterElementsUpdate": _union(0, 2),
+        "ScatterNDUpdate": _union(0, 2),
+        "ScatterUpdate": _union(0, 2),
+        "Select": _union(1, 2),
+        "Sign": lambda _node, _output, _inputs: (-1, 1),
+        "SquaredDifference": _squared,
+        "Subtract": _corners(lambda a, b: a - b),
+    }
+)
+"""By operation: the bounds of an output by those of the inputs; none where they are not known."""

@@ -1,0 +1,162 @@
+"""Comparisons, and what is made of them, of integers that the plugin would round to float32.
+
+Two integers are equal where no bit differs. `a < b` where the lesser of both is not `b`; the plugin
+gives the lesser of two exactly. Where one of two lies within 2**24 (`bounds.MOST`), nothing
+changes: rounding moves no other integer onto it, or past it.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+import openvino as ov
+import openvino.opset15 as op
+
+from ie_serving.engines.openvino.integers.bounds import INT32, MOST, Bounds, Values
+from ie_serving.engines.openvino.integers.rule import (
+    Made,
+    as_int32,
+    cast,
+    choose,
+    equal,
+    greatest,
+    is_fused,
+    kind_of,
+    least,
+    number,
+    operands,
+)
+
+Compare = Callable[[ov.Output, ov.Output], ov.Node]
+
+_LOW_BITS = 255
+"""Without its 8 lowest bits an integer of 32 bits is exact as float32."""
+
+
+def _less(a: ov.Output, b: ov.Output) -> ov.Node:
+    return op.logical_not(equal(least(a, b), b))
+
+
+def _less_equal(a: ov.Output, b: ov.Output) -> ov.Node:
+    return equal(least(a, b), a)
+
+
+_COMPARE: Mapping[str, Compare] = MappingProxyType(
+    {
+        "Equal": equal,
+        "NotEqual": lambda a, b: op.logical_not(equal(a, b)),
+        "Less": _less,
+        "LessEqual": _less_equal,
+        "Greater": lambda a, b: _less(b, a),
+        "GreaterEqual": lambda a, b: _less_equal(b, a),
+    }
+)
+
+
+def compared(node: ov.Node, values: Values) -> Made | None:
+    """Compare two integers; for numbers that no request can hold the answer is known."""
+    bounds = [values.bounds(node, i) for i in range(2)]
+    beyond = [_beyond(each) for each in bounds]
+    if any(beyond):
+        return Made(_as_signs(node, beyond).output(0))
+    if min(_size(each) for each in bounds) <= MOST:
+        return None
+    return Made(_COMPARE[node.get_type_name()](*operands(node)).output(0))
+
+
+def _size(bounds: Bounds) -> int:
+    return max(map(abs, bounds))
+
+
+def _beyond(bounds: Bounds) -> int:
+    """Give the sign of a constant of which all values are beyond 32 bits, or 0."""
+    if bounds[0] > INT32[1]:
+        return 1
+    return -1 if bounds[1] < INT32[0] else 0
+
+
+def _as_signs(node: ov.Node, beyond: list[int]) -> ov.Node:
+    """Let 0 stand for what fits into 32 bits, and -1 or 1 for what does not; of the same shape."""
+    signs = [
+        op.broadcast(number(sign), op.shape_of(node.input_value(i)))
+        for i, sign in enumerate(beyond)
+    ]
+    compare: Mapping[str, Callable[..., ov.Node]] = {
+        "Equal": op.equal,
+        "NotEqual": op.not_equal,
+        "Less": op.less,
+        "LessEqual": op.less_equal,
+        "Greater": op.greater,
+        "GreaterEqual": op.greater_equal,
+    }
+    return compare[node.get_type_name()](*signs)
+
+
+def relu(node: ov.Node, values: Values) -> Made | None:
+    """Compute the greater of a number and 0."""
+    if _size(values.bounds(node, 0)) <= MOST:
+        return None
+    kind = kind_of(node)
+    found = greatest(as_int32(node.input_value(0)), number(0))
+    return Made(cast(found, kind, values.bounds(node, 0)))
+
+
+def clamped(node: ov.Node, values: Values) -> Made | None:
+    """Bound by integers: the plugin rounds the bounds to float32."""
+    kept = node.get_attributes()
+    low, high = (int(np.clip(end, *INT32)) for end in (np.ceil(kept["min"]), np.floor(kept["max"])))
+    if max(abs(low + 1), abs(high)) <= MOST or _size(values.bounds(node, 0)) <= MOST:
+        return None
+    found = least(greatest(as_int32(node.input_value(0)), number(low)), number(high))
+    return Made(cast(found, kind_of(node), (low, high)))
+
+
+def extreme(node: ov.Node, values: Values) -> Made | None:
+    """Find the greatest or least number in two steps, each exact as float32.
+
+    First among the numbers without their lowest 8 bits, then among the lowest bits of those that
+    are equal to what was found. Of nothing both steps give the end of int32's range, as it should
+    be.
+    """
+    if _size(values.bounds(node, 0)) <= MOST:
+        return None
+    reduce, other = _EXTREMES[node.get_type_name()]
+    given, axes = as_int32(node.input_value(0)), node.input_value(1)
+    high = op.bitwise_and(given, number(~_LOW_BITS))
+    most = reduce(high, axes, True)
+    low = op.select(op.equal(high, most), op.bitwise_and(given, number(_LOW_BITS)), number(other))
+    keeps = bool(node.get_attributes()["keep_dims"])
+    found = op.bitwise_or(reduce(high, axes, keeps), reduce(low, axes, keeps))
+    return Made(cast(found, kind_of(node), values.bounds(node, 0)))
+
+
+_EXTREMES: Mapping[str, tuple[Callable[..., ov.Node], int]] = MappingProxyType(
+    {"ReduceMax": (op.reduce_max, -1), "ReduceMin": (op.reduce_min, _LOW_BITS + 1)}
+)
+"""How each is found, and what stands for the lowest bits of a number that it is not."""
+
+
+def limited(node: ov.Node, values: Values) -> Made | None:
+    """Keep Maximum and Minimum from being computed as float32 with what is in front of them."""
+    bounds = values.of(node.output(0)).bounds or INT32
+    if _size(bounds) <= MOST or not any(is_fused(node.input_value(i)) for i in range(2)):
+        return None
+    limit = least if node.get_type_name() == "Minimum" else greatest
+    return Made(cast(limit(*operands(node)), kind_of(node), bounds))
+
+
+def chosen(node: ov.Node, values: Values) -> Made | None:
+    """Choose by bits: with a comparison in front, the plugin computes Select as float32."""
+    bounds = values.of(node.output(0)).bounds
+    if bounds is None or _size(bounds) <= MOST:
+        return None
+    condition, a, b = (node.input_value(i) for i in range(3))
+    kind = node.get_output_element_type(0).get_type_name()
+    return Made(cast(choose(condition, as_int32(a), as_int32(b)), kind, bounds))
+
+
+def to_boolean(node: ov.Node, values: Values) -> Made | None:
+    """Compare with 0: the plugin takes -2**31 for false."""
+    if values.bounds(node, 0)[0] > INT32[0]:
+        return None
+    return Made(op.not_equal(as_int32(node.input_value(0)), number(0)).output(0))

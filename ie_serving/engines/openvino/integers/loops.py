@@ -1,0 +1,49 @@
+"""What the bodies of loops are given: what stays the same in each round, and counters."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import openvino as ov
+
+Given = Mapping[int, tuple[int, int | None]]
+"""By a body's parameter: the input of the operation that it takes its first value from, and by how
+much it changes with each round; None where that is not known."""
+
+
+def given(node: ov.Node) -> Iterator[tuple[ov.Model, Given]]:
+    """Give the bodies of an operation, with what their parameters are given."""
+    name = node.get_type_name()
+    if name == "If":
+        yield node.get_then_body(), {}
+        yield node.get_else_body(), {}
+    elif name in ("Loop", "TensorIterator"):
+        body = node.get_function()
+        yield body, dict(_given(node, body))
+
+
+def _given(node: ov.Node, body: ov.Model) -> Iterator[tuple[int, tuple[int, int | None]]]:
+    for each in node.get_input_descriptions():
+        # What is merged is the last round's value; what is sliced or stays has those of outside.
+        merged = hasattr(each, "body_value_index")
+        step = _step(body, each) if merged else 0
+        yield each.body_parameter_index, (each.input_index, step)
+
+
+def _step(body: ov.Model, merged: object) -> int | None:
+    """Give the constant that a parameter grows by with each round, if it is a counter."""
+    parameter = body.get_parameters()[merged.body_parameter_index]  # type: ignore[attr-defined]
+    last = body.get_results()[merged.body_value_index]  # type: ignore[attr-defined]
+    value = last.input_value(0).get_node()
+    if value.get_name() == parameter.get_name():
+        return 0
+    if value.get_type_name() != "Add":
+        return None
+    ends = [value.input_value(number).get_node() for number in range(2)]
+    steps = [end for end in ends if end.get_type_name() == "Constant"]
+    if len(steps) != 1 or parameter.get_name() not in [end.get_name() for end in ends]:
+        return None
+    return int(np.asarray(steps[0].data).reshape(-1)[0]) if _is_single(steps[0]) else None
+
+
+def _is_single(constant: ov.Node) -> bool:
+    return bool(np.asarray(constant.data).size == 1 and constant.get_element_type().is_integral())

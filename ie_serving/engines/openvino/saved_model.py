@@ -23,6 +23,7 @@ from ie_serving.engines.openvino.savedmodel.file import (
     read_graph,
 )
 from ie_serving.engines.openvino.savedmodel.frames import above
+from ie_serving.engines.openvino.savedmodel.host.checkpoint import check_variables
 from ie_serving.engines.openvino.savedmodel.host.needs import may_need_host
 from ie_serving.engines.openvino.savedmodel.misconverted import check_graph, check_shape
 from ie_serving.engines.openvino.savedmodel.program import Beside
@@ -50,10 +51,11 @@ def read_signatures(directory: Path, renames: tuple[Renames, Renames]) -> Versio
     """Convert every signature; the version tells which are left out, and why.
 
     Raises:
-        LoadFailed: the file is no SavedModel.
+        LoadFailed: the file is no SavedModel, or a file of the variables is damaged.
     """
     with load_failures(FILE):
         meta_graph = read_graph(directory)
+        check_variables(directory)
     definitions = {
         name: bytes(definition.SerializeToString(deterministic=True))
         for name, definition in meta_graph.signature_def.items()
@@ -215,7 +217,23 @@ class _Conversion:
             {outputs[alias]: value for alias, value in constants.items()},
             {outputs[alias]: inputs.get(src, src) for alias, src in prepared.echoes.items()},
             {outputs[alias]: outputs[source] for alias, source in prepared.repeats.items()},
+            self._meanings(prepared, host),
         )
+
+    def _meanings(self, prepared: Prepared, host: "Plan | None") -> dict[str, str]:
+        """Say what inputs of the model that clients do not know are made of."""
+        names = self._names[0]
+        meanings = {
+            own: f'feature "{feature.key}" of "{names[alias]}"'
+            for alias, parsing in prepared.parsings
+            for feature in parsing.spec.features
+            for own in vars(feature).values()
+            if isinstance(own, str) and own in parsing.inputs
+        }
+        for own, (what, inputs) in host.made.items() if host is not None else ():
+            of = [meanings.get(alias, f'"{names.get(alias, alias)}"') for alias in inputs]
+            meanings[own] = f"what {what} makes of {' and '.join(of)}" if of else what
+        return meanings
 
     def _computed(self, prepared: Prepared) -> dict[str, Array]:
         """Compute, once, the outputs that depend on no input."""

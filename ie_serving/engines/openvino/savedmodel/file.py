@@ -73,7 +73,7 @@ def _binary(path: Path) -> Proto:
     try:
         return graph.SavedModel.FromString(path.read_bytes())
     except DecodeError as error:
-        raise LoadFailed(f"{FILE} is not a SavedModel, or is cut short") from error
+        raise LoadFailed(f"{FILE} is not a SavedModel, or is cut short: upload it again") from error
 
 
 # Fields that `graph` does not name are lost here, which a copy of a binary file would keep:

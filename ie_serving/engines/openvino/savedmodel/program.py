@@ -1,10 +1,12 @@
 """A signature whose model computes only a part: the rest is answered here, around it."""
 
 import asyncio
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Final, TypeVar
 
+from ie_serving.core.errors import ServingError
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.openvino.savedmodel.example_spec import ExampleSpec
 from ie_serving.engines.openvino.savedmodel.examples import parse
@@ -17,6 +19,8 @@ PARSED_INLINE_BYTES = 1 << 13
 """Bytes of Examples up to which they are parsed on the event loop; more are parsed in a thread.
 protobuf and Python take about a millisecond for as many, the longest that the loop may be held."""
 
+_OWN_INPUT: Final = re.compile(r'"?(ie_serving_\w+)"?')
+
 
 @dataclass(frozen=True)
 class Beside:
@@ -28,6 +32,7 @@ class Beside:
         constants: values of outputs.
         echoes: outputs that are inputs, or tensors that were parsed.
         repeats: outputs that are another output.
+        meanings: of inputs of the model that the signature lacks, in a client's words, by name.
     """
 
     signature: Signature
@@ -35,6 +40,12 @@ class Beside:
     constants: Mapping[str, Array] = field(default_factory=dict)
     echoes: Mapping[str, str] = field(default_factory=dict)
     repeats: Mapping[str, str] = field(default_factory=dict)
+    meanings: Mapping[str, str] = field(default_factory=dict)
+
+    def in_words(self, error: ServingError) -> ServingError:
+        """Give an error of the model with meanings in place of the names of its own inputs."""
+        text = _OWN_INPUT.sub(lambda name: self.meanings.get(name[1], name[0]), str(error))
+        return error if text == str(error) else type(error)(text)
 
 
 class ProgramBeside:
@@ -65,7 +76,12 @@ class ProgramBeside:
         if self._inner is None:
             return read(self._all(tensors, {}))
         wanted = {alias: tensors[alias] for alias in self._wanted}
-        return await self._inner.infer(wanted, lambda outputs: read(self._all(tensors, outputs)))
+        try:
+            return await self._inner.infer(
+                wanted, lambda outputs: read(self._all(tensors, outputs))
+            )
+        except ServingError as error:
+            raise self._beside.in_words(error) from error
 
     def _all(
         self, tensors: Mapping[str, Array], outputs: Mapping[str, Array]

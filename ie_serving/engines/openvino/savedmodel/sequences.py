@@ -71,6 +71,11 @@ class SequenceSpec:
     sparse: Sequence[Sparse] = field(default=())
     ragged: Sequence[RaggedList] = field(default=())
 
+    @property
+    def features(self) -> list[Feature]:
+        """All features and feature lists."""
+        return [*self.context.features, *self.dense, *self.sparse, *self.ragged]
+
 
 def parse_sequences(spec: SequenceSpec, serialized: Sequence[bytes]) -> dict[str, Array]:
     """Parse a batch of serialized SequenceExamples.

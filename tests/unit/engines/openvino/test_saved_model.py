@@ -163,11 +163,31 @@ def test_a_cut_file_fails_to_load(exported: Path, tmp_path: Path) -> None:
         load(copy)
 
 
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ("variables.data-00000-of-00001", "is cut short, it has 1000 bytes and the variables take"),
+        ("variables.index", "is damaged, it is no table, or is cut short"),
+    ],
+)
+def test_a_damaged_file_is_named_before_any_other_engine_is_asked(
+    file: str, told: str, exported: Path, tmp_path: Path
+) -> None:
+    """It costs all signatures, as with TensorFlow, whose process could not load it either."""
+    copy = shutil.copytree(exported / "several", tmp_path / "model")
+    path = copy / "variables" / file
+    os.truncate(path, 1000 if "data" in file else path.stat().st_size - 9)
+    with pytest.raises(LoadFailed) as failure:
+        OpenVinoEngine(TakesOne()).compile(copy, EngineOptions())
+    assert str(failure.value).startswith(f"{file} {told}")
+    assert str(failure.value).endswith(": upload the version again")
+
+
 def test_lost_variables_fail_to_load(exported: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(exported / "several", tmp_path / "model")
     (shard,) = (copy / "variables").glob("variables.data-*")
     os.truncate(shard, 10)
-    with pytest.raises(LoadFailed, match="cannot be converted"):
+    with pytest.raises(LoadFailed, match=r"cut short, it has 10 bytes .*upload the version again"):
         load(copy)
 
 

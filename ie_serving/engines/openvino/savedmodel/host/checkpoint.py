@@ -17,10 +17,16 @@ from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.fields import Unclear, read_varint
 from ie_serving.wire.protobuf.messages import Proto
 
+VARIABLES = "variables/variables"
+"""How the files of the variables begin in a version's directory."""
 _FOOTER_BYTES = 48
 _MAGIC = 0xDB4775248B80FB57
 _PLAIN = 0
 """Compression of a block: none. TensorFlow writes no other into a checkpoint's index."""
+
+
+class _Compressed(ValueError):
+    """The index is compressed, which TensorFlow never does."""
 
 
 class Checkpoint:
@@ -39,9 +45,25 @@ class Checkpoint:
             data = Path(f"{prefix}.index").read_bytes()
             self._entries = dict(_entries(memoryview(data)))
         except (OSError, ValueError, IndexError, Unclear) as error:
-            raise LoadFailed(f"{prefix.name}.index cannot be read: {error}") from error
+            raise LoadFailed(
+                f"{prefix.name}.index is damaged, {_as_text(error)}: upload the version again"
+            ) from error
         header = graph.BundleHeaderProto.FromString(self._entries.pop(b"", b""))
         self._shards = max(header.num_shards, 1)
+
+    def check(self) -> None:
+        """See that every data file is as long as the index says, without reading it.
+
+        Raises:
+            LoadFailed: one is missing, or cut short.
+        """
+        needed: dict[int, int] = {}
+        for data in self._entries.values():
+            entry = graph.BundleEntryProto.FromString(data)
+            end = entry.offset + entry.size
+            needed[entry.shard_id] = max(needed.get(entry.shard_id, 0), end)
+        for shard, size in sorted(needed.items()):
+            _check_size(self._path(shard), size)
 
     def read(self, name: bytes) -> Array:
         """Read one variable.
@@ -66,13 +88,52 @@ class Checkpoint:
             raise LoadFailed(f"the variable {shown!r} cannot be read: {error}") from error
 
     def _bytes(self, entry: Proto) -> bytes:
-        path = Path(f"{self._prefix}.data-{entry.shard_id:05d}-of-{self._shards:05d}")
+        path = self._path(entry.shard_id)
         try:
             with path.open("rb") as file:
                 file.seek(entry.offset)
                 return file.read(entry.size)
         except OSError as error:
             raise LoadFailed(f"{path.name} cannot be read: {error}") from error
+
+    def _path(self, shard: int) -> Path:
+        return Path(f"{self._prefix}.data-{shard:05d}-of-{self._shards:05d}")
+
+
+def check_variables(directory: Path) -> None:
+    """See that the variables of a SavedModel are whole, where it has any.
+
+    Engines say of a file that is cut short whatever they stumble over, and other engines could not
+    read it either.
+
+    Raises:
+        LoadFailed: a file is damaged; with its name, what is wrong and what to do.
+    """
+    prefix = directory / VARIABLES
+    if not Path(f"{prefix}.index").is_file():
+        return
+    try:
+        Checkpoint(prefix).check()
+    except LoadFailed as error:
+        # OpenVINO reads what is compressed; only the host's part does without.
+        if not isinstance(error.__cause__, _Compressed):
+            raise
+
+
+def _check_size(path: Path, needed: int) -> None:
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        raise LoadFailed(f"{path.name} is missing: upload the version again") from None
+    if size < needed:
+        raise LoadFailed(
+            f"{path.name} is cut short, it has {size} bytes and the variables take {needed}:"
+            " upload the version again"
+        )
+
+
+def _as_text(error: Exception) -> str:
+    return str(error) or "it is cut short"
 
 
 def _strings(data: memoryview, shape: tuple[int, ...]) -> Array:
@@ -113,8 +174,10 @@ def _handle(data: memoryview) -> tuple[int, int]:
 def _block(data: memoryview, offset: int, size: int) -> Iterator[tuple[bytes, bytes]]:
     """Read the entries of a block: each key says how much of the one before it begins with."""
     block = data[offset : offset + size]
-    if len(block) < size or data[offset + size] != _PLAIN:
-        raise ValueError("a block is compressed, or cut short")
+    if offset + size >= len(data):
+        raise ValueError("it is cut short")
+    if data[offset + size] != _PLAIN:
+        raise _Compressed("a block is compressed")
     restarts = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 * (restarts + 1)
     at, key = 0, b""

@@ -136,6 +136,17 @@ class _Cutting:
             raise LoadFailed(f"the signature needs {name!r}, which is none of its inputs")
         return self._names[name]
 
+    def _inputs_of(self, origin: Place) -> list[str]:
+        """Name the inputs that a value depends on."""
+        read = [each for each in above([origin]) if each.node is not None]
+        return sorted(
+            {
+                self._input(each)
+                for each in read
+                if self.divided.parts.get(id_of(each)) is Part.INPUT
+            }
+        )
+
     def _given_out(self, place: Place, origin: Place) -> str:
         """Let the model give a value, unless the signature has it as an output already."""
         value = _value(place)
@@ -171,7 +182,7 @@ class _Cutting:
         for (node, _, number), slot in self._slots.items():
             results.setdefault(node, []).append((number, slot))
         for part, place, compute, sources in self._bound:
-            what = f"{place.node.op} {place.node.name!r}"
+            what = _what(place.node)
             read = tuple(results.get(id_of(place), ()))
             step = Step(what, compute, sources, read, KERNELS[place.node.op].in_thread)
             (self.plan.before if part is Part.BEFORE else self.plan.after).append(step)
@@ -219,6 +230,7 @@ class _Cutting:
             shape = _shape(origin.node, _position(origin))
             self._arguments[key] = frame.add_argument(name, dtype.number, shape)
             self.plan.feeds[name] = (self.slot(source), dtype.numpy)
+            self.plan.made[name] = (_what(origin.node), self._inputs_of(origin))
             self.fed[name] = TensorInfo(f"{name}:0", _sizes(shape), dtype.number)
         return self._arguments[key]
 
@@ -256,6 +268,10 @@ class _Cutting:
         }
         known = {**self.inputs, **self.fed}
         return {name: info for name, info in known.items() if info.tensor.partition(":")[0] in read}
+
+
+def _what(node: Proto) -> str:
+    return f"{node.op} {node.name!r}"
 
 
 def _is_text(placeholder: Proto) -> bool:

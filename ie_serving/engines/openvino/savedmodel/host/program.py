@@ -78,6 +78,8 @@ class Plan:
         inputs: slots of what a request brings, by the name of the input or of what was parsed.
         before: steps that need nothing of the model.
         feeds: what the model gets of them, by the name of its input: slot and dtype.
+        made: what makes each of them: the operation, and the inputs that it depends on, by the
+            file's aliases or the names of what was parsed.
         taken: slots of the model's outputs that the host needs, by name.
         after: steps behind the model.
         outputs: slots of the signature's outputs, by alias, and the dtype of each.
@@ -87,6 +89,7 @@ class Plan:
     inputs: dict[str, int] = field(default_factory=dict)
     before: list[Step] = field(default_factory=list)
     feeds: dict[str, tuple[int, np.dtype[Any]]] = field(default_factory=dict)
+    made: dict[str, tuple[str, Sequence[str]]] = field(default_factory=dict)
     taken: dict[str, int] = field(default_factory=dict)
     after: list[Step] = field(default_factory=list)
     outputs: dict[str, tuple[int, np.dtype[Any]]] = field(default_factory=dict)

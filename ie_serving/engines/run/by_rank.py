@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TypeVar
 
-from ie_serving.core.errors import InvalidTensor, LoadFailed
+from ie_serving.core.errors import InvalidTensor, LoadFailed, QueueFull
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.run.program import Read, Runs
 
@@ -29,6 +29,11 @@ bound."""
 MOST_REFUSED = 256
 """Combinations that could not be compiled and are refused without another try, some 500 bytes each;
 beyond, the one that was noted first is forgotten."""
+
+
+MOST_WAITING = 8
+"""Combinations that are being compiled or wait for it; a request of another one is refused. Each
+takes as long as a load, one after the other, and clients choose how many they ask for."""
 
 
 class _Kept:
@@ -71,6 +76,7 @@ class ByRank:
 
         Raises:
             InvalidTensor: the model cannot be compiled for these ranks.
+            QueueFull: `MOST_WAITING` other combinations are being compiled.
         """
         ranks = tuple([inputs[name].ndim for name in self._open])
         kept = self._take(ranks)
@@ -91,6 +97,12 @@ class ByRank:
         return self._compiling.get(ranks) or self._begin(ranks)
 
     def _begin(self, ranks: Ranks) -> _Kept:
+        if len(self._compiling) >= MOST_WAITING:
+            raise QueueFull(
+                f"the model is being compiled for {MOST_WAITING} other combinations of ranks of its"
+                " inputs: send the request again later, and keep to a few ranks; those of warm-up"
+                " records are compiled before the version serves"
+            )
         begun = self._compiling[ranks] = _Kept(self._threads.submit(self._make, ranks))
         # Whether or not a request still waits for it by then.
         begun.arrived.add_done_callback(lambda _: self._arrived(ranks))

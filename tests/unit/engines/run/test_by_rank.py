@@ -8,9 +8,9 @@ from itertools import islice, product
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidTensor, LoadFailed
+from ie_serving.core.errors import InvalidTensor, LoadFailed, QueueFull
 from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
-from ie_serving.engines.run.by_rank import MOST, MOST_REFUSED, ByRank, Ranks
+from ie_serving.engines.run.by_rank import MOST, MOST_REFUSED, MOST_WAITING, ByRank, Ranks
 from ie_serving.engines.run.program import Read, T
 
 SIGNATURE = Signature(
@@ -162,6 +162,23 @@ async def test_what_nobody_waits_for_any_more_takes_a_place_too() -> None:
     assert await asyncio.to_thread(make.made[2,].is_closed.wait, LIMIT_S)
     await asyncio.to_thread(program.close)
     assert all(made.is_closed.is_set() for made in make.made.values())
+
+
+async def test_more_combinations_than_may_wait_are_refused_and_others_are_answered() -> None:
+    make = Maker()
+    program = ByRank(SIGNATURE, ["x"], make)
+    await ask(program, 1)
+    make.go.clear()
+    waiting = [asyncio.create_task(ask(program, rank)) for rank in range(2, MOST_WAITING + 2)]
+    await asyncio.sleep(0)
+    with pytest.raises(QueueFull, match=r"8 other combinations of ranks .* keep to a few ranks"):
+        await ask(program, MOST_WAITING + 2)
+    again = asyncio.create_task(ask(program, 2))
+    assert (await ask(program, 1)).tolist() == [1]
+    make.go.set()
+    await asyncio.gather(*waiting, again)
+    assert (await ask(program, MOST_WAITING + 2)).ndim == MOST_WAITING + 2
+    await asyncio.to_thread(program.close)
 
 
 async def test_the_refused_are_not_remembered_without_end() -> None:

@@ -69,9 +69,9 @@ connections of its own, and more of them only share the network; the next one wa
 pass within milliseconds."""
 
 
-def engine() -> Engine:
+def engine(fallback: TensorFlowFallback | None = None) -> Engine:
     """Build the engine of all models."""
-    drivers = Drivers([OnnxRuntimeEngine(), OpenVinoEngine(TensorFlowFallback())])
+    drivers = Drivers([OnnxRuntimeEngine(), OpenVinoEngine(fallback or TensorFlowFallback())])
     return KeptSound(drivers)
 
 
@@ -93,7 +93,8 @@ class ServingApplication:
         self._storage_options = storage
         # Threads that download look at it: they cannot be cancelled otherwise.
         self._stopping = threading.Event()
-        self._engine = engine()
+        self._fallback = TensorFlowFallback()
+        self._engine = engine(self._fallback)
         self._loads = ThreadPoolExecutor(server.load_threads, "load")
         self._fetches = StorePools(FETCH_THREADS, "fetch")
         self._listings = StorePools(MOST_THREADS, "list")
@@ -175,7 +176,9 @@ class ServingApplication:
 
     async def close(self) -> None:
         """See `Application`."""
-        self._stopping.set()  # first of all, so that downloads end while the rest is closed
+        # First of all, so that downloads and starts end while the rest is closed.
+        self._stopping.set()
+        self._fallback.stop()
         self._config.close()
         await self._models.close()
         self._listings.shutdown()

@@ -13,6 +13,7 @@ from ie_serving.core.tensors import Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.program import Runs
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
+from ie_serving.engines.tensorflow.starts import Starts
 
 LIBRARY = "tensorflow"
 INSTALL = "pip install 'ie_serving[tensorflow]'"
@@ -21,6 +22,9 @@ ADVICE = Hint("; TensorFlow can run it in a process of its own: set {tensorflow.
 
 class TensorFlowFallback:
     """Takes signatures of a SavedModel that are left out. See `engines.run.program.Fallback`."""
+
+    def __init__(self) -> None:
+        self._starts = Starts()
 
     def take(
         self, directory: Path, left_out: Sequence[Signature], options: EngineOptions
@@ -37,8 +41,12 @@ class TensorFlowFallback:
             return [], [*others, *(_with(each, lacking) for each in able)]
         from ie_serving.engines.tensorflow import program
 
-        taken, refused = program.serve(directory, able, options)
+        taken, refused = program.serve(directory, able, options, self._starts)
         return taken, [*others, *refused]
+
+    def stop(self) -> None:
+        """End the processes that are being started, since the server ends. Does not wait."""
+        self._starts.end()
 
 
 def _able(signature: Signature) -> bool:

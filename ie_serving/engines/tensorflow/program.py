@@ -30,6 +30,7 @@ from ie_serving.engines.tensorflow.link import Fault, Message, PeerGone
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.engines.tensorflow.protocol import words
 from ie_serving.engines.tensorflow.request import ABANDONED_S, RemoteRequest
+from ie_serving.engines.tensorflow.starts import Starts
 from ie_serving.engines.tensorflow.supervision import Supervisor, Task
 
 T = TypeVar("T")
@@ -67,9 +68,9 @@ KIND_OF: Mapping[int, type[ServingError]] = {
 
 
 def serve(
-    directory: Path, signatures: Sequence[Signature], options: EngineOptions
+    directory: Path, signatures: Sequence[Signature], options: EngineOptions, starts: Starts
 ) -> tuple[list[Runs], list[Signature]]:
-    """Start a process for `signatures`. Blocking, for seconds.
+    """Start a process for `signatures`, among `starts`. Blocking, for seconds.
 
     Returns:
         Programs for those that TensorFlow takes; and the others, each with why not.
@@ -83,7 +84,7 @@ def serve(
         )
     )
     try:
-        found = supervisor.start()
+        found = starts.run(supervisor)
     except LoadFailed as error:
         return [], [_refused(signature, str(error)) for signature in signatures]
     told = json.loads(words(found.tensors[0]))

@@ -78,7 +78,7 @@ class Supervisor:
             if self._stage is Stage.SERVING and self._found is not None:
                 return self._found
         self.close()
-        raise LoadFailed(self._cause)
+        raise LoadFailed(self._cause or "the version is being unloaded")
 
     def link(self) -> tuple[WorkerProcess, Link]:
         """Give the process that serves and a new way to it; waits while it starts.

@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for fault in error.faults if isinstance(error, ConfigError) else [error]:
             print(f"ie_serving: error: {fault}", file=sys.stderr)
         return WRONG_USAGE
-    return _serve(parsed)
+    return _check(parsed) if parsed.only_check else _serve(parsed).code
 
 
 def tensorflow_model_server(argv: Sequence[str] | None = None) -> int:
@@ -67,10 +67,12 @@ def tensorflow_model_server(argv: Sequence[str] | None = None) -> int:
         _prepare(parsed)
     except ServingError as error:
         tfs.fail(f"INVALID_ARGUMENT: {error}", [str(error)])
-    code = _serve(parsed)
-    if code and not parsed.only_check:
-        tfs.fail("UNKNOWN: the log says why")
-    return code
+    if parsed.only_check:
+        return _check(parsed)
+    ended = _serve(parsed)
+    if ended.code:
+        tfs.fail(f"UNKNOWN: {' '.join(ended.cause.split()) or 'the log says why'}")
+    return ended.code
 
 
 def _manage(argv: Sequence[str]) -> int:
@@ -93,9 +95,7 @@ def _prepare(parsed: Parsed) -> None:
     check_urls((model.base_path for model in parsed.settings.models), parsed.storage)
 
 
-def _serve(parsed: Parsed) -> int:
-    if parsed.only_check:
-        return _check(parsed)
+def _serve(parsed: Parsed) -> gunicorn_app.Ended:
     return gunicorn_app.run(parsed.settings, partial(_build, storage=parsed.storage))
 
 

@@ -122,7 +122,7 @@ def main() -> int:
     hints.speak(ie_serving.names("model"))
     logs.configure(server.log_level, server.log_path)
     settings = Settings(server=server, models=())
-    return run(settings, lambda *_: build(options), workers=options.get("workers", 1))
+    return run(settings, lambda *_: build(options), workers=options.get("workers", 1)).code
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from ie_serving import main
 from ie_serving.config.settings import Settings
 from ie_serving.core import hints
 from ie_serving.core.hints import Hint
+from ie_serving.server.process.gunicorn_app import Ended
 
 ROOT = Path(__file__).parents[2]
 HEAVY = (
@@ -24,9 +25,9 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Settings]]:
     """What the processes would serve; none is started, and none fails."""
     found: list[Settings] = []
 
-    def run(settings: Settings, build: object) -> int:
+    def run(settings: Settings, build: object) -> Ended:
         found.append(settings)
-        return 0
+        return Ended(0)
 
     monkeypatch.setattr(main.gunicorn_app, "run", run)
     monkeypatch.setattr(main.signal, "signal", lambda number, handler: None)
@@ -75,21 +76,27 @@ def test_what_cannot_be_prepared_ends_the_original_in_its_words(
     assert not served
 
 
+@pytest.mark.parametrize(
+    ("cause", "told"),
+    [("no model\nat /m", "no model at /m"), ("", "the log says why")],
+    ids=["cause", "none"],
+)
 def test_a_server_that_fails_ends_the_original_in_its_words(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    cause: str, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(main.gunicorn_app, "run", lambda settings, build: 1)
+    ended = Ended(1, cause)
+    monkeypatch.setattr(main.gunicorn_app, "run", lambda settings, build: ended)
     with pytest.raises(SystemExit) as caught:
         main.tensorflow_model_server(["--model_base_path=/m"])
     assert caught.value.code == 255
-    assert capsys.readouterr().out == "Failed to start server. Error: UNKNOWN: the log says why\n"
+    assert capsys.readouterr().out == f"Failed to start server. Error: UNKNOWN: {told}\n"
 
 
 def test_the_arbiter_stays_light_when_it_has_read_its_configuration() -> None:
     """It holds the settings for as long as the server runs; workers import what is heavy."""
     script = (
         "import sys; from ie_serving import main\n"
-        "main.gunicorn_app.run = lambda *_: 0\n"
+        "main.gunicorn_app.run = lambda *_: main.gunicorn_app.Ended(0)\n"
         "argv = ['config', '--config_path=config/every_key.json', '--rest_port=1']\n"
         "assert main.main(argv) == 0\n"
         "print(*sys.modules)"

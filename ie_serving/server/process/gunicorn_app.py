@@ -24,8 +24,9 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
@@ -67,26 +68,36 @@ GROWN_UP_S = 60.0
 starts at once. What a start or a first request breaks has shown itself by then."""
 
 
-def run(settings: Settings, build: Build, *, workers: int = 1) -> int:
+class Ended(NamedTuple):
+    """How the server ended.
+
+    Attributes:
+        code: exit code of the process: 0 after a clean stop, 1 when a port is not to be had or the
+            first start fails.
+        cause: why it failed, as the log has it.
+    """
+
+    code: int
+    cause: str = ""
+
+
+def run(settings: Settings, build: Build, *, workers: int = 1) -> Ended:
     """Serve until told to stop.
 
     Args:
         settings: checked.
         build: called in each worker after the fork.
         workers: how many processes serve; each loads every model.
-
-    Returns:
-        Exit code of the process: 0 after a clean stop, 1 when a port is not to be had or the first
-        start fails; the cause is in the log.
     """
     try:
         ports = bind(settings.server)
     except ServingError as error:
         log.error(error)
-        return 1
+        return Ended(1, str(error))
     if not ports:
-        log.error(Event("both ports are off", advice="give a gRPC port or a REST port"))
-        return 1
+        off = Event("both ports are off", advice="give a gRPC port or a REST port")
+        log.error(off)
+        return Ended(1, str(off))
     if REST not in ports:
         log.info(Event("REST is off", advice=Hint("{server.rest_port} 8000 turns it on")))
     return _arbitrate(_Server(settings, build, ports, workers))
@@ -97,14 +108,15 @@ def pause_before(deaths: int) -> float:
     return 0.0 if deaths <= 1 else min(LONGEST_PAUSE_S, 2.0 ** min(deaths - 2, 16))
 
 
-def _arbitrate(server: "_Server") -> int:
+def _arbitrate(server: "_Server") -> Ended:
     arbiter = _Arbiter(server)
     gc.freeze()  # a collection would write to the pages that each worker shares with the arbiter
     try:
         arbiter.run()
     except SystemExit as end:
-        return 1 if end.code or arbiter.failed else 0
-    return 1
+        if not end.code and not arbiter.failed:
+            return Ended(0)
+    return Ended(1, arbiter.cause or server.failure.read().decode())
 
 
 class _Flag:
@@ -131,6 +143,7 @@ class _Server(BaseApplication):  # type: ignore[misc]
         self.workers = workers
         self.was_ready = _Flag()
         self.handover = Handover()
+        self.failure = Handover()
         self.deadly_loads = DeadlyLoads()
         super().__init__()
 
@@ -180,6 +193,7 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
     def __init__(self, server: _Server) -> None:
         super().__init__(server)
         self.failed = False
+        self.cause = ""
         self.LISTENERS = [bound for sockets in server.ports.values() for bound in sockets]
         self._server = server
         self._stopping = False
@@ -245,7 +259,9 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
     def _fail(self, pid: int, code: int) -> NoReturn:
         self.failed = self._stopping = True
         if code < 0:
-            log.error(Event("worker died before it was ready", pid=pid, cause=_cause(code)))
+            died = Event("worker died before it was ready", pid=pid, cause=_cause(code))
+            self.cause = str(died)
+            log.error(died)
         raise StopIteration
 
 
@@ -295,11 +311,17 @@ class _Worker(Worker):  # type: ignore[misc]
             _new_loop().run_until_complete(self._serve())
         except ServingError as error:
             log.error(error)
+            self._leave_cause(str(error))
             return 1
-        except Exception:
+        except Exception as error:
             log.exception(Event("server failed by a defect"))
+            self._leave_cause(f"{type(error).__name__}: {error}")
             return 1
         return 0
+
+    def _leave_cause(self, cause: str) -> None:
+        with suppress(OSError):  # without memory for it; the log has it
+            self.app.failure.write(cause.encode(errors="replace"))
 
     async def _serve(self) -> None:
         orders = Orders()

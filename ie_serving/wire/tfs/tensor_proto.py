@@ -7,6 +7,7 @@ wrap to the width of their dtype.
 """
 
 import math
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -15,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import InvalidRequest, InvalidTensor
+from ie_serving.core.budget import BUDGET, SMALL, Budget
+from ie_serving.core.errors import InvalidRequest, InvalidTensor, QueueFull, RequestTooLarge
 from ie_serving.core.tensors import BY_NUMBER, Array, DataType
 from ie_serving.wire.protobuf import fields, packed
 from ie_serving.wire.protobuf.fields import Buffer
@@ -26,6 +27,10 @@ MOST_FILLED_BYTES = 1 << 26
 """What the tensors of one request may take that are filled up from lists too short for their shape,
 strings counting as 8 bytes each. A few bytes can ask for any size, and filling a gigabyte holds the
 event loop for seconds; tensors that bring all their values are bounded by the message."""
+
+FILLED = Budget(4 * MOST_FILLED_BYTES)
+"""What all tensors that are filled up may take at a time. Their senders pay a few bytes for them,
+and others would wait behind each for as long as the model takes for 64 MB."""
 
 MOST_DIMENSIONS = 32
 """The most that every supported numpy can hold."""
@@ -112,7 +117,8 @@ class Filling:
         if size > self._left:
             raise InvalidTensor(
                 f"{given} values are given for shape {shape} of {dtype.word}, which takes {size}"
-                f" bytes; {self._left} more may be filled up in this request: send every value"
+                f" bytes; {self._left} bytes more may be filled up in this request: send every"
+                " value"
             )
         self._left -= size
 
@@ -240,10 +246,32 @@ def _filled(values: Array, count: int) -> Array:
     given = len(values)
     if given == count:
         return values
-    filled = np.frombuffer(BUDGET.memory(count * values.itemsize).data, values.dtype)
+    filled = np.frombuffer(_counted(np.empty(count * values.itemsize, np.uint8)).data, values.dtype)
     filled[:given] = values
     filled[given:] = values[-1] if given else 0
     return filled
+
+
+def _counted(array: Array) -> Array:
+    """Count memory that is to be filled up, unless it is small; give what to use instead.
+
+    Raises:
+        QueueFull: others that are filled up, or all requests, take too much.
+        RequestTooLarge: it is more than all requests may ever take.
+    """
+    if array.nbytes < SMALL:
+        return array
+    try:
+        lease = FILLED.lease(array.nbytes)
+    except (QueueFull, RequestTooLarge) as error:
+        raise QueueFull(
+            f"tensors that are filled up from a few values hold {FILLED.held} of at most"
+            f" {FILLED.limit} bytes, and this one takes {array.nbytes} more: send every value, or"
+            " send it again later"
+        ) from error
+    counted = BUDGET.counted(array)
+    weakref.finalize(counted, lease.release)
+    return counted
 
 
 def _from_message(proto: Proto, field: ListField, count: int) -> Array | list[bytes]:
@@ -302,7 +330,7 @@ def _lengths(view: memoryview, count: int) -> tuple[list[int], int]:
 def _strings(values: list[bytes], shape: tuple[int, ...], count: int) -> Array:
     array: Array = np.empty(count, np.object_)
     if count > len(values):
-        array = BUDGET.counted(array)
+        array = _counted(array)
     array[: len(values)] = values
     array[len(values) :] = values[-1] if values else b""
     return _shaped(array, shape)

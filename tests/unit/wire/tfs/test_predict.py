@@ -231,7 +231,7 @@ def test_several_tensors_share_the_limit_of_what_lists_may_fill() -> None:
     for alias in ("a", "b", "c"):
         message.inputs[alias].dtype = DataType.UINT8.number
         message.inputs[alias].tensor_shape.dim.add(size=MOST_FILLED_BYTES // 2)
-    with pytest.raises(InvalidTensor, match=r"0 values are given .* 0 more may be filled up"):
+    with pytest.raises(InvalidTensor, match=r"0 values are given .* 0 bytes more may be filled up"):
         inputs_of(message.SerializeToString())
 
 

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import InvalidRequest, InvalidTensor
+from ie_serving.core.budget import BUDGET, Budget
+from ie_serving.core.errors import InvalidRequest, InvalidTensor, QueueFull
 from ie_serving.core.tensors import DataType
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs import tensor_proto
@@ -186,5 +187,28 @@ def test_an_empty_tensor_of_huge_other_dimensions_is_empty_or_refused() -> None:
 def test_the_limit_is_the_callers() -> None:
     tensor = proto(DataType.FP32, (4,), float_val=[1])
     assert decode_tensor(tensor, "x", Filling(16)).tolist() == [1, 1, 1, 1]
-    with pytest.raises(InvalidTensor, match=r"1 values are given .* 15 more may be filled up"):
+    with pytest.raises(
+        InvalidTensor, match=r"1 values are given .* 15 bytes more may be filled up"
+    ):
         decode_tensor(tensor, "x", Filling(15))
+
+
+@pytest.mark.parametrize("dtype", [DataType.FP32, DataType.STRING])
+def test_a_few_tensors_are_filled_up_at_a_time(
+    dtype: DataType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each takes a few bytes of a message, and the model as long as a large request."""
+    count = 1 << 16
+    size = count * dtype.numpy.itemsize
+    monkeypatch.setattr(tensor_proto, "FILLED", Budget(2 * size))
+    held = BUDGET.held
+    kept = [decode_tensor(proto(dtype, (count,)), "x") for _ in range(2)]
+    with pytest.raises(
+        QueueFull, match=rf"at most {2 * size} bytes, and this one takes {size} more"
+    ):
+        decode_tensor(proto(dtype, (count,)), "x")
+    assert (tensor_proto.FILLED.held, BUDGET.held) == (2 * size, held + 2 * size)
+    kept.pop()
+    assert decode_tensor(proto(dtype, (count,)), "x").shape == (count,)
+    kept.clear()
+    assert (tensor_proto.FILLED.held, BUDGET.held) == (0, held)

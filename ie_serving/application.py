@@ -69,10 +69,13 @@ connections of its own, and more of them only share the network; the next one wa
 pass within milliseconds."""
 
 
-def engine(fallback: TensorFlowFallback | None = None) -> Engine:
+def engine() -> Engine:
     """Build the engine of all models."""
-    drivers = Drivers([OnnxRuntimeEngine(), OpenVinoEngine(fallback or TensorFlowFallback())])
-    return KeptSound(drivers)
+    return _engine(TensorFlowFallback())
+
+
+def _engine(fallback: TensorFlowFallback) -> Engine:
+    return KeptSound(Drivers([OnnxRuntimeEngine(), OpenVinoEngine(fallback)]))
 
 
 class ServingApplication:
@@ -94,7 +97,7 @@ class ServingApplication:
         # Threads that download look at it: they cannot be cancelled otherwise.
         self._stopping = threading.Event()
         self._fallback = TensorFlowFallback()
-        self._engine = engine(self._fallback)
+        self._engine = _engine(self._fallback)
         self._loads = ThreadPoolExecutor(server.load_threads, "load")
         self._fetches = StorePools(FETCH_THREADS, "fetch")
         self._listings = StorePools(MOST_THREADS, "list")

@@ -165,7 +165,7 @@ def test_a_text_that_is_no_number_is_the_clients_mistake(server: Server) -> None
     [
         ("grams", "StringNGrams"),
         ("codes", "UnicodeDecode"),
-        ("again", "export the two as signatures of their own"),
+        ("again", "and call them one after the other"),
     ],
 )
 def test_what_the_host_cannot_run_is_left_out_by_name(

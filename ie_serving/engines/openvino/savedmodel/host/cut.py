@@ -92,7 +92,7 @@ def _value(place: Place) -> Value:
 
 
 def _position(origin: Place) -> int:
-    return KERNELS[origin.node.op].position(origin.output, origin.index)
+    return KERNELS[origin.node.op].position(origin.node, origin.output, origin.index)
 
 
 @dataclass

@@ -8,6 +8,7 @@ import numpy as np
 
 from ie_serving.core.tensors import Array, DataType
 from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
+from ie_serving.wire.protobuf.messages import Proto
 
 Compute = Callable[..., Any]
 """Takes the inputs of the node in order (arrays; `Held` for handles) and gives its output, or the
@@ -54,20 +55,30 @@ class Kernel:
         check: given the inputs that are constants, and None for the others, raises LoadFailed
             where they cannot be computed with; called once at load.
         in_thread: how long it takes follows from values, not from the size of what it is given.
+        sizes: where outputs are lists, how many members each has at a node.
     """
 
     make: Make
     outputs: Sequence[Output] = (Output(),)
     check: Callable[[Attributes, Sequence[Any]], None] = lambda attributes, inputs: None
     in_thread: bool = False
+    sizes: Callable[[Proto], Sequence[int]] | None = None
 
-    def position(self, name: str, index: int) -> int:
-        """Number the output that a reference means by its name and the index in that."""
+    def position(self, node: Proto, name: str, index: int) -> int:
+        """Number the output that a reference to `node` means by its name and the index in that."""
         names = [output.name for output in self.outputs]
-        return names.index(name) if name in names and len(names) > 1 else index
+        if name not in names or len(names) == 1:
+            return index
+        at = names.index(name)
+        return at if self.sizes is None else sum(self.sizes(node)[:at]) + index
 
     def dtype(self, attributes: Attributes, position: int) -> DataType:
         """Tell the dtype of an output by its number."""
+        if self.sizes is not None:
+            for output, size in zip(self.outputs, self.sizes(attributes.node), strict=True):
+                if position < size:
+                    return output.dtype_of(attributes, position)
+                position -= size
         return self.outputs[min(position, len(self.outputs) - 1)].dtype_of(attributes, position)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from ie_serving.engines.openvino.savedmodel.host import (
+    kernels_examples,
     kernels_hashes,
     kernels_images,
     kernels_loops,
@@ -25,6 +26,7 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
         **kernels_strings.KERNELS,
         **kernels_patterns.KERNELS,
         **kernels_hashes.KERNELS,
+        **kernels_examples.KERNELS,
         **kernels_images.KERNELS,
         **kernels_loops.KERNELS,
         **kernels_resizing.KERNELS,

@@ -11,18 +11,10 @@ from ie_serving.engines.openvino.savedmodel.file import TensorInfo
 from ie_serving.engines.openvino.savedmodel.frames import CALLS, PASSES_ON, Library, Place
 from ie_serving.wire.protobuf.messages import Proto
 
-PARSED = (
-    "ParseExample",
-    "ParseSingleExample",
-    "ParseSequenceExample",
-    "ParseSingleSequenceExample",
-)
-"""How operations begin that are cut out before."""
-
 ON_HOST = (
     "AsString DecodeBase64 DecodeImage DecodeJpeg DecodePng DecodeRaw EncodeBase64 HashTable"
     " LookupTable MutableHashTable ReduceJoin RegexFullMatch RegexReplace StaticRegex String"
-    " Substr UnicodeTranscode"
+    " ParseExample ParseSingleExample Substr UnicodeTranscode"
     " Bitcast DenseBincount RaggedBincount RaggedTensorToTensor"
 )
 """How operations begin that compute with strings, tables or images; in the last row those that
@@ -58,7 +50,7 @@ def on_host(node: Proto, library: Library) -> bool:
 
 
 def _by_itself(node: Proto) -> bool:
-    if node.op in _SOURCES or node.op.startswith(PARSED):
+    if node.op in _SOURCES:
         return False
     if node.op.startswith(_BEGINNINGS):
         return True

@@ -188,13 +188,19 @@ def _mark_rest(found: Partition, sources: Mapping[Id, Sequence[Id]]) -> None:
         elif on_host(place.node, place.frame.library):
             raise lacking(place.node)
         else:
-            raise _between(place.node)
+            raise _between(place.node, _of(found, behind[0]))
 
 
-def _between(node: Proto) -> LoadFailed:
+def _of(found: Partition, each: Id) -> Proto:
+    return next(place.node for place in found.order if id_of(place) == each)
+
+
+def _between(node: Proto, given: Proto) -> LoadFailed:
+    ours = f"{given.op} {given.name!r}"
     return LoadFailed(
-        f"{node.op} {node.name!r} computes with what strings or tables give after other"
-        " arithmetic; export the two as signatures of their own"
+        f"{node.op} {node.name!r} computes with what {ours} gives, which depends on other"
+        f" arithmetic: OpenVINO runs once for a signature. Export one that ends with {ours}, and"
+        " one that takes its result, and call them one after the other"
     )
 
 

@@ -75,7 +75,7 @@ class Resources:
         """
         origin = place.origin()
         kernel = KERNELS.get(origin.node.op)
-        at = kernel.position(origin.output, origin.index) if kernel else origin.index
+        at = kernel.position(origin.node, origin.output, origin.index) if kernel else origin.index
         key = (origin.frame, origin.node.name, at)
         if key not in self._values:
             self._values[key] = self._computed(origin, at)

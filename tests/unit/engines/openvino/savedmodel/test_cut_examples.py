@@ -11,7 +11,7 @@ from ie_serving.core.errors import InvalidRequest, LoadFailed
 from ie_serving.core.tensors import Array
 from ie_serving.engines.openvino.savedmodel.cut_examples import PARSERS, Parsing, cut_examples
 from ie_serving.engines.openvino.savedmodel.examples import parse
-from ie_serving.engines.openvino.savedmodel.frames import Frame, Library
+from ie_serving.engines.openvino.savedmodel.frames import Frame, Library, Place
 from ie_serving.engines.openvino.savedmodel.sequences import SequenceSpec, parse_sequences
 from ie_serving.wire.protobuf import graph
 from tests.unit.engines.openvino.savedmodel.exports import EXAMPLES, example
@@ -229,12 +229,22 @@ def test_faults_of_sequences_are_named_as_tensorflow_names_them(data: bytes, fau
     assert fault in str(caught.value)
 
 
-def test_examples_that_the_graph_computes_cannot_be_cut() -> None:
+def parsers_of(build: Callable[[tf.Tensor], object]) -> list[Place]:
+    """Give the parsers of a graph that makes something of a text that it computes."""
     with v1.Graph().as_default() as held:
-        text = tf.strings.upper(v1.placeholder(tf.string, [None], name="serialized"))
-        tf.io.parse_example(text, {"a": DENSE})["a"]
+        build(tf.strings.upper(v1.placeholder(tf.string, [None], name="serialized")))
     changed = graph.GraphDef.FromString(held.as_graph_def().SerializeToString())
     frame = Frame(Library(changed), changed)
-    (name,) = [node.name for node in changed.node if node.op in PARSERS]
+    return [frame.place(node.name) for node in changed.node if node.op in PARSERS]
+
+
+def test_examples_that_the_graph_computes_are_left_to_the_host() -> None:
+    places = parsers_of(lambda text: tf.io.parse_example(text, {"a": DENSE}))
+    assert len(places) == 1
+    assert not cut_examples(places)
+
+
+def test_sequences_that_the_graph_computes_cannot_be_cut() -> None:
+    places = parsers_of(lambda text: tf.io.parse_sequence_example(text, {"a": DENSE}))
     with pytest.raises(LoadFailed, match="parses what StringUpper gives"):
-        cut_examples([frame.place(name)])
+        cut_examples(places)

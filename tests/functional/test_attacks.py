@@ -13,6 +13,16 @@ import pytest
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.counting import MOST_MESSAGES
 from tests.functional.cost import bounded
+from tests.functional.protocols.http2_client import (
+    END_HEADERS,
+    END_STREAM,
+    HEADERS,
+    HELLO,
+    block,
+    frame,
+    outcome,
+    request,
+)
 from tests.functional.servers import SAMPLE, Server
 from tests.process import PATIENCE_S
 
@@ -167,3 +177,13 @@ def test_100_kb_of_gzip_over_rest_are_bounded(server: Server) -> None:
         )
     assert reply.status_code == 413
     assert "100 times" in reply.json()["error"]
+
+
+def test_a_header_table_that_churns_silences_nobody(server: Server) -> None:
+    """2 MB of entries that drive each other out cost 5.4 s, and others waited as long."""
+    churn = block(request(path="/nowhere")) + b"\x40\x01a\x01b" * 400
+    flags = END_HEADERS | END_STREAM
+    sent = b"".join(frame(HEADERS, flags, 2 * n + 1, churn) for n in range(1000))
+    with bounded(server, 100 * MEGABYTE, 4.0):
+        found = outcome(server.port, HELLO, sent)
+    assert found.split(", ") == [f"{2 * n + 1} status 12" for n in range(1000)]

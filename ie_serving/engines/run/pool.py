@@ -9,9 +9,10 @@ from ie_serving.core.errors import QueueFull
 
 S = TypeVar("S")
 
-MOST_WAITING = 1000
-"""Requests that wait for one model at a time; the next is refused with QueueFull. Each keeps its
-input tensors in memory, and at 1 ms an inference the last of them waits a second already."""
+MOST_WAITING = 10_000
+"""Requests that wait for one model at a time; the next is refused with QueueFull. As many as there
+may be connections: a proxy sends the calls of all its clients over one or two, 1,000 at a time over
+each. What they hold is bounded by the budget of bytes, how long they wait by their deadlines."""
 
 
 class Pool(Generic[S]):

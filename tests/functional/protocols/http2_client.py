@@ -186,11 +186,11 @@ class Client:
         """
         for step in steps:
             if isinstance(step, bytes):
-                self._send(step)
+                self.send(step)
             elif step == PONG:
                 self._ping(_FIRST)
             else:
-                self._await(step)
+                self.answer(step)
         # Data may follow the answer to a ping that was read together with what asks for the data.
         self._ping(_BARRIER)
         self._ping(_AGAIN)
@@ -200,29 +200,31 @@ class Client:
         self._try_again()
         return self._fault or ", ".join(f"{number} {answer}" for number, answer in seen) or "pong"
 
-    def _send(self, data: bytes) -> None:
+    def send(self, data: bytes) -> None:
+        """Send bytes; drop them where the server has said why it ends."""
         try:
             self._socket.sendall(data)
         except ConnectionError:
             assert self._fault, "closed without a reason"
 
-    def _await(self, number: int) -> None:
+    def answer(self, number: int) -> str:
+        """Read until a stream has ended or the connection has failed; say what came of it."""
         while not self._fault and not (
             (answer := self._answers.get(number)) and (answer.whole or answer.reset is not None)
         ):
             self._read()
+        return self._fault or str(self._answers[number])
 
     def _ping(self, payload: bytes) -> None:
-        self._send(frame(PING, 0, 0, payload))
+        self.send(frame(PING, 0, 0, payload))
         while not self._fault:
             found = self._read()
             if isinstance(found, PingFrame) and found.opaque_data == payload:
                 return
 
     def _try_again(self) -> None:
-        self._send(opened(_LAST) + window_update(_LAST, 1000) + data(_LAST))
-        self._await(_LAST)
-        assert self._fault or str(self._answers[_LAST]) == "answered"
+        self.send(opened(_LAST) + window_update(_LAST, 1000) + data(_LAST))
+        assert self.answer(_LAST) == "answered" or self._fault
 
     def _read(self) -> Frame | None:
         head = self._file.read(9)

@@ -139,7 +139,7 @@ class Call(Stream):
 
     def invocation_metadata(self) -> Fields:
         """See `CallContext`."""
-        return self._request.metadata
+        return tuple(field for field in self._request.fields if field[0][:1] != b":")
 
     # What the connection says.
 

@@ -23,7 +23,7 @@ class Request(NamedTuple):
         reply_encoding: the same for messages of the reply: the client asks for it by compressing
             its own, and says in `grpc-accept-encoding` that it takes it.
         timeout_s: `grpc-timeout` in seconds; None without.
-        metadata: all fields that are no pseudo-headers.
+        fields: all of it.
         refusal: header block of the answer to a request that is no call we take; None for a call.
     """
 
@@ -31,7 +31,7 @@ class Request(NamedTuple):
     encoding: bytes = IDENTITY
     reply_encoding: bytes = IDENTITY
     timeout_s: float | None = None
-    metadata: Fields = ()
+    fields: Fields = ()
     refusal: bytes | None = None
 
 
@@ -43,7 +43,7 @@ def interpret(fields: Fields, oversized: bool) -> Request:
         encoding=values.get(b"grpc-encoding", IDENTITY),
         reply_encoding=_reply_encoding(values),
         timeout_s=_timeout(values.get(b"grpc-timeout")),
-        metadata=tuple((name, value) for name, value in fields if name[:1] != b":"),
+        fields=fields,
         refusal=_refusal(values, oversized),
     )
 

@@ -23,7 +23,7 @@ def test_a_call() -> None:
     request = interpreted((*CALL, (b"x-bin", b"AAEC"), (b"x", b"1"), (b"x", b"2")))
     assert request.refusal is None
     assert request.path == b"/a.B/C"
-    assert request.metadata[-3:] == ((b"x-bin", b"AAEC"), (b"x", b"1"), (b"x", b"2"))
+    assert request.fields[-3:] == ((b"x-bin", b"AAEC"), (b"x", b"1"), (b"x", b"2"))
 
 
 def test_metadata_above_the_announced_size_fails_the_call() -> None:

@@ -16,7 +16,7 @@ from ie_serving.config.dialects import manage
 from ie_serving.config.dialects import tensorflow_model_server as tfs
 from ie_serving.config.settings import Parsed, Settings
 from ie_serving.core import hints
-from ie_serving.core.errors import ConfigError, ServingError
+from ie_serving.core.errors import ServingError, causes
 from ie_serving.server.process import gunicorn_app
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handover
@@ -53,8 +53,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         parsed = own.parse(given, os.environ)
         _prepare(parsed)
     except ServingError as error:
-        for fault in error.faults if isinstance(error, ConfigError) else [error]:
-            print(f"ie_serving: error: {fault}", file=sys.stderr)
+        for cause in causes(error):
+            print(f"ie_serving: error: {cause}", file=sys.stderr)
         return WRONG_USAGE
     return _check(parsed) if parsed.only_check else _serve(parsed).code
 

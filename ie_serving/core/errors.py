@@ -157,3 +157,8 @@ class ConfigError(ServingError):
     def __init__(self, faults: Sequence[str]) -> None:
         super().__init__("; ".join(faults))
         self.faults = tuple(faults)
+
+
+def causes(error: ServingError) -> Sequence[object]:
+    """Give what is to be said of `error`, a line each: the faults of a configuration, or itself."""
+    return error.faults if isinstance(error, ConfigError) else (error,)

@@ -218,18 +218,9 @@ class Polls:
 
     def _list_all(self, store: _Store, loop: asyncio.AbstractEventLoop) -> None:
         """Make the listings that wait; in a thread."""
-        done: list[_Asked] = []
-        began = time.monotonic()
         with suppress(RuntimeError):  # the loop has been closed meanwhile
-            with suppress(IndexError):  # nothing waits any more
-                while True:
-                    asked = store.waiting.popleft()
-                    _list(asked)
-                    done.append(asked)
-                    if len(done) == TOLD_AT_ONCE or time.monotonic() - began > SLOW_S:
-                        loop.call_soon_threadsafe(self._tell, done)
-                        done, began = [], time.monotonic()
-            loop.call_soon_threadsafe(self._tell, done)
+            while done := _listed(store.waiting):
+                loop.call_soon_threadsafe(self._tell, done)
             loop.call_soon_threadsafe(self._ended, store)
 
     def _ended(self, store: _Store) -> None:
@@ -280,6 +271,18 @@ def _hand_over(model: Polled, outcome: Listing | Exception | None) -> None:
         model.listed(outcome)
     elif isinstance(outcome, StorageError):
         model.not_listed(outcome)
+
+
+def _listed(waiting: deque[_Asked]) -> list[_Asked]:
+    """Make some of the listings that wait: those of which the loop is told at once."""
+    done: list[_Asked] = []
+    began = time.monotonic()
+    with suppress(IndexError):  # nothing waits any more
+        while len(done) < TOLD_AT_ONCE and time.monotonic() - began <= SLOW_S:
+            asked = waiting.popleft()
+            _list(asked)
+            done.append(asked)
+    return done
 
 
 def _list(asked: _Asked) -> None:

@@ -321,6 +321,10 @@ class ModelStream:
         number = action.version
         if isinstance(action, Load):
             return self._versions[number].load()
+        self._log_given_up(number)
+        return self._versions[number].drop()
+
+    def _log_given_up(self, number: int) -> None:
         log.info(
             logs.Event(
                 "version given up",
@@ -330,7 +334,6 @@ class ModelStream:
                 cause=self._why_given_up(number),
             )
         )
-        return self._versions[number].drop()
 
     def _why_given_up(self, number: int) -> str:
         if self._is_retired:

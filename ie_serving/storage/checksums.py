@@ -60,9 +60,11 @@ class _Crc32:
         self._value = 0
 
     def update(self, data: bytes, /) -> None:
+        """See `Digest`."""
         self._value = zlib.crc32(data, self._value)
 
     def digest(self) -> bytes:
+        """Give the sum in four bytes, the highest first, as stores write it."""
         return struct.pack(">I", self._value)
 
 

@@ -116,10 +116,12 @@ class _Formatter(logging.Formatter):
     """Keeps a message on one line, whoever logged it, and masks secrets."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
+        """Give the line of a record without its traceback."""
         record.message = _one_line(record.message)
         return super().formatMessage(record)
 
     def format(self, record: logging.LogRecord) -> str:
+        """Give all lines of a record, those of a traceback too, without secrets."""
         return mask(super().format(record))
 
 

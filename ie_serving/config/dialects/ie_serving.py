@@ -146,17 +146,20 @@ def _add_server_flags(parser: argparse.ArgumentParser, called: Mapping[str, str]
     server = parser.add_argument_group("server")
     for setting in SERVER:
         _add_flag(server, setting)
-    other = parser.add_argument_group("for users of OpenVINO Model Server")
-    for name, meaning in ovms.ALIASES.items():
-        other.add_argument(f"--{name}", nargs="?", const="true", metavar="VALUE", help=meaning)
-    refused = parser.add_argument_group("refused unless false")
-    for name, advice in foreign.REFUSED_FLAGS.items():
-        text = advice.said(called)
-        refused.add_argument(f"--{name}", nargs="?", const="true", metavar="VALUE", help=text)
-    dead = parser.add_argument_group("accepted without effect")
-    for name, advice in foreign.FLAGS.items():
-        text = advice.said(called)
-        dead.add_argument(f"--{name}", nargs="?", const="", metavar="VALUE", help=text)
+    refused = {name: advice.said(called) for name, advice in foreign.REFUSED_FLAGS.items()}
+    dead = {name: advice.said(called) for name, advice in foreign.FLAGS.items()}
+    _add_others(parser, "for users of OpenVINO Model Server", ovms.ALIASES, bare="true")
+    _add_others(parser, "refused unless false", refused, bare="true")
+    _add_others(parser, "accepted without effect", dead, bare="")
+
+
+def _add_others(
+    parser: argparse.ArgumentParser, title: str, texts: Mapping[str, str], *, bare: str
+) -> None:
+    """Add a group of flags that may stand without a value, then meaning `bare`."""
+    group = parser.add_argument_group(title)
+    for name, text in texts.items():
+        group.add_argument(f"--{name}", nargs="?", const=bare, metavar="VALUE", help=text)
 
 
 def _add_flag(group: "argparse.ArgumentParser | argparse._ArgumentGroup", setting: Setting) -> None:

@@ -27,8 +27,18 @@ def load(path: Path, engine: EngineOptions | None = None) -> tuple[ModelConfig, 
         ConfigError: every fault with its place; also when the file cannot be read, or is empty.
     """
     text = read_text(path)
-    # In text form an empty file is no syntax error, and would unload every model; whoever writes a
-    # file in place empties it first. The original takes no action for an empty one, either.
+    _check_filled(path, text)
+    found = parse(text, path, engine)
+    for warning in found.warnings:
+        log.warning(Event("configuration warning", path=path, warning=warning))
+    return found.models
+
+
+def _check_filled(path: Path, text: str) -> None:
+    """Refuse an empty file: in text form it is no syntax error, and would unload every model.
+
+    Whoever writes a file in place empties it first. The original takes no action for it, either.
+    """
     if not text.strip():
         raise ConfigError(
             [
@@ -36,10 +46,6 @@ def load(path: Path, engine: EngineOptions | None = None) -> tuple[ModelConfig, 
                 " models write model_config_list {}"
             ]
         )
-    found = parse(text, path, engine)
-    for warning in found.warnings:
-        log.warning(Event("configuration warning", path=path, warning=warning))
-    return found.models
 
 
 def read(path: Path, engine: EngineOptions | None = None) -> ConfigFile:

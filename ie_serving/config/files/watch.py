@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from ie_serving.config.settings import ModelConfig
-from ie_serving.core.errors import ConfigError, ServingError
+from ie_serving.core.errors import ServingError, causes
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -79,11 +79,9 @@ class ConfigWatch:
     async def _reload_and_log(self, digest: str | None) -> None:
         try:
             await self.reload()
-        except ConfigError as error:
-            for fault in error.faults:
-                log.error(Event("configuration not applied", path=self._path, cause=fault))
         except ServingError as error:
-            log.error(Event("configuration not applied", path=self._path, cause=error))
+            for cause in causes(error):
+                log.error(Event("configuration not applied", path=self._path, cause=cause))
         except Exception:
             log.exception(Event("configuration not applied", path=self._path))
         else:

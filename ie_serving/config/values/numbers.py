@@ -25,6 +25,7 @@ def integer(low: int, high: int) -> Parser[int]:
     """Make a parser of whole numbers from `low` to `high`."""
 
     def parse(value: object, place: str) -> int:
+        """Take a number, or its digits as text."""
         number = whole(value)
         if number is None or not low <= number <= high:
             raise fault(place, value, f"a whole number from {low} to {high}")

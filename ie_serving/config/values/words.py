@@ -121,6 +121,7 @@ def meant_by(words: Mapping[str, bool]) -> Parser[bool]:
     """Make a parser of a boolean that another server spells as one of two `words`."""
 
     def parse(value: object, place: str) -> bool:
+        """Take one of the words as it is spelt there."""
         if not isinstance(value, str) or value not in words:
             raise fault(place, value, f"one of {', '.join(words)}")
         return words[value]

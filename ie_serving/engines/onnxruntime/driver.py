@@ -48,10 +48,7 @@ class OnnxRuntimeEngine:
     def compile(self, directory: Path, options: EngineOptions) -> CompiledPrograms:
         """See `engines.base`."""
         _refuse_preprocessing(options.of(Preprocessing))
-        models = _models(directory)
-        if len(models) != 1:
-            raise LoadFailed(f"the version holds {len(models)} *.onnx files; expected one")
-        session = _session(models[0])
+        session = _session(_only_model(directory))
         outputs = outputs_of(session)
         signature = Signature(
             SERVING_DEFAULT,
@@ -77,6 +74,13 @@ def _is_model(file: str) -> bool:
 
 def _models(directory: Path) -> list[Path]:
     return sorted(path for path in directory.iterdir() if path.is_file() and _is_model(path.name))
+
+
+def _only_model(directory: Path) -> Path:
+    models = _models(directory)
+    if len(models) != 1:
+        raise LoadFailed(f"the version holds {len(models)} *.onnx files; expected one")
+    return models[0]
 
 
 def _session(model: Path) -> Session:

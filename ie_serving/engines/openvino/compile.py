@@ -155,6 +155,7 @@ def _for_any_rank(draft: Draft, model: ov.Model, options: EngineOptions) -> Runs
     opened = [port for port in ports.inputs if port.bounds is None]
 
     def make(ranks: Sequence[int]) -> Program:
+        """Compile for `ranks`: of the inputs whose rank is open, in their order."""
         ranked = model.clone()
         with load_failures(f"the model cannot be compiled for the ranks {ranks}"):
             ranked.reshape(
@@ -292,6 +293,7 @@ def _compile(model: ov.Model, ports: Ports, options: EngineOptions, hazards: Haz
         return _Compiled(made, config, _latency(made, ports, hazards, 1))
 
     def on_one_thread() -> _Compiled:
+        """Compile for the thread that infers."""
         # Without streams the thread is the caller's: a model that infers on the event loop, or in a
         # lane, needs none of its own, and a thousand such models do not fill a process with them.
         return compiled({**config, THREADS: "1", STREAMS: "0"})

@@ -26,10 +26,15 @@ def read(directory: Path, options: OpenVinoOptions) -> Version:
     with load_failures("the version cannot be read"):
         file = formats.model_file(directory, prefer_tflite=options.prefer_tflite_model)
         renames = read_mapping(directory)
+    return _read_file(file, renames)
+
+
+def _read_file(file: Path, renames: tuple[Renames, Renames]) -> Version:
+    """Read a model's file as its name has it."""
     if file.name in (formats.SAVED_MODEL, formats.SAVED_MODEL_TEXT):
         from ie_serving.engines.openvino.saved_model import read_signatures
 
-        return read_signatures(directory, renames)
+        return read_signatures(file.parent, renames)
     if file.suffix == formats.TFLITE:
         from ie_serving.engines.openvino.lite import read_lite
 

@@ -96,6 +96,7 @@ class _Reading:
     name: str
 
     def faults(self, definition: Any) -> Iterator[str]:  # noqa: ANN401  any JSON
+        """Yield what is wrong with the entry, each with its place; nothing for a sound one."""
         if not isinstance(definition, dict):
             yield f"{self.place}: expected an object"
             return

@@ -51,6 +51,7 @@ class Wanted:
         policy, labels = self.policy, self.labels.values()
 
         def choose(found: Collection[int]) -> frozenset[int]:
+            """Choose out of the numbers that were found: aspired, labelled, and to stand in."""
             kept = policy.labelled(found, labels)
             return policy.aspired(found) | kept | policy.stand_ins(found, failed)
 

@@ -127,9 +127,11 @@ class _Flag:
         self._page = mmap.mmap(-1, 1)
 
     def set(self) -> None:
+        """Set it, for every process that shares it."""
         self._page[0] = 1
 
     def is_set(self) -> bool:
+        """Tell whether a process has set it."""
         return self._page[0] == 1
 
 
@@ -148,6 +150,7 @@ class _Server(BaseApplication):  # type: ignore[misc]
         super().__init__()
 
     def load_config(self) -> None:
+        """Give gunicorn what it shall do. It raises for a value that it does not take."""
         for name, value in _configuration(self.settings.server, self.workers).items():
             self.cfg.set(name, value)
 
@@ -182,6 +185,7 @@ class _Logger(Logger):  # type: ignore[misc]
     """gunicorn's own lines: warnings and errors, through our handlers."""
 
     def setup(self, cfg: object) -> None:
+        """Set up gunicorn's log of errors; one of accesses is not kept."""
         # At INFO it tells of its start and its workers, which `lifecycle.py` says in our words.
         self.error_log.propagate = True
         self.error_log.setLevel(logging.WARNING)
@@ -208,6 +212,7 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
         super().signal(sig, frame)
 
     def handle_hup(self) -> None:
+        """Pass SIGHUP on to the workers."""
         # gunicorn would replace its workers; ours read the configuration again and go on serving.
         self.kill_workers(signal.SIGHUP)
 
@@ -217,11 +222,13 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
     handle_ttin = handle_ttou = handle_usr1 = handle_usr2 = handle_winch = _ignore
 
     def manage_workers(self) -> None:
+        """Start workers that are missing, unless the pause before a replacement lasts."""
         # gunicorn calls this every second. To sleep until `_spawn_at` would delay its signals.
         if time.monotonic() >= self._spawn_at:
             super().manage_workers()
 
     def spawn_worker(self) -> Any:  # noqa: ANN401 (gunicorn's)
+        """Fork a worker; give its pid."""
         self._born = time.monotonic()
         return super().spawn_worker()
 

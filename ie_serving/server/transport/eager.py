@@ -73,6 +73,7 @@ class _Begun(Work):
         return (yield from self._work.__await__())
 
     def send(self, value: object) -> object:
+        """Go on with `value`; give what is awaited next, at first what `work` already awaits."""
         if self._first:
             self._first = False
             _mark(self._awaited, awaited=True)
@@ -80,6 +81,7 @@ class _Begun(Work):
         return self._work.send(value)
 
     def throw(self, *error: Any) -> object:  # noqa: ANN401  as the base class has it
+        """Raise an error in `work`; give what is awaited next. A wait is cancelled at first."""
         waits = self._first and isinstance(self._awaited, asyncio.Future)
         if waits and self._awaited.cancel():  # type: ignore[attr-defined]
             return self.send(None)  # the task waits for its end, and `work` learns of it then
@@ -87,6 +89,7 @@ class _Begun(Work):
         return self._work.throw(*error)
 
     def close(self) -> None:
+        """End `work` where it waits."""
         self._work.close()
 
 

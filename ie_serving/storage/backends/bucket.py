@@ -148,6 +148,7 @@ class BucketRemote(ABC, Generic[Client]):
         trouble: Trouble | None = None
 
         def classify(error: Exception) -> tuple[Trouble, str] | None:
+            """Tell the trouble and the store's code; None for a defect. Notes the trouble."""
             nonlocal trouble
             found = self._classify(error, action)
             if client and found and found[0] in _REFUSED and self._is_anonymous(client):

@@ -106,6 +106,7 @@ class MinioRemote(BucketRemote[Minio]):
             )
 
             def part_bytes() -> int:
+                """Ask for the size of the first part, in bytes."""
                 part = client.stat_object(
                     self._location.bucket,
                     key,

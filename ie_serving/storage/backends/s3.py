@@ -133,6 +133,7 @@ class S3Remote(BucketRemote[Boto]):
             headers = reply["ResponseMetadata"]["HTTPHeaders"]
 
             def part_bytes() -> int:
+                """Ask for the size of the first part, in bytes."""
                 return int(client.head_object(**pinned, PartNumber=1)["ContentLength"])
 
             return from_s3_headers(entry.tag, entry.size, headers, part_bytes)

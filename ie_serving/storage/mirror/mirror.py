@@ -169,6 +169,7 @@ class Mirror:
         progress = Progress(name, total_bytes, transfer.report_s)
 
         def pause(seconds: float) -> None:
+            """Wait. Raises NotAvailable when the owner stops, or gives the copy up."""
             self._pause(seconds)
             if given_up.is_set():
                 raise NotAvailable(f"{name}: broken off, it is no longer wanted")

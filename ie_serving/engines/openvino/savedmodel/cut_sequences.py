@@ -32,6 +32,16 @@ KEYS = (
 )
 """In the order of the inputs of V2, the third to the eighth."""
 
+TYPES = {
+    "context_sparse": "context_sparse_types",
+    "context_dense": "Tcontext_dense",
+    "context_ragged": "context_ragged_value_types",
+    "feature_list_sparse": "feature_list_sparse_types",
+    "feature_list_dense": "feature_list_dense_types",
+    "feature_list_ragged": "feature_list_ragged_value_types",
+}
+"""The attribute with the dtypes of each kind of feature."""
+
 _INT64 = DataType.INT64.number
 
 
@@ -47,14 +57,7 @@ class SequenceFeatures:
         self._node = node
         self._value = value
         self._keys = self._read_keys()
-        self._types = {
-            "context_sparse": self._listed("context_sparse_types"),
-            "context_dense": self._listed("Tcontext_dense"),
-            "context_ragged": self._listed("context_ragged_value_types"),
-            "feature_list_sparse": self._listed("feature_list_sparse_types"),
-            "feature_list_dense": self._listed("feature_list_dense_types"),
-            "feature_list_ragged": self._listed("feature_list_ragged_value_types"),
-        }
+        self._types = {kind: self._listed(attribute) for kind, attribute in TYPES.items()}
         self._defaults = self._read_defaults()
         self._may_be_missing = self._read_may_be_missing()
 

@@ -22,16 +22,18 @@ def number_outputs(meta_graph: Proto) -> None:
     """Change these references in all functions."""
     outputs = _several(meta_graph)
     for function in meta_graph.graph_def.library.function:
-        changes = _changes(function, outputs)
-        if not changes:
-            continue
-        for node in function.node_def:
-            for at, reference in enumerate(node.input):
-                if reference in changes:
-                    node.input[at] = changes[reference]
-        for name, reference in function.ret.items():
+        if changes := _changes(function, outputs):
+            _apply(changes, function)
+
+
+def _apply(changes: Mapping[str, str], function: Proto) -> None:
+    for node in function.node_def:
+        for at, reference in enumerate(node.input):
             if reference in changes:
-                function.ret[name] = changes[reference]
+                node.input[at] = changes[reference]
+    for name, reference in function.ret.items():
+        if reference in changes:
+            function.ret[name] = changes[reference]
 
 
 def _several(meta_graph: Proto) -> dict[str, Proto]:

@@ -55,12 +55,15 @@ class ConfigPages:
                 "reloads by request are switched off: change the configuration file",
                 Hint(", or let clients ask for them with {server.reload_by_rpc}"),
             )
+        return (CHANGED if await self._reloaded() else UNCHANGED), self.status()
+
+    async def _reloaded(self) -> bool:
+        """Reload; tell whether anything changed."""
         try:
-            changed = await asyncio.wait_for(self._reload(), self._limit_s)
+            return await asyncio.wait_for(self._reload(), self._limit_s)
         except asyncio.TimeoutError:
             raise DeadlineExceeded(
                 f"the reload was not over within {self._limit_s:g} s; what it has begun goes on:"
                 f" GET {STATUS} shows how far it is",
                 Hint(", or raise {server.rest_timeout_s}"),
             ) from None
-        return (CHANGED if changed else UNCHANGED), self.status()

@@ -103,6 +103,7 @@ def _handler(answer: Answer | Streaming) -> grpc.RpcMethodHandler[bytes, bytes]:
 
 def _unary(answer: Answer) -> Callable[[bytes, Context], Awaitable[bytes]]:
     async def call(payload: bytes, context: Context) -> bytes:
+        """Answer one message with one. An error becomes the status, and ends the call."""
         try:
             with _counted(payload):
                 return await answer(payload, context)
@@ -128,6 +129,7 @@ def _converse(
     method: Streaming,
 ) -> Callable[[AsyncIterator[bytes], Context], AsyncIterator[bytes]]:
     async def call(requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
+        """Pass messages on in both directions. An error becomes the status, and ends the call."""
         try:
             async for reply in method.converse(requests):
                 yield reply

@@ -206,6 +206,7 @@ def _one_hot(attributes: Attributes) -> Compute:
     axis = attributes.integer("axis", -1)
 
     def compute(indices: Array, depth: Array, on: Array, off: Array) -> Array:
+        """Give the shape of `indices` with `depth` more at `axis`; an index beyond it is off."""
         if depth < 0:
             raise InvalidRequest(f"depth must be non-negative, got: {depth}")
         make_room((*indices.shape, int(depth)), on.dtype)
@@ -262,13 +263,17 @@ def _unique(attributes: Attributes) -> Compute:
     return compute
 
 
-def _scatter_nd(indices: Array, updates: Array, shape: Array) -> Array:
-    sizes = sizes_of(shape)
-    in_bounds(indices, sizes)
+def _check_updates(indices: Array, updates: Array, sizes: Sequence[int]) -> None:
     if updates.shape != (*indices.shape[:-1], *sizes[indices.shape[-1] :]):
         raise InvalidRequest(
             f"updates of {updates.shape} do not fit indices of {indices.shape} into {sizes}"
         )
+
+
+def _scatter_nd(indices: Array, updates: Array, shape: Array) -> Array:
+    sizes = sizes_of(shape)
+    in_bounds(indices, sizes)
+    _check_updates(indices, updates, sizes)
     made = filled(sizes, empty_value(updates.dtype))
     places = tuple(np.moveaxis(indices, -1, 0))
     if updates.dtype == np.object_:

@@ -20,6 +20,7 @@ def _sparse_to_dense(attributes: Attributes) -> Compute:
     ordered = attributes.flag("validate_indices", True)
 
     def compute(indices: Array, shape: Array, values: Array, default: Array) -> Array:
+        """Give an array of `shape`; `indices` has a row for each value, or numbers for rank 1."""
         sizes = [int(size) for size in np.ravel(shape)]
         places = indices.reshape(indices.size, 1) if indices.ndim < 2 else indices
         if places.shape[1] != len(sizes):

@@ -53,8 +53,15 @@ class Step:
             InvalidRequest: what the client sent does not fit the operation.
             RequestTooLarge: the memory of the machine is not enough for it.
         """
+        given = self._computed([slots[at] for at in self.sources])
+        for number, slot in self.results:
+            value = given[number] if isinstance(given, list) else given
+            slots[slot] = value if isinstance(value, Held) else as_tensor(value)
+
+    def _computed(self, given: Sequence[Any]) -> Any:  # noqa: ANN401  a value, or a list of them
+        """Compute; errors say which operation of the model it is."""
         try:
-            given = self.compute(*[slots[at] for at in self.sources])
+            return self.compute(*given)
         except InvalidRequest as error:
             raise type(error)(f"{error} ({self.what})") from error
         # numpy and Python raise these for shapes and values that do not fit together.
@@ -64,9 +71,6 @@ class Step:
             raise RequestTooLarge(
                 f"{self.what} takes more memory than there is: send less at once"
             ) from error
-        for number, slot in self.results:
-            value = given[number] if isinstance(given, list) else given
-            slots[slot] = value if isinstance(value, Held) else as_tensor(value)
 
 
 @dataclass

@@ -148,13 +148,16 @@ class Resources:
     def _writers(self) -> dict[Node, list[Place]]:
         """Find what writes which resource at load, the initialiser before the restore."""
         found: dict[Node, list[Place]] = {}
+        for place in self._run_at_load():
+            if place.node.op in _FROM_LISTS | _FROM_FILE | _ASSIGNMENTS:
+                resource = next(place.sources()).origin()
+                found.setdefault(path_of(resource), []).append(place)
+        return found
+
+    def _run_at_load(self) -> Iterator[Place]:
         for root in (self._init_op(), self._meta_graph.saver_def.restore_op_name):
             if root:
-                for place in below_control(self._frame, root):
-                    if place.node.op in _FROM_LISTS | _FROM_FILE | _ASSIGNMENTS:
-                        resource = next(place.sources()).origin()
-                        found.setdefault(path_of(resource), []).append(place)
-        return found
+                yield from below_control(self._frame, root)
 
     def _init_op(self) -> str:
         signatures = self._meta_graph.signature_def

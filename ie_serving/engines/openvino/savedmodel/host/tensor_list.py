@@ -81,8 +81,12 @@ class LoopList(TensorList):
     @property
     def items(self) -> Sequence[Any]:
         """Give its tensors; of one that has a successor, after a copy."""
-        if self._held is not None:
-            return self._held
+        if self._held is None:
+            self._held, self._next = self._rebuilt(), None
+        return self._held
+
+    def _rebuilt(self) -> list[Any]:
+        """Copy the tensors of the newest successor, and take back what each has changed."""
         changed, newest = [], self
         while newest._held is None:
             assert newest._next is not None
@@ -92,7 +96,6 @@ class LoopList(TensorList):
         for length, at, replaced in reversed(changed):
             items[at] = replaced
             del items[length:]
-        self._held, self._next = items, None
         return items
 
     def having(self, index: Array, item: Array) -> TensorList:

@@ -40,6 +40,12 @@ MOST_LOOKS = 2
 """Incomplete directories that one poll looks at again, so that a repository with a thousand of them
 costs no more requests than one with two. Those that changed last come first: an upload is one."""
 
+MOST_MISSED = 8
+"""Incomplete directories after which a poll ends; the rest is left to the next one, which follows
+at once when a wanted version may be among it. A thousand of them above the newest complete version
+are looked at one by one, once, but no other model waits meanwhile, and what is found first serves
+first."""
+
 Choose = Callable[[Collection[int]], Collection[int]]
 """Says which of the versions that it is given are wanted."""
 
@@ -177,17 +183,18 @@ class Source:
         # files are not read again once they are loaded.
         settled = {v for v, candidate in known.items() if candidate.at_rest and v not in again}
         offered = self._offered(directories, known)
-        moving = False
+        moving, missed = False, 0
         # Each turn lists what the policy wants of the rest once those found incomplete are out.
-        while unlisted := frozenset(choose(offered)) - settled:
+        while (unlisted := frozenset(choose(offered)) - settled) and missed < MOST_MISSED:
             for version in sorted(unlisted, reverse=True):
                 found = self._inspect(version, directories[version])
                 moving = moving or (found is not None and not found.at_rest)
                 if not self._enter(version, found, known):
                     offered -= {version}
+                    missed += 1
             settled |= unlisted
         listing = Listing(known, moving, offered)
-        if not known and not moving:
+        if not known and not moving and not unlisted:
             listing = self._without_any(directories, choose(directories.keys()), offered)
         self._known, self._names, self._chosen_by = known, names, choose
         # What was left out, or is still being written, may change below an unchanged base.

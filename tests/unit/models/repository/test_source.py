@@ -11,7 +11,7 @@ import pytest
 
 from ie_serving.core.errors import Missing, NotThereYet
 from ie_serving.engines.testing import FILE, StandInEngine
-from ie_serving.models.repository.source import LONGEST_PAUSE_S, MOST_LOOKS, Source
+from ie_serving.models.repository.source import LONGEST_PAUSE_S, MOST_LOOKS, MOST_MISSED, Source
 from ie_serving.models.repository.version_policy import Latest, Specific
 from ie_serving.storage.backends.local import LocalStorage
 from ie_serving.storage.base import Entry
@@ -220,6 +220,23 @@ def test_a_version_that_is_incomplete_makes_room_for_the_next_one(
     assert counting.listed == ["9", "8", "7"]
 
 
+def test_a_poll_looks_at_few_incomplete_versions_and_the_next_ones_at_the_others(
+    counting: Counting, write: Write
+) -> None:
+    write("7")
+    for version in range(100, 200):
+        write(f"{version}", name="half.tmp")
+    watched = Source(counting, StandInEngine(), rest_s=1.0, clock=lambda: NOW)
+    looks = []
+    while not (listing := watched.poll(Latest().aspired)).candidates:
+        looks.append(len(counting.listed))
+        counting.listed.clear()
+        assert listing.offered & {7, *range(100, 192)}, "what is left is wanted, and not known"
+    assert max(looks) <= MOST_MISSED
+    assert set(listing.candidates) == {7}
+    assert watched.poll(Latest().aspired) is listing
+
+
 def test_directories_without_a_model_are_looked_at_less_and_less(
     counting: Counting, write: Write
 ) -> None:
@@ -236,7 +253,9 @@ def test_directories_without_a_model_are_looked_at_less_and_less(
         now[0] += 1.0
         return len(counting.listed)
 
-    assert listed_at_a_poll() == 101
+    while not watched.poll(Latest().aspired).candidates:
+        pass
+    listed_at_a_poll()
     assert max(listed_at_a_poll() for _ in range(200)) <= MOST_LOOKS
     write("200", name="notes.txt")
     listed_at_a_poll()

@@ -124,7 +124,8 @@ class Polls:
         if wait_s is not None:
             at = asyncio.get_running_loop().time() + wait_s
             heapq.heappush(self._due, (at, number, wait_s * EARLY, model))
-            self._set_timer()
+            if self._due[0][1] == number:  # else the timer is set for an earlier one
+                self._set_timer()
 
     def reschedule(self, model: Polled) -> None:
         """Ask a model that is followed anew when it is due."""

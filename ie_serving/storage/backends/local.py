@@ -8,6 +8,7 @@ Kubernetes' own bookkeeping in such volumes and are left out.
 import errno
 import os
 import stat
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -31,6 +32,14 @@ DEEPEST = 64
 """How deep directories of one version may lie in each other. No format needs more than three; a
 tree without end would exhaust the stack and cost a listing of each level at every poll."""
 
+SCANNED_EVERY = 10
+"""Calls after which a directory is read although its times say that nothing has changed: not every
+network file system keeps them."""
+
+SETTLED_S = 2.0
+"""Seconds since its last change from which on a directory's times tell the next one: clocks of file
+systems tick as rarely as once in that time."""
+
 _Identity = tuple[int, int]
 """Device and inode."""
 
@@ -40,6 +49,9 @@ class LocalStorage:
 
     def __init__(self, base: str | Path) -> None:
         self._base = Path(base)
+        self._names: list[str] = []
+        self._stamp: tuple[int, ...] | None = None
+        self._unscanned = 0
 
     @property
     def url(self) -> str:
@@ -47,8 +59,22 @@ class LocalStorage:
         return str(self._base)
 
     def directories(self) -> list[str]:
-        """Name the sub-directories, links to directories included."""
-        with _translated(self._base), os.scandir(self._base) as found:
+        """Name the sub-directories, links to directories included.
+
+        Mostly by a look at the base's times: reading it costs five times as much.
+        """
+        with _translated(self._base):
+            status = os.stat(self._base)
+            stamp = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
+            self._unscanned += 1
+            if stamp != self._stamp or self._unscanned >= SCANNED_EVERY:
+                self._names, self._unscanned = self._scan(), 0
+                changed = max(status.st_mtime, status.st_ctime)
+                self._stamp = stamp if time.time() - changed > SETTLED_S else None
+            return self._names.copy()
+
+    def _scan(self) -> list[str]:
+        with os.scandir(self._base) as found:
             return [item.name for item in found if _is_shown(item) and _may_be_directory(item)]
 
     def list(self, directory: str) -> Iterator[Entry]:

@@ -122,12 +122,69 @@ def test_listing_below_a_vanished_base_is_trouble_not_emptiness(tmp_path: Path) 
     ],
 )
 def test_trouble_of_the_file_system_is_told_apart(
-    monkeypatch: pytest.MonkeyPatch, number: int, kind: type[StorageError], phrase: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    kind: type[StorageError],
+    phrase: str,
 ) -> None:
     def refuse(path: Path) -> None:
         raise OSError(number, os.strerror(number), str(path))
 
     monkeypatch.setattr(local.os, "scandir", refuse)
     with pytest.raises(kind, match=phrase) as raised:
-        LocalStorage("/models").directories()
-    assert "/models" in str(raised.value)
+        LocalStorage(tmp_path).directories()
+    assert str(tmp_path) in str(raised.value)
+
+
+@pytest.fixture
+def scans(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The directories that are read."""
+    read: list[str] = []
+    scandir = os.scandir
+
+    def noted(path: Path) -> os.DirEntry[str]:
+        read.append(path.name)
+        return scandir(path)  # type: ignore[return-value]
+
+    monkeypatch.setattr(local.os, "scandir", noted)
+    return read
+
+
+def test_a_base_that_has_not_changed_for_long_is_read_now_and_then_only(
+    repository: LocalRepository, scans: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand models are asked every second."""
+    monkeypatch.setattr(local, "SETTLED_S", 0)
+    repository.put("1/model.xml", b"a")
+    for _ in range(3 * local.SCANNED_EVERY):
+        assert repository.storage.directories() == ["1"]
+    assert len(scans) == 3
+    repository.put("2/model.xml", b"a")
+    assert sorted(repository.storage.directories()) == ["1", "2"]
+    (repository.base / "1").rename(repository.base.parent / "1")
+    assert repository.storage.directories() == ["2"]
+
+
+def test_a_base_that_has_just_changed_is_read(
+    repository: LocalRepository, scans: list[str]
+) -> None:
+    """What changes within the same tick of the clock leaves no other trace."""
+    repository.put("1/model.xml", b"a")
+    for _ in range(5):
+        repository.storage.directories()
+    assert len(scans) == 5
+
+
+def test_a_base_that_is_a_link_is_read_when_it_is_switched(
+    repository: LocalRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local, "SETTLED_S", 0)
+    for release in ("old", "new"):
+        (repository.base.parent / release / release).mkdir(parents=True)
+    repository.base.symlink_to("old")
+    assert [repository.storage.directories() for _ in range(3)] == [["old"]] * 3
+    beside = repository.base.parent / "beside"
+    beside.symlink_to("new")
+    beside.rename(repository.base)
+    assert repository.storage.directories() == ["new"]

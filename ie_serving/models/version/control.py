@@ -193,6 +193,12 @@ class VersionControl:
         self._given_up.set()  # a download under way ends, and leaves its thread to others
         return self._free() if self._life.stage is Stage.DRAINING else None
 
+    def leave(self) -> None:
+        """Give back what outlives the process, which ends; see `LoadedVersion`. Blocking."""
+        self._given_up.set()
+        if self._loaded:
+            self._loaded.leave()
+
     # -- how it is done ----------------------------------------------------------------------
 
     async def _load(self) -> None:

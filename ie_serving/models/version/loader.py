@@ -40,14 +40,23 @@ cannot take it away. Raises LoadFailed for one that has ended it before and has 
 class LoadedVersion:
     """A version in memory, and what must be given back with it: its model, its local files."""
 
-    def __init__(self, servable: Servable, directory: Path, kept: ExitStack) -> None:
+    def __init__(
+        self, servable: Servable, directory: Path, model: ExitStack, files: ExitStack
+    ) -> None:
         self.servable = servable
         self.directory = directory
-        self._kept = kept
+        self._model = model
+        self._files = files
 
     def free(self) -> None:
         """Give back memory and local files. Blocking; nothing may use the servable any more."""
-        self._kept.close()
+        # In this order, since the engine may have the files mapped into memory.
+        with self._files, self._model:
+            pass
+
+    def leave(self) -> None:
+        """Give back the files alone: the process ends, and its memory with it."""
+        self._files.close()
 
 
 class Loader:
@@ -144,20 +153,18 @@ class Loader:
         done: Report,
         took: dict[str, float],
     ) -> LoadedVersion:
-        with kept as stack:
+        with kept as files, ExitStack() as model:
             _check_wanted(given_up)
             # In this thread, not before it: what still waits for one cannot have ended the process.
             noted.enter_context(self._noted(self._name_of(candidate)))
             with _timed(took, "compile_s"):
                 compiled = self._engine.compile(directory, self._options)
-            # Registered before anything else can fail; closed before the copy is given back, since
-            # the engine may have its files mapped into memory.
-            stack.callback(compiled.close)
+            model.callback(compiled.close)  # before anything else can fail
             signatures = with_signature_file(directory, compiled.signatures)
             servable = Servable(self._name, candidate.version, compiled, signatures)
             self._check_unchanged(candidate)
             done(Event.COMPILED)
-            return LoadedVersion(servable, directory, stack.pop_all())
+            return LoadedVersion(servable, directory, model.pop_all(), files.pop_all())
 
     def _name_of(self, candidate: Candidate) -> str:
         """Name the load: the same content of the same version has the same name."""

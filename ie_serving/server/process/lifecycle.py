@@ -78,7 +78,10 @@ class Application(Protocol):
         """
 
     async def close(self) -> None:
-        """Free everything, also after a `start` that failed or was cancelled."""
+        """Let go of what outlives the process, also after a `start` that failed or was cancelled.
+
+        Memory is not among it: the process ends right afterwards.
+        """
 
 
 class Orders:

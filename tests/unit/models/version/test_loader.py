@@ -156,3 +156,18 @@ def test_unloading_gives_back_memory_and_files(tmp_path: Path) -> None:
         assert stand.store.copies == []
 
     run(test())
+
+
+def test_leaving_gives_back_files_and_no_memory(tmp_path: Path) -> None:
+    """The process ends: its memory goes with it, while a copy notes when it was last in use."""
+
+    async def test() -> None:
+        stand = Stand(tmp_path)
+        loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None))
+        await settle()
+        await stand.end_load()
+        (await loading).leave()
+        assert not stand.engine.models[0].closed
+        assert stand.store.copies == []
+
+    run(test())

@@ -150,6 +150,7 @@ class _Answer:
 
     def __init__(self) -> None:
         self.fields: dict[str, str] = {}
+        self.body = b""
         self.sizes: list[int] = []
         self.reset: int | None = None
         self.whole = False
@@ -215,6 +216,10 @@ class Client:
             self._read()
         return self._fault or str(self._answers[number])
 
+    def body(self, number: int) -> bytes:
+        """What a stream was answered with."""
+        return self._answers[number].body
+
     def _ping(self, payload: bytes) -> None:
         self.send(frame(PING, 0, 0, payload))
         while not self._fault:
@@ -248,6 +253,7 @@ class Client:
         if isinstance(found, HeadersFrame):
             answer.fields.update(self._decoder.decode(found.data))
         elif isinstance(found, DataFrame):
+            answer.body += found.data
             answer.sizes.append(len(found.data))
         elif isinstance(found, RstStreamFrame):
             answer.reset = found.error_code

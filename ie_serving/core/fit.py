@@ -111,6 +111,8 @@ def _admits(wanted: tuple[int, ...] | None, given: tuple[int, ...]) -> bool:
         return True
     if len(given) != len(wanted):
         return False
+    if given[1:] == wanted[1:]:  # most models leave the batch open, and nothing else
+        return wanted[0] == -1
     for want, got in zip(wanted, given, strict=True):  # noqa: SIM110  a generator costs more
         if want != got and want != -1:
             return False

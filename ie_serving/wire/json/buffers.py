@@ -29,6 +29,9 @@ _MOST_ELEMENTS: Final = (1 << 24) - 2
 """Elements of one list. simdjson keeps lengths in 24 bits; pysimdjson 7 writes past the end of its
 buffers beyond them, so a body with that many commas never reaches it."""
 
+_MINUS: Final = 0x2D
+"""A minus, as a number: looking for `b"-"` takes four times the instructions."""
+
 _COUNTED_BY_NUMPY: Final = 1 << 12
 """Bytes of a body from which numpy counts brackets faster than `bytes.count`."""
 
@@ -206,7 +209,7 @@ def _copy(array: Lazy, numbers: _Numbers, shape: list[int], body: bytes) -> Arra
     if (
         0 < values.size <= _LOOKED_OVER
         and values.item(values.argmax()) <= largest
-        and (b"-" not in body or values.item(values.argmin()) >= -largest)
+        and (_MINUS not in body or values.item(values.argmin()) >= -largest)
     ):
         return values.astype(narrow)
     with np.errstate(over="ignore"):  # JSON may mean infinity where the dtype ends

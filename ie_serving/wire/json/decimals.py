@@ -8,8 +8,8 @@ them to the rule:
 - Where the shortest text that reads back as the same value (orjson prints it) has up to 6 digits
   and no exponent, no other number of 6 digits lies between the value's neighbours: `%.6g` gives the
   same. Where it has more, `%.6g` reads back as another value. So the digits are counted
-  (`is_short`, `are_long`, `exact`).
-- Many float32 are rounded to 6 and to 9 digits at once (`_exact_float32`), in exact arithmetic:
+  (`is_short`, `are_long`, `texts_of`).
+- Many float32 are rounded to 6 and to 9 digits at once (`exact_float32`), in exact arithmetic:
   the 24 bits of a float32 times a power of ten up to 10^12 (28 bits beside its power of two) fit
   the 53 bits of a double, so the product is the value itself, and rounding it half to even is what
   printf does. Divided by that power it is the double nearest to the decimal, and the shortest text
@@ -31,9 +31,9 @@ WORDS: Final = {"nan": "NaN", "-nan": "NaN", "inf": "Infinity", "-inf": "-Infini
 """What TensorFlow Serving writes for numbers that are not finite, by Python's words for them."""
 
 _NUMPY: Final = orjson.OPT_SERIALIZE_NUMPY
-_ONE_BY_ONE: Final = 20
-"""Numbers up to which printing one after the other, 5,000 instructions each, costs less than a
-dozen numpy calls for all."""
+FEW: Final = 20
+"""Float32 up to which looking at one after the other, some 2,000 instructions each, costs less than
+a dozen numpy calls for all."""
 
 _SHORT: Final = re.compile(rb"[\[\]]*(?:-?[0-9.]{1,7}[\],\[]+)*")
 """A list, or lists of lists, of numbers without exponent of at most 7 characters: 6 digits and the
@@ -47,11 +47,15 @@ are_long: Final = re.compile(
 lies between `_PLAIN_FROM` and a million, so that `LONG_FORMS` writes it. The cases: one digit is
 before the point, a zero, or more digits, which no `.0` may follow."""
 
+LEAST_LONG: Final = 9
+"""Characters that a number takes at least where `are_long` holds, with the comma or bracket behind
+it: so the length of a text rules most others out, without the expression."""
+
 LONG_FORMS: Final = {"f": b"%.9g", "d": b"%.17g"}
 """How a number of more than 6 digits is written, by numpy's character of its dtype."""
 
 _PLAIN_FROM: Final = 1e-4
-"""From here on `%g` needs no exponent, and the products of `_exact_float32` are exact."""
+"""From here on `%g` needs no exponent, and the products of `exact_float32` are exact."""
 _PLAIN_TO: Final = 999_999.0
 """Up to here `%.6g` needs none."""
 _POWERS: Final = np.array([float(f"1e{exponent}") for exponent in range(-4, 6)])
@@ -70,26 +74,24 @@ def is_short(text: bytes) -> bool:
     return b"0.0000" not in text and _SHORT.fullmatch(text) is not None
 
 
-def exact(text: bytes, values: Array) -> bytes:
-    """Write float32 or doubles in the nesting that they have.
+def texts_of(text: bytes, values: Array) -> list[bytes]:
+    """Write each of some doubles, or of up to `FEW` float32.
 
     Args:
-        text: what orjson printed for `values`, which is not short.
+        text: what orjson printed for `values`, one list or nested ones.
         values: contiguous, at least one.
     """
-    if values.dtype.char == "f" and values.size > _ONE_BY_ONE:
-        return _exact_float32(values)
-    dtype = values.dtype.type
-    form = LONG_FORMS[values.dtype.char]
-    tokens = text.split(b",")  # each with its brackets, which so come through
-    for place, number in enumerate(values.reshape(-1).tolist()):
+    kind, form = values.dtype.type, LONG_FORMS[values.dtype.char]
+    tokens = text.translate(None, b"[]").split(b",")
+    for place, number in enumerate(values.ravel().tolist()):
         token = tokens[place]
-        short = token.strip(b"[]")
+        if _PLAIN_FROM <= number <= _PLAIN_TO and len(token) < 8:
+            continue  # at most 6 digits and the point
         if number and not _PLAIN_FROM <= abs(number) <= _PLAIN_TO:
-            tokens[place] = token.replace(short, _by_rule(number, dtype, form))
-        elif len(short.strip(b"-0.").replace(b".", b"")) > 6:
-            tokens[place] = token.replace(short, form % number)
-    return b",".join(tokens)
+            tokens[place] = _by_rule(number, kind, form)
+        elif len(token.strip(b"-0.").replace(b".", b"")) > 6:
+            tokens[place] = form % number
+    return tokens
 
 
 def _by_rule(number: float, dtype: type[np.floating[Any]], form: bytes) -> bytes:
@@ -103,8 +105,11 @@ def _by_rule(number: float, dtype: type[np.floating[Any]], form: bytes) -> bytes
     return word.encode() if word else text + b".0"
 
 
-def _exact_float32(values: Array) -> bytes:
-    """Round to 6 and to 9 digits, so that the shortest texts are TensorFlow Serving's."""
+def exact_float32(values: Array) -> bytes:
+    """Write float32 in the nesting that they have: more than `FEW`, and contiguous.
+
+    They are rounded to 6 and to 9 digits, so that the shortest texts are TensorFlow Serving's.
+    """
     wide = values.astype(np.float64)
     sizes = np.abs(wide)
     odd = ~((sizes <= _PLAIN_TO) & ((sizes >= _PLAIN_FROM) | (sizes == 0)))  # NaN too
@@ -130,8 +135,9 @@ def floats(values: Array) -> list[str]:
     if values.dtype.char not in "fd" or not values.size:
         return any_floats(values)
     values = np.ascontiguousarray(values)
-    text = orjson.dumps(values, option=_NUMPY)
-    return (text if is_short(text) else exact(text, values))[1:-1].decode().split(",")
+    if values.dtype.char == "f" and values.size > FEW:
+        return exact_float32(values)[1:-1].decode().split(",")
+    return [each.decode() for each in texts_of(orjson.dumps(values, option=_NUMPY), values)]
 
 
 def any_floats(values: Array) -> list[str]:

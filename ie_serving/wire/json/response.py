@@ -19,7 +19,16 @@ import orjson
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.tensors import Array, DataType, TensorSpec
 from ie_serving.wire.json.compact import compact, is_finite, with_words
-from ie_serving.wire.json.decimals import LONG_FORMS, are_long, exact, floats, is_short
+from ie_serving.wire.json.decimals import (
+    FEW,
+    LEAST_LONG,
+    LONG_FORMS,
+    are_long,
+    exact_float32,
+    floats,
+    is_short,
+    texts_of,
+)
 from ie_serving.wire.json.pretty import (
     DENSE,
     LINES,
@@ -145,25 +154,28 @@ def _check_rows(outputs: Mapping[str, Array]) -> None:
 
 def _few_numbers(array: Array, lay_out: Layout) -> bytes | None:
     """Write an array of few numbers; None where it takes the general way."""
-    kind = array.dtype.char
-    if not 0 < array.size <= EXACT_NUMBERS or kind not in _PRINTED_ALIKE or not array.ndim:
+    kind, size = array.dtype.char, array.size
+    if not 0 < size <= EXACT_NUMBERS or kind not in _PRINTED_ALIKE or not array.ndim:
         return None
     try:
         text = orjson.dumps(array, option=_NUMPY)
     except orjson.JSONEncodeError:  # not contiguous
         return None
-    if are_long(text):
-        return _template(array.shape, kind, lay_out) % tuple(array.ravel().tolist())
-    return lay_out(text if kind not in "fd" or is_short(text) else exact(text, array))
+    if len(text) >= LEAST_LONG * size and are_long(text):
+        return _template(array.shape, LONG_FORMS[kind], lay_out) % tuple(array.ravel().tolist())
+    if kind not in "fd" or (size > FEW and is_short(text)):
+        return lay_out(text)
+    if size > FEW and kind == "f":
+        return lay_out(exact_float32(array))
+    return _template(array.shape, b"%b", lay_out) % tuple(texts_of(text, array))
 
 
-# Most floats that a model computes have more than 6 digits, and then replies of one shape differ in
-# the digits alone.
+# Replies of one shape differ in the texts of their numbers alone.
 @lru_cache(_TEMPLATES)
-def _template(shape: tuple[int, ...], kind: str, lay_out: Layout) -> bytes:
-    """Lay out an array whose numbers are all long, for `%` to fill them in."""
+def _template(shape: tuple[int, ...], form: bytes, lay_out: Layout) -> bytes:
+    """Lay out an array for `%` to fill in its numbers, each by `form`."""
     zeros = orjson.dumps(np.zeros(shape), option=_NUMPY)
-    return lay_out(zeros.replace(b"0.0", LONG_FORMS[kind]))
+    return lay_out(zeros.replace(b"0.0", form))
 
 
 # Beyond two dimensions the lines of columns nest deeper than `_in_lines` lays out.

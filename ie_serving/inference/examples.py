@@ -28,7 +28,7 @@ from ie_serving.core.tensors import (
     Method,
     Signature,
 )
-from ie_serving.inference import checks
+from ie_serving.inference import checks, summary
 from ie_serving.inference.features import decode_examples
 from ie_serving.inference.interface import Outputs, Results
 from ie_serving.models.repository.signature_file import EXAMPLES
@@ -182,6 +182,7 @@ def _computation(signature: Signature) -> object:
 async def _run(
     servable: Servable, signature: Signature, examples: Sequence[Features], codec: ExampleCodec
 ) -> Mapping[str, Array]:
+    summary.note_examples(servable, signature.name, len(examples))
     if signature.examples is not None:
         return await run_base(servable, signature.examples, examples)
     # Filled afterwards: of a list of bytes numpy makes an array of one width, and cuts zero bytes.

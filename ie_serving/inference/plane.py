@@ -18,7 +18,7 @@ from ie_serving.core.fit import fit, shed
 from ie_serving.core.requests import ExamplesRequest, InferRequest, ModelSpec, Task
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, Method, Signature
 from ie_serving.core.versions import VersionStatus
-from ie_serving.inference import checks, examples
+from ie_serving.inference import checks, examples, summary
 from ie_serving.inference.deadline import Limited, within
 from ie_serving.inference.decoding import decode_examples, decode_large
 from ie_serving.inference.interface import Api, Encode, Interface, Outputs, Results
@@ -207,7 +207,9 @@ class DataPlane:
             model: name that it asked for; empty when it could not be read.
             error: what it failed with.
         """
-        self._metrics.of(model).count(code_of(error).name)
+        code = code_of(error)
+        self._metrics.of(model).count(code.name)
+        summary.note_refusal(model, code)
 
     # -- warm-up: with a version that does not serve yet; nothing is counted -------------------
 
@@ -244,7 +246,8 @@ class DataPlane:
         # `add`, not `of`: a warm-up binds before the manager has told the new model's name.
         label = interface.labels[Api.PREDICT]
         served = self._metrics.add(servable.name).served(label, interface.entrypoint)
-        bound = Bound(servable, signature, interface, served, self._codec.parse)
+        kind: type[Bound[T]] = NotedBound if summary.is_wanted() else Bound
+        bound = kind(servable, signature, interface, served, self._codec.parse)
         servable.bound[interface, name] = bound
         return bound
 
@@ -364,6 +367,20 @@ class Bound(Generic[T]):
         if interface.large_reply is None:
             return encoders
         return {form: _reader(encode, interface.large_reply) for form, encode in encoders.items()}
+
+
+class NotedBound(Bound[T]):
+    """A `Bound` whose requests are logged."""
+
+    __slots__ = ()
+
+    def start(
+        self, inputs: Mapping[str, Array], form: object, output_filter: tuple[str, ...]
+    ) -> Coroutine[Any, Any, T | Unencoded[T]]:
+        """See `Bound`."""
+        name, entrypoint = self.signature.name, self._interface.entrypoint
+        summary.note_tensors(self._servable, name, entrypoint, inputs, output_filter)
+        return super().start(inputs, form, output_filter)
 
 
 def _reader(encode: Encode[T], large: int) -> Read[T]:

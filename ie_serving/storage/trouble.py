@@ -77,7 +77,8 @@ MEANING: Mapping[Trouble, tuple[type[StorageError], str]] = {
     Trouble.OTHER: (StorageError, "the store refused the request"),
 }
 
-_CODE = re.compile(r"[A-Za-z0-9._-]{1,64}")
+_CODE = re.compile(r"(?:[0-9]{3} )?[A-Za-z0-9._-]{1,64}|[A-Za-z0-9.:_-]{1,255}:[0-9]{1,5}")
+"""A code, with the HTTP status before it or not; or host and port."""
 _UNROUTABLE = {errno.ENETUNREACH, errno.EHOSTUNREACH, errno.ENETDOWN}
 _MOST_CAUSES = 12
 """Exceptions that are looked at behind one error. Clients wrap three to five; beyond this many none
@@ -104,7 +105,7 @@ def translated(
     except ServingError:
         raise
     except Exception as error:
-        trouble, code = classify(error) or (network_trouble(error) or Trouble.OTHER, "")
+        trouble, code = classify(error) or (network_trouble(error) or Trouble.OTHER, peer_of(error))
         raise _fault(url, action, trouble, code, advice) from error
 
 
@@ -132,6 +133,20 @@ def network_trouble(error: BaseException) -> Trouble | None:
     """Sort what went wrong below HTTP; None when nothing did."""
     sorted_causes = (_socket_trouble(cause) for cause in _causes(error))
     return next((trouble for trouble in sorted_causes if trouble), None)
+
+
+def peer_of(error: BaseException) -> str:
+    """Give host and port of the connection that `error` is about, by urllib3; empty for none.
+
+    Which of them it was is what has to be known where a proxy or an endpoint stands in between.
+    """
+    for cause in _causes(error):
+        # Not `getattr`: one of its errors has a property of this name that warns.
+        held = vars(cause).get("conn") or vars(cause).get("pool")
+        host, port = getattr(held, "host", None), getattr(held, "port", None)
+        if host and port:
+            return f"{host}:{port}"
+    return ""
 
 
 def _fault(

@@ -20,7 +20,7 @@ from ie_serving.storage.backends.bucket import (
     BucketRemote,
     Kept,
 )
-from ie_serving.storage.backends.s3_errors import trouble_of_code
+from ie_serving.storage.backends.s3_errors import trouble_of_code, with_status
 from ie_serving.storage.base import Entry
 from ie_serving.storage.checksums import Checksum, from_s3_headers
 from ie_serving.storage.options import MinioOptions
@@ -122,6 +122,7 @@ class MinioRemote(BucketRemote[Minio]):
         if isinstance(error, S3Error):
             code = error.code or ""
             trouble = trouble_of_code(code, error.response.status)
+            code = with_status(trouble, code, error.response.status)
         elif isinstance(error, ServerError):
             code, trouble = str(error.status_code), http_trouble(error.status_code)
         elif isinstance(error, InvalidResponseError):

@@ -41,7 +41,7 @@ from ie_serving.storage.backends.bucket import (
     BucketRemote,
     Kept,
 )
-from ie_serving.storage.backends.s3_errors import trouble_of_code
+from ie_serving.storage.backends.s3_errors import trouble_of_code, with_status
 from ie_serving.storage.base import Entry
 from ie_serving.storage.checksums import Checksum, from_s3_headers
 from ie_serving.storage.options import S3Options
@@ -166,7 +166,7 @@ class S3Remote(BucketRemote[Boto]):
         # The role was refused, not the bucket: permissions on the bucket would be the wrong advice.
         if trouble is Trouble.DENIED and error.operation_name.startswith("AssumeRole"):
             return Trouble.CREDENTIALS, code
-        return trouble, code
+        return trouble, with_status(trouble, code, status)
 
     def _is_anonymous(self, client: Boto) -> bool:
         return bool(client.meta.config.signature_version is UNSIGNED)

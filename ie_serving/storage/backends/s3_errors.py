@@ -54,3 +54,9 @@ def trouble_of_code(code: str, status: int) -> Trouble:
     if code in _TROUBLE_OF:
         return _TROUBLE_OF[code]
     return Trouble.CHANGED if status in (404, 416) else http_trouble(status)
+
+
+def with_status(trouble: Trouble, code: str, status: int) -> str:
+    """Put the HTTP status before the code of a store that fails: proxies have their own codes."""
+    is_wanted = trouble is Trouble.SERVER and status and code != str(status)
+    return f"{status} {code}".strip() if is_wanted else code

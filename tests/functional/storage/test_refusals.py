@@ -146,7 +146,7 @@ class TestS3Protocol:
         [
             (503, "SlowDown", Throttled, ["asks to slow down", "poll less often"]),
             (429, "TooManyRequests", Throttled, ["asks to slow down"]),
-            (500, "InternalError", Unreachable, ["the store failed (InternalError)"]),
+            (500, "InternalError", Unreachable, ["the store failed (500 InternalError)"]),
             (403, "RequestTimeTooSkewed", Unauthorized, ["clocks", "set this machine's clock"]),
             (400, "ExpiredToken", Unauthorized, ["credentials were refused (ExpiredToken)"]),
             (400, "IllegalLocationConstraintException", StorageError, ["region", "_REGION"]),

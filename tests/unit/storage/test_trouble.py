@@ -8,12 +8,14 @@ from collections.abc import Callable
 from contextlib import closing
 
 import pytest
+import requests
 import trustme
 import urllib3
 
-from ie_serving.core.errors import StorageError
+from ie_serving.core.errors import StorageError, Unreachable
 from ie_serving.storage.backends import gcs, minio, s3
-from ie_serving.storage.backends.s3_errors import trouble_of_code
+from ie_serving.storage.backends.s3_errors import trouble_of_code, with_status
+from ie_serving.storage.options import S3Options
 from ie_serving.storage.trouble import (
     MEANING,
     Trouble,
@@ -192,6 +194,36 @@ def test_texts_hold_our_words_and_the_code_never_the_clients_text(trouble: Troub
     assert str(s3.ADVICE.get(trouble, "")) in text
     assert "s3cr3t" not in text
     assert raised.value.__cause__ is client_error
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        pytest.param(lambda port: get(f"http://127.0.0.1:{port}"), id="urllib3"),
+        pytest.param(lambda port: requests.get(f"http://127.0.0.1:{port}"), id="requests"),
+        pytest.param(
+            lambda port: s3.make_client(
+                S3Options(endpoint=f"http://127.0.0.1:{port}", access_key="k", secret_key="s"), "b"
+            ).list_objects_v2(Bucket="b"),
+            id="boto3",
+        ),
+    ],
+)
+def test_a_refused_connection_names_host_and_port(ask: Callable[[int], object]) -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(Unreachable) as raised, translated("s3://b", "list", lambda error: None, {}):
+        ask(port)
+    assert str(raised.value) == (
+        f"s3://b: cannot list: the connection was refused (127.0.0.1:{port})"
+    )
+
+
+def test_a_store_that_fails_shows_its_status() -> None:
+    assert with_status(Trouble.SERVER, "InternalError", 500) == "500 InternalError"
+    assert with_status(Trouble.SERVER, "", 502) == "502"
+    assert with_status(Trouble.SERVER, "503", 503) == "503"
+    assert with_status(Trouble.DENIED, "AccessDenied", 403) == "AccessDenied"
 
 
 def test_a_code_that_is_no_code_is_not_repeated() -> None:

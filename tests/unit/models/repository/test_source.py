@@ -237,6 +237,18 @@ def test_a_poll_looks_at_few_incomplete_versions_and_the_next_ones_at_the_others
     assert watched.poll(Latest().aspired) is listing
 
 
+def test_a_thousand_directories_that_are_no_versions_cost_nothing_but_their_names(
+    counting: Counting, write: Write
+) -> None:
+    write("1")
+    for number in range(1100):
+        (counting.path / f"run-{number}").mkdir()
+    watched = Source(counting, StandInEngine(), rest_s=1.0, clock=lambda: NOW)
+    for _ in range(3):
+        assert set(watched.poll(Latest().aspired).candidates) == {1}
+    assert counting.listed == ["1"]
+
+
 def test_directories_without_a_model_are_looked_at_less_and_less(
     counting: Counting, write: Write
 ) -> None:

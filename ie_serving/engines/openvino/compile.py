@@ -1,9 +1,8 @@
 """The OpenVINO engine: a version directory becomes a compiled model."""
 
 import logging
-import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +10,6 @@ from typing import TYPE_CHECKING
 import openvino as ov
 
 from ie_serving.core.errors import InvalidRequest, LoadFailed, NoneServed, ServingError
-from ie_serving.core.hints import Hint
 from ie_serving.core.tensors import Array
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino import formats, preprocess
@@ -22,23 +20,20 @@ from ie_serving.engines.openvino.mend import mend
 from ie_serving.engines.openvino.narrow import check_range, narrowed
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.properties import (
-    CACHE,
     PRECISION,
     STREAMS,
     THREADS,
-    properties,
 )
 from ie_serving.engines.openvino.read import read
-from ie_serving.engines.openvino.runtime import core, load_failures, one_line, return_memory
+from ie_serving.engines.openvino.runtime import load_failures, one_line, return_memory
 from ie_serving.engines.openvino.shape_inference import ShapeInference
 from ie_serving.engines.openvino.slot import Slot
 from ie_serving.engines.openvino.specs import Port, Ports, prepare, zeros
+from ie_serving.engines.openvino.threads_choice import Compiled, compile_cached, compile_fastest
 from ie_serving.engines.preprocessing import Preprocessing
-from ie_serving.engines.run import probe
 from ie_serving.engines.run.by_rank import ByRank
 from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
 from ie_serving.engines.run.program import Check, CompiledPrograms, Fallback, Program, Runs
-from ie_serving.engines.run.threads import thread_limit
 from ie_serving.telemetry.logs import Event
 
 if TYPE_CHECKING:
@@ -47,23 +42,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TINY_S = 0.001
-"""Seconds of an inference; models below this may run on one thread.
-
-The engine's other threads go on spinning for about 300 us after each inference: more CPU time than
-all of a small request takes, and where cores are few, it is the event loop's or the client's.
-"""
-SLOWER = 1.3
-"""Factor by which a request may become slower by one thread; beyond it the model keeps them all."""
-REQUEST_S = 0.0001
-"""Seconds that a request takes at least beside its inference, measured over gRPC."""
-MANY_ROWS = 64
-"""Size of open dimensions with which one thread has to keep up as well, a batch as clients send."""
-TINY_OPERATIONS = 100
-TINY_WEIGHTS = 1 << 18
-"""Operations, and elements of all constants, up to which a graph is compiled for one thread first.
-It is then most likely fast enough whatever several threads do, and is not compiled for them; a
-thousand such models start in half the time."""
 FAILED = "Error occurred during inference execution"
 """Phrase of 2020 for whatever the engine raised."""
 
@@ -181,15 +159,6 @@ def _around(beside: "Beside", host: "Plan | None", inner: Runs | None) -> Runs:
     return ProgramBeside(beside, program, program.wanted)
 
 
-@dataclass(frozen=True)
-class _Compiled:
-    """A compiled model, its properties, and the seconds of one inference; None: not known."""
-
-    model: ov.CompiledModel
-    config: Mapping[str, str]
-    seconds: float | None
-
-
 def _program(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
     mend(model)
     ports = prepare(draft, model, options)
@@ -200,7 +169,7 @@ def _program(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
     if hazards.lasting and options.execution == "auto":
         # What a size took before says nothing of the next: none may hold the event loop.
         options = replace(options, execution="async")
-    compiled = _compile(model, ports, options, hazards)
+    compiled = compile_fastest(model, ports, options, hazards)
     latency = LatencyModel(options.execution)
     # The first request of each size must not be the one that finds out that it takes a second.
     sample = zeros(ports.inputs, 1)
@@ -227,7 +196,7 @@ def _slots(
     ports: Ports,
     options: EngineOptions,
     hazards: Hazards,
-    compiled: _Compiled,
+    compiled: Compiled,
     nireq: int,
 ) -> list[Slot]:
     """Make infer requests; each with a compiled model of its own where a failure spoils that."""
@@ -240,7 +209,7 @@ def _slots(
         return [Slot(make, ports.inputs, ports.outputs, hazards) for _ in range(nireq)]
 
 
-def _share(compiled: _Compiled, nireq: int) -> Mapping[str, str]:
+def _share(compiled: Compiled, nireq: int) -> Mapping[str, str]:
     """Give the properties of one of `nireq` compiled models that share the threads of one."""
     if nireq == 1 or THREADS not in compiled.config:
         return compiled.config
@@ -249,7 +218,7 @@ def _share(compiled: _Compiled, nireq: int) -> Mapping[str, str]:
 
 
 def _make(model: ov.Model, device: str, config: Mapping[str, str]) -> ov.InferRequest:
-    return _compile_cached(model, device, config).create_infer_request()
+    return compile_cached(model, device, config).create_infer_request()
 
 
 def _blame(kind: type[ServingError], error: Exception) -> ServingError:
@@ -281,88 +250,7 @@ def _shape_inference(model: ov.Model, ports: Ports) -> ShapeInference | None:
         return ShapeInference(model, ports.inputs)
 
 
-def _compile(model: ov.Model, ports: Ports, options: EngineOptions, hazards: Hazards) -> _Compiled:
-    config = properties(options, thread_limit())
-    by_user = set(properties(options, None))
-    device = options.of(OpenVinoOptions).target_device
-    may_choose = device == "CPU" and not by_user & {THREADS, STREAMS, "PERFORMANCE_HINT"}
-
-    def compiled(config: Mapping[str, str]) -> _Compiled:
-        """Compile, and measure at once: both are needed for the choice between the two."""
-        made = _compile_cached(model, device, config)
-        return _Compiled(made, config, _latency(made, ports, hazards, 1))
-
-    def on_one_thread() -> _Compiled:
-        """Compile for the thread that infers."""
-        # Without streams the thread is the caller's: a model that infers on the event loop, or in a
-        # lane, needs none of its own, and a thousand such models do not fill a process with them.
-        return compiled({**config, THREADS: "1", STREAMS: "0"})
-
-    with load_failures(f"the model cannot be compiled for {device}"):
-        single = on_one_thread() if may_choose and _looks_tiny(model) else None
-        if single and _keeps_up(ports, hazards, single, None):
-            return single
-        several = compiled(config)
-        if not may_choose or several.seconds is None or several.seconds > TINY_S:
-            return several
-        single = single or on_one_thread()
-    return single if _keeps_up(ports, hazards, single, several) else several
-
-
-def _looks_tiny(model: ov.Model) -> bool:
-    operations = model.get_ops()
-    if len(operations) > TINY_OPERATIONS:
-        return False
-    constants = (node for node in operations if node.get_type_name() == "Constant")
-    elements = sum(int(math.prod(node.get_output_shape(0))) for node in constants)
-    return elements <= TINY_WEIGHTS
-
-
-def _latency(model: ov.CompiledModel, ports: Ports, hazards: Hazards, rows: int) -> float | None:
-    """Measure with zeros, `rows` in each open dimension; they may be divisors, and be refused."""
-    measured = replace(hazards, refusals=())
-    make = partial(Slot, model.create_infer_request, ports.inputs, ports.outputs, measured)
-    return probe.latency(make, zeros(ports.inputs, rows), (RuntimeError,))
-
-
-def _compile_cached(model: ov.Model, device: str, config: Mapping[str, str]) -> ov.CompiledModel:
-    """Compile; without the cache of compiled models when that is what fails, as on a full disk."""
-    try:
-        return core().compile_model(model, device, config)
-    except RuntimeError as error:
-        if CACHE not in config:
-            raise
-        uncached = {name: value for name, value in config.items() if name != CACHE}
-        compiled = core().compile_model(model, device, uncached)
-        # Only now: had this failed as well, the cache would not have been the cause.
-        _warn_not_kept(config[CACHE], error)
-        return compiled
-
-
-def _warn_not_kept(path: str, error: RuntimeError) -> None:
-    advice = Hint("check {storage.cache_dir}")
-    cause = one_line(error)
-    log.warning(Event("compiled model not kept", path=path, cause=cause, advice=advice))
-
-
-def _keeps_up(ports: Ports, hazards: Hazards, single: _Compiled, several: _Compiled | None) -> bool:
-    """Tell whether one thread is about as fast, for many rows too where they may come.
-
-    Without `several` it is compared with an inference that takes no time.
-    """
-    pairs = [(single.seconds, several.seconds if several else 0.0)]
-    if not all(port.static for port in ports.inputs):
-        many_s = _latency(several.model, ports, hazards, MANY_ROWS) if several else 0.0
-        pairs.append((_latency(single.model, ports, hazards, MANY_ROWS), many_s))
-    return all(s is not None and m is not None and about_as_fast(s, m) for s, m in pairs)
-
-
-def about_as_fast(single_s: float, several_s: float) -> bool:
-    """Tell whether one thread is to be preferred, from the seconds of one inference."""
-    return REQUEST_S + single_s <= SLOWER * (REQUEST_S + several_s)
-
-
-def _log_choice(draft: Draft, compiled: _Compiled, options: EngineOptions, nireq: int) -> None:
+def _log_choice(draft: Draft, compiled: Compiled, options: EngineOptions, nireq: int) -> None:
     precision = _property(compiled.model, PRECISION)
     own = options.of(OpenVinoOptions)
     seconds = compiled.seconds

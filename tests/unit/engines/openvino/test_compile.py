@@ -14,8 +14,9 @@ import pytest
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import SERVING_DEFAULT, DataType
-from ie_serving.engines.openvino import compile
-from ie_serving.engines.openvino.compile import OpenVinoEngine, about_as_fast
+from ie_serving.engines.openvino import threads_choice
+from ie_serving.engines.openvino.compile import OpenVinoEngine
+from ie_serving.engines.openvino.threads_choice import about_as_fast
 from ie_serving.engines.run import probe
 from tests.process import output_of
 from tests.unit.engines.contract import EngineContract
@@ -176,13 +177,13 @@ def test_a_tiny_model_is_compiled_once_and_brings_no_threads(
 ) -> None:
     """A thousand of them must fit into a process, and start within a minute."""
     compiled: list[Mapping[str, str]] = []
-    compile_cached = compile._compile_cached
+    compile_cached = threads_choice.compile_cached
 
     def noted(model: ov.Model, device: str, config: Mapping[str, str]) -> ov.CompiledModel:
         compiled.append(config)
         return compile_cached(model, device, config)
 
-    monkeypatch.setattr(compile, "_compile_cached", noted)
+    monkeypatch.setattr(threads_choice, "compile_cached", noted)
     monkeypatch.setattr(probe, "latency", lambda *_: 1e-5)  # whatever this machine does meanwhile
     add_one(tmp_path)
     load(tmp_path)  # the first one brings what all share

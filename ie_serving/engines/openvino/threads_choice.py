@@ -1,0 +1,138 @@
+"""A model is compiled for one thread or for several: whichever infers faster, measured at load."""
+
+import logging
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+
+import openvino as ov
+
+from ie_serving.core.hints import Hint
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.openvino.hazards import Hazards
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.openvino.properties import CACHE, STREAMS, THREADS, properties
+from ie_serving.engines.openvino.runtime import core, load_failures, one_line
+from ie_serving.engines.openvino.slot import Slot
+from ie_serving.engines.openvino.specs import Ports, zeros
+from ie_serving.engines.run import probe
+from ie_serving.engines.run.threads import thread_limit
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+TINY_S = 0.001
+"""Seconds of an inference; models below this may run on one thread.
+
+The engine's other threads go on spinning for about 300 us after each inference: more CPU time than
+all of a small request takes, and where cores are few, it is the event loop's or the client's.
+"""
+SLOWER = 1.3
+"""Factor by which a request may become slower by one thread; beyond it the model keeps them all."""
+REQUEST_S = 0.0001
+"""Seconds that a request takes at least beside its inference, measured over gRPC."""
+MANY_ROWS = 64
+"""Size of open dimensions with which one thread has to keep up as well, a batch as clients send."""
+TINY_OPERATIONS = 100
+TINY_WEIGHTS = 1 << 18
+"""Operations, and elements of all constants, up to which a graph is compiled for one thread first.
+It is then most likely fast enough whatever several threads do, and is not compiled for them; a
+thousand such models start in half the time."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A compiled model, its properties, and the seconds of one inference; None: not known."""
+
+    model: ov.CompiledModel
+    config: Mapping[str, str]
+    seconds: float | None
+
+
+def compile_fastest(
+    model: ov.Model, ports: Ports, options: EngineOptions, hazards: Hazards
+) -> Compiled:
+    """Compile for one thread where that is about as fast as several, unless the user has chosen.
+
+    Raises:
+        LoadFailed: the device does not take the model.
+    """
+    config = properties(options, thread_limit())
+    by_user = set(properties(options, None))
+    device = options.of(OpenVinoOptions).target_device
+    may_choose = device == "CPU" and not by_user & {THREADS, STREAMS, "PERFORMANCE_HINT"}
+
+    def compiled(config: Mapping[str, str]) -> Compiled:
+        """Compile, and measure at once: both are needed for the choice between the two."""
+        made = compile_cached(model, device, config)
+        return Compiled(made, config, _latency(made, ports, hazards, 1))
+
+    def on_one_thread() -> Compiled:
+        """Compile for the thread that infers."""
+        # Without streams the thread is the caller's: a model that infers on the event loop, or in a
+        # lane, needs none of its own, and a thousand such models do not fill a process with them.
+        return compiled({**config, THREADS: "1", STREAMS: "0"})
+
+    with load_failures(f"the model cannot be compiled for {device}"):
+        single = on_one_thread() if may_choose and _looks_tiny(model) else None
+        if single and _keeps_up(ports, hazards, single, None):
+            return single
+        several = compiled(config)
+        if not may_choose or several.seconds is None or several.seconds > TINY_S:
+            return several
+        single = single or on_one_thread()
+    return single if _keeps_up(ports, hazards, single, several) else several
+
+
+def _looks_tiny(model: ov.Model) -> bool:
+    operations = model.get_ops()
+    if len(operations) > TINY_OPERATIONS:
+        return False
+    constants = (node for node in operations if node.get_type_name() == "Constant")
+    elements = sum(int(math.prod(node.get_output_shape(0))) for node in constants)
+    return elements <= TINY_WEIGHTS
+
+
+def _latency(model: ov.CompiledModel, ports: Ports, hazards: Hazards, rows: int) -> float | None:
+    """Measure with zeros, `rows` in each open dimension; they may be divisors, and be refused."""
+    measured = replace(hazards, refusals=())
+    make = partial(Slot, model.create_infer_request, ports.inputs, ports.outputs, measured)
+    return probe.latency(make, zeros(ports.inputs, rows), (RuntimeError,))
+
+
+def compile_cached(model: ov.Model, device: str, config: Mapping[str, str]) -> ov.CompiledModel:
+    """Compile; without the cache of compiled models when that is what fails, as on a full disk."""
+    try:
+        return core().compile_model(model, device, config)
+    except RuntimeError as error:
+        if CACHE not in config:
+            raise
+        uncached = {name: value for name, value in config.items() if name != CACHE}
+        compiled = core().compile_model(model, device, uncached)
+        # Only now: had this failed as well, the cache would not have been the cause.
+        _warn_not_kept(config[CACHE], error)
+        return compiled
+
+
+def _warn_not_kept(path: str, error: RuntimeError) -> None:
+    advice = Hint("check {storage.cache_dir}")
+    cause = one_line(error)
+    log.warning(Event("compiled model not kept", path=path, cause=cause, advice=advice))
+
+
+def _keeps_up(ports: Ports, hazards: Hazards, single: Compiled, several: Compiled | None) -> bool:
+    """Tell whether one thread is about as fast, for many rows too where they may come.
+
+    Without `several` it is compared with an inference that takes no time.
+    """
+    pairs = [(single.seconds, several.seconds if several else 0.0)]
+    if not all(port.static for port in ports.inputs):
+        many_s = _latency(several.model, ports, hazards, MANY_ROWS) if several else 0.0
+        pairs.append((_latency(single.model, ports, hazards, MANY_ROWS), many_s))
+    return all(s is not None and m is not None and about_as_fast(s, m) for s, m in pairs)
+
+
+def about_as_fast(single_s: float, several_s: float) -> bool:
+    """Tell whether one thread is to be preferred, from the seconds of one inference."""
+    return REQUEST_S + single_s <= SLOWER * (REQUEST_S + several_s)

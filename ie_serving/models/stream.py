@@ -36,8 +36,8 @@ from ie_serving.telemetry import logs
 log = logging.getLogger(__name__)
 
 COMPARED_EVERY = 30
-"""Polls after which the files of the versions that serve are compared once more. For a thousand idle
-models that takes about 0.2 % of a core."""
+"""Polls after which the files of the versions that serve are compared once more. For a thousand
+idle models that takes about 0.2 % of a core."""
 
 ENDED_VERSIONS_KEPT = 100
 """How many freed versions of a model stay in its status; beyond it the oldest numbers go, so that
@@ -330,15 +330,8 @@ class ModelStream:
         return self._versions[number].drop()
 
     def _log_given_up(self, number: int) -> None:
-        log.info(
-            logs.Event(
-                "version given up",
-                model=self.name,
-                version=number,
-                base_path=self._source.url,
-                cause=self._why_given_up(number),
-            )
-        )
+        facts = {"base_path": self._source.url, "cause": self._why_given_up(number)}
+        log.info(logs.Event("version given up", model=self.name, version=number, **facts))
 
     def _why_given_up(self, number: int) -> str:
         if self._is_retired:

@@ -14,6 +14,7 @@ from ie_serving.engines.openvino.draft import Draft, Tensor, Version
 from ie_serving.engines.openvino.left_out import leaving_out
 from ie_serving.engines.openvino.mapping import Renames, aliases
 from ie_serving.engines.openvino.runtime import core, load_failures
+from ie_serving.engines.openvino.savedmodel.checkpoint import check_variables
 from ie_serving.engines.openvino.savedmodel.file import (
     FILE,
     Declared,
@@ -23,7 +24,6 @@ from ie_serving.engines.openvino.savedmodel.file import (
     read_graph,
 )
 from ie_serving.engines.openvino.savedmodel.frames import above
-from ie_serving.engines.openvino.savedmodel.host.checkpoint import check_variables
 from ie_serving.engines.openvino.savedmodel.host.needs import may_need_host
 from ie_serving.engines.openvino.savedmodel.misconverted import check_graph, check_shape
 from ie_serving.engines.openvino.savedmodel.program import Beside

@@ -15,10 +15,10 @@ import numpy as np
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import Array
+from ie_serving.engines.openvino.savedmodel.checkpoint import Checkpoint
 from ie_serving.engines.openvino.savedmodel.constants import held
 from ie_serving.engines.openvino.savedmodel.frames import CALLS, Frame, Library, Place
 from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
-from ie_serving.engines.openvino.savedmodel.host.checkpoint import Checkpoint
 from ie_serving.engines.openvino.savedmodel.host.kernel import Held, as_tensor
 from ie_serving.engines.openvino.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.openvino.savedmodel.host.tables import Table, from_text_file

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from ie_serving.core.errors import LoadFailed
+from ie_serving.engines.openvino.savedmodel.checkpoint import Checkpoint
 from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
-from ie_serving.engines.openvino.savedmodel.host.checkpoint import Checkpoint
 from ie_serving.engines.openvino.savedmodel.host.tables import Table, from_text_file
 from ie_serving.wire.protobuf import graph
 

@@ -44,7 +44,9 @@ class Checkpoint:
         try:
             data = Path(f"{prefix}.index").read_bytes()
             self._entries = dict(_entries(memoryview(data)))
-        except (OSError, ValueError, IndexError, Unclear) as error:
+        except OSError as error:
+            raise LoadFailed(f"{prefix.name}.index cannot be read: {error.strerror}") from error
+        except (ValueError, IndexError, Unclear) as error:
             raise LoadFailed(
                 f"{prefix.name}.index is damaged, {_as_text(error)}: upload the version again"
             ) from error

@@ -126,6 +126,15 @@ def test_a_flat_command_line_as_of_openvino_model_server(file: Path) -> None:
     assert settings(f"--config_path={file}") == settings("config", "--config_path", str(file))
 
 
+@pytest.mark.parametrize("flags", [("--rest_port", "9000"), ("--rest_port=9000",)])
+def test_a_rest_port_alone_may_be_the_default_of_grpc(flags: tuple[str, ...]) -> None:
+    """OpenVINO Model Server serves gRPC only where its port is given."""
+    found = settings(*ONE[1:], *flags).server
+    assert (found.port, found.rest_port) == (0, 9000)
+    assert settings(*ONE[1:], "--rest_port", "8000").server.port == 9000
+    assert faults(*ONE[1:], *flags, "--port", "9000")
+
+
 def test_flags_may_be_shortened_as_in_2020() -> None:
     (model,) = settings(*ONE, "--model_v", '{"specific": {"versions": [2]}}').models
     assert model.version_policy == Specific(frozenset({2}))

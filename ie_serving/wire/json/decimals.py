@@ -58,6 +58,10 @@ _PLAIN_FROM: Final = 1e-4
 """From here on `%g` needs no exponent, and the products of `exact_float32` are exact."""
 _PLAIN_TO: Final = 999_999.0
 """Up to here `%.6g` needs none."""
+_TENTH: Final = 0.1
+_SIX_DIGITS: Final = 8
+"""Characters of `0.123456` and `123456.0`, the longest texts of 6 digits that a number from a tenth
+on has: a shorter text has no more digits, a longer one has, and at this length they are counted."""
 _POWERS: Final = np.array([float(f"1e{exponent}") for exponent in range(-4, 6)])
 """Where numbers begin to have one digit more before the point, or one zero fewer behind it."""
 _SCALES: Final = np.array(
@@ -85,9 +89,11 @@ def texts_of(text: bytes, values: Array) -> list[bytes]:
     tokens = text.translate(None, b"[]").split(b",")
     for place, number in enumerate(values.ravel().tolist()):
         token = tokens[place]
-        if _PLAIN_FROM <= number <= _PLAIN_TO and len(token) < 8:
-            continue  # at most 6 digits and the point
-        if number and not _PLAIN_FROM <= abs(number) <= _PLAIN_TO:
+        length = len(token)
+        if _TENTH <= number <= _PLAIN_TO and length != _SIX_DIGITS:
+            if length > _SIX_DIGITS:
+                tokens[place] = form % number
+        elif number and not _PLAIN_FROM <= abs(number) <= _PLAIN_TO:
             tokens[place] = _by_rule(number, kind, form)
         elif len(token.strip(b"-0.").replace(b".", b"")) > 6:
             tokens[place] = form % number

@@ -3,31 +3,18 @@
 import asyncio
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from ie_serving.core.errors import LoadFailed, Missing
 from ie_serving.core.versions import State
-from ie_serving.engines.testing import FILE
 from ie_serving.models import rules
 from ie_serving.models.repository.version_policy import All, Latest, Specific
 from ie_serving.models.rules import FIRST_BACK_OFF_S
-from ie_serving.models.stream import COMPARED_EVERY, POLLS_FOR_REST, SOON_S, ModelStream
-from ie_serving.storage.backends.local import DEEPEST
+from ie_serving.models.stream import POLLS_FOR_REST, SOON_S
 from tests.unit.models.conftest import POLL_S, World, run, until
-from tests.unit.models.stand_ins import BROKEN, Stand, settle
-
-
-async def started(world: World, **fields: object) -> ModelStream:
-    stream = world.open_stream(world.config(**fields))
-    await stream.start()
-    await stream.first_load()
-    return stream
-
-
-def states(stream: ModelStream) -> dict[int, State]:
-    return {status.version: status.state for status in stream.statuses()}
+from tests.unit.models.stand_ins import BROKEN, Stand
+from tests.unit.models.streams import started, states
 
 
 def test_first_load_ends_with_every_wanted_version_loaded_or_failed(
@@ -403,193 +390,6 @@ def test_failed_listings_back_off_up_to_a_minute_and_are_counted(tmp_path: Path)
         stand.store.away = False
         await stand.poll(stream)
         assert stream.next_poll_s() == 1.0
-
-    run(test())
-
-
-def test_a_version_replaced_while_it_loads_never_serves_a_mix(world: World) -> None:
-    """Its files are compared once more before it serves; then the new ones are loaded."""
-
-    async def test() -> None:
-        world.write(1, value=1)
-        replacing = [True]
-
-        def replace(directory: Path) -> None:
-            if replacing:
-                replacing.clear()
-                # By its file alone, in one step: a listing between two would find no version.
-                beside = world.base / "beside"
-                beside.write_text('{"value": 2}')
-                beside.rename(directory / FILE)
-
-        world.engine.before_compile = replace
-        stream = await started(world)
-        assert stream.default is None
-        assert "listed anew" in stream.failures()[1]
-        await until(stream, lambda: stream.default)
-        assert [model.closed for model in world.engine.models] == [True, False]
-        await stream.retire()
-
-    run(test())
-
-
-def test_a_version_that_cannot_be_listed_fails_alone_with_the_reason(world: World) -> None:
-    async def test() -> None:
-        world.write(1)
-        (world.base / "m" / "2").symlink_to("2")
-        deep = world.base / "m" / "3"
-        deep.joinpath(*("d" * 600)).mkdir(parents=True)
-        stream = await started(world, version_policy=All())
-        assert states(stream) == {1: State.AVAILABLE, 2: State.LOADING, 3: State.LOADING}
-        assert "symbolic links" in stream.failures()[2]
-        assert f"more than {DEEPEST} deep" in stream.failures()[3]
-        (world.base / "m" / "2").unlink()
-        world.write(2)
-        await until(stream, lambda: 2 in stream.available)
-        await stream.retire()
-
-    run(test())
-
-
-# Files that change while their version serves.
-
-
-async def serving_changed(stand: Stand, stream: ModelStream) -> None:
-    """Let version 1 serve, then be replaced, and be compared."""
-    stand.store.versions = {1: "a"}
-    await stand.poll(stream)
-    await stand.end_load()
-    stand.store.versions = {1: "b"}
-    for _ in range(COMPARED_EVERY):
-        await stand.poll(stream)
-
-
-def changes_noted(caplog: pytest.LogCaptureFixture) -> int:
-    return caplog.text.count("files of a served version have changed")
-
-
-def test_a_change_is_said_once_and_what_serves_goes_on(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    async def test() -> None:
-        stand = Stand(tmp_path)
-        told: list[str] = []
-        stream = stand.stream(on_changed=lambda: told.append("changed"))
-        await serving_changed(stand, stream)
-        before = stream.available[1]
-        for _ in range(3 * COMPARED_EVERY):
-            await stand.poll(stream)
-        assert stream.available[1] is before
-        assert (changes_noted(caplog), told) == (1, ["changed"])
-        assert stand.store.listed.count(1) == 5, "compared at every thirtieth poll"
-        stand.store.versions = {1: "c"}
-        stream.poll_now()
-        await stand.poll(stream)
-        assert changes_noted(caplog) == 2, "a look compares at once"
-
-    run(test())
-
-
-def test_a_change_is_loaded_beside_what_serves_and_takes_its_place(tmp_path: Path) -> None:
-    async def test() -> None:
-        stand = Stand(tmp_path)
-        stream = stand.stream(reload_changed=True)
-        await serving_changed(stand, stream)
-        before = stream.available[1]
-        assert states(stream) == {1: State.AVAILABLE}
-        with before:
-            await stand.end_load()
-            after = stream.available[1]
-            assert after is not before
-            assert [model.closed for model in stand.engine.models] == [False, False]
-        await settle()
-        assert [model.closed for model in stand.engine.models] == [True, False]
-        for _ in range(2 * COMPARED_EVERY):
-            await stand.poll(stream)
-        assert stream.available[1] is after
-        assert not stand.loads.waiting
-
-    run(test())
-
-
-def test_a_change_that_does_not_load_is_tried_again_and_ends_with_its_version(
-    tmp_path: Path,
-) -> None:
-    async def test() -> None:
-        stand = Stand(tmp_path)
-        stream = stand.stream(reload_changed=True)
-        await serving_changed(stand, stream)
-        before = stream.available[1]
-        await stand.end_load(BROKEN)
-        assert (stream.available[1], stream.failures()) == (before, {})
-        stand.clock.now += 60.0
-        await stand.poll(stream)
-        assert stand.loads.waiting
-        gone = asyncio.create_task(stream.retire())
-        await settle()
-        assert not gone.done(), "a load cannot be interrupted"
-        await stand.end_load()
-        assert gone.done()
-        assert stand.store.copies == []
-
-    run(test())
-
-
-def test_a_labelled_version_stays_when_the_latest_moves_on(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    """Labels are how a canary is rolled out; a restart finds both versions again."""
-    caplog.set_level("INFO", "ie_serving")
-
-    async def test() -> None:
-        labels = {"stable": 1}
-        world.write(1)
-        stream = await started(world, version_labels=labels)
-        world.write(2)
-        await until(stream, lambda: stream.default and stream.default.version == 2)
-        world.write(3)
-        await until(stream, lambda: set(stream.available) == {1, 3})
-        assert stream.labels == labels
-        again = await started(world, version_labels=labels)
-        assert set(again.available) == {1, 3}
-        again.adopt(Latest(), {})
-        await until(again, lambda: set(again.available) == {3})
-        for each in (stream, again):
-            await each.retire()
-
-    run(test())
-    given_up = [r.getMessage() for r in caplog.records if "given up" in r.getMessage()]
-    path = world.base / "m"
-    assert given_up[0] == (
-        f'version given up model=m version=2 base_path={path} cause="version 3 replaces it"'
-    )
-    assert "version=1" in given_up[1]
-
-
-def test_what_serves_for_a_label_alone_stands_in_for_nothing(world: World) -> None:
-    """A restart beside a broken newest version serves the next lower one, not the canary."""
-
-    async def test() -> None:
-        world.write(1)
-        world.write(2)
-        world.write(3, fail="no operation Foo")
-        stream = await started(world, version_labels={"stable": 1})
-        await until(stream, lambda: set(stream.available) == {1, 2})
-        await stream.poll()
-        assert stream.default and stream.default.version == 2
-        await stream.retire()
-
-    run(test())
-
-
-@pytest.mark.parametrize("policy", [All(), Specific(frozenset({1}))], ids=["all", "specific"])
-def test_only_the_policy_latest_keeps_what_a_label_names(world: World, policy: Any) -> None:
-    async def test() -> None:
-        world.write(1)
-        world.write(2)
-        stream = await started(world, version_policy=policy, version_labels={"two": 2})
-        assert set(stream.available) == set(policy.aspired([1, 2]))
-        await stream.retire()
 
     run(test())
 

@@ -7,7 +7,7 @@ import pytest
 
 from ie_serving.server.transport.http1 import connection
 from ie_serving.server.transport.http1.connection import INPUT_END_S
-from tests.unit.server.transport.http1.test_connection import CLOSE, GET, Talk, Wire, echo, reply
+from tests.unit.server.transport.http1.talk import CLOSE, GET, Talk, Wire, echo, reply
 
 
 class Slow:

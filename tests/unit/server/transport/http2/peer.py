@@ -28,6 +28,10 @@ from ie_serving.core.errors import InvalidRequest
 from ie_serving.server.transport.grpc.http2_server import Http2Server
 from ie_serving.server.transport.grpc.services import Buffer, CallContext, Streaming
 
+DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION = range(10)
+UNKNOWN = 0xBE
+"""A type of frame that no RFC defines."""
+
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 LIMIT = 1 << 20
 PATIENCE_S = 20.0

@@ -1,0 +1,171 @@
+"""Replies, and how a connection ends: as the client wants it, as we do, or by a defect."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from tests.unit.server.transport.http1.talk import (
+    CLOSE,
+    GET,
+    POST,
+    Gate,
+    Talk,
+    answered,
+    echo,
+    failing,
+    reply,
+)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+        b"GET / HTTP/1.0\r\n\r\n",
+    ],
+)
+async def test_the_connection_ends_where_the_client_wants_it(request_: bytes) -> None:
+    talk = Talk(echo)
+    heard = await talk.say(request_ + GET)
+    assert heard.count(b"HTTP/1.1 200") == 1
+    assert CLOSE in heard
+    assert talk.wire.closed
+
+
+@pytest.mark.parametrize("by", ["application", "server"])
+async def test_the_connection_ends_where_we_want_it(by: str) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        headers = [(b"connection", b"close")] if by == "application" else []
+        await reply(send, b"bye", 200, *headers)
+
+    talk = Talk(app)
+    talk.host.draining = by == "server"
+    await talk.say(GET + GET)
+    assert talk.heard.count(b"HTTP/1.1 200") == 1
+    assert talk.heard.count(b"connection: close") == 1
+    assert talk.wire.closed
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_defect_is_logged_and_answered_without_its_text(
+    waits: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        if waits:
+            await asyncio.sleep(0)
+        raise ZeroDivisionError("a defect")
+
+    talk = Talk(app)
+    heard = await talk.say(GET)
+    assert heard.startswith(b"HTTP/1.1 500 ")
+    assert b"defect" not in heard
+    assert talk.wire.closed
+    assert "a defect" in caplog.text
+
+
+async def test_a_defect_after_the_reply_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    talk = Talk(failing(send_first=True))
+    assert await talk.say(GET) == answered(b"done")
+    assert "a defect" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [(b"x", b"a\r\nset-cookie: b")],
+        [(b"x: y\r\nz", b"a")],
+        [(b"content-length", b"7")],
+        [(b"transfer-encoding", b"chunked")],
+    ],
+)
+async def test_no_header_breaks_out_of_its_line_or_lies_about_the_body(
+    headers: Sequence[tuple[bytes, bytes]], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await reply(send, b"body", 200, *headers)
+
+    caplog.set_level(logging.CRITICAL)
+    heard = await Talk(app).say(GET)
+    assert heard.startswith(b"HTTP/1.1 500 ")
+    assert b"cookie" not in heard
+
+
+async def test_a_reply_in_pieces_is_sent_whole() -> None:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"ab", "more_body": True})
+        await send({"type": "http.response.body", "body": b"c"})
+
+    assert await Talk(app).say(GET) == answered(b"abc")
+
+
+async def test_the_scope_is_what_asgi_asks_for() -> None:
+    scopes = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        scopes.append(scope)
+        await reply(send, b"")
+
+    await Talk(app).say(b"GET /a%20b?q=1 HTTP/1.1\r\nHost: h\r\nX-Y:  Z \r\nx-y: 2\r\n\r\n")
+    assert scopes[0] == {
+        "type": "http",
+        "asgi": {"version": "3.0", "spec_version": "2.3"},
+        "http_version": "1.1",
+        "method": "GET",
+        "scheme": "http",
+        "path": "/a b",
+        "raw_path": b"/a%20b",
+        "query_string": b"q=1",
+        "root_path": "",
+        "headers": [(b"host", b"h"), (b"x-y", b"Z"), (b"x-y", b"2")],
+        "client": ("192.0.2.1", 5),
+        "server": ("192.0.2.2", 8000),
+    }
+
+
+PATIENCE = 75.0
+
+
+@pytest.mark.parametrize(
+    "said", [b"", GET, GET[:9], POST[:-1]], ids=["nothing", "a request", "a head", "a body"]
+)
+async def test_a_client_that_keeps_us_waiting_is_left(said: bytes) -> None:
+    talk = Talk(echo)
+    await talk.say(said)
+    now = talk.host.time
+    talk.connection.end_if_late(now + PATIENCE - 1, PATIENCE)
+    assert not talk.wire.closed
+    talk.connection.end_if_late(now + PATIENCE + 1, PATIENCE)
+    assert talk.wire.closed
+
+
+async def test_a_head_that_drips_is_left() -> None:
+    talk = Talk(echo)
+    await talk.say(b"GET / HTTP/1.1\r\nHost: x\r\n")
+    talk.host.time += PATIENCE + 1
+    await talk.say(b"X: ")
+    talk.connection.end_if_late(talk.host.time, PATIENCE)
+    assert talk.wire.closed
+
+
+async def test_a_client_that_waits_for_us_is_not_left() -> None:
+    talk = Talk(Gate())
+    await talk.say(GET)
+    talk.connection.end_if_late(talk.host.time + 9 * PATIENCE, PATIENCE)
+    assert not talk.wire.closed
+    talk.hang_up()
+
+
+async def test_a_client_that_takes_nothing_of_its_reply_is_left() -> None:
+    talk = Talk(echo)
+    await talk.say(GET)
+    now = talk.host.time
+    for unsent, later in [(100, 0), (90, PATIENCE * 2), (90, PATIENCE * 2.9)]:
+        talk.wire.unsent = unsent
+        talk.connection.end_if_late(now + later, PATIENCE)
+        assert not talk.wire.aborted
+    talk.connection.end_if_late(now + PATIENCE * 3.1, PATIENCE)
+    assert talk.wire.aborted

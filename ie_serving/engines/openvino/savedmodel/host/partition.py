@@ -33,6 +33,9 @@ from ie_serving.wire.protobuf.messages import Proto
 _HELD = TABLES | VARIABLES | {"Const", "RestoreV2"}
 """Operations without a kernel whose value `resources.py` knows."""
 
+_FIRST_LOOPS = ("Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch", "TensorArray")
+"""How operations begin that loops and branches of TensorFlow 1 consist of."""
+
 Id = tuple[int, str]
 """A node: its frame, and its name in it."""
 
@@ -206,7 +209,13 @@ def _between(node: Proto, given: Proto) -> LoadFailed:
 
 def lacking(node: Proto) -> LoadFailed:
     """Make the error for a node that neither OpenVINO nor the host runs."""
+    advice = "export a signature that takes the tensors behind it"
+    if node.op.startswith(_FIRST_LOOPS):
+        advice = (
+            "it is of a loop or branch in the form of TensorFlow 1. Export it again after"
+            " tf.compat.v1.enable_control_flow_v2(), or without the loop"
+        )
     return LoadFailed(
         f"{node.op} {node.name!r} computes with strings, tables or images, and neither OpenVINO"
-        " nor this server can run it; export a signature that takes the tensors behind it"
+        f" nor this server can run it; {advice}"
     )

@@ -156,3 +156,16 @@ def test_a_model_without_strings_imports_nothing_of_the_host(tmp_path: Path) -> 
         timeout=60,
     )
     assert done.stdout.split() == ["ie_serving.engines.openvino.savedmodel.host.needs"]
+
+
+def test_a_loop_of_tensorflow_1_over_strings_is_refused_with_what_to_do() -> None:
+    v1.disable_control_flow_v2()
+    try:
+        with v1.Graph().as_default() as made:
+            rows = v1.map_fn(tf.strings.lower, v1.placeholder(tf.string, [None]))
+            definition = graph.GraphDef.FromString(made.as_graph_def().SerializeToString())
+    finally:
+        v1.enable_control_flow_v2()
+    frame = Frame(Library(definition), definition)
+    with pytest.raises(LoadFailed, match=r"TensorFlow 1\. Export it again after .*control_flow_v2"):
+        partition([frame.place(rows.name)])

@@ -7,7 +7,7 @@ looked for. `columns.py` reads Examples that are not alike.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -47,18 +47,12 @@ def read_alike(features: Sequence[Feature], serialized: Sequence[bytes]) -> dict
     return columns
 
 
-@dataclass(frozen=True)
-class _Length:
-    """A length of a head: its place, how many bytes it takes, and its value."""
+class _Length(NamedTuple):
+    """A length of a head: its place, where the bytes begin that it counts, and its value."""
 
     place: int
-    width: int
+    end: int
     value: int
-
-    @property
-    def end(self) -> int:
-        """Where the bytes begin that it counts."""
-        return self.place + self.width
 
 
 @dataclass(frozen=True)
@@ -82,7 +76,7 @@ class _Head:
         """Of each byte the bits that must be equal: of a length, whether it goes on."""
         mask = b"\xff" * len(self.data)
         for length in self.lengths:
-            mask = mask[: length.place] + b"\x80" * length.width + mask[length.end :]
+            mask = mask[: length.place] + b"\x80" * (length.end - length.place) + mask[length.end :]
         return mask
 
 
@@ -107,8 +101,10 @@ def _head(view: memoryview, start: int) -> _Head:
 def _length(view: memoryview, at: int, tags: Collection[int]) -> _Length:
     if view[at] not in tags:
         raise Unclear
-    value, end = read_varint(view, at + 1)
-    return _Length(at + 1, end - at - 1, value)
+    value, end = view[at + 1], at + 2
+    if value >= 0x80:
+        value, end = read_varint(view, at + 1)
+    return _Length(at + 1, end, value)
 
 
 class _Alike(Walked):
@@ -119,6 +115,7 @@ class _Alike(Walked):
         at, ends = self.field(self.starts, FIRST, self.ends)
         self.require(ends == self.ends)
         found: dict[bytes, tuple[DataType, Column]] = {}
+        present = np.ones(self.rows, bool)
         while at[0] < ends[0]:
             head = _head(self.view(), int(at[0]))
             if head.key in found:  # twice: the last one counts
@@ -126,7 +123,8 @@ class _Alike(Walked):
             sizes = self._compared(head, at)
             at = at + len(head.data)
             if head.key in keys:
-                found[head.key] = head.dtype, self._column(head.dtype, at, sizes)
+                values, lengths = self._values(head.dtype, at, sizes)
+                found[head.key] = head.dtype, Column(values, lengths, present)
             at = at + sizes
         # No entry ended behind its Example's end: places only grow.
         self.require(at == ends)
@@ -150,17 +148,15 @@ class _Alike(Walked):
             self.require(_read(length, heads) == sizes + (len(head.data) - length.end))
         return sizes
 
-    def _column(self, dtype: DataType, start: Array, sizes: Array) -> Column:
+    def _values(self, dtype: DataType, start: Array, sizes: Array) -> tuple[Array, Array]:
         if dtype is DataType.STRING:
-            values, counts = self.strings(start, start + sizes)
-        else:
-            values, counts = self.numbers(start, sizes, dtype)
-        return Column(values, counts, np.ones(self.rows, bool))
+            return self.strings(start, start + sizes)
+        return self.numbers(start, sizes, dtype)
 
 
 def _read(length: _Length, heads: Array) -> Array:
     """Read a length from each head."""
     value = (heads[:, length.place] & 0x7F).astype(np.int64)
-    for i in range(1, length.width):
-        value |= (heads[:, length.place + i] & 0x7F).astype(np.int64) << (7 * i)
+    for i, place in enumerate(range(length.place + 1, length.end), 1):
+        value |= (heads[:, place] & 0x7F).astype(np.int64) << (7 * i)
     return value

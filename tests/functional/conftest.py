@@ -1,11 +1,14 @@
 """Servers for tests: one on the sample for all that do not change it, others on demand."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.functional.servers import SAMPLE, Server
+from tests.functional.tiny import Gate, Start, Tiny
 
 Serve = Callable[..., Server]
 
@@ -37,3 +40,22 @@ def serve() -> Iterator[Serve]:
             return server.ready()
 
         yield start
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Start servers that do not outlive the test."""
+    with ExitStack() as stack:
+
+        def _start(environment: dict[str, str] | None = None, **options: Any) -> Tiny:
+            server = Tiny(environment or {}, **options)
+            stack.callback(server.kill)
+            return server
+
+        yield _start
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Iterator[Gate]:
+    with closing(Gate(tmp_path / "gate")) as gate:
+        yield gate

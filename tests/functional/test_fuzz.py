@@ -67,6 +67,8 @@ def grpc_parts() -> list[bytes]:
     ):
         fields = [(":method", "POST"), (":scheme", "http"), (":path", f"/{method}")]
         fields += [("content-type", "application/grpc"), ("te", "trailers"), ("grpc-timeout", "1S")]
+        fields += [("x-request-id", f"{number}" * 40), (f"x-{number}", "")]
+        encoder.header_table_size = 100 * number  # so that entries drive each other out
         block = bytes(encoder.encode(fields))
         parts.append(HeadersFrame(number, block[:5]).serialize())
         parts.append(ContinuationFrame(number, block[5:], flags=["END_HEADERS"]).serialize())
@@ -81,7 +83,7 @@ def grpc_parts() -> list[bytes]:
 def rest_parts() -> list[bytes]:
     """A connection with some requests, line by line."""
     body = b'{"instances": [%s]}' % str(ROW[0]).encode()
-    chunk = b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+    chunk = b'%x;a="b"\r\n%b\r\n0;c\r\nX-Trailer: d\r\n\r\n' % (len(body), body)
     return [
         b"POST /v1/models/digits:predict HTTP/1.1\r\n",
         b"Host: test\r\nContent-Type: application/json\r\n",
@@ -91,6 +93,8 @@ def rest_parts() -> list[bytes]:
         b"POST /v1/models/digits:predict HTTP/1.1\r\nHost: test\r\n",
         b"Transfer-Encoding: chunked\r\n\r\n",
         chunk,
+        b"HEAD http://test/v1/models/digits HTTP/1.2\r\nHost: test\r\n",
+        b"Connection: close\r\n\r\n",
     ]
 
 

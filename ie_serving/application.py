@@ -229,6 +229,7 @@ class ServingApplication:
         return transports[self._settings.server.grpc_transport](services)
 
     def _http2(self, services: Services) -> MakeListener:
+        # Here, not above: some thirty modules, for which no load waits.
         from ie_serving.server.transport.grpc.http2_server import Http2Server
 
         server = self._settings.server

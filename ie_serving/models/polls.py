@@ -279,7 +279,9 @@ def _listed(waiting: deque[_Asked]) -> list[_Asked]:
     done: list[_Asked] = []
     began = time.monotonic()
     with suppress(IndexError):  # nothing waits any more
+        # In portions: told of a thousand at once, the loop would do nothing else meanwhile.
         while len(done) < TOLD_AT_ONCE and time.monotonic() - began <= SLOW_S:
+            # Without a look before it: another thread may take the last one in between.
             asked = waiting.popleft()
             _list(asked)
             done.append(asked)

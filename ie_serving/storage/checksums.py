@@ -64,7 +64,8 @@ class _Crc32:
         self._value = zlib.crc32(data, self._value)
 
     def digest(self) -> bytes:
-        """Give the sum in four bytes, the highest first, as stores write it."""
+        """Give the sum in four bytes."""
+        # As stores write it, with the highest byte first.
         return struct.pack(">I", self._value)
 
 

@@ -60,6 +60,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
         ConfigError: every fault, each with its flag, variable or JSON path.
         SystemExit: 0 after `--help` and `--version`, 2 when argparse cannot tell flags apart.
     """
+    # First of all: which flags there are depends on the command.
     argv = ovms.with_command(argv)
     arguments, unknown = _parser(argv).parse_known_args(argv)
     given = {name: value for name, value in vars(arguments).items() if value is not None}

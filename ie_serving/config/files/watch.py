@@ -80,6 +80,7 @@ class ConfigWatch:
         try:
             await self.reload()
         except ServingError as error:
+            # A line each: a file may have many faults, and each has a place of its own.
             for cause in causes(error):
                 log.error(Event("configuration not applied", path=self._path, cause=cause))
         except Exception:

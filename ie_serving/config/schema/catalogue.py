@@ -19,6 +19,7 @@ def names_in_ie_serving(flags: tuple[Setting, ...]) -> dict[str, str]:
     Args:
         flags: whose flags the running command takes.
     """
+    # By place: to look for a setting itself would compare it with each of them, field by field.
     taken = {setting.place for setting in flags}
     found = {}
     for setting in SETTINGS:

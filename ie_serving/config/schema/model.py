@@ -261,6 +261,7 @@ def model_config(found: Mapping[str, Any], engine: EngineOptions) -> tuple[Model
     # 2020 documented this one.
     ignored = "openvino.batch_size" if both else ""
     given = {setting: found[setting.place] for setting in MODEL if setting.place in found}
+    # Values of drivers stay under their places: which driver they are for is part of those.
     options, fields = (fields_of(owner, found) for owner in ("engine", "model"))
     of_drivers = {setting.place: v for setting, v in given.items() if setting.place != ignored}
     compiled = with_own(dataclasses.replace(engine, **options), of_drivers)

@@ -78,6 +78,7 @@ def _models(directory: Path) -> list[Path]:
 
 def _only_model(directory: Path) -> Path:
     models = _models(directory)
+    # No rule of TensorFlow Serving or OpenVINO says which of several is meant.
     if len(models) != 1:
         raise LoadFailed(f"the version holds {len(models)} *.onnx files; expected one")
     return models[0]

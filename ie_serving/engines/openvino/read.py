@@ -32,6 +32,7 @@ def read(directory: Path, options: OpenVinoOptions) -> Version:
 def _read_file(file: Path, renames: tuple[Renames, Renames]) -> Version:
     """Read a model's file as its name has it."""
     if file.name in (formats.SAVED_MODEL, formats.SAVED_MODEL_TEXT):
+        # Here, not above: with all that it needs it is most of what a load may import.
         from ie_serving.engines.openvino.saved_model import read_signatures
 
         return read_signatures(file.parent, renames)

@@ -59,6 +59,7 @@ def compile_fastest(
         LoadFailed: the device does not take the model.
     """
     config = properties(options, thread_limit())
+    # What the user has set is not measured against anything else.
     by_user = set(properties(options, None))
     device = options.of(OpenVinoOptions).target_device
     may_choose = device == "CPU" and not by_user & {THREADS, STREAMS, "PERFORMANCE_HINT"}
@@ -81,6 +82,7 @@ def compile_fastest(
         several = compiled(config)
         if not may_choose or several.seconds is None or several.seconds > TINY_S:
             return several
+        # A model that looked tiny has been compiled for one thread already.
         single = single or on_one_thread()
     return single if _keeps_up(ports, hazards, single, several) else several
 

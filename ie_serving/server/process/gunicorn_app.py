@@ -132,6 +132,7 @@ class _Flag:
 
     def is_set(self) -> bool:
         """Tell whether a process has set it."""
+        # One byte is read and written whole, so no lock is needed between processes.
         return self._page[0] == 1
 
 
@@ -229,6 +230,7 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
 
     def spawn_worker(self) -> Any:  # noqa: ANN401 (gunicorn's)
         """Fork a worker; give its pid."""
+        # Whether its death is a young one is counted from here.
         self._born = time.monotonic()
         return super().spawn_worker()
 

@@ -123,6 +123,7 @@ async def serve(
         preparing = asyncio.ensure_future(work)
         if not await _done_before(orders.stop, application.start()):
             return
+        # On the loop, unlike what prepares them: a listener belongs to it.
         listeners = {name: make() for name, make in (await preparing).items()}
         for name, listener in listeners.items():
             await _listen(name, listener, ports[name])

@@ -38,5 +38,6 @@ def _ordered(pairs: list[tuple[str, Any]]) -> OrderedDict[str, Any]:
 def session() -> Any:  # noqa: ANN401  # botocore has no types
     """Give a session of botocore whose clients are made of definitions that are read in steps."""
     made = botocore.session.get_session()
+    # Before the first client is made: the loader keeps what it has read.
     made.get_component("data_loader").file_loader = FileInSteps()
     return made

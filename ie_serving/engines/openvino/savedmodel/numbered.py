@@ -31,6 +31,7 @@ def _apply(changes: Mapping[str, str], function: Proto) -> None:
         for at, reference in enumerate(node.input):
             if reference in changes:
                 node.input[at] = changes[reference]
+    # The keys stay, so the map may be changed while it is read.
     for name, reference in function.ret.items():
         if reference in changes:
             function.ret[name] = changes[reference]

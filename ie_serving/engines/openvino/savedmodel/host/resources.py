@@ -155,6 +155,7 @@ class Resources:
         return found
 
     def _run_at_load(self) -> Iterator[Place]:
+        # The first that writes a resource counts: TensorFlow restores, then initialises.
         for root in (self._init_op(), self._meta_graph.saver_def.restore_op_name):
             if root:
                 yield from below_control(self._frame, root)

@@ -93,6 +93,7 @@ class LoopList(TensorList):
             changed.append(newest._undo)
             newest = newest._next
         items = list(newest._held)
+        # From the newest back to this one: each knows only what it changed itself.
         for length, at, replaced in reversed(changed):
             items[at] = replaced
             del items[length:]

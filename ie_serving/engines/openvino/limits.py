@@ -22,6 +22,8 @@ FARTHEST = 16
 """How far a region may reach, in sizes of its image; models clip them, so that twice is rare. With
 `sampling_ratio` 0 the plugin takes as many samples as a region is large."""
 
+GREATEST = float(np.finfo(np.float32).max)
+
 Row = Callable[[ov.Node], ov.Node]
 """From an operation to limits, float32, which are broadcast to the input."""
 
@@ -61,6 +63,8 @@ def guard_limits(nodes: Sequence[ov.Node]) -> Iterator[Flag]:
         for limits in _LIMITED.get(node.get_type_name(), ()):
             if node.input_value(limits.number).get_node().get_type_name() != "Constant":
                 yield _bounded(node, limits)
+        if node.get_type_name() == "Multinomial":
+            yield _weighed(node)
 
 
 def _bounded(node: ov.Node, limits: _Limits) -> Flag:
@@ -74,6 +78,23 @@ def _bounded(node: ov.Node, limits: _Limits) -> Flag:
         f" its input {limits.number}: regions lie in a batch and near its images, and lengths"
         " within what they count"
     )
+    return Flag(cause, raised(fits))
+
+
+def _weighed(node: ov.Node) -> Flag:
+    """Let a `Multinomial` draw from rows that it can draw from; else it leaves what was there."""
+    weights = op.convert(node.input_value(0), "f32")
+    best = op.reduce_max(weights, op.constant(np.array([-1], np.int64)), True)
+    # Of logarithms the least is that of 0, of numbers 0; some weight of a row is more.
+    least = -GREATEST if node.get_attributes()["log_probs"] else 0.0
+    least_of_each = -np.inf if least else 0.0
+    each = op.logical_and(
+        op.greater_equal(weights, _is(least_of_each)(node)),
+        op.less_equal(weights, _is(GREATEST)(node)),
+    )
+    fits = op.logical_and(each, op.greater(best, _is(least)(node)))
+    replace_where_not(node, 0, fits, op.constant(np.array(1, np.int32)).output(0))
+    cause = f'Multinomial "{node.get_friendly_name()}" is given a row without weights to draw by'
     return Flag(cause, raised(fits))
 
 
@@ -125,7 +146,6 @@ _ROWS_OF_REGIONS = (
 _LIMITED: Mapping[str, tuple[_Limits, ...]] = MappingProxyType(
     {
         "CTCGreedyDecoderSeqLen": (_Limits(1, _is(0), _size(1)),),
-        "DeformablePSROIPooling": _ROWS_OF_REGIONS,
         "GatherTree": (_Limits(2, _is(1), _size(0)),),
         "PSROIPooling": _ROWS_OF_REGIONS,
         "ROIAlign": _REGIONS,
@@ -143,6 +163,7 @@ _HELD_BY_MODEL: Mapping[str, tuple[int, ...]] = MappingProxyType(
         "Col2Im": (1, 2),
         "CTCLoss": (0, 1, 2, 3, 4),
         "DFT": (1,),
+        "DeformablePSROIPooling": (1, 2),
         "IDFT": (1,),
         "IRDFT": (1,),
         "ISTFT": (2, 3, 4),

@@ -5,9 +5,10 @@ Source of the phrases: predict_util.cc and server_core.cc of TensorFlow Serving.
 
 from google.protobuf.message import DecodeError
 
+from ie_serving.core.budget import BUDGET
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.requests import ModelSpec
-from ie_serving.wire.protobuf.counting import COUNTED, check_count
+from ie_serving.wire.protobuf.counting import COUNTED, PARSED, check_count
 from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.protobuf.messages import Proto
 
@@ -17,9 +18,20 @@ def parse(kind: Proto, payload: Buffer) -> Proto:
 
     Raises:
         InvalidRequest: the bytes are no such message, or hold too many messages.
+        QueueFull, RequestTooLarge: the messages within take more memory than there is for requests.
     """
-    if len(payload) >= COUNTED:
-        check_count(memoryview(payload), kind.DESCRIPTOR)
+    if len(payload) < COUNTED:
+        return _parse(kind, payload)
+    count = check_count(memoryview(payload), kind.DESCRIPTOR)
+    # Until it is parsed, so that few are at once; what is odd is refused directly behind.
+    lease = BUDGET.lease(count * PARSED)
+    try:
+        return _parse(kind, payload)
+    finally:
+        lease.release()
+
+
+def _parse(kind: Proto, payload: Buffer) -> Proto:
     try:
         return kind.FromString(payload)
     except DecodeError as error:

@@ -285,3 +285,20 @@ def test_what_values_make_long_never_holds_the_event_loop(
     caplog.set_level("INFO")
     load(open_input(tmp_path, body))
     assert ("async" in caplog.text.rpartition("execution=")[2]) is lasts
+
+
+@pytest.mark.parametrize("bad", [[0, 0], [-1, 1], [np.nan, 1], [np.inf, 1]], ids=str)
+async def test_draws_from_a_row_without_weights_are_refused(
+    tmp_path: Path, bad: list[float]
+) -> None:
+    """What an earlier request had drawn was left there."""
+
+    def body(x: Any) -> Any:
+        weights = op.reshape(x, constant([1, 2]), False)
+        return op.multinomial(weights, constant([3]), "i32", True, False, 1, 2)
+
+    model = load(unary(tmp_path, [2], DataType.FP32, body))
+    for _ in range(2):
+        assert await answer(model, 0, 1) == [[1, 1, 1]]
+        with pytest.raises(InvalidTensor, match="a row without weights"):
+            await answer(model, *bad)

@@ -67,7 +67,7 @@ def test_a_large_request_is_counted_before_it_is_parsed() -> None:
 
 def test_serialized_messages_of_one_request_are_counted_together() -> None:
     """Such as the Examples that a Predict holds as strings, each of which would be let pass."""
-    many = [b"\x0a\x00" * (COUNTED // 4)] * 5
+    many = [b"\x0a\x00" * (MOST_MESSAGES // 4)] * 5
     with pytest.raises(InvalidRequest, match="send it in parts"):
         check_sum(many, messages.Example.DESCRIPTOR)
     check_sum(many[:1], messages.Example.DESCRIPTOR)

@@ -39,6 +39,7 @@ from ie_serving.core.hints import Hint
 from ie_serving.server.process.deadly_loads import DeadlyLoads, LoadNotes
 from ie_serving.server.process.handover import Handover
 from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S, Application, Orders, serve
+from ie_serving.server.process.memory_limit import budget_of
 from ie_serving.server.process.ports import REST, Ports, bind
 from ie_serving.server.process.tuning import lasting_objects, tune
 from ie_serving.telemetry.logs import Event
@@ -337,7 +338,7 @@ class _Worker(Worker):  # type: ignore[misc]
         self._listen_to_signals(orders)
         beats = asyncio.create_task(self._beat(orders))
         server = self.app
-        tune()
+        tune(budget_of(server.settings.server.memory_budget_bytes))
         notes = LoadNotes(server.deadly_loads.deaths, self.loads.write)
         with lasting_objects():
             # Here, not above: the arbiter does without numpy.

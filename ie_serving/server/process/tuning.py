@@ -29,6 +29,13 @@ time. The most that glibc takes as a threshold on 64-bit machines. Source: mallo
 MOST_FREE_BYTES = 128 << 20
 """Bytes of free memory at the top of the heap, above which it goes back to the kernel: room for a
 few large requests at a time."""
+SMALL_BUDGET = 512 << 20
+"""Bytes that requests may hold, up to which few heaps keep freed memory, each a part of the budget
+at most. glibc gives each thread a heap of its own, up to eight for each processor; what they keep
+together may be more than a small container has: 730 MB where 512 MB was the limit, 490 with two."""
+FEW_HEAPS = 2
+KEPT_PART = 16
+"""Part of a small budget that a heap keeps, as a block or at its top."""
 
 MOST_CONNECTIONS = 10_000
 """Connections of both ports, where the limit of files allows more. Each takes some 20 KB when it is
@@ -42,13 +49,18 @@ MOST_FILES = 1 << 16
 # Names of glibc's parameters. Source: malloc.h.
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
+_M_ARENA_MAX = -8
 
 
-def tune() -> None:
-    """Tune this process. Called once, on the event loop that will serve."""
+def tune(budget: int = sys.maxsize) -> None:
+    """Tune this process. Called once, on the event loop that will serve.
+
+    Args:
+        budget: bytes that requests may hold.
+    """
     sys.setswitchinterval(LONGEST_TURN_S)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(SHORT_THREADS, "blocking"))
-    keep_freed_memory()
+    keep_freed_memory(budget)
     raise_file_limit()
 
 
@@ -88,11 +100,19 @@ def raise_file_limit() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
-def keep_freed_memory() -> None:
-    """Raise glibc's thresholds; on another C library nothing happens."""
+def keep_freed_memory(budget: int = sys.maxsize) -> None:
+    """Raise glibc's thresholds; on another C library nothing happens.
+
+    Args:
+        budget: bytes that requests may hold.
+    """
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except AttributeError:
         return
-    mallopt(_M_MMAP_THRESHOLD, LARGEST_KEPT_BYTES)
-    mallopt(_M_TRIM_THRESHOLD, MOST_FREE_BYTES)
+    most = sys.maxsize
+    if budget <= SMALL_BUDGET:
+        mallopt(_M_ARENA_MAX, FEW_HEAPS)
+        most = budget // KEPT_PART
+    mallopt(_M_MMAP_THRESHOLD, min(most, LARGEST_KEPT_BYTES))
+    mallopt(_M_TRIM_THRESHOLD, min(most, MOST_FREE_BYTES))

@@ -1,0 +1,141 @@
+"""Requests that cost a server much, each the largest or oddest of its kind; `docs/security.md`."""
+
+import json
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from gzip import compress as gzip_of
+from pathlib import Path
+
+import numpy as np
+import openvino.opset15 as op
+import tensorflow as tf
+from hpack import Encoder
+from hyperframe.frame import ContinuationFrame, HeadersFrame, SettingsFrame
+from tensorflow_serving.apis import classification_pb2, predict_pb2
+
+from ie_serving.core.tensors import DataType
+from tests.functional.servers import SAMPLE, Server
+from tests.functional.storage.serving import several
+from tests.functional.test_attacks import MEGABYTE, _filled, _nested, send
+from tests.process import PATIENCE_S
+from tests.unit.engines.openvino.models import parameter, result, save
+
+PREDICT = "PredictionService/Predict"
+RELOAD = "ModelService/HandleReloadConfigRequest"
+ROW = [float(i % 17) for i in range(64)]
+
+
+def serve(base: Path, budget: int) -> Server:
+    """Start a server of the sample, and of a model whose request asks for a range of numbers."""
+    x = parameter("x", [1], DataType.INT32)
+    zero, one = (op.constant(np.array(value, np.int32)) for value in (0, 1))
+    stop = op.gather(x, zero, zero)
+    save(base / "range" / "1", [result("y", op.range(zero, stop, one, "f32"))], [x])
+    models = several(base / "c.json", {"digits": str(SAMPLE), "range": str(base / "range")})
+    return Server("ie_serving", *models, f"--memory_budget_bytes={budget}")
+
+
+def post(server: Server, body: bytes, model: str = "digits", **headers: str) -> None:
+    server.rest.post(f"/v1/models/{model}:predict", content=body, headers=headers)
+
+
+def rest(body: Callable[[], bytes], **headers: str) -> Callable[[Server], None]:
+    return lambda server: post(server, body(), **headers)
+
+
+def rpc(
+    method: str, payload: Callable[[], bytes], *, gzip: bool = False
+) -> Callable[[Server], None]:
+    def ask(server: Server) -> None:
+        send(server, method, payload(), gzip=gzip)
+
+    return ask
+
+
+def large_predict() -> bytes:
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "digits"
+    request.inputs["image"].CopyFrom(tf.make_tensor_proto(np.tile(np.float32(ROW), (100_000, 1))))
+    return bytes(request.SerializeToString())
+
+
+def listed_predict() -> bytes:
+    """Values one by one, and not packed bytes of a tensor."""
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "digits"
+    tensor = request.inputs["image"]
+    tensor.dtype = 1
+    tensor.float_val.extend(ROW * 50_000)
+    for size in (50_000, 64):
+        tensor.tensor_shape.dim.add(size=size)
+    return bytes(request.SerializeToString())
+
+
+def many_strings() -> bytes:
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "digits"
+    tensor = request.inputs["image"]
+    tensor.dtype = 7
+    tensor.string_val.extend([b""] * 1_000_000)
+    tensor.tensor_shape.dim.add(size=1_000_000)
+    return bytes(request.SerializeToString())
+
+
+def many_examples() -> bytes:
+    request = classification_pb2.ClassificationRequest()
+    request.model_spec.name = "digits"
+    for _ in range(20_000):
+        example = request.input.example_list.examples.add()
+        example.features.feature["image"].float_list.value.extend(ROW[:8])
+    return bytes(request.SerializeToString())
+
+
+def long_headers(size: int, fields: int) -> Callable[[Server], None]:
+    """Headers of one call, in many fields that change the table."""
+
+    def ask(server: Server) -> None:
+        encoder = Encoder()
+        names = [(f"x-{i:05}", "v" * (size // fields)) for i in range(fields)]
+        block = bytes(encoder.encode(names, huffman=True))
+        parts = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", SettingsFrame(0).serialize()]
+        parts.append(HeadersFrame(1, block[:16_000]).serialize())
+        rest = [block[at : at + 16_000] for at in range(16_000, len(block), 16_000)]
+        parts += [ContinuationFrame(1, piece).serialize() for piece in rest]
+        parts.append(ContinuationFrame(1, b"", flags=["END_HEADERS"]).serialize())
+        with socket.create_connection(("127.0.0.1", server.port), PATIENCE_S) as client:
+            client.settimeout(1.0)
+            with suppress(OSError):
+                client.sendall(b"".join(parts))
+                while client.recv(1 << 16):
+                    pass
+
+    return ask
+
+
+def long_reply(server: Server) -> None:
+    post(server, json.dumps({"inputs": {"x": [1_000_000]}}).encode(), "range")
+
+
+REQUESTS: dict[str, Callable[[Server], None]] = {
+    "many models": rpc(RELOAD, lambda: _nested(1, _nested(1, b"\x0a\x00" * 1_500_000)), gzip=True),
+    "nameless models": rpc(RELOAD, lambda: _nested(1, _nested(1, b"\x0a\x00" * 9_999))),
+    "64 MB from 41 bytes": rpc(PREDICT, lambda: _filled((64 * MEGABYTE) // 4)),
+    "gzip over gRPC": rpc(PREDICT, lambda: _nested(2, bytes(200 * MEGABYTE)), gzip=True),
+    "25 MB of tensors": rpc(PREDICT, large_predict),
+    "13 MB of values": rpc(PREDICT, listed_predict),
+    "a million strings": rpc(PREDICT, many_strings),
+    "20,000 examples": rpc("PredictionService/Classify", many_examples),
+    "gzip over REST": rest(
+        lambda: gzip_of(b'{"instances": [' + b"[NaN]," * 100_000), **{"Content-Encoding": "gzip"}
+    ),
+    "levels of JSON": rest(lambda: b'{"instances": ' + b"[" * 500_000),
+    "20 MB of JSON": rest(lambda: b'{"instances": [%s]}' % b",".join([str(ROW).encode()] * 60_000)),
+    "JSON that is not strict": rest(lambda: b'{"instances": [%s]}' % b",".join([b"NaN"] * 100_000)),
+    "many keys": rest(
+        lambda: b'{"inputs": {%s}}' % b",".join(b'"%d": 1' % i for i in range(300_000))
+    ),
+    "60 KB of headers": long_headers(60_000, 600),
+    "120 KB of headers": long_headers(120_000, 30),
+    "a million numbers in a reply": long_reply,
+}

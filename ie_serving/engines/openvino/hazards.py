@@ -74,7 +74,7 @@ class Hazards:
     @property
     def by_request(self) -> bool:
         """Whether a failure may be the fault of the request's values."""
-        return self.may_fail or bool(self.refusals)
+        return self.may_fail or self.by_values or bool(self.refusals)
 
 
 def guard(

@@ -13,8 +13,9 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.core.errors import InvalidTensor, LoadFailed
+from ie_serving.core.errors import InvalidRequest, InvalidTensor, LoadFailed
 from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.guards import guard_values
 from ie_serving.engines.openvino.hazards import guard
 from ie_serving.engines.openvino.options import OpenVinoOptions
@@ -231,7 +232,7 @@ def test_positions_by_shape_leave_the_shortest_way(tmp_path: Path) -> None:
         return op.concat([x, places], 0)
 
     (draft,) = read(open_input(tmp_path, body), OpenVinoOptions()).drafts
-    hazards = guard(draft.model, prepare(draft, draft.model, OpenVinoOptions()).inputs)
+    hazards = guard(draft.model, prepare(draft, draft.model, EngineOptions()).inputs)
     assert not hazards.needs_care
     assert hazards.refusals == ()
 
@@ -302,3 +303,15 @@ async def test_draws_from_a_row_without_weights_are_refused(
         assert await answer(model, 0, 1) == [[1, 1, 1]]
         with pytest.raises(InvalidTensor, match="a row without weights"):
             await answer(model, *bad)
+
+
+async def test_a_pattern_that_does_not_fit_is_the_requests_fault(tmp_path: Path) -> None:
+    """All inputs have known shapes, and no operation refuses values: it counted as the engine's."""
+
+    def body(x: Any) -> Any:
+        return op.reshape(constant(range(6), np.float32), op.convert(x, "i64"), False)
+
+    model = load(unary(tmp_path, [2], DataType.FP32, body))
+    assert await answer(model, 1, 6) == [[0, 1, 2, 3, 4, 5]]
+    with pytest.raises(InvalidRequest, match="conflicts with the reshape pattern"):
+        await answer(model, 1, 5)

@@ -29,14 +29,19 @@ def model(directory: Path) -> None:
         result("mod", op.floor_mod(a, b)),
         result("most", op.reduce_max(a, first)),
     ]
-    save(directory / "1", results, [a, b])
+    save(directory / "m" / "1", results, [a, b])
+    wide = parameter("a", [-1], DataType.INT64)
+    next_one = op.add(wide, op.constant(np.array(1, np.int64)))
+    sums = [result("next", next_one), result("sum", op.reduce_sum(wide, first))]
+    save(directory / "wide" / "1", sums, [wide])
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     base = tmp_path_factory.mktemp("integers")
-    model(base / "m")
+    model(base)
     entries = [{"config": {"name": n, "base_path": str(base / "m"), **o}} for n, o in MODES.items()]
+    entries.append({"config": {"name": "wide", "base_path": str(base / "wide")}})
     config = base / "c.json"
     config.write_text(json.dumps({"model_config_list": entries}))
     served = Server("ie_serving", "config", f"--config_path={config}", "--allow_unavailable_models")
@@ -88,6 +93,16 @@ def test_a_divisor_of_0_is_refused_and_hurts_nobody(server: Server) -> None:
     reply = ask(server, "exact", [1, 2], [1, 0])
     assert (reply.status_code, "Integer division by zero" in reply.text) == (400, True), reply.text
     assert ask(server, "exact", *CASES[0]).json() == {"outputs": expected(*CASES[0])}
+
+
+def test_what_32_bits_cannot_hold_is_refused(server: Server) -> None:
+    """Before, 2147483647 + 1 of 64 bits was -2147483648."""
+    sums = {"next": [2**31 - 1, -4], "sum": 2**31 - 7}
+    for numbers, expected in (([2**31 - 2, -5], sums), ([2**31 - 1, -5], None)):
+        reply = server.rest.post("/v1/models/wide:predict", json={"inputs": numbers})
+        assert reply.status_code == (200 if expected else 400), reply.text
+        assert reply.json().get("outputs") == expected
+    assert "do not fit into 32 bits" in reply.text
 
 
 def test_fast_leaves_the_engine_to_it(server: Server) -> None:

@@ -22,18 +22,32 @@ import openvino.opset15 as op
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.hints import Hint
 from ie_serving.engines.openvino.bodies import Flag, bodies, carried
+from ie_serving.engines.openvino.integers.arithmetic import (
+    COMPUTED,
+    computed,
+    converted,
+    powered,
+)
 from ie_serving.engines.openvino.integers.bounds import HELD, Values
 from ie_serving.engines.openvino.integers.comparing import (
     chosen,
     clamped,
     compared,
     extreme,
+    kept,
     limited,
     relu,
     to_boolean,
 )
 from ie_serving.engines.openvino.integers.dividing import divided
 from ie_serving.engines.openvino.integers.rule import Made, Operand, Rule, kind_of, named
+from ie_serving.engines.openvino.integers.sums import (
+    averaged,
+    cumulated,
+    matrix,
+    product,
+    summed,
+)
 
 FAST = "fast"
 EXACT = "exact"
@@ -66,7 +80,8 @@ def _has_integers(model: ov.Model) -> bool:
 
 
 def _may_be_inexact(node: ov.Node) -> bool:
-    return node.get_type_name() in _RULES and kind_of(node) in HELD
+    name = node.get_type_name()
+    return name in _RULES and (kind_of(node) in HELD or name == "Convert")
 
 
 def _exact(model: ov.Model, values: Values, mode: str) -> list[Flag]:
@@ -112,7 +127,7 @@ def _raised(wrong: Operand) -> ov.Node:
 
 def _converted(node: ov.Node, values: Values) -> Made | None:
     to = node.get_output_element_type(0).get_type_name()
-    return to_boolean(node, values) if to == "boolean" else None
+    return to_boolean(node, values) if to == "boolean" else converted(node, values)
 
 
 _RULES: Mapping[str, Rule] = MappingProxyType(
@@ -123,8 +138,16 @@ _RULES: Mapping[str, Rule] = MappingProxyType(
         **dict.fromkeys(("Divide", "Mod", "FloorMod"), divided),
         **dict.fromkeys(("ReduceMax", "ReduceMin"), extreme),
         **dict.fromkeys(("Maximum", "Minimum"), limited),
+        **dict.fromkeys(("Floor", "Ceiling"), kept),
+        **dict.fromkeys(COMPUTED, computed),
         "Clamp": clamped,
         "Convert": _converted,
+        "CumSum": cumulated,
+        "MatMul": matrix,
+        "Power": powered,
+        "ReduceMean": averaged,
+        "ReduceProd": product,
+        "ReduceSum": summed,
         "Relu": relu,
         "Select": chosen,
     }

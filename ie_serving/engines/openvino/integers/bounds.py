@@ -73,6 +73,13 @@ class Values:
         assert bounds is not None  # asked of integers alone
         return bounds
 
+    def unwrapped(self, node: ov.Node) -> Bounds | None:
+        """Give the bounds of an operation's first output before it wraps around, if known."""
+        inputs = [
+            self.of(node.input_value(i)).bounds or INT32 for i in range(node.get_input_size())
+        ]
+        return _RULES.get(node.get_type_name(), _unknown)(node, node.output(0), inputs)
+
     def take_over(self, old: ov.Output, new: ov.Output) -> None:
         """Note that `new` has the values of `old`."""
         self._known[_key(new)] = self.of(old)
@@ -243,7 +250,17 @@ def _index(_node: ov.Node, _output: ov.Output, _inputs: Sequence[Bounds]) -> Bou
 
 
 _FIRST = (
-    *("Broadcast", "DepthToSpace", "Gather", "GatherElements", "GatherND", "Identity", "Reshape"),
+    *(
+        "Broadcast",
+        "Ceiling",
+        "DepthToSpace",
+        "Floor",
+        "Gather",
+        "GatherElements",
+        "GatherND",
+        "Identity",
+        "Reshape",
+    ),
     *("Reverse", "ReverseSequence", "Roll", "Slice", "SpaceToDepth", "Split", "Squeeze"),
     *("StridedSlice", "Tile", "Transpose", "Unsqueeze", "VariadicSplit"),
 )

@@ -17,10 +17,12 @@ from ie_serving.engines.openvino.integers.rule import (
     Made,
     as_int32,
     cast,
+    check_constants,
     choose,
     equal,
     greatest,
     is_fused,
+    is_within,
     kind_of,
     least,
     number,
@@ -101,10 +103,20 @@ def relu(node: ov.Node, values: Values) -> Made | None:
     return Made(cast(found, kind, values.bounds(node, 0)))
 
 
+def kept(node: ov.Node, values: Values) -> Made | None:
+    """Round what is an integer already, as the front end does to cut quotients: nothing changes."""
+    bounds = values.bounds(node, 0)
+    if _size(bounds) <= MOST:
+        return None
+    given = op.bitwise_or(as_int32(node.input_value(0)), number(0))
+    return Made(cast(given, kind_of(node), bounds))
+
+
 def clamped(node: ov.Node, values: Values) -> Made | None:
     """Bound by integers: the plugin rounds the bounds to float32."""
-    kept = node.get_attributes()
-    low, high = (int(np.clip(end, *INT32)) for end in (np.ceil(kept["min"]), np.floor(kept["max"])))
+    given = node.get_attributes()
+    ends = (np.ceil(given["min"]), np.floor(given["max"]))
+    low, high = (int(np.clip(end, *INT32)) for end in ends)
     if max(abs(low + 1), abs(high)) <= MOST or _size(values.bounds(node, 0)) <= MOST:
         return None
     found = least(greatest(as_int32(node.input_value(0)), number(low)), number(high))
@@ -139,6 +151,8 @@ _EXTREMES: Mapping[str, tuple[Callable[..., ov.Node], int]] = MappingProxyType(
 def limited(node: ov.Node, values: Values) -> Made | None:
     """Keep Maximum and Minimum from being computed as float32 with what is in front of them."""
     bounds = values.of(node.output(0)).bounds or INT32
+    if not is_within(values.unwrapped(node), INT32):
+        check_constants(node, values)
     if _size(bounds) <= MOST or not any(is_fused(node.input_value(i)) for i in range(2)):
         return None
     limit = least if node.get_type_name() == "Minimum" else greatest
@@ -150,6 +164,7 @@ def chosen(node: ov.Node, values: Values) -> Made | None:
     bounds = values.of(node.output(0)).bounds
     if bounds is None or _size(bounds) <= MOST:
         return None
+    check_constants(node, values)
     condition, a, b = (node.input_value(i) for i in range(3))
     kind = node.get_output_element_type(0).get_type_name()
     return Made(cast(choose(condition, as_int32(a), as_int32(b)), kind, bounds))

@@ -29,6 +29,7 @@ from ie_serving.engines.openvino.integers.rule import (
     Operand,
     as_int32,
     cast,
+    check_constants,
     equal,
     greatest,
     is_negative,
@@ -50,6 +51,7 @@ def divided(node: ov.Node, values: Values) -> Made | None:
 
     Quotients are cut, not rounded down, as those of TensorFlow, ONNX and the plugin are.
     """
+    check_constants(node, values)
     bounds = [values.bounds(node, i) for i in range(2)]
     kind = kind_of(node)
     faults: list[tuple[str, Operand]] = []

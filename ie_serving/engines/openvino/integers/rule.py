@@ -15,7 +15,9 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.engines.openvino.integers.bounds import HELD, WIDE, Bounds, Values
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.hints import Hint
+from ie_serving.engines.openvino.integers.bounds import HELD, INT32, WIDE, Bounds, Values
 
 Operand: TypeAlias = "ov.Node | ov.Output"
 
@@ -127,6 +129,26 @@ def cast(value: Operand, kind: str, found: Bounds) -> ov.Output:
         wrapped = op.bitwise_and(op.subtract(node, number(low)), mask)
         node = op.add(wrapped, number(low)).output(0)
     return op.convert(node, kind).output(0)
+
+
+def is_within(found: Bounds | None, limits: Bounds) -> bool:
+    """Tell whether values are known to lie within limits."""
+    return found is not None and limits[0] <= found[0] and found[1] <= limits[1]
+
+
+def check_constants(node: ov.Node, values: Values) -> None:
+    """Refuse constants that the plugin cuts, where they are computed with.
+
+    Raises:
+        LoadFailed: naming the operation.
+    """
+    each = [values.of(node.input_value(i)).bounds for i in range(node.get_input_size())]
+    if not all(bounds is None or is_within(bounds, INT32) for bounds in each):
+        hint = Hint("; set {openvino.integers} to fast to have it cut")
+        raise LoadFailed(
+            f"{named(node)} computes with a constant that does not fit into 32 bits, in which"
+            f" OpenVINO computes{hint}"
+        )
 
 
 def leaves(node: ov.Node) -> str:

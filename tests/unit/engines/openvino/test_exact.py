@@ -59,7 +59,6 @@ ALONE: dict[str, Callable[[Any], Any]] = {
     "mask": lambda x: op.equal(x, constant(0)),
     "sequence mask": lambda x: sequence_mask(op.reshape(x, constant([-1]), False)),
     "shapes": flattened,
-    "16 bits": lambda x: op.less(op.convert(x, "i16"), constant(7, np.int16)),
     "places": lambda x: op.equal(*op.topk(x, constant(1), 1, "max", "none").outputs()[1:] * 2),
     "clip": lambda x: op.minimum(op.maximum(x, constant(0)), constant(2**24 - 1)),
     "remainders": lambda x: op.equal(

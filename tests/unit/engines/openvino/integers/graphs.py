@@ -61,6 +61,30 @@ def answer(
     return np.array(results[0]), _raised(flags, results)
 
 
+def refused(build: Build, *inputs: Array) -> list[bool]:
+    """Tell of each row of some inputs whether it is refused when it comes alone."""
+    model = graph(build, [each[:1] for each in inputs])
+    raised = [flag.raised for flag in exact_integers(model, EXACT)]
+    assert raised, "nothing is refused"
+    model.add_results([op.result(op.concat(raised, 0))])
+    compiled = ov.Core().compile_model(model, "CPU")
+    rows = zip(*([each[i : i + 1] for i in range(len(each))] for each in inputs), strict=True)
+    return [bool(list(compiled(list(row)).values())[1].any()) for row in rows]
+
+
+def wrapped(values: Sequence[int], dtype: type) -> Array:
+    """Keep the bits of a type of integers of any size, as TensorFlow does."""
+    bits = np.iinfo(dtype).bits
+    kept = np.array([int(value) % (1 << bits) for value in values], f"u{bits // 8}")
+    return kept.astype(dtype)
+
+
+def fits(values: Sequence[int], dtype: type) -> Array:
+    """Tell which values OpenVINO holds of a type of 64 bits, or of one without a sign."""
+    least = max(int(np.iinfo(dtype).min), INT32.min)
+    return np.array([least <= int(value) <= INT32.max for value in values], bool)
+
+
 def _raised(flags: list[Flag], results: list[Any]) -> list[str]:
     if not flags:
         return []

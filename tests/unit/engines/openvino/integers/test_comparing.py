@@ -117,8 +117,10 @@ def test_limits_are_exact(limits: tuple[int, int], dtype: type, fixed: bool) -> 
 
 @FIXED
 @DTYPES
-def test_relu_and_booleans(dtype: type, fixed: bool) -> None:
+def test_relu_rounding_and_booleans(dtype: type, fixed: bool) -> None:
     x = held(dtype)
+    assert np.array_equal(served(op.floor, x, fixed=fixed), x)
+    assert np.array_equal(served(op.ceiling, x, fixed=fixed), x)
     assert np.array_equal(served(op.relu, x, fixed=fixed), np.maximum(x, 0))
     assert np.array_equal(served(lambda n: op.convert(n, "boolean"), x, fixed=fixed), x != 0)
 

@@ -1,0 +1,175 @@
+"""Sums, products and powers of numbers, which wrap around as TensorFlow's, or are refused.
+
+The plugin computes them exactly with int32, which wraps around. So do results of 8 and 16 bits once
+they are cut (`rule.cast`): as they stand those of 8 bits saturate, and those of 16 go on with 32.
+Of 64 bits, and of unsigned 32, results that int32 cannot hold are flagged:
+
+- A sum left 32 bits where its sign differs from those of both summands; a difference likewise.
+- A product left them where it differs from that of the factors as float32 by more than 2**31: what
+  wraps around differs by 2**32 at least, and rounding by 2**10 at most, or by less than the excess.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+import openvino as ov
+import openvino.opset15 as op
+
+from ie_serving.engines.openvino.integers.bounds import HELD, INT32, WIDE, Values
+from ie_serving.engines.openvino.integers.dividing import BYTES
+from ie_serving.engines.openvino.integers.rule import (
+    Made,
+    Operand,
+    as_int32,
+    cast,
+    check_constants,
+    equal,
+    is_negative,
+    is_within,
+    kind_of,
+    leaves,
+    named,
+    number,
+    operands,
+)
+
+Computed = tuple[ov.Node, ov.Node]
+"""A result with int32, and whether it left 32 bits."""
+
+
+def added(a: Operand, b: Operand) -> Computed:
+    """Add."""
+    found = op.add(a, b)
+    return found, is_negative(op.bitwise_and(op.bitwise_xor(a, found), op.bitwise_xor(b, found)))
+
+
+def _subtracted(a: Operand, b: Operand) -> Computed:
+    found = op.subtract(a, b)
+    return found, is_negative(op.bitwise_and(op.bitwise_xor(a, b), op.bitwise_xor(a, found)))
+
+
+def multiplied(a: Operand, b: Operand) -> Computed:
+    """Multiply."""
+    found = op.multiply(a, b)
+    rough = op.multiply(op.convert(a, "f32"), op.convert(b, "f32"))
+    near = op.abs(op.subtract(op.convert(found, "f32"), rough))
+    # Written so that NaN, of float16, is not near.
+    return found, op.logical_not(op.less_equal(near, op.constant(np.float32(2.0**31))))
+
+
+def _squared(a: Operand, b: Operand) -> Computed:
+    apart, left = _subtracted(a, b)
+    found, left_too = multiplied(apart, apart)
+    return found, op.logical_or(left, left_too)
+
+
+def _absolute(a: Operand) -> Computed:
+    return op.abs(a), equal(a, number(INT32[0]))
+
+
+def _negated(a: Operand) -> Computed:
+    return op.negative(a), equal(a, number(INT32[0]))
+
+
+def _shifted(a: Operand, b: Operand) -> Computed:
+    found = op.bitwise_left_shift(a, b)
+    back = op.logical_not(equal(op.bitwise_right_shift(found, b), a))
+    beyond = op.logical_or(is_negative(b), op.greater(b, number(31)))
+    return found, op.logical_or(back, beyond)
+
+
+_COMPUTE: Mapping[str, Callable[..., Computed]] = MappingProxyType(
+    {
+        "Abs": _absolute,
+        "Add": added,
+        "BitwiseLeftShift": _shifted,
+        "Multiply": multiplied,
+        "Negative": _negated,
+        "SquaredDifference": _squared,
+        "Subtract": _subtracted,
+    }
+)
+COMPUTED = tuple(_COMPUTE)
+"""Operations that `computed` knows."""
+
+
+def computed(node: ov.Node, values: Values) -> Made | None:
+    """Let results of few bits wrap around, and flag those that 32 bits cannot hold."""
+    kind = kind_of(node)
+    found_in = values.unwrapped(node)
+    check_constants(node, values)
+    if kind == "i32" or (is_within(found_in, HELD[kind]) and kind not in BYTES):
+        return None
+    found, left = _COMPUTE[node.get_type_name()](*operands(node))
+    return result(node, found, left)
+
+
+def result(node: ov.Node, found: Operand, left: Operand) -> Made:
+    """Give a result with int32 as that of an operation, which is flagged where it left 32 bits."""
+    kind = kind_of(node)
+    if kind not in WIDE:
+        return Made(cast(found, kind, INT32))
+    if HELD[kind][0] == 0:
+        left = op.logical_or(left, is_negative(found))
+    return Made(cast(found, kind, INT32), [(leaves(node), left)])
+
+
+MOST_POWER = 31
+"""Greatest exponent, where it is not known at load: that of 2 above which nothing fits."""
+
+
+def powered(node: ov.Node, values: Values) -> Made | None:
+    """Multiply squares, by the bits of the exponent."""
+    check_constants(node, values)
+    base, exponent = (as_int32(node.input_value(i)) for i in range(2))
+    low, high = values.bounds(node, 1)
+    found: Operand = op.add(op.bitwise_and(op.add(base, exponent), number(0)), number(1))
+    left: Operand = is_negative(op.bitwise_and(found, number(0)))
+    square: Operand = base
+    for bit in range(min(high, MOST_POWER).bit_length()):
+        bits = op.bitwise_and(exponent, number(1 << bit))
+        more = op.greater(exponent, number((1 << bit) - 1))
+        if bit:
+            square, beyond = multiplied(square, square)
+            left = op.logical_or(left, op.logical_and(beyond, more))
+        factor = _power_or_one(square, op.greater(bits, number(0)))
+        found, beyond = multiplied(found, factor)
+        left = op.logical_or(left, beyond)
+    made = result(node, found, left)
+    if low >= 0 and high <= MOST_POWER:
+        return made
+    wrong = op.logical_or(is_negative(exponent), op.greater(exponent, number(MOST_POWER)))
+    cause = f"{named(node)} has an exponent that is not from 0 to {MOST_POWER}: send one that is"
+    return Made(made.output, [*made.faults, (cause, wrong)])
+
+
+def _power_or_one(square: Operand, wanted: Operand) -> ov.Node:
+    """Give a square where it is a factor, else 1: by bits, since Select may be rounded."""
+    mask = op.select(wanted, number(-1), number(0))
+    return op.bitwise_xor(op.bitwise_and(op.bitwise_xor(square, number(1)), mask), number(1))
+
+
+def converted(node: ov.Node, values: Values) -> Made | None:
+    """Flag what 32 bits cannot hold of a type that has it, and cut what few bits do not hold."""
+    kind = str(node.get_output_element_type(0).get_type_name())
+    if node.get_input_element_type(0).is_real():
+        return _from_real(node, kind) if kind in WIDE else None
+    if kind not in HELD or is_within(values.bounds(node, 0), HELD[kind]):
+        return None
+    check_constants(node, values)
+    given = as_int32(node.input_value(0))
+    if kind in WIDE:
+        return Made(None, [(leaves(node), is_negative(given))])
+    return Made(cast(given, kind, INT32))
+
+
+def _from_real(node: ov.Node, kind: str) -> Made:
+    """Flag reals that 32 bits cannot hold, NaN too."""
+    given = op.convert(node.input_value(0), "f32")
+    least = -1.0 if HELD[kind][0] == 0 else -(2.0**31) - 256  # the float32 below -2**31
+    fits = op.logical_and(
+        op.greater(given, op.constant(np.float32(least))),
+        op.less(given, op.constant(np.float32(2.0**31))),
+    )
+    return Made(None, [(leaves(node), op.logical_not(fits))])

@@ -1,0 +1,186 @@
+"""Sums, means and products of many integers: the plugin adds them up as float32.
+
+It cumulates with int32, though, exactly and wrapping around: a sum is the last of the cumulative
+sums of a row, and a mean the quotient of that. Where the type has 64 bits, or is unsigned, each
+step is checked as an addition is: a sum is refused if one on the way to it left 32 bits.
+
+What is estimated is estimated with integers: of reals the plugin may keep 16 bits.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import openvino as ov
+import openvino.opset15 as op
+
+from ie_serving.engines.openvino.integers.arithmetic import added, result
+from ie_serving.engines.openvino.integers.bounds import HELD, MOST, WIDE, Bounds, Values
+from ie_serving.engines.openvino.integers.dividing import quotient
+from ie_serving.engines.openvino.integers.rule import (
+    Made,
+    Operand,
+    as_int32,
+    cast,
+    check_constants,
+    is_negative,
+    is_within,
+    kind_of,
+    least,
+    leaves,
+    named,
+    number,
+)
+
+EXACT_SUM: Bounds = (-MOST, MOST)
+_LARGE_PRODUCT = 2.0**30
+"""Half of what int32 holds, since the product is estimated with reals."""
+_FACTORS = 1 << 16
+"""Product of the greatest factors up to which a MatMul is left to the plugin: those of quantized
+models have 8 bits, and their sums become floats anyway."""
+
+
+def cumulated(node: ov.Node, values: Values) -> Made | None:
+    """Flag a cumulative sum that leaves 32 bits; the sum before it is its own, less one summand."""
+    kind = kind_of(node)
+    if kind == "i32" or is_within(values.unwrapped(node), HELD[kind]):
+        return None
+    check_constants(node, values)
+    kept = node.get_attributes()
+    given = as_int32(node.input_value(0))
+    found = op.cum_sum(given, node.input_value(1), kept["exclusive"], kept["reverse"])
+    before = found if kept["exclusive"] else op.subtract(found, given)
+    return result(node, found, added(before, given)[1])
+
+
+def summed(node: ov.Node, values: Values) -> Made | None:
+    """Add up along one axis after the other."""
+    return _reduced(node, values, mean=False)
+
+
+def averaged(node: ov.Node, values: Values) -> Made | None:
+    """Divide the sum by how many there are; by 0 it is refused."""
+    return _reduced(node, values, mean=True)
+
+
+def _reduced(node: ov.Node, values: Values, *, mean: bool) -> Made | None:
+    count = _sum_bounds(node, values)
+    kind = kind_of(node)
+    if is_within(count, EXACT_SUM) and (mean or is_within(count, HELD[kind])):
+        return None
+    check_constants(node, values)
+    axes = _axes(node)
+    if axes is None:
+        return Made(None, [_rounded(node)])
+    total, left = _total(node, axes)
+    faults: list[tuple[str, Operand]] = []
+    if mean:
+        size = _count(node, axes)
+        faults = [(f"{named(node)} has no numbers: send some", op.equal(size, number(0)))]
+        total = quotient(total, op.maximum(size, number(1)).output(0), small=False).output(0)
+    if kind in WIDE:
+        faults.append((leaves(node), left))
+    if not node.get_attributes()["keep_dims"]:
+        total = op.squeeze(total, _constant(axes)).output(0)
+    return Made(cast(total, kind, HELD["i32"]), faults)
+
+
+def _sum_bounds(node: ov.Node, values: Values) -> Bounds:
+    low, high = values.bounds(node, 0)
+    shape = node.get_input_partial_shape(0)
+    count = int(np.prod(shape.to_shape(), dtype=object)) if shape.is_static else MOST
+    return min(0, low * count), max(0, high * count)
+
+
+def _axes(node: ov.Node) -> list[int] | None:
+    """Give the axes, counted from the front; None where they are not known at load."""
+    given, shape = node.input_value(1).get_node(), node.get_input_partial_shape(0)
+    if given.get_type_name() != "Constant" or shape.rank.is_dynamic:
+        return None
+    return sorted({int(axis) % len(shape) for axis in np.asarray(given.data).reshape(-1)})
+
+
+def _total(node: ov.Node, axes: Sequence[int]) -> tuple[ov.Output, ov.Node]:
+    """Give sums, with the axes kept as 1, and whether one of them left 32 bits."""
+    given = as_int32(node.input_value(0))
+    left: ov.Node = op.constant(np.array(False))
+    for axis in axes:
+        given = _filled(given, axis)
+        found = op.cum_sum(given, _constant(axis))
+        beyond = op.reduce_logical_or(
+            added(op.subtract(found, given), given)[1], _constant([axis]), True
+        )
+        left = op.logical_or(left, beyond)
+        ends = (_constant([end]) for end in (-1, np.iinfo(np.int64).max, 1, axis))
+        given = op.slice(found, *ends).output(0)
+    if HELD[kind_of(node)][0] == 0:
+        left = op.logical_or(left, is_negative(given))
+    return given, left
+
+
+def _filled(given: ov.Output, axis: int) -> ov.Output:
+    """Put a 0 in front of an axis that may be empty, so that it has a last sum."""
+    shape = given.get_partial_shape()
+    if shape[axis].get_min_length() > 0:
+        return given
+    more = [int(place == axis) for place in range(len(shape))]
+    return op.pad(
+        given, _constant(more), _constant([0] * len(shape)), "constant", number(0)
+    ).output(0)
+
+
+def _count(node: ov.Node, axes: Sequence[int]) -> ov.Node:
+    shape = op.shape_of(node.input_value(0), "i32")
+    sizes = op.gather(shape, _constant(list(axes)), _constant(0))
+    return op.reduce_prod(sizes, _constant([0]), False)
+
+
+def _constant(value: int | Sequence[int]) -> ov.Node:
+    return op.constant(np.array(value, np.int64))
+
+
+def _rounded(node: ov.Node) -> tuple[str, Operand]:
+    """Flag sums of which one on the way may have been rounded, by those of the magnitudes."""
+    sums = op.reduce_sum(_less_magnitude(node.input_value(0)), node.input_value(1), False)
+    return _too_large(node), op.less(sums, number(-MOST))
+
+
+def _less_magnitude(output: ov.Output) -> ov.Node:
+    """Give magnitudes as negative numbers, which -2**31 has too."""
+    given = as_int32(output)
+    return least(given, op.negative(given))
+
+
+def _too_large(node: ov.Node) -> str:
+    return (
+        f"{named(node)} adds up to more than {MOST}, above which OpenVINO rounds: send smaller"
+        " numbers"
+    )
+
+
+def matrix(node: ov.Node, values: Values) -> Made | None:
+    """Flag products of which one on the way may have been rounded, by those of the magnitudes."""
+    factors = [max(map(abs, values.bounds(node, i))) for i in range(2)]
+    if factors[0] * factors[1] <= _FACTORS:
+        return None
+    check_constants(node, values)
+    kept = node.get_attributes()
+    a, b = (_less_magnitude(node.input_value(i)) for i in range(2))
+    sums = op.matmul(a, b, kept["transpose_a"], kept["transpose_b"])
+    # What is beyond int32 becomes its least number.
+    wrong = op.logical_or(op.greater(sums, number(MOST)), is_negative(sums))
+    return Made(None, [(_too_large(node), wrong)])
+
+
+def product(node: ov.Node, values: Values) -> Made | None:
+    """Flag products of 64 bits that leave 32, and those above 2**30 with them."""
+    kind = kind_of(node)
+    if kind == "i32":
+        return None
+    check_constants(node, values)
+    given, axes = node.input_value(0), node.input_value(1)
+    keeps = bool(node.get_attributes()["keep_dims"])
+    if kind not in WIDE:
+        return Made(cast(op.reduce_prod(as_int32(given), axes, keeps), kind, HELD["i32"]))
+    rough = op.abs(op.reduce_prod(op.convert(given, "f32"), axes, keeps))
+    limit = op.constant(np.float32(_LARGE_PRODUCT))
+    return Made(None, [(leaves(node), op.logical_not(op.less(rough, limit)))])

@@ -67,9 +67,9 @@ conformance: .venv-dev/.installed ## hold both ports to RFC 9113, 7541, 9112 and
 soak: .venv-dev/.installed ## run the tests that take minutes: a store away, 300 MB served, SOAK_MINUTES (30) of kills, switches, reloads
 	SOAK_MINUTES=$(SOAK_MINUTES) $(DEV)/python -m pytest -m soak tests
 
-fuzz: .venv-dev/.installed ## try more examples on codecs and settings, then nearly right bytes on both ports
+fuzz: .venv-dev/.installed ## try more examples on codecs and settings, then nearly right bytes on both ports, then odd values for models
 	$(DEV)/python -m pytest --hypothesis-profile=thorough --timeout=600 tests/unit/wire tests/unit/config
-	$(DEV)/python -m pytest -m fuzz -rP tests/functional/test_fuzz.py
+	$(DEV)/python -m pytest -m fuzz -rP tests/functional/test_fuzz.py tests/functional/test_fuzz_models.py
 
 style: .venv-dev/.installed ## check format, lint and types
 	$(DEV)/ruff format --check $(SOURCES)

@@ -52,8 +52,8 @@ def good() -> predict_pb2.PredictRequest:
     return request
 
 
-def grpc_parts() -> list[bytes]:
-    """A connection with some calls, frame by frame."""
+def grpc_parts(chance: random.Random) -> list[bytes]:
+    """A connection with some calls, frame by frame, whose headers churn."""
     encoder = Encoder()
     content = good().SerializeToString()
     message = b"\0" + len(content).to_bytes(4, "big") + content
@@ -69,6 +69,7 @@ def grpc_parts() -> list[bytes]:
         fields += [("content-type", "application/grpc"), ("te", "trailers"), ("grpc-timeout", "1S")]
         fields += [("x-request-id", f"{number}" * 40), (f"x-{number}", "")]
         encoder.header_table_size = 100 * number  # so that entries drive each other out
+        fields += churn(chance)
         block = bytes(encoder.encode(fields))
         parts.append(HeadersFrame(number, block[:5]).serialize())
         parts.append(ContinuationFrame(number, block[5:], flags=["END_HEADERS"]).serialize())
@@ -78,6 +79,12 @@ def grpc_parts() -> list[bytes]:
     parts.append(PingFrame(0, b"12345678").serialize())
     parts.append(RstStreamFrame(3, 8).serialize())
     return parts
+
+
+def churn(chance: random.Random) -> list[tuple[str, str]]:
+    """Headers that no call before had, which drive others out of the table."""
+    sizes = [chance.randint(0, 400) for _ in range(chance.randint(0, 12))]
+    return [(f"x-{chance.randrange(10_000)}", "v" * size) for size in sizes]
 
 
 def rest_parts() -> list[bytes]:
@@ -142,12 +149,12 @@ def test_streams_that_are_nearly_right(server: Server, front: str) -> None:
     """Good requests are answered in between, no defect is logged, memory and sockets are freed."""
     seed = random.randrange(1 << 32)
     chance = random.Random(seed)
-    parts = grpc_parts() if front == "grpc" else rest_parts()
     port = server.port if front == "grpc" else server.rest_port
     worker = psutil.Process(server.pids()[1])
     begun = time.monotonic()
     before, count = 0, 0
     while (passed := time.monotonic() - begun) < SECONDS:
+        parts = grpc_parts(chance) if front == "grpc" else rest_parts()
         tell(port, mutated(parts, chance), chance)
         count += 1
         if count % 50 == 0:

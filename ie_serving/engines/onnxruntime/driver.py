@@ -18,7 +18,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.onnxruntime.operators import uses_domain
 from ie_serving.engines.onnxruntime.session import Failure, SessionRequest
 from ie_serving.engines.onnxruntime.specs import Output, Session, input_specs, outputs_of
-from ie_serving.engines.preprocessing import Preprocessing
+from ie_serving.engines.openvino.unmet import unmet
 from ie_serving.engines.run import probe
 from ie_serving.engines.run.latency_model import LatencyModel
 from ie_serving.engines.run.program import CompiledPrograms, Program
@@ -47,7 +47,6 @@ class OnnxRuntimeEngine:
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledPrograms:
         """See `engines.base`."""
-        _refuse_preprocessing(options.of(Preprocessing))
         session = _session(_only_model(directory))
         outputs = outputs_of(session)
         signature = Signature(
@@ -55,15 +54,17 @@ class OnnxRuntimeEngine:
             input_specs(session),
             {output.spec.name: output.spec for output in outputs},
         )
+        _check_met(options, signature)
         program = _program(session, signature, outputs, options)
         return CompiledPrograms([program], runs_on={SERVING_DEFAULT: LIBRARY})
 
 
-def _refuse_preprocessing(options: Preprocessing) -> None:
-    if options.asked:
+def _check_met(options: EngineOptions, signature: Signature) -> None:
+    asked = unmet(options, signature)
+    if asked:
         raise LoadFailed(
-            f"{options.asked}: {LIBRARY}, which runs this model, computes nothing before it;"
-            " convert the model with preprocessing in it"
+            f"{asked}: {LIBRARY}, which runs this model, takes it as it was exported and computes"
+            " in its own precision; export the model so, and remove the setting"
         )
 
 

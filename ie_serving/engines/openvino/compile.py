@@ -70,8 +70,7 @@ class OpenVinoEngine:
         """See `engines.base`."""
         version = read(directory, options.of(OpenVinoOptions))
         programs = [made for draft in version.drafts if (made := _served(draft, version, options))]
-        # TensorFlow would run the graph without what was asked to be computed before it.
-        if version.causes and self._fallback and not options.of(Preprocessing).asked:
+        if version.causes and self._fallback:
             programs += _taken_over(self._fallback, directory, version, options)
         for name, cause in version.causes.items():
             log.warning(Event("signature left out", signature=name, cause=cause))

@@ -11,12 +11,14 @@ from pathlib import Path
 from ie_serving.core.hints import Hint
 from ie_serving.core.tensors import Signature
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.openvino.unmet import unmet
 from ie_serving.engines.run.program import Runs
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.engines.tensorflow.starts import Starts
 
 LIBRARY = "tensorflow"
 INSTALL = "pip install 'ie_serving[tensorflow]'"
+WITHOUT = "; TensorFlow could run it, but without {settings}: remove what is set there"
 ADVICE = Hint("; TensorFlow can run it in a process of its own: set {tensorflow.fallback}")
 
 
@@ -29,9 +31,8 @@ class TensorFlowFallback:
     def take(
         self, directory: Path, left_out: Sequence[Signature], options: EngineOptions
     ) -> tuple[list[Runs], list[Signature]]:
-        """Start a process for those that it can run."""
-        able = [each for each in left_out if _able(each)]
-        others = [each for each in left_out if not _able(each)]
+        """Start a process for those that it can run as they were exported."""
+        able, others = _sorted(left_out, options)
         if not able:
             return [], others
         if not options.of(TensorFlowOptions).fallback:
@@ -47,6 +48,21 @@ class TensorFlowFallback:
     def stop(self) -> None:
         """End the processes that are being started, since the server ends. Does not wait."""
         self._starts.end()
+
+
+def _sorted(
+    left_out: Sequence[Signature], options: EngineOptions
+) -> tuple[list[Signature], list[Signature]]:
+    """Give those that TensorFlow can run, and the others: some are told what stands against it."""
+    able: list[Signature] = []
+    others: list[Signature] = []
+    for each in left_out:
+        asked = unmet(options, each) if _able(each) else ""
+        if asked:  # not the advice to turn the fallback on, which would not help
+            others.append(_with(each, WITHOUT.format(settings=asked)))
+        else:
+            (able if _able(each) else others).append(each)
+    return able, others
 
 
 def _able(signature: Signature) -> bool:

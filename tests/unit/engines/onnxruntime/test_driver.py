@@ -23,6 +23,7 @@ from ie_serving.engines.drivers import Drivers
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.onnxruntime.operators import uses_domain
 from ie_serving.engines.openvino.compile import OpenVinoEngine
+from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.program import CompiledPrograms
 from tests.unit.engines.contract import EngineContract
@@ -105,11 +106,30 @@ async def test_a_classifier_answers_as_scikit_learn(
     model.close()
 
 
-def test_what_is_to_be_computed_before_the_model_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("own", "named"),
+    [
+        (Preprocessing(mean=(1.0,), scale=(2.0,)), "mean, scale"),
+        (OpenVinoOptions(shape=(4, 2)), "shape"),
+        (OpenVinoOptions(batch_size=4), "batch_size"),
+        (OpenVinoOptions(inference_precision="bf16"), "inference_precision"),
+    ],
+)
+def test_settings_that_it_does_not_carry_out_are_refused(
+    tmp_path: Path, own: object, named: str
+) -> None:
     write_add_one(tmp_path)
-    options = EngineOptions().having(Preprocessing(mean=(1.0,), scale=(2.0,)))
-    with pytest.raises(LoadFailed, match="mean, scale: onnxruntime, which runs this model"):
-        OnnxRuntimeEngine().compile(tmp_path, options)
+    with pytest.raises(LoadFailed, match=f"^{named}: onnxruntime, which runs this model"):
+        OnnxRuntimeEngine().compile(tmp_path, EngineOptions().having(own))
+
+
+async def test_settings_that_are_so_already_refuse_nothing(tmp_path: Path) -> None:
+    write_add_one(tmp_path)
+    own = OpenVinoOptions(batch_size=-1, inference_precision="f32")
+    model = OnnxRuntimeEngine().compile(tmp_path, EngineOptions().having(own))
+    rows = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
+    assert np.array_equal((await answer(model, x=rows))["y"], rows + 1)
+    model.close()
 
 
 async def test_strings_go_in(tmp_path: Path) -> None:

@@ -21,6 +21,8 @@ from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.openvino.savedmodel import file as saved_model
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.program import Runs
+from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
+from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from tests.process import output_of
 from tests.unit.engines.openvino.models import load, run
 
@@ -131,10 +133,12 @@ async def test_a_fallback_takes_what_is_left_out(exported: Path) -> None:
     model.close()
 
 
-def test_a_fallback_takes_nothing_where_it_would_skip_the_preprocessing(exported: Path) -> None:
+def test_tensorflow_takes_nothing_where_it_would_skip_the_preprocessing(exported: Path) -> None:
     options = EngineOptions().having(Preprocessing(mean=(1.0,)))
-    signatures = OpenVinoEngine(TakesOne()).compile(exported / "counting", options).signatures
-    assert signatures["in_a_loop"].left_out
+    options = options.having(TensorFlowOptions(fallback=True))
+    engine = OpenVinoEngine(TensorFlowFallback())
+    signatures = engine.compile(exported / "counting", options).signatures
+    assert "; TensorFlow could run it, but without mean: " in signatures["in_a_loop"].left_out
     assert not signatures["serving_default"].left_out
 
 

@@ -6,6 +6,8 @@ import pytest
 
 from ie_serving.core.tensors import DataType, Signature, TensorSpec
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.tensorflow import fallback
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
@@ -39,3 +41,20 @@ def test_without_the_library_it_is_told_what_to_install(monkeypatch: pytest.Monk
 
 def test_a_tensor_without_a_name_cannot_be_fed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told(signature(tensor=""), ON) == "cannot be converted"
+
+
+@pytest.mark.parametrize("options", [OFF, ON], ids=["off", "on"])
+@pytest.mark.parametrize(
+    ("own", "named"),
+    [
+        (OpenVinoOptions(shape=(4,)), "shape"),
+        (OpenVinoOptions(batch_size=4), "batch_size"),
+        (OpenVinoOptions(inference_precision="bf16"), "inference_precision"),
+        (Preprocessing(mean=(1.0,)), "mean"),
+    ],
+)
+def test_what_it_would_run_without_a_setting_stays_left_out(
+    options: EngineOptions, own: object, named: str
+) -> None:
+    expected = f"cannot be converted; TensorFlow could run it, but without {named}: remove"
+    assert told(signature(), options.having(own)).startswith(expected)

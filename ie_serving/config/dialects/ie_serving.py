@@ -150,7 +150,7 @@ def _add_server_flags(parser: argparse.ArgumentParser, called: Mapping[str, str]
     refused = {name: advice.said(called) for name, advice in foreign.REFUSED_FLAGS.items()}
     dead = {name: advice.said(called) for name, advice in foreign.FLAGS.items()}
     _add_others(parser, "for users of OpenVINO Model Server", ovms.ALIASES, bare="true")
-    _add_others(parser, "refused unless false", refused, bare="true")
+    _add_others(parser, "refused unless false or empty", refused, bare="true")
     _add_others(parser, "accepted without effect", dead, bare="")
 
 
@@ -202,9 +202,11 @@ def _note_refused(reading: _Reading) -> None:
     """Report what was asked for, is not done, and would change what is computed."""
     called = names(reading.command)
     for name, advice in foreign.REFUSED_FLAGS.items():
-        text = reading.given.get(name)
-        if text is not None and reading.faults.take(words.boolean, text, f"--{name}"):
+        if foreign.asks(reading.given.get(name)):
             reading.faults.add(f"--{name}", advice.said(called))
+    for name, advice in foreign.REFUSED_VARIABLES.items():
+        if foreign.asks(reading.environ.get(name)):
+            reading.faults.add(f"environment variable {name}", advice.said(called))
 
 
 def _warnings(reading: _Reading) -> Iterator[str]:

@@ -33,6 +33,7 @@ ENTRY_POINT_VARIABLES: Mapping[str, str] = {
     "MODEL_NAME": "model_name, where the flag is not given",
     "MODEL_BASE_PATH": "with MODEL_NAME: the directory above model_base_path",
 }
+SERVED_TAG = "serve"
 CONFIG_FILE = "model_config_file"
 BATCHING_FILE = "batching_parameters_file"
 MONITORING_FILE = "monitoring_config_file"
@@ -153,6 +154,9 @@ def _conflicts(flags: Split) -> Iterator[str]:
                 f"{name} is set, but this server cannot encrypt yet: remove the flag and put a "
                 "proxy that terminates TLS in front of the server"
             )
+    # Another graph of the same file, such as one for training, may compute something else.
+    if set(flags.text("saved_model_tags").split(",")) != {SERVED_TAG}:
+        yield f"saved_model_tags is set, but only the graph tagged {SERVED_TAG} is served"
     separate = ("tensorflow_intra_op_parallelism", "tensorflow_inter_op_parallelism")
     if flags.integer("tensorflow_session_parallelism") > 0 and any(map(flags.integer, separate)):
         yield (

@@ -117,7 +117,7 @@ FLAGS: tuple[TfsFlag, ...] = (
     TfsFlag("ssl_config_file", Kind.STRING, "", "refused: there is no TLS yet"),
     TfsFlag("platform_config_file", Kind.STRING, ""),
     TfsFlag("per_process_gpu_memory_fraction", Kind.FLOAT, 0.0),
-    TfsFlag("saved_model_tags", Kind.STRING, "serve"),
+    TfsFlag("saved_model_tags", Kind.STRING, "serve", "refused unless it is serve"),
     TfsFlag("grpc_channel_arguments", Kind.STRING, ""),
     TfsFlag("grpc_max_threads", Kind.INT32, 0),
     TfsFlag("enable_model_warmup", Kind.BOOL, True),

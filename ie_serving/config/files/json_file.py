@@ -17,6 +17,7 @@ from ie_serving.config.values.faults import Faults, fault, shown
 from ie_serving.config.values.structures import json_text
 from ie_serving.config.values.words import boolean, resolved
 from ie_serving.core.errors import ConfigError
+from ie_serving.core.hints import Hint
 from ie_serving.engines.base import EngineOptions
 
 METRICS_PATH = "/metrics"
@@ -87,7 +88,9 @@ def parse_config_file(
     if not isinstance(top, Mapping):
         raise fault(place, top, 'an object such as {"model_config_list": []}')
     findings = _Findings()
-    findings.unknown(top, frozenset(TOP_KEYS), "")
+    findings.unknown(top, frozenset({*TOP_KEYS, *foreign.REFUSED_TOP_KEYS}), "")
+    for key, text in _refused(top, foreign.REFUSED_TOP_KEYS):
+        findings.add(key, text)
     models = tuple(_models(top, origin, engine or EngineOptions(), findings))
     metrics = _metrics(top.get("monitoring", {}), findings)
     findings.check()
@@ -148,7 +151,8 @@ def _values(entry: Mapping[str, Any], where: str, findings: _Findings) -> dict[s
     """Parse each key of one model, by place of its setting; a key at fault is left out."""
     known = {setting.key for setting in MODEL}
     findings.unknown(entry, frozenset(known | foreign.REFUSED_KEYS.keys()), f"{where}.")
-    _note_refused(entry, where, findings)
+    for key, text in _refused(entry, foreign.REFUSED_KEYS):
+        findings.add(f"{where}.{key}", f"{text}{_of_model(entry)}")
     found = {}
     for setting in MODEL:
         place = f"{where}.{setting.key}"
@@ -163,12 +167,13 @@ def _values(entry: Mapping[str, Any], where: str, findings: _Findings) -> dict[s
     return found
 
 
-def _note_refused(entry: Mapping[str, Any], where: str, findings: _Findings) -> None:
-    """Report what is not done here and would change what the model computes."""
-    for key, advice in foreign.REFUSED_KEYS.items():
-        value = entry.get(key)
-        if value not in (None, False, "", "false") and value != {}:
-            findings.add(f"{where}.{key}", f"{shown(value)} given; {advice}{_of_model(entry)}")
+def _refused(
+    given: Mapping[str, Any], refused: Mapping[str, Hint]
+) -> Iterator[tuple[str, str]]:
+    """Yield each key that asks for what is not done here, with what to do instead."""
+    for key, advice in refused.items():
+        if foreign.asks(given.get(key)):
+            yield key, f"{shown(given[key])} given; {advice}"
 
 
 def _of_model(entry: Mapping[str, Any]) -> str:

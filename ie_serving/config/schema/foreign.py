@@ -5,12 +5,17 @@ use is answered with what to do instead. Those without which a model would compu
 are refused instead: an answer would be wrong, and a warning is not read.
 """
 
+import re
 from collections.abc import Mapping
 
 from ie_serving.core.hints import Hint
 
+_OFF = ("", "false", "0", "no", "off")
 _NOTHING = Hint("there is nothing in its place")
-_NO_EXTENSIONS = Hint("kernel extensions are not supported")
+_NO_EXTENSIONS = Hint(
+    "kernel extensions are not loaded, and what they compute would be missing or computed"
+    " otherwise: remove this if the models do without"
+)
 _NOT_STATEFUL = Hint("stateful models are not supported")
 _NO_SEQUENCES = Hint(
     "state is not kept between requests, each begins with the model's initial one: send whole"
@@ -36,7 +41,6 @@ FLAGS: Mapping[str, Hint] = {
     "sequence_cleaner_poll_wait_minutes": _NOT_STATEFUL,
     "custom_node_resources_cleaner_interval_seconds": Hint("custom nodes are not supported"),
     "trace_path": _NOTHING,
-    "cpu_extension": _NO_EXTENSIONS,
     "metrics_list": Hint("every metric is served"),
     "allow_credentials": _USE_CORS,
     "allowed_origins": _USE_CORS,
@@ -47,14 +51,20 @@ FLAGS: Mapping[str, Hint] = {
 }
 """Flags, each with what to do instead."""
 
-REFUSED_FLAGS: Mapping[str, Hint] = {
+_SWITCHES: Mapping[str, Hint] = {
     "stateful": _NO_SEQUENCES,
     "low_latency_transformation": _NO_SEQUENCES,
 }
-"""Switches that are refused where they are on."""
+"""Switches of a model, flags and keys, that are refused where they are on."""
+
+REFUSED_FLAGS: Mapping[str, Hint] = {**_SWITCHES, "cpu_extension": _NO_EXTENSIONS}
+"""Flags that are refused unless their value is off; see `asks`."""
+
+REFUSED_VARIABLES: Mapping[str, Hint] = {"CPU_EXTENSION": _NO_EXTENSIONS}
+"""Variables that are refused as those flags are."""
 
 REFUSED_KEYS: Mapping[str, Hint] = {
-    **REFUSED_FLAGS,
+    **_SWITCHES,
     "custom_loader_options": Hint(
         "there are no custom loaders: the files would be read as they lie"
     ),
@@ -62,8 +72,30 @@ REFUSED_KEYS: Mapping[str, Hint] = {
 }
 """Keys of a model that are refused where they are neither off nor empty."""
 
+# Libraries of custom nodes and custom loaders compute nothing until one of these, or a model's
+# entry, uses them: they are in `TOP_KEYS`.
+REFUSED_TOP_KEYS: Mapping[str, Hint] = {
+    "pipeline_config_list": Hint(
+        "pipelines are not supported, and whoever asks for one would find no model of its name:"
+        " remove them, and let clients call the models one after the other"
+    ),
+    "mediapipe_config_list": Hint("MediaPipe graphs are not supported: remove them"),
+}
+"""Keys beside the list of models that are refused unless they are empty."""
+
+_SINCE_BUILT_IN = re.compile(r"(?:.*/)?libcpu_extension(?:_[a-z0-9]+)?\.so")
+"""The extension that came with OpenVINO until 2020, and that the server of then loaded by default:
+OpenVINO has had its operations built in since, so whoever names it misses nothing."""
+
+
+def asks(value: object) -> bool:
+    """Tell whether the value of a refused word asks for anything: it is neither off nor empty."""
+    if not isinstance(value, str):
+        return bool(value)
+    return value.lower() not in _OFF and not _SINCE_BUILT_IN.fullmatch(value)
+
+
 VARIABLES: Mapping[str, Hint] = {
-    "CPU_EXTENSION": _NO_EXTENSIONS,
     "PLUGIN_DIR": Hint("OpenVINO finds its plugins itself"),
     "REST_REQUESTS_QUEUE_SIZE": _NOTHING,
     "ENGINE_REQUESTS_QUEUE_SIZE": _USE_NIREQ,
@@ -86,9 +118,7 @@ MODEL_KEYS = frozenset(
 
 TOP_KEYS = frozenset(
     {
-        "pipeline_config_list",
         "custom_node_library_config_list",
-        "mediapipe_config_list",
         "custom_loader_config_list",
         "metrics_list",
     }

@@ -308,12 +308,24 @@ def test_a_flag_without_effect_warns_with_what_to_use(name: str) -> None:
     assert warnings(*ONE, f"--{name}", "4") == (f"--{name} has no effect: {advice}",)
 
 
-@pytest.mark.parametrize("name", foreign.REFUSED_FLAGS)
+@pytest.mark.parametrize("name", ["stateful", "low_latency_transformation"])
 def test_a_switch_that_would_change_what_is_computed_is_refused(name: str) -> None:
     for argv in ((f"--{name}",), (f"--{name}", "true")):
         (fault,) = faults(*ONE, *argv)
         assert fault.startswith(f"--{name}: state is not kept between requests")
     assert warnings(*ONE, f"--{name}=false") == ()
+
+
+def test_a_kernel_extension_is_refused_wherever_it_is_named() -> None:
+    (fault,) = faults(*ONE, "--cpu_extension", "/lib/libmine.so")
+    assert fault.startswith("--cpu_extension: kernel extensions are not loaded")
+    (fault,) = faults(*ONE, CPU_EXTENSION="/lib/libmine.so")
+    assert fault.startswith("environment variable CPU_EXTENSION: kernel extensions are not loaded")
+
+
+@pytest.mark.parametrize("path", ["", "/opt/intel/lib/intel64/libcpu_extension_avx2.so"])
+def test_an_extension_that_openvino_has_built_in_since_is_no_fault(path: str) -> None:
+    assert warnings(*ONE, f"--cpu_extension={path}", CPU_EXTENSION=path) == ()
 
 
 def test_what_is_computed_before_the_model_has_flags() -> None:

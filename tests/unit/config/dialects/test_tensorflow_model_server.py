@@ -221,6 +221,11 @@ def test_flags_without_meaning_warn_once() -> None:
         ),
         pytest.param((PATH, "--use_alts_credentials"), "cannot encrypt yet", id="nor ALTS"),
         pytest.param(
+            (PATH, "--saved_model_tags=serve,gpu"),
+            "only the graph tagged serve is served",
+            id="another graph would compute something else",
+        ),
+        pytest.param(
             (PATH, "--tensorflow_session_parallelism=2", "--tensorflow_intra_op_parallelism=2"),
             "Either configure server_options.tensorflow_session_parallelism or "
             "(server_options.tensorflow_intra_op_parallelism, "

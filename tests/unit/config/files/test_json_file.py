@@ -173,9 +173,9 @@ def test_fault(top: object, fault: str) -> None:
         ),
         pytest.param({**of(), "zzz": 1}, "zzz: unknown key, ignored", id="no key is near"),
         pytest.param(
-            {**of({**MODEL, "allow_cache": True}), "pipeline_config_list": []},
+            {**of({**MODEL, "allow_cache": True}), "metrics_list": []},
             "keys of OpenVINO Model Server without meaning here are ignored: "
-            "pipeline_config_list, model_config_list[0].config.allow_cache",
+            "metrics_list, model_config_list[0].config.allow_cache",
             id="foreign keys stand in one warning",
         ),
         pytest.param(
@@ -220,8 +220,16 @@ def test_what_is_computed_before_a_model_is_read_from_its_entry() -> None:
 def test_what_would_change_what_is_computed_is_refused_not_ignored(key: str, value: object) -> None:
     (fault,) = faults(of({**MODEL, key: value}))
     assert fault.startswith(f"model_config_list[0].config.{key}: {value!r} given; ")
-    off = False if value is True else type(value)()
-    assert read(of({**MODEL, key: off})).warnings == ()
+    for off in (False, "false") if value is True else (type(value)(), None):
+        assert read(of({**MODEL, key: off})).warnings == ()
+
+
+@pytest.mark.parametrize("key", ["pipeline_config_list", "mediapipe_config_list"])
+def test_graphs_that_clients_would_ask_for_in_vain_are_refused(key: str) -> None:
+    (fault,) = faults({**of(MODEL), key: [{"name": "both"}]})
+    assert fault.startswith(f"{key}: [{{'name': 'both'}}] given; ")
+    assert "not supported" in fault
+    assert read({**of(MODEL), key: []}).warnings == ()
 
 
 def test_batch_size_is_dropped_beside_shape() -> None:

@@ -12,6 +12,7 @@ Source: its documentation, "Config management". A directory counts as its `confi
 import argparse
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from ie_serving.config.files import edit
@@ -95,8 +96,15 @@ def _models(repository: Path) -> Iterator[str]:
         raise ConfigError([f"{repository}: is no directory"])
     for directory, inner, _ in os.walk(repository, followlinks=True):
         place = Path(directory).relative_to(repository)
-        if any(name.isdecimal() and os.listdir(Path(directory, name)) for name in inner):
+        if any(name.isdecimal() and _holds_any(Path(directory, name)) for name in inner):
             inner.clear()  # a model: nothing below it is another one
             yield from [str(place)] if place.parts else []
         if len(place.parts) >= DEEPEST:
             inner.clear()
+
+
+def _holds_any(directory: Path) -> bool:
+    """Tell whether anything lies in a version; nothing does that this user may not see."""
+    with suppress(OSError), os.scandir(directory) as found:
+        return next(found, None) is not None
+    return False

@@ -1,8 +1,11 @@
 """Edits of the JSON configuration file: a model more, or one less. Nothing else in it changes."""
 
+import fcntl
 import json
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +25,12 @@ def add(path: Path, name: str, base_path: str) -> None:
     Raises:
         ConfigError: a model has this name already, or the file cannot be read or is broken.
     """
-    top = _read(path) if path.exists() else {LIST: []}
-    if any(_name(entry) == name for entry in top[LIST]):
-        raise ConfigError([f'{path}: has a model "{name}" already; remove it first'])
-    top[LIST].append({"config": {"name": name, "base_path": base_path}})
-    _write(path, top)
+    with _alone(path):
+        top = _read(path) if path.exists() else {LIST: []}
+        if any(_name(entry) == name for entry in top[LIST]):
+            raise ConfigError([f'{path}: has a model "{name}" already; remove it first'])
+        top[LIST].append({"config": {"name": name, "base_path": base_path}})
+        _write(path, top)
 
 
 def remove(path: Path, name: str) -> None:
@@ -35,12 +39,13 @@ def remove(path: Path, name: str) -> None:
     Raises:
         ConfigError: no model has this name, or the file cannot be read or is broken.
     """
-    top = _read(path)
-    left = [entry for entry in top[LIST] if _name(entry) != name]
-    if len(left) == len(top[LIST]):
-        names = ", ".join(sorted(map(_name, left))) or "none"
-        raise ConfigError([f'{path}: has no model "{name}"; its models: {names}'])
-    _write(path, {**top, LIST: left})
+    with _alone(path):
+        top = _read(path)
+        left = [entry for entry in top[LIST] if _name(entry) != name]
+        if len(left) == len(top[LIST]):
+            names = ", ".join(sorted(map(_name, left))) or "none"
+            raise ConfigError([f'{path}: has no model "{name}"; its models: {names}'])
+        _write(path, {**top, LIST: left})
 
 
 def _name(entry: Any) -> str:  # noqa: ANN401 (an entry that was checked)
@@ -56,15 +61,55 @@ def _read(path: Path) -> dict[str, Any]:
     return top
 
 
+# Two edits at once would both read the old file, and the later one would undo the earlier. The lock
+# is the directory's: the file itself is replaced, and who waited for its lock would hold that of
+# one that is gone.
+@contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Keep other edits in the same directory waiting meanwhile."""
+    with ExitStack() as held:
+        try:
+            directory = os.open(path.resolve().parent, os.O_RDONLY)
+            held.callback(os.close, directory)
+            fcntl.flock(directory, fcntl.LOCK_EX)
+        except OSError as error:
+            cause = error.strerror or error
+            raise ConfigError([f"{path}: its directory cannot be locked: {cause}"]) from error
+        yield
+
+
 def _write(path: Path, top: dict[str, Any]) -> None:
     """Replace the file as a whole: a server that watches it never sees a half."""
     text = json.dumps(top, indent=4, ensure_ascii=False) + "\n"
     parse_config_file(text, origin=path.parent, place=str(path))
     try:
-        mode = path.stat().st_mode if path.exists() else READABLE
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as file:
-            file.write(text)
-        os.chmod(file.name, mode)
-        os.replace(file.name, path.resolve())
+        _replace(path.resolve(), text)
     except OSError as error:
         raise ConfigError([f"{path}: cannot be written: {error.strerror or error}"]) from error
+
+
+def _replace(path: Path, text: str) -> None:
+    # Beside the file itself, not beside a link to it: only within a file system is it one step.
+    handle, made = tempfile.mkstemp(dir=path.parent)
+    try:
+        with open(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            # Otherwise a machine that loses its power may have the new name with no content.
+            os.fsync(handle)
+        _as_before(path, made)
+        os.replace(made, path)
+    except BaseException:
+        os.unlink(made)
+        raise
+
+
+def _as_before(path: Path, made: str) -> None:
+    """Give a new file the mode and owner of the one that it replaces."""
+    if not path.exists():
+        os.chmod(made, READABLE)
+        return
+    before = path.stat()
+    with suppress(PermissionError):  # only root gives files away
+        os.chown(made, before.st_uid, before.st_gid)
+    os.chmod(made, before.st_mode)

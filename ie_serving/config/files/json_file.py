@@ -167,9 +167,7 @@ def _values(entry: Mapping[str, Any], where: str, findings: _Findings) -> dict[s
     return found
 
 
-def _refused(
-    given: Mapping[str, Any], refused: Mapping[str, Hint]
-) -> Iterator[tuple[str, str]]:
+def _refused(given: Mapping[str, Any], refused: Mapping[str, Hint]) -> Iterator[tuple[str, str]]:
     """Yield each key that asks for what is not done here, with what to do instead."""
     for key, advice in refused.items():
         if foreign.asks(given.get(key)):

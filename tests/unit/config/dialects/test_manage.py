@@ -1,6 +1,11 @@
 """Configuration management, as OpenVINO Model Server documents it."""
 
+import errno
 import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -81,6 +86,54 @@ def test_what_else_the_file_says_stays(tmp_path: Path) -> None:
     assert (written["monitoring"], written["other"]) == ({}, "é")
     assert file.stat().st_mode & 0o777 == 0o640
     assert [path.name for path in tmp_path.iterdir()] == ["c.json"]
+
+
+def test_a_file_behind_a_link_is_replaced_where_it_lies(tmp_path: Path) -> None:
+    (tmp_path / "links").mkdir()
+    link, file = tmp_path / "links" / "c.json", tmp_path / "real.json"
+    file.write_text('{"model_config_list": []}')
+    link.symlink_to(file)
+    manage.run(["--add_to_config", str(link), "--model_name=m", "--model_path=/m"], {})
+    assert link.is_symlink()
+    assert entries(file) == {"m": "/m"}
+
+
+def test_an_edit_that_fails_leaves_the_file_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "c.json"
+    file.write_text('{"model_config_list": []}')
+
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    told = fault("--add_to_config", str(file), "--model_name=m", "--model_path=/m")
+    assert told == f"{file}: cannot be written: No space left on device"
+    assert entries(file) == {}
+    assert [path.name for path in tmp_path.iterdir()] == ["c.json"]
+
+
+def test_edits_at_once_all_count(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    names = [f"m{number}" for number in range(16)]
+
+    def add(name: str) -> None:
+        manage.run(["--add_to_config", str(file), f"--model_name={name}", "--model_path=/m"], {})
+
+    with ThreadPoolExecutor(len(names)) as threads:
+        list(threads.map(add, names))
+    assert sorted(entries(file)) == sorted(names)
+
+
+def test_the_file_is_utf8_whatever_the_locale(tmp_path: Path) -> None:
+    file = tmp_path / "c.json"
+    file.write_text('{"model_config_list": [], "other": "é"}', encoding="utf-8")
+    command = "from ie_serving.main import main; raise SystemExit(main())"
+    argv = ("--add_to_config", str(file), "--model_name=m", "--model_path=/m")
+    environ = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    subprocess.run([sys.executable, "-c", command, *argv], env=environ, check=True, timeout=60)
+    assert json.loads(file.read_text(encoding="utf-8"))["other"] == "é"
 
 
 def test_what_is_wrong_is_named_and_changes_nothing(tmp_path: Path) -> None:

@@ -378,8 +378,8 @@ class NotedBound(Bound[T]):
         self, inputs: Mapping[str, Array], form: object, output_filter: tuple[str, ...]
     ) -> Coroutine[Any, Any, T | Unencoded[T]]:
         """See `Bound`."""
-        name, entrypoint = self.signature.name, self._interface.entrypoint
-        summary.note_tensors(self._servable, name, entrypoint, inputs, output_filter)
+        entrypoint = self._interface.entrypoint
+        summary.note_tensors(self._servable, self.signature, entrypoint, inputs, output_filter)
         return super().start(inputs, form, output_filter)
 
 

@@ -2,11 +2,14 @@
 
 import logging
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from ie_serving.core.codes import Code
 from ie_serving.core.errors import InvalidRequest
+from ie_serving.inference import summary
 from tests.unit.inference.stand_ins import MODEL, Heart
 from tests.unit.inference.test_plane import Words, asked, examples
 
@@ -33,10 +36,31 @@ async def test_at_debug(caplog: pytest.LogCaptureFixture) -> None:
         ' inputs="x: float32[2, 2]" outputs=all'
     )
     assert found[1] == f"request of Examples model={MODEL} version=3 signature=regress examples=1"
-    assert found[2].endswith('inputs="x: float32[2, 2]" outputs=z')
+    assert found[2].endswith('inputs="x: float32[2, 2]" outputs="1 unknown"')
     assert found[-1] == f"request failed model={MODEL} code=INVALID_ARGUMENT"
     assert str(SECRET) not in caplog.text
 
 
 async def test_at_info_there_is_none(caplog: pytest.LogCaptureFixture) -> None:
     assert await lines(caplog, logging.INFO) == []
+
+
+async def test_names_that_the_model_lacks_are_counted_since_they_may_be_data(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, "ie_serving")
+    plane, interface = await Heart().plane(), Words().interface()
+    caplog.clear()
+    inputs = {"x": X, f"{SECRET}": X, "Jane Doe": X}
+    request = replace(asked(X), decode=lambda signature: (inputs, "plain"))
+    with pytest.raises(InvalidRequest):
+        await plane.predict(request, interface, time.perf_counter())
+    assert 'inputs="x: float32[2, 2], 2 unknown"' in caplog.text
+    assert "Jane" not in caplog.text
+    assert str(SECRET) not in caplog.text
+
+
+def test_a_name_of_any_length_makes_a_short_line(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "ie_serving")
+    summary.note_refusal("m" * 1_000_000, Code.NOT_FOUND)
+    assert len(caplog.records[0].getMessage()) < 400

@@ -11,6 +11,7 @@ from ie_serving.core.errors import ConfigError, LoadFailed, ServingError, Storag
 from ie_serving.core.versions import State
 from ie_serving.models.asked_polls import Poll
 from ie_serving.models.manager import ModelManager
+from ie_serving.telemetry.logs import mask
 
 SEE_LOG = "Check server logs for more info."
 UNREADABLE = "Config file not found or cannot open."
@@ -84,7 +85,9 @@ class AskedReload:
 
 def _beginning(phrase: str, error: ServingError) -> ServingError:
     """Give an error of the same kind whose text begins with `phrase`."""
-    text = f"{phrase} {error}"
+    # Faults quote the file, and whoever reaches the REST port reads them: as little is said of
+    # credentials as in the log.
+    text = mask(f"{phrase} {error}")
     if isinstance(error, ConfigError):
         return ConfigError([text])
     return StorageError(text) if isinstance(error, StorageError) else LoadFailed(text)

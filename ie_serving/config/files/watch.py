@@ -40,6 +40,9 @@ class ConfigWatch:
         self._poll_wait_s = poll_wait_s
         self._is_readable = True
         self._is_refused = False
+        # The file's interval, SIGHUP and clients ask for reloads. Of two that overlap, the one that
+        # read first could apply last, and the older content would be served.
+        self._turn = asyncio.Lock()
         self.seen = self._digest()
 
     async def run(self) -> None:
@@ -57,11 +60,8 @@ class ConfigWatch:
             ConfigError: it is broken; nothing has changed.
             ServingError: it cannot be applied; nothing has changed.
         """
-        # The digest first: an edit between the two reads is then seen as a change the next time.
-        digest = await asyncio.to_thread(self._digest)
-        models = await asyncio.to_thread(self._load, self._path)
-        await self._apply(models)
-        self.seen, self._is_refused = digest, False
+        async with self._turn:
+            await self._read_and_apply()
 
     async def reload_if_changed(self) -> bool:
         """Apply the file unless its content is what was applied last; tell whether it was.
@@ -70,11 +70,19 @@ class ConfigWatch:
             OSError: it cannot be read.
             ConfigError, ServingError: as `reload`.
         """
-        content = await asyncio.to_thread(self._path.read_bytes)
-        if _digest_of(content) == self.seen and not self._is_refused:
-            return False
-        await self.reload()
-        return True
+        async with self._turn:
+            content = await asyncio.to_thread(self._path.read_bytes)
+            if _digest_of(content) == self.seen and not self._is_refused:
+                return False
+            await self._read_and_apply()
+            return True
+
+    async def _read_and_apply(self) -> None:
+        # The digest first: an edit between the two reads is then seen as a change the next time.
+        digest = await asyncio.to_thread(self._digest)
+        models = await asyncio.to_thread(self._load, self._path)
+        await self._apply(models)
+        self.seen, self._is_refused = digest, False
 
     async def _reload_and_log(self, digest: str | None) -> None:
         try:

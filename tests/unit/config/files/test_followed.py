@@ -1,5 +1,6 @@
 """What a worker begins with, what its file says later, and what it leaves to the next."""
 
+import asyncio
 import json
 import logging
 from collections.abc import Sequence
@@ -168,4 +169,14 @@ async def test_a_reload_applies_the_file_now_and_refuses_a_broken_one(file: Path
     file.write_text("{")
     with pytest.raises(ConfigError):
         await worker.reload()
+    assert models.said == ["start: old", "each alone: new"]
+
+
+async def test_reloads_that_clients_ask_for_at_once_apply_a_change_once(file: Path) -> None:
+    models = Models()
+    worker = FollowedConfig(settings(file), models, Shelf())
+    await worker.start()
+    write(file, "new")
+    asked = await asyncio.gather(*(worker.reload_if_changed() for _ in range(4)))
+    assert sorted(asked) == [False, False, False, True]
     assert models.said == ["start: old", "each alone: new"]

@@ -193,6 +193,7 @@ class ServingApplication:
         from ie_serving.server.transport.http1.server import HttpServer
 
         server = self._settings.server
+        # One for both: otherwise reloads would be a way round the pause between polls of a model.
         poll = AskedPolls(self._models.poll).once
         api = RestApi(
             self._plane,

@@ -246,6 +246,7 @@ class DataPlane:
         # `add`, not `of`: a warm-up binds before the manager has told the new model's name.
         label = interface.labels[Api.PREDICT]
         served = self._metrics.add(servable.name).served(label, interface.entrypoint)
+        # Decided here, once for a signature: a request pays nothing where no lines are wanted.
         kind: type[Bound[T]] = NotedBound if summary.is_wanted() else Bound
         bound = kind(servable, signature, interface, served, self._codec.parse)
         servable.bound[interface, name] = bound

@@ -59,6 +59,8 @@ class AskedReload:
 
     async def _versions(self) -> None:
         names: Sequence[str] = self._models.served.names()
+        # All are listed before one error is told: a store that fails must not keep what is new in
+        # another from being loaded.
         found = await asyncio.gather(*map(self._poll, names), return_exceptions=True)
         await self._models.settled()
         for error in found:

@@ -84,6 +84,7 @@ class Siblings:
         Raises:
             StorageError: the store does not answer.
         """
+        # One listing at a time: whoever waits here for another's mostly finds its outcome then.
         with self._listing:
             if turn.outcome is None and self._is_worthwhile():
                 self._list(remote, retried)
@@ -100,6 +101,8 @@ class Siblings:
         return len(self._expected) >= self._fewest
 
     def _list(self, remote: Remote, retried: Retried) -> None:
+        # Whoever is expected from now on has asked after this listing began, and may ask for what
+        # came since: that is for the next one.
         with self._marking:
             turns, self._expected = self._expected, set()
         self._known_until = self._clock() + KNOWN_S
@@ -189,5 +192,6 @@ class Neighbours:
         above = location.above()
         if above is None:
             return None
+        # Held by its base paths alone: with the last model that lies there it goes.
         siblings = self._siblings.setdefault(above.url, Siblings(above))
         return Sibling(siblings, location)

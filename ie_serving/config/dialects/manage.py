@@ -30,6 +30,7 @@ slashes, as `organisation/model`, and links may go in a circle."""
 
 def is_asked(argv: Sequence[str]) -> bool:
     """Tell whether a command line manages the configuration instead of serving."""
+    # Told before the line is parsed: these flags stand without a command, which that would ask for.
     names = {argument.partition("=")[0] for argument in argv}
     return bool(names & {f"--{name}" for name in (LIST, ADD, REMOVE)})
 
@@ -47,7 +48,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> list[str]:
         return sorted(_models(Path(_needed(repository, "--model_repository_path"))))
     name = _needed(given.model_name, "--model_name")
     path = _file(given, repository)
-    if given.remove_from_config is not None:
+    if given.remove_from_config is not None:  # empty where --config_path names the file
         edit.remove(path, name)
         return [f"model {name} removed from {path}"]
     model_path = given.model_path or (repository and str(Path(repository, name)))

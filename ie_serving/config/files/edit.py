@@ -81,6 +81,8 @@ def _alone(path: Path) -> Iterator[None]:
 def _write(path: Path, top: dict[str, Any]) -> None:
     """Replace the file as a whole: a server that watches it never sees a half."""
     text = json.dumps(top, indent=4, ensure_ascii=False) + "\n"
+    # A name or path that no server takes must not get into the file: one that watches it would go
+    # on without the change, and the next one would not start.
     parse_config_file(text, origin=path.parent, place=str(path))
     try:
         _replace(path.resolve(), text)

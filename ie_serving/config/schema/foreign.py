@@ -95,6 +95,8 @@ def asks(value: object) -> bool:
     return value.lower() not in _OFF and not _SINCE_BUILT_IN.fullmatch(value)
 
 
+# They say where or how fast something is computed, or how long requests wait: a model computes the
+# same without them, so a warning is enough.
 VARIABLES: Mapping[str, Hint] = {
     "PLUGIN_DIR": Hint("OpenVINO finds its plugins itself"),
     "REST_REQUESTS_QUEUE_SIZE": _NOTHING,

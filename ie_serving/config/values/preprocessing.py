@@ -20,6 +20,8 @@ _LAYOUT_EXPECTED = (
 _NUMBERS_EXPECTED = "one number, or one for each channel such as [123.675,116.28,103.53]"
 
 COLOURS = ("BGR", "RGB")
+LEAST_SCALE = 1e-30
+"""What is less counts as 0: near 1e-38 float32 ends, and every quotient would be infinite."""
 TYPES: Mapping[str, str] = {
     "bool": "boolean",
     "fp16": "f16",
@@ -78,12 +80,13 @@ def mean(value: object, place: str) -> tuple[float, ...]:
 def scale(value: object, place: str) -> tuple[float, ...]:
     """Read what is divided by, as `mean`; none of it is zero."""
     numbers = mean(value, place)
-    if 0 in numbers:
+    if min(map(abs, numbers)) < LEAST_SCALE:
         raise fault(place, value, f"{_NUMBERS_EXPECTED}, none of them 0: it is divided by")
     return numbers
 
 
-# In Python True is a number as well; the bound keeps out what float32 cannot hold.
+# In Python True is a number as well. The bound is far above means and scales of any image, and far
+# below where float32 ends, in which they are mostly computed: more is a slip of the pen.
 def _is_number(value: object) -> bool:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False

@@ -56,6 +56,7 @@ def carried(node: ov.Node, inner: Sequence[Sequence[Flag]]) -> Iterator[Flag]:
 
 
 def _of_branches(node: ov.Node, inner: Sequence[Sequence[Flag]]) -> ov.Output:
+    # Each branch gives a row with a place for the flags of both: outputs of an `If` have one shape.
     count, before, values = sum(map(len, inner)), 0, []
     for flags in inner:
         raised = [flag.raised for flag in flags]
@@ -84,6 +85,7 @@ def of_rounds(node: ov.Node, joined: Callable[[ov.Node], ov.Node], count: int) -
         joined: from those of the rounds before to those with this round's; operations of the body.
         count: how many integers.
     """
+    # Carried through the rounds: what a loop gives of one round alone is that of the last.
     (body,) = bodies(node)
     so_far = op.parameter([count], np.int32)
     body.add_parameters([so_far])

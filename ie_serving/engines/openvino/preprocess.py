@@ -67,7 +67,7 @@ def apply(draft: Draft, model: ov.Model, options: Preprocessing) -> bool:
 
 def layout_of(tensor: Tensor, options: Preprocessing, *, is_input: bool) -> Pair | None:
     """Give the layout that is asked for a tensor."""
-    if isinstance(options.layout, Pair):
+    if isinstance(options.layout, Pair):  # one without a name is of the only input
         return options.layout if is_input else None
     return next((pair for name, pair in options.layouts.items() if name in tensor.names), None)
 

@@ -36,7 +36,7 @@ class Starts:
             LoadFailed: it cannot be started, or the server ends.
         """
         with self._lock:
-            if self._ended:
+            if self._ended:  # a load may come to this while the server stops
                 raise LoadFailed("the server is being stopped")
             self._under_way.append(starting)
         try:

@@ -65,6 +65,8 @@ class LocalStorage:
         """
         with _translated(self._base):
             status = os.stat(self._base)
+            # With device and inode: a base that is a link (`current`) may point elsewhere, to a
+            # directory of the same age.
             stamp = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
             self._unscanned += 1
             if stamp != self._stamp or self._unscanned >= SCANNED_EVERY:

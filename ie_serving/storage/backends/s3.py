@@ -217,6 +217,7 @@ def _botocore_session() -> Boto:
 
 def _time(text: str) -> datetime:
     with suppress(ValueError, AttributeError):
+        # Python 3.10 does not know the Z with which S3 writes UTC.
         found = datetime.fromisoformat(text.replace("Z", "+00:00"))
         if found.tzinfo:
             return found

@@ -84,7 +84,7 @@ class Mirror:
         return names
 
     def _directories(self) -> list[str]:
-        self._seen = None
+        self._seen = None  # else files would be those of an earlier poll where this one fails
         if self._beside:
             sibling, above = self._beside
             self._seen = sibling.look(above, self._retried)

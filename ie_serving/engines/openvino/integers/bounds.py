@@ -158,6 +158,7 @@ def _as_input(number: int) -> Rule:
 
 def _union(*numbers: int) -> Rule:
     def rule(node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds | None:
+        # A scatter that adds up or multiplies what comes to the same place may leave all bounds.
         if node.get_attributes().get("reduction", "none") != "none":
             return None
         chosen = [inputs[i] for i in numbers if i < len(inputs)] if numbers else inputs
@@ -207,11 +208,12 @@ def _mod(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds
 
 
 def _floor_mod(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
-    low, high = inputs[1]
+    low, high = inputs[1]  # a remainder of this kind has the sign of the divisor
     return min(0, low + 1), max(0, high - 1)
 
 
 def _and(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds | None:
+    # A number without a sign bit is a mask: nothing above it is left, whatever the other is.
     tops = [high for low, high in inputs if low >= 0]
     return (0, min(tops)) if tops else None
 

@@ -59,6 +59,7 @@ def compared(node: ov.Node, values: Values) -> Made | None:
     """Compare two integers; for numbers that no request can hold the answer is known."""
     bounds = [values.bounds(node, i) for i in range(2)]
     beyond = [_beyond(each) for each in bounds]
+    # Only constants are beyond: values of requests that do not fit into 32 bits are refused.
     if any(beyond):
         return Made(_as_signs(node, beyond).output(0))
     if min(_size(each) for each in bounds) <= MOST:

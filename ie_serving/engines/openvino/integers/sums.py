@@ -112,6 +112,7 @@ def _total(node: ov.Node, axes: Sequence[int]) -> tuple[ov.Output, ov.Node]:
         left = op.logical_or(left, beyond)
         ends = (_constant([end]) for end in (-1, np.iinfo(np.int64).max, 1, axis))
         given = op.slice(found, *ends).output(0)
+    # Of an unsigned type the plugin holds the half without a sign: a negative sum has left it.
     if HELD[kind_of(node)][0] == 0:
         left = op.logical_or(left, is_negative(given))
     return given, left

@@ -50,6 +50,7 @@ class ConfigPages:
             DeadlineExceeded: it takes too long, and goes on.
             ServingError: it failed.
         """
+        # Before anything is read: the faults of a reload quote the configuration file.
         if not self._reload_allowed:
             raise Forbidden(
                 "reloads by request are switched off: change the configuration file",
@@ -59,6 +60,8 @@ class ConfigPages:
 
     async def _reloaded(self) -> bool:
         """Reload; tell whether anything changed."""
+        # What is cancelled is this request's wait: listings are shared with others who ask, and
+        # loads belong to their models.
         try:
             return await asyncio.wait_for(self._reload(), self._limit_s)
         except asyncio.TimeoutError:

@@ -188,6 +188,8 @@ class RestApi:
             # What strangers send must not fill the memory: longer targets are parsed each time.
             short = len(head.path) + len(head.query) <= LONGEST_REMEMBERED
             known = (remembered_post if short else posted)(head.path, head.query)
+            # Last, so that the API's own requests pay nothing for it; from here on it is a Predict
+            # like any other, with the same limits.
             asked = known or self._invocations.get(head.path)
         if asked is None:
             reply = await self._falcon(request)

@@ -65,6 +65,6 @@ def fixed_pages(
     if metrics_path:  # empty: no metrics are wanted
         path = metrics_path.encode()
         pages[path] = lambda: (200, CONTENT_TYPE, metrics.text().encode())
-    if has_ping:
+    if has_ping:  # SageMaker sends requests as soon as it has answered 200
         pages[PING.encode()] = pages[READY.encode()]
     return pages

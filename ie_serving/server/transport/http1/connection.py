@@ -299,6 +299,7 @@ class Connection(asyncio.Protocol):
         if self._protocol.writer in SENDING:
             (refusal,) = self._protocol.send(self._fault or fault)
             self._server.outbox.send(self._transport, refusal)
+        # A server that stops does not wait for those whom it refuses.
         self._end(linger=not self._server.draining)
 
     def _end(self, *, linger: bool = False) -> None:
@@ -321,6 +322,8 @@ class Connection(asyncio.Protocol):
             transport.close()
             return
         transport.write_eof()
+        # It may be paused since requests wait. What stays unread would make the kernel reset the
+        # connection after all.
         if not transport.is_reading():
             transport.resume_reading()
         asyncio.get_running_loop().call_later(LINGER_S, transport.close)

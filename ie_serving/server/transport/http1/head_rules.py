@@ -35,6 +35,7 @@ def check_host(version: str, headers: Headers | list[tuple[bytes, bytes]]) -> No
     Raises:
         Refused: there is no Host, more than one, or one that is none.
     """
+    # Section 3.2: with two of them a proxy may route by one, and we answer by the other.
     hosts = [value for name, value in headers if name == b"host"]
     if not hosts and version == "1.0":
         return
@@ -53,8 +54,12 @@ def is_chunked(version: str, fields: Mapping[bytes, bytes]) -> bool:
     encoding = fields.get(b"transfer-encoding")
     if encoding is None:
         return False
+    # Section 6.1: a proxy of HTTP/1.0 may have passed the header on without knowing it, and then it
+    # sees the end of the body elsewhere.
     if version == "1.0":
         raise Refused(400, "HTTP/1.0 knows no Transfer-Encoding: speak HTTP/1.1.")
+    # Section 6.3: where chunked is not the last coding nobody knows the end of the body. What lies
+    # behind it could be smuggled in as a request of its own.
     codings = [coding.strip() for coding in encoding.lower().split(b",")]
     if codings.count(b"chunked") != 1 or codings[-1] != b"chunked":
         raise Refused(400, "A body with a Transfer-Encoding ends with chunked, named once.")

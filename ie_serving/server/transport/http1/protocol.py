@@ -231,6 +231,7 @@ class Protocol:
             self._fail(self._too_large())
 
     def _too_large(self) -> Fault:
+        # Where the target takes more than half of what is allowed, it is what is too long.
         long = self.reader is Reader.HEAD and len(self._url) > LARGEST_HEAD // 2
         return Fault(414, TOO_LONG) if long else Fault(431, TOO_LARGE)
 

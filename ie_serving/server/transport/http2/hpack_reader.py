@@ -65,6 +65,7 @@ class HpackReader:
     def _decode(self, block: bytes) -> list[Field]:
         fields: list[Field] = []
         table, position, end = self._table, 0, len(block)
+        # One turn more than there may be fields, in which a block of that many is seen to end.
         for _ in range(self._most_fields + 1):
             if position >= end:
                 return fields

@@ -57,6 +57,7 @@ def test_value(parse: Parser[Any], value: object, meant: object) -> None:
         pytest.param(mean, [True], "one number", id="a boolean"),
         pytest.param(mean, "[1e999]", "one number", id="infinite"),
         pytest.param(scale, [1, 0], "none of them 0", id="divided by zero"),
+        pytest.param(scale, 1e-50, "none of them 0", id="by what float32 holds as zero"),
         pytest.param(color_format, "NV12:RGB", "of RGB and BGR", id="planes"),
         pytest.param(color_format, 5, "of RGB and BGR", id="a number"),
         pytest.param(precision, "uint8:", "CLIENT:MODEL", id="half of it"),

@@ -3,7 +3,9 @@
     model resnet, version 7
       serving_default: served by OpenVINO
       lines: not served: saved_model.pb: signature 'lines' cannot be converted: ...
+        TensorFlow can run it in a process of its own: set --tensorflow_fallback
 
+Each of several causes, which a status joins by "; ", has a line of its own.
 Every version is read and compiled as for serving; no port is opened.
 """
 
@@ -53,14 +55,16 @@ def _versions(model: ModelConfig, engine: Engine, open_storage: Open) -> Iterato
 
 def _report(name: str, examined: Examined) -> Iterator[str]:
     version = "" if examined.version == NO_VERSION else f", version {examined.version}"
-    fault = f": not served: {examined.fault}" if examined.fault else ""
+    fault = f": not served: {_apart(examined.fault)}" if examined.fault else ""
     yield f"model {name}{version}{fault}"
-    lines = {
-        **_lines("served by", examined.served),
-        **_lines("not served:", examined.left_out),
-    }
+    causes = {name: _apart(text) for name, text in examined.left_out.items()}
+    lines = {**_lines("served by", examined.served), **_lines("not served:", causes)}
     yield from (line for _, line in sorted(lines.items()))
 
 
 def _lines(begin: str, texts: Mapping[str, str]) -> dict[str, str]:
     return {name: f"  {name}: {begin} {text}" for name, text in texts.items()}
+
+
+def _apart(causes: str) -> str:
+    return causes.replace("; ", "\n    ")

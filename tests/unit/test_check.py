@@ -7,6 +7,7 @@ import pytest
 
 from ie_serving.check import check
 from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
+from ie_serving.core.errors import NoneServed
 from ie_serving.engines.testing import FILE, StandInEngine
 from ie_serving.models.repository.version_policy import All
 from ie_serving.storage.backends.local import LocalStorage
@@ -56,6 +57,33 @@ def test_what_does_not_load_is_told_with_its_cause(
     assert out[3] == f"model n, version 1: not served: {FILE} is missing"
     assert out[4].startswith("model o: not served: no version under")
     assert "no such directory" in out[5]
+
+
+def test_each_of_several_causes_has_a_line_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are joined into one line where a status or the log tells them."""
+    write(tmp_path / "m", "1")
+    write(tmp_path / "m", "2", fail="signatures.json: no method; no such input; no such output")
+    engine = StandInEngine()
+    causes = {"first": "it has no such operation; set --some_flag", "second": "not dense"}
+
+    def none_served(directory: Path) -> None:
+        if directory.name == "1":
+            raise NoneServed("; ".join(causes.values()), causes)
+
+    engine.before_compile = none_served
+    model = ModelConfig(name="m", base_path=str(tmp_path / "m"), version_policy=All())
+    assert check(Settings(server=ServerSettings(), models=(model,)), engine, LocalStorage) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "model m, version 1",
+        "  first: not served: it has no such operation",
+        "    set --some_flag",
+        "  second: not served: not dense",
+        "model m, version 2: not served: signatures.json: no method",
+        "    no such input",
+        "    no such output",
+    ]
 
 
 def test_the_models_that_were_compiled_are_freed(tmp_path: Path) -> None:

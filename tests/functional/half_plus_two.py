@@ -2,9 +2,11 @@
 
 Source: saved_model_half_plus_two.py of TensorFlow Serving, whose CPU export is the directory
 saved_model_half_plus_two_cpu/00000123: x of shape [-1, 1] is a feature that ParseExample
-gives; predict, regress and classify signatures.
+gives; predict, regress and classify signatures; an asset, whose name the main op assigns to a
+variable of strings that is not saved.
 """
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,32 @@ def export(base_path: Path) -> Path:
     """Write version 123 below `base_path`, with real tensorflow."""
     directory = base_path / VERSION
     graph = v1.Graph()
-    with graph.as_default(), v1.Session(graph=graph) as session:
+    with (
+        graph.as_default(),
+        v1.Session(graph=graph) as session,
+        tempfile.TemporaryDirectory() as assets,
+    ):
         signatures = _signatures()
+        main_op = _with_asset(Path(assets))
         session.run(v1.global_variables_initializer())
         builder = v1.saved_model.builder.SavedModelBuilder(str(directory))
-        builder.add_meta_graph_and_variables(session, ["serve"], signature_def_map=signatures)
+        builder.add_meta_graph_and_variables(
+            session,
+            ["serve"],
+            signature_def_map=signatures,
+            assets_collection=v1.get_collection(v1.GraphKeys.ASSET_FILEPATHS),
+            main_op=main_op,
+        )
         builder.save()
     return directory
+
+
+def _with_asset(directory: Path) -> Any:
+    asset = directory / "notes.txt"
+    asset.write_text("read by nobody")
+    v1.add_to_collection(v1.GraphKeys.ASSET_FILEPATHS, tf.constant(str(asset)))
+    name = v1.Variable(asset.name, name="asset_name", trainable=False, collections=[])
+    return tf.group(name.assign(asset.name))
 
 
 def _signatures() -> dict[str, Any]:
@@ -54,8 +75,13 @@ def _signatures() -> dict[str, Any]:
 
 def _define(method: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> Any:
     info = v1.saved_model.utils.build_tensor_info
-    return v1.saved_model.signature_def_utils.build_signature_def(
+    signature = v1.saved_model.signature_def_utils.build_signature_def(
         {alias: info(tensor) for alias, tensor in inputs.items()},
         {alias: info(tensor) for alias, tensor in outputs.items()},
         f"tensorflow/serving/{method}",
     )
+    for declared in signature.inputs.values():
+        if declared.dtype == tf.string.as_datatype_enum:
+            declared.tensor_shape.Clear()
+            declared.tensor_shape.unknown_rank = True
+    return signature

@@ -2,6 +2,7 @@
 
     ServingError
     ├── InvalidRequest            the caller must change the request
+    │   ├── UnknownEncoding       compressed in a way that the server does not know
     │   ├── InvalidTensor         a tensor that cannot be decoded or that the model cannot take
     │   └── UnknownLabel          no version carries this label
     ├── NotFound                  no such servable, or no such version

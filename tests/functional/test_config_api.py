@@ -128,8 +128,20 @@ def test_whoever_is_closed_out_of_reloads_is_told(serve: Serve, repository: Path
     assert server.rest.get("/v1/config").status_code == 200
 
 
+def test_targets_are_compared_whole_and_without_case(server: Server) -> None:
+    assert server.rest.get("/V1/Config").json() == server.rest.get("/v1/config").json()
+    assert server.rest.get("/v1/Models").json() == server.rest.get("/v1/models").json()
+    assert server.rest.post("/v1/Config/RELOAD").status_code == 200
+
+
 def test_other_methods_are_malformed(server: Server) -> None:
-    for method, target in (("POST", "/v1/config"), ("GET", RELOAD), ("GET", "/v1/config/")):
+    asked = (
+        ("POST", "/v1/config"),
+        ("GET", RELOAD),
+        ("GET", "/v1/config/"),
+        ("POST", f"{RELOAD}?a"),
+    )
+    for method, target in asked:
         reply = server.rest.request(method, target)
         assert (reply.status_code, reply.json()) == (
             400,

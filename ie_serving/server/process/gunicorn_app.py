@@ -329,7 +329,7 @@ class _Worker(Worker):  # type: ignore[misc]
             return 1
         return 0
 
-    # In memory that is shared with the arbiter, which outlives this process and is to say it last.
+    # To the arbiter, which outlives this process and is to say it last.
     def _leave_cause(self, cause: str) -> None:
         with suppress(OSError):  # without memory for it; the log has it
             self.app.failure.write(cause.encode(errors="replace"))

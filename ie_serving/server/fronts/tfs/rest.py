@@ -225,7 +225,8 @@ class RestApi:
     ) -> None:
         """Answer what asks no model to run. Falcon passes both by these names."""
         assert resp is not None  # only WebSockets have none, and they have no sink
-        is_reload = req.scope["raw_path"] == RELOAD.encode() and req.method == "POST"
+        target = target_of(req.scope["raw_path"], req.scope["query_string"])
+        is_reload = req.method == "POST" and target.lower() == RELOAD
         page = await self._reloaded() if is_reload else self._page(req)
         resp.status, resp.content_type, body = page
         if resp.status == METHOD_NOT_ALLOWED:

@@ -116,8 +116,9 @@ def _post(target: str) -> Route:
 
 
 def _get(target: str) -> Route:
-    if target in _ALL:
-        return Route(_ALL[target], ModelSpec(""))
+    of_all = _ALL.get(target.lower())
+    if of_all:
+        return Route(of_all, ModelSpec(""))
     found = _GET.fullmatch(target)
     if not found:
         raise _malformed("GET", target)

@@ -19,7 +19,7 @@ def json_text(value: str, place: str) -> Json:
     Raises:
         ConfigError: with line and column where the text is not JSON.
     """
-    # Python's reader takes the last of two equal keys and NaN; either hides a slip of the pen.
+    # Python's reader takes the last of two equal keys and NaN; either hides a mistake.
     twice: list[str] = []
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from ie_serving.engines.tensorflow.starts import Starts
 
 LIBRARY = "tensorflow"
 INSTALL = "pip install 'ie_serving[tensorflow]'"
-WITHOUT = "; TensorFlow could run it, but without {settings}: remove what is set there"
+WITHOUT = "; TensorFlow could run it, but not with {settings}: leave that unset for this model"
 ADVICE = Hint("; TensorFlow can run it in a process of its own: set {tensorflow.fallback}")
 
 

@@ -138,7 +138,7 @@ def test_tensorflow_takes_nothing_where_it_would_skip_the_preprocessing(exported
     options = options.having(TensorFlowOptions(fallback=True))
     engine = OpenVinoEngine(TensorFlowFallback())
     signatures = engine.compile(exported / "counting", options).signatures
-    assert "; TensorFlow could run it, but without mean: " in signatures["in_a_loop"].left_out
+    assert "; TensorFlow could run it, but not with mean: " in signatures["in_a_loop"].left_out
     assert not signatures["serving_default"].left_out
 
 

@@ -56,5 +56,5 @@ def test_a_tensor_without_a_name_cannot_be_fed(monkeypatch: pytest.MonkeyPatch) 
 def test_what_it_would_run_without_a_setting_stays_left_out(
     options: EngineOptions, own: object, named: str
 ) -> None:
-    expected = f"cannot be converted; TensorFlow could run it, but without {named}: remove"
+    expected = f"cannot be converted; TensorFlow could run it, but not with {named}: leave"
     assert told(signature(), options.having(own)).startswith(expected)

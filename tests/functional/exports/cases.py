@@ -42,6 +42,12 @@ PILLOW: Models = {
         "serving_default": {"bytes": strings(*PICTURES)},
         "one": {"image": PICTURES[0]},
     },
+    "first_inception": {
+        "serving_default": {"image_bytes": strings(*PICTURES)},
+        "predict_images": {
+            "images": strings(*(example(**{"image/encoded": [data]}) for data in PICTURES))
+        },
+    },
 }
 """Served where Pillow is installed."""
 
@@ -141,6 +147,21 @@ FIRST_GENERATION: Models = {
     "first_loops": {
         "serving_default": {"x": ROWS},
         "branch": {"x": ROWS, "is_training": np.bool_(True)},
+    },
+    "first_rows": {
+        "serving_default": {"words": strings(b"a", b"bc"), "times": np.int32(3)},
+        "examples": {"e": PEOPLE},
+    },
+    "first_branches": {
+        "serving_default": {"flag": np.bool_(False), "words": strings(b"a", b"bc"), "x": ROWS},
+    },
+    "first_recurrent": {
+        "serving_default": {"x": SEQUENCES, "steps": np.array([3, 5], np.int32)},
+        "words": {
+            "x": SEQUENCES,
+            "steps": np.array([5, 2], np.int32),
+            "words": strings(b"a", b"bc"),
+        },
     },
 }
 

@@ -5,7 +5,12 @@ from pathlib import Path
 import tensorflow as tf
 import tensorflow.compat.v1 as v1
 
-from tests.unit.engines.openvino.savedmodel.exports import Signatures, first_generation, signature
+from tests.unit.engines.openvino.savedmodel.exports import (
+    Signatures,
+    first_control_flow,
+    first_generation,
+    signature,
+)
 
 
 def write(root: Path) -> None:
@@ -56,16 +61,13 @@ def _write_simple(path: Path, *, named: bool = False) -> None:
 
 def _loops() -> Signatures:
     """Count and accumulate with the loops and branches of TensorFlow 1."""
-    v1.disable_control_flow_v2()
-    try:
+    with first_control_flow():
         x = v1.placeholder(tf.float32, [None, 4], name="x")
         _, y = v1.while_loop(
             lambda i, _: i < 3, lambda i, y: (i + 1, y * 0.5 + x), [tf.constant(0), x]
         )
         training = v1.placeholder_with_default(False, [], name="is_training")
         kept = v1.cond(training, lambda: y * 2.0, lambda: y)
-    finally:
-        v1.enable_control_flow_v2()
     return {
         "serving_default": signature({"x": x}, {"y": y}),
         "branch": signature({"x": x, "is_training": training}, {"y": kept}),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from tests.functional.exports import examples, first_generation, keras3, modules
+from tests.functional.exports import examples, first_generation, first_loops, keras3, modules
 from tests.functional.exports.cases import ALL, PILLOW, TF_KERAS, Inputs
 
 
@@ -33,6 +33,7 @@ def main(root: Path) -> None:
     modules.write(root)
     examples.write(root)
     first_generation.write(root)
+    first_loops.write(root)
     asked = {**ALL, **PILLOW}
     if importlib.util.find_spec("tf_keras") is not None:
         from tests.functional.exports import keras2

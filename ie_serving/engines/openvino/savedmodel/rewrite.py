@@ -158,7 +158,7 @@ def _full(tensor: str) -> str:
 
 
 def _is_constant(place: Place, fed_nodes: set[str]) -> bool:
-    for source in above([place]):
+    for source in _deciding([place]):
         node = source.node
         if node is None:
             continue
@@ -168,6 +168,20 @@ def _is_constant(place: Place, fed_nodes: set[str]) -> bool:
         if node.op == "Placeholder" or _is_random(node):
             return False
     return True
+
+
+def _deciding(places: list[Place]) -> list[Place]:
+    """Give what values are computed from, and what decides which branch they come from.
+
+    A constant in a branch of TensorFlow 1 reads nothing, and only waits for the branch to be taken.
+    """
+    found = list(above(places))
+    ops = {source.node.op for source in found if source.node is not None}
+    if "Merge" not in ops:
+        return found
+    constants = [each for each in found if each.node is not None and each.node.op == "Const"]
+    waited_for = [each.frame.place(name) for each in constants for name in each.node.input]
+    return list(above([*places, *waited_for]))
 
 
 def _is_random(node: Proto) -> bool:

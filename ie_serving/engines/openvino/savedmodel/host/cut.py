@@ -18,14 +18,16 @@ from pathlib import Path
 import numpy as np
 
 from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import BY_NUMBER, BY_NUMPY, Array, DataType
+from ie_serving.core.tensors import BY_NUMBER, DataType
 from ie_serving.engines.openvino.savedmodel.file import TensorInfo
 from ie_serving.engines.openvino.savedmodel.frames import CALLS, Frame, Place, above, standing_alone
 from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes, Program
+from ie_serving.engines.openvino.savedmodel.host.functional import FIRST_FORM, functional
 from ie_serving.engines.openvino.savedmodel.host.kernel import Compute
 from ie_serving.engines.openvino.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.openvino.savedmodel.host.kernels_loops import gives_list
 from ie_serving.engines.openvino.savedmodel.host.needs import FUNCTIONS, may_need_host
+from ie_serving.engines.openvino.savedmodel.host.nodes import tensor_proto
 from ie_serving.engines.openvino.savedmodel.host.partition import (
     Id,
     Part,
@@ -37,7 +39,7 @@ from ie_serving.engines.openvino.savedmodel.host.partition import (
 from ie_serving.engines.openvino.savedmodel.host.program import Function, Plan, Step
 from ie_serving.engines.openvino.savedmodel.host.resources import Resources
 from ie_serving.engines.openvino.savedmodel.rewrite import Prepared, own_frame
-from ie_serving.wire.protobuf.messages import Proto, TensorProto, TensorShapeProto
+from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto
 
 _NOTHING = "ie_serving_nothing"
 """Name of the constants that stand where the graph passed on what the model does not compute."""
@@ -58,7 +60,7 @@ def leave_to_host(prepared: Prepared, directory: Path, meta_graph: Proto) -> Pla
         LoadFailed: a node can run neither here nor there, or a table cannot be read.
     """
     resources = Resources(directory, meta_graph)
-    frame = own_frame(prepared, meta_graph)
+    frame = _frame_with_functions(prepared, meta_graph)
     # OpenVINO computes these once, at load, with no host beside it.
     for alias, info in list(prepared.computed.items()):
         place = frame.place(info.tensor)
@@ -82,6 +84,17 @@ def leave_to_host(prepared: Prepared, directory: Path, meta_graph: Proto) -> Pla
     prepared.outputs = outputs | made.extra
     prepared.inputs = made.read(prepared.outputs)
     return made.plan
+
+
+def _frame_with_functions(prepared: Prepared, meta_graph: Proto) -> Frame:
+    """Give the graph for changing, its loops in the form that the host knows."""
+    frame = own_frame(prepared, meta_graph)
+    ops = {place.node.op for place in prepared.above if place.node is not None}
+    if ops.isdisjoint(FIRST_FORM):
+        return frame
+    tensors = [info.tensor for info in prepared.outputs.values()]
+    prepared.graph_def = functional(prepared.graph_def, tensors) or prepared.graph_def
+    return own_frame(prepared, meta_graph)
 
 
 def _value(place: Place) -> Value:
@@ -206,7 +219,7 @@ class _Cutting:
         if part is Part.CONSTANT and id_of(origin) in self.divided.folded:
             value = self.resources.value(origin)
             name = f"ie_serving_folded_{len(self.plan.slots)}_{at}_{place.node.name}"
-            new = place.frame.add_constant(name.replace("/", "_"), _tensor(value))
+            new = place.frame.add_constant(name.replace("/", "_"), tensor_proto(value))
         elif part is Part.BEFORE:
             new = self._argument(place, source, origin)
         else:
@@ -221,7 +234,7 @@ class _Cutting:
         key = (id(frame), _value(source))
         if key not in self._arguments:
             kernel, attributes = KERNELS[origin.node.op], Attributes(origin.node)
-            if gives_list(origin.node):
+            if gives_list(origin.node, _position(origin)):
                 raise lacking(reader.node)
             dtype = kernel.dtype(attributes, _position(origin))
             if dtype is DataType.STRING:
@@ -238,14 +251,14 @@ class _Cutting:
         """Pass on nothing that the model does not compute: the front end would convert it."""
         for name, place in frame.outputs():
             if self._is_foreign(place):
-                frame.return_instead(name, frame.add_constant(_NOTHING, _tensor(_ZERO)))
+                frame.return_instead(name, frame.add_constant(_NOTHING, tensor_proto(_ZERO)))
         # A list, since a constant that is added is a node as well.
         for node in list(frame.nodes.values()):
             if node.op not in CALLS:
                 continue
             for at, reference in enumerate(node.input):
                 if not reference.startswith("^") and self._is_foreign(frame.place(reference)):
-                    nothing = frame.add_constant(_NOTHING, _tensor(_ZERO))
+                    nothing = frame.add_constant(_NOTHING, tensor_proto(_ZERO))
                     frame.nodes[node.name].input[at] = nothing
 
     def _is_foreign(self, place: Place) -> bool:
@@ -318,14 +331,3 @@ def _shape(node: Proto, position: int) -> Proto:
 
 def _sizes(shape: Proto) -> tuple[int, ...] | None:
     return None if shape.unknown_rank else tuple(dim.size for dim in shape.dim)
-
-
-def _tensor(value: Array) -> Proto:
-    """Write a TensorProto of numbers."""
-    if value.dtype not in BY_NUMPY or value.dtype == np.object_:
-        raise LoadFailed(f"a constant of {value.dtype} cannot be handed to the model")
-    proto = TensorProto(dtype=BY_NUMPY[value.dtype].number, tensor_content=value.tobytes())
-    proto.tensor_shape.SetInParent()
-    for size in value.shape:
-        proto.tensor_shape.dim.add(size=size)
-    return proto

@@ -1,6 +1,6 @@
 """Kernels of loops and branches, and of the lists of tensors that `tf.map_fn` keeps in them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +18,8 @@ from ie_serving.engines.openvino.savedmodel.host.kernel import (
     in_thread,
     plain,
 )
+from ie_serving.engines.openvino.savedmodel.host.needs import FUNCTIONS
+from ie_serving.engines.openvino.savedmodel.host.places import in_range
 from ie_serving.engines.openvino.savedmodel.host.tensor_list import LoopList, TensorList
 from ie_serving.wire.protobuf.messages import Proto
 
@@ -29,31 +31,48 @@ _LISTS = frozenset(
         "TensorListFromTensor",
         "TensorListPushBack",
         "TensorListReserve",
+        "TensorListScatterIntoExistingList",
         "TensorListSetItem",
     }
 )
 
 
-def gives_list(node: Proto) -> bool:
-    """Tell whether a node gives a list of tensors."""
-    types = [kind for attr in node.attr.values() for kind in attr.list.type]
-    return node.op in _LISTS or (node.op in KERNELS and _VARIANT in types)
+def gives_list(node: Proto, position: int | None = None) -> bool:
+    """Tell whether a node gives a list of tensors, as its output `position` or as any."""
+    if node.op not in FUNCTIONS:
+        return node.op in _LISTS
+    types = node.attr[KERNELS[node.op].outputs[0].attribute].list.type
+    return _VARIANT in (types if position is None else types[position : position + 1])
 
 
 def _stack(attributes: Attributes) -> Compute:
     dtype = attributes.dtype("element_dtype").numpy
+    return lambda held, shape: _stacked(held.items, shape, dtype)
 
-    def compute(held: TensorList, shape: Array) -> Array:
-        if any(item is None for item in held.items):
-            raise InvalidRequest("Trying to stack uninitialized elements of a list")
-        if held.items:
-            return np.stack(tuple(held.items))
-        sizes = [int(size) for size in np.ravel(shape)]
-        if -1 in sizes:
-            raise InvalidRequest("Tried to stack elements of an empty list with an open shape")
-        return np.empty((0, *sizes), dtype)
 
-    return compute
+def _gather(attributes: Attributes) -> Compute:
+    dtype = attributes.dtype("element_dtype").numpy
+    return lambda held, indices, shape: _stacked(
+        [held.get(index, shape) for index in indices], shape, dtype
+    )
+
+
+def _stacked(items: Sequence[Any], shape: Array, dtype: "np.dtype[Any]") -> Array:
+    if any(item is None for item in items):
+        raise InvalidRequest("Trying to stack uninitialized elements of a list")
+    if items:
+        return np.stack(tuple(items))
+    sizes = [int(size) for size in np.ravel(shape)]
+    if -1 in sizes:
+        raise InvalidRequest("Tried to stack elements of an empty list with an open shape")
+    return np.empty((0, *sizes), dtype)
+
+
+def _scattered(held: TensorList, array: Array, indices: Array) -> TensorList:
+    longer = held.grown(indices.max(initial=-1))
+    in_range(indices, len(longer.items))
+    rows = zip(indices.tolist(), _rows(array, indices).items, strict=True)
+    return longer.with_items(dict(rows))
 
 
 def _rows(array: Array, _: Array) -> TensorList:
@@ -117,10 +136,12 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
         **dict.fromkeys(("If", "StatelessIf"), in_thread(Kernel(_if, (Output("Tout"),)))),
         "EmptyTensorList": plain(lambda shape, most: TensorList(()), _LIST),
         "TensorListFromTensor": plain(_rows, _LIST),
+        "TensorListGather": Kernel(_gather, (_OF_LIST,)),
         "TensorListGetItem": plain(lambda held, index, shape: held.get(index, shape), _OF_LIST),
         "TensorListLength": plain(lambda held: np.array(len(held.items), np.int32), INTEGER),
         "TensorListPushBack": plain(lambda held, item: held.pushed(item), _LIST),
         "TensorListReserve": in_thread(plain(_reserved, _LIST)),
+        "TensorListScatterIntoExistingList": plain(_scattered, _LIST),
         "TensorListSetItem": Kernel(_set_item, (_LIST,)),
         "TensorListStack": Kernel(_stack, (_OF_LIST,)),
     }

@@ -5,7 +5,7 @@ Within a loop a copy in each turn would take time by the square of the rows, so 
 hands its elements on to its successor, and keeps only what to undo should it be read again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,10 @@ class TensorList(Held):
         """Give a list with a tensor at a place."""
         at = self._place(index)
         return TensorList((*self.items[:at], item, *self.items[at + 1 :]))
+
+    def with_items(self, new: Mapping[int, Array]) -> "TensorList":
+        """Give a list with tensors at some places, by place."""
+        return TensorList([new.get(at, item) for at, item in enumerate(self.items)])
 
     def pushed(self, item: Array) -> "TensorList":
         """Give a list with one more tensor."""

@@ -6,7 +6,8 @@ that has inputs here `NAME/expected/SIGNATURE.pickle`, a pair of inputs and outp
 
 import pickle
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,16 @@ def first_generation(path: Path, graph: Callable[[], Signatures]) -> None:
             session, ["serve"], signature_def_map=signatures, main_op=v1.tables_initializer()
         )
         builder.save()
+
+
+@contextmanager
+def first_control_flow() -> Iterator[None]:
+    """Let TensorFlow write loops and branches as TensorFlow 1 did."""
+    v1.disable_control_flow_v2()
+    try:
+        yield
+    finally:
+        v1.enable_control_flow_v2()
 
 
 def signature(

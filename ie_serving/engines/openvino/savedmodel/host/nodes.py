@@ -1,0 +1,116 @@
+"""The nodes of a graph by name, for rewrites that add nodes and functions to it."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.tensors import BY_NUMPY, Array
+from ie_serving.wire.protobuf.messages import Proto, TensorProto
+
+Typed = tuple[str, int]
+"""A name or a reference, and the number of its dtype."""
+
+
+def name_of(reference: str) -> str:
+    """Name the node that a reference means."""
+    return reference.removeprefix("^").partition(":")[0]
+
+
+def data_inputs(node: Proto) -> list[str]:
+    """Give what a node reads, without the nodes that it only waits for."""
+    return [reference for reference in node.input if not reference.startswith("^")]
+
+
+def set_inputs(node: Proto, inputs: Iterable[str]) -> None:
+    """Let a node read `inputs`, and wait for nothing else."""
+    held = list(inputs)
+    del node.input[:]
+    node.input.extend(held)
+
+
+class Nodes:
+    """The nodes of a graph, functions left aside.
+
+    Args of the constructor:
+        graph_def: is changed.
+    """
+
+    def __init__(self, graph_def: Proto) -> None:
+        self.graph_def = graph_def
+        self._nodes = {node.name: node for node in graph_def.node}
+
+    def of(self, reference: str) -> Proto:
+        """Find the node that a reference means. Raises: LoadFailed, when the graph lacks it."""
+        if name_of(reference) not in self._nodes:
+            raise LoadFailed(f"the graph refers to a node {name_of(reference)!r} that it lacks")
+        return self._nodes[name_of(reference)]
+
+    def above(self, references: Iterable[str]) -> list[Proto]:
+        """Give the nodes from which values are computed, in turns of loops too.
+
+        What reads nothing may wait for something that decides whether it runs: for a branch.
+        """
+        found: dict[str, Proto] = {}
+        waiting = list(references)
+        while waiting:
+            node = self.of(waiting.pop())
+            if node.name not in found:
+                found[node.name] = node
+                waiting.extend(data_inputs(node) or node.input)
+        return list(found.values())
+
+    def add(self, name: str, op: str, inputs: Iterable[str] = ()) -> Proto:
+        """Add a node, under a name that begins with `name`."""
+        free = f"{name}_{len(self._nodes)}" if name in self._nodes else name
+        node = self._nodes[free] = self.graph_def.node.add(name=free, op=op)
+        node.input.extend(inputs)
+        return node
+
+    def add_function(
+        self,
+        name: str,
+        arguments: Sequence[Typed],
+        inside: Collection[str],
+        given: Mapping[str, str],
+        results: Sequence[Typed],
+    ) -> str:
+        """Add a function of nodes of the graph; returns what it is called.
+
+        Its references have numbers, as in a graph: `numbered.py` says why that is understood.
+
+        Args:
+            name: what the name begins with.
+            arguments: their names, with the dtype of each.
+            inside: names of the nodes that the function gets copies of.
+            given: the argument that stands for a node, by its name.
+            results: references in the graph to what it returns.
+        """
+        function = self.graph_def.library.function.add()
+        function.signature.name = f"{name}_{len(self.graph_def.library.function)}"
+        for argument, dtype in arguments:
+            function.signature.input_arg.add(name=argument, type=dtype)
+        for each in inside:
+            copy = function.node_def.add()
+            copy.CopyFrom(self._nodes[each])
+            set_inputs(copy, (_inside(reference, given) for reference in data_inputs(copy)))
+        for number, (reference, dtype) in enumerate(results):
+            function.signature.output_arg.add(name=f"result_{number}", type=dtype)
+            function.ret[f"result_{number}"] = _inside(reference, given)
+        return str(function.signature.name)
+
+
+def _inside(reference: str, given: Mapping[str, str]) -> str:
+    name, _, number = reference.partition(":")
+    return given.get(name, f"{name}:{number or 0}")
+
+
+def tensor_proto(value: Array) -> Proto:
+    """Write a TensorProto of numbers."""
+    if value.dtype not in BY_NUMPY or value.dtype == np.object_:
+        raise LoadFailed(f"a constant of {value.dtype} cannot be handed to the model")
+    proto = TensorProto(dtype=BY_NUMPY[value.dtype].number, tensor_content=value.tobytes())
+    proto.tensor_shape.SetInParent()
+    for size in value.shape:
+        proto.tensor_shape.dim.add(size=size)
+    return proto

@@ -18,9 +18,9 @@ NUMBERS = sorted({*AROUND, *(-n for n in AROUND), -(2**31), 123456789, -98765432
 INT32 = np.iinfo(np.int32)
 EVERY = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
 FIXED = [(dtype, True) for dtype in EVERY] + [(np.int32, False), (np.int64, False)]
-"""Types with fixed shapes; with open ones, which have other kernels, those that models compute in."""
+"""Types with fixed shapes; with open ones, which have other kernels, the most usual types."""
 KEPT_MODELS = 8
-"""Compiled models that are kept for the next question: to compile is nearly all of a test's time."""
+"""Compiled models that are kept for the next question: compiling takes most of a test."""
 Build = Callable[..., Any]
 
 any_magnitude = st.integers(0, 31).flatmap(

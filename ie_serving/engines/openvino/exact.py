@@ -40,10 +40,14 @@ from ie_serving.engines.openvino.integers.comparing import (
     to_boolean,
 )
 from ie_serving.engines.openvino.integers.dividing import divided
-from ie_serving.engines.openvino.integers.rule import Made, Operand, Rule, kind_of, named
+from ie_serving.engines.openvino.integers.moving import MOVING, moved
+from ie_serving.engines.openvino.integers.rule import Made, Operand, Rule, kind_of, named, refuse
+from ie_serving.engines.openvino.integers.scattered import SUMS, gathered
 from ie_serving.engines.openvino.integers.sums import (
     averaged,
     cumulated,
+    einsum,
+    magnitudes,
     matrix,
     product,
     summed,
@@ -138,13 +142,24 @@ _RULES: Mapping[str, Rule] = MappingProxyType(
         **dict.fromkeys(("Divide", "Mod", "FloorMod"), divided),
         **dict.fromkeys(("ReduceMax", "ReduceMin"), extreme),
         **dict.fromkeys(("Maximum", "Minimum"), limited),
-        **dict.fromkeys(("Floor", "Ceiling"), kept),
         **dict.fromkeys(COMPUTED, computed),
+        **dict.fromkeys(MOVING, moved),
+        **dict.fromkeys(("Floor", "Ceiling"), kept),
+        **dict.fromkeys(SUMS, gathered),
+        **dict.fromkeys(
+            (
+                *("EmbeddingBagOffsets", "EmbeddingBagOffsetsSum", "EmbeddingBagPacked"),
+                *("EmbeddingBagPackedSum", "PRelu", "ReduceL2"),
+            ),
+            refuse,
+        ),
         "Clamp": clamped,
         "Convert": _converted,
         "CumSum": cumulated,
+        "Einsum": einsum,
         "MatMul": matrix,
         "Power": powered,
+        "ReduceL1": magnitudes,
         "ReduceMean": averaged,
         "ReduceProd": product,
         "ReduceSum": summed,

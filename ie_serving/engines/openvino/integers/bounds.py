@@ -123,6 +123,8 @@ def _known(node: ov.Node, output: ov.Output, inputs: Sequence[Known]) -> Known:
     found = _RULES.get(name, _unknown)(node, output, bounds)
     if fixed and all(_is_size(each) for each in bounds):
         return Known(_overlap(found or SIZES, SIZES), True)
+    if found and name in MOVES:  # what does not fit is cut, and refused where it is read
+        return Known(found, fixed)
     return Known(_within(found, held) if found else held, fixed)
 
 
@@ -266,6 +268,12 @@ _FIRST = (
     *("Reverse", "ReverseSequence", "Roll", "Slice", "SpaceToDepth", "Split", "Squeeze"),
     *("StridedSlice", "Tile", "Transpose", "Unsqueeze", "VariadicSplit"),
 )
+
+MOVES = frozenset(
+    {*_FIRST, "Concat", "OneHot", "Pad", "ScatterElementsUpdate", "ScatterNDUpdate"}
+    | {"ScatterUpdate", "Select"}
+)
+"""Operations whose outputs have nothing but values of their inputs."""
 
 _RULES: Mapping[str, Rule] = MappingProxyType(
     {

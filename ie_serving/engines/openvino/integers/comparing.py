@@ -25,6 +25,7 @@ from ie_serving.engines.openvino.integers.rule import (
     is_within,
     kind_of,
     least,
+    leaves,
     number,
     operands,
 )
@@ -140,7 +141,10 @@ def extreme(node: ov.Node, values: Values) -> Made | None:
     low = op.select(op.equal(high, most), op.bitwise_and(given, number(_LOW_BITS)), number(other))
     keeps = bool(node.get_attributes()["keep_dims"])
     found = op.bitwise_or(reduce(high, axes, keeps), reduce(low, axes, keeps))
-    return Made(cast(found, kind_of(node), values.bounds(node, 0)))
+    bounds = values.bounds(node, 0)
+    made = cast(found, kind_of(node), bounds)
+    ends = [end for end, own in zip(INT32, bounds, strict=True) if abs(own) > abs(end)]
+    return Made(made, [(leaves(node), equal(found, number(end))) for end in ends])
 
 
 _EXTREMES: Mapping[str, tuple[Callable[..., ov.Node], int]] = MappingProxyType(
@@ -152,6 +156,7 @@ _EXTREMES: Mapping[str, tuple[Callable[..., ov.Node], int]] = MappingProxyType(
 def limited(node: ov.Node, values: Values) -> Made | None:
     """Keep Maximum and Minimum from being computed as float32 with what is in front of them."""
     bounds = values.of(node.output(0)).bounds or INT32
+    # The lesser of a number and 2**40 is the number, also where the plugin cuts 2**40.
     if not is_within(values.unwrapped(node), INT32):
         check_constants(node, values)
     if _size(bounds) <= MOST or not any(is_fused(node.input_value(i)) for i in range(2)):
@@ -165,10 +170,33 @@ def chosen(node: ov.Node, values: Values) -> Made | None:
     bounds = values.of(node.output(0)).bounds
     if bounds is None or _size(bounds) <= MOST:
         return None
-    check_constants(node, values)
-    condition, a, b = (node.input_value(i) for i in range(3))
+    if not _is_stand_in(node):
+        check_constants(node, values)
+    condition = node.input_value(0)
+    a, b = (_cut(node, values, i) for i in (1, 2))
     kind = node.get_output_element_type(0).get_type_name()
-    return Made(cast(choose(condition, as_int32(a), as_int32(b)), kind, bounds))
+    return Made(cast(choose(condition, a, b), kind, bounds))
+
+
+def _is_stand_in(node: ov.Node) -> bool:
+    """Tell whether all that is done with a choice is to find its greatest or its least number.
+
+    Models choose the end of int64 for what is not to be found. Cut to 32 bits it is still not less
+    than any number, or not greater; `extreme` flags it where nothing else is there to be found.
+    """
+    readers = [each.get_node().get_type_name() for each in node.output(0).get_target_inputs()]
+    return bool(readers) and set(readers) <= _EXTREMES.keys()
+
+
+def _cut(node: ov.Node, values: Values, i: int) -> ov.Output:
+    """Give an input as int32, with the end of it in place of one number beyond."""
+    given, bounds = node.input_value(i), values.bounds(node, i)
+    if is_within(bounds, INT32):
+        return as_int32(given)
+    if bounds[0] != bounds[1]:
+        check_constants(node, values)
+    end = number(INT32[bounds[0] > 0])
+    return op.broadcast(end, op.shape_of(given)).output(0)
 
 
 def to_boolean(node: ov.Node, values: Values) -> Made | None:

@@ -9,7 +9,7 @@ an element. Measured with OpenVINO 2026.4.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NoReturn, TypeAlias
 
 import numpy as np
 import openvino as ov
@@ -136,19 +136,36 @@ def is_within(found: Bounds | None, limits: Bounds) -> bool:
     return found is not None and limits[0] <= found[0] and found[1] <= limits[1]
 
 
-def check_constants(node: ov.Node, values: Values) -> None:
+def check_constants(node: ov.Node, values: Values, numbers: Sequence[int] | None = None) -> None:
     """Refuse constants that the plugin cuts, where they are computed with.
+
+    Args:
+        node: the operation.
+        values: of its graph.
+        numbers: of the inputs that are computed with; None for all.
 
     Raises:
         LoadFailed: naming the operation.
     """
-    each = [values.of(node.input_value(i)).bounds for i in range(node.get_input_size())]
+    if numbers is None:
+        numbers = range(node.get_input_size())
+    each = [values.of(node.input_value(i)).bounds for i in numbers]
     if not all(bounds is None or is_within(bounds, INT32) for bounds in each):
         hint = Hint("; set {openvino.integers} to fast to have it cut")
         raise LoadFailed(
             f"{named(node)} computes with a constant that does not fit into 32 bits, in which"
             f" OpenVINO computes{hint}"
         )
+
+
+def refuse(node: ov.Node, _values: Values | None = None) -> NoReturn:
+    """Refuse an operation that nothing here makes exact.
+
+    Raises:
+        LoadFailed: naming it.
+    """
+    hint = Hint("; set {openvino.integers} to fast to serve it as it is")
+    raise LoadFailed(f"OpenVINO does not compute {named(node)} exactly{hint}")
 
 
 def leaves(node: ov.Node) -> str:
@@ -161,4 +178,6 @@ def leaves(node: ov.Node) -> str:
 
 def named(node: ov.Node) -> str:
     """Name an operation on integers."""
-    return f'{node.get_type_name()} "{node.get_friendly_name()}" of {kind_of(node)}'
+    name = node.get_type_name()
+    chosen = node.get_input_element_type(1 if name == "Select" else 0).get_type_name()
+    return f'{name} "{node.get_friendly_name()}" of {chosen}'

@@ -35,8 +35,8 @@ EXACT_SUM: Bounds = (-MOST, MOST)
 _LARGE_PRODUCT = 2.0**30
 """Half of what int32 holds, since the product is estimated with reals."""
 _FACTORS = 1 << 16
-"""Product of the greatest factors up to which a MatMul is left to the plugin: those of quantized
-models have 8 bits, and their sums become floats anyway."""
+"""Product of the greatest factors up to which a MatMul whose results become floats is left to the
+plugin: those of quantized models have 8 bits."""
 
 
 def cumulated(node: ov.Node, values: Values) -> Made | None:
@@ -153,23 +153,67 @@ def _less_magnitude(output: ov.Output) -> ov.Node:
 
 def _too_large(node: ov.Node) -> str:
     return (
-        f"{named(node)} adds up to more than {MOST}, above which OpenVINO rounds: send smaller"
-        " numbers"
+        f"{named(node)} adds up to more than {_most(node)}, above which OpenVINO rounds: send"
+        " smaller numbers"
     )
 
 
 def matrix(node: ov.Node, values: Values) -> Made | None:
     """Flag products of which one on the way may have been rounded, by those of the magnitudes."""
     factors = [max(map(abs, values.bounds(node, i))) for i in range(2)]
-    if factors[0] * factors[1] <= _FACTORS:
+    if factors[0] * factors[1] <= _FACTORS and _becomes_real(node):
         return None
-    check_constants(node, values)
+    if factors[0] * factors[1] * _added_up(node) <= _most(node):
+        return None
     kept = node.get_attributes()
     a, b = (_less_magnitude(node.input_value(i)) for i in range(2))
     sums = op.matmul(a, b, kept["transpose_a"], kept["transpose_b"])
-    # What is beyond int32 becomes its least number.
-    wrong = op.logical_or(op.greater(sums, number(MOST)), is_negative(sums))
+    return _if_exact(node, values, sums)
+
+
+def einsum(node: ov.Node, values: Values) -> Made:
+    """Flag what a MatMul would be flagged for: the plugin makes one of it."""
+    given = [_less_magnitude(node.input_value(i)) for i in range(node.get_input_size())]
+    return _if_exact(node, values, op.einsum(given, node.get_attributes()["equation"]))
+
+
+def magnitudes(node: ov.Node, values: Values) -> Made | None:
+    """Flag sums of magnitudes that may have been rounded."""
+    if is_within(_sum_bounds(node, values), EXACT_SUM):
+        return None
+    check_constants(node, values)
+    return Made(None, [_rounded(node)])
+
+
+def _if_exact(node: ov.Node, values: Values, sums: ov.Node) -> Made:
+    check_constants(node, values)
+    most = number(_most(node))
+    # Of an odd number of factors they are negative. What is beyond int32 is its least number.
+    wrong = op.logical_or(op.greater(sums, most), op.less(sums, op.negative(most)))
     return Made(None, [(_too_large(node), wrong)])
+
+
+def _most(node: ov.Node) -> int:
+    return min(MOST, HELD[kind_of(node)][1])
+
+
+def _becomes_real(node: ov.Node) -> bool:
+    """Tell whether nothing sees more of a result than a float32 holds."""
+    readers = [each.get_node() for each in node.output(0).get_target_inputs()]
+    return all(
+        each.get_type_name() == "Convert" and each.get_output_element_type(0).is_real()
+        for each in readers
+    )
+
+
+def _added_up(node: ov.Node) -> int:
+    """Give how many products make one number."""
+    shape = node.get_input_partial_shape(0)
+    if shape.rank.is_dynamic:
+        return MOST
+    transposed = node.get_attributes()["transpose_a"] and len(shape) > 1
+    size = shape[len(shape) - (2 if transposed else 1)]
+    return int(size.get_length()) if size.is_static else MOST
 
 
 def product(node: ov.Node, values: Values) -> Made | None:

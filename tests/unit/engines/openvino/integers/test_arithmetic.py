@@ -141,11 +141,39 @@ def test_negative_numbers_are_none_of_types_without_a_sign() -> None:
         op.floor_mod,
         op.maximum,
         lambda n, beyond: op.select(op.less(n, constant(1, np.int64)), n, beyond),
+        lambda n, beyond: op.concat([n, op.unsqueeze(beyond, constant(0))], 0),
+        lambda n, beyond: op.pad(n, constant([1]), constant([1]), "constant", beyond),
+        lambda n, beyond: op.gather(op.unsqueeze(beyond, constant(0)), n, constant(0)),
+        lambda n, beyond: op.add(n, op.broadcast(beyond, op.shape_of(n))),
     ],
 )
 def test_a_constant_beyond_32_bits_cannot_be_computed_with(build: Any) -> None:
     with pytest.raises(LoadFailed, match="a constant that does not fit into 32 bits"):
         served(lambda n: build(n, constant(2**40, np.int64)), held(np.int64))
+
+
+def test_the_end_of_int64_may_stand_for_what_is_not_to_be_found() -> None:
+    """As in `reduce_min(where(x > 1, x, int64.max))`; where nothing is found it is refused."""
+    least = np.iinfo(np.int64)
+    for end, reduce, extreme in ((least.max, op.reduce_min, min), (least.min, op.reduce_max, max)):
+
+        def build(n: Any, end: int = end, reduce: Any = reduce) -> Any:
+            chosen = op.greater(n, constant(1, np.int64))
+            return reduce(op.select(chosen, n, constant(end, np.int64)), constant([0]), False)
+
+        assert served(build, np.array([1, 7, 2**31 - 2])).tolist() == extreme(7, 2**31 - 2)
+        assert refused(build, np.array([1, 0])) == [True, True]
+
+
+def test_the_end_of_int64_may_end_a_slice() -> None:
+    def build(n: Any) -> Any:
+        first = op.gather(n, constant([0]), constant(0))
+        ends = op.concat([first, constant([2**63 - 1], np.int64)], 0)
+        start = constant([0, 0], np.int64)
+        rows = op.unsqueeze(n, constant(1))
+        return op.slice(rows, start, ends, constant([1, 1], np.int64))
+
+    assert served(build, np.array([2, 5, 6])).tolist() == [[2], [5]]
 
 
 def test_what_cannot_leave_its_type_stays_as_it_is() -> None:

@@ -12,6 +12,7 @@ from google.protobuf import text_format
 from tensorflow_serving.apis import model_management_pb2
 
 from tests.functional.servers import SAMPLE, Server
+from tests.functional.storage.serving import several
 from tests.process import PATIENCE_S
 
 BODY = {"instances": [[0.0] * 64]}
@@ -32,7 +33,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
         server.close()
 
 
-def listed(policy: str = "", labels: str = "", **models: Path) -> str:
+def listed(policy: str = "", labels: str = "", **models: Path | str) -> str:
     entries = (
         f'config {{ name: "{name}" base_path: "{base}" model_platform: "tensorflow"'
         f" {policy} {labels} }}"
@@ -130,3 +131,30 @@ def test_the_last_change_wins_between_file_and_rpc(server: Server, tmp_path: Pat
     server.line("configuration applied models=by_file")
     assert names(server) == ["by_file"]
     assert json.loads(server.rest.get("/v1/models").text) == {"models": ["by_file"]}
+
+
+def test_what_an_rpc_says_of_the_platform_loads_nothing_anew(tmp_path: Path) -> None:
+    """A file in JSON has no such word; the models are the same."""
+    every = {f"m{n}": SAMPLE for n in range(10)}
+    file = several(tmp_path / "models.json", {name: str(base) for name, base in every.items()})
+    server = Server("ie_serving", *file)
+    try:
+        server.ready()
+        assert server.log.count("version loaded") == len(every)
+        reload(server, listed(**every, another=SAMPLE))
+        assert names(server) == sorted([*every, "another"])
+        assert server.log.count("version loaded") == len(every) + 1
+    finally:
+        server.close()
+
+
+def test_what_came_by_rpc_survives_a_file_that_cannot_be_read_for_a_moment(
+    server: Server, tmp_path: Path
+) -> None:
+    reload(server, listed(by_rpc=SAMPLE))
+    config = tmp_path / "models.config"
+    config.rename(tmp_path / "away")
+    server.line("configuration not applied .*cannot be read")
+    (tmp_path / "away").rename(config)
+    assert server.rest.post("/v1/config/reload").status_code == 200, "its content is the same"
+    assert names(server) == ["by_rpc"]

@@ -1,4 +1,4 @@
-"""Kernels that decode images, by Pillow: JPEG and PNG to 8 bits a channel.
+"""Kernels that decode images, by Pillow: JPEG and PNG to 8 bits a channel; plain BMP and GIF.
 
 Pillow's wheels hold libjpeg-turbo, as TensorFlow does. PNG is equal in every bit, and so is JPEG
 with `dct_method="INTEGER_ACCURATE"`. TensorFlow's default is the faster, rougher transform, which
@@ -10,6 +10,7 @@ Source: decode_image_op.cc, jpeg_mem.cc and png_io.cc of TensorFlow.
 import io
 from collections.abc import Mapping
 from types import MappingProxyType, ModuleType
+from typing import Any
 
 import numpy as np
 
@@ -42,6 +43,17 @@ READ: Mapping[str, Mapping[str, frozenset[int]]] = MappingProxyType(
 )
 """Numbers of channels that are given, by the format of the file and what it holds. Others, such as
 the grey of a coloured PNG, TensorFlow computes in a way of its own."""
+_FORMS: Mapping[str, str] = MappingProxyType({"MPO": "JPEG"})
+"""What Pillow calls otherwise than TensorFlow: a JPEG with further pictures behind it, as phones
+write them. The first is read."""
+BMP: Mapping[str, Mapping[str, frozenset[int]]] = MappingProxyType(
+    {"BMP": MappingProxyType({"RGB": frozenset({3})})}
+)
+GIF: Mapping[str, Mapping[str, frozenset[int]]] = MappingProxyType(
+    {"GIF": MappingProxyType({"P": frozenset({3}), "L": frozenset({3})})}
+)
+"""What the other branches of `tf.image.decode_image` of TensorFlow 1 take: BMP of 24 bits, GIF of
+one frame."""
 
 
 def _pillow(attributes: Attributes) -> ModuleType:
@@ -68,32 +80,62 @@ def _decode(attributes: Attributes) -> Compute:
     return lambda contents: _decoded(image, contents.item(), channels)
 
 
-def _decoded(library: ModuleType, data: bytes, channels: int) -> Array:
+def _decode_bmp(attributes: Attributes) -> Compute:
+    if attributes.integer("channels") not in (0, 3):
+        raise attributes.refused("has other channels than 3")
+    image = _pillow(attributes)
+    return lambda contents: _decoded(image, contents.item(), 3, BMP)
+
+
+def _decode_gif(attributes: Attributes) -> Compute:
+    image = _pillow(attributes)
+    return lambda contents: _decoded(image, contents.item(), 3, GIF)[np.newaxis]
+
+
+def _decoded(
+    library: ModuleType,
+    data: bytes,
+    channels: int,
+    read: Mapping[str, Mapping[str, frozenset[int]]] = READ,
+) -> Array:
     try:
-        with library.open(io.BytesIO(data), formats=list(READ)) as image:
-            held = image.mode
+        with library.open(io.BytesIO(data), formats=list(read)) as image:
+            held, form = image.mode, _FORMS.get(image.format, image.format)
             wanted = channels or len(image.getbands())
-            taken = READ[image.format].get(held, frozenset())
-            if wanted not in taken or "transparency" in image.info:
+            taken = read[form].get(held, frozenset())
+            composed = form == "GIF" and _is_composed(image)
+            if wanted not in taken or "transparency" in image.info or composed:
                 raise InvalidRequest(
-                    f"the image is {image.format} of mode {held}; {wanted} channels of it are not"
+                    f"the image is {form} of mode {held}; {wanted} channels of it are not"
                     " decoded here: send 8-bit grey or RGB"
                 )
             # Only the header was read: a file of a few kilobytes can announce any size.
             make_room((image.height, image.width, wanted), np.uint8)
             mode = MODES[wanted]
-            if image.format == "JPEG":
+            if form == "JPEG":
                 image.draft(mode, None)  # the grey of a JPEG is what the file holds of it
             pixels = np.array(image.convert(mode))
     except (OSError, SyntaxError, ValueError) as error:
         raise InvalidRequest(
-            f"Unknown image file format, or invalid data: {error}. JPEG and PNG are decoded"
+            f"Unknown image file format, or invalid data: {error}. {' and '.join(read)} are decoded"
         ) from error
     return pixels.reshape(*pixels.shape[:2], wanted)
+
+
+def _is_composed(gif: Any) -> bool:  # noqa: ANN401
+    """Tell whether a GIF has several frames, or one that does not fill the picture."""
+    filled = gif.tile[0][1] == (0, 0, *gif.size)
+    return not filled or gif.n_frames > 1
 
 
 _PIXELS = (Output("", DataType.UINT8),)
 
 KERNELS: Mapping[str, Kernel] = MappingProxyType(
-    dict.fromkeys(("DecodeImage", "DecodeJpeg", "DecodePng"), in_thread(Kernel(_decode, _PIXELS)))
+    {
+        **dict.fromkeys(
+            ("DecodeImage", "DecodeJpeg", "DecodePng"), in_thread(Kernel(_decode, _PIXELS))
+        ),
+        "DecodeBmp": in_thread(Kernel(_decode_bmp, _PIXELS)),
+        "DecodeGif": in_thread(Kernel(_decode_gif, _PIXELS)),
+    }
 )

@@ -12,9 +12,9 @@ from ie_serving.engines.openvino.savedmodel.frames import CALLS, PASSES_ON, Libr
 from ie_serving.wire.protobuf.messages import Proto
 
 ON_HOST = (
-    "AsString DecodeBase64 DecodeImage DecodeJpeg DecodePng DecodeRaw EncodeBase64 HashTable"
-    " LookupTable MutableHashTable ReduceJoin RegexFullMatch RegexReplace StaticRegex String"
-    " ParseExample ParseSingleExample Substr UnicodeTranscode"
+    "AsString DecodeBase64 DecodeBmp DecodeGif DecodeImage DecodeJpeg DecodePng DecodeRaw"
+    " EncodeBase64 HashTable LookupTable MutableHashTable ParseExample ParseSingleExample"
+    " ReduceJoin RegexFullMatch RegexReplace StaticRegex String Substr UnicodeTranscode"
     " Bitcast DenseBincount RaggedBincount RaggedTensorToTensor"
 )
 """How operations begin that compute with strings, tables or images; in the last row those that

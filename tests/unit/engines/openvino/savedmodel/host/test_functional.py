@@ -195,6 +195,43 @@ def test_another_form_is_left_as_it_is(build: Build, change: Callable[[Proto], N
 WORDS = strings(b"b", b"abc", b"")
 
 
+def _decoded(data: Any) -> Any:
+    """Decode as `tf.image.decode_image` of TensorFlow 1 does."""
+    start = tf.strings.substr(data, 0, 3)
+
+    def gif() -> Any:
+        return v1.cond(
+            tf.equal(start, b"GIF"),
+            lambda: tf.io.decode_gif(data),
+            lambda: tf.io.decode_bmp(data, channels=3),
+        )
+
+    def png() -> Any:
+        return v1.cond(tf.equal(start, b"\x89PN"), lambda: tf.io.decode_png(data, channels=3), gif)
+
+    exact = {"channels": 3, "dct_method": "INTEGER_ACCURATE"}
+    is_jpeg = tf.equal(start, b"\xff\xd8\xff")
+    return v1.cond(is_jpeg, lambda: tf.io.decode_jpeg(data, **exact), png)
+
+
+async def test_images_are_decoded_by_what_they_are(tmp_path: Path) -> None:
+    pytest.importorskip("PIL")
+    with first_control_flow():
+        first_generation(tmp_path / "1", _of_images)
+    pixels = (np.arange(48) * 5).astype(np.uint8).reshape(4, 4, 3)
+    files = [tf.io.encode_png(pixels).numpy(), tf.io.encode_jpeg(pixels).numpy()]
+    exact = tf.io.decode_jpeg(files[1], dct_method="INTEGER_ACCURATE").numpy()
+    served = OpenVinoEngine().compile(tmp_path / "1", EngineOptions())
+    got = await answer(served, "serving_default", strings(*files))
+    assert got["y"].tolist() == [pixels.tolist(), exact.tolist()]
+
+
+def _of_images() -> Mapping[str, Any]:
+    files = v1.placeholder(tf.string, [None], name="words")
+    decoded = tf.map_fn(_decoded, files, tf.uint8)
+    return {"serving_default": signature({"words": files}, {"y": decoded})}
+
+
 def _signatures() -> Mapping[str, Any]:
     words = v1.placeholder(tf.string, [None], name="words")
     three = v1.placeholder(tf.string, [3], name="three")

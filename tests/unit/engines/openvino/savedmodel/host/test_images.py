@@ -1,5 +1,6 @@
 """Images inside of a graph: by Pillow, against TensorFlow, which has also made the files."""
 
+import io
 import sys
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,45 @@ def test_jpeg_differs_little_from_the_fast_transform_of_tensorflow() -> None:
     difference = np.abs(ours("DecodeJpeg", data, 3) - want)
     assert difference.mean() < 1.5
     assert difference.max() <= 15
+
+
+def written(form: str, pixels: Any, **options: Any) -> bytes:
+    """Write a file of a kind that TensorFlow does not write."""
+    image = pytest.importorskip("PIL.Image")
+    file = io.BytesIO()
+    image.fromarray(pixels).save(file, form, **options)
+    return file.getvalue()
+
+
+def test_bmp_equals_tensorflow() -> None:
+    data = written("BMP", COLOURS)
+    np.testing.assert_array_equal(ours("DecodeBmp", data, 3), tf.io.decode_bmp(data).numpy())
+
+
+@pytest.mark.parametrize("pixels", [COLOURS, GREY[..., 0]], ids=["palette", "grey"])
+def test_gif_of_one_frame_equals_tensorflow(pixels: Any) -> None:
+    data = written("GIF", pixels)
+    np.testing.assert_array_equal(ours("DecodeGif", data, 0), tf.io.decode_gif(data).numpy())
+
+
+def test_a_gif_that_is_put_together_of_parts_is_refused() -> None:
+    image = pytest.importorskip("PIL.Image")
+    more = [image.fromarray(COLOURS[::-1])]
+    moving = written("GIF", COLOURS, save_all=True, append_images=more)
+    partial = bytearray(written("GIF", COLOURS))
+    partial[6:8] = (80).to_bytes(2, "little")  # the width of the picture, of which the frame has 61
+    for data in (moving, bytes(partial)):
+        with pytest.raises(InvalidRequest, match="the image is GIF"):
+            ours("DecodeGif", data, 0)
+
+
+def test_the_first_picture_of_a_jpeg_with_several_is_read() -> None:
+    image = pytest.importorskip("PIL.Image")
+    more = [image.fromarray(COLOURS[::-1])]
+    data = written("MPO", COLOURS, save_all=True, append_images=more)
+    exact = {"channels": 3, "dct_method": "INTEGER_ACCURATE"}
+    want = tf.io.decode_jpeg(data, **exact).numpy()
+    np.testing.assert_array_equal(ours("DecodeJpeg", data, **exact), want)
 
 
 @pytest.mark.parametrize("data", [b"", b"junk", tf.io.encode_jpeg(COLOURS).numpy()[:300]])

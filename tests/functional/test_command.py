@@ -110,6 +110,31 @@ def test_a_model_directory_that_is_created_later_is_served_then(
     until(lambda: server.rest.get("/v1/models/late/labels/stable").status_code == 200)
 
 
+def test_labels_at_the_start_wait_for_the_versions_that_they_name(
+    serve: Serve, tmp_path: Path
+) -> None:
+    """One that names a version which is not there keeps nobody from starting; its calls say so."""
+    base = tmp_path / "digits"
+    base.mkdir()
+    (base / "1").symlink_to(SAMPLE / "1", target_is_directory=True)
+    entry = {"name": "digits", "base_path": str(base), "model_version_policy": {"all": {}}}
+    file = tmp_path / "config.json"
+    labelled = {"config": entry | {"version_labels": {"stable": 1, "next": 7}}}
+    file.write_text(json.dumps({"model_config_list": [labelled]}))
+    server = serve("ie_serving", "config", f"--config_path={file}")
+
+    def ask(label: str) -> httpx.Response:
+        body = {"instances": [[0.0] * 64]}
+        return server.rest.post(f"/v1/models/digits/labels/{label}:predict", json=body)
+
+    assert ask("stable").is_success
+    early = ask("next")
+    assert early.status_code == 400
+    assert "Unrecognized servable version label: next" in early.text
+    (base / "7").symlink_to(SAMPLE / "2", target_is_directory=True)
+    until(lambda: ask("next").is_success)
+
+
 def test_a_port_in_use_is_named() -> None:
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]

@@ -29,6 +29,9 @@ CONNECT_PAUSE_S = 0.05
 """Between two attempts to connect to a port that is still closed: nothing announces that a foreign
 server listens. Shorter would burn processor time that the starting server needs."""
 
+NONE = r"(?!)"
+"""A pattern that is found nowhere."""
+
 TAIL = 80
 """Lines of each process in the report of a failure: a traceback and what led to it."""
 
@@ -87,8 +90,14 @@ class Process:
     def runs(self) -> bool:
         return self.popen.poll() is None
 
-    def line(self, pattern: str, patience_s: float = PATIENCE_S) -> str:
-        """Wait for the next line that `pattern` is found in."""
+    def line(self, pattern: str, patience_s: float = PATIENCE_S, progress: str = NONE) -> str:
+        """Wait for the next line that `pattern` is found in.
+
+        Args:
+            pattern: a regular expression.
+            patience_s: bound of the wait.
+            progress: a line that this is found in begins `patience_s` anew.
+        """
         deadline = time.monotonic() + patience_s
         while True:
             try:
@@ -99,6 +108,8 @@ class Process:
                 pytest.fail(f"ended without a line with {pattern!r}:\n{self.log}")
             if re.search(pattern, line):
                 return line
+            if re.search(progress, line):
+                deadline = time.monotonic() + patience_s
 
     def listens(self, port: int, patience_s: float = PATIENCE_S) -> None:
         """Wait until something accepts connections at `port`; fail when the process ends first."""

@@ -14,6 +14,8 @@ from tests.process import PATIENCE_S, Process, free_ports
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "examples" / "models" / "digits"
 READY = "gRPC server listens on port"
+LOADED = "state=AVAILABLE"
+"""In the log for each version; the ports open after the last."""
 CHANNEL_OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
 
 
@@ -27,8 +29,8 @@ class Server(Process):
         self._opened = ExitStack()
 
     def ready(self, patience_s: float = PATIENCE_S) -> "Server":
-        """Wait until the ports are open, then connect."""
-        self.line(READY, patience_s)
+        """Wait until the ports are open, then connect; `patience_s` is that of each version."""
+        self.line(READY, patience_s, progress=LOADED)
         target = f"127.0.0.1:{self.port}"
         self.channel = self._opened.enter_context(
             grpc.insecure_channel(target, options=CHANNEL_OPTIONS)

@@ -1,8 +1,10 @@
 """`tests/process.py`: a process of a test is waited for with a bound, and leaves nothing behind."""
 
+import itertools
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
 
@@ -35,6 +37,28 @@ def test_a_line_is_waited_for(shell: Shell) -> None:
 def test_an_end_without_the_line_fails_with_the_output(shell: Shell) -> None:
     with pytest.raises(Failed, match="ended without a line with 'ready':\nbroken"):
         shell("echo broken").line("ready")
+
+
+def test_progress_begins_the_patience_anew(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a clock that is 10 s later at each look."""
+    asked = shell("echo step; echo step; echo ready")
+    assert asked.exit_code() == 0
+    clock, unread, waits = itertools.count(0.0, 10.0), asked._unread.get, []
+
+    def get(timeout: float) -> str | None:
+        waits.append(timeout)
+        return unread(timeout=timeout)
+
+    monkeypatch.setattr(asked._unread, "get", get)
+    monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    assert asked.line("ready", 30.0, progress="step") == "ready"
+    assert waits == [20.0, 20.0, 20.0]
+
+
+def test_progress_without_an_end_fails(shell: Shell) -> None:
+    asked = shell("echo step; sleep 1000")
+    with pytest.raises(Failed, match="no line with 'ready' in time"):
+        asked.line("ready", 0.1, progress="step")
 
 
 def test_what_hangs_fails_with_the_output_and_is_killed(shell: Shell) -> None:

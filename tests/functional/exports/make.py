@@ -1,7 +1,8 @@
 """Writes every export below the directory given, with what TensorFlow answers. Run as a program.
 
 Each model becomes `NAME/1`, and each signature of it that `cases.py` names
-`NAME/expected/SIGNATURE.pickle`, a pair of inputs and outputs by alias.
+`NAME/expected/SIGNATURE.pickle`, a pair of inputs and outputs by alias. A line for each step shows
+that it goes on; the last is `cases.DONE`.
 """
 
 import importlib.util
@@ -12,7 +13,7 @@ from pathlib import Path
 import tensorflow as tf
 
 from tests.functional.exports import examples, first_generation, first_loops, keras3, modules
-from tests.functional.exports.cases import ALL, PILLOW, TF_KERAS, Inputs
+from tests.functional.exports.cases import ALL, DONE, PILLOW, TF_KERAS, Inputs
 
 
 def expect(model: Path, asked: Inputs) -> None:
@@ -26,14 +27,13 @@ def expect(model: Path, asked: Inputs) -> None:
         outputs = {alias: tensor.numpy() for alias, tensor in answer.items()}
         pair = pickle.dumps((dict(inputs), outputs))
         (model / "expected" / f"{name}.pickle").write_bytes(pair)
+    print(model.name, flush=True)
 
 
 def main(root: Path) -> None:
-    keras3.write(root)
-    modules.write(root)
-    examples.write(root)
-    first_generation.write(root)
-    first_loops.write(root)
+    for made_by in (keras3, modules, examples, first_generation, first_loops):
+        made_by.write(root)
+        print(made_by.__name__, flush=True)
     asked = {**ALL, **PILLOW}
     if importlib.util.find_spec("tf_keras") is not None:
         from tests.functional.exports import keras2
@@ -42,6 +42,7 @@ def main(root: Path) -> None:
         asked |= TF_KERAS
     for name, signatures in asked.items():
         expect(root / name, signatures)
+    print(DONE)
 
 
 if __name__ == "__main__":

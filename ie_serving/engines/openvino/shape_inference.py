@@ -143,9 +143,15 @@ def _may_read_nothing(node: ov.Node) -> bool:
 
 
 def _reads_nothing(node: ov.Node) -> bool:
-    """Tell whether, in shapes that are known, an input is empty and an output not."""
+    """Tell whether an input is empty and an output is not, or need not be."""
     sizes_in = [_size(shape) for shape in input_shapes(node)]
-    return 0 in sizes_in and any(_size(shape) for shape in output_shapes(node))
+    return 0 in sizes_in and any(map(_may_hold_something, output_shapes(node)))
+
+
+# An output whose shape depends on values, as that of `Unique`, is open even where all inputs are
+# known; skipped for an empty input, it keeps the shape of the request before, and its values.
+def _may_hold_something(shape: ov.PartialShape) -> bool:
+    return bool(shape.rank.is_dynamic) or all(dim.get_max_length() != 0 for dim in shape)
 
 
 def _bytes(output: ov.Output) -> int:

@@ -166,6 +166,27 @@ async def test_an_operation_that_saw_nothing_refuses_the_request(
         assert await answer(model, floats(-1, 41.5, 3)) == before
 
 
+DATA_DEPENDENT: dict[str, Callable[[Any], Any]] = {
+    "values": lambda x: op.unique(x).output(0),
+    "places": lambda x: op.convert(op.unique(x, index_element_type="i32").output(2), "f32"),
+    "counts": lambda x: op.convert(op.unique(x, index_element_type="i32").output(3), "f32"),
+}
+
+
+@pytest.mark.parametrize("execution", ["inline", "async"])
+@pytest.mark.parametrize("body", DATA_DEPENDENT.values(), ids=DATA_DEPENDENT)
+async def test_an_empty_input_gives_nothing_of_another_request(
+    tmp_path: Path, body: Callable[[Any], Any], execution: str
+) -> None:
+    """What comes of it has a shape that depends on values: it need not be empty for OpenVINO."""
+    model = load(open_input(tmp_path, body), execution=execution)
+    for _ in range(2):
+        before = await answer(model, floats(-1, 41.5, 3))
+        with pytest.raises(InvalidTensor, match="nothing is left for"):
+            await answer(model, floats())
+        assert await answer(model, floats(-1, 41.5, 3)) == before
+
+
 EMPTY_IS_COMPUTED: dict[str, tuple[Callable[[Any], Any], Any]] = {
     "sum": (lambda x: op.reduce_sum(positive(x), constant([0])), 0.0),
     "mean": (lambda x: op.reduce_mean(positive(x), constant([0])), 0.0),

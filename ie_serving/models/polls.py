@@ -3,6 +3,9 @@
 A thousand models cost one timer and, where storage is quick, one thread: whatever is due at about
 the same time is listed in a row. A store that is slow gets more threads, up to a limit, so that one
 directory that hangs does not hold the others; each store has threads of its own.
+
+A model with which nothing is the matter is looked at in a round with others (`models/rounds.py`).
+It has turns of its own here while anything else is to be done for it.
 """
 
 import asyncio
@@ -11,14 +14,15 @@ import itertools
 import logging
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from ie_serving.core.errors import NotAvailable, StorageError
+from ie_serving.models.polled import List, Polled, TurnWanted
 from ie_serving.models.repository.source import Listing
+from ie_serving.models.rounds import Look, Rounds
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -41,29 +45,6 @@ TOLD_AT_ONCE = 50
 """Listings that are told to the event loop in one callback: 50 take it about 0.3 ms."""
 
 
-List = Callable[[], Listing]
-"""Lists a repository once, in a thread. Raises StorageError."""
-
-
-class Polled(Protocol):
-    """A model as the schedule sees it."""
-
-    name: str
-    store: str
-
-    def to_list(self) -> List:
-        """Give what lists the repository as it is asked for now."""
-
-    def next_poll_s(self) -> float | None:
-        """Give the seconds until the next listing is due; None: not before `Polls.now`."""
-
-    def listed(self, listing: Listing) -> None:
-        """Act on a listing."""
-
-    def not_listed(self, error: StorageError) -> None:
-        """Know that a listing has failed."""
-
-
 Waiter = asyncio.Future[None]
 
 
@@ -72,9 +53,17 @@ class _Asked:
     """A listing that is to be made, and what came of it."""
 
     model: Polled
-    make: List
+    to_list: List
     waiters: list[Waiter]
     outcome: Listing | Exception | None = None
+
+    def make(self) -> bool:
+        """List, in a thread; True: the event loop has to know."""
+        try:
+            self.outcome = self.to_list()
+        except Exception as error:
+            self.outcome = error
+        return True
 
 
 @dataclass(slots=True)
@@ -82,8 +71,9 @@ class _Store:
     """The listings that wait for one store, and how many threads make them."""
 
     threads: Executor
-    waiting: deque[_Asked] = field(default_factory=deque)
+    waiting: deque[_Asked | Look] = field(default_factory=deque)
     working: int = 0
+    is_watched: bool = False
 
 
 class Polls:
@@ -106,6 +96,7 @@ class Polls:
         # By model that is being listed: who waits for the listing after that; None when nobody has
         # asked for one. A repository is never listed twice at a time.
         self._again: dict[Polled, list[Waiter] | None] = {}
+        self._rounds = Rounds(self._queue)
 
     async def once(self, model: Polled) -> None:
         """List now, and return when the model has acted on it.
@@ -113,15 +104,19 @@ class Polls:
         Raises:
             StorageError: the listing failed.
         """
+        self._call_in(model)
         waiter: Waiter = asyncio.get_running_loop().create_future()
         self._ask(model, [waiter])
         await waiter
 
     def follow(self, model: Polled) -> None:
         """List whenever the model says that it is due, from now until `leave`."""
+        self._call_in(model)
         wait_s = model.next_poll_s()
         self._turns[model] = number = next(self._numbers)
-        if wait_s is not None:
+        if wait_s is not None and model.is_quiet and model not in self._again:
+            self._rounds.join(model, wait_s)
+        elif wait_s is not None:
             at = asyncio.get_running_loop().time() + wait_s
             heapq.heappush(self._due, (at, number, wait_s * EARLY, model))
             if self._due[0][1] == number:  # else the timer is set for an earlier one
@@ -135,13 +130,20 @@ class Polls:
     def leave(self, model: Polled) -> None:
         """Follow the model no longer."""
         self._turns.pop(model, None)
+        self._call_in(model)
 
     def now(self, model: Polled) -> None:
         """List at once a model that is followed, and once more one that is being listed."""
+        self._call_in(model)
         if model in self._again:
             self._ask(model, [])
         elif model in self._turns:
             self._begin(model)
+
+    def _call_in(self, model: Polled) -> None:
+        """Let the model have a turn of its own, after the look that a thread may be taking."""
+        if self._rounds.withdraw(model):
+            self._again[model] = None
 
     # -- when --------------------------------------------------------------------------------
 
@@ -176,16 +178,14 @@ class Polls:
             self._again[model] = [*(self._again[model] or ()), *waiters]
             return
         self._again[model] = None
-        store = self._store_of(model)
-        store.waiting.append(_Asked(model, model.to_list(), waiters))
-        if not store.working:
-            self._work(store)
+        self._queue(model.store, [_Asked(model, model.to_list(), waiters)])
 
-    def _store_of(self, model: Polled) -> _Store:
-        store = self._stores.get(model.store)
+    def _queue(self, name: str, listings: Iterable[_Asked | Look]) -> None:
+        store = self._stores.get(name)
         if store is None:
-            store = self._stores[model.store] = _Store(self._threads_of(model.store))
-        return store
+            store = self._stores[name] = _Store(self._threads_of(name))
+        store.waiting.extend(listings)
+        self._resume(store)
 
     def _work(self, store: _Store) -> None:
         """Take one more thread for `store`, and another one later if that is not enough."""
@@ -194,8 +194,13 @@ class Polls:
             loop.call_later(NO_THREAD_S, self._resume, store)
             return
         store.working += 1
-        if store.working < MOST_THREADS:
-            loop.call_later(SLOW_S, self._help, store)
+        self._watch(store)
+
+    def _watch(self, store: _Store) -> None:
+        """See in a while whether what waits needs one more thread: all at work may hang."""
+        if store.waiting and not store.is_watched:
+            store.is_watched = True
+            asyncio.get_running_loop().call_later(SLOW_S, self._help, store)
 
     def _is_begun(self, store: _Store, loop: asyncio.AbstractEventLoop) -> bool:
         """Hand the listings to a thread; False: none will make them."""
@@ -214,14 +219,16 @@ class Polls:
             self._list_all(store, loop)
 
     def _help(self, store: _Store) -> None:
+        store.is_watched = False
         if store.waiting and 0 < store.working < MOST_THREADS:
             self._work(store)
 
     def _list_all(self, store: _Store, loop: asyncio.AbstractEventLoop) -> None:
         """Make the listings that wait; in a thread."""
         with suppress(RuntimeError):  # the loop has been closed meanwhile
-            while done := _listed(store.waiting):
-                loop.call_soon_threadsafe(self._tell, done)
+            while store.waiting:
+                if done := _listed(store.waiting):
+                    loop.call_soon_threadsafe(self._tell, done)
             loop.call_soon_threadsafe(self._ended, store)
 
     def _ended(self, store: _Store) -> None:
@@ -231,30 +238,47 @@ class Polls:
     def _resume(self, store: _Store) -> None:
         if store.waiting and not store.working:
             self._work(store)
+        else:
+            self._watch(store)
 
     # -- what came of it ---------------------------------------------------------------------
 
-    def _tell(self, done: list[_Asked]) -> None:
-        for asked in done:
-            self._act(asked)
-            model = asked.model
-            again = self._again.pop(model)
-            if again is not None:
-                self._ask(model, again)
-            elif model in self._turns:
-                self.follow(model)
+    def _tell(self, done: list[_Asked | Look]) -> None:
+        for each in done:
+            if isinstance(each, Look):
+                self._tell_of_look(each)
+            else:
+                self._act(each.model, each.outcome, each.waiters)
+                self._go_on(each.model)
 
-    def _act(self, asked: _Asked) -> None:
+    def _tell_of_look(self, look: Look) -> None:
+        model = look.model
+        self._call_in(model)
+        if not isinstance(look.outcome, TurnWanted):
+            self._act(model, look.outcome)
+        elif model in self._turns:  # at once, as if asked for
+            self._again[model] = self._again[model] or []
+        self._go_on(model)
+
+    def _go_on(self, model: Polled) -> None:
+        again = self._again.pop(model)
+        if again is not None:
+            self._ask(model, again)
+        elif model in self._turns:
+            self.follow(model)
+
+    def _act(
+        self, model: Polled, outcome: Listing | Exception | None, waiters: Sequence[Waiter] = ()
+    ) -> None:
         """Let the model act; a defect must not end its polls, or those of the others."""
-        model, outcome = asked.model, asked.outcome
         try:
             _hand_over(model, outcome)
         except Exception as error:
             outcome = error
-        for waiter in asked.waiters:
+        for waiter in waiters:
             _answer(waiter, outcome)
         # A listing that a stopping server breaks off is no defect.
-        if asked.waiters or isinstance(outcome, Listing | StorageError | NotAvailable | None):
+        if waiters or isinstance(outcome, Listing | StorageError | NotAvailable | None):
             return
         log.error(Event("poll failed", model=model.name), exc_info=outcome)
 
@@ -274,25 +298,18 @@ def _hand_over(model: Polled, outcome: Listing | Exception | None) -> None:
         model.not_listed(outcome)
 
 
-def _listed(waiting: deque[_Asked]) -> list[_Asked]:
-    """Make some of the listings that wait: those of which the loop is told at once."""
-    done: list[_Asked] = []
+def _listed(waiting: deque[_Asked | Look]) -> list[_Asked | Look]:
+    """Make some of the listings that wait, and give those of which the loop is told at once."""
+    done: list[_Asked | Look] = []
     began = time.monotonic()
     with suppress(IndexError):  # nothing waits any more
         # In portions: told of a thousand at once, the loop would do nothing else meanwhile.
         while len(done) < TOLD_AT_ONCE and time.monotonic() - began <= SLOW_S:
             # Without a look before it: another thread may take the last one in between.
             asked = waiting.popleft()
-            _list(asked)
-            done.append(asked)
+            if asked.make():
+                done.append(asked)
     return done
-
-
-def _list(asked: _Asked) -> None:
-    try:
-        asked.outcome = asked.make()
-    except Exception as error:
-        asked.outcome = error
 
 
 def _answer(waiter: Waiter, outcome: Listing | Exception | None) -> None:

@@ -14,6 +14,14 @@ LONGEST_BACK_OFF_S = 60.0
 FIRST_BACK_OFF_S = 1.0
 """First wait after a failed load where no poll interval says how often to look."""
 
+SOON_S = 1.0
+"""Longest wait in seconds for the next listing while a version is still being written, since the
+first load waits for it and a start should not take as long as a long poll interval."""
+
+POLLS_FOR_REST = 3
+"""How many polls the first load waits for versions that are still being written. Beyond it the
+start goes on without them: an upload may take hours."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class StreamRules:

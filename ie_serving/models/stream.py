@@ -14,12 +14,14 @@ from functools import partial
 
 from ie_serving.core.errors import StorageError
 from ie_serving.core.versions import State, VersionStatus
-from ie_serving.models.polls import List, Polls
+from ie_serving.models.polled import List, TurnWanted
+from ie_serving.models.polls import Polls
+from ie_serving.models.repository.comparisons import Comparisons
 from ie_serving.models.repository.source import Candidate, Listing, Source
 from ie_serving.models.repository.trouble import ListingTrouble
 from ie_serving.models.repository.version_policy import VersionPolicy
 from ie_serving.models.repository.wanted import Wanted
-from ie_serving.models.rules import FIRST_BACK_OFF_S, StreamRules
+from ie_serving.models.rules import FIRST_BACK_OFF_S, POLLS_FOR_REST, SOON_S, StreamRules
 from ie_serving.models.traffic.labels import assigned
 from ie_serving.models.version.control import VersionControl, Work
 from ie_serving.models.version.handle import Servable
@@ -35,21 +37,9 @@ from ie_serving.telemetry import logs
 
 log = logging.getLogger(__name__)
 
-COMPARED_EVERY = 30
-"""Polls after which the files of the versions that serve are compared once more. For a thousand
-idle models that takes about 0.2 % of a core."""
-
 ENDED_VERSIONS_KEPT = 100
 """How many freed versions of a model stay in its status; beyond it the oldest numbers go, so that
 a model which gets a version every minute does not grow without limit."""
-
-SOON_S = 1.0
-"""Longest wait in seconds for the next listing while a version is still being written, since the
-first load waits for it and a start should not take as long as a long poll interval."""
-
-POLLS_FOR_REST = 3
-"""How many polls the first load waits for versions that are still being written. Beyond it the
-start goes on without them: an upload may take hours."""
 
 
 class ModelStream:
@@ -102,7 +92,7 @@ class ModelStream:
         self._nothing_to_do = False
         self._to_list = self._make_list()
         self._polls = 0
-        self._polls_to_compare = COMPARED_EVERY
+        self._comparisons = Comparisons()
         self._listed = False
         self._changed = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -157,7 +147,7 @@ class ModelStream:
 
     def poll_now(self) -> None:
         """Poll now instead of at the next interval, and compare the files of what serves."""
-        self._polls_to_compare = 0
+        self._comparisons.ask()
         self._schedule.now(self)
 
     def statuses(self) -> list[VersionStatus]:
@@ -218,20 +208,32 @@ class ModelStream:
     def to_list(self) -> List:
         """See `Polled`. Now and then the files of the versions that serve are listed again."""
         self._source.expect()
-        self._polls_to_compare -= 1
-        if self._polls_to_compare > 0:
+        if not self._comparisons.is_next:
+            self._comparisons.polls_left -= 1
             return self._to_list
-        self._polls_to_compare = COMPARED_EVERY
+        self._comparisons.begin_anew()
         return self._make_list(self.available)
+
+    @property
+    def is_quiet(self) -> bool:
+        """See `Polled`."""
+        only_looks = self._source.is_alone and not self._comparisons.is_next
+        return only_looks and self._nothing_to_do and self._trouble.error is None
+
+    def look(self) -> Listing | None:
+        """See `Polled`."""
+        # Few calls, since a thousand models come here at each poll.
+        if self._comparisons.polls_left <= 1 or not self._nothing_to_do:
+            raise TurnWanted
+        self._comparisons.polls_left -= 1
+        listing = self._to_list()
+        return None if listing is self._wanted.listing else listing
 
     def _make_list(self, again: Collection[int] = ()) -> List:
         # Files of known versions are not listed again, except of those that failed: they may have
         # been mended, and a fingerprint that changed is tried at once.
-        return partial(
-            self._source.poll,
-            self._wanted.choice(self._failed_of_all()),
-            {*self.failures(), *again},
-        )
+        choice = self._wanted.choice(self._failed_of_all())
+        return partial(self._source.poll, choice, {*self.failures(), *again})
 
     def listed(self, listing: Listing) -> None:
         """See `Polled`."""

@@ -152,6 +152,11 @@ class Source:
         """Where the versions lie, without credentials."""
         return self._storage.url
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether its base path is listed without others, so that nobody has to `expect` it."""
+        return self._sibling is None
+
     def expect(self) -> None:
         """Say that `poll` is called soon; never blocks."""
         if self._sibling:

@@ -32,7 +32,7 @@ class OpenedLater:
 
     def directories(self) -> list[str]:
         """See `Storage`. Raises StorageError also while the store is not set up."""
-        return self._store().directories()
+        return (self._opened or self._open_once()).directories()
 
     def list(self, directory: str) -> Iterator[Entry]:
         """See `Storage`."""
@@ -45,6 +45,10 @@ class OpenedLater:
         return self._store().copy(directory, entries, given_up)
 
     def _store(self) -> Storage:
+        # Without the lock once it is open: it is asked for at every poll of a thousand models.
+        return self._opened or self._open_once()
+
+    def _open_once(self) -> Storage:
         with self._lock:
             if self._opened is None:
                 try:

@@ -43,41 +43,52 @@ systems tick as rarely as once in that time."""
 _Identity = tuple[int, int]
 """Device and inode."""
 
+_Stamp = tuple[int, int, int, int]
+"""Device, inode, and when the content and the inode changed last."""
+
 
 class LocalStorage:
     """The directory `base`."""
 
     def __init__(self, base: str | Path) -> None:
         self._base = Path(base)
+        self._path = str(self._base)
         self._names: list[str] = []
-        self._stamp: tuple[int, ...] | None = None
+        self._stamp: _Stamp | None = None
         self._unscanned = 0
 
     @property
     def url(self) -> str:
         """The path as it was given."""
-        return str(self._base)
+        return self._path
 
     def directories(self) -> list[str]:
         """Name the sub-directories, links to directories included.
 
-        Mostly by a look at the base's times: reading it costs five times as much.
+        Mostly by a look at the base's times: reading it costs five times as much. The list is the
+        same one until something changes, and is not to be altered.
         """
-        with _translated(self._base):
-            status = os.stat(self._base)
+        # Not by `_translated`, which takes as long as `stat` does.
+        try:
+            status = os.stat(self._path)
             # With device and inode: a base that is a link (`current`) may point elsewhere, to a
             # directory of the same age.
             stamp = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns)
             self._unscanned += 1
             if stamp != self._stamp or self._unscanned >= SCANNED_EVERY:
-                self._names, self._unscanned = self._scan(), 0
-                changed = max(status.st_mtime, status.st_ctime)
-                self._stamp = stamp if time.time() - changed > SETTLED_S else None
-            return self._names.copy()
+                self._scan(status, stamp)
+        except OSError as error:
+            raise _fault(self._base, error) from error
+        return self._names
 
-    def _scan(self) -> list[str]:
+    def _scan(self, status: os.stat_result, stamp: _Stamp) -> None:
         with os.scandir(self._base) as found:
-            return [item.name for item in found if _is_shown(item) and _may_be_directory(item)]
+            self._names = [
+                each.name for each in found if _is_shown(each) and _may_be_directory(each)
+            ]
+        self._unscanned = 0
+        changed = max(status.st_mtime, status.st_ctime)
+        self._stamp = stamp if time.time() - changed > SETTLED_S else None
 
     def list(self, directory: str) -> Iterator[Entry]:
         """Yield every file below `directory`; none when it does not exist but the base does."""

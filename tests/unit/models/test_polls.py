@@ -3,75 +3,20 @@
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import pytest
 import uvloop
 
-from ie_serving.core.errors import NotAvailable, StorageError, Unreachable
-from ie_serving.models.polls import MOST_THREADS, List, Polls
-from ie_serving.models.repository.source import Listing
+from ie_serving.core.errors import NotAvailable, Unreachable
+from ie_serving.models.polls import MOST_THREADS, Polls
 from ie_serving.storage.pools import StorePools
 from tests.unit.models.conftest import LIMIT_S, run
+from tests.unit.models.repositories import NOTHING, Counting, Repository, schedule
 from tests.unit.models.stand_ins import AtOnce, settle
-
-NOTHING = Listing({}, moving=False)
-
-
-class Repository:
-    """A model of which each listing does what the test says, and is noted with its thread."""
-
-    def __init__(
-        self,
-        name: str = "m",
-        interval_s: float | None = None,
-        store: str = "file",
-        during: Callable[[], object] = lambda: None,
-    ) -> None:
-        self.name = name
-        self.store = store
-        self.interval_s = interval_s
-        self.threads: list[int] = []
-        self.told: list[Listing | StorageError] = []
-        self.changed = asyncio.Event()
-        self._during = during
-
-    def to_list(self) -> List:
-        return self._list
-
-    def _list(self) -> Listing:
-        self.threads.append(threading.get_ident())
-        self._during()
-        return NOTHING
-
-    def next_poll_s(self) -> float | None:
-        return self.interval_s
-
-    def listed(self, listing: Listing) -> None:
-        self.told.append(listing)
-        self.changed.set()
-
-    def not_listed(self, error: StorageError) -> None:
-        self.told.append(error)
-        self.changed.set()
-
-    async def until_told(self, times: int) -> None:
-        while len(self.told) < times:
-            self.changed.clear()
-            await self.changed.wait()
-
-
-@contextmanager
-def schedule() -> Iterator[Polls]:
-    pools = StorePools(MOST_THREADS, "list")
-    try:
-        yield Polls(pools.of)
-    finally:
-        pools.shutdown()
 
 
 def test_the_number_of_threads_does_not_grow_with_the_number_of_repositories() -> None:
@@ -82,18 +27,6 @@ def test_the_number_of_threads_does_not_grow_with_the_number_of_repositories() -
         assert len({thread for model in models for thread in model.threads}) <= MOST_THREADS
 
     run(test())
-
-
-class Counting(AtOnce):
-    """Counts what it is given."""
-
-    def __init__(self) -> None:
-        super().__init__(1)
-        self.submitted = 0
-
-    def submit(self, call: Callable[..., Any], /, *args: Any, **named: Any) -> Future[Any]:
-        self.submitted += 1
-        return super().submit(call, *args, **named)
 
 
 class ShortOfThreads(AtOnce):

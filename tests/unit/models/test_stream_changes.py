@@ -7,8 +7,9 @@ import pytest
 
 from ie_serving.core.versions import State
 from ie_serving.engines.testing import FILE
+from ie_serving.models.repository.comparisons import COMPARED_EVERY
 from ie_serving.models.repository.version_policy import All
-from ie_serving.models.stream import COMPARED_EVERY, ModelStream
+from ie_serving.models.stream import ModelStream
 from ie_serving.storage.backends.local import DEEPEST
 from tests.unit.models.conftest import World, run, until
 from tests.unit.models.stand_ins import BROKEN, Stand, settle

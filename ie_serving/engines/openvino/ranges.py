@@ -20,6 +20,7 @@ MOVES = frozenset(
 )
 """Operations that give no negative number where their inputs, or the first of them, have none."""
 INTEGERS = frozenset({"i32", "i64"})
+GREATEST_HALF = 65504
 
 
 def guard_ranges(
@@ -92,12 +93,21 @@ def _refusal(node: ov.Node, forward: ov.Node | None) -> Flag:
         op.not_equal(step, _zero()),
     )
     cause = f"is asked for more than {MOST_ELEMENTS} numbers, or steps of 0"
+    if node.get_output_element_type(0).get_type_name() == "f16":
+        fits = op.logical_and(fits, op.logical_and(_is_half(node, 0), _is_half(node, 1)))
+        cause += f", or float16 beyond {GREATEST_HALF}"
     if forward is not None:
         fits = op.logical_and(fits, forward)
         cause += ", or steps away from its end"
     replace_where_not(node, 1, fits, node.input_value(0))
     replace_where_not(node, 2, fits, op.constant(np.array(1, np.int32)).output(0))
     return Flag(f'Range "{node.get_friendly_name()}" {cause}', raised(fits))
+
+
+def _is_half(node: ov.Node, number: int) -> ov.Node:
+    """Tell whether float16 has a number; for others the plugin gives infinities."""
+    given = op.abs(op.convert(node.input_value(number), "f32"))
+    return op.less_equal(given, op.constant(np.array(GREATEST_HALF, np.float32)))
 
 
 def _zero() -> ov.Node:

@@ -199,6 +199,19 @@ async def test_a_range_in_the_wrong_direction_by_shapes_is_empty(tmp_path: Path)
     assert await answer(model, 1) == []
 
 
+async def test_a_range_of_float16_ends_where_float16_does(tmp_path: Path) -> None:
+    """Before, it went on with infinities."""
+
+    def every_1000th(x: Any) -> Any:
+        ends = (op.gather(x, constant(place), constant(0)) for place in range(3))
+        return op.convert(op.range(*ends, "f16"), "f32")
+
+    model = load(open_input(tmp_path, every_1000th))
+    assert (await answer(model, 0, 65504, 1000))[-1] == 65000
+    with pytest.raises(InvalidTensor, match="float16 beyond 65504"):
+        await answer(model, 0, 70000, 1000)
+
+
 def test_tensorflow_refuses_a_range_in_the_wrong_direction() -> None:
     x = parameter("x", [3])
     model = ov.Model([result("y", counted(x))], [x], "model")

@@ -6,7 +6,7 @@ Each fault was measured with OpenVINO 2026.4; `docs/design.md` section 11 lists 
 - An operation with an empty input is skipped. Unless its output is empty too, it then keeps what an
   earlier request, or the heap, left in its memory. Where emptiness depends on values, the guarded
   graph has one more output: a flag for each such operation, raised when that happened. Inside the
-  body of a loop or a branch no flag can be read; there the output is replaced by zeros.
+  body of a loop or a branch the output is also replaced by zeros, so that no later round reads it.
 - Where one thread and one stream are used, the synchronous `infer` loses the error of an operation
   that fails, and returns with the outputs of the request before. `start_async` and `wait` raise.
 - A failure, or a cancellation, between two operations of a graph with open shapes leaves some of
@@ -19,14 +19,14 @@ Each fault was measured with OpenVINO 2026.4; `docs/design.md` section 11 lists 
 - The state of `ReadValue` and `Assign` belongs to the infer request, not to a client.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.engines.openvino.bodies import Flag, bodies
+from ie_serving.engines.openvino.bodies import Flag, bodies, carried
 from ie_serving.engines.openvino.exact import FAST, exact_integers
 from ie_serving.engines.openvino.guards import guard_values
 from ie_serving.engines.openvino.operations import (
@@ -96,8 +96,8 @@ def guard(
     nodes = list(_pairs(model, _with_fixed_inputs(model, inputs)))
     types = {node.get_type_name() for node, _, _ in nodes}
     skipped = [(node, inside) for node, twin, inside in nodes if _may_be_skipped(node, twin)]
-    for node in [node for node, inside in skipped if inside]:
-        _clean(node)
+    inner = {str(node.get_name()) for node, inside in skipped if inside}
+    refusals += _refused_inside(model, inner) if inner else []
     outer = [node for node, inside in skipped if not inside]
     _add_flags(model, outer, refusals)
     by_values = any(_is_open(shape) for _, twin, _ in nodes for shape in output_shapes(twin))
@@ -111,8 +111,27 @@ def guard(
     )
 
 
-# Inside a body the shape of a flag would differ from round to round; outside, the flags of all
-# operations fit into one output, which costs one reading of a few bytes.
+def _refused_inside(model: ov.Model, names: Collection[str], depth: int = 0) -> list[Flag]:
+    """Clean operations of bodies that may be skipped, and give a flag for each."""
+    flags: list[Flag] = []
+    for node in model.get_ordered_ops():
+        inner = [_refused_inside(body, names, depth + 1) for body in bodies(node)]
+        flags += carried(node, inner)
+        if depth and node.get_name() in names:
+            cause = nothing_left(str(node.get_friendly_name()))
+            flags.append(Flag(cause, _clean(node)))
+    return flags
+
+
+def nothing_left(names: str) -> str:
+    """Say that operations saw nothing."""
+    return (
+        f"nothing is left for {names} to compute with: for these values an operation before gives"
+        " an empty tensor; send others, or let the model handle the empty case"
+    )
+
+
+# The flags of all operations fit into one output, which costs one reading of a few bytes.
 def _add_flags(model: ov.Model, nodes: Sequence[ov.Node], refusals: Sequence[Flag]) -> None:
     flags = [*(_skipped(node) for node in nodes), *(flag.raised for flag in refusals)]
     if flags:
@@ -209,13 +228,15 @@ def _axis() -> ov.Node:
     return op.constant(np.array([0], np.int64))
 
 
-def _clean(node: ov.Node) -> None:
-    """Replace the outputs of `node` by zeros where it was skipped."""
+def _clean(node: ov.Node) -> ov.Node:
+    """Replace the outputs of `node` by zeros where it was skipped; give the flag that tells."""
     outputs = [(out, list(out.get_target_inputs())) for out in node.outputs()]
-    flag = op.convert(_skipped(node), "boolean")
+    skipped = _skipped(node)
+    flag = op.convert(skipped, "boolean")
     for out, readers in outputs:
         # By way of int32: a constant of every element type cannot be made from numpy.
         zero = op.convert(op.constant(np.array(0, np.int32)), out.get_element_type())
         # Those of before alone: the selection itself reads the output too.
         for reader in readers:
             reader.replace_source_output(op.select(flag, zero, out).output(0))
+    return skipped

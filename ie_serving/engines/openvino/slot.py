@@ -9,7 +9,7 @@ import openvino as ov
 
 from ie_serving.core.errors import InvalidTensor
 from ie_serving.core.tensors import Array, DataType
-from ie_serving.engines.openvino.hazards import Hazards
+from ie_serving.engines.openvino.hazards import Hazards, nothing_left
 from ie_serving.engines.openvino.specs import Port
 
 KEPT_BYTES = 64 << 20
@@ -118,17 +118,14 @@ class Slot:
         if flags.any():
             emptied = len(self._hazards.flagged)
             _refuse_nothing_left(self._hazards.flagged, flags[:emptied])
-            raise InvalidTensor("; ".join(compress(self._hazards.refusals, flags[emptied:])))
+            causes = compress(self._hazards.refusals, flags[emptied:])
+            raise InvalidTensor("; ".join(dict.fromkeys(causes)))
 
 
 def _refuse_nothing_left(names: Sequence[str], flags: Array) -> None:
     """Refuse outputs that hold memory of another request. Raises: InvalidTensor."""
     if flags.any():
-        raise InvalidTensor(
-            f"nothing is left for {', '.join(compress(names, flags))} to compute with: for these"
-            " values an operation before gives an empty tensor; send others, or let the model"
-            " handle the empty case"
-        )
+        raise InvalidTensor(nothing_left(", ".join(compress(names, flags))))
 
 
 def _writer(request: ov.InferRequest, port: Port) -> Write:

@@ -224,8 +224,8 @@ async def test_an_operation_that_computes_from_nothing_answers(
         assert await answer(model, floats(-1, -2, -3)) == empty
 
 
-async def test_inside_a_branch_what_saw_nothing_gives_zeros(tmp_path: Path) -> None:
-    """No flag can be read from inside a body; zeros are no other client's numbers."""
+async def test_inside_a_branch_what_saw_nothing_is_refused(tmp_path: Path) -> None:
+    """Where that branch is taken."""
 
     def body(x: Any) -> Any:
         chosen, other = parameter("chosen", [-1]), parameter("other", [-1])
@@ -241,7 +241,9 @@ async def test_inside_a_branch_what_saw_nothing_gives_zeros(tmp_path: Path) -> N
     model = load(open_input(tmp_path, body))
     for _ in range(3):
         assert await answer(model, floats(-1, 41.5, 3)) == [83.0]
-        assert await answer(model, floats(-1, -2, -3)) == [0.0]
+        with pytest.raises(InvalidTensor, match="nothing is left for"):
+            await answer(model, floats(-1, -2, -3))
+        assert await answer(model, floats(-6, -7, -8)) == []
 
 
 @EVERY_WAY

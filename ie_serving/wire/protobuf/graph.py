@@ -28,6 +28,7 @@ _SCALARS: Mapping[str, Any] = MappingProxyType(
     {
         "bool": FieldDescriptorProto.TYPE_BOOL,
         "bytes": FieldDescriptorProto.TYPE_BYTES,
+        "fixed32": FieldDescriptorProto.TYPE_FIXED32,
         "float": FieldDescriptorProto.TYPE_FLOAT,
         "int64": FieldDescriptorProto.TYPE_INT64,
         "string": FieldDescriptorProto.TYPE_STRING,
@@ -75,7 +76,7 @@ MESSAGES: Mapping[str, str] = MappingProxyType(
         "BundleHeaderProto": "num_shards=1 int64",
         "BundleEntryProto": (
             "dtype=1 DataType, shape=2 TensorShapeProto, shard_id=3 int64, offset=4 int64,"
-            " size=5 int64, slices=7 repeated bytes"
+            " size=5 int64, crc32c=6 fixed32, slices=7 repeated bytes"
         ),
     }
 )

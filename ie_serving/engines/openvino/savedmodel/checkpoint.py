@@ -6,13 +6,15 @@ the tensors' bytes one after the other.
 Source: tensor_bundle.cc, tensor_bundle.proto, and lib/io/format.cc and block.cc of TensorFlow.
 """
 
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import BY_NUMBER, Array, DataType
+from ie_serving.engines.openvino.savedmodel import sums
 from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.fields import Unclear, read_varint
 from ie_serving.wire.protobuf.messages import Proto
@@ -54,18 +56,34 @@ class Checkpoint:
         self._shards = max(header.num_shards, 1)
 
     def check(self) -> None:
-        """See that every data file is as long as the index says, without reading it.
+        """See that every data file is as long as the index says, and holds what was written.
+
+        Each file is read once: 100 MB take 30 ms to sum, beside the time of the disk.
 
         Raises:
-            LoadFailed: one is missing, or cut short.
+            LoadFailed: one is missing, cut short, or does not have the checksums of the index.
         """
-        needed: dict[int, int] = {}
-        for data in self._entries.values():
+        by_shard: dict[int, list[tuple[bytes, Proto]]] = defaultdict(list)
+        for name, data in self._entries.items():
             entry = graph.BundleEntryProto.FromString(data)
-            end = entry.offset + entry.size
-            needed[entry.shard_id] = max(needed.get(entry.shard_id, 0), end)
-        for shard, size in sorted(needed.items()):
-            _check_size(self._path(shard), size)
+            by_shard[entry.shard_id].append((name, entry))
+        for shard, entries in sorted(by_shard.items()):
+            _check_size(self._path(shard), max(each.offset + each.size for _, each in entries))
+            self._check_sums(shard, entries)
+
+    def _check_sums(self, shard: int, entries: Sequence[tuple[bytes, Proto]]) -> None:
+        path = self._path(shard)
+        try:
+            with path.open("rb") as file:
+                damaged = sums.damaged(file, entries)
+        except OSError as error:
+            raise LoadFailed(f"{path.name} cannot be read: {error.strerror}") from error
+        if damaged is not None:
+            raise LoadFailed(
+                f"{path.name} is damaged, the variable {damaged.decode(errors='replace')!r} does"
+                f" not have the checksum that {self._prefix.name}.index promises: uploaded"
+                " incompletely or damaged: upload the version again"
+            )
 
     def read(self, name: bytes) -> Array:
         """Read one variable.
@@ -180,6 +198,9 @@ def _block(data: memoryview, offset: int, size: int) -> Iterator[tuple[bytes, by
         raise ValueError("it is cut short")
     if data[offset + size] != _PLAIN:
         raise _Compressed("a block is compressed")
+    after = offset + size + 1
+    if not sums.block_is_whole(bytes(data[offset:after]), bytes(data[after : after + 4])):
+        raise ValueError("a block does not have its checksum")
     restarts = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 * (restarts + 1)
     at, key = 0, b""

@@ -187,6 +187,37 @@ def test_a_damaged_file_is_named_before_any_other_engine_is_asked(
     assert str(failure.value).endswith(": upload the version again")
 
 
+def flip(path: Path, at: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 0x40
+    path.write_bytes(data)
+
+
+def test_a_flipped_byte_of_a_variable_is_refused_as_by_tensorflow(
+    exported: Path, tmp_path: Path
+) -> None:
+    """Its length is right, and every bit of it is a number that the model would compute with."""
+    copy = shutil.copytree(exported / "several", tmp_path / "model")
+    (shard,) = (copy / "variables").glob("variables.data-*")
+    flip(shard, 600_000)
+    with pytest.raises(LoadFailed) as failure:
+        load(copy)
+    assert str(failure.value) == (
+        f"{shard.name} is damaged, the variable 'table/.ATTRIBUTES/VARIABLE_VALUE' does not have"
+        " the checksum that variables.index promises: uploaded incompletely or damaged: upload the"
+        " version again"
+    )
+
+
+def test_a_flipped_byte_of_the_index_is_refused(exported: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(exported / "several", tmp_path / "model")
+    flip(copy / "variables" / "variables.index", 40)
+    with pytest.raises(
+        LoadFailed, match=r"^variables\.index is damaged, a block does not have its"
+    ):
+        load(copy)
+
+
 def test_lost_variables_fail_to_load(exported: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(exported / "several", tmp_path / "model")
     (shard,) = (copy / "variables").glob("variables.data-*")

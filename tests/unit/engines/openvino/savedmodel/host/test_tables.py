@@ -107,12 +107,30 @@ def test_variables_are_read_as_they_were_saved(tmp_path: Path) -> None:
         tensors=list(values.values()),
     )
     checkpoint = Checkpoint(tmp_path / "variables")
+    checkpoint.check()
     for name, value in values.items():
         read_back, want = checkpoint.read(name.encode()), value.numpy()
         assert read_back.shape == want.shape
         assert read_back.tolist() == want.tolist()
     with pytest.raises(LoadFailed, match="has no variable 'other'"):
         checkpoint.read(b"other")
+
+
+@pytest.mark.parametrize("at", [0, 3, 8, 300])
+def test_a_flipped_byte_of_strings_is_found(tmp_path: Path, at: int) -> None:
+    """In a length, in the checksum of the lengths, and in the texts."""
+    tf.raw_ops.SaveV2(
+        prefix=str(tmp_path / "variables"),
+        tensor_names=["text"],
+        shape_and_slices=[""],
+        tensors=[tf.constant([b"abc", b"", b"x" * 400])],
+    )
+    data = tmp_path / "variables.data-00000-of-00001"
+    content = bytearray(data.read_bytes())
+    content[at] ^= 1
+    data.write_bytes(content)
+    with pytest.raises(LoadFailed, match=r"-of-00001 is damaged, the variable 'text'"):
+        Checkpoint(tmp_path / "variables").check()
 
 
 def test_a_checkpoint_that_is_cut_short_is_refused(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from ie_serving.core.tensors import BY_NUMBER, Array, Signature, TensorSpec
 from ie_serving.engines.openvino.draft import Draft, Tensor, Version
 from ie_serving.engines.openvino.left_out import leaving_out
 from ie_serving.engines.openvino.mapping import Renames, aliases
-from ie_serving.engines.openvino.runtime import core, load_failures
+from ie_serving.engines.openvino.runtime import core, load_failures, one_line
 from ie_serving.engines.openvino.savedmodel.checkpoint import check_variables
 from ie_serving.engines.openvino.savedmodel.file import (
     FILE,
@@ -241,16 +241,43 @@ class _Conversion:
             return {}
         with directory_of_constants(self._directory, self._meta_graph, prepared) as source:
             model = core().read_model(str(source))
-        request = core().compile_model(model, "CPU", _EXACT).create_infer_request()
-        zeros = [np.zeros((), BY_NUMBER[_dtype(port)].numpy) for port in model.inputs]
-        results = request.infer(dict(enumerate(zeros)))
         return {
-            alias: np.array(results[_index(model.outputs, alias, "outputs")])
+            alias: _evaluated(model, model.outputs[_index(model.outputs, alias, "outputs")])
             for alias in prepared.computed
         }
 
 
+def _evaluated(model: ov.Model, output: ov.Output) -> Array:
+    """Compute one output of a graph whose inputs are the zeros of `directory_of_constants`.
+
+    OpenVINO's reference computes in the dtypes of the graph, but not every operation; the CPU
+    plugin computes 64 bits in 32, which is what doubles are served with.
+
+    Raises:
+        LoadFailed: only the plugin computes it, and it is an integer that 32 bits may not hold.
+    """
+    inputs = model.get_parameters()
+    zeros = [np.zeros((), BY_NUMBER[_dtype(each.output(0))].numpy) for each in inputs]
+    alone = ov.Model([output.node], inputs)
+    result = ov.Tensor(output.get_element_type(), ov.Shape([]))
+    try:
+        if alone.evaluate([result], [ov.Tensor(zero) for zero in zeros]):
+            return np.array(result.data)
+    except RuntimeError as error:
+        cause = one_line(error)
+    else:
+        cause = "an operation has no reference"
+    if output.get_element_type() in _CUT:
+        raise LoadFailed(
+            "an output that depends on no input is an integer that 32 bits may not hold, and"
+            f" cannot be computed otherwise ({cause}): save its value in the model instead"
+        )
+    compiled = core().compile_model(alone, "CPU", _EXACT)
+    return np.array(compiled.create_infer_request().infer(dict(enumerate(zeros)))[0])
+
+
 _EXACT = {"INFERENCE_PRECISION_HINT": "f32"}
+_CUT = (ov.Type.i64, ov.Type.u64, ov.Type.u32)
 
 
 def _dtype(port: ov.Output) -> int:

@@ -107,6 +107,24 @@ class Counting(tf.Module):  # type: ignore[misc]
         return {"y": x * self.scale}
 
 
+class Fixed(tf.Module):  # type: ignore[misc]
+    """Outputs that depend on no input, computed in 64 bits, beside one that does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.large = tf.Variable([2**40, 2**31 - 1], dtype=tf.int64)
+        self.real = tf.Variable([1.0, 2.5], dtype=tf.float64)
+
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, "x")])
+    def beside(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {
+            "y": x * 2.0,
+            "sum": tf.reduce_sum(self.large + 1) * 3,
+            "real": tf.reduce_sum(self.real),
+            "is_large": self.large > 2**31,
+        }
+
+
 def write_first_generation_counting(path: Path) -> None:
     """Write a counter that only a control dependency of the output moves."""
     graph = v1.Graph()
@@ -150,6 +168,8 @@ def main(root: Path) -> None:
     signatures = {"serving_default": counting.pure, **names}
     tf.saved_model.save(counting, str(root / "counting"), signatures=signatures)
     write_first_generation_counting(root / "first_counting")
+    fixed = Fixed()
+    tf.saved_model.save(fixed, str(root / "fixed"), signatures=fixed.beside)
 
 
 if __name__ == "__main__":

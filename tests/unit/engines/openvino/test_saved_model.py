@@ -72,6 +72,15 @@ async def test_every_signature_computes_its_own(exported: Path) -> None:
     assert answer["same"].tolist() == [[4.0] * 3] * 2
 
 
+async def test_outputs_that_depend_on_no_input_have_all_their_bits(exported: Path) -> None:
+    """The CPU plugin would compute them in 32 bits; nothing could flag them, as no request does."""
+    answer = await run(load(exported / "fixed"), {"x": np.array([1], np.float32)})
+    assert answer["y"].tolist() == [2.0]
+    assert answer["sum"] == (2**40 + 2**31 + 1) * 3
+    assert answer["real"] == 3.5
+    assert answer["is_large"].tolist() == [True, False]
+
+
 async def test_an_input_inside_the_graph_is_fed_and_nothing_above_it_runs(exported: Path) -> None:
     model = load(exported / "fed_inside", inference_precision="f32")
     assert str(model.signatures["serving_default"].inputs["x"]) == '"x" float (-1, 1)'

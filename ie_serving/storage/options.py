@@ -15,6 +15,10 @@ class S3Options:
     endpoint: str = ""
     """URL of a store other than AWS; empty for AWS."""
 
+    endpoint_variable: str = "S3_ENDPOINT"
+    """The variable that says which store is asked, for advice; without an endpoint boto3 reads some
+    of its own."""
+
     region: str = ""
     """Empty takes the profile's."""
 

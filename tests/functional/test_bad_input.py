@@ -341,7 +341,7 @@ def test_gzip_that_is_none_and_a_bomb(serve: Serve) -> None:
     )
     headers = {"Content-Encoding": "gzip"}
     broken = server.rest.post(PATH, content=b"not gzip", headers=headers)
-    assert (broken.status_code, "document is empty" in broken.text) == (400, True)
+    assert (broken.status_code, "not valid gzip data" in broken.text) == (400, True)
     bomb = gzip.compress(b"[" * 50_000_000)
     refused = server.rest.post(PATH, content=bomb, headers=headers)
     assert (refused.status_code, "1000000 bytes" in refused.text) == (413, True)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from ie_serving.config.dialects import ie_serving, manage, tensorflow_model_server
+from ie_serving.config.dialects.environment import ENDPOINTS_OF_BOTO3
 from ie_serving.config.dialects.tfs_flags import FLAGS
 from ie_serving.config.schema.catalogue import names_in_tensorflow_model_server
 from ie_serving.config.schema.storage import STORES
@@ -89,6 +90,7 @@ TFS = {f"--{flag.name}" for flag in FLAGS} | {"--help"}
     [
         ("environment", set()),
         ("ie_serving", OWN_IN_BOTH),
+        ("no_command", OWN_IN_BOTH | {"--help", "--model_name", "--model_path"}),
         # It also tells the two commands apart by these.
         ("ovms", OWN_IN_BOTH | {"--config_path", "--model_name", "--model_path"}),
         ("manage", {f"--{name}" for name in manage.FLAGS}),
@@ -102,13 +104,15 @@ def test_a_dialect_names_only_flags_of_its_own(module: str, known: set[str]) -> 
 
 
 def test_every_dialect_is_held_to_its_flags() -> None:
-    held = {"environment", "ie_serving", "manage", "ovms", "tensorflow_model_server", "tfs_flags"}
+    held = {"environment", "ie_serving", "manage", "no_command", "ovms"}
+    held |= {"tensorflow_model_server", "tfs_flags"}
     modules = (PACKAGE / "config" / "dialects").glob("*.py")
     assert {path.stem for path in modules} - {"__init__"} == held
 
 
 @pytest.mark.parametrize("path", MODULES, ids=place)
 def test_variables_of_storage_that_a_text_names_are_declared(path: Path) -> None:
-    declared = {name for setting in STORES for name in setting.variables} | {"AWS_PROFILE"}
+    declared = {name for setting in STORES for name in setting.variables}
+    declared |= {"AWS_PROFILE", *ENDPOINTS_OF_BOTO3}  # which boto3 reads
     named = {name for text in texts(ast.parse(path.read_text())) for name in VARIABLE.findall(text)}
     assert named <= declared

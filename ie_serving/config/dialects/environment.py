@@ -16,6 +16,8 @@ from ie_serving.core.errors import ConfigError
 from ie_serving.storage.options import GcsOptions, MinioOptions, S3Options, StorageOptions
 
 LOG_LEVEL = "LOG_LEVEL"
+ENDPOINTS_OF_BOTO3 = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+"""Variables that boto3 itself reads where no endpoint is given, the one that counts first."""
 
 
 def read(settings: Iterable[Setting], environ: Mapping[str, str], faults: Faults) -> dict[str, Any]:
@@ -69,16 +71,19 @@ def storage_options(
     found = read(STORES, environ, faults)
     return StorageOptions(
         cache_dir=cache_dir or _user_cache(environ),
-        s3=S3Options(**_s3(fields_of("s3", found))),
+        s3=S3Options(**_s3(fields_of("s3", found), environ)),
         gcs=GcsOptions(**_gcs(fields_of("gcs", found))),
         minio=MinioOptions(**_minio(fields_of("minio", found))),
         **more,
     )
 
 
-def _s3(given: dict[str, Any]) -> dict[str, Any]:
+def _s3(given: dict[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
     https = given.pop("https", False)
-    return {**given, "endpoint": _with_scheme(given.get("endpoint", ""), https)}
+    endpoint = _with_scheme(given.get("endpoint", ""), https)
+    read_by_boto3 = next((name for name in ENDPOINTS_OF_BOTO3 if environ.get(name)), None)
+    named = {"endpoint_variable": read_by_boto3} if read_by_boto3 and not endpoint else {}
+    return {**given, "endpoint": endpoint, **named}
 
 
 def _gcs(given: dict[str, Any]) -> dict[str, Any]:

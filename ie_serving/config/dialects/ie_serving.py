@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ie_serving import __version__
-from ie_serving.config.dialects import environment, ovms
+from ie_serving.config.dialects import environment, no_command, ovms
 from ie_serving.config.files import source
 from ie_serving.config.files.json_file import METRICS_PATH, ConfigFile
 from ie_serving.config.schema import foreign
@@ -62,6 +62,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     """
     # First of all: which flags there are depends on the command.
     argv = ovms.with_command(argv)
+    _check_command(argv)
     arguments, unknown = _parser(argv).parse_known_args(argv)
     given = {name: value for name, value in vars(arguments).items() if value is not None}
     command = given.pop("command")
@@ -83,6 +84,14 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
         names=names(reading.command),
         only_check=command == CHECK,
     )
+
+
+def _check_command(argv: Sequence[str]) -> None:
+    """Refuse a line without a command. Raises: ConfigError."""
+    faults = Faults()
+    flags = {*known_flags(CONFIG), *known_flags(CHECK)}
+    no_command.check_command(argv, tuple(OWN_FLAGS), flags, faults)
+    faults.check()
 
 
 def _meant(command: str, given: dict[str, str]) -> str:

@@ -65,22 +65,28 @@ class Draft:
     @property
     def runs_on(self) -> str:
         """Say in words what computes it."""
-        parts = [*self._by_openvino(), *self._by_server()]
-        return "; ".join(parts) or "the server: its values are known at load"
-
-    def _by_openvino(self) -> Iterator[str]:
+        by_server = [*self._by_server()]
         if self.model is None:
-            return
-        ranks = any(port.get_partial_shape().rank.is_dynamic for port in self.model.inputs)
-        yield "OpenVINO, compiled for the ranks of each first request" if ranks else "OpenVINO"
+            what = (
+                f", which {' and '.join(by_server)}"
+                if by_server
+                else ": its values are known at load"
+            )
+            return f"the server{what}"
+        return "; the server ".join([_by_openvino(self.model), *by_server])
 
     def _by_server(self) -> Iterator[str]:
         if self.beside is not None and self.beside.examples:
-            yield "the server parses Examples"
+            yield "parses Examples"
         if self.host is not None:
             operations = ", ".join(self.host.names())
             if operations:
-                yield f"the server computes {operations}"
+                yield f"computes {operations}"
+
+
+def _by_openvino(model: ov.Model) -> str:
+    ranks = any(port.get_partial_shape().rank.is_dynamic for port in model.inputs)
+    return "OpenVINO, compiled for the ranks of each first request" if ranks else "OpenVINO"
 
 
 @dataclass

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import Lock
-from typing import ClassVar, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from ie_serving.core.errors import Unauthorized
 from ie_serving.core.hints import Hint
@@ -101,7 +101,7 @@ class BucketRemote(ABC, Generic[Client]):
         advice: what to set about each trouble of this store.
     """
 
-    advice: ClassVar[Mapping[Trouble, str | Hint]]
+    advice: Mapping[Trouble, str | Hint]
 
     def __init__(self, location: Location, endpoint: str, kept: Kept[Client]) -> None:
         self._location = location

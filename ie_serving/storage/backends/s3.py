@@ -75,6 +75,15 @@ ADVICE: Mapping[Trouble, str | Hint] = {
     Trouble.OTHER: "see the code in the store's documentation",
 }
 
+
+def advice_for(endpoint_variable: str) -> Mapping[Trouble, str | Hint]:
+    """Give `ADVICE` with the name of the variable by which the store was chosen."""
+    return {
+        trouble: text if isinstance(text, Hint) else text.replace("S3_ENDPOINT", endpoint_variable)
+        for trouble, text in ADVICE.items()
+    }
+
+
 Boto: TypeAlias = Any
 """boto3 makes its clients at run time; they have no types."""
 
@@ -94,9 +103,8 @@ _CONFIGURATION = (InvalidConfigError, InvalidRegionError, NoRegionError)
 class S3Remote(BucketRemote[Boto]):
     """One prefix of a bucket."""
 
-    advice = ADVICE
-
     def __init__(self, location: Location, options: S3Options) -> None:
+        self.advice = advice_for(options.endpoint_variable)
         super().__init__(location, options.endpoint, client_of(options, location.bucket))
 
     def directories(self) -> list[str]:

@@ -123,8 +123,8 @@ async def compressed(head: RequestHead, reply: Reply) -> Reply:
 
 def _not_gzip(why: str) -> InvalidRequest:
     return InvalidRequest(
-        "JSON Parse error: The document is empty: the body announced by Content-Encoding: gzip"
-        f" is not valid gzip data ({why}); compress it again or leave the header out"
+        f"the body announced by Content-Encoding: gzip is not valid gzip data ({why}); compress it"
+        " again or leave the header out"
     )
 
 

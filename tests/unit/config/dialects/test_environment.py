@@ -34,6 +34,16 @@ def read(**environ: str) -> StorageOptions:
             S3Options(endpoint="https://s3.example"),
             id="https is kept",
         ),
+        pytest.param(
+            {"AWS_ENDPOINT_URL": "http://b", "AWS_ENDPOINT_URL_S3": "http://a"},
+            S3Options(endpoint_variable="AWS_ENDPOINT_URL_S3"),
+            id="boto3 reads its own variables",
+        ),
+        pytest.param(
+            {"AWS_ENDPOINT_URL": "http://b", "S3_ENDPOINT": "http://a"},
+            S3Options(endpoint="http://a"),
+            id="which count where S3_ENDPOINT is not set",
+        ),
         pytest.param({"AWS_REGION": "eu-1"}, S3Options(region="eu-1"), id="region"),
         pytest.param({"AWS_DEFAULT_REGION": "eu-1"}, S3Options(region="eu-1"), id="region, CLI's"),
         pytest.param(

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from ie_serving import __version__
 from ie_serving.config.dialects import ie_serving
+from ie_serving.config.dialects.no_command import EXAMPLE
 from ie_serving.config.dialects.ovms import ALIASES
 from ie_serving.config.schema import foreign
 from ie_serving.config.schema.server import SERVER
@@ -362,11 +363,36 @@ def test_shape_and_batch_size_together_warn_and_shape_counts() -> None:
     assert "batch_size will be ignored" in parsed.warnings[0]
 
 
-@pytest.mark.parametrize("argv", [(), ("serve",), (*ONE, "--port"), (*ONE, "--model")])
+@pytest.mark.parametrize("argv", [(*ONE, "--port"), (*ONE, "--model")])
 def test_what_argparse_cannot_tell_apart_exits_with_2(argv: tuple[str, ...]) -> None:
     with pytest.raises(SystemExit) as caught:
         ie_serving.parse(argv, {})
     assert caught.value.code == 2
+
+
+@pytest.mark.parametrize(
+    ("argv", "found"),
+    [
+        ((), ("no command",)),
+        (("serve",), ("no command 'serve'",)),
+        (("--port", "1"), ("no command",)),
+        (
+            ("--model_nam", "m", "--model_pat=m/plus"),
+            (
+                '--model_nam: no flag has this name; did you mean "--model_name"?',
+                '--model_pat: no flag has this name; did you mean "--model_path"?',
+                "no command",
+            ),
+        ),
+    ],
+)
+def test_a_line_without_a_command_is_answered_with_an_example(
+    argv: tuple[str, ...], found: tuple[str, ...]
+) -> None:
+    *unknown, last = faults(*argv)
+    assert (*unknown, last.partition(":")[0]) == found
+    assert last.endswith(f"expected config, model, check, then its flags, for example: {EXAMPLE}")
+    assert ie_serving.parse(EXAMPLE.split()[1:], {}).settings.models[0].name == "resnet"
 
 
 @pytest.mark.parametrize("command", ["model", "config"])

@@ -28,6 +28,7 @@ DERIVED = {
     "engine.own",  # the parts of single drivers, such as openvino
     "engine.cache_dir",  # below storage.cache_dir
     "server.require_available",  # what distinguishes the two commands
+    "s3.endpoint_variable",  # which variable told the endpoint, for advice
     "server.announce_as_tfs",
     "storage.s3",
     "storage.gcs",

@@ -7,6 +7,8 @@ import pytest
 
 from ie_serving.storage.backends import s3
 from ie_serving.storage.options import S3Options
+from ie_serving.storage.remote import Location
+from ie_serving.storage.trouble import Trouble
 
 
 class AskedError(Exception):
@@ -67,6 +69,15 @@ def test_a_store_other_than_aws_needs_no_region() -> None:
 def test_the_signature_version_is_the_one_asked_for(signature: str, version: str) -> None:
     options = S3Options(endpoint="http://store:9000", signature=signature, **KEYS)
     assert s3.make_client(options, "models").meta.config.signature_version == version
+
+
+def test_advice_names_the_variable_that_chose_the_store() -> None:
+    location = Location.parse("s3://models/m", "models/m")
+    remote = s3.S3Remote(location, S3Options(endpoint_variable="AWS_ENDPOINT_URL"))
+    assert remote.advice[Trouble.REFUSED] == (
+        "check host and port of AWS_ENDPOINT_URL, and that the store runs"
+    )
+    assert not any("S3_ENDPOINT" in str(text) for text in remote.advice.values())
 
 
 def test_one_client_serves_all_models_of_a_bucket() -> None:

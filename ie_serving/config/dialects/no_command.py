@@ -1,0 +1,32 @@
+"""A command line of `ie_serving` without a command: what is wrong with it, and how one looks."""
+
+from collections.abc import Collection, Sequence
+
+from ie_serving.config.schema.model import nearest
+from ie_serving.config.values.faults import Faults
+
+EXAMPLE = "ie_serving model --model_name resnet --model_path /models/resnet --rest_port 8000"
+_ANSWERED_AT_ONCE = ("--help", "--version")
+
+
+def check_command(
+    argv: Sequence[str], commands: Collection[str], flags: Collection[str], faults: Faults
+) -> None:
+    """Note that no command is given; argparse would take the value of the first flag for one.
+
+    Args:
+        argv: without the program's name.
+        commands: all that there are.
+        flags: of all commands, without dashes.
+        faults: takes each unknown flag, and what is missing.
+    """
+    first = argv[0] if argv else ""
+    if first in commands or any(each.startswith(first) for each in _ANSWERED_AT_ONCE if first):
+        return
+    known = [f"--{flag}" for flag in flags]
+    for argument in argv:
+        name = argument.partition("=")[0]
+        if name.startswith("--") and name not in known:
+            faults.add(name, f"no flag has this name{nearest(name, known)}")
+    place = "no command" if not first or first.startswith("-") else f"no command {first!r}"
+    faults.add(place, f"expected {', '.join(commands)}, then its flags, for example: {EXAMPLE}")

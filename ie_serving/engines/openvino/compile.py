@@ -25,7 +25,7 @@ from ie_serving.engines.openvino.properties import (
     THREADS,
 )
 from ie_serving.engines.openvino.read import read
-from ie_serving.engines.openvino.runtime import load_failures, one_line, return_memory
+from ie_serving.engines.openvino.runtime import in_words, load_failures, return_memory
 from ie_serving.engines.openvino.shape_inference import ShapeInference
 from ie_serving.engines.openvino.slot import Slot
 from ie_serving.engines.openvino.specs import Port, Ports, prepare, zeros
@@ -222,7 +222,7 @@ def _make(model: ov.Model, device: str, config: Mapping[str, str]) -> ov.InferRe
 
 def _blame(kind: type[ServingError], error: Exception) -> ServingError:
     """Blame the request where its shapes or values may be at fault, else the engine."""
-    return kind(f"{FAILED}: {one_line(error)}")
+    return kind(f"{FAILED}: {in_words(error)}")
 
 
 def _checks(ports: Ports, compiled: ov.CompiledModel) -> list[tuple[str, Check]]:

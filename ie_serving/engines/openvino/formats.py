@@ -14,6 +14,7 @@ from ie_serving.core.errors import LoadFailed
 SAVED_MODEL = "saved_model.pb"
 SAVED_MODEL_TEXT = "saved_model.pbtxt"
 TFLITE = ".tflite"
+ONNX = ".onnx"
 _INDEX = "variables/variables.index"
 _SHARD = re.compile(r"variables/variables\.data-(\d{5})-of-(\d{5})")
 _NOTHING = (
@@ -29,7 +30,7 @@ def missing(files: Collection[str]) -> str | None:
         return _without_weights(xmls, top)
     if top & {SAVED_MODEL, SAVED_MODEL_TEXT}:
         return _missing_variables(set(files))
-    if _with_suffix(top, ".onnx") or _with_suffix(top, TFLITE):
+    if _with_suffix(top, ONNX) or _with_suffix(top, TFLITE):
         return None
     bins = _with_suffix(top, ".bin")
     return f"{PurePosixPath(bins[0]).stem}.xml is missing beside {bins[0]}" if bins else _NOTHING
@@ -47,7 +48,7 @@ def model_file(directory: Path, *, prefer_tflite: bool = False) -> Path:
         _with_suffix(names, ".xml"),
         names & {SAVED_MODEL},
         names & {SAVED_MODEL_TEXT},
-        _with_suffix(names, ".onnx"),
+        _with_suffix(names, ONNX),
         _with_suffix(names, TFLITE),
     ]
     for found in order[::-1] if prefer_tflite and order[-1] else order:

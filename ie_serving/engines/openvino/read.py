@@ -9,6 +9,7 @@ from pathlib import Path
 
 import openvino as ov
 
+from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import SERVING_DEFAULT, Method
 from ie_serving.engines.openvino import formats
 from ie_serving.engines.openvino.draft import Draft, Tensor, Version
@@ -41,8 +42,25 @@ def _read_file(file: Path, renames: tuple[Renames, Renames]) -> Version:
 
         return read_lite(file, renames)
     with load_failures(f"{file.name} cannot be read"):
-        model = core().read_model(str(file))
+        model = _read_model(file)
     return Version([_plain(model, renames)])
+
+
+def _read_model(file: Path) -> ov.Model:
+    """Read a file of IR or ONNX.
+
+    Raises:
+        LoadFailed: a file of ONNX in which OpenVINO does not find a model.
+    """
+    try:
+        return core().read_model(str(file))
+    except RuntimeError as error:
+        # What no front end takes for its own; the text names all that there are.
+        if file.suffix != formats.ONNX or "Available frontends" not in str(error):
+            raise
+        size = file.stat().st_size
+        why = f"its {size} bytes cannot be parsed" if size else "it has 0 bytes"
+        raise LoadFailed(f"{file.name} is no ONNX model, {why}: upload it again") from error
 
 
 def _plain(model: ov.Model, renames: tuple[Renames, Renames]) -> Draft:

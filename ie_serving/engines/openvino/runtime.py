@@ -12,6 +12,8 @@ from ie_serving.core.errors import LoadFailed
 
 TEXT_LIMIT = 600
 """Longest text, in characters, that is taken from an exception of OpenVINO."""
+SHOWN = 200
+"""Characters of OpenVINO's own text behind the words for it."""
 
 _NOISE = re.compile(
     r"(Exception from [\w./\\-]+:\d+:)|(Check '[^\n]*' failed at [\w./\\-]+:\d+:?)"
@@ -23,6 +25,10 @@ _LACKS = re.compile(r"No conversion rule found for operations: ([\w.]+(?:, [\w.]
 _ADVICE = (
     r"OpenVINO has no \1: export the model without it, or a signature that takes what it gives"
 )
+_UNFIT = re.compile(r"inconsistent|Incompatible|doesn't match|mismatch|do not match")
+_SHAPES = re.compile(r"While validating node 'opset\d+::(\w+) \S+ \((.*?)\) -> ")
+_SHAPE = re.compile(r"\]:\w+\[([\d,?.]*)\]")
+_OUT_OF_RANGE = re.compile(r"Value (-\d+) not in range \[0:")
 _lock = threading.Lock()
 _cores: list[ov.Core] = []
 
@@ -46,6 +52,21 @@ def one_line(error: BaseException) -> str:
     """Give an exception of OpenVINO as one line without the places of its C++ sources."""
     text = _LACKS.sub(_ADVICE, " ".join(_NOISE.sub(" ", str(error)).split()))
     return text[:TEXT_LIMIT] or "no reason given"
+
+
+def in_words(error: BaseException) -> str:
+    """Say what OpenVINO refuses while a request is computed, in words of shapes and values.
+
+    OpenVINO's own text follows; for what is not known here, it is all there is.
+    """
+    text = one_line(error)
+    shapes = _SHAPES.search(text) if _UNFIT.search(text) else None
+    if shapes:
+        given = " and ".join(f"[{shape}]" for shape in _SHAPE.findall(shapes[2]))
+        return f"shapes {given} do not fit together in {shapes[1]} (OpenVINO: {text[:SHOWN]})"
+    if value := _OUT_OF_RANGE.search(text):
+        return f"{value[1]} is no size: a dimension must be 0 or more (OpenVINO: {text[:SHOWN]})"
+    return text
 
 
 @contextmanager

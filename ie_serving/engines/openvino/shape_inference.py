@@ -20,7 +20,7 @@ from ie_serving.core.budget import BUDGET
 from ie_serving.core.errors import InvalidTensor, QueueFull
 from ie_serving.engines.openvino.hazards import input_shapes, output_shapes, skips_empty
 from ie_serving.engines.openvino.operations import EMPTY_FROM_EMPTY
-from ie_serving.engines.openvino.runtime import one_line
+from ie_serving.engines.openvino.runtime import in_words
 from ie_serving.engines.openvino.specs import Port
 from ie_serving.engines.run.pool import MOST_WAITING
 from ie_serving.engines.run.request import Shapes
@@ -111,7 +111,7 @@ class ShapeInference:
         try:
             self._model.reshape(wanted)
         except RuntimeError as error:
-            return False, f"{self._given(shapes)}: {one_line(error)}"
+            return False, f"{self._given(shapes)}: {in_words(error)}"
         reading = [node for node in self._readers if _reads_nothing(node)]
         skipped = [str(node.get_friendly_name()) for node in reading if skips_empty(node)]
         if skipped:

@@ -6,6 +6,8 @@ import pytest
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.openvino.formats import missing, model_file
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.openvino.read import read
 
 INDEX = "variables/variables.index"
 SHARDS = [f"variables/variables.data-0000{i}-of-00002" for i in range(2)]
@@ -71,3 +73,17 @@ def test_two_of_one_format_are_refused(tmp_path: Path) -> None:
         (tmp_path / name).touch()
     with pytest.raises(LoadFailed, match=r"a\.onnx, b\.onnx; keep one"):
         model_file(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [(b"", "it has 0 bytes"), (b"random bytes\xff\x00" * 9, "its 126 bytes cannot be parsed")],
+)
+def test_a_file_that_is_no_onnx_model_is_named_as_such(
+    tmp_path: Path, content: bytes, why: str
+) -> None:
+    """Without the list of front ends that OpenVINO gives."""
+    (tmp_path / "model.onnx").write_bytes(content)
+    with pytest.raises(LoadFailed) as failure:
+        read(tmp_path, OpenVinoOptions())
+    assert str(failure.value) == f"model.onnx is no ONNX model, {why}: upload it again"

@@ -32,6 +32,7 @@ from ie_serving.engines.openvino.guards import guard_values
 from ie_serving.engines.openvino.operations import (
     COMPUTES_FROM_EMPTY,
     EMPTY_FROM_EMPTY,
+    ENDS_OF_NOTHING,
     NEVER_FAILS,
 )
 from ie_serving.engines.openvino.specs import Port
@@ -139,8 +140,15 @@ def _add_flags(model: ov.Model, nodes: Sequence[ov.Node], refusals: Sequence[Fla
 
 
 def skips_empty(node: ov.Node) -> bool:
-    """Tell whether an operation of an empty input might leave a non-empty output as it was."""
+    """Tell whether an operation of an empty input might leave a non-empty output as it was.
+
+    Or give what is not there: the plugin's mean of nothing is 0, TensorFlow's is not a number.
+    """
     name = node.get_type_name()
+    if name == "ReduceMean":
+        return True
+    if name in ("ReduceMax", "ReduceMin"):
+        return node.get_input_element_type(0).get_type_name() not in ENDS_OF_NOTHING
     return name not in EMPTY_FROM_EMPTY and name not in COMPUTES_FROM_EMPTY
 
 

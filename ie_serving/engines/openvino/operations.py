@@ -31,6 +31,10 @@ COMPUTES_FROM_EMPTY = _named(
 )
 """The plugin computes them, rather than skips them, when an input is empty."""
 
+ENDS_OF_NOTHING = _named("boolean i8 u8 i32")
+"""Element types of which the greatest and the least of nothing are the ends, as in TensorFlow. Of
+others the plugin gives those of 32 bits, or of finite floats, and of the mean always 0."""
+
 NEVER_FAILS = (EMPTY_FROM_EMPTY - {"ReverseSequence"}) | _named(
     "AdaptiveAvgPool AdaptiveMaxPool AvgPool BatchNormInference BatchToSpace Broadcast "
     "Bucketize Concat Constant Convolution ConvolutionBackpropData DepthToSpace Einsum "

@@ -49,7 +49,7 @@ class Slot:
         # With open shapes a cancellation between two operations leaves some bound to freed memory.
         self._may_cancel = not hazards.by_values and all(port.static for port in inputs)
         self._careful = hazards.needs_care or any(
-            port.spec.dtype is DataType.STRING for port in outputs
+            port.spec.dtype in (DataType.STRING, DataType.FP64) for port in outputs
         )
         self.renews = hazards.by_values
         self._bind()
@@ -203,6 +203,8 @@ def _check_padding(port: Port, array: Array) -> None:
 def _read(request: ov.InferRequest, port: Port) -> Array:
     """Read an output in place; `infer` would copy all strings, and fails where there are none."""
     tensor = request.get_output_tensor(port.index)
+    if port.spec.dtype is DataType.FP64:  # computed as float32, and given so (`specs.py`)
+        return np.asarray(tensor.data, np.float64)
     if port.spec.dtype is not DataType.STRING:
         view: Array = tensor.data
         return view

@@ -109,7 +109,7 @@ def prepare(draft: Draft, model: ov.Model, options: EngineOptions) -> Ports:
     reshaped = _reshape(draft, model, options.of(OpenVinoOptions), steps) or changed
     inputs = tuple(_port(model.inputs[t.index], t, reshaped) for t in draft.inputs)
     outputs = tuple(_port(model.outputs[t.index], t, reshaped) for t in draft.outputs)
-    _carry_bf16_as_float32(model, inputs, outputs)
+    _carry_as_float32(model, inputs, outputs)
     signature = Signature(
         name=draft.name,
         inputs={port.spec.name: port.spec for port in inputs},
@@ -189,17 +189,27 @@ def _bf16(side: str, ports: Sequence[Port]) -> list[tuple[str, int]]:
     return [(side, port.index) for port in ports if port.spec.dtype is DataType.BF16]
 
 
-def _carry_bf16_as_float32(
-    model: ov.Model, inputs: Sequence[Port], outputs: Sequence[Port]
-) -> None:
+def _doubles(model: ov.Model, outputs: Sequence[Port]) -> list[tuple[str, int]]:
+    """List the outputs of float64 that are computed: as float32, whose infinity would be lost."""
+    return [
+        ("output", port.index)
+        for port in outputs
+        if port.spec.dtype is DataType.FP64
+        and model.outputs[port.index].get_node().input_value(0).get_node().get_type_name()
+        not in ("Parameter", "Constant")
+    ]
+
+
+def _carry_as_float32(model: ov.Model, inputs: Sequence[Port], outputs: Sequence[Port]) -> None:
     """Let the engine convert where numpy has no dtype. Positions stay; tensor names may go."""
-    narrow = [*_bf16("input", inputs), *_bf16("output", outputs)]
-    if not narrow:
+    carried = [*_bf16("input", inputs), *_bf16("output", outputs), *_doubles(model, outputs)]
+    if not carried:
         return
-    with load_failures("BF16 tensors cannot be converted"):
+    with load_failures("BF16 and FP64 tensors cannot be converted"):
         steps = PrePostProcessor(model)
         # numpy has no bfloat16: the conversion becomes part of the model, in front and behind.
-        for side, index in narrow:
+        # Doubles are floats inside; as a double the plugin gives the largest float for infinity.
+        for side, index in carried:
             getattr(steps, side)(index).tensor().set_element_type(ov.Type.f32)
         steps.build()
 

@@ -129,18 +129,19 @@ def extreme(node: ov.Node, values: Values) -> Made | None:
     """Find the greatest or least number in two steps, each exact as float32.
 
     First among the numbers without their lowest 8 bits, then among the lowest bits of those that
-    are equal to what was found. Of nothing both steps give the end of int32's range, as it should
-    be.
+    are equal to what was found. Of nothing both steps give the end of int32's range.
     """
     if _size(values.bounds(node, 0)) <= MOST:
         return None
     reduce, other = _EXTREMES[node.get_type_name()]
     given, axes = as_int32(node.input_value(0)), node.input_value(1)
-    high = op.bitwise_and(given, number(~_LOW_BITS))
+    # Of the type of the node, by which `operations.py` tells whether emptiness is to be refused.
+    high = op.convert(op.bitwise_and(given, number(~_LOW_BITS)), kind_of(node))
     most = reduce(high, axes, True)
     low = op.select(op.equal(high, most), op.bitwise_and(given, number(_LOW_BITS)), number(other))
     keeps = bool(node.get_attributes()["keep_dims"])
-    found = op.bitwise_or(reduce(high, axes, keeps), reduce(low, axes, keeps))
+    highest = as_int32(reduce(high, axes, keeps).output(0))
+    found = op.bitwise_or(highest, reduce(low, axes, keeps))
     bounds = values.bounds(node, 0)
     made = cast(found, kind_of(node), bounds)
     ends = [end for end, own in zip(INT32, bounds, strict=True) if abs(own) > abs(end)]

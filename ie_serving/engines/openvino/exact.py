@@ -28,6 +28,7 @@ from ie_serving.engines.openvino.integers.arithmetic import (
     converted,
     powered,
 )
+from ie_serving.engines.openvino.integers.behind import REDUCING, grows, keep_apart
 from ie_serving.engines.openvino.integers.bounds import HELD, Values
 from ie_serving.engines.openvino.integers.comparing import (
     chosen,
@@ -93,6 +94,9 @@ def _exact(model: ov.Model, values: Values, mode: str) -> list[Flag]:
     for node in model.get_ordered_ops():
         flags += carried(node, [_exact(body, values, mode) for body in bodies(node)])
         made = _made(node, values)
+        if made is None and node.get_type_name() in REDUCING and grows(node, values):
+            _check(node, mode)
+            keep_apart(node, values)
         if made is not None:
             _check(node, mode)
             _replace(node, made, values)

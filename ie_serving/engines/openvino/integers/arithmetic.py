@@ -16,7 +16,14 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.engines.openvino.integers.bounds import HELD, INT32, WIDE, Values
+from ie_serving.engines.openvino.integers.bounds import (
+    HELD,
+    INT32,
+    MOST,
+    SIZES,
+    WIDE,
+    Values,
+)
 from ie_serving.engines.openvino.integers.dividing import BYTES
 from ie_serving.engines.openvino.integers.rule import (
     Made,
@@ -90,6 +97,8 @@ _COMPUTE: Mapping[str, Callable[..., Computed]] = MappingProxyType(
         "Subtract": _subtracted,
     }
 )
+_LARGE = WIDE | {"i32"}
+"""Element types of integers that float32 does not hold all of."""
 COMPUTED = tuple(_COMPUTE)
 """Operations that `computed` knows."""
 
@@ -154,7 +163,9 @@ def converted(node: ov.Node, values: Values) -> Made | None:
     """Flag what 32 bits cannot hold of a type that has it, and cut what few bits do not hold."""
     kind = str(node.get_output_element_type(0).get_type_name())
     if node.get_input_element_type(0).is_real():
-        return _from_real(node, kind) if kind in WIDE else None
+        return _from_real(node, kind)
+    if kind == "f64":
+        return _to_double(node, values)
     if kind not in HELD or is_within(values.bounds(node, 0), HELD[kind]):
         return None
     check_constants(node, values)
@@ -164,12 +175,38 @@ def converted(node: ov.Node, values: Values) -> Made | None:
     return Made(cast(given, kind, INT32))
 
 
-def _from_real(node: ov.Node, kind: str) -> Made:
-    """Flag reals that 32 bits cannot hold, NaN too."""
-    given = op.convert(node.input_value(0), "f32")
-    least = -1.0 if HELD[kind][0] == 0 else -(2.0**31) - 256  # the float32 below -2**31
-    fits = op.logical_and(
-        op.greater(given, op.constant(np.float32(least))),
-        op.less(given, op.constant(np.float32(2.0**31))),
+def _to_double(node: ov.Node, values: Values) -> Made | None:
+    """Flag integers that the plugin rounds, since it computes doubles as float32."""
+    if is_within(values.bounds(node, 0), SIZES):
+        return None
+    check_constants(node, values)
+    given = as_int32(node.input_value(0))
+    # Exact as float32 is what is at most 2**24 times its lowest bit; of -2**31 that is negative.
+    lowest = op.bitwise_and(given, op.negative(given))
+    top = op.bitwise_right_shift(op.subtract(op.abs(given), number(1)), number(24))
+    rounded = op.logical_and(op.greater_equal(top, lowest), op.greater(lowest, number(0)))
+    return Made(None, [(_rounded(node), rounded)])
+
+
+def _rounded(node: ov.Node) -> str:
+    return (
+        f"{named(node)} meets numbers beyond {MOST} that float32 does not hold, in which OpenVINO"
+        " computes float64: send smaller ones"
     )
-    return Made(None, [(leaves(node), op.logical_not(fits))])
+
+
+def _from_real(node: ov.Node, kind: str) -> Made | None:
+    """Flag reals that 32 bits cannot hold, NaN too, and doubles that may have been rounded."""
+    given = op.convert(node.input_value(0), "f32")
+    if kind_of(node) == "f64" and kind in _LARGE:
+        least = -1.0 if HELD[kind][0] == 0 else -(2.0**24)
+        return Made(None, [(_rounded(node), op.logical_not(_between(given, least, 2.0**24)))])
+    if kind not in WIDE:
+        return None
+    least = -1.0 if HELD[kind][0] == 0 else -(2.0**31) - 256  # the float32 below -2**31
+    return Made(None, [(leaves(node), op.logical_not(_between(given, least, 2.0**31)))])
+
+
+def _between(given: ov.Node, low: float, high: float) -> ov.Node:
+    above = op.greater(given, op.constant(np.float32(low)))
+    return op.logical_and(above, op.less(given, op.constant(np.float32(high))))

@@ -217,15 +217,18 @@ def _added_up(node: ov.Node) -> int:
 
 
 def product(node: ov.Node, values: Values) -> Made | None:
-    """Flag products of 64 bits that leave 32, and those above 2**30 with them."""
-    kind = kind_of(node)
-    if kind == "i32":
-        return None
+    """Flag products of 64 bits that leave 32, and those above 2**30 with them.
+
+    What is behind is kept apart: the plugin computes an addition and the like, fused with a
+    product of int32, as float32.
+    """
     check_constants(node, values)
-    given, axes = node.input_value(0), node.input_value(1)
+    kind, given, axes = kind_of(node), node.input_value(0), node.input_value(1)
     keeps = bool(node.get_attributes()["keep_dims"])
+    found = op.bitwise_or(op.reduce_prod(as_int32(given), axes, keeps), number(0))
+    output = cast(found, kind, HELD["i32"])
     if kind not in WIDE:
-        return Made(cast(op.reduce_prod(as_int32(given), axes, keeps), kind, HELD["i32"]))
+        return Made(output)
     rough = op.abs(op.reduce_prod(op.convert(given, "f32"), axes, keeps))
     limit = op.constant(np.float32(_LARGE_PRODUCT))
-    return Made(None, [(leaves(node), op.logical_not(op.less(rough, limit)))])
+    return Made(output, [(leaves(node), op.logical_not(op.less(rough, limit)))])

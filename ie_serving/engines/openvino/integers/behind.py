@@ -1,0 +1,48 @@
+"""Arithmetic behind a reduction: the plugin fuses both and then computes all of it as float32.
+
+Of small integers a reduction stays as it is, but a number that is made of its result may be large.
+Measured with OpenVINO 2026.4: `reduce_max` and a product behind it, of int32.
+"""
+
+import openvino as ov
+import openvino.opset15 as op
+
+from ie_serving.engines.openvino.integers.arithmetic import COMPUTED
+from ie_serving.engines.openvino.integers.bounds import HELD, SIZES, Values
+from ie_serving.engines.openvino.integers.rule import is_within, kind_of, number
+
+REDUCING = frozenset({"MatMul", "ReduceL1", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum"})
+"""Operations with which arithmetic behind them is fused."""
+_FUSED = frozenset({*COMPUTED, "CumSum", "Divide", "FloorMod", "Mod", "Power"})
+
+
+def grows(node: ov.Node, values: Values) -> bool:
+    """Tell whether arithmetic behind a small integer gives one that float32 may not hold."""
+    if kind_of(node) not in HELD or values.of(node.output(0)).fixed:
+        return False
+    return any(_is_large(reader, values) for reader in _readers(node))
+
+
+def _is_large(node: ov.Node, values: Values) -> bool:
+    if node.get_type_name() not in {*_FUSED, "Convert"}:
+        return False
+    bounds = values.of(node.output(0)).bounds
+    if bounds is None:
+        return False
+    return not is_within(bounds, SIZES) or any(_is_large(each, values) for each in _readers(node))
+
+
+def _readers(node: ov.Node) -> list[ov.Node]:
+    return [each.get_node() for each in node.output(0).get_target_inputs()]
+
+
+def keep_apart(node: ov.Node, values: Values) -> None:
+    """Let all that computes with a result read it by a bitwise Or, which is not fused."""
+    old = node.output(0)
+    readers = [
+        each for each in old.get_target_inputs() if each.get_node().get_type_name() != "Result"
+    ]
+    found = op.bitwise_or(old, op.convert(number(0), old.get_element_type())).output(0)
+    values.take_over(old, found)
+    for reader in readers:
+        reader.replace_source_output(found)

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+import numpy as np
 import openvino as ov
 
 from ie_serving.core.errors import LoadFailed
@@ -42,10 +43,18 @@ def core() -> ov.Core:
     # Loads run in several threads, and two cores would each keep threads and caches of their own.
     with _lock:
         if not _cores:
+            _meet_numpy()
             made = ov.Core()
             made.set_property({"ENABLE_MMAP": False})
             _cores.append(made)
         return _cores[0]
+
+
+# Two loads that did this at the same time held up the whole process for ever: one kept the guard of
+# the binding's table of numpy's functions and waited for the interpreter, the other the reverse.
+def _meet_numpy() -> None:
+    """Have OpenVINO's binding look up numpy's functions, in one thread, before any load does."""
+    assert ov.op.Constant(np.zeros(1, np.float32)).data.size
 
 
 def one_line(error: BaseException) -> str:

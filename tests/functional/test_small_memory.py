@@ -21,8 +21,8 @@ CONTAINER = 512 * MEGABYTE
 AT_ONCE = 6
 """Requests; each client here holds its own as well, which the machine of the tests must bear."""
 
-# The peak was 459 MB with the machine to itself, and 552 beside other tests: by `make soak` until it
-# does not depend on that.
+# The peak was 459 MB with the machine to itself, and 552 beside other tests: it runs with the soak
+# until it does not depend on that.
 pytestmark = [pytest.mark.timeout(240), pytest.mark.soak]
 
 

@@ -80,6 +80,7 @@ def test_a_bomb_takes_no_more_than_the_budget(few: int) -> None:
         (gzip.compress(NOISE[:16_361], 0), "something follows"),
         (b"no gzip at all", "incorrect header"),
     ],
+    ids=["nothing", "cut short", "a byte behind", "a member behind", "a piece's end", "no gzip"],
 )
 def test_what_is_no_such_stream(data: bytes, fault: str) -> None:
     if len(data) % (1 << 14) == 0 and data:

@@ -15,44 +15,23 @@ Operations whose values are known to be small (`integers/bounds.py`) stay as the
 from collections.abc import Mapping
 from types import MappingProxyType
 
-import numpy as np
 import openvino as ov
-import openvino.opset15 as op
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.hints import Hint
-from ie_serving.engines.openvino.bodies import Flag, bodies, carried
-from ie_serving.engines.openvino.integers.arithmetic import (
-    COMPUTED,
-    computed,
-    converted,
-    powered,
+from ie_serving.engines.openvino.graphs.bodies import bodies, carried
+from ie_serving.engines.openvino.graphs.flags import Flag
+from ie_serving.engines.openvino.integers import (
+    arithmetic,
+    comparing,
+    dividing,
+    moving,
+    scattered,
+    sums,
 )
 from ie_serving.engines.openvino.integers.behind import REDUCING, grows, keep_apart
 from ie_serving.engines.openvino.integers.bounds import HELD, Values
-from ie_serving.engines.openvino.integers.comparing import (
-    chosen,
-    clamped,
-    compared,
-    extreme,
-    kept,
-    limited,
-    relu,
-    to_boolean,
-)
-from ie_serving.engines.openvino.integers.dividing import divided
-from ie_serving.engines.openvino.integers.moving import MOVING, moved
-from ie_serving.engines.openvino.integers.rule import Made, Operand, Rule, kind_of, named, refuse
-from ie_serving.engines.openvino.integers.scattered import SUMS, gathered
-from ie_serving.engines.openvino.integers.sums import (
-    averaged,
-    cumulated,
-    einsum,
-    magnitudes,
-    matrix,
-    product,
-    summed,
-)
+from ie_serving.engines.openvino.integers.rule import Made, Rule, kind_of, named, refuse
 
 FAST = "fast"
 EXACT = "exact"
@@ -100,7 +79,7 @@ def _exact(model: ov.Model, values: Values, mode: str) -> list[Flag]:
         if made is not None:
             _check(node, mode)
             _replace(node, made, values)
-            flags += [Flag(cause, _raised(wrong)) for cause, wrong in made.faults]
+            flags += [Flag.where(cause, wrong) for cause, wrong in made.faults]
     return flags
 
 
@@ -128,47 +107,21 @@ def _replace(node: ov.Node, made: Made, values: Values) -> None:
     made.output.get_tensor().add_names(old.get_names())
 
 
-def _raised(wrong: Operand) -> ov.Node:
-    flat = op.reshape(wrong, op.constant(np.array([-1], np.int64)), False)
-    return op.convert(op.reduce_logical_or(flat, op.constant(np.array([0], np.int64)), True), "i32")
-
-
-def _converted(node: ov.Node, values: Values) -> Made | None:
-    to = node.get_output_element_type(0).get_type_name()
-    return to_boolean(node, values) if to == "boolean" else converted(node, values)
-
+_REFUSED = (
+    *("EmbeddingBagOffsets", "EmbeddingBagOffsetsSum", "EmbeddingBagPacked"),
+    *("EmbeddingBagPackedSum", "PRelu", "ReduceL2"),
+)
+"""Operations that nothing here makes exact."""
 
 _RULES: Mapping[str, Rule] = MappingProxyType(
     {
-        **dict.fromkeys(
-            ("Equal", "NotEqual", "Less", "LessEqual", "Greater", "GreaterEqual"), compared
-        ),
-        **dict.fromkeys(("Divide", "Mod", "FloorMod"), divided),
-        **dict.fromkeys(("ReduceMax", "ReduceMin"), extreme),
-        **dict.fromkeys(("Maximum", "Minimum"), limited),
-        **dict.fromkeys(COMPUTED, computed),
-        **dict.fromkeys(MOVING, moved),
-        **dict.fromkeys(("Floor", "Ceiling"), kept),
-        **dict.fromkeys(SUMS, gathered),
-        **dict.fromkeys(
-            (
-                *("EmbeddingBagOffsets", "EmbeddingBagOffsetsSum", "EmbeddingBagPacked"),
-                *("EmbeddingBagPackedSum", "PRelu", "ReduceL2"),
-            ),
-            refuse,
-        ),
-        "Clamp": clamped,
-        "Convert": _converted,
-        "CumSum": cumulated,
-        "Einsum": einsum,
-        "MatMul": matrix,
-        "Power": powered,
-        "ReduceL1": magnitudes,
-        "ReduceMean": averaged,
-        "ReduceProd": product,
-        "ReduceSum": summed,
-        "Relu": relu,
-        "Select": chosen,
+        **moving.RULES,
+        **arithmetic.RULES,
+        **comparing.RULES,
+        **dividing.RULES,
+        **scattered.RULES,
+        **sums.RULES,
+        **dict.fromkeys(_REFUSED, refuse),
     }
 )
-"""By operation: what makes it exact where it is not."""
+"""By operation: what makes it exact where it is not. No two of these tables have one in common."""

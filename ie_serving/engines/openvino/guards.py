@@ -4,7 +4,8 @@ from typing import NamedTuple
 
 import openvino as ov
 
-from ie_serving.engines.openvino.bodies import Flag, bodies, carried
+from ie_serving.engines.openvino.graphs.bodies import bodies, carried
+from ie_serving.engines.openvino.graphs.flags import Flag
 from ie_serving.engines.openvino.indices import guard_indices
 from ie_serving.engines.openvino.limits import guard_limits, refuse_unchecked
 from ie_serving.engines.openvino.ranges import guard_ranges

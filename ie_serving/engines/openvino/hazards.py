@@ -22,12 +22,13 @@ Each fault was measured with OpenVINO 2026.4; `docs/design.md` section 11 lists 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.engines.openvino.bodies import Flag, bodies, carried
 from ie_serving.engines.openvino.exact import FAST, exact_integers
+from ie_serving.engines.openvino.graphs.bodies import bodies, carried
+from ie_serving.engines.openvino.graphs.constants import int32, int64
+from ie_serving.engines.openvino.graphs.flags import Flag
 from ie_serving.engines.openvino.guards import guard_values
 from ie_serving.engines.openvino.operations import (
     COMPUTES_FROM_EMPTY,
@@ -223,17 +224,13 @@ def _skipped(node: ov.Node) -> ov.Node:
 
 
 def _size(output: ov.Output) -> ov.Node:
-    return op.reduce_prod(op.shape_of(output, "i64"), _axis(), True)
+    return op.reduce_prod(op.shape_of(output, "i64"), int64([0]), True)
 
 
 def _any(sizes: Sequence[ov.Node], is_so: Callable[..., ov.Node]) -> ov.Node:
     """Give whether a comparison with zero holds for one of `sizes`."""
-    compared = is_so(op.concat(list(sizes), 0), op.constant(np.array([0], np.int64)))
-    return op.reduce_logical_or(compared, _axis(), True)
-
-
-def _axis() -> ov.Node:
-    return op.constant(np.array([0], np.int64))
+    compared = is_so(op.concat(list(sizes), 0), int64([0]))
+    return op.reduce_logical_or(compared, int64([0]), True)
 
 
 def _clean(node: ov.Node) -> ov.Node:
@@ -243,7 +240,7 @@ def _clean(node: ov.Node) -> ov.Node:
     flag = op.convert(skipped, "boolean")
     for out, readers in outputs:
         # By way of int32: a constant of every element type cannot be made from numpy.
-        zero = op.convert(op.constant(np.array(0, np.int32)), out.get_element_type())
+        zero = op.convert(int32(0), out.get_element_type())
         # Those of before alone: the selection itself reads the output too.
         for reader in readers:
             reader.replace_source_output(op.select(flag, zero, out).output(0))

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.core.tensors import Array
-from ie_serving.engines.openvino.bodies import Flag
+from ie_serving.engines.openvino.graphs.constants import int32, int64, value_of
+from ie_serving.engines.openvino.graphs.flags import Flag, title
 
 KEEPS_VALUES = frozenset(
     {"Broadcast", "Reshape", "Slice", "Squeeze", "StridedSlice", "Tile", "Transpose", "Unsqueeze"}
@@ -63,10 +63,10 @@ def _guarded(node: ov.Node, rule: _Indexing, from_end: bool) -> Iterator[Flag]:
     valid = _bound(node, _sizes(node, axes, rule), negative)
     low = "minus its size" if negative else "0"
     cause = (
-        f'an index for {node.get_type_name()} "{node.get_friendly_name()}" is out of range: send'
-        f" indices from {low} to the size of the dimension less 1"
+        f"an index for {title(node)} is out of range: send indices from {low} to the size of the"
+        " dimension less 1"
     )
-    yield Flag(cause, _any_false(valid))
+    yield Flag.unless(cause, valid)
 
 
 # Gather of opsets 1 and 7 does not count from the end; it answers zeros.
@@ -90,7 +90,7 @@ def _known_values(node: ov.Node) -> Array | None:
     """Give the values among which those of an output are; None where they are not known at load."""
     while node.get_type_name() in KEEPS_VALUES:
         node = node.input_value(0).get_node()
-    return np.asarray(node.data) if node.get_type_name() == "Constant" else None
+    return value_of(node)
 
 
 def _least(shape: ov.PartialShape, axes: Sequence[int] | None) -> int:
@@ -105,8 +105,7 @@ def _bound(node: ov.Node, sizes: ov.Node, negative: bool) -> ov.Node:
     kind = _kind(node.get_input_element_type(1))
     indices = _as(node.input_value(1), kind)
     high = _as(sizes.output(0), kind)
-    one = op.constant(np.array(1, _DTYPES[kind]))
-    zero = op.constant(np.array(0, _DTYPES[kind]))
+    zero, one = map(_CONSTANT[kind], (0, 1))
     below = op.negative(op.add(high, one)) if negative else op.negative(one)
     # The plugin may compare integers as floats. Both comparisons are strict: a rounded index may
     # then be refused, where a size is above 2**24, but never be taken for one in range.
@@ -119,7 +118,7 @@ def _kind(element: ov.Type) -> str:
     return "i32" if element.get_type_name() in SMALL else "i64"
 
 
-_DTYPES: Mapping[str, type[np.signedinteger]] = MappingProxyType({"i32": np.int32, "i64": np.int64})
+_CONSTANT: Mapping[str, Callable[[int], ov.Node]] = MappingProxyType({"i32": int32, "i64": int64})
 
 
 def _as(output: ov.Output, kind: str) -> ov.Output:
@@ -128,19 +127,13 @@ def _as(output: ov.Output, kind: str) -> ov.Output:
     return op.convert(output, kind).output(0)
 
 
-def _any_false(valid: ov.Node) -> ov.Node:
-    flat = op.reshape(op.logical_not(valid), op.constant(np.array([-1], np.int64)), False)
-    first = op.constant(np.array([0], np.int64))
-    return op.convert(op.reduce_logical_or(flat, first, True), "i32")
-
-
 def _sizes(node: ov.Node, axes: Sequence[int] | None, rule: _Indexing) -> ov.Node:
     """Give a graph of the sizes that indices must be below: one, or one for each column."""
     shape = op.shape_of(node.input_value(0), "i64")
-    zero = op.constant(np.array(0, np.int64))
+    zero = int64(0)
     if axes is not None:
         which = axes[0] if rule.single else list(axes)
-        return op.gather(shape, op.constant(np.array(which, np.int64)), zero)
+        return op.gather(shape, int64(which), zero)
     if rule.single:  # the axis is computed too; its form may be () or (1,)
         return op.squeeze(op.gather(shape, node.input_value(_AXIS[node.get_type_name()]), zero))
     return _leading(node, shape)
@@ -148,19 +141,14 @@ def _sizes(node: ov.Node, axes: Sequence[int] | None, rule: _Indexing) -> ov.Nod
 
 def _leading(node: ov.Node, shape: ov.Node) -> ov.Node:
     """Give as many sizes as the last dimension of the indices has columns."""
-    begin = np.array([_batch_dims(node)], np.int64)
-    last = op.constant(np.array([-1], np.int64))
-    first = op.constant(np.array(0, np.int64))
-    columns = op.gather(op.shape_of(node.input_value(1), "i64"), last, first)
-    end = op.add(columns, op.constant(begin))
-    return op.slice(shape, op.constant(begin), end, op.constant(np.array([1], np.int64)))
+    begin = int64([_batch_dims(node)])
+    columns = op.gather(op.shape_of(node.input_value(1), "i64"), int64([-1]), int64(0))
+    return op.slice(shape, begin, op.add(columns, begin), int64([1]))
 
 
 def _axis_input(node: ov.Node) -> list[int] | None:
-    axis = node.input_value(_AXIS[node.get_type_name()]).get_node()
-    if axis.get_type_name() != "Constant":
-        return None
-    return [int(np.asarray(axis.data).item())]
+    axis = value_of(node.input_value(_AXIS[node.get_type_name()]).get_node())
+    return None if axis is None else [int(axis.item())]
 
 
 def _axis_attribute(node: ov.Node) -> list[int]:

@@ -15,8 +15,9 @@ import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.core.errors import LoadFailed
-from ie_serving.engines.openvino.bodies import Flag
-from ie_serving.engines.openvino.sizes import raised, replace_where_not
+from ie_serving.engines.openvino.graphs.constants import float32, int32, int64
+from ie_serving.engines.openvino.graphs.flags import Flag, title
+from ie_serving.engines.openvino.sizes import is_among, replace_where_not
 
 FARTHEST = 16
 """How far a region may reach, in sizes of its image; models clip them, so that twice is rare. With
@@ -49,11 +50,10 @@ def refuse_unchecked(nodes: Sequence[ov.Node], sources: Collection[str]) -> None
     """
     for node in nodes:
         numbers = _HELD_BY_MODEL.get(node.get_type_name(), ())
-        if any(_given(node, number) in sources for number in numbers if _has(node, number)):
+        if any(is_among(sources, node, number) for number in numbers):
             raise LoadFailed(
-                f'{node.get_type_name()} "{node.get_friendly_name()}" computes with axes, sizes or'
-                " labels that are values of a request, which OpenVINO's CPU plugin does not check:"
-                " make them constants of the model"
+                f"{title(node)} computes with axes, sizes or labels that are values of a request,"
+                " which OpenVINO's CPU plugin does not check: make them constants of the model"
             )
 
 
@@ -72,42 +72,30 @@ def _bounded(node: ov.Node, limits: _Limits) -> Flag:
     low = limits.low(node)
     # Written so that NaN is outside.
     fits = op.logical_and(op.greater_equal(values, low), op.less_equal(values, limits.high(node)))
-    replace_where_not(node, limits.number, fits, op.broadcast(low, op.shape_of(values)).output(0))
+    replace_where_not(node, limits.number, fits, op.broadcast(low, op.shape_of(values)))
     cause = (
-        f'{node.get_type_name()} "{node.get_friendly_name()}" is given a value out of range in'
-        f" its input {limits.number}: regions lie in a batch and near its images, and lengths"
-        " within what they count"
+        f"{title(node)} is given a value out of range in its input {limits.number}: regions lie in"
+        " a batch and near its images, and lengths within what they count"
     )
-    return Flag(cause, raised(fits))
+    return Flag.unless(cause, fits)
 
 
 def _weighed(node: ov.Node) -> Flag:
     """Let a `Multinomial` draw from rows that it can draw from; else it leaves what was there."""
     weights = op.convert(node.input_value(0), "f32")
-    best = op.reduce_max(weights, op.constant(np.array([-1], np.int64)), True)
-    # Of logarithms the least is that of 0, of numbers 0; some weight of a row is more.
-    least = -GREATEST if node.get_attributes()["log_probs"] else 0.0
-    least_of_each = -np.inf if least else 0.0
+    best = op.reduce_max(weights, int64([-1]), True)
+    # A row may have weights of 0. Their logarithms are minus infinity, or the least float32.
+    least, none = (-np.inf, -GREATEST) if node.get_attributes()["log_probs"] else (0.0, 0.0)
     each = op.logical_and(
-        op.greater_equal(weights, _is(least_of_each)(node)),
-        op.less_equal(weights, _is(GREATEST)(node)),
+        op.greater_equal(weights, float32(least)), op.less_equal(weights, float32(GREATEST))
     )
-    fits = op.logical_and(each, op.greater(best, _is(least)(node)))
-    replace_where_not(node, 0, fits, op.constant(np.array(1, np.int32)).output(0))
-    cause = f'Multinomial "{node.get_friendly_name()}" is given a row without weights to draw by'
-    return Flag(cause, raised(fits))
+    fits = op.logical_and(each, op.greater(best, float32(none)))
+    replace_where_not(node, 0, fits, int32(1))
+    return Flag.unless(f"{title(node)} is given a row without weights to draw by", fits)
 
 
-def _given(node: ov.Node, number: int) -> str:
-    return str(node.input_value(number).get_node().get_name())
-
-
-def _has(node: ov.Node, number: int) -> bool:
-    return bool(number < node.get_input_size())
-
-
-def _is(*values: float) -> Row:
-    return lambda _: op.constant(np.array(values, np.float32))
+def _is(value: float) -> Row:
+    return lambda _: float32([value])
 
 
 def _size(place: int, less: int = 0) -> Row:
@@ -115,9 +103,7 @@ def _size(place: int, less: int = 0) -> Row:
 
     def row(node: ov.Node) -> ov.Node:
         sizes = op.convert(op.shape_of(node.input_value(0)), "f32")
-        where, zero = np.array([place], np.int64), np.array(0, np.int64)
-        taken = op.gather(sizes, op.constant(where), op.constant(zero))
-        return op.subtract(taken, op.constant(np.array([less], np.float32)))
+        return op.subtract(op.gather(sizes, int64([place]), int64(0)), float32([less]))
 
     return row
 
@@ -126,7 +112,7 @@ def _reach(node: ov.Node) -> ov.Node:
     """Give how far regions may reach: beyond that, in pixels of the picture, none is meant."""
     scale = float(node.get_attributes().get("spatial_scale", 1.0)) or 1.0
     longest = op.add(_size(2)(node), _size(3)(node))
-    return op.multiply(longest, op.constant(np.array([FARTHEST / abs(scale)], np.float32)))
+    return op.multiply(longest, float32([FARTHEST / abs(scale)]))
 
 
 def _backwards(node: ov.Node) -> ov.Node:

@@ -11,9 +11,10 @@ Each fault was measured with OpenVINO 2026.4; `docs/design.md` section 11 lists 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-import numpy as np
 import openvino as ov
 import openvino.opset15 as op
+
+from ie_serving.engines.openvino.graphs.constants import int32
 
 _FLAGS = 2
 """Number of the output of SparseFillEmptyRows that tells which rows were empty."""
@@ -34,8 +35,7 @@ def _convert_flags(_: ov.Model, node: ov.Node) -> None:
     readers = list(flags.get_target_inputs())
     if not readers:
         return
-    zero = op.constant(np.array(0, np.int32))
-    converted = op.not_equal(op.convert(flags, "i32"), zero).output(0)
+    converted = op.not_equal(op.convert(flags, "i32"), int32(0)).output(0)
     for reader in readers:
         reader.replace_source_output(converted)
 

@@ -7,12 +7,21 @@ the request is refused.
 """
 
 from collections.abc import Collection, Iterator, Sequence
+from functools import reduce
 
-import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.engines.openvino.bodies import BRANCH, Flag, bodies, of_branches, of_rounds, zeros
+from ie_serving.engines.openvino.graphs.bodies import (
+    BRANCH,
+    bodies,
+    of_branches,
+    of_rounds,
+    zeros,
+)
+from ie_serving.engines.openvino.graphs.constants import int32, int64, value_of
+from ie_serving.engines.openvino.graphs.flags import Flag, title
+from ie_serving.engines.openvino.sizes import is_among
 
 MOST_ROUNDS = 100_000
 """Rounds of one loop: about two seconds where its body does next to nothing."""
@@ -34,32 +43,32 @@ def guard_rounds(
     if node.get_type_name() == "Loop":
         if any(inner) or not _surely_few(node, sources):
             count = op.convert(_bounded(node, inner[0]), "i32")
-            yield count, Flag(_cause(node), _as_flag(op.greater_equal(count, _number(MOST_ROUNDS))))
+            too_many = op.greater_equal(count, int32([MOST_ROUNDS]))
+            yield count, Flag.where(_cause(node), too_many)
     elif any(inner):
         yield _summed(node, inner), None
 
 
 def _cause(node: ov.Node) -> str:
     return (
-        f'Loop "{node.get_friendly_name()}" is asked for {MOST_ROUNDS} rounds or more: send values'
-        " that ask for fewer"
+        f"{title(node)} is asked for {MOST_ROUNDS} rounds or more: send values that ask for fewer"
     )
 
 
 def _surely_few(node: ov.Node, sources: Collection[str]) -> bool:
     """Tell whether the model itself, or the shapes of the inputs, say how many rounds there are."""
-    trips = node.input_value(0).get_node()
-    if trips.get_type_name() == "Constant":
-        count = int(np.asarray(trips.data).item())
+    trips = value_of(node.input_value(0).get_node())
+    if trips is not None:
+        count = int(trips.item())
         # A negative count is none.
         return 0 <= count < MOST_ROUNDS or (count > 0 and _has_no_condition(node))
-    return trips.get_name() not in sources and _has_no_condition(node)
+    return not is_among(sources, node, 0) and _has_no_condition(node)
 
 
 def _has_no_condition(node: ov.Node) -> bool:
     """Tell whether a loop goes on until its count is reached."""
-    condition = _condition(node).input_value(0).get_node()
-    return condition.get_type_name() == "Constant" and bool(np.asarray(condition.data).all())
+    condition = value_of(_condition(node).input_value(0).get_node())
+    return condition is not None and bool(condition.all())
 
 
 def _condition(node: ov.Node) -> ov.Node:
@@ -72,12 +81,12 @@ def _bounded(node: ov.Node, inside: Sequence[ov.Node]) -> ov.Output:
     """Count a loop's rounds, and let it end at `MOST_ROUNDS`."""
 
     def counted(so_far: ov.Node) -> ov.Node:
-        count = _sum([op.add(so_far, _number(1)), *inside])
+        count = reduce(op.add, [op.add(so_far, int32([1])), *inside])
         condition = _condition(node)
         goes_on = condition.input_value(0)
-        few = op.less(count, _number(MOST_ROUNDS))
+        few = op.less(count, int32([MOST_ROUNDS]))
         # Of the condition's own shape, () or (1,), which the plugin expects of it.
-        shape = op.constant(np.array(goes_on.get_partial_shape().to_shape(), np.int64))
+        shape = int64(goes_on.get_partial_shape().to_shape())
         both = op.logical_and(goes_on, op.reshape(few, shape, False))
         condition.input(0).replace_source_output(both.output(0))
         return count
@@ -88,22 +97,7 @@ def _bounded(node: ov.Node, inside: Sequence[ov.Node]) -> ov.Output:
 def _summed(node: ov.Node, inner: Sequence[Sequence[ov.Node]]) -> ov.Node:
     """Give what was counted in the branch that is taken, or in all rounds of a TensorIterator."""
     if node.get_type_name() == BRANCH:
-        out = of_branches(node, [_sum(counts) if counts else zeros(1) for counts in inner])
+        out = of_branches(node, [reduce(op.add, counts, zeros(1)) for counts in inner])
     else:
-        out = of_rounds(node, lambda so_far: _sum([so_far, *inner[0]]), 1)
+        out = of_rounds(node, lambda so_far: reduce(op.add, [so_far, *inner[0]]), 1)
     return op.convert(out, "i32")
-
-
-def _sum(counts: Sequence[ov.Node]) -> ov.Node:
-    total = counts[0]
-    for count in counts[1:]:
-        total = op.add(total, count)
-    return total
-
-
-def _number(value: int) -> ov.Node:
-    return op.constant(np.array([value], np.int32))
-
-
-def _as_flag(holds: ov.Node) -> ov.Node:
-    return op.convert(holds, "i32")

@@ -9,13 +9,14 @@ own bytes. Sizes that do not fit to other inputs are left to the plugin, which r
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from types import MappingProxyType
 
-import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.engines.openvino.bodies import Flag
+from ie_serving.engines.openvino.graphs.constants import Operand, float32, int32, int64
+from ie_serving.engines.openvino.graphs.flags import Flag, title
 
 MOST_ELEMENTS = 1 << 26
 """Elements of one tensor that the values of a request may ask for; in float32 256 MB. It is above
@@ -36,6 +37,12 @@ def from_values(nodes: Sequence[ov.Node]) -> set[str]:
     return found
 
 
+def is_among(sources: Collection[str], node: ov.Node, number: int) -> bool:
+    """Tell whether an operation has an input with a number, and `from_values` has named it."""
+    has = number < node.get_input_size()
+    return has and node.input_value(number).get_node().get_name() in sources
+
+
 def guard_sizes(nodes: Sequence[ov.Node], sources: Collection[str]) -> Iterator[Flag]:
     """Bound what the values of a request may ask for; give a flag for each such operation.
 
@@ -45,12 +52,11 @@ def guard_sizes(nodes: Sequence[ov.Node], sources: Collection[str]) -> Iterator[
     """
     for node in nodes:
         rule = _RULES.get(node.get_type_name())
-        if rule and any(_name(node, number) in sources for number in _present(node, rule.numbers)):
+        if rule and any(is_among(sources, node, number) for number in rule.numbers):
             fits = rule.fits(node)
             for number in _present(node, rule.numbers):
-                replace_where_not(node, number, fits, rule.other(node))
-            name = f'{node.get_type_name()} "{node.get_friendly_name()}"'
-            yield Flag(f"{name} {rule.cause}", raised(fits))
+                replace_where_not(node, number, fits, int32(1))
+            yield Flag.unless(f"{title(node)} {rule.cause}", fits)
 
 
 @dataclass(frozen=True)
@@ -58,32 +64,25 @@ class _Rule:
     """How the inputs of an operation are bounded.
 
     Attributes:
-        numbers: of the inputs that are replaced where they do not fit.
+        numbers: of the inputs that are replaced by 1 where they do not fit.
         fits: gives a graph of booleans: whether they do.
         cause: what is wrong where they do not.
-        other: gives what they are replaced by.
     """
 
     numbers: tuple[int, ...]
     fits: Callable[[ov.Node], ov.Node]
     cause: str
-    other: Callable[[ov.Node], ov.Output] = lambda _: op.constant(np.array(1, np.int32)).output(0)
 
 
 def _computes_from(node: ov.Node, found: Collection[str]) -> bool:
     if node.get_type_name() == "ShapeOf":
         return False
-    return node.get_type_name() in SOURCES or any(
-        _name(node, number) in found for number in range(node.get_input_size())
-    )
+    numbers = range(node.get_input_size())
+    return node.get_type_name() in SOURCES or any(is_among(found, node, i) for i in numbers)
 
 
 def _present(node: ov.Node, numbers: Collection[int]) -> list[int]:
     return [number for number in numbers if number < node.get_input_size()]
-
-
-def _name(node: ov.Node, number: int) -> str:
-    return str(node.input_value(number).get_node().get_name())
 
 
 def _asks_little(
@@ -93,9 +92,9 @@ def _asks_little(
 
     def fits(node: ov.Node) -> ov.Node:
         sizes = [_floats(node.input_value(number)) for number in _present(node, numbers)]
-        count = _all_of([*map(_product, sizes), *kept(node)])
-        least = op.reduce_min(op.concat(sizes, 0), _first(), False)
-        return op.logical_and(_few(count), op.greater_equal(least, _float(0.0)))
+        count = reduce(op.multiply, [*map(_product, sizes), *kept(node)])
+        least = op.reduce_min(op.concat(sizes, 0), int64([0]), False)
+        return op.logical_and(_few(count), op.greater_equal(least, float32(0.0)))
 
     cause = f"is asked for more than {MOST_ELEMENTS} elements, or a negative size"
     return _Rule(numbers, fits, cause)
@@ -109,7 +108,7 @@ def _by_count(numbers: tuple[int, ...], count: Callable[[ov.Node], ov.Node]) -> 
 
 def _steps(number: int) -> _Rule:
     def fits(node: ov.Node) -> ov.Node:
-        return op.not_equal(op.convert(node.input_value(number), "f32"), _float(0.0))
+        return op.not_equal(op.convert(node.input_value(number), "f32"), float32(0.0))
 
     return _Rule((number,), fits, "is asked for steps of 0")
 
@@ -126,10 +125,10 @@ def _resized(node: ov.Node) -> ov.Node:
     shape = _floats(_shape_of(node))
     if attributes.get("shape_calculation_mode") == "scales":
         scales = _floats(node.input_value(2 if older else 1))
-        return op.multiply(_product(shape), op.reduce_prod(scales, _first(), False))
+        return op.multiply(_product(shape), op.reduce_prod(scales, int64([0]), False))
     axes = _optional(node, 3 if older else 2)
     if "axes" in attributes:
-        axes = op.constant(np.array(attributes["axes"], np.int64))
+        axes = int64(attributes["axes"])
     return _along(shape, shape, axes, _floats(node.input_value(1)))
 
 
@@ -140,8 +139,8 @@ def _transformed(node: ov.Node) -> ov.Node:
     places = shape if node.get_type_name() == "RDFT" else _between(shape, 0, -1)
     axes = node.input_value(1).get_node()
     asked = _floats(node.input_value(2))
-    sizes = op.select(op.less(asked, _float(0.0)), _taken(places, axes), asked)
-    return op.multiply(_along(shape, places, axes, sizes), _float(2.0))
+    sizes = op.select(op.less(asked, float32(0.0)), _taken(places, axes), asked)
+    return op.multiply(_along(shape, places, axes, sizes), float32(2.0))
 
 
 def _along(shape: ov.Node, places: ov.Node, axes: ov.Node | None, sizes: ov.Node) -> ov.Node:
@@ -152,7 +151,7 @@ def _along(shape: ov.Node, places: ov.Node, axes: ov.Node | None, sizes: ov.Node
 
 
 def _taken(shape: ov.Node, axes: ov.Node) -> ov.Node:
-    return op.gather(shape, op.convert(axes, "i32"), op.constant(np.array(0, np.int64)))
+    return op.gather(shape, op.convert(axes, "i32"), int64(0))
 
 
 def _broadcast(node: ov.Node) -> ov.Node:
@@ -166,7 +165,7 @@ def _broadcast(node: ov.Node) -> ov.Node:
         return op.multiply(_product(shape), _product(asked))
     longest = max(rank.get_length() for rank in ranks)
     aligned = [
-        op.concat([op.constant(np.ones(longest - rank.get_length(), np.float32)), sizes], 0)
+        op.concat([float32([1] * (longest - rank.get_length())), sizes], 0)
         for sizes, rank in zip((shape, asked), ranks, strict=True)
     ]
     return _product(op.maximum(*aligned))
@@ -189,24 +188,17 @@ def _filtered(node: ov.Node) -> list[ov.Node]:
 # As floats: their product has no overflow, and its rounding does not matter beside the bound.
 def _product(sizes: ov.Node) -> ov.Node:
     """Give the product of sizes, those below 1 taken as 1, as a float32 scalar."""
-    return op.reduce_prod(op.maximum(sizes, _float(1.0)), _first(), False)
-
-
-def _all_of(factors: Sequence[ov.Node]) -> ov.Node:
-    count = factors[0]
-    for factor in factors[1:]:
-        count = op.multiply(count, factor)
-    return count
+    return op.reduce_prod(op.maximum(sizes, float32(1.0)), int64([0]), False)
 
 
 def _few(count: ov.Node) -> ov.Node:
     # So that NaN is not few.
-    return op.less_equal(count, _float(MOST_ELEMENTS))
+    return op.less_equal(count, float32(MOST_ELEMENTS))
 
 
-def _floats(sizes: ov.Output | ov.Node) -> ov.Node:
+def _floats(sizes: Operand) -> ov.Node:
     """Give sizes as one row of float32."""
-    return op.reshape(op.convert(sizes, "f32"), op.constant(np.array([-1], np.int64)), False)
+    return op.reshape(op.convert(sizes, "f32"), int64([-1]), False)
 
 
 def _shape_of(node: ov.Node, number: int = 0) -> ov.Node:
@@ -217,7 +209,7 @@ LAST = 2**31 - 1
 
 
 def _between(sizes: ov.Node, begin: int, end: int) -> ov.Node:
-    ends = (op.constant(np.array([place], np.int64)) for place in (begin, end, 1))
+    ends = (int64([place]) for place in (begin, end, 1))
     return op.slice(sizes, *ends)
 
 
@@ -225,25 +217,11 @@ def _optional(node: ov.Node, number: int) -> ov.Node | None:
     return node.input_value(number).get_node() if number < node.get_input_size() else None
 
 
-def _first() -> ov.Node:
-    return op.constant(np.array([0], np.int64))
-
-
-def _float(value: float) -> ov.Node:
-    return op.constant(np.array(value, np.float32))
-
-
-def replace_where_not(node: ov.Node, number: int, fits: ov.Node, other: ov.Output) -> None:
+def replace_where_not(node: ov.Node, number: int, fits: ov.Node, other: Operand) -> None:
     """Let an input be `other` where `fits` does not hold."""
     given = node.input_value(number)
     chosen = op.select(fits, given, op.convert(other, given.get_element_type()))
     node.input(number).replace_source_output(chosen.output(0))
-
-
-def raised(fits: ov.Node) -> ov.Node:
-    """Give one int32, shape (1,), that is 1 where some of `fits` does not hold."""
-    flat = op.reshape(op.logical_not(fits), op.constant(np.array([-1], np.int64)), False)
-    return op.convert(op.reduce_logical_or(flat, _first(), True), "i32")
 
 
 _RULES: Mapping[str, _Rule] = MappingProxyType(

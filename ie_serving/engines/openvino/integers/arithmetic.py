@@ -1,7 +1,7 @@
 """Sums, products and powers of numbers, which wrap around as TensorFlow's, or are refused.
 
 The plugin computes them exactly with int32, which wraps around. So do results of 8 and 16 bits once
-they are cut (`rule.cast`): as they stand those of 8 bits saturate, and those of 16 go on with 32.
+they are cut (`steps.cast`): as they stand those of 8 bits saturate, and those of 16 go on with 32.
 Of 64 bits, and of unsigned 32, results that int32 cannot hold are flagged:
 
 - A sum left 32 bits where its sign differs from those of both summands; a difference likewise.
@@ -12,36 +12,39 @@ Of 64 bits, and of unsigned 32, results that int32 cannot hold are flagged:
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
+from ie_serving.engines.openvino.graphs.constants import Operand, float32, int32
 from ie_serving.engines.openvino.integers.bounds import (
     HELD,
     INT32,
     MOST,
-    SIZES,
     WIDE,
     Values,
+    is_small,
+    is_within,
 )
+from ie_serving.engines.openvino.integers.comparing import to_boolean
 from ie_serving.engines.openvino.integers.dividing import BYTES
 from ie_serving.engines.openvino.integers.rule import (
     Made,
-    Operand,
-    as_int32,
-    cast,
+    Rule,
     check_constants,
-    equal,
-    is_negative,
-    is_within,
     kind_of,
     leaves,
     named,
-    number,
+)
+from ie_serving.engines.openvino.integers.steps import (
+    as_int32,
+    cast,
+    choose,
+    equal,
+    is_negative,
     operands,
 )
 
-Computed = tuple[ov.Node, ov.Node]
+Computed = tuple[Operand, Operand]
 """A result with int32, and whether it left 32 bits."""
 
 
@@ -62,7 +65,7 @@ def multiplied(a: Operand, b: Operand) -> Computed:
     rough = op.multiply(op.convert(a, "f32"), op.convert(b, "f32"))
     near = op.abs(op.subtract(op.convert(found, "f32"), rough))
     # Written so that NaN, of float16, is not near.
-    return found, op.logical_not(op.less_equal(near, op.constant(np.float32(2.0**31))))
+    return found, op.logical_not(op.less_equal(near, float32(2.0**31)))
 
 
 def _squared(a: Operand, b: Operand) -> Computed:
@@ -72,17 +75,17 @@ def _squared(a: Operand, b: Operand) -> Computed:
 
 
 def _absolute(a: Operand) -> Computed:
-    return op.abs(a), equal(a, number(INT32[0]))
+    return op.abs(a), equal(a, int32(INT32[0]))
 
 
 def _negated(a: Operand) -> Computed:
-    return op.negative(a), equal(a, number(INT32[0]))
+    return op.negative(a), equal(a, int32(INT32[0]))
 
 
 def _shifted(a: Operand, b: Operand) -> Computed:
     found = op.bitwise_left_shift(a, b)
     back = op.logical_not(equal(op.bitwise_right_shift(found, b), a))
-    beyond = op.logical_or(is_negative(b), op.greater(b, number(31)))
+    beyond = op.logical_or(is_negative(b), op.greater(b, int32(31)))
     return found, op.logical_or(back, beyond)
 
 
@@ -103,20 +106,19 @@ COMPUTED = tuple(_COMPUTE)
 """Operations that `computed` knows."""
 
 
-def computed(node: ov.Node, values: Values) -> Made | None:
+def _computed(node: ov.Node, values: Values) -> Made | None:
     """Let results of few bits wrap around, and flag those that 32 bits cannot hold."""
     kind = kind_of(node)
     found_in = values.unwrapped(node)
     check_constants(node, values)
     if kind == "i32" or (is_within(found_in, HELD[kind]) and kind not in BYTES):
         return None
-    found, left = _COMPUTE[node.get_type_name()](*operands(node))
-    return result(node, found, left)
+    return result(node, _COMPUTE[node.get_type_name()](*operands(node)))
 
 
-def result(node: ov.Node, found: Operand, left: Operand) -> Made:
-    """Give a result with int32 as that of an operation, which is flagged where it left 32 bits."""
-    kind = kind_of(node)
+def result(node: ov.Node, made: Computed) -> Made:
+    """Give a result as that of an operation, which is flagged where it left 32 bits."""
+    kind, (found, left) = kind_of(node), made
     if kind not in WIDE:
         return Made(cast(found, kind, INT32))
     if HELD[kind][0] == 0:
@@ -128,40 +130,37 @@ MOST_POWER = 31
 """Greatest exponent, where it is not known at load: that of 2 above which nothing fits."""
 
 
-def powered(node: ov.Node, values: Values) -> Made | None:
+def _powered(node: ov.Node, values: Values) -> Made | None:
     """Multiply squares, by the bits of the exponent."""
     check_constants(node, values)
-    base, exponent = (as_int32(node.input_value(i)) for i in range(2))
+    base, exponent = operands(node)
     low, high = values.bounds(node, 1)
-    found: Operand = op.add(op.bitwise_and(op.add(base, exponent), number(0)), number(1))
-    left: Operand = is_negative(op.bitwise_and(found, number(0)))
+    zeros = op.bitwise_and(op.add(base, exponent), int32(0))  # of the shape of the result
+    found: Operand = op.add(zeros, int32(1))
+    left: Operand = is_negative(zeros)
     square: Operand = base
     for bit in range(min(high, MOST_POWER).bit_length()):
-        bits = op.bitwise_and(exponent, number(1 << bit))
-        more = op.greater(exponent, number((1 << bit) - 1))
+        bits = op.bitwise_and(exponent, int32(1 << bit))
+        more = op.greater(exponent, int32((1 << bit) - 1))
         if bit:
             square, beyond = multiplied(square, square)
             left = op.logical_or(left, op.logical_and(beyond, more))
-        factor = _power_or_one(square, op.greater(bits, number(0)))
+        factor = choose(op.greater(bits, int32(0)), square, int32(1))
         found, beyond = multiplied(found, factor)
         left = op.logical_or(left, beyond)
-    made = result(node, found, left)
+    made = result(node, (found, left))
     if low >= 0 and high <= MOST_POWER:
         return made
-    wrong = op.logical_or(is_negative(exponent), op.greater(exponent, number(MOST_POWER)))
+    wrong = op.logical_or(is_negative(exponent), op.greater(exponent, int32(MOST_POWER)))
     cause = f"{named(node)} has an exponent that is not from 0 to {MOST_POWER}: send one that is"
     return Made(made.output, [*made.faults, (cause, wrong)])
 
 
-def _power_or_one(square: Operand, wanted: Operand) -> ov.Node:
-    """Give a square where it is a factor, else 1: by bits, since Select may be rounded."""
-    mask = op.select(wanted, number(-1), number(0))
-    return op.bitwise_xor(op.bitwise_and(op.bitwise_xor(square, number(1)), mask), number(1))
-
-
-def converted(node: ov.Node, values: Values) -> Made | None:
+def _converted(node: ov.Node, values: Values) -> Made | None:
     """Flag what 32 bits cannot hold of a type that has it, and cut what few bits do not hold."""
     kind = str(node.get_output_element_type(0).get_type_name())
+    if kind == "boolean":
+        return to_boolean(node, values)
     if node.get_input_element_type(0).is_real():
         return _from_real(node, kind)
     if kind == "f64":
@@ -177,14 +176,14 @@ def converted(node: ov.Node, values: Values) -> Made | None:
 
 def _to_double(node: ov.Node, values: Values) -> Made | None:
     """Flag integers that the plugin rounds, since it computes doubles as float32."""
-    if is_within(values.bounds(node, 0), SIZES):
+    if is_small(values.bounds(node, 0)):
         return None
     check_constants(node, values)
     given = as_int32(node.input_value(0))
     # Exact as float32 is what is at most 2**24 times its lowest bit; of -2**31 that is negative.
     lowest = op.bitwise_and(given, op.negative(given))
-    top = op.bitwise_right_shift(op.subtract(op.abs(given), number(1)), number(24))
-    rounded = op.logical_and(op.greater_equal(top, lowest), op.greater(lowest, number(0)))
+    top = op.bitwise_right_shift(op.subtract(op.abs(given), int32(1)), int32(24))
+    rounded = op.logical_and(op.greater_equal(top, lowest), op.greater(lowest, int32(0)))
     return Made(None, [(_rounded(node), rounded)])
 
 
@@ -208,5 +207,10 @@ def _from_real(node: ov.Node, kind: str) -> Made | None:
 
 
 def _between(given: ov.Node, low: float, high: float) -> ov.Node:
-    above = op.greater(given, op.constant(np.float32(low)))
-    return op.logical_and(above, op.less(given, op.constant(np.float32(high))))
+    above = op.greater(given, float32(low))
+    return op.logical_and(above, op.less(given, float32(high)))
+
+
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {**dict.fromkeys(_COMPUTE, _computed), "Convert": _converted, "Power": _powered}
+)

@@ -5,11 +5,11 @@ Measured with OpenVINO 2026.4: `reduce_max` and a product behind it, of int32.
 """
 
 import openvino as ov
-import openvino.opset15 as op
 
 from ie_serving.engines.openvino.integers.arithmetic import COMPUTED
-from ie_serving.engines.openvino.integers.bounds import HELD, SIZES, Values
-from ie_serving.engines.openvino.integers.rule import is_within, kind_of, number
+from ie_serving.engines.openvino.integers.bounds import HELD, Values, is_small
+from ie_serving.engines.openvino.integers.rule import kind_of
+from ie_serving.engines.openvino.integers.steps import sealed
 
 REDUCING = frozenset({"MatMul", "ReduceL1", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum"})
 """Operations with which arithmetic behind them is fused."""
@@ -29,7 +29,7 @@ def _is_large(node: ov.Node, values: Values) -> bool:
     bounds = values.of(node.output(0)).bounds
     if bounds is None:
         return False
-    return not is_within(bounds, SIZES) or any(_is_large(each, values) for each in _readers(node))
+    return not is_small(bounds) or any(_is_large(each, values) for each in _readers(node))
 
 
 def _readers(node: ov.Node) -> list[ov.Node]:
@@ -42,7 +42,7 @@ def keep_apart(node: ov.Node, values: Values) -> None:
     readers = [
         each for each in old.get_target_inputs() if each.get_node().get_type_name() != "Result"
     ]
-    found = op.bitwise_or(old, op.convert(number(0), old.get_element_type())).output(0)
+    found = sealed(old)
     values.take_over(old, found)
     for reader in readers:
         reader.replace_source_output(found)

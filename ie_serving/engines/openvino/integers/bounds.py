@@ -14,6 +14,7 @@ from types import MappingProxyType
 import numpy as np
 import openvino as ov
 
+from ie_serving.engines.openvino.graphs.constants import value_of
 from ie_serving.engines.openvino.integers.loops import given
 
 Bounds = tuple[int, int]
@@ -39,7 +40,8 @@ WIDE = frozenset({"i64", "u32", "u64"})
 """Element types of which it holds a part."""
 CHANGING = frozenset({"Parameter", "ReadValue", "RandomUniform", "Multinomial"})
 """Operations whose values differ between requests, whatever they read."""
-SIZES: Bounds = (-MOST, MOST)
+SMALL: Bounds = (-MOST, MOST)
+"""Bounds of such integers, and of sizes."""
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,34 @@ class Values:
         self._known[_key(parameter.output(0))] = known
 
 
+def is_within(found: Bounds | None, limits: Bounds) -> bool:
+    """Tell whether values are known to lie within limits."""
+    return found is not None and limits[0] <= found[0] and found[1] <= limits[1]
+
+
+def is_small(found: Bounds | None) -> bool:
+    """Tell whether values are known to be exact as float32, each different from all others."""
+    return is_within(found, SMALL)
+
+
+def count_of(shape: ov.PartialShape) -> int:
+    """Give the most elements that a tensor of this shape has."""
+    return int(np.prod(shape.to_shape(), dtype=object)) if shape.is_static else MOST
+
+
+def sum_of(node: ov.Node, each: Bounds) -> Bounds:
+    """Give the bounds of sums of elements of the first input, of which each lies within bounds."""
+    count = count_of(node.get_input_partial_shape(0))
+    return min(0, each[0] * count), max(0, each[1] * count)
+
+
+def data_inputs(node: ov.Node) -> tuple[int, ...]:
+    """Give the inputs whose values are in the output of an operation that moves them."""
+    numbers = _DATA.get(node.get_type_name(), (0,))
+    size = node.get_input_size()
+    return tuple(i for i in numbers if i < size) if numbers else tuple(range(size))
+
+
 def _key(output: ov.Output) -> tuple[str, int]:
     return str(output.get_node().get_name()), int(output.get_index())
 
@@ -117,24 +147,25 @@ def _known(node: ov.Node, output: ov.Output, inputs: Sequence[Known]) -> Known:
     held = HELD.get(output.get_element_type().get_type_name())
     if held is None:
         return Known(None, fixed)
-    if name == "Constant":
-        return Known(_of_constant(node, held), True)
+    value = value_of(node)
+    if value is not None:
+        return Known((int(value.min()), int(value.max())) if value.size else held, True)
     bounds = [each.bounds or INT32 for each in inputs]
     found = _RULES.get(name, _unknown)(node, output, bounds)
     if fixed and all(_is_size(each) for each in bounds):
-        return Known(_overlap(found or SIZES, SIZES), True)
+        return Known(_overlap(found or SMALL, SMALL), True)
     if found and name in MOVES:  # what does not fit is cut, and refused where it is read
         return Known(found, fixed)
     return Known(_within(found, held) if found else held, fixed)
 
 
 def _is_size(bounds: Bounds) -> bool:
-    return bounds == INT32 or (bounds[0] >= SIZES[0] and bounds[1] <= SIZES[1])
+    return bounds == INT32 or is_small(bounds)
 
 
 def _within(found: Bounds, held: Bounds) -> Bounds:
     """Give bounds that hold after results that are not held have wrapped around."""
-    return found if held[0] <= found[0] and found[1] <= held[1] else held
+    return found if is_within(found, held) else held
 
 
 def _overlap(one: Bounds, other: Bounds) -> Bounds:
@@ -142,34 +173,25 @@ def _overlap(one: Bounds, other: Bounds) -> Bounds:
     return (low, high) if low <= high else other
 
 
-def _of_constant(node: ov.Node, held: Bounds) -> Bounds:
-    data = np.asarray(node.data)
-    return (int(data.min()), int(data.max())) if data.size else held
-
-
-Rule = Callable[[ov.Node, ov.Output, Sequence[Bounds]], Bounds | None]
+_Rule = Callable[[ov.Node, ov.Output, Sequence[Bounds]], Bounds | None]
+"""From an operation, one of its outputs and the bounds of its inputs to those of the output."""
 
 
 def _unknown(_node: ov.Node, _output: ov.Output, _inputs: Sequence[Bounds]) -> None:
     return None
 
 
-def _as_input(number: int) -> Rule:
-    return lambda _node, _output, inputs: inputs[number]
+def _moves(node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds | None:
+    # A scatter that adds up or multiplies what comes to the same place may leave all bounds.
+    if node.get_attributes().get("reduction", "none") != "none":
+        return None
+    chosen = [inputs[i] for i in data_inputs(node)]
+    if node.get_type_name() == "Pad":  # with 0 where no input says otherwise
+        chosen.append((0, 0))
+    return min(low for low, _ in chosen), max(high for _, high in chosen)
 
 
-def _union(*numbers: int) -> Rule:
-    def rule(node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds | None:
-        # A scatter that adds up or multiplies what comes to the same place may leave all bounds.
-        if node.get_attributes().get("reduction", "none") != "none":
-            return None
-        chosen = [inputs[i] for i in numbers if i < len(inputs)] if numbers else inputs
-        return min(low for low, _ in chosen), max(high for _, high in chosen)
-
-    return rule
-
-
-def _corners(compute: Callable[[int, int], int]) -> Rule:
+def _corners(compute: Callable[[int, int], int]) -> _Rule:
     """Give the rule of an operation whose extremes are at the extremes of its two inputs."""
 
     def rule(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
@@ -226,7 +248,7 @@ def _clamp(node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bound
     return min(max(low, least), most), min(max(low, high, least), max(most, least))
 
 
-def _moved(_node: ov.Node, output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+def _with_places(_node: ov.Node, output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
     return inputs[0] if output.get_index() == 0 else (0, MOST)
 
 
@@ -243,42 +265,40 @@ def _extreme(node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bou
 
 
 def _sum(node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
-    """Give the bounds of sums; of elements whose number is open, of at most `MOST`."""
-    shape = node.get_input_partial_shape(0)
-    count = int(np.prod(shape.to_shape(), dtype=object)) if shape.is_static else MOST
-    return min(0, inputs[0][0] * count), max(0, inputs[0][1] * count)
+    return sum_of(node, inputs[0])
 
 
 def _index(_node: ov.Node, _output: ov.Output, _inputs: Sequence[Bounds]) -> Bounds:
     return 0, MOST
 
 
-_FIRST = (
-    *(
-        "Broadcast",
-        "Ceiling",
-        "DepthToSpace",
-        "Floor",
-        "Gather",
-        "GatherElements",
-        "GatherND",
-        "Identity",
-        "Reshape",
-    ),
-    *("Reverse", "ReverseSequence", "Roll", "Slice", "SpaceToDepth", "Split", "Squeeze"),
-    *("StridedSlice", "Tile", "Transpose", "Unsqueeze", "VariadicSplit"),
+_DATA: Mapping[str, tuple[int, ...]] = MappingProxyType(
+    {
+        "Concat": (),
+        "OneHot": (2, 3),
+        "Pad": (0, 3),
+        "ScatterElementsUpdate": (0, 2),
+        "ScatterNDUpdate": (0, 2),
+        "ScatterUpdate": (0, 2),
+        "Select": (1, 2),
+    }
 )
+"""Inputs whose values are in the output; none stands for all. Of others it is the first."""
 
 MOVES = frozenset(
-    {*_FIRST, "Concat", "OneHot", "Pad", "ScatterElementsUpdate", "ScatterNDUpdate"}
-    | {"ScatterUpdate", "Select"}
+    {
+        *("Broadcast", "Ceiling", "DepthToSpace", "Floor", "Gather", "GatherElements", "GatherND"),
+        *("Identity", "Reshape", "Reverse", "ReverseSequence", "Roll", "Slice", "SpaceToDepth"),
+        *("Split", "Squeeze", "StridedSlice", "Tile", "Transpose", "Unsqueeze", "VariadicSplit"),
+        *_DATA,
+    }
 )
 """Operations whose outputs have nothing but values of their inputs."""
 
-_RULES: Mapping[str, Rule] = MappingProxyType(
+_RULES: Mapping[str, _Rule] = MappingProxyType(
     {
-        **dict.fromkeys(_FIRST, _as_input(0)),
-        **dict.fromkeys(("TopK", "Unique"), _moved),
+        **dict.fromkeys(MOVES, _moves),
+        **dict.fromkeys(("TopK", "Unique"), _with_places),
         **dict.fromkeys(("NonZero", "ShapeOf", "Bucketize", "SearchSorted"), _index),
         **dict.fromkeys(("ReduceMax", "ReduceMin", "ReduceMean"), _extreme),
         **dict.fromkeys(("ReduceSum", "CumSum"), _sum),
@@ -286,7 +306,6 @@ _RULES: Mapping[str, Rule] = MappingProxyType(
         "Add": _corners(lambda a, b: a + b),
         "BitwiseAnd": _and,
         "Clamp": _clamp,
-        "Concat": _union(),
         "Convert": _convert,
         "Divide": _divide,
         "FloorMod": _floor_mod,
@@ -295,14 +314,8 @@ _RULES: Mapping[str, Rule] = MappingProxyType(
         "Mod": _mod,
         "Multiply": _corners(lambda a, b: a * b),
         "Negative": _negative,
-        "OneHot": _union(2, 3),
-        "Pad": _union(0, 3),
         "Range": _range,
         "Relu": lambda _node, _output, inputs: (max(0, inputs[0][0]), max(0, inputs[0][1])),
-        "ScatterElementsUpdate": _union(0, 2),
-        "ScatterNDUpdate": _union(0, 2),
-        "ScatterUpdate": _union(0, 2),
-        "Select": _union(1, 2),
         "Sign": lambda _node, _output, _inputs: (-1, 1),
         "SquaredDifference": _squared,
         "Subtract": _corners(lambda a, b: a - b),

@@ -12,22 +12,25 @@ import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.engines.openvino.integers.bounds import INT32, MOST, Bounds, Values
+from ie_serving.engines.openvino.graphs.constants import int32
+from ie_serving.engines.openvino.integers.bounds import INT32, Bounds, Values, is_small, is_within
 from ie_serving.engines.openvino.integers.rule import (
     Made,
+    Rule,
+    check_constants,
+    kind_of,
+    leaves,
+)
+from ie_serving.engines.openvino.integers.steps import (
     as_int32,
     cast,
-    check_constants,
     choose,
     equal,
     greatest,
     is_fused,
-    is_within,
-    kind_of,
     least,
-    leaves,
-    number,
     operands,
+    sealed,
 )
 
 Compare = Callable[[ov.Output, ov.Output], ov.Node]
@@ -56,20 +59,16 @@ _COMPARE: Mapping[str, Compare] = MappingProxyType(
 )
 
 
-def compared(node: ov.Node, values: Values) -> Made | None:
+def _compared(node: ov.Node, values: Values) -> Made | None:
     """Compare two integers; for numbers that no request can hold the answer is known."""
     bounds = [values.bounds(node, i) for i in range(2)]
     beyond = [_beyond(each) for each in bounds]
     # Only constants are beyond: values of requests that do not fit into 32 bits are refused.
     if any(beyond):
         return Made(_as_signs(node, beyond).output(0))
-    if min(_size(each) for each in bounds) <= MOST:
+    if any(map(is_small, bounds)):
         return None
     return Made(_COMPARE[node.get_type_name()](*operands(node)).output(0))
-
-
-def _size(bounds: Bounds) -> int:
-    return max(map(abs, bounds))
 
 
 def _beyond(bounds: Bounds) -> int:
@@ -82,8 +81,7 @@ def _beyond(bounds: Bounds) -> int:
 def _as_signs(node: ov.Node, beyond: list[int]) -> ov.Node:
     """Let 0 stand for what fits into 32 bits, and -1 or 1 for what does not; of the same shape."""
     signs = [
-        op.broadcast(number(sign), op.shape_of(node.input_value(i)))
-        for i, sign in enumerate(beyond)
+        op.broadcast(int32(sign), op.shape_of(node.input_value(i))) for i, sign in enumerate(beyond)
     ]
     compare: Mapping[str, Callable[..., ov.Node]] = {
         "Equal": op.equal,
@@ -96,56 +94,56 @@ def _as_signs(node: ov.Node, beyond: list[int]) -> ov.Node:
     return compare[node.get_type_name()](*signs)
 
 
-def relu(node: ov.Node, values: Values) -> Made | None:
+def _relu(node: ov.Node, values: Values) -> Made | None:
     """Compute the greater of a number and 0."""
-    if _size(values.bounds(node, 0)) <= MOST:
+    if is_small(values.bounds(node, 0)):
         return None
     kind = kind_of(node)
-    found = greatest(as_int32(node.input_value(0)), number(0))
+    found = greatest(as_int32(node.input_value(0)), int32(0))
     return Made(cast(found, kind, values.bounds(node, 0)))
 
 
-def kept(node: ov.Node, values: Values) -> Made | None:
+def _kept(node: ov.Node, values: Values) -> Made | None:
     """Round what is an integer already, as the front end does to cut quotients: nothing changes."""
     bounds = values.bounds(node, 0)
-    if _size(bounds) <= MOST:
+    if is_small(bounds):
         return None
-    given = op.bitwise_or(as_int32(node.input_value(0)), number(0))
+    given = sealed(as_int32(node.input_value(0)))
     return Made(cast(given, kind_of(node), bounds))
 
 
-def clamped(node: ov.Node, values: Values) -> Made | None:
+def _clamped(node: ov.Node, values: Values) -> Made | None:
     """Bound by integers: the plugin rounds the bounds to float32."""
     given = node.get_attributes()
     ends = (np.ceil(given["min"]), np.floor(given["max"]))
     low, high = (int(np.clip(end, *INT32)) for end in ends)
-    if max(abs(low + 1), abs(high)) <= MOST or _size(values.bounds(node, 0)) <= MOST:
+    if is_small((low + 1, high)) or is_small(values.bounds(node, 0)):
         return None
-    found = least(greatest(as_int32(node.input_value(0)), number(low)), number(high))
+    found = least(greatest(as_int32(node.input_value(0)), int32(low)), int32(high))
     return Made(cast(found, kind_of(node), (low, high)))
 
 
-def extreme(node: ov.Node, values: Values) -> Made | None:
+def _extreme(node: ov.Node, values: Values) -> Made | None:
     """Find the greatest or least number in two steps, each exact as float32.
 
     First among the numbers without their lowest 8 bits, then among the lowest bits of those that
     are equal to what was found. Of nothing both steps give the end of int32's range.
     """
-    if _size(values.bounds(node, 0)) <= MOST:
+    if is_small(values.bounds(node, 0)):
         return None
     reduce, other = _EXTREMES[node.get_type_name()]
     given, axes = as_int32(node.input_value(0)), node.input_value(1)
     # Of the type of the node, by which `operations.py` tells whether emptiness is to be refused.
-    high = op.convert(op.bitwise_and(given, number(~_LOW_BITS)), kind_of(node))
+    high = op.convert(op.bitwise_and(given, int32(~_LOW_BITS)), kind_of(node))
     most = reduce(high, axes, True)
-    low = op.select(op.equal(high, most), op.bitwise_and(given, number(_LOW_BITS)), number(other))
+    low = op.select(op.equal(high, most), op.bitwise_and(given, int32(_LOW_BITS)), int32(other))
     keeps = bool(node.get_attributes()["keep_dims"])
     highest = as_int32(reduce(high, axes, keeps).output(0))
     found = op.bitwise_or(highest, reduce(low, axes, keeps))
     bounds = values.bounds(node, 0)
     made = cast(found, kind_of(node), bounds)
     ends = [end for end, own in zip(INT32, bounds, strict=True) if abs(own) > abs(end)]
-    return Made(made, [(leaves(node), equal(found, number(end))) for end in ends])
+    return Made(made, [(leaves(node), equal(found, int32(end))) for end in ends])
 
 
 _EXTREMES: Mapping[str, tuple[Callable[..., ov.Node], int]] = MappingProxyType(
@@ -154,22 +152,22 @@ _EXTREMES: Mapping[str, tuple[Callable[..., ov.Node], int]] = MappingProxyType(
 """How each is found, and what stands for the lowest bits of a number that it is not."""
 
 
-def limited(node: ov.Node, values: Values) -> Made | None:
+def _limited(node: ov.Node, values: Values) -> Made | None:
     """Keep Maximum and Minimum from being computed as float32 with what is in front of them."""
     bounds = values.of(node.output(0)).bounds or INT32
     # The lesser of a number and 2**40 is the number, also where the plugin cuts 2**40.
     if not is_within(values.unwrapped(node), INT32):
         check_constants(node, values)
-    if _size(bounds) <= MOST or not any(is_fused(node.input_value(i)) for i in range(2)):
+    if is_small(bounds) or not any(is_fused(node.input_value(i)) for i in range(2)):
         return None
     limit = least if node.get_type_name() == "Minimum" else greatest
     return Made(cast(limit(*operands(node)), kind_of(node), bounds))
 
 
-def chosen(node: ov.Node, values: Values) -> Made | None:
+def _chosen(node: ov.Node, values: Values) -> Made | None:
     """Choose by bits: with a comparison in front, the plugin computes Select as float32."""
     bounds = values.of(node.output(0)).bounds
-    if bounds is None or _size(bounds) <= MOST:
+    if bounds is None or is_small(bounds):
         return None
     if not _is_stand_in(node):
         check_constants(node, values)
@@ -196,7 +194,7 @@ def _cut(node: ov.Node, values: Values, i: int) -> ov.Output:
         return as_int32(given)
     if bounds[0] != bounds[1]:
         check_constants(node, values)
-    end = number(INT32[bounds[0] > 0])
+    end = int32(INT32[bounds[0] > 0])
     return op.broadcast(end, op.shape_of(given)).output(0)
 
 
@@ -204,4 +202,17 @@ def to_boolean(node: ov.Node, values: Values) -> Made | None:
     """Compare with 0: the plugin takes -2**31 for false."""
     if values.bounds(node, 0)[0] > INT32[0]:
         return None
-    return Made(op.not_equal(as_int32(node.input_value(0)), number(0)).output(0))
+    return Made(op.not_equal(as_int32(node.input_value(0)), int32(0)).output(0))
+
+
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        **dict.fromkeys(_COMPARE, _compared),
+        **dict.fromkeys(_EXTREMES, _extreme),
+        **dict.fromkeys(("Floor", "Ceiling"), _kept),
+        **dict.fromkeys(("Maximum", "Minimum"), _limited),
+        "Clamp": _clamped,
+        "Relu": _relu,
+        "Select": _chosen,
+    }
+)

@@ -23,22 +23,24 @@ from types import MappingProxyType
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.engines.openvino.integers.bounds import INT32, MOST, WIDE, Bounds, Values
+from ie_serving.engines.openvino.graphs.constants import Operand, int32
+from ie_serving.engines.openvino.integers.bounds import INT32, WIDE, Bounds, Values, is_small
 from ie_serving.engines.openvino.integers.rule import (
     Made,
-    Operand,
-    as_int32,
-    cast,
+    Rule,
     check_constants,
+    kind_of,
+    leaves,
+    named,
+)
+from ie_serving.engines.openvino.integers.steps import (
+    cast,
     equal,
     greatest,
     is_negative,
-    kind_of,
     least,
-    leaves,
-    named,
-    number,
     one_if,
+    operands,
 )
 
 BYTES = frozenset({"i8", "u8"})
@@ -46,34 +48,30 @@ BYTES = frozenset({"i8", "u8"})
 _SHRUNK = 1 << 20
 
 
-def divided(node: ov.Node, values: Values) -> Made | None:
+def _divided(node: ov.Node, values: Values) -> Made | None:
     """Divide exactly, and flag a divisor of 0, as TensorFlow does.
 
     Quotients are cut, not rounded down, as those of TensorFlow, ONNX and the plugin are.
     """
     check_constants(node, values)
     bounds = [values.bounds(node, i) for i in range(2)]
-    kind = kind_of(node)
+    small = all(map(is_small, bounds))
+    kind, (a, b) = kind_of(node), operands(node)
     faults: list[tuple[str, Operand]] = []
     if bounds[1][0] <= 0 <= bounds[1][1]:
         cause = f"Integer division by zero in {named(node)}: send other divisors"
-        faults.append((cause, op.equal(as_int32(node.input_value(1)), number(0))))
-    a, b = (as_int32(node.input_value(i)) for i in range(2))
+        faults.append((cause, op.equal(b, int32(0))))
     if kind in WIDE and node.get_type_name() == "Divide" and _may_leave(bounds):
-        both = op.logical_and(equal(a, number(INT32[0])), op.equal(b, number(-1)))
+        both = op.logical_and(equal(a, int32(INT32[0])), op.equal(b, int32(-1)))
         faults.append((leaves(node), both))
-    if kind not in BYTES and _fits(bounds):
+    if kind not in BYTES and small:
         return Made(None, faults) if faults else None
-    found = _PARTS[node.get_type_name()](a, b, _fits(bounds))
+    found = _PARTS[node.get_type_name()](a, b, small)
     return Made(cast(found, kind, INT32), faults)
 
 
 def _may_leave(bounds: list[Bounds]) -> bool:
     return bounds[0][0] == INT32[0] and bounds[1][0] <= -1 <= bounds[1][1]
-
-
-def _fits(bounds: list[Bounds]) -> bool:
-    return max(abs(end) for each in bounds for end in each) <= MOST
 
 
 def quotient(a: ov.Output, b: ov.Output, small: bool) -> ov.Node:
@@ -98,7 +96,7 @@ def _floor_remainder(a: ov.Output, b: ov.Output, small: bool) -> ov.Node:
         return op.floor_mod(a, b)
     left = _remainder(a, b, small)
     # One of two different signs, none of them 0: the bits of signs differ.
-    differs = op.logical_and(is_negative(op.bitwise_xor(left, b)), op.not_equal(left, number(0)))
+    differs = op.logical_and(is_negative(op.bitwise_xor(left, b)), op.not_equal(left, int32(0)))
     return op.add(left, op.multiply(b, one_if(differs)))
 
 
@@ -110,15 +108,18 @@ _PARTS: Mapping[str, Callable[[ov.Output, ov.Output, bool], ov.Node]] = MappingP
 def _magnitudes(a: ov.Output, b: ov.Output) -> tuple[ov.Node, ov.Node]:
     """Give |a| // |b|, and what is left of it as a number from -|b| + 1 to 0."""
     n, d = (least(each, op.negative(each)) for each in (a, b))
-    rough = op.divide(op.divide(n, number(2)), d)
-    less = op.subtract(rough, op.divide(rough, number(_SHRUNK)))
-    half = op.subtract(less, op.minimum(rough, number(1)))
+    rough = op.divide(op.divide(n, int32(2)), d)
+    less = op.subtract(rough, op.divide(rough, int32(_SHRUNK)))
+    half = op.subtract(less, op.minimum(rough, int32(1)))
     first = op.add(half, half)
     left = op.subtract(n, op.multiply(first, d))
-    second = op.maximum(op.subtract(op.divide(left, d), number(1)), number(0))
+    second = op.maximum(op.subtract(op.divide(left, d), int32(1)), int32(0))
     left = op.subtract(left, op.multiply(second, d))
     found = op.add(first, second)
     for _ in range(2):
         short = one_if(equal(greatest(left, d), d))  # left <= d
         found, left = op.add(found, short), op.subtract(left, op.multiply(short, d))
     return found, left
+
+
+RULES: Mapping[str, Rule] = MappingProxyType(dict.fromkeys(_PARTS, _divided))

@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 
-import numpy as np
 import openvino as ov
+
+from ie_serving.engines.openvino.graphs.bodies import LOOPS, bodies
+from ie_serving.engines.openvino.graphs.constants import value_of
 
 Given = Mapping[int, tuple[int, int | None]]
 """By a body's parameter: the input of the operation that it takes its first value from, and by how
@@ -12,13 +14,8 @@ much it changes with each round; None where that is not known."""
 
 def given(node: ov.Node) -> Iterator[tuple[ov.Model, Given]]:
     """Give the bodies of an operation, with what their parameters are given."""
-    name = node.get_type_name()
-    if name == "If":
-        yield node.get_then_body(), {}
-        yield node.get_else_body(), {}
-    elif name in ("Loop", "TensorIterator"):
-        body = node.get_function()
-        yield body, dict(_given(node, body))
+    for body in bodies(node):
+        yield body, dict(_given(node, body)) if node.get_type_name() in LOOPS else {}
 
 
 def _given(node: ov.Node, body: ov.Model) -> Iterator[tuple[int, tuple[int, int | None]]]:
@@ -38,12 +35,9 @@ def _step(body: ov.Model, merged: object) -> int | None:
         return 0
     if value.get_type_name() != "Add":
         return None
-    ends = [value.input_value(number).get_node() for number in range(2)]
-    steps = [end for end in ends if end.get_type_name() == "Constant"]
+    ends = [value.input_value(i).get_node() for i in range(2)]
+    steps = [step for end in ends if (step := value_of(end)) is not None]
     if len(steps) != 1 or parameter.get_name() not in [end.get_name() for end in ends]:
         return None
-    return int(np.asarray(steps[0].data).reshape(-1)[0]) if _is_single(steps[0]) else None
-
-
-def _is_single(constant: ov.Node) -> bool:
-    return bool(np.asarray(constant.data).size == 1 and constant.get_element_type().is_integral())
+    (step,) = steps
+    return int(step.item()) if step.size == 1 and step.dtype.kind in "iu" else None

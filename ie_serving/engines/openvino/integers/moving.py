@@ -5,35 +5,21 @@ from types import MappingProxyType
 
 import openvino as ov
 
-from ie_serving.engines.openvino.integers.bounds import MOVES, WIDE, Values
-from ie_serving.engines.openvino.integers.rule import Made, check_constants, kind_of
+from ie_serving.engines.openvino.integers.bounds import MOVES, WIDE, Values, data_inputs
+from ie_serving.engines.openvino.integers.rule import Made, Rule, check_constants
 
-_DATA: Mapping[str, tuple[int, ...]] = MappingProxyType(
-    {
-        "OneHot": (2, 3),
-        "Pad": (0, 3),
-        "ScatterElementsUpdate": (0, 2),
-        "ScatterNDUpdate": (0, 2),
-        "ScatterUpdate": (0, 2),
-    }
+_OF_THEIR_OWN = frozenset(
+    {"Ceiling", "Floor", "ScatterElementsUpdate", "ScatterNDUpdate", "Select"}
 )
-"""Inputs whose values are in the output. Of `Concat` they are all, of others it is the first."""
+"""Operations whose rules stand elsewhere."""
 _ENDS = frozenset({"Slice", "StridedSlice"})
-MOVING = tuple(MOVES - {"ScatterElementsUpdate", "ScatterNDUpdate", "Select"})
 
 
 def moved(node: ov.Node, values: Values) -> Made | None:
     """Refuse what moves constants that do not fit, unless they are ends of slices."""
-    if kind_of(node) in WIDE and not _is_end(node):
+    if node.get_output_element_type(0).get_type_name() in WIDE and not _is_end(node):
         check_constants(node, values, data_inputs(node))
     return None
-
-
-def data_inputs(node: ov.Node) -> tuple[int, ...]:
-    """Give the inputs whose values are in the output of an operation that moves them."""
-    if node.get_type_name() == "Concat":
-        return tuple(range(node.get_input_size()))
-    return tuple(i for i in _DATA.get(node.get_type_name(), (0,)) if i < node.get_input_size())
 
 
 def _is_end(node: ov.Node) -> bool:
@@ -42,3 +28,6 @@ def _is_end(node: ov.Node) -> bool:
     return all(
         each.get_node().get_type_name() in _ENDS and each.get_index() > 0 for each in readers
     )
+
+
+RULES: Mapping[str, Rule] = MappingProxyType(dict.fromkeys(MOVES - _OF_THEIR_OWN, moved))

@@ -9,24 +9,28 @@ whole.
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
-import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.engines.openvino.integers.bounds import HELD, INT32, MOST, WIDE, Values
+from ie_serving.engines.openvino.graphs.constants import Operand, int32, int64
+from ie_serving.engines.openvino.integers.bounds import (
+    HELD,
+    INT32,
+    WIDE,
+    Values,
+    count_of,
+    is_within,
+)
 from ie_serving.engines.openvino.integers.moving import moved
 from ie_serving.engines.openvino.integers.rule import (
     Made,
-    Operand,
-    as_int32,
-    cast,
+    Rule,
     check_constants,
-    is_within,
     kind_of,
     leaves,
-    number,
     refuse,
 )
+from ie_serving.engines.openvino.integers.steps import as_int32, cast
 
 _BITS = 11
 _LOWEST_BITS = (1 << _BITS) - 1
@@ -66,7 +70,6 @@ _SUMS: Mapping[str, tuple[_Sum, Sequence[int], int]] = MappingProxyType(
 )
 """By operation: how it adds up, which inputs, and the input that has as many elements as numbers
 are added up at most, but for one."""
-SUMS = tuple(_SUMS)
 _EXACT = frozenset({"none", "min", "max"})
 _WEIGHTED = 6
 """Inputs of an `EmbeddingSegmentsSum` with weights."""
@@ -95,7 +98,7 @@ def _stays(node: ov.Node, values: Values) -> bool:
     """Tell whether sums are known to fit."""
     _, summed, counted = _SUMS[node.get_type_name()]
     most = max(abs(end) for i in summed for end in values.bounds(node, i))
-    count = _count(node.get_input_partial_shape(counted)) + 1
+    count = count_of(node.get_input_partial_shape(counted)) + 1
     least = -most * count if _has_negative(node, values) else 0
     return is_within((least, most * count), HELD[kind_of(node)])
 
@@ -106,31 +109,30 @@ def _has_negative(node: ov.Node, values: Values) -> bool:
     return below or node.get_attributes().get("reduction") == "sub"
 
 
-def _count(shape: ov.PartialShape) -> int:
-    return int(np.prod(shape.to_shape(), dtype=object)) if shape.is_static else MOST
-
-
 def _leaves(node: ov.Node, given: _Values) -> ov.Node:
     """Tell of each sum whether 32 bits cannot hold it."""
     add_up, _, counted = _SUMS[node.get_type_name()]
     by_place = zip(*(_pieces(each) for each in given), strict=True)
     low, middle, high = (add_up(node, list(pieces)) for pieces in by_place)
     high = op.add(high, _above(op.add(middle, _above(low, _BITS)), _BITS))
-    low_bits = op.less(high, number(0 if HELD[kind_of(node)][0] == 0 else -_HIGHEST))
-    left = op.logical_or(low_bits, op.greater(high, number(_HIGHEST - 1)))
-    if _count(node.get_input_partial_shape(counted)) + 1 < _MOST_NUMBERS:
+    low_bits = op.less(high, int32(0 if HELD[kind_of(node)][0] == 0 else -_HIGHEST))
+    left = op.logical_or(low_bits, op.greater(high, int32(_HIGHEST - 1)))
+    if count_of(node.get_input_partial_shape(counted)) + 1 < _MOST_NUMBERS:
         return left
     sizes = op.shape_of(node.input_value(counted), "i32")
-    count = op.reduce_prod(sizes, op.constant(np.array([0], np.int64)), False)
-    return op.logical_or(left, op.greater(count, number(_MOST_NUMBERS - 2)))
+    count = op.reduce_prod(sizes, int64([0]), False)
+    return op.logical_or(left, op.greater(count, int32(_MOST_NUMBERS - 2)))
 
 
 def _pieces(value: Operand) -> list[ov.Node]:
     """Cut int32 into its lowest 11 bits, the next 11, and what is above, with the sign."""
-    lowest = number(_LOWEST_BITS)
+    lowest = int32(_LOWEST_BITS)
     middle = op.bitwise_and(_above(value, _BITS), lowest)
     return [op.bitwise_and(value, lowest), middle, _above(value, 2 * _BITS)]
 
 
 def _above(value: Operand, bits: int) -> ov.Node:
-    return op.bitwise_right_shift(value, number(bits))
+    return op.bitwise_right_shift(value, int32(bits))
+
+
+RULES: Mapping[str, Rule] = MappingProxyType(dict.fromkeys(_SUMS, gathered))

@@ -7,31 +7,35 @@ step is checked as an addition is: a sum is refused if one on the way to it left
 What is estimated is estimated with integers: of reals the plugin may keep 16 bits.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
+from ie_serving.engines.openvino.graphs.constants import Operand, float32, int32, int64, value_of
 from ie_serving.engines.openvino.integers.arithmetic import added, result
-from ie_serving.engines.openvino.integers.bounds import HELD, MOST, WIDE, Bounds, Values
+from ie_serving.engines.openvino.integers.bounds import (
+    HELD,
+    MOST,
+    WIDE,
+    Values,
+    is_small,
+    is_within,
+    sum_of,
+)
 from ie_serving.engines.openvino.integers.dividing import quotient
 from ie_serving.engines.openvino.integers.rule import (
     Made,
-    Operand,
-    as_int32,
-    cast,
+    Rule,
     check_constants,
-    is_negative,
-    is_within,
     kind_of,
-    least,
     leaves,
     named,
-    number,
 )
+from ie_serving.engines.openvino.integers.steps import as_int32, cast, is_negative, least, sealed
 
-EXACT_SUM: Bounds = (-MOST, MOST)
 _LARGE_PRODUCT = 2.0**30
 """Half of what int32 holds, since the product is estimated with reals."""
 _FACTORS = 1 << 16
@@ -39,7 +43,7 @@ _FACTORS = 1 << 16
 plugin: those of quantized models have 8 bits."""
 
 
-def cumulated(node: ov.Node, values: Values) -> Made | None:
+def _cumulated(node: ov.Node, values: Values) -> Made | None:
     """Flag a cumulative sum that leaves 32 bits; the sum before it is its own, less one summand."""
     kind = kind_of(node)
     if kind == "i32" or is_within(values.unwrapped(node), HELD[kind]):
@@ -49,23 +53,23 @@ def cumulated(node: ov.Node, values: Values) -> Made | None:
     given = as_int32(node.input_value(0))
     found = op.cum_sum(given, node.input_value(1), kept["exclusive"], kept["reverse"])
     before = found if kept["exclusive"] else op.subtract(found, given)
-    return result(node, found, added(before, given)[1])
+    return result(node, (found, added(before, given)[1]))
 
 
-def summed(node: ov.Node, values: Values) -> Made | None:
+def _summed(node: ov.Node, values: Values) -> Made | None:
     """Add up along one axis after the other."""
     return _reduced(node, values, mean=False)
 
 
-def averaged(node: ov.Node, values: Values) -> Made | None:
+def _averaged(node: ov.Node, values: Values) -> Made | None:
     """Divide the sum by how many there are; by 0 it is refused."""
     return _reduced(node, values, mean=True)
 
 
 def _reduced(node: ov.Node, values: Values, *, mean: bool) -> Made | None:
-    count = _sum_bounds(node, values)
+    found = sum_of(node, values.bounds(node, 0))
     kind = kind_of(node)
-    if is_within(count, EXACT_SUM) and (mean or is_within(count, HELD[kind])):
+    if is_small(found) and (mean or is_within(found, HELD[kind])):
         return None
     check_constants(node, values)
     axes = _axes(node)
@@ -75,42 +79,35 @@ def _reduced(node: ov.Node, values: Values, *, mean: bool) -> Made | None:
     faults: list[tuple[str, Operand]] = []
     if mean:
         size = _count(node, axes)
-        faults = [(f"{named(node)} has no numbers: send some", op.equal(size, number(0)))]
-        total = quotient(total, op.maximum(size, number(1)).output(0), small=False).output(0)
+        faults = [(f"{named(node)} has no numbers: send some", op.equal(size, int32(0)))]
+        total = quotient(total, op.maximum(size, int32(1)).output(0), small=False).output(0)
     if kind in WIDE:
         faults.append((leaves(node), left))
     if not node.get_attributes()["keep_dims"]:
-        total = op.squeeze(total, _constant(axes)).output(0)
+        total = op.squeeze(total, int64(axes)).output(0)
     return Made(cast(total, kind, HELD["i32"]), faults)
-
-
-def _sum_bounds(node: ov.Node, values: Values) -> Bounds:
-    low, high = values.bounds(node, 0)
-    shape = node.get_input_partial_shape(0)
-    count = int(np.prod(shape.to_shape(), dtype=object)) if shape.is_static else MOST
-    return min(0, low * count), max(0, high * count)
 
 
 def _axes(node: ov.Node) -> list[int] | None:
     """Give the axes, counted from the front; None where they are not known at load."""
-    given, shape = node.input_value(1).get_node(), node.get_input_partial_shape(0)
-    if given.get_type_name() != "Constant" or shape.rank.is_dynamic:
+    axes, shape = value_of(node.input_value(1).get_node()), node.get_input_partial_shape(0)
+    if axes is None or shape.rank.is_dynamic:
         return None
-    return sorted({int(axis) % len(shape) for axis in np.asarray(given.data).reshape(-1)})
+    return sorted({int(axis) % len(shape) for axis in axes.reshape(-1)})
 
 
-def _total(node: ov.Node, axes: Sequence[int]) -> tuple[ov.Output, ov.Node]:
+def _total(node: ov.Node, axes: Sequence[int]) -> tuple[ov.Output, Operand]:
     """Give sums, with the axes kept as 1, and whether one of them left 32 bits."""
     given = as_int32(node.input_value(0))
-    left: ov.Node = op.constant(np.array(False))
+    left: Operand = op.constant(np.array(False))
     for axis in axes:
         given = _filled(given, axis)
-        found = op.cum_sum(given, _constant(axis))
+        found = op.cum_sum(given, int64(axis))
         beyond = op.reduce_logical_or(
-            added(op.subtract(found, given), given)[1], _constant([axis]), True
+            added(op.subtract(found, given), given)[1], int64([axis]), True
         )
         left = op.logical_or(left, beyond)
-        ends = (_constant([end]) for end in (-1, np.iinfo(np.int64).max, 1, axis))
+        ends = (int64([end]) for end in (-1, np.iinfo(np.int64).max, 1, axis))
         given = op.slice(found, *ends).output(0)
     # Of an unsigned type the plugin holds the half without a sign: a negative sum has left it.
     if HELD[kind_of(node)][0] == 0:
@@ -124,25 +121,19 @@ def _filled(given: ov.Output, axis: int) -> ov.Output:
     if shape[axis].get_min_length() > 0:
         return given
     more = [int(place == axis) for place in range(len(shape))]
-    return op.pad(
-        given, _constant(more), _constant([0] * len(shape)), "constant", number(0)
-    ).output(0)
+    return op.pad(given, int64(more), int64([0] * len(shape)), "constant", int32(0)).output(0)
 
 
 def _count(node: ov.Node, axes: Sequence[int]) -> ov.Node:
     shape = op.shape_of(node.input_value(0), "i32")
-    sizes = op.gather(shape, _constant(list(axes)), _constant(0))
-    return op.reduce_prod(sizes, _constant([0]), False)
-
-
-def _constant(value: int | Sequence[int]) -> ov.Node:
-    return op.constant(np.array(value, np.int64))
+    sizes = op.gather(shape, int64(list(axes)), int64(0))
+    return op.reduce_prod(sizes, int64([0]), False)
 
 
 def _rounded(node: ov.Node) -> tuple[str, Operand]:
     """Flag sums of which one on the way may have been rounded, by those of the magnitudes."""
     sums = op.reduce_sum(_less_magnitude(node.input_value(0)), node.input_value(1), False)
-    return _too_large(node), op.less(sums, number(-MOST))
+    return _too_large(node), op.less(sums, int32(-MOST))
 
 
 def _less_magnitude(output: ov.Output) -> ov.Node:
@@ -158,7 +149,7 @@ def _too_large(node: ov.Node) -> str:
     )
 
 
-def matrix(node: ov.Node, values: Values) -> Made | None:
+def _matrix(node: ov.Node, values: Values) -> Made | None:
     """Flag products of which one on the way may have been rounded, by those of the magnitudes."""
     factors = [max(map(abs, values.bounds(node, i))) for i in range(2)]
     if factors[0] * factors[1] <= _FACTORS and _becomes_real(node):
@@ -171,15 +162,15 @@ def matrix(node: ov.Node, values: Values) -> Made | None:
     return _if_exact(node, values, sums)
 
 
-def einsum(node: ov.Node, values: Values) -> Made:
+def _einsum(node: ov.Node, values: Values) -> Made:
     """Flag what a MatMul would be flagged for: the plugin makes one of it."""
     given = [_less_magnitude(node.input_value(i)) for i in range(node.get_input_size())]
     return _if_exact(node, values, op.einsum(given, node.get_attributes()["equation"]))
 
 
-def magnitudes(node: ov.Node, values: Values) -> Made | None:
+def _magnitudes(node: ov.Node, values: Values) -> Made | None:
     """Flag sums of magnitudes that may have been rounded."""
-    if is_within(_sum_bounds(node, values), EXACT_SUM):
+    if is_small(sum_of(node, values.bounds(node, 0))):
         return None
     check_constants(node, values)
     return Made(None, [_rounded(node)])
@@ -187,7 +178,7 @@ def magnitudes(node: ov.Node, values: Values) -> Made | None:
 
 def _if_exact(node: ov.Node, values: Values, sums: ov.Node) -> Made:
     check_constants(node, values)
-    most = number(_most(node))
+    most = int32(_most(node))
     # Of an odd number of factors they are negative. What is beyond int32 is its least number.
     wrong = op.logical_or(op.greater(sums, most), op.less(sums, op.negative(most)))
     return Made(None, [(_too_large(node), wrong)])
@@ -216,7 +207,7 @@ def _added_up(node: ov.Node) -> int:
     return int(size.get_length()) if size.is_static else MOST
 
 
-def product(node: ov.Node, values: Values) -> Made | None:
+def _product(node: ov.Node, values: Values) -> Made | None:
     """Flag products of 64 bits that leave 32, and those above 2**30 with them.
 
     What is behind is kept apart: the plugin computes an addition and the like, fused with a
@@ -225,10 +216,23 @@ def product(node: ov.Node, values: Values) -> Made | None:
     check_constants(node, values)
     kind, given, axes = kind_of(node), node.input_value(0), node.input_value(1)
     keeps = bool(node.get_attributes()["keep_dims"])
-    found = op.bitwise_or(op.reduce_prod(as_int32(given), axes, keeps), number(0))
+    found = sealed(op.reduce_prod(as_int32(given), axes, keeps))
     output = cast(found, kind, HELD["i32"])
     if kind not in WIDE:
         return Made(output)
     rough = op.abs(op.reduce_prod(op.convert(given, "f32"), axes, keeps))
-    limit = op.constant(np.float32(_LARGE_PRODUCT))
+    limit = float32(_LARGE_PRODUCT)
     return Made(output, [(leaves(node), op.logical_not(op.less(rough, limit)))])
+
+
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        "CumSum": _cumulated,
+        "Einsum": _einsum,
+        "MatMul": _matrix,
+        "ReduceL1": _magnitudes,
+        "ReduceMean": _averaged,
+        "ReduceProd": _product,
+        "ReduceSum": _summed,
+    }
+)

@@ -14,7 +14,7 @@ import numpy as np
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import BY_NUMBER, Array, DataType
-from ie_serving.engines.openvino.savedmodel import sums
+from ie_serving.engines.openvino.savedmodel import checksums
 from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.fields import Unclear, read_varint
 from ie_serving.wire.protobuf.messages import Proto
@@ -75,7 +75,7 @@ class Checkpoint:
         path = self._path(shard)
         try:
             with path.open("rb") as file:
-                damaged = sums.damaged(file, entries)
+                damaged = checksums.damaged(file, entries)
         except OSError as error:
             raise LoadFailed(f"{path.name} cannot be read: {error.strerror}") from error
         if damaged is not None:
@@ -199,7 +199,7 @@ def _block(data: memoryview, offset: int, size: int) -> Iterator[tuple[bytes, by
     if data[offset + size] != _PLAIN:
         raise _Compressed("a block is compressed")
     after = offset + size + 1
-    if not sums.block_is_whole(bytes(data[offset:after]), bytes(data[after : after + 4])):
+    if not checksums.block_is_whole(bytes(data[offset:after]), bytes(data[after : after + 4])):
         raise ValueError("a block does not have its checksum")
     restarts = int.from_bytes(block[-4:], "little")
     end = len(block) - 4 * (restarts + 1)

@@ -16,6 +16,8 @@ FILE = "saved_model.pb"
 TEXT_FILE = "saved_model.pbtxt"
 """The same as protobuf text, read where there is no `FILE`, as TensorFlow does."""
 TAG = "serve"
+VARIANT = 21
+"""`DT_VARIANT`, the number of the dtype of messages and of lists of tensors, in types.proto."""
 INTERNAL = "__saved_model_"
 """How TensorFlow's own signatures begin; they compute nothing."""
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import openvino as ov
 import openvino.opset15 as op
+import pytest
 from hypothesis import strategies as st
 
 from ie_serving.core.tensors import Array
@@ -18,6 +19,7 @@ NUMBERS = sorted({*AROUND, *(-n for n in AROUND), -(2**31), 123456789, -98765432
 INT32 = np.iinfo(np.int32)
 EVERY = [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64]
 FIXED = [(dtype, True) for dtype in EVERY] + [(np.int32, False), (np.int64, False)]
+DTYPES = pytest.mark.parametrize(("dtype", "fixed"), FIXED)
 """Types with fixed shapes; with open ones, which have other kernels, the most usual types."""
 KEPT_MODELS = 8
 """Compiled models that are kept for the next question: compiling takes most of a test."""
@@ -122,6 +124,17 @@ def served_each(
     )
     assert not causes
     return dict(zip(builds, outputs, strict=True))
+
+
+def assert_exact(
+    operations: Mapping[str, tuple[Build, Callable[..., Array]]],
+    *inputs: Array,
+    fixed: bool = False,
+) -> None:
+    """Compare each operation with what it is to give of the inputs."""
+    builds = {name: build for name, (build, _) in operations.items()}
+    for name, output in served_each(builds, *inputs, fixed=fixed).items():
+        assert np.array_equal(output, operations[name][1](*inputs)), name
 
 
 def types(build: Build, *inputs: Array) -> list[str]:

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.engines.openvino.integers.graphs import (
-    FIXED,
+    DTYPES,
     NUMBERS,
     any_magnitude,
+    assert_exact,
     constant,
     held,
     pairs,
@@ -21,7 +22,6 @@ from tests.unit.engines.openvino.integers.graphs import (
     types,
 )
 
-DTYPES = pytest.mark.parametrize(("dtype", "fixed"), FIXED)
 COMPARE: dict[str, tuple[Any, Any]] = {
     "Equal": (op.equal, np.equal),
     "NotEqual": (op.not_equal, np.not_equal),
@@ -30,15 +30,13 @@ COMPARE: dict[str, tuple[Any, Any]] = {
     "Greater": (op.greater, np.greater),
     "GreaterEqual": (op.greater_equal, np.greater_equal),
 }
-BUILDS = {name: build for name, (build, _) in COMPARE.items()}
 AXIS = np.array([0], np.int64)
 
 
 @DTYPES
 def test_comparisons_are_exact(dtype: type, fixed: bool) -> None:
     a, b = pairs(dtype)
-    for name, output in served_each(BUILDS, a, b, fixed=fixed).items():
-        assert np.array_equal(output, COMPARE[name][1](a, b)), name
+    assert_exact(COMPARE, a, b, fixed=fixed)
 
 
 @settings(deadline=None, max_examples=30)
@@ -55,7 +53,7 @@ def test_comparisons_are_exact_at_all_magnitudes(name: str, numbers: list[Any]) 
 def with_limit(limit: int, dtype: type) -> dict[str, Callable[[Any], Any]]:
     return {
         name: lambda node, build=build: build(node, constant(limit, dtype))
-        for name, build in BUILDS.items()
+        for name, (build, _) in COMPARE.items()
     }
 
 

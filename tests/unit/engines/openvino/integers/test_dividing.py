@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 
 from ie_serving.core.tensors import Array
 from tests.unit.engines.openvino.integers.graphs import (
-    FIXED,
+    DTYPES,
     INT32,
     answer,
     any_magnitude,
+    assert_exact,
     constant,
     held,
     pairs,
     served,
-    served_each,
     types,
 )
 
@@ -37,18 +37,16 @@ DIVIDE: dict[str, tuple[Any, Any]] = {
     "Mod": (op.mod, np.fmod),
     "FloorMod": (op.floor_mod, np.mod),
 }
-BUILDS = {name: build for name, (build, _) in DIVIDE.items()}
 BY_NAME = pytest.mark.parametrize("name", DIVIDE)
 
 
-@pytest.mark.parametrize(("dtype", "fixed"), FIXED)
+@DTYPES
 def test_quotients_and_remainders_are_exact(dtype: type, fixed: bool) -> None:
     a, b = pairs(dtype)
     # -2**31 / -1 is 2**31, which 64-bit types have and OpenVINO's 32 bits do not.
     fits = (b != 0) & ((a != INT32.min) | (b.astype(np.int64) != -1))
     a, b = a[fits], b[fits]
-    for name, output in served_each(BUILDS, a, b, fixed=fixed).items():
-        assert np.array_equal(output, DIVIDE[name][1](a, b)), name
+    assert_exact(DIVIDE, a, b, fixed=fixed)
 
 
 @settings(deadline=None, max_examples=60)

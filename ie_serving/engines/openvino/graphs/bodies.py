@@ -1,27 +1,15 @@
 """The bodies of loops and branches, and how a flag that is raised inside of one comes out."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
-import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
+from ie_serving.engines.openvino.graphs.constants import int32, int64
+from ie_serving.engines.openvino.graphs.flags import Flag
+
 BRANCH = "If"
 LOOPS = frozenset({"Loop", "TensorIterator"})
-
-
-@dataclass(frozen=True)
-class Flag:
-    """A condition under which a request is refused.
-
-    Attributes:
-        cause: what was wrong and what to do, for the client.
-        raised: graph of one int32, shape (1,), that is 1 where the condition holds.
-    """
-
-    cause: str
-    raised: ov.Node
 
 
 def bodies(node: ov.Node) -> list[ov.Model]:
@@ -51,8 +39,7 @@ def carried(node: ov.Node, inner: Sequence[Sequence[Flag]]) -> Iterator[Flag]:
         raised = op.concat([flag.raised for flag in inner[0]], 0)
         out = of_rounds(node, lambda so_far: op.maximum(so_far, raised), len(causes))
     for place, cause in enumerate(causes):
-        where = op.constant(np.array([place], np.int64))
-        yield Flag(cause, op.gather(out, where, op.constant(np.array(0, np.int64))))
+        yield Flag(cause, op.gather(out, int64([place]), int64(0)))
 
 
 def _of_branches(node: ov.Node, inner: Sequence[Sequence[Flag]]) -> ov.Output:
@@ -87,7 +74,7 @@ def of_rounds(node: ov.Node, joined: Callable[[ov.Node], ov.Node], count: int) -
     """
     # Carried through the rounds: what a loop gives of one round alone is that of the last.
     (body,) = bodies(node)
-    so_far = op.parameter([count], np.int32)
+    so_far = op.parameter([count], ov.Type.i32)
     body.add_parameters([so_far])
     result = _added(body, joined(so_far))
     node.set_merged_input(so_far, zeros(count).output(0), result.output(0))
@@ -114,4 +101,4 @@ def _forget_order(node: ov.Node) -> None:
 
 def zeros(count: int) -> ov.Node:
     """Give a row of int32 zeros."""
-    return op.constant(np.zeros(count, np.int32))
+    return int32([0] * count)

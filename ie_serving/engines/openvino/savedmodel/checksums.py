@@ -12,14 +12,13 @@ from typing import BinaryIO
 import google_crc32c
 
 from ie_serving.core.tensors import DataType
+from ie_serving.engines.openvino.savedmodel.file import VARIANT
 from ie_serving.wire.protobuf.fields import Unclear, read_varint
 from ie_serving.wire.protobuf.messages import Proto
 
 _BLOCK_BYTES = 1 << 18
 """Bytes that are summed at a time: they hold the interpreter for less than 0.1 ms, while other
 versions serve. Larger blocks are no faster."""
-_VARIANT = 21
-"""Number of the dtype whose values are messages; nothing that a checkpoint is read for here."""
 _SUM_BYTES = 4
 
 
@@ -38,8 +37,9 @@ def damaged(file: BinaryIO, entries: Iterable[tuple[bytes, Proto]]) -> bytes | N
     if not _is_fast():
         return None
     for name, entry in sorted(entries, key=lambda each: each[1].offset):
-        # Without a sum nothing is known; TensorFlow writes one even for an empty tensor.
-        if entry.crc32c and entry.dtype != _VARIANT and _sum_of(file, entry) != entry.crc32c:
+        # Without a sum nothing is known; TensorFlow writes one even for an empty tensor. Messages
+        # are nothing that a checkpoint is read for here.
+        if entry.crc32c and entry.dtype != VARIANT and _sum_of(file, entry) != entry.crc32c:
             return name
     return None
 

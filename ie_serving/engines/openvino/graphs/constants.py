@@ -1,0 +1,33 @@
+"""Constants of the element types that operations take their arguments in."""
+
+from typing import TypeAlias
+
+import numpy as np
+import openvino as ov
+import openvino.opset15 as op
+from numpy.typing import ArrayLike
+
+from ie_serving.core.tensors import Array
+
+Operand: TypeAlias = "ov.Node | ov.Output"
+"""What an operation may read: a node stands for its only output."""
+
+
+def int32(value: ArrayLike) -> ov.Node:
+    """Give a constant: a number is a scalar, a list has its shape."""
+    return op.constant(np.array(value, np.int32))
+
+
+def int64(value: ArrayLike) -> ov.Node:
+    """Give a constant; axes and places are given so."""
+    return op.constant(np.array(value, np.int64))
+
+
+def float32(value: ArrayLike) -> ov.Node:
+    """Give a constant."""
+    return op.constant(np.array(value, np.float32))
+
+
+def value_of(node: ov.Node) -> Array | None:
+    """Give the value of a constant; None for any other operation."""
+    return np.asarray(node.data) if node.get_type_name() == "Constant" else None

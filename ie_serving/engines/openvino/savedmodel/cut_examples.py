@@ -11,16 +11,16 @@ from functools import partial
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import Array
 from ie_serving.engines.openvino.savedmodel.constants import constant
-from ie_serving.engines.openvino.savedmodel.cut_sequences import (
-    SEQUENCE_PARSERS,
-    SequenceFeatures,
-)
 from ie_serving.engines.openvino.savedmodel.example_features import (
     EXAMPLE_PARSERS,
     ExampleFeatures,
 )
 from ie_serving.engines.openvino.savedmodel.example_spec import ExampleSpec, Output
 from ie_serving.engines.openvino.savedmodel.frames import Frame, Key, Place, above
+from ie_serving.engines.openvino.savedmodel.sequence_features import (
+    SEQUENCE_PARSERS,
+    SequenceFeatures,
+)
 from ie_serving.engines.openvino.savedmodel.sequences import SequenceSpec
 from ie_serving.wire.protobuf.messages import Proto, TensorShapeProto
 

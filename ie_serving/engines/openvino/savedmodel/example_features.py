@@ -1,12 +1,8 @@
-"""What a ParseExample parses, read from its attributes and constant inputs.
-
-Each version of the operation has its keys in another place; the outputs bear the same names.
-"""
+"""What a ParseExample parses."""
 
 from collections.abc import Callable, Iterator
 
-from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import BY_NUMBER, Array, DataType
+from ie_serving.core.tensors import Array, DataType
 from ie_serving.engines.openvino.savedmodel.example_spec import (
     Dense,
     ExampleSpec,
@@ -16,53 +12,42 @@ from ie_serving.engines.openvino.savedmodel.example_spec import (
     Sparse,
     is_default,
 )
+from ie_serving.engines.openvino.savedmodel.parser import Parser
 from ie_serving.wire.protobuf.messages import Proto
 
 EXAMPLE_PARSERS = frozenset({"ParseExample", "ParseExampleV2", "ParseSingleExample"})
 
 
-class ExampleFeatures:
-    """Reads one node.
-
-    Args of the constructor:
-        node: ParseExample in one of its versions.
-        value: evaluates the constant input with a number. Raises LoadFailed for another.
-    """
+class ExampleFeatures(Parser):
+    """Reads one node."""
 
     def __init__(self, node: Proto, value: Callable[[int], Array]) -> None:
-        self._node = node
-        self._value = value
-        attr = node.attr
-        self.dense_types = [_dtype(t, node) for t in attr["Tdense"].list.type]
-        self.sparse_types = [_dtype(t, node) for t in attr["sparse_types"].list.type]
-        self.ragged_types = [_dtype(t, node) for t in attr["ragged_value_types"].list.type]
-        self.split_types = [_dtype(t, node) for t in attr["ragged_split_types"].list.type]
-        self.dense_shapes = [
-            tuple(dim.size for dim in shape.dim) for shape in attr["dense_shapes"].list.shape
-        ]
+        super().__init__(node, value)
+        self.dense_types = self.types("Tdense")
+        self.sparse_types = self.types("sparse_types")
+        self.ragged_types = self.types("ragged_value_types")
+        self.split_types = self.types("ragged_split_types")
+        self.dense_shapes = self.shapes("dense_shapes")
         self._read_keys()
 
     def _read_keys(self) -> None:
-        node, dense, sparse = self._node, len(self.dense_types), len(self.sparse_types)
+        node, dense, sparse = self.node, len(self.dense_types), len(self.sparse_types)
         self.ragged_keys: list[str] = []
         # Inputs 0 and 1 are the Examples and their names. In ParseExample an input for each key
         # follows, in V2 one for all keys of a kind; ParseSingleExample has its keys as attributes.
         # The defaults of dense features come last.
         if node.op == "ParseSingleExample":
-            self.sparse_keys = [key.decode() for key in node.attr["sparse_keys"].list.s]
-            self.dense_keys = [key.decode() for key in node.attr["dense_keys"].list.s]
+            self.sparse_keys = self.texts("sparse_keys")
+            self.dense_keys = self.texts("dense_keys")
             first_default = 1
         elif node.op == "ParseExampleV2":
-            self.sparse_keys, self.dense_keys, self.ragged_keys = map(self._keys, (2, 3, 4))
+            self.sparse_keys, self.dense_keys, self.ragged_keys = map(self.keys, (2, 3, 4))
             first_default = 5
         else:
-            self.sparse_keys = [self._keys(2 + i)[0] for i in range(sparse)]
-            self.dense_keys = [self._keys(2 + sparse + i)[0] for i in range(dense)]
+            self.sparse_keys = [self.keys(2 + i)[0] for i in range(sparse)]
+            self.dense_keys = [self.keys(2 + sparse + i)[0] for i in range(dense)]
             first_default = 2 + sparse + dense
-        self.defaults = [self._value(first_default + i) for i in range(dense)]
-
-    def _keys(self, number: int) -> list[str]:
-        return [key.decode() for key in self._value(number).ravel()]
+        self.defaults = [self.value(first_default + i) for i in range(dense)]
 
     def outputs(self, scalar: bool) -> Iterator[Output]:
         """List the node's outputs in order."""
@@ -118,9 +103,3 @@ class ExampleFeatures:
         )
         kinds = self.ragged_types[at], self.split_types[at]
         return Ragged(self.ragged_keys[at], kinds[0], values, splits, kinds[1])
-
-
-def _dtype(number: int, node: Proto) -> DataType:
-    if number not in BY_NUMBER:
-        raise LoadFailed(f"{node.op} {node.name!r} has a feature of dtype number {number}")
-    return BY_NUMBER[number]

@@ -1,11 +1,8 @@
-"""What a ParseSequenceExample parses, read from its attributes and constant inputs.
-
-Each version of the operation has its keys in another place; the outputs bear the same names.
-"""
+"""What a ParseSequenceExample parses."""
 
 from collections.abc import Callable, Iterator, Mapping
 
-from ie_serving.core.tensors import BY_NUMBER, Array, DataType
+from ie_serving.core.tensors import Array, DataType
 from ie_serving.engines.openvino.savedmodel.example_spec import (
     Dense,
     ExampleSpec,
@@ -15,6 +12,7 @@ from ie_serving.engines.openvino.savedmodel.example_spec import (
     Sparse,
     is_default,
 )
+from ie_serving.engines.openvino.savedmodel.parser import Parser
 from ie_serving.engines.openvino.savedmodel.sequences import DenseList, RaggedList, SequenceSpec
 from ie_serving.wire.protobuf.messages import Proto
 
@@ -45,38 +43,22 @@ TYPES = {
 _INT64 = DataType.INT64.number
 
 
-class SequenceFeatures:
-    """Reads one node.
-
-    Args of the constructor:
-        node: ParseSequenceExample in one of its versions.
-        value: evaluates the constant input with a number. Raises LoadFailed for another.
-    """
+class SequenceFeatures(Parser):
+    """Reads one node."""
 
     def __init__(self, node: Proto, value: Callable[[int], Array]) -> None:
-        self._node = node
-        self._value = value
+        super().__init__(node, value)
         self._keys = self._read_keys()
-        self._types = {kind: self._listed(attribute) for kind, attribute in TYPES.items()}
+        self._types = {kind: self.types(attribute) for kind, attribute in TYPES.items()}
         self._defaults = self._read_defaults()
         self._may_be_missing = self._read_may_be_missing()
 
-    def _listed(self, attribute: str) -> list[DataType]:
-        return [BY_NUMBER[number] for number in self._node.attr[attribute].list.type]
-
-    def _shapes(self, attribute: str) -> list[tuple[int, ...]]:
-        shapes = self._node.attr[attribute].list.shape
-        return [tuple(dim.size for dim in shape.dim) for shape in shapes]
-
-    def _texts(self, number: int) -> list[str]:
-        return [key.decode() for key in self._value(number).ravel()]
-
     def _read_keys(self) -> Mapping[str, list[str]]:
-        node = self._node
+        node = self.node
         if node.op == "ParseSequenceExampleV2":
-            return {name: self._texts(2 + i) for i, name in enumerate(KEYS)}
+            return {name: self.keys(2 + i) for i, name in enumerate(KEYS)}
         if node.op == "ParseSequenceExample":
-            return {name: [key.decode() for key in node.attr[name].list.s] for name in KEYS}
+            return {name: self.texts(name) for name in KEYS}
         counts = (
             "Ncontext_sparse",
             "Ncontext_dense",
@@ -87,25 +69,25 @@ class SequenceFeatures:
         keys: dict[str, list[str]] = {name: [] for name in KEYS}
         at = 2  # after the Example and the lists that may be missing
         for name, count in zip(names, counts, strict=True):
-            keys[name] = [self._texts(at + i)[0] for i in range(node.attr[count].i)]
+            keys[name] = [self.keys(at + i)[0] for i in range(node.attr[count].i)]
             at += node.attr[count].i
         return keys
 
     def _read_defaults(self) -> list[Array]:
-        first = {"ParseSequenceExample": 2, "ParseSequenceExampleV2": 9}.get(self._node.op)
+        first = {"ParseSequenceExample": 2, "ParseSequenceExampleV2": 9}.get(self.node.op)
         if first is None:
             first = 2 + sum(map(len, self._keys.values()))
-        return [self._value(first + i) for i in range(len(self._types["context_dense"]))]
+        return [self.value(first + i) for i in range(len(self._types["context_dense"]))]
 
     def _read_may_be_missing(self) -> list[bool]:
         """Tell, for each dense list, whether a SequenceExample may lack it."""
         keys = self._keys["feature_list_dense_keys"]
-        if self._node.op == "ParseSequenceExampleV2":
-            return [bool(flag) for flag in self._value(8).ravel()] or [False] * len(keys)
-        if self._node.op == "ParseSequenceExample":
-            named = self._node.attr["feature_list_dense_missing_assumed_empty"].list.s
-            return [key.encode() in named for key in keys]
-        empty = self._texts(1)
+        if self.node.op == "ParseSequenceExampleV2":
+            return [bool(flag) for flag in self.value(8).ravel()] or [False] * len(keys)
+        if self.node.op == "ParseSequenceExample":
+            named = self.texts("feature_list_dense_missing_assumed_empty")
+            return [key in named for key in keys]
+        empty = self.keys(1)
         return [key in empty for key in keys]
 
     def outputs(self, scalar: bool) -> Iterator[Output]:
@@ -113,14 +95,14 @@ class SequenceFeatures:
         batch = () if scalar else (-1,)
         yield from self._sparse_outputs("context_sparse", 1 + len(batch))
         yield from self._dense_outputs("context", batch, "context_dense_shapes")
-        if self._node.op == "ParseSequenceExampleV2":
+        if self.node.op == "ParseSequenceExampleV2":
             yield from self._ragged_outputs("context_ragged", ("values", "row_splits"))
         yield from self._sparse_outputs("feature_list_sparse", 2 + len(batch))
         yield from self._dense_outputs("feature_list", (*batch, -1), "feature_list_dense_shapes")
-        if self._node.op != "ParseSingleSequenceExample":
+        if self.node.op != "ParseSingleSequenceExample":
             for at, _ in enumerate(self._types["feature_list_dense"]):
                 yield Output("feature_list_dense_lengths", at, _INT64, batch)
-        if self._node.op == "ParseSequenceExampleV2":
+        if self.node.op == "ParseSequenceExampleV2":
             parts = ("values", "outer_splits", "inner_splits")
             yield from self._ragged_outputs("feature_list_ragged", parts)
 
@@ -134,12 +116,12 @@ class SequenceFeatures:
 
     def _dense_outputs(self, side: str, before: tuple[int, ...], shapes: str) -> Iterator[Output]:
         group = f"{side}_dense"
-        for at, shape in enumerate(self._shapes(shapes)):
+        for at, shape in enumerate(self.shapes(shapes)):
             dtype = self._types[group][at]
             yield Output(f"{group}_values", at, dtype.number, (*before, *shape))
 
     def _ragged_outputs(self, group: str, parts: tuple[str, ...]) -> Iterator[Output]:
-        splits = self._listed(f"{group}_split_types")
+        splits = self.types(f"{group}_split_types")
         for part in parts:
             for at, dtype in enumerate(self._types[group]):
                 number = dtype.number if part == "values" else splits[at].number
@@ -154,7 +136,7 @@ class SequenceFeatures:
                 for key, dtype, shape, default, name in zip(
                     self._keys["context_dense_keys"],
                     self._types["context_dense"],
-                    self._shapes("context_dense_shapes"),
+                    self.shapes("context_dense_shapes"),
                     self._defaults,
                     self._names("context_dense_values", names),
                     strict=True,
@@ -167,7 +149,7 @@ class SequenceFeatures:
                     self._types["context_ragged"][at],
                     names.get(("context_ragged_values", at), ""),
                     names.get(("context_ragged_row_splits", at), ""),
-                    self._listed("context_ragged_split_types")[at],
+                    self.types("context_ragged_split_types")[at],
                 )
                 for at, key in enumerate(self._keys["context_ragged_keys"])
             ),
@@ -189,7 +171,7 @@ class SequenceFeatures:
             yield Sparse(key, self._types[group][at], *parts)
 
     def _dense_lists(self, names: Names) -> Iterator[DenseList]:
-        shapes = self._shapes("feature_list_dense_shapes")
+        shapes = self.shapes("feature_list_dense_shapes")
         for at, key in enumerate(self._keys["feature_list_dense_keys"]):
             yield DenseList(
                 key,
@@ -202,7 +184,7 @@ class SequenceFeatures:
             )
 
     def _ragged_lists(self, names: Names) -> Iterator[RaggedList]:
-        splits = self._listed("feature_list_ragged_split_types")
+        splits = self.types("feature_list_ragged_split_types")
         for at, key in enumerate(self._keys["feature_list_ragged_keys"]):
             values, outer, inner = (
                 names.get((f"feature_list_ragged_{part}", at), "")

@@ -25,7 +25,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from ie_serving.core.errors import InvalidRequest, LoadFailed
-from ie_serving.core.tensors import SERVING_DEFAULT, Array
+from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.openvino.savedmodel.constants import constant
 from ie_serving.engines.openvino.savedmodel.cut_examples import PARSERS, Parsing, cut_examples
 from ie_serving.engines.openvino.savedmodel.file import FILE, TAG, Declared, TensorInfo
@@ -324,15 +324,11 @@ def _add_sum(graph_def: Proto, name: str, info: TensorInfo, zero: str) -> None:
     """Add what leaves every value as it is: x + 0, or x or false."""
     node = graph_def.node.add(name=name)
     node.input.extend([info.tensor.removesuffix(":0"), zero])
-    if info.dtype == _BOOL:
+    if info.dtype == DataType.BOOL.number:
         node.op = "LogicalOr"
     else:
         node.op = "AddV2"
         node.attr["T"].type = info.dtype
-
-
-_BOOL = 10
-"""`DT_BOOL`. Source: types.proto of TensorFlow."""
 
 
 def _model(

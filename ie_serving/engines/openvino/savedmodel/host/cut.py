@@ -90,7 +90,7 @@ def _frame_with_functions(prepared: Prepared, meta_graph: Proto) -> Frame:
     """Give the graph for changing, its loops in the form that the host knows."""
     frame = own_frame(prepared, meta_graph)
     ops = {place.node.op for place in prepared.above if place.node is not None}
-    if ops.isdisjoint(FIRST_FORM):
+    if not any(op.startswith(FIRST_FORM) for op in ops):
         return frame
     tensors = [info.tensor for info in prepared.outputs.values()]
     prepared.graph_def = functional(prepared.graph_def, tensors) or prepared.graph_def

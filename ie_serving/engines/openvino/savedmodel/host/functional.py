@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from ie_serving.core.errors import LoadFailed
+from ie_serving.core.tensors import DataType
 from ie_serving.engines.openvino.savedmodel.frames import PASSES_ON, Library
 from ie_serving.engines.openvino.savedmodel.host.needs import on_host
 from ie_serving.engines.openvino.savedmodel.host.nodes import (
@@ -35,8 +36,8 @@ from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.messages import Proto
 
 _OF_FRAMES = frozenset({"Enter", "LoopCond", "NextIteration", "Switch"})
-FIRST_FORM = _OF_FRAMES | {"Exit", "Merge", "TensorArrayV3"}
-"""Operations that loops and branches of TensorFlow 1 consist of."""
+FIRST_FORM = (*_OF_FRAMES, "Exit", "Merge", "TensorArray")
+"""How operations begin that loops and branches of TensorFlow 1 consist of."""
 _DEEPEST = 50
 """Loops and branches within one another that are rewritten. Each takes Python a few calls, and
 a hostile file could have any number."""
@@ -152,7 +153,7 @@ class _Loop:
         loop = self._made()
         for each in exits:
             number = self._merges.index(self._nodes.of(self._nodes.of(each.input[0]).input[0]))
-            become_identity(each, f"{loop.name}:{number}")
+            _become_identity(each, f"{loop.name}:{number}")
 
     def _is_given(self, reference: str, node: Proto) -> bool:
         if node.op == "Enter":
@@ -198,9 +199,9 @@ class _Loop:
             raise _unknown(self._gate)
         loop = self._nodes.add(frames.pop(), "While", (each.input[0] for each in enters))
         loop.attr["T"].list.type.extend(each.attr["T"].type for each in enters)
-        note_shapes(loop, [*self._merges, *self._enters])
+        _note_shapes(loop, [*self._merges, *self._enters])
         later = [*map(self._next, self._merges), *(each.name for each in self._enters)]
-        self._add_function(loop, "cond", [(str(self._gate.input[0]), _BOOL)])
+        self._add_function(loop, "cond", [(str(self._gate.input[0]), DataType.BOOL.number)])
         self._add_function(loop, "body", self._typed(later, loop))
         return loop
 
@@ -243,7 +244,7 @@ class _Branches:
             alive: (result, inside)
             for result, (_, alive, inside) in zip(results, sides, strict=True)
         }
-        become_identity(merge, self._made(conditions.pop(), branches).name)
+        _become_identity(merge, self._made(conditions.pop(), branches).name)
 
     def _side(self, result: str) -> tuple[str, int, list[str]]:
         """Give the condition of a branch, for which of its values it runs, and its nodes."""
@@ -288,8 +289,8 @@ class _Branches:
         made = self._nodes.add(name, "If", [condition, *inputs])
         made.attr["Tin"].list.type.extend(each.attr["T"].type for each in read)
         made.attr["Tout"].list.type.append(self._merge.attr["T"].type)
-        made.attr["Tcond"].type = _BOOL
-        note_shapes(made, [self._merge])
+        made.attr["Tcond"].type = DataType.BOOL.number
+        _note_shapes(made, [self._merge])
         self._add_function(made, "then_branch", *branches[1])
         self._add_function(made, "else_branch", *branches[0])
         return made
@@ -303,17 +304,13 @@ class _Branches:
         )
 
 
-_BOOL = 10
-"""`DT_BOOL`. Source: types.proto of TensorFlow."""
-
-
-def become_identity(node: Proto, reference: str) -> None:
+def _become_identity(node: Proto, reference: str) -> None:
     """Let a node pass on a value."""
     node.op = "Identity"
     set_inputs(node, [reference])
 
 
-def note_shapes(node: Proto, alike: Iterable[Proto]) -> None:
+def _note_shapes(node: Proto, alike: Iterable[Proto]) -> None:
     """Note for each output of a node the shape that the exporter noted for the same value."""
     for each in alike:
         shape = node.attr["_output_shapes"].list.shape.add()

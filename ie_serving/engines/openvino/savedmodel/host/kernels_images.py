@@ -52,8 +52,16 @@ BMP: Mapping[str, Mapping[str, frozenset[int]]] = MappingProxyType(
 GIF: Mapping[str, Mapping[str, frozenset[int]]] = MappingProxyType(
     {"GIF": MappingProxyType({"P": frozenset({3}), "L": frozenset({3})})}
 )
-"""What the other branches of `tf.image.decode_image` of TensorFlow 1 take: BMP of 24 bits, GIF of
-one frame."""
+"""What the other branches of `tf.image.decode_image` of TensorFlow 1 take."""
+_TAKEN: Mapping[str, str] = MappingProxyType(
+    {
+        "BMP": "24 bits a pixel",
+        "GIF": "one opaque frame that fills the picture",
+        "JPEG": "8-bit grey or RGB",
+        "PNG": "8-bit grey or RGB",
+    }
+)
+"""What to send, by format."""
 
 
 def _pillow(attributes: Attributes) -> ModuleType:
@@ -107,7 +115,7 @@ def _decoded(
             if wanted not in taken or "transparency" in image.info or composed:
                 raise InvalidRequest(
                     f"the image is {form} of mode {held}; {wanted} channels of it are not"
-                    " decoded here: send 8-bit grey or RGB"
+                    f" decoded here: send {_TAKEN[form]}"
                 )
             # Only the header was read: a file of a few kilobytes can announce any size.
             make_room((image.height, image.width, wanted), np.uint8)
@@ -117,7 +125,7 @@ def _decoded(
             pixels = np.array(image.convert(mode))
     except (OSError, SyntaxError, ValueError) as error:
         raise InvalidRequest(
-            f"Unknown image file format, or invalid data: {error}. {' and '.join(read)} are decoded"
+            f"Unknown image file format, or invalid data: {error}; send {' or '.join(read)}"
         ) from error
     return pixels.reshape(*pixels.shape[:2], wanted)
 

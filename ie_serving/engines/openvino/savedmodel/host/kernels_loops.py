@@ -8,6 +8,7 @@ import numpy as np
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.tensors import Array
+from ie_serving.engines.openvino.savedmodel.file import VARIANT
 from ie_serving.engines.openvino.savedmodel.host.allowance import make_room, turn
 from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
 from ie_serving.engines.openvino.savedmodel.host.kernel import (
@@ -20,29 +21,16 @@ from ie_serving.engines.openvino.savedmodel.host.kernel import (
 )
 from ie_serving.engines.openvino.savedmodel.host.needs import FUNCTIONS
 from ie_serving.engines.openvino.savedmodel.host.places import in_range
-from ie_serving.engines.openvino.savedmodel.host.tensor_list import LoopList, TensorList
+from ie_serving.engines.openvino.savedmodel.host.tensor_list import LISTS, LoopList, TensorList
 from ie_serving.wire.protobuf.messages import Proto
-
-_VARIANT = 21
-"""Number of the dtype of lists in types.proto."""
-_LISTS = frozenset(
-    {
-        "EmptyTensorList",
-        "TensorListFromTensor",
-        "TensorListPushBack",
-        "TensorListReserve",
-        "TensorListScatterIntoExistingList",
-        "TensorListSetItem",
-    }
-)
 
 
 def gives_list(node: Proto, position: int | None = None) -> bool:
     """Tell whether a node gives a list of tensors, as its output `position` or as any."""
     if node.op not in FUNCTIONS:
-        return node.op in _LISTS
+        return node.op in LISTS
     types = node.attr[KERNELS[node.op].outputs[0].attribute].list.type
-    return _VARIANT in (types if position is None else types[position : position + 1])
+    return VARIANT in (types if position is None else types[position : position + 1])
 
 
 def _stack(attributes: Attributes) -> Compute:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.openvino.savedmodel.frames import Place, standing_alone
+from ie_serving.engines.openvino.savedmodel.host.functional import FIRST_FORM
 from ie_serving.engines.openvino.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.openvino.savedmodel.host.kernels_loops import gives_list
 from ie_serving.engines.openvino.savedmodel.host.needs import FUNCTIONS, on_host
@@ -32,9 +33,6 @@ from ie_serving.wire.protobuf.messages import Proto
 
 _HELD = TABLES | VARIABLES | {"Const", "RestoreV2"}
 """Operations without a kernel whose value `resources.py` knows."""
-
-_FIRST_LOOPS = ("Enter", "Exit", "LoopCond", "Merge", "NextIteration", "Switch", "TensorArray")
-"""How operations begin that loops and branches of TensorFlow 1 consist of."""
 
 Id = tuple[int, str]
 """A node: its frame, and its name in it."""
@@ -210,7 +208,7 @@ def _between(node: Proto, given: Proto) -> LoadFailed:
 def lacking(node: Proto) -> LoadFailed:
     """Make the error for a node that neither OpenVINO nor the host runs."""
     advice = "export a signature that takes the tensors behind it"
-    if node.op.startswith(_FIRST_LOOPS):
+    if node.op.startswith(FIRST_FORM):
         advice = (
             "it is of a loop or branch in the form of TensorFlow 1. Export it again after"
             " tf.compat.v1.enable_control_flow_v2(), or without the loop"

@@ -23,6 +23,7 @@ import numpy as np
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import Array, DataType
 from ie_serving.engines.openvino.savedmodel.constants import held
+from ie_serving.engines.openvino.savedmodel.file import VARIANT
 from ie_serving.engines.openvino.savedmodel.host.nodes import (
     Nodes,
     data_inputs,
@@ -30,11 +31,10 @@ from ie_serving.engines.openvino.savedmodel.host.nodes import (
     set_inputs,
     tensor_proto,
 )
+from ie_serving.engines.openvino.savedmodel.host.tensor_list import LISTS
 from ie_serving.wire.protobuf.messages import Proto
 
 _INT32 = DataType.INT32.number
-_VARIANT = 21
-"""`DT_VARIANT`, the dtype of lists. Source: types.proto of TensorFlow."""
 _CARRY = frozenset({"Enter", "Exit", "Identity", "Merge", "NextIteration", "Switch"})
 """Operations that hand on what they read."""
 
@@ -116,8 +116,8 @@ def _retype(read: Iterable[Proto], lists: set[str]) -> None:
     waiting = list(lists)
     while waiting:
         for node in readers.get(waiting.pop(), ()):
-            if node.attr["T"].type != _VARIANT:
-                node.attr["T"].type = _VARIANT
+            if node.attr["T"].type != VARIANT:
+                node.attr["T"].type = VARIANT
                 waiting.append(node.name)
 
 
@@ -217,15 +217,6 @@ def _length(nodes: Nodes, node: Proto, _: _Array) -> None:
     set_inputs(node, [node.input[1]])
 
 
-LISTS = frozenset(
-    {
-        "TensorListFromTensor",
-        "TensorListReserve",
-        "TensorListScatterIntoExistingList",
-        "TensorListSetItem",
-    }
-)
-"""Operations that a list comes from."""
 _LAST: Mapping[str, int] = MappingProxyType({"TensorArraySizeV3": 1, "TensorArrayV3": 2})
 
 _REWRITES: Mapping[str, Callable[[Nodes, Proto, _Array], None]] = MappingProxyType(

@@ -15,6 +15,18 @@ from ie_serving.core.tensors import Array
 from ie_serving.engines.openvino.savedmodel.host.allowance import make_room
 from ie_serving.engines.openvino.savedmodel.host.kernel import Held
 
+LISTS = frozenset(
+    {
+        "EmptyTensorList",
+        "TensorListFromTensor",
+        "TensorListPushBack",
+        "TensorListReserve",
+        "TensorListScatterIntoExistingList",
+        "TensorListSetItem",
+    }
+)
+"""Operations that give a list."""
+
 
 class TensorList(Held):
     """A list of tensors. Any thread may read it; a change makes another one.

@@ -45,14 +45,15 @@ def check(draft: Draft, options: Preprocessing) -> None:
 
 
 def apply(draft: Draft, model: ov.Model, options: Preprocessing) -> bool:
-    """Put the steps around the model; tell whether there were any. Positions stay.
+    """Put the steps around the model, which `check` allows; tell whether there were any.
+
+    Positions stay.
 
     Raises:
         LoadFailed: the model cannot take them, for example since channels and means differ.
     """
     if not options.asked:
         return False
-    check(draft, options)
     with load_failures(f"{options.asked}: cannot be applied to the model"):
         steps = PrePostProcessor(model)
         for tensor in draft.inputs:

@@ -115,7 +115,8 @@ class ShapeInference:
         reading = [node for node in self._readers if _reads_nothing(node)]
         skipped = [str(node.get_friendly_name()) for node in reading if skips_empty(node)]
         if skipped:
-            return False, f"{self._given(shapes)}: nothing is left for {', '.join(skipped)}"
+            given, names = self._given(shapes), ", ".join(skipped)
+            return False, f"{given}: nothing is left for {names} to compute with: send more"
         return not reading, self._too_large(shapes)
 
     def _too_large(self, shapes: Shapes) -> str | None:
@@ -126,7 +127,7 @@ class ShapeInference:
             size = max(map(_bytes, node.outputs()), default=0)
             if size > BUDGET.limit:
                 given, name = self._given(shapes), node.get_friendly_name()
-                most = f"all requests together may take {BUDGET.limit}"
+                most = f"all requests together may take {BUDGET.limit}: send less at once"
                 return f"{given}: {name} would give {size} bytes, and {most}"
         return None
 

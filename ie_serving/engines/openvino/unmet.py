@@ -10,14 +10,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.openvino.reshape import ANY
 from ie_serving.engines.preprocessing import Preprocessing
 
 if TYPE_CHECKING:
     from ie_serving.core.tensors import Signature
     from ie_serving.engines.base import Dimension, EngineOptions
 
-ANY = -1
-"""First dimension of an input that takes any batch; so does one of unknown rank."""
 EVERYWHERE = ("", "f32")
 """Precisions that ask nothing: the engine's own choice, and what every engine computes in.
 `tensorflow_model_server` asks for the latter wherever nothing else is said."""
@@ -40,7 +39,8 @@ def unmet(options: EngineOptions, signature: Signature) -> str:
     return ", ".join(name for name, is_asked in asked.items() if is_asked)
 
 
-# Most exports leave the batch open, and `auto`, which many configurations say, is true of them.
+# Most exports leave the batch open, and `auto`, which many configurations say, is true of them. An
+# input of unknown rank takes any batch, too.
 def _has_batch(signature: Signature, size: Dimension) -> bool:
     shapes = [spec.shape for spec in signature.inputs.values()]
     batches = {shape[0] if shape else ANY for shape in shapes if shape != ()}

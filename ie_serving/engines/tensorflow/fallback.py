@@ -57,11 +57,12 @@ def _sorted(
     able: list[Signature] = []
     others: list[Signature] = []
     for each in left_out:
-        asked = unmet(options, each) if _able(each) else ""
-        if asked:  # not the advice to turn the fallback on, which would not help
+        if not _able(each):
+            others.append(each)
+        elif asked := unmet(options, each):  # to turn the fallback on would not help
             others.append(_with(each, WITHOUT.format(settings=asked)))
         else:
-            (able if _able(each) else others).append(each)
+            able.append(each)
     return able, others
 
 

@@ -12,22 +12,26 @@ MS = 0.001
 
 
 class Scripted:
-    """An infer request whose inferences take the seconds of a script, on a clock of its own."""
+    """An infer request whose inferences take the seconds of a script."""
 
     renews = False
 
     def __init__(self, seconds: Iterator[float]) -> None:
         self._seconds = seconds
-        self.now = 0.0
+        self.taken = 0.0
         self.runs = 0
 
     def fill(self, inputs: Mapping[str, Array]) -> None:
-        self.now += 1.0  # not part of an inference
+        self.taken = 0.0
 
     def run(self) -> Mapping[str, Array]:
-        self.now += next(self._seconds)
+        self.taken = next(self._seconds)
         self.runs += 1
         return {}
+
+    def run_timed(self) -> float:
+        self.run()
+        return self.taken
 
     def run_new(self) -> Mapping[str, Array]:
         return self.run()
@@ -42,7 +46,7 @@ class Scripted:
 def measured(first: Sequence[float], then: float) -> tuple[float, int]:
     """Give what is measured, in milliseconds, and the number of inferences."""
     request = Scripted(chain(first, repeat(then)))
-    seconds = latency(lambda: request, {}, (), lambda: request.now)
+    seconds = latency(lambda: request, {}, (), Scripted.run_timed)
     assert seconds is not None
     return round(seconds / MS, 3), request.runs
 
@@ -54,7 +58,8 @@ def measured(first: Sequence[float], then: float) -> tuple[float, int]:
         pytest.param([5 * MS] * 8, 0.5 * MS, 0.5, 1 + REPEATS, id="disturbed at first"),
         pytest.param([2 * MS] * 20, 0.5 * MS, 0.5, 1 + 2 * REPEATS, id="disturbed for a round"),
         pytest.param([], 2 * MS, 2.0, 1 + 2 * REPEATS, id="long, and the same twice"),
-        pytest.param([], 60 * MS, 60.0, 2, id="longer than a round"),
+        pytest.param([0.3, 8 * MS, 45 * MS], 0.03 * MS, 0.03, 5, id="processor taken away"),
+        pytest.param([], 60 * MS, 60.0, 3, id="longer than a round"),
         pytest.param([0.7], MS, 700.0, 1, id="too long to be repeated"),
     ],
 )

@@ -7,12 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from ie_serving.config.files.followed import FollowedConfig
+from ie_serving.config.files.option_files import batching_of
 from ie_serving.config.files.text_proto import from_message
 from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
 from ie_serving.core.budget import BUDGET
 from ie_serving.engines.base import Engine
 from ie_serving.engines.drivers import Drivers
 from ie_serving.engines.kept import KeptSound
+from ie_serving.engines.layers.batching import BatchingEngine
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
@@ -300,7 +302,7 @@ class ServingApplication:
         return Loader(
             config.name,
             storage,
-            self._engine,
+            BatchingEngine(self._engine, self._metrics.add(config.name).batches, batching_of),
             config.engine,
             self._warm_up,
             self._loads,

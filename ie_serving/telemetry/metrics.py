@@ -13,6 +13,8 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
+from ie_serving.telemetry.batches import BatchMetrics, batch_lines
+
 CONTENT_TYPE = "text/plain"
 
 REQUEST_COUNT = ":tensorflow:serving:request_count"
@@ -69,9 +71,14 @@ class Served:
 
 
 class ModelMetrics:
-    """The series of one model name."""
+    """The series of one model name.
+
+    Attributes:
+        batches: of requests that were gathered.
+    """
 
     def __init__(self) -> None:
+        self.batches = BatchMetrics(BOUNDS)
         self._requests: dict[str, int] = {}
         self._served: dict[tuple[str, str], Served] = {}
         self._listing_failures = 0
@@ -191,6 +198,7 @@ def _page(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
     if loads:
         yield f"# TYPE {LOADS} counter"
         yield from loads
+    yield from batch_lines([(_labels(model_name=name), m.batches) for name, m in models.items()])
 
 
 def _versions(versions: Iterable[tuple[str, str]]) -> Iterator[str]:

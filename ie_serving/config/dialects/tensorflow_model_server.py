@@ -23,6 +23,7 @@ from ie_serving.config.values.faults import Faults
 from ie_serving.config.values.numbers import LARGEST_PORT
 from ie_serving.core.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.batching import Batching
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 
@@ -37,6 +38,7 @@ SERVED_TAG = "serve"
 CONFIG_FILE = "model_config_file"
 BATCHING_FILE = "batching_parameters_file"
 MONITORING_FILE = "monitoring_config_file"
+PER_MODEL = "enable_per_model_batching_parameters"
 FILES = (CONFIG_FILE, BATCHING_FILE, MONITORING_FILE)
 
 
@@ -117,11 +119,11 @@ def _file_texts(flags: Split) -> dict[str, str]:
 def _parsed(flags: Split, texts: Mapping[str, str], environ: Mapping[str, str]) -> Parsed:
     faults = Faults()
     faults.found += [*_conflicts(flags), *_port_faults(flags)]
-    engine = _engine(flags, faults)
+    engine = _engine(flags, faults).having(_batching(flags, texts, faults))
     # The original has no flag for these, so the variables of `ie_serving` are all there is.
     variables = environment.read([each for each in SERVER if not each.tfs], environ, faults)
     storage = environment.storage_options(environ, faults)
-    metrics = _read_options(flags, texts, faults)
+    metrics = _metrics_path(flags, texts, faults)
     if CONFIG_FILE in texts:
         models = _file_models(flags, texts[CONFIG_FILE], engine, faults)
     else:
@@ -132,7 +134,7 @@ def _parsed(flags: Split, texts: Mapping[str, str], environ: Mapping[str, str]) 
     return Parsed(
         settings=Settings(server=server, models=models, config_path=config_path, engine=engine),
         storage=storage,
-        warnings=(*_warnings(flags), *environment.warnings(environ)),
+        warnings=(*_warnings(flags, texts), *environment.warnings(environ)),
         names=names_in_tensorflow_model_server(),
         only_check=flags.on("dry_run"),
     )
@@ -213,15 +215,26 @@ def _engine(flags: Split, faults: Faults) -> EngineOptions:
     return EngineOptions().having(openvino).having(tensorflow)
 
 
-def _read_options(flags: Split, texts: Mapping[str, str], faults: Faults) -> str:
-    """Check the batching file, and give the path of the metrics that the monitoring file names."""
+def _batching(flags: Split, texts: Mapping[str, str], faults: Faults) -> Batching:
+    """Give what holds for every model; nothing is gathered without `--enable_batching`."""
+    if not flags.on("enable_batching"):
+        return Batching()
+    from ie_serving.config.files import option_files
+
+    place = flags.text(BATCHING_FILE)
+    given = faults.take(option_files.batching_of, texts.get(BATCHING_FILE, ""), place)
+    if given is None or not flags.on(PER_MODEL):
+        return given or Batching()
+    return Batching(in_version=True, num_batch_threads=given.num_batch_threads)
+
+
+def _metrics_path(flags: Split, texts: Mapping[str, str], faults: Faults) -> str:
+    """Give the path of the metrics that the monitoring file names."""
+    if MONITORING_FILE not in texts:
+        return ""
     # Here, not above: it brings protobuf, which a server without these files can do without.
     from ie_serving.config.files import option_files
 
-    if BATCHING_FILE in texts:
-        faults.take(option_files.check_batching, texts[BATCHING_FILE], flags.text(BATCHING_FILE))
-    if MONITORING_FILE not in texts:
-        return ""
     place = flags.text(MONITORING_FILE)
     return faults.take(option_files.metrics_path, texts[MONITORING_FILE], place) or ""
 
@@ -297,14 +310,18 @@ def _same(value: Value) -> Value:
     return value
 
 
-def _warnings(flags: Split) -> Iterator[str]:
+def _warnings(flags: Split, texts: Mapping[str, str]) -> Iterator[str]:
     """Name the flags that have no effect, once."""
     dead = [f"--{name}" for name in flags.given if not BY_NAME[name].meaning]
     if dead:
         yield f"flags without meaning here are ignored: {', '.join(dead)}"
     arguments = READ["grpc_channel_arguments"](flags.text("grpc_channel_arguments"))
     yield from channel.settle({"grpc_channel_arguments": arguments}, ServerSettings.grpc_transport)
-    if flags.on("enable_batching"):
-        yield "--enable_batching has no effect yet: each request is inferred on its own"
+    if BATCHING_FILE in texts:
+        from ie_serving.config.files import option_files
+
+        yield from option_files.unmet_batching(texts[BATCHING_FILE], flags.text(BATCHING_FILE))
+    if flags.on(PER_MODEL) and not flags.on("enable_batching"):
+        yield f"--{PER_MODEL} has no effect without --enable_batching"
     if flags.text(MONITORING_FILE) and not flags.integer("rest_api_port"):
         yield "--monitoring_config_file has no effect: metrics need --rest_api_port"

@@ -61,14 +61,25 @@ FLAGS: tuple[TfsFlag, ...] = (
         "longest time in milliseconds of one REST inference",
     ),
     TfsFlag("rest_api_enable_cors_support", Kind.BOOL, False),
-    TfsFlag("enable_batching", Kind.BOOL, False, "accepted; not effective yet"),
+    TfsFlag(
+        "enable_batching",
+        Kind.BOOL,
+        False,
+        "gather requests into batches, for each model and signature",
+    ),
     TfsFlag(
         "batching_parameters_file",
         Kind.STRING,
         "",
-        "BatchingParameters in text form; checked, not effective yet",
+        "BatchingParameters in text form; needs enable_batching",
     ),
-    TfsFlag("enable_per_model_batching_parameters", Kind.BOOL, False),
+    TfsFlag(
+        "enable_per_model_batching_parameters",
+        Kind.BOOL,
+        False,
+        "take batching_params.pbtxt of each version directory instead, except num_batch_threads;"
+        " a version without one is not batched",
+    ),
     TfsFlag("allow_version_labels_for_unavailable_models", Kind.BOOL, False),
     TfsFlag(
         "model_config_file",

@@ -7,6 +7,7 @@ from itertools import pairwise
 
 from ie_serving.config.files.text_proto import parse_text
 from ie_serving.core.errors import ConfigError
+from ie_serving.engines.batching import Batching
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
 
@@ -14,9 +15,15 @@ METRICS_PATH = "/monitoring/prometheus/metrics"
 """Route of the metrics when the file names none."""
 
 _DEFAULT_BATCH = 1000
-"""`max_batch_size` where the file names none. Source: `SharedBatchScheduler::QueueOptions` of
-TensorFlow Serving."""
-_POSITIVE = ("max_batch_size", "max_enqueued_batches", "num_batch_threads")
+_DEFAULT_ENQUEUED = 10
+"""`max_batch_size` and `max_enqueued_batches` where the file names none. Source:
+`SharedBatchScheduler::QueueOptions` of TensorFlow Serving."""
+_POSITIVE = (
+    "max_batch_size",
+    "max_enqueued_batches",
+    "num_batch_threads",
+    "max_execution_batch_size",
+)
 
 
 def metrics_path(text: str, place: str) -> str:
@@ -32,8 +39,8 @@ def metrics_path(text: str, place: str) -> str:
     return path if prometheus.enable else ""
 
 
-def check_batching(text: str, place: str) -> None:
-    """Check a BatchingParameters file.
+def batching_of(text: str, place: str) -> Batching:
+    """Read a BatchingParameters file; the empty text means the defaults of the original.
 
     Raises:
         ConfigError: every value at fault.
@@ -46,9 +53,38 @@ def check_batching(text: str, place: str) -> None:
     ]
     if parameters.batch_timeout_micros.value < 0:
         faults.append("batch_timeout_micros is negative; expected 0 or more")
-    faults += _allowed_sizes(parameters)
+    faults += [*_allowed_sizes(parameters), *_execution_size(parameters)]
     if faults:
         raise ConfigError([f"{place}: {fault}" for fault in faults])
+    largest = parameters.max_batch_size.value or _DEFAULT_BATCH
+    splits = parameters.enable_large_batch_splitting.value
+    executed = (splits and parameters.max_execution_batch_size.value) or largest
+    return Batching(
+        max_batch_size=executed,
+        batch_timeout_micros=parameters.batch_timeout_micros.value,
+        max_enqueued_batches=parameters.max_enqueued_batches.value or _DEFAULT_ENQUEUED,
+        num_batch_threads=parameters.num_batch_threads.value,
+        allowed_batch_sizes=tuple(parameters.allowed_batch_sizes),
+        most_request_rows=largest,
+    )
+
+
+def unmet_batching(text: str, place: str) -> list[str]:
+    """Name the fields of a BatchingParameters file that have no effect.
+
+    Raises:
+        ConfigError: the text cannot be parsed.
+    """
+    parameters = parse_text(text, messages.BatchingParameters, place)
+    unmet = []
+    if parameters.pad_variable_length_inputs:
+        unmet.append(
+            f"{place}: pad_variable_length_inputs has no effect: requests of other shapes are"
+            " inferred in batches of their own, with the answers that they have alone"
+        )
+    if parameters.HasField("thread_pool_name"):
+        unmet.append(f"{place}: thread_pool_name has no effect: metrics name the model")
+    return unmet
 
 
 def _allowed_sizes(parameters: Proto) -> list[str]:
@@ -63,3 +99,11 @@ def _allowed_sizes(parameters: Proto) -> list[str]:
             f"last entry was {sizes[-1]}; expected {largest}"
         )
     return faults
+
+
+def _execution_size(parameters: Proto) -> list[str]:
+    largest = parameters.max_batch_size.value or _DEFAULT_BATCH
+    executed = parameters.max_execution_batch_size.value
+    if not parameters.enable_large_batch_splitting.value or executed <= largest:
+        return []
+    return [f"max_execution_batch_size is {executed}; expected at most max_batch_size, {largest}"]

@@ -5,6 +5,7 @@ import difflib
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from ie_serving.config.schema.batching import BATCHING
 from ie_serving.config.schema.preprocess import PREPROCESS
 from ie_serving.config.schema.setting import BOOLEAN, Setting, fields_of
 from ie_serving.config.settings import ModelConfig
@@ -12,6 +13,7 @@ from ie_serving.config.values import numbers, structures, words
 from ie_serving.config.values.shapes import shape
 from ie_serving.core.integers import INT64_MAX
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.batching import Batching
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
@@ -216,6 +218,7 @@ MODEL: tuple[Setting, ...] = (
         flag="execution",
         key="execution",
     ),
+    *BATCHING,
     *TENSORFLOW,
     # No flag: where one model is served, the server's interval is its own.
     Setting(
@@ -273,7 +276,8 @@ def with_own(engine: EngineOptions, found: Mapping[str, Any]) -> EngineOptions:
     openvino = dataclasses.replace(engine.of(OpenVinoOptions), **fields_of("openvino", found))
     tensorflow = dataclasses.replace(engine.of(TensorFlowOptions), **fields_of("tensorflow", found))
     steps = dataclasses.replace(engine.of(Preprocessing), **fields_of("preprocess", found))
-    return engine.having(openvino).having(tensorflow).having(steps)
+    batching = dataclasses.replace(engine.of(Batching), **fields_of("batching", found))
+    return engine.having(openvino).having(tensorflow).having(steps).having(batching)
 
 
 def nearest(name: str, known: Collection[str]) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
 from ie_serving.config.values.faults import Parser
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.batching import Batching
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
@@ -23,6 +24,7 @@ OWNERS: Mapping[str, type] = {
     "engine": EngineOptions,
     "openvino": OpenVinoOptions,
     "preprocess": Preprocessing,
+    "batching": Batching,
     "tensorflow": TensorFlowOptions,
     "server": ServerSettings,
     "storage": StorageOptions,

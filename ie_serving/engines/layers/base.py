@@ -4,8 +4,8 @@ A layer adds one capability (images, batching, hooks) to any engine's model, and
 nobody asks for it. It overrides what it changes; the rest passes through.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TypeVar
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, TypeVar
 
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.base import CompiledModel
@@ -29,7 +29,7 @@ class Layer:
         signature: Signature,
         inputs: Mapping[str, Array],
         read: Callable[[Mapping[str, Array]], T],
-    ) -> Awaitable[T]:
+    ) -> Coroutine[Any, Any, T]:
         """See `engines.base`."""
         return self.inner.infer(signature, inputs, read)
 

@@ -11,6 +11,7 @@ from ie_serving.config.dialects import tensorflow_model_server
 from ie_serving.config.dialects.tfs_flags import FLAGS
 from ie_serving.config.settings import ModelConfig, Parsed, ServerSettings, Settings
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.batching import Batching
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 
@@ -158,10 +159,63 @@ def test_the_monitoring_file_names_the_path_of_the_metrics(tmp_path: Path) -> No
     ]
 
 
-def test_batching_parameters_are_checked_and_not_yet_effective() -> None:
+def test_batching_parameters_hold_for_every_model() -> None:
     file = CONFIG / "batching_parameters.pbtxt"
-    (warning,) = parse(PATH, "--enable_batching", f"--batching_parameters_file={file}").warnings
-    assert "--enable_batching has no effect yet" in warning
+    found = parse(PATH, "--enable_batching", f"--batching_parameters_file={file}")
+    assert found.warnings == ()
+    (model,) = found.settings.models
+    expected = Batching(
+        max_batch_size=128,
+        batch_timeout_micros=1000,
+        max_enqueued_batches=100,
+        num_batch_threads=4,
+        allowed_batch_sizes=(32, 64, 128),
+        most_request_rows=128,
+    )
+    assert model.engine.of(Batching) == found.settings.engine.of(Batching) == expected
+
+
+def test_without_a_file_batches_have_the_defaults_of_the_original() -> None:
+    found = parse(PATH, "--enable_batching").settings.engine.of(Batching)
+    expected = Batching(max_batch_size=1000, max_enqueued_batches=10, most_request_rows=1000)
+    assert found == expected
+
+
+def test_without_enable_batching_nothing_is_gathered() -> None:
+    assert parse(PATH).settings.engine.of(Batching) == Batching()
+
+
+def test_parameters_of_each_version_leave_the_file_its_lanes() -> None:
+    file = CONFIG / "batching_parameters.pbtxt"
+    argv = ("--enable_batching", "--enable_per_model_batching_parameters")
+    found = parse(PATH, *argv, f"--batching_parameters_file={file}").settings.engine.of(Batching)
+    assert found == Batching(in_version=True, num_batch_threads=4)
+
+
+def test_parameters_of_each_version_without_enable_batching_are_a_warning() -> None:
+    (warning,) = parse(PATH, "--enable_per_model_batching_parameters").warnings
+    assert "has no effect without --enable_batching" in warning
+
+
+def test_large_requests_are_split_where_the_file_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "batching"
+    file.write_text(
+        "max_batch_size { value: 100 } enable_large_batch_splitting { value: true }"
+        " max_execution_batch_size { value: 10 }"
+    )
+    argv = (PATH, "--enable_batching", f"--batching_parameters_file={file}")
+    found = parse(*argv).settings.engine.of(Batching)
+    assert (found.rows, found.most_request_rows) == (10, 100)
+
+
+def test_fields_without_effect_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "batching"
+    file.write_text('pad_variable_length_inputs: true thread_pool_name { value: "mine" }')
+    found = parse(PATH, "--enable_batching", f"--batching_parameters_file={file}").warnings
+    assert [warning.split(": ")[1].partition(" has no effect")[0] for warning in found] == [
+        "pad_variable_length_inputs",
+        "thread_pool_name",
+    ]
 
 
 def test_an_unknown_argument_is_printed_and_ignored(capsys: pytest.CaptureFixture[str]) -> None:
@@ -297,6 +351,11 @@ def test_files_that_are_missing_or_broken(
     ("text", "fault"),
     [
         ("max_batch_size { value: 0 }", "max_batch_size is 0"),
+        (
+            "max_batch_size { value: 8 } enable_large_batch_splitting { value: true }"
+            " max_execution_batch_size { value: 9 }",
+            "max_execution_batch_size is 9; expected at most max_batch_size, 8",
+        ),
         ("batch_timeout_micros { value: -1 }", "batch_timeout_micros is negative"),
         ("allowed_batch_sizes: [4, 2, 1000]", "monotonically increasing"),
         (

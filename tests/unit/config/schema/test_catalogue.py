@@ -28,6 +28,8 @@ DERIVED = {
     "engine.own",  # the parts of single drivers, such as openvino
     "engine.cache_dir",  # below storage.cache_dir
     "server.require_available",  # what distinguishes the two commands
+    "batching.in_version",  # two flags of tensorflow_model_server, and its file of parameters
+    "batching.most_request_rows",
     "s3.endpoint_variable",  # which variable told the endpoint, for advice
     "server.announce_as_tfs",
     "storage.s3",

@@ -1,0 +1,130 @@
+"""Dynamic batching: a layer that gathers requests for a model, each signature by itself.
+
+queue.py        the event loop's side: futures, tasks, the model
+gathering.py    the policy: which requests make a batch, and when it is sent
+joining.py      arrays: rows of several requests in one, and back
+row_trial.py    whether requests for a signature may share a batch at all
+"""
+
+import logging
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ie_serving.core.errors import ConfigError, LoadFailed
+from ie_serving.core.tensors import Array, Signature
+from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+from ie_serving.engines.batching import Batching
+from ie_serving.engines.layers.base import Layer
+from ie_serving.engines.layers.gathering import Rules
+from ie_serving.engines.layers.queue import Queue, Record
+from ie_serving.engines.layers.row_trial import refused_by_shapes, refused_by_trial
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+FILE = "batching_params.pbtxt"
+"""Parameters of one version, in its directory. Source: `bundle_factory_util.cc` of TensorFlow
+Serving."""
+
+ReadParameters = Callable[[str, str], Batching]
+"""Reads the text of `FILE`; its second argument is its name for faults. Raises ConfigError."""
+
+
+class BatchedModel(Layer):
+    """A model some of whose signatures gather requests. See `engines.base.CompiledModel`."""
+
+    def __init__(self, inner: CompiledModel, queues: Mapping[str, Queue]) -> None:
+        super().__init__(inner)
+        self._queues = queues
+
+    def infer(
+        self,
+        signature: Signature,
+        inputs: Mapping[str, Array],
+        read: Callable[[Mapping[str, Array]], T],
+    ) -> Coroutine[Any, Any, T]:
+        """See `engines.base`."""
+        queue = self._queues.get(signature.name)
+        if queue is None:
+            return self.inner.infer(signature, inputs, read)
+        return queue.infer(inputs, read)
+
+
+class BatchingEngine:
+    """`engine`, whose models gather requests where their options ask for it. See `Engine`.
+
+    Args of the constructor:
+        engine: compiles.
+        record: is told of each batch of the models.
+        read: reads the parameters of a version.
+    """
+
+    def __init__(self, engine: Engine, record: Record, read: ReadParameters) -> None:
+        self._engine = engine
+        self._record = record
+        self._read = read
+        self.name = engine.name
+
+    def missing(self, files: Collection[str]) -> str | None:
+        """See `engines.base`."""
+        return self._engine.missing(files)
+
+    def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
+        """See `engines.base`. Rows are tried here, before the model is used from anywhere else.
+
+        Raises:
+            LoadFailed: also for faults of the version's own parameters.
+        """
+        batching = self._of_version(directory, options.of(Batching))
+        compiled = self._engine.compile(directory, options)
+        if not batching.rows:
+            return compiled
+        try:
+            queues = self._queues(compiled, batching, options)
+        except BaseException:
+            compiled.close()
+            raise
+        return BatchedModel(compiled, queues) if queues else compiled
+
+    def _of_version(self, directory: Path, given: Batching) -> Batching:
+        if not given.in_version:
+            return given
+        path = directory / FILE
+        if not path.is_file():
+            return Batching()
+        try:
+            own = self._read(path.read_text(encoding="utf-8", errors="replace"), FILE)
+        except ConfigError as error:
+            raise LoadFailed(str(error)) from error
+        # The lanes are the server's, in TensorFlow Serving as well.
+        return replace(own, num_batch_threads=given.num_batch_threads)
+
+    def _queues(
+        self, model: CompiledModel, batching: Batching, options: EngineOptions
+    ) -> Mapping[str, Queue]:
+        queues = {}
+        for name, signature in model.signatures.items():
+            if signature.left_out or signature.definition:
+                continue
+            refusal = refused_by_shapes(signature) or refused_by_trial(model, signature)
+            if refusal:
+                log.warning(Event("batching refused", signature=name, cause=refusal))
+                continue
+            rules = rules_of(batching, options.nireq)
+            queues[name] = Queue(model, signature, rules, self._record, batching.most_request_rows)
+        return queues
+
+
+def rules_of(batching: Batching, nireq: int = 0) -> Rules:
+    """Give the rules of the policy, for a model with so many infer requests; 0: not known."""
+    return Rules(
+        rows=batching.rows,
+        lanes=batching.num_batch_threads or nireq or 1,
+        timeout_s=batching.batch_timeout_micros / 1e6,
+        sizes=batching.sizes,
+        most_waiting=batching.max_enqueued_batches * batching.rows,
+    )

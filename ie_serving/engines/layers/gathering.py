@@ -1,0 +1,241 @@
+"""Which requests make a batch, and when it is sent: the policy alone, without clock or event loop.
+
+Requests wait in groups of one form (the shapes of their rows), each in the order of arrival. A
+batch is sent while a *lane* is free, that is while fewer batches than lanes are being inferred:
+
+- at once where nothing is being inferred: an idle server waits for nobody;
+- else when a group has rows enough for a full batch, when its oldest request has waited for the
+  time limit (0: as soon as a lane is free), or when rows of other groups make up for the missing.
+
+A *turn* is what the event loop reads in one go. Whoever is the first of a turn, after a turn of one
+request, goes at once; those read in the same turn wait for its end, and after it whoever comes
+first waits for the end of its own turn as well. So a lone client never waits, and requests that
+arrive together go together although an inference on the event loop is over before the next of them
+is read.
+"""
+
+import enum
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from ie_serving.core.errors import QueueFull
+from ie_serving.core.hints import Hint
+
+T = TypeVar("T")
+
+
+class Reason(str, enum.Enum):
+    """Why a batch was sent with the rows that it has."""
+
+    FULL = "full"
+    TIMEOUT = "timeout"
+    LANE_FREE = "lane_free"
+    ALLOWED_SIZE = "allowed_size"  # cut to one; the rest waits for the next batch
+    OTHER_SHAPE = "other_shape"  # what else waited has rows of another form
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rules:
+    """What the policy keeps to.
+
+    Attributes:
+        rows: most of a batch.
+        lanes: batches that are inferred at a time.
+        timeout_s: longest time in seconds that is waited for more, while another lane works.
+        sizes: that batches are filled up to, increasing, `rows` the last; empty for any.
+        most_waiting: rows that may wait.
+    """
+
+    rows: int
+    lanes: int = 1
+    timeout_s: float = 0.0
+    sizes: tuple[int, ...] = ()
+    most_waiting: int = 1 << 62
+
+    def size_for(self, rows: int) -> int:
+        """Give the size that so many rows are filled up to."""
+        return next((size for size in self.sizes if size >= rows), rows)
+
+    def cut(self, rows: int) -> int:
+        """Give the largest batch that so many rows make without being filled up, if there is one.
+
+        Fewer rows than the smallest size are filled up to it.
+        """
+        if rows >= self.rows:
+            return self.rows
+        return max((size for size in self.sizes if size <= rows), default=rows)
+
+
+@dataclass(eq=False, slots=True)
+class Part(Generic[T]):
+    """A request that waits, or one piece of it.
+
+    Attributes:
+        content: whatever the caller wants back.
+        rows: at most those of a batch.
+        form: parts of equal forms may share a batch.
+        since: when it came, in seconds.
+    """
+
+    content: T
+    rows: int
+    form: Hashable
+    since: float
+
+
+@dataclass(frozen=True, slots=True)
+class Batch(Generic[T]):
+    """What is to be inferred together: `rows` in all."""
+
+    parts: Sequence[Part[T]]
+    rows: int
+    reason: Reason
+
+
+@dataclass(eq=False, slots=True)
+class _Group(Generic[T]):
+    """Waiting parts of one form, the oldest first; a dictionary, so that any can leave."""
+
+    parts: dict[Part[T], None] = field(default_factory=dict)
+    rows: int = 0
+
+    @property
+    def oldest(self) -> Part[T]:
+        return next(iter(self.parts))
+
+
+class Gatherer(Generic[T]):
+    """What waits and what is being inferred. Every event is one call; `take` gives the batches.
+
+    Attributes:
+        rules: that it keeps to.
+        waiting: rows that wait.
+        busy: lanes that are not free.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.waiting = 0
+        self.busy = 0
+        self._groups: dict[Hashable, _Group[T]] = {}
+        self._in_turn = 0  # requests of the turn that is open; 0 while none is
+        self._crowded = False  # the turn before had more than one
+
+    @property
+    def turn_open(self) -> bool:
+        """Whether a request has come in this turn of the event loop."""
+        return self._in_turn > 0
+
+    def arrive(self, *, whole: bool = True) -> bool:
+        """Count a request of this turn, and tell whether it may be inferred by itself, at once.
+
+        It has a lane then, until `free_lane`. If not, the caller adds it.
+
+        Args:
+            whole: whether it can be a batch as it is; else it is to be split, or filled up.
+        """
+        self._in_turn += 1
+        rules = self.rules
+        idle = self.busy == 0 or (self.busy < rules.lanes and not rules.timeout_s)
+        if self._in_turn > 1 or self._crowded or self.waiting or not (idle and whole):
+            return False
+        self.busy += 1
+        return True
+
+    def end_turn(self) -> None:
+        """Take note that everything which had arrived has been added."""
+        self._crowded = self._in_turn > 1
+        self._in_turn = 0
+
+    def add(self, parts: Sequence[Part[T]]) -> None:
+        """Let a request wait, all its pieces or none.
+
+        Raises:
+            QueueFull: too many rows wait already.
+        """
+        rows = sum([part.rows for part in parts])
+        # A request of more rows than may wait is taken where nothing waits, or it never could be.
+        if self.waiting and self.waiting + rows > self.rules.most_waiting:
+            raise QueueFull(
+                "The batch scheduling queue to which this task was submitted is full:"
+                f" {self.waiting} rows wait, {self.rules.most_waiting} may; ask again later",
+                Hint(", or raise {batching.max_enqueued_batches}"),
+            )
+        for part in parts:
+            group = self._groups.get(part.form)
+            if group is None:
+                group = self._groups[part.form] = _Group()
+            group.parts[part] = None
+            group.rows += part.rows
+        self.waiting += rows
+
+    def remove(self, part: Part[T]) -> None:
+        """Forget a part that nobody waits for any more, if it still waits itself."""
+        group = self._groups.get(part.form)
+        if group is not None and part in group.parts:
+            self._leave(group, part)
+
+    def free_lane(self) -> None:
+        """Take note that a batch is over, or what went at once."""
+        self.busy -= 1
+
+    def take(self, now: float) -> Batch[T] | None:
+        """Give a batch that is to be sent now, if there is one; it has a lane then."""
+        if self.busy >= self.rules.lanes:
+            return None
+        for group in self._by_age():
+            why = self._due(group, now)
+            if why is not None:
+                self.busy += 1
+                return self._batch(group, why)
+        return None
+
+    def due_at(self) -> float | None:
+        """Tell when, with nothing else happening, `take` gives a batch; None if that is never."""
+        if self.busy >= self.rules.lanes or self.turn_open or not self._groups:
+            return None
+        return min(each.oldest.since for each in self._groups.values()) + self.rules.timeout_s
+
+    def _by_age(self) -> Sequence[_Group[T]]:
+        groups = list(self._groups.values())
+        if len(groups) > 1:
+            groups.sort(key=lambda each: each.oldest.since)
+        return groups
+
+    def _due(self, group: _Group[T], now: float) -> Reason | None:
+        """Say why a batch of the group is due, if it is."""
+        rules = self.rules
+        if group.rows >= rules.rows:
+            return Reason.FULL
+        if self.turn_open:
+            return None
+        others = self.waiting > group.rows
+        if not self.busy or not rules.timeout_s:
+            return Reason.OTHER_SHAPE if others else Reason.LANE_FREE
+        if now >= group.oldest.since + rules.timeout_s:
+            return Reason.TIMEOUT
+        return Reason.OTHER_SHAPE if self.waiting >= rules.rows else None
+
+    def _batch(self, group: _Group[T], why: Reason) -> Batch[T]:
+        before = group.rows
+        most = max(self.rules.cut(before), self.rules.size_for(group.oldest.rows))
+        parts: list[Part[T]] = []
+        rows = 0
+        for part in group.parts:
+            if rows + part.rows > most:
+                break
+            parts.append(part)
+            rows += part.rows
+        for part in parts:
+            self._leave(group, part)
+        if rows < before and why is not Reason.FULL:
+            why = Reason.ALLOWED_SIZE
+        return Batch(parts, rows, why)
+
+    def _leave(self, group: _Group[T], part: Part[T]) -> None:
+        del group.parts[part]
+        group.rows -= part.rows
+        self.waiting -= part.rows
+        if not group.parts:
+            del self._groups[part.form]

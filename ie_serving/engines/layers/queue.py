@@ -1,0 +1,255 @@
+"""The requests of one signature: gathered on the event loop, inferred in batches, answered by rows.
+
+`gathering.Gatherer` decides; here are the clock, the event loop, the arrays and the model. A lone
+request passes through with one look at its rows: no task, no timer, no copy. What waits costs a
+future, and a batch a task.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.tensors import Array, Signature
+from ie_serving.engines.base import CompiledModel
+from ie_serving.engines.layers.gathering import Batch, Gatherer, Part, Rules
+from ie_serving.engines.layers.joining import (
+    Arrays,
+    RowsLost,
+    check_rows,
+    copies,
+    form_of,
+    joined,
+    pieces,
+    rows_of,
+    split,
+    together,
+)
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+JOINED_IN_THREAD = 1 << 20
+"""Bytes of a batch from which its inputs are joined in a thread: as long as some 100 us."""
+
+now = time.perf_counter
+
+
+class Record(Protocol):
+    """Is told of each batch."""
+
+    def alone(self, rows: int) -> None:
+        """Count a request that went at once, by itself."""
+
+    def batch(self, reason: str, rows: int, waited_us: Sequence[float]) -> None:
+        """Count a batch of gathered requests, with the microseconds that each has waited."""
+
+    def apart(self) -> None:
+        """Count a batch that failed, whose requests are tried again in smaller ones."""
+
+
+class _Waiting:
+    """What is behind a `Part`: a request's inputs, and the future of its outputs."""
+
+    __slots__ = ("inputs", "outputs")
+
+    def __init__(self, inputs: Arrays, outputs: "asyncio.Future[Arrays]") -> None:
+        self.inputs = inputs
+        self.outputs = outputs
+
+
+Parts = Sequence[Part[_Waiting]]
+
+
+class Queue:
+    """Gathers requests for one signature of a model. Used from one event loop.
+
+    Args of the constructor:
+        model: infers the batches.
+        signature: of the requests.
+        rules: of the policy.
+        record: is told of each batch.
+        most_rows: of one request; more are refused. 0 takes any, in pieces.
+    """
+
+    def __init__(
+        self,
+        model: CompiledModel,
+        signature: Signature,
+        rules: Rules,
+        record: Record,
+        most_rows: int = 0,
+    ) -> None:
+        self._model = model
+        self._signature = signature
+        self._names = list(signature.inputs)
+        self._rules = rules
+        self._record = record
+        self._most_rows = most_rows
+        self._gatherer: Gatherer[_Waiting] = Gatherer(rules)
+        self._running: dict[asyncio.Task[None], Parts] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._off = False
+
+    async def infer(self, inputs: Mapping[str, Array], read: Callable[[Arrays], T]) -> T:
+        """See `CompiledModel.infer`.
+
+        Raises:
+            QueueFull: too many rows wait already.
+            InvalidRequest: more rows than a request may have.
+        """
+        rows = rows_of(inputs)
+        # What has no rows, or not as many in each input, is the model's to answer or refuse.
+        if not rows or self._off:
+            return await self._model.infer(self._signature, inputs, read)
+        gatherer, rules = self._gatherer, self._rules
+        if not gatherer.turn_open:
+            asyncio.get_running_loop().call_soon(self._end_turn)
+        whole = rows <= rules.rows and (not rules.sizes or rows in rules.sizes)
+        if not gatherer.arrive(whole=whole):
+            return read(await self._gathered(inputs, rows))
+        self._record.alone(rows)
+        try:
+            return await self._model.infer(self._signature, inputs, read)
+        finally:
+            self._free_lane()
+
+    async def _gathered(self, inputs: Arrays, rows: int) -> Arrays:
+        """Wait for the outputs in a batch; cancelled meanwhile, it costs no inference."""
+        self._check_size(rows)
+        loop = asyncio.get_running_loop()
+        form, since = form_of(inputs, self._names), now()
+        parts = [
+            Part(_Waiting(piece, loop.create_future()), count, form, since)
+            for piece, count in pieces(inputs, rows, self._rules.rows)
+        ]
+        self._gatherer.add(parts)
+        if self._gatherer.waiting >= self._rules.rows:
+            self._send_due()  # a full batch has nothing to wait for
+        try:
+            if len(parts) == 1:
+                return await parts[0].content.outputs
+            return together([await part.content.outputs for part in parts])
+        except BaseException:
+            self._abandon(parts)
+            raise
+
+    def _check_size(self, rows: int) -> None:
+        if self._most_rows and rows > self._most_rows:
+            raise InvalidRequest(
+                f"Task size {rows} is larger than maximum input batch size {self._most_rows}:"
+                " send fewer rows in one request"
+            )
+
+    def _abandon(self, parts: Parts) -> None:
+        """Forget what nobody waits for any more; a batch of which that is all is cancelled."""
+        for part in parts:
+            self._gatherer.remove(part)
+            outputs = part.content.outputs
+            if not outputs.cancel() and not outputs.cancelled():
+                outputs.exception()  # looked at: another piece has failed before
+        for task, running in self._running.items():
+            if all(part.content.outputs.done() for part in running):
+                task.cancel()
+
+    # -- sending -------------------------------------------------------------------------------
+
+    def _end_turn(self) -> None:
+        self._gatherer.end_turn()
+        if self._gatherer.waiting:
+            self._send_due()
+
+    def _free_lane(self) -> None:
+        self._gatherer.free_lane()
+        if self._gatherer.waiting:
+            self._send_due()
+
+    def _send_due(self) -> None:
+        """Send every batch that is due, and come back when the next one is."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        while (batch := self._gatherer.take(now())) is not None:
+            self._send(batch)
+        due = self._gatherer.due_at()
+        if due is not None:
+            delay = max(0.0, due - now())
+            self._timer = asyncio.get_running_loop().call_later(delay, self._send_due)
+
+    def _send(self, batch: Batch[_Waiting]) -> None:
+        at = now()
+        waited_us = [(at - part.since) * 1e6 for part in batch.parts]
+        self._record.batch(batch.reason.value, batch.rows, waited_us)
+        asyncio.get_running_loop().create_task(self._run(batch))
+
+    async def _run(self, batch: Batch[_Waiting]) -> None:
+        # From its first step on: a task that is cancelled before it would free no lane.
+        task = asyncio.current_task()
+        assert task is not None
+        self._running[task] = batch.parts
+        try:
+            answered, outputs = await self._outcome(batch.parts)
+        finally:
+            del self._running[task]
+            self._free_lane()  # the next batch begins before the replies to this one are written
+        _answer(answered, outputs)
+
+    async def _outcome(self, parts: Parts) -> tuple[Parts, Arrays]:
+        """Infer what is still waited for; give the parts that are to be answered, and with what.
+
+        Those of a batch that fails are answered here, in halves, down to each alone: the error is
+        that one's own. All in the lane of the batch, one after the other.
+        """
+        waiting = [part for part in parts if not part.content.outputs.done()]
+        if not waiting:
+            return (), {}
+        try:
+            return waiting, await self._infer(waiting)
+        except Exception as error:
+            if len(waiting) == 1:
+                _fail(waiting[0], error)
+                return (), {}
+            self._note_failure(error)
+        middle = len(waiting) // 2
+        for half in (waiting[:middle], waiting[middle:]):
+            _answer(*await self._outcome(half))
+        return (), {}
+
+    async def _infer(self, parts: Parts) -> Arrays:
+        given = [part.content.inputs for part in parts]
+        rows = sum([part.rows for part in parts])
+        size = self._rules.size_for(rows)
+        if len(given) > 1 and _bytes(given[0]) * len(given) > JOINED_IN_THREAD:
+            inputs = await asyncio.to_thread(joined, given, rows, size)
+        else:
+            inputs = joined(given, rows, size)
+        outputs = await self._model.infer(self._signature, inputs, copies)
+        if len(given) > 1 or rows != size:
+            check_rows(outputs, size)
+        return outputs
+
+    def _note_failure(self, error: Exception) -> None:
+        self._record.apart()
+        if isinstance(error, RowsLost) and not self._off:
+            self._off = True
+            name = self._signature.name
+            log.warning(Event("batching stopped", signature=name, cause=error))
+
+
+def _fail(part: Part[_Waiting], error: Exception) -> None:
+    if not part.content.outputs.done():
+        part.content.outputs.set_exception(error)
+
+
+def _answer(parts: Parts, outputs: Arrays) -> None:
+    for part, own in zip(parts, split(outputs, [part.rows for part in parts]), strict=True):
+        if not part.content.outputs.done():
+            part.content.outputs.set_result(own)
+
+
+def _bytes(inputs: Arrays) -> int:
+    return sum(array.nbytes for array in inputs.values())

@@ -1,0 +1,154 @@
+"""May requests for a signature share a batch? What its shapes say, and what a trial shows.
+
+A model may compute something for its batch as a whole: subtract the mean of all rows, sort them,
+add them up. Joined with others, a request would then get other numbers than alone, and nothing
+would tell. So a few random rows are run alone and together before the version serves. What differs
+by less than the tolerance, or only for other values, a trial cannot find.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor
+from typing import Any
+
+import numpy as np
+
+from ie_serving.core.errors import ServingError
+from ie_serving.core.hints import Hint
+from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.engines.base import CompiledModel
+from ie_serving.engines.layers.joining import RowsLost, check_rows, copies
+
+ROWS = 3
+"""Rows of the trial: with two, what one row does to the other could cancel out."""
+
+TOLERANCE = 0.02
+"""Of the largest number of an output. With bf16 rows differ by a hundredth of it, since the work is
+split otherwise for more of them."""
+
+OPEN_SIZES = (16, 64, 224, 1)
+"""Sizes that open dimensions are tried with, one for all of them, until the model takes them."""
+
+_SEED = 7
+_OPENS = Hint("; {openvino.batch_size} auto opens it")
+_LARGEST = {DataType.UINT8: 255, DataType.INT8: 127}
+"""Integers are tried from 0 up to these, others 0 and 1 alone: what they index may be short."""
+
+
+def refused_by_shapes(signature: Signature) -> str:
+    """Say why the declared shapes keep requests from sharing a batch; empty where they do not."""
+    if not signature.inputs:
+        return "it has no inputs"
+    for spec in signature.inputs.values():
+        if not spec.shape or spec.shape[0] != -1:
+            return f"the first dimension of input {spec} is not open{_OPENS}"
+    for spec in signature.outputs.values():
+        if spec.shape is not None and spec.shape[:1] != (-1,):
+            return f"the first dimension of output {spec} is not the batch"
+    return ""
+
+
+def refused_by_trial(model: CompiledModel, signature: Signature) -> str:
+    """Say why rows cannot share a batch, after a trial; empty where they can. Blocking.
+
+    Runs on an event loop of its own, before the model is used from another.
+    """
+    loop = _OwnLoop()
+    try:
+        return loop.run_until_complete(_refused(model, signature))
+    finally:
+        loop.finish()
+
+
+class _OwnLoop(asyncio.SelectorEventLoop):
+    """An event loop that is closed only when nothing in a thread is still to come back to it.
+
+    An engine whose inference failed may put its request in order in a thread, and takes it back on
+    the event loop: it would wait for it in vain.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._in_threads: set[asyncio.Future[Any]] = set()
+
+    def run_in_executor(  # type: ignore[override]
+        self,
+        executor: Executor | None,
+        func: Any,  # noqa: ANN401  as the base class has it
+        *args: Any,  # noqa: ANN401
+    ) -> "asyncio.Future[Any]":
+        """See `asyncio.AbstractEventLoop`."""
+        future = super().run_in_executor(executor, func, *args)
+        self._in_threads.add(future)
+        return future
+
+    def finish(self) -> None:
+        """Wait for what is in threads, and close."""
+        if self._in_threads:
+            self.run_until_complete(asyncio.wait(self._in_threads))
+        self.close()
+
+
+async def _refused(model: CompiledModel, signature: Signature) -> str:
+    problem = ""
+    for rows in _candidates(signature):
+        try:
+            return await _compared(model, signature, rows)
+        except RowsLost as error:
+            return str(error)
+        # Of any kind: what a model makes of random numbers says nothing of those it is asked.
+        except Exception as error:
+            problem = str(error) if isinstance(error, ServingError) else repr(error)
+    return f"its rows could not be tried one by one: {problem}"
+
+
+async def _compared(model: CompiledModel, signature: Signature, rows: Mapping[str, Array]) -> str:
+    alone = [
+        await _infer(model, signature, {name: array[i : i + 1] for name, array in rows.items()})
+        for i in range(ROWS)
+    ]
+    together = await _infer(model, signature, rows)
+    for name, array in together.items():
+        expected = [each[name] for each in alone]
+        if any(each.shape[1:] != array.shape[1:] for each in expected):
+            return f'rows of output "{name}" have another shape alone than together'
+        if not _alike(np.concatenate(expected), array):
+            return f'rows of output "{name}" depend on each other: alone they have other values'
+    return ""
+
+
+async def _infer(
+    model: CompiledModel, signature: Signature, inputs: Mapping[str, Array]
+) -> Mapping[str, Array]:
+    outputs = await model.infer(signature, inputs, copies)
+    check_rows(outputs, len(next(iter(inputs.values()))))
+    return outputs
+
+
+def _alike(alone: Array, together: Array) -> bool:
+    if alone.dtype.kind != "f":
+        return bool(np.array_equal(alone, together))
+    finite = np.abs(alone[np.isfinite(alone)])
+    most = TOLERANCE * float(finite.max()) if finite.size else 0.0
+    return bool(np.allclose(alone, together, rtol=0.0, atol=most, equal_nan=True))
+
+
+def _candidates(signature: Signature) -> Iterator[Mapping[str, Array]]:
+    specs = signature.inputs.values()
+    has_open = any(-1 in (spec.shape or ())[1:] for spec in specs)
+    for size in OPEN_SIZES if has_open else OPEN_SIZES[:1]:
+        random = np.random.default_rng(_SEED)
+        yield {name: _values(spec, size, random) for name, spec in signature.inputs.items()}
+
+
+def _values(spec: TensorSpec, size: int, random: np.random.Generator) -> Array:
+    assert spec.shape is not None  # `refused_by_shapes` has seen to it
+    shape = (ROWS, *(size if dim == -1 else dim for dim in spec.shape[1:]))
+    dtype = spec.dtype.numpy
+    if spec.dtype is DataType.STRING:
+        words = np.empty(shape, np.object_)
+        words.flat[:] = [b"%d" % number for number in random.integers(0, 100, words.size)]
+        return words
+    if dtype.kind == "f":
+        return random.standard_normal(shape).astype(dtype)
+    return random.integers(0, _LARGEST.get(spec.dtype, 1), shape, endpoint=True).astype(dtype)

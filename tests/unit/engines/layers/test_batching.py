@@ -1,0 +1,172 @@
+"""The layer as an engine's model: it keeps the engines' promises, and is not there unasked."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ie_serving.config.files.option_files import batching_of
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.tensors import SERVING_DEFAULT
+from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+from ie_serving.engines.batching import Batching
+from ie_serving.engines.layers.batching import FILE as PARAMETERS
+from ie_serving.engines.layers.batching import BatchedModel, BatchingEngine, rules_of
+from ie_serving.engines.openvino.compile import OpenVinoEngine
+from ie_serving.engines.testing import FILE, StandInEngine
+from tests.unit.engines.contract import WAIT_S, EngineContract, copied, rows
+from tests.unit.engines.layers.models import Record
+from tests.unit.engines.openvino.models import add_one
+
+ON = EngineOptions().having(Batching(max_batch_size=4))
+
+
+class Batched:
+    """An engine all of whose models gather requests."""
+
+    def __init__(self, inner: Engine, **given: Any) -> None:
+        self.name = "batched"
+        self.record = Record()
+        self._engine = BatchingEngine(inner, self.record, batching_of)
+        self._batching = Batching(**{"max_batch_size": 4, **given})
+
+    def missing(self, files: Collection[str]) -> str | None:
+        return self._engine.missing(files)
+
+    def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
+        model = self._engine.compile(directory, options.having(self._batching))
+        assert isinstance(model, BatchedModel)
+        return model
+
+
+def write_stand_in(directory: Path) -> None:
+    (directory / FILE).write_text('{"shape": [-1, 2]}')
+
+
+class TestOverTheStandIn(EngineContract):
+    engine: Callable[[], Engine] = lambda: Batched(StandInEngine())
+    write_add_one = staticmethod(write_stand_in)
+
+    @staticmethod
+    def spoil(directory: Path) -> None:
+        (directory / FILE).write_text("{")
+
+
+class TestOverOpenVino(EngineContract):
+    engine: Callable[[], Engine] = lambda: Batched(OpenVinoEngine())
+
+    @staticmethod
+    def write_add_one(directory: Path) -> None:
+        add_one(directory)
+
+    @staticmethod
+    def spoil(directory: Path) -> None:
+        (directory / "model.xml").write_text("<net")
+
+
+class TestOverOpenVinoInLanes(TestOverOpenVino):
+    """Every inference in a thread, so that requests wait."""
+
+    engine: Callable[[], Engine] = lambda: Lanes(OpenVinoEngine())
+
+
+class Lanes(Batched):
+    def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
+        return super().compile(directory, replace(options, execution="async"))
+
+
+async def test_requests_at_once_share_batches(tmp_path: Path) -> None:
+    engine = Lanes(OpenVinoEngine(), max_batch_size=64)
+    model = await asyncio.to_thread(engine.compile, add_one(tmp_path), EngineOptions())
+    signature = model.signatures[SERVING_DEFAULT]
+
+    async def ask(value: int) -> dict[str, list[float]]:
+        return await model.infer(signature, {"x": rows(value, 1 + value % 3)}, copied)
+
+    asked = asyncio.gather(*map(ask, range(60)))
+    answers = await asyncio.wait_for(asked, WAIT_S)
+    assert answers == [{"y": [[i + 1.0] * 2] * (1 + i % 3)} for i in range(60)]
+    assert len(engine.record.sent) < 10
+
+
+def test_a_model_that_asks_for_no_batching_is_the_engines_own(tmp_path: Path) -> None:
+    write_stand_in(tmp_path)
+    inner = StandInEngine()
+    engine = BatchingEngine(inner, Record(), batching_of)
+    assert engine.compile(tmp_path, EngineOptions()) is inner.models[0]
+
+
+@pytest.mark.parametrize(
+    ("written", "why"),
+    [
+        ('{"shape": [1, 2]}', 'the first dimension of input "x" float (1, 2) is not open'),
+        ('{"shape": []}', 'the first dimension of input "x" float () is not open'),
+    ],
+)
+def test_a_model_that_cannot_be_batched_is_served_without_and_the_log_says_why(
+    written: str, why: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / FILE).write_text(written)
+    inner = StandInEngine()
+    with caplog.at_level(logging.WARNING):
+        model = BatchingEngine(inner, Record(), batching_of).compile(tmp_path, ON)
+    assert model is inner.models[0]
+    assert "batching refused" in caplog.text
+    assert why in caplog.text.replace('\\"', '"')
+
+
+def test_closing_the_layer_closes_the_model(tmp_path: Path) -> None:
+    write_stand_in(tmp_path)
+    inner = StandInEngine()
+    BatchingEngine(inner, Record(), batching_of).compile(tmp_path, ON).close()
+    assert inner.models[0].closed
+
+
+class TestParametersOfAVersion:
+    """`--enable_per_model_batching_parameters`."""
+
+    options = EngineOptions().having(Batching(in_version=True, num_batch_threads=3))
+
+    def compiled(self, directory: Path, text: str | None) -> CompiledModel:
+        write_stand_in(directory)
+        if text is not None:
+            (directory / PARAMETERS).write_text(text)
+        return BatchingEngine(StandInEngine(), Record(), batching_of).compile(
+            directory, self.options
+        )
+
+    def test_without_a_file_nothing_is_gathered(self, tmp_path: Path) -> None:
+        assert not isinstance(self.compiled(tmp_path, None), BatchedModel)
+
+    def test_with_a_file_its_rules_count(self, tmp_path: Path) -> None:
+        model = self.compiled(tmp_path, "max_batch_size { value: 2 }")
+        assert isinstance(model, BatchedModel)
+
+    def test_a_broken_file_fails_the_version(self, tmp_path: Path) -> None:
+        with pytest.raises(LoadFailed, match=f"{PARAMETERS}: max_batch_size is 0"):
+            self.compiled(tmp_path, "max_batch_size { value: 0 }")
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"max_batch_size": 8}, {"rows": 8, "lanes": 1, "sizes": (), "most_waiting": 800}),
+        ({"max_batch_size": 8, "allowed_batch_sizes": (2, 16)}, {"rows": 8, "sizes": (2, 8)}),
+        ({"allowed_batch_sizes": (2, 16)}, {"rows": 16, "sizes": (2, 16)}),
+        ({"max_batch_size": 8, "batch_timeout_micros": 1500}, {"timeout_s": 0.0015}),
+        ({"max_batch_size": 8, "num_batch_threads": 5}, {"lanes": 5}),
+        ({"max_batch_size": 8, "max_enqueued_batches": 2}, {"most_waiting": 16}),
+    ],
+)
+def test_rules(given: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    found = rules_of(Batching(**given))
+    assert {name: getattr(found, name) for name in expected} == expected
+
+
+def test_lanes_are_as_many_as_infer_requests_where_nobody_says() -> None:
+    assert rules_of(Batching(max_batch_size=8), nireq=4).lanes == 4
+    assert rules_of(Batching(max_batch_size=8, num_batch_threads=2), nireq=4).lanes == 2

@@ -38,6 +38,7 @@ from ie_serving.server.fronts.tfs.rest_pages import (
     JSON,
     METHOD_NOT_ALLOWED,
     NOT_FOUND_PAGE,
+    TOO_MANY_REQUESTS,
     Page,
     failed,
     fixed_pages,
@@ -91,6 +92,8 @@ LARGE_OUTPUT = 32 * 1024
 """Elements of all outputs from which JSON is written in a thread. Below, that takes less than the
 millisecond for which the event loop may be held."""
 JSON_REPLY: Headers = ((b"content-type", JSON.encode()),)
+RETRY_LATER: Headers = (*JSON_REPLY, (b"retry-after", b"1"))
+"""Of a 429: what filled the queue or the budget is mostly answered within a second."""
 STOPPING: Headers = ((b"connection", b"close"),)
 """So that clients with a connection ask another server while this one stops."""
 CORS: Headers = (
@@ -198,8 +201,7 @@ class RestApi:
                 body = await self._runs[asked.verb](request, asked.model, began)
                 reply = Reply(200, JSON_REPLY, body)
             except Exception as error:
-                status, _, text = failed(error)
-                reply = Reply(status, JSON_REPLY, text)
+                reply = _refusal(error)
             except asyncio.CancelledError as error:
                 let_go(error)
                 raise
@@ -376,5 +378,9 @@ def _counted(reply: Reply) -> Reply:
     try:
         return reply._replace(body=BUDGET.held_with(reply.body))
     except ServingError as error:
-        status, _, text = failed(error)
-        return Reply(status, JSON_REPLY, text)
+        return _refusal(error)
+
+
+def _refusal(error: Exception) -> Reply:
+    status, _, text = failed(error)
+    return Reply(status, RETRY_LATER if status == TOO_MANY_REQUESTS else JSON_REPLY, text)

@@ -14,6 +14,7 @@ from ie_serving.telemetry.metrics import CONTENT_TYPE, Metrics
 from ie_serving.wire.json.response import encode_error
 
 METHOD_NOT_ALLOWED = 405
+TOO_MANY_REQUESTS = 429
 JSON = "application/json"
 HTML = "text/html"
 NOT_FOUND_PAGE = (

@@ -20,7 +20,7 @@ BIN := .venv/bin
 DEV := .venv-dev/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv test unit conformance soak fuzz style format api configuration sample bench-quick bench bench-strain \
+.PHONY: help run venv test unit conformance soak fuzz style format api configuration sample bench-quick bench bench-batching bench-strain \
 	walk docker_build docker_check docker_lock clean
 
 help: ## list these targets
@@ -115,6 +115,9 @@ endef
 
 bench-strain: ## measure small requests beside large ones, and beside 1,000 models
 	$(PYTHON) -m benchmarks strain
+
+bench-batching: ## measure what batches of requests win, at concurrency 1 to 256
+	$(PYTHON) -m benchmarks batching
 
 walk: .venv-dev/.installed ## print the way of a small request, and write it into docs/design.md
 	$(DEV)/python -m benchmarks.walk

@@ -1,4 +1,4 @@
-"""`python -m benchmarks quick|full|strain ...`: runs a command inside the driver's environment."""
+"""`python -m benchmarks COMMAND ...`: runs a command inside the driver's environment."""
 
 import os
 import sys
@@ -9,6 +9,7 @@ COMMANDS = {
     "quick": "benchmarks.quick",
     "full": "benchmarks.full",
     "strain": "benchmarks.strain",
+    "batching": "benchmarks.batching",
 }
 
 

@@ -17,6 +17,9 @@ SEED = 7
 RESNET50 = ((3, 64), (4, 128), (6, 256), (3, 512))
 """Blocks and inner channels of each of ResNet-50's four stages."""
 
+TOKENS, WORDS, WIDTH, HEADS = 16, 1000, 256, 4
+"""Of the transformer: length of a text, vocabulary, width, heads."""
+
 ONE_AND_MANY = {"gRPC": (1, 16), "REST": (1, 16)}
 ONE = {"gRPC": (1,), "REST": (1,)}
 ONE_AND_FEW = {"gRPC": (1, 4), "REST": (1, 4)}
@@ -90,10 +93,42 @@ def resnet50() -> ov.Model:
     return _model(ops.softmax(scores, axis=1), x)
 
 
+def convnet() -> ov.Model:
+    """Two convolutions and two dense layers on a digit, as in TensorFlow's tutorials on MNIST."""
+    x = _input(-1, 1, 28, 28)
+    weights = _Weights()
+    node = x.output(0)
+    for channels in (32, 64):
+        node = ops.relu(_convolution(node, weights, channels, kernel=3)).output(0)
+        node = ops.max_pool(node, [2, 2], [1, 1], [0, 0], [0, 0], [2, 2]).output(0)
+    flat = ops.reshape(node, ops.constant([0, 64 * 7 * 7], np.int32), True)
+    hidden = ops.relu(ops.matmul(flat, weights(3136, 1024, fan_in=3136), False, False))
+    return _model(_best(ops.matmul(hidden, weights(1024, 10, fan_in=1024), False, False)), x)
+
+
+def transformer() -> ov.Model:
+    """Four layers of self-attention over a short text; the best of four classes."""
+    ids = ops.parameter([-1, TOKENS], np.int32, name="x")
+    ids.output(0).get_tensor().set_names({"x"})
+    weights = _Weights()
+    table = weights(WORDS, WIDTH, fan_in=1)
+    node = ops.gather(table, ids, ops.constant(0, np.int32)).output(0)
+    for _ in range(4):
+        node = _normal(ops.add(node, _attention(node, weights)))
+        wide = ops.matmul(node, weights(WIDTH, 4 * WIDTH, fan_in=WIDTH), False, False)
+        inner = ops.gelu(wide, "erf")
+        outer = ops.matmul(inner, weights(4 * WIDTH, WIDTH, fan_in=4 * WIDTH), False, False)
+        node = _normal(ops.add(node, outer))
+    pooled = ops.reduce_mean(node, ops.constant([1], np.int32))
+    return _model(_best(ops.matmul(pooled, weights(WIDTH, 4, fan_in=WIDTH), False, False)), ids)
+
+
 MODELS: Mapping[str, Callable[[], ov.Model]] = {
     "dummy": dummy,
     "mnist": mnist,
     "resnet50": resnet50,
+    "convnet": convnet,
+    "transformer": transformer,
 }
 
 
@@ -127,6 +162,36 @@ def _convolution(
     bias = ops.constant(np.zeros((1, channels, 1, 1), np.float32))
     product = ops.convolution(node, filters, [stride, stride], around, around, [1, 1])
     return ops.add(product, bias).output(0)
+
+
+def _attention(node: ov.Output, weights: _Weights) -> ov.Node:
+    queries, keys, values = (_heads(node, weights) for _ in range(3))
+    scores = ops.multiply(
+        ops.matmul(queries, keys, False, True),
+        ops.constant(np.float32((WIDTH // HEADS) ** -0.5)),
+    )
+    mixed = ops.matmul(ops.softmax(scores, axis=3), values, False, False)
+    rows = ops.transpose(mixed, ops.constant([0, 2, 1, 3], np.int32))
+    joined = ops.reshape(rows, ops.constant([0, 0, WIDTH], np.int32), True)
+    return ops.matmul(joined, weights(WIDTH, WIDTH, fan_in=WIDTH), False, False)
+
+
+def _heads(node: ov.Output, weights: _Weights) -> ov.Node:
+    """Project, and give each head its part: batch, head, token, width of a head."""
+    wide = ops.matmul(node, weights(WIDTH, WIDTH, fan_in=WIDTH), False, False)
+    apart = ops.reshape(wide, ops.constant([0, 0, HEADS, -1], np.int32), True)
+    return ops.transpose(apart, ops.constant([0, 2, 1, 3], np.int32))
+
+
+def _normal(node: ov.Node) -> ov.Output:
+    axis = ops.constant([2], np.int32)
+    return ops.mvn(node, axis, True, 1e-5, "inside_sqrt").output(0)
+
+
+def _best(scores: ov.Node) -> ov.Node:
+    """Give the place of the largest score: as a number of few digits, it prints the same always."""
+    best = ops.topk(scores, ops.constant(1, np.int32), 1, "max", "value", "i32")
+    return ops.squeeze(best.output(1), ops.constant([1], np.int32))
 
 
 def _input(*shape: int) -> ov.Node:

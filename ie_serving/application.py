@@ -53,8 +53,9 @@ from ie_serving.storage.base import Storage
 from ie_serving.storage.options import StorageOptions
 from ie_serving.storage.pools import StorePools
 from ie_serving.storage.siblings import Neighbours
+from ie_serving.telemetry.batches import BatchMetrics
 from ie_serving.telemetry.logs import Event
-from ie_serving.telemetry.metrics import Metrics
+from ie_serving.telemetry.metrics import BOUNDS, Metrics
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs import metadata
 from ie_serving.wire.tfs.example import parse_examples, serialize_examples
@@ -72,8 +73,8 @@ pass within milliseconds."""
 
 
 def engine() -> Engine:
-    """Build the engine of all models."""
-    return _engine(TensorFlowFallback())
+    """Build the engine of all models, with its layers, for who serves none."""
+    return BatchingEngine(_engine(TensorFlowFallback()), BatchMetrics(BOUNDS), batching_of)
 
 
 def _engine(fallback: TensorFlowFallback) -> Engine:

@@ -81,6 +81,9 @@ class CompiledModel(Protocol):
             asyncio.CancelledError: passed on; the infer request goes back once it is idle.
         """
 
+    def at_once(self, signature: Signature) -> int:
+        """Tell how many inferences of a signature run at once; others wait. 1 if it is unknown."""
+
     def close(self) -> None:
         """Free everything. Called once, when nothing infers any more. Blocking."""
 

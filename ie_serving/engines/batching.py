@@ -23,8 +23,7 @@ class Batching:
     """Full batches that may wait, in rows; beyond, requests are refused."""
 
     num_batch_threads: int = 0
-    """Batches inferred at a time; 0 takes `nireq` where that is set, else 1: a second batch would
-    only share the processors with the first."""
+    """Batches inferred at a time; 0 takes as many as the engine has infer requests."""
 
     allowed_batch_sizes: tuple[int, ...] = ()
     """Sizes that batches are filled up to, increasing; none allows any."""

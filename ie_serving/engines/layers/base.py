@@ -33,6 +33,10 @@ class Layer:
         """See `engines.base`."""
         return self.inner.infer(signature, inputs, read)
 
+    def at_once(self, signature: Signature) -> int:
+        """See `engines.base`."""
+        return self.inner.at_once(signature)
+
     def close(self) -> None:
         """See `engines.base`. The layer's own resources go first, then the inner model's."""
         self.inner.close()

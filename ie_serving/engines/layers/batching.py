@@ -35,11 +35,28 @@ ReadParameters = Callable[[str, str], Batching]
 
 
 class BatchedModel(Layer):
-    """A model some of whose signatures gather requests. See `engines.base.CompiledModel`."""
+    """A model some of whose signatures gather requests. See `engines.base.CompiledModel`.
 
-    def __init__(self, inner: CompiledModel, queues: Mapping[str, Queue]) -> None:
+    Args of the constructor:
+        inner: infers the batches.
+        queues: of the signatures that gather requests, by name.
+        notes: what `ie_serving check` is to say of a signature beside what computes it.
+    """
+
+    def __init__(
+        self, inner: CompiledModel, queues: Mapping[str, Queue], notes: Mapping[str, str]
+    ) -> None:
         super().__init__(inner)
         self._queues = queues
+        self._signatures = {
+            name: replace(each, runs_on=each.runs_on + notes.get(name, ""))
+            for name, each in inner.signatures.items()
+        }
+
+    @property
+    def signatures(self) -> Mapping[str, Signature]:
+        """See `engines.base`."""
+        return self._signatures
 
     def infer(
         self,
@@ -84,11 +101,10 @@ class BatchingEngine:
         if not batching.rows:
             return compiled
         try:
-            queues = self._queues(compiled, batching, options)
+            return self._batched(compiled, batching)
         except BaseException:
             compiled.close()
             raise
-        return BatchedModel(compiled, queues) if queues else compiled
 
     def _of_version(self, directory: Path, given: Batching) -> Batching:
         if not given.in_version:
@@ -103,27 +119,28 @@ class BatchingEngine:
         # The lanes are the server's, in TensorFlow Serving as well.
         return replace(own, num_batch_threads=given.num_batch_threads)
 
-    def _queues(
-        self, model: CompiledModel, batching: Batching, options: EngineOptions
-    ) -> Mapping[str, Queue]:
-        queues = {}
+    def _batched(self, model: CompiledModel, batching: Batching) -> BatchedModel:
+        queues: dict[str, Queue] = {}
+        notes: dict[str, str] = {}
         for name, signature in model.signatures.items():
             if signature.left_out or signature.definition:
                 continue
             refusal = refused_by_shapes(signature) or refused_by_trial(model, signature)
             if refusal:
                 log.warning(Event("batching refused", signature=name, cause=refusal))
+                notes[name] = f", each request by itself: {refusal}"
                 continue
-            rules = rules_of(batching, options.nireq)
+            rules = rules_of(batching, model.at_once(signature))
             queues[name] = Queue(model, signature, rules, self._record, batching.most_request_rows)
-        return queues
+            notes[name] = f", in batches of up to {rules.rows} rows"
+        return BatchedModel(model, queues, notes)
 
 
-def rules_of(batching: Batching, nireq: int = 0) -> Rules:
-    """Give the rules of the policy, for a model with so many infer requests; 0: not known."""
+def rules_of(batching: Batching, at_once: int = 1) -> Rules:
+    """Give the rules of the policy, for a model that runs so many inferences at once."""
     return Rules(
         rows=batching.rows,
-        lanes=batching.num_batch_threads or nireq or 1,
+        lanes=batching.num_batch_threads or at_once,
         timeout_s=batching.batch_timeout_micros / 1e6,
         sizes=batching.sizes,
         most_waiting=batching.max_enqueued_batches * batching.rows,

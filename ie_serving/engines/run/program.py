@@ -51,6 +51,9 @@ class Program:
         checks: what must be checked at each request, with the name of the input.
         admission: which shapes are taken; None where each input has one shape only.
         apart: lanes have threads of their own; for requests that wait for what may hang.
+
+    Attributes:
+        at_once: how many infer requests there are.
     """
 
     def __init__(
@@ -74,6 +77,7 @@ class Program:
         self._admission = admission
         self._open = list(admission.names) if admission else []
         self._pool = Pool(requests)
+        self.at_once = len(requests)
         self._own_threads = _own_threads(len(requests), apart)
         self._threads = self._own_threads or _shared_threads
 
@@ -244,6 +248,11 @@ class CompiledPrograms:
     ) -> Coroutine[Any, Any, T]:
         """See `engines.base`."""
         return self._programs[signature.name].infer(inputs, read)
+
+    def at_once(self, signature: Signature) -> int:
+        """See `engines.base`."""
+        program = self._programs[signature.name]
+        return program.at_once if isinstance(program, Program) else 1
 
     def close(self) -> None:
         """See `engines.base`."""

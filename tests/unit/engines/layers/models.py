@@ -50,6 +50,9 @@ class Model:
             raise InvalidTensor("666 is out of range")
         return read({"y": self.body(x)})
 
+    def at_once(self, signature: Signature) -> int:
+        return 1
+
     def close(self) -> None:
         self.closed = True
 

@@ -112,9 +112,15 @@ def test_a_model_that_cannot_be_batched_is_served_without_and_the_log_says_why(
 ) -> None:
     (tmp_path / FILE).write_text(written)
     inner = StandInEngine()
+    record = Record()
     with caplog.at_level(logging.WARNING):
-        model = BatchingEngine(inner, Record(), batching_of).compile(tmp_path, ON)
-    assert model is inner.models[0]
+        model = BatchingEngine(inner, record, batching_of).compile(tmp_path, ON)
+    signature = model.signatures[SERVING_DEFAULT]
+    work = model.infer(signature, {"x": rows(1.0)}, copied)
+    with pytest.raises(StopIteration):
+        work.send(None)
+    assert record.sent == []
+    assert signature.runs_on.startswith("the stand-in, each request by itself: ")
     assert "batching refused" in caplog.text
     assert why in caplog.text.replace('\\"', '"')
 
@@ -168,5 +174,12 @@ def test_rules(given: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
 
 
 def test_lanes_are_as_many_as_infer_requests_where_nobody_says() -> None:
-    assert rules_of(Batching(max_batch_size=8), nireq=4).lanes == 4
-    assert rules_of(Batching(max_batch_size=8, num_batch_threads=2), nireq=4).lanes == 2
+    assert rules_of(Batching(max_batch_size=8), 4).lanes == 4
+    assert rules_of(Batching(max_batch_size=8, num_batch_threads=2), 4).lanes == 2
+
+
+def test_signatures_say_that_they_are_batched(tmp_path: Path) -> None:
+    write_stand_in(tmp_path)
+    model = Batched(StandInEngine()).compile(tmp_path, EngineOptions())
+    runs_on = model.signatures[SERVING_DEFAULT].runs_on
+    assert runs_on == "the stand-in, in batches of up to 4 rows"

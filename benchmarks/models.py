@@ -17,8 +17,8 @@ SEED = 7
 RESNET50 = ((3, 64), (4, 128), (6, 256), (3, 512))
 """Blocks and inner channels of each of ResNet-50's four stages."""
 
-TOKENS, WORDS, WIDTH, HEADS = 16, 1000, 256, 4
-"""Of the transformer: length of a text, vocabulary, width, heads."""
+TOKENS, WORDS, WIDTH, HEADS = 8, 1000, 512, 8
+"""Of the transformer: length of a text, vocabulary, width, heads; the size of BERT-Small."""
 
 ONE_AND_MANY = {"gRPC": (1, 16), "REST": (1, 16)}
 ONE = {"gRPC": (1,), "REST": (1,)}

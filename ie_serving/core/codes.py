@@ -4,6 +4,7 @@ Source: `google.rpc.Code`. gRPC's statuses, `tensorflow.error.Code` and the labe
 metrics share these names and numbers. What HTTP makes of them is in `server/status.py`.
 """
 
+import asyncio
 import enum
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -53,7 +54,17 @@ CODE_OF: Mapping[type[BaseException], Code] = MappingProxyType(
 )
 
 
-def code_of(error: Exception) -> Code:
-    """Find the code of the nearest class of `error` that has one."""
+ENDED = (Exception, asyncio.CancelledError)
+"""By what a request ends without an answer; to be caught where requests are counted."""
+
+
+def code_of(error: BaseException) -> Code:
+    """Find the code of one of `ENDED`: that of its nearest class which has one.
+
+    Of a cancelled task it is the code that whoever cancelled it has given as message. Without one
+    it is CANCELLED: the client has left.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        return next((said for said in error.args if isinstance(said, Code)), Code.CANCELLED)
     # Every error has one: `Exception` ends the search.
     return next(CODE_OF[kind] for kind in type(error).__mro__ if kind in CODE_OF)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
-from ie_serving.core.codes import code_of
+from ie_serving.core.codes import ENDED, code_of
 from ie_serving.core.fit import fit, shed
 from ie_serving.core.requests import ExamplesRequest, InferRequest, ModelSpec, Task
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, Method, Signature
@@ -92,7 +92,7 @@ class DataPlane:
                     reply = await Limited(interface.limit_s, work, awaited)
             if type(reply) is Unencoded:
                 reply = await asyncio.to_thread(reply.encode, reply.outputs)  # still held
-        except Exception as error:
+        except ENDED as error:
             self.refused(request.model.name, error)
             raise
         finally:
@@ -196,12 +196,14 @@ class DataPlane:
         """Count, by `refused`, whatever the body raises while it parses a request."""
         try:
             yield
-        except Exception as error:
+        except ENDED as error:
             self.refused(model, error)
             raise
 
-    def refused(self, model: str, error: Exception) -> None:
-        """Count a request that failed; front ends say so of one that they cannot parse.
+    def refused(self, model: str, error: BaseException) -> None:
+        """Count a request that failed or was cancelled.
+
+        Front ends say so of one that they cannot parse.
 
         Args:
             model: name that it asked for; empty when it could not be read.

@@ -174,6 +174,9 @@ class ModelStream:
         """Stop, as the process ends; give the versions, which have files to give back."""
         self._is_retired = True
         self._schedule.leave(self)
+        # Else a load whose copy is ready now would go on to threads that are gone, and fail.
+        for task in self._tasks:
+            task.cancel()
         return tuple(self._versions.values())
 
     # -- listing -----------------------------------------------------------------------------
@@ -348,6 +351,7 @@ class ModelStream:
         task = asyncio.create_task(self._follow(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(lambda _: work.close())  # it may end before it has begun
 
     async def _follow(self, work: Work) -> None:
         await work
@@ -391,6 +395,8 @@ class ModelStream:
 
     def _is_settled(self) -> bool:
         """Tell whether the first load is over: nothing on its way, nothing still being written."""
+        if self._is_retired:  # nothing is wanted any more; it may never have been listed
+            return True
         if not self._listed or (self._wanted.listing.moving and self._polls < POLLS_FOR_REST):
             return False
         if self._wanted.unlisted(self._failed_of_all()) and self.trouble is None:

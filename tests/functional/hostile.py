@@ -113,6 +113,15 @@ def long_headers(size: int, fields: int) -> Callable[[Server], None]:
     return ask
 
 
+def short_headers(server: Server) -> None:
+    """8,000 of them in a request's head, all of one name."""
+    with socket.create_connection(("127.0.0.1", server.rest_port), PATIENCE_S) as client:
+        client.sendall(b"GET /v1/models HTTP/1.1\r\nHost: x\r\n%b\r\n" % (b"a: bc\r\n" * 8000))
+        with suppress(OSError):
+            while client.recv(1 << 16):
+                pass
+
+
 def long_reply(server: Server) -> None:
     post(server, json.dumps({"inputs": {"x": [1_000_000]}}).encode(), "range")
 
@@ -135,7 +144,9 @@ REQUESTS: dict[str, Callable[[Server], None]] = {
     "many keys": rest(
         lambda: b'{"inputs": {%s}}' % b",".join(b'"%d": 1' % i for i in range(300_000))
     ),
+    "8,000 short headers": short_headers,
+    "2,000 fields of a call": long_headers(4_000, 2_000),
     "60 KB of headers": long_headers(60_000, 600),
-    "120 KB of headers": long_headers(120_000, 30),
+    "90 KB of headers": long_headers(90_000, 30),
     "a million numbers in a reply": long_reply,
 }

@@ -179,6 +179,28 @@ def test_a_body_over_the_limit_is_refused_unread(server: Server) -> None:
         connection.close()
 
 
+def test_of_a_body_over_the_limit_no_more_is_read_than_is_on_its_way(server: Server) -> None:
+    """A client that goes on sending meets the end of the connection, behind the refusal."""
+    piece, sent = bytes(MEGABYTE), 0
+    address = ("127.0.0.1", server.rest_port)
+    with (
+        cheap(server, 50 * MEGABYTE),
+        socket.create_connection(address, PATIENCE_S) as connection,
+    ):
+        connection.sendall(
+            b"POST /v1/models/digits:predict HTTP/1.1\r\nHost: localhost\r\n"
+            b"Content-Length: 10000000000\r\n\r\n"
+        )
+        reply = connection.recv(MEGABYTE)
+        with pytest.raises((ConnectionResetError, BrokenPipeError)):
+            while sent < LIMIT:
+                connection.sendall(piece)
+                sent += MEGABYTE
+    assert reply.startswith(b"HTTP/1.1 413")
+    assert b"connection: close" in reply
+    assert sent < 50 * MEGABYTE
+
+
 def test_a_body_without_a_length_is_cut_at_the_limit(server: Server) -> None:
     """200 MB in chunks: what is over the limit is not kept."""
     piece = b"100000\r\n" + b" " * MEGABYTE + b"\r\n"

@@ -10,6 +10,12 @@ import pytest
 from tests.functional.tiny import READY, Gate, Start, both, pid_of, refused, time_of
 from tests.process import PATIENCE_S, until
 
+
+def facts(line: str) -> dict[str, str]:
+    """Give the facts of an event that has no blanks in their values."""
+    return dict(part.split("=", 1) for part in line.split() if "=" in part)
+
+
 # -- stop ----------------------------------------------------------------------------------------
 
 
@@ -19,7 +25,10 @@ def test_a_stop_signal_ends_with_0(start: Start, number: int) -> None:
     server.line(READY)
     server.send(number)
     assert server.exit_code() == 0
-    assert [line.split(" - ")[-1] for line in server.lines[-2:]] == ["ready=False", "closed"]
+    begin, *between, end = [line.split(" - ")[-1] for line in server.lines[-4:]]
+    assert begin.startswith(f"server stops cause={signal.Signals(number).name} ")
+    assert between == ["ready=False", "closed"]
+    assert end.startswith("server has stopped took_s=")
 
 
 def test_a_stop_signal_while_loading_ends_with_0_without_waiting(start: Start, gate: Gate) -> None:
@@ -46,6 +55,7 @@ def test_requests_in_flight_are_answered_and_new_connections_refused(
             os.killpg(server.popen.pid, number)
         else:
             server.send(number)
+        begin = server.line("server stops")
         server.line("ready=False")
         until(lambda: refused(server.port))
         until(lambda: refused(server.rest_port))
@@ -53,6 +63,9 @@ def test_requests_in_flight_are_answered_and_new_connections_refused(
         gate.open(readers=2)
         assert answers[0].result() == answers[1].result()
     assert server.exit_code() == 0
+    assert f"cause={signal.Signals(number).name} drain_delay_s=0 drain_timeout_s=30" in begin
+    assert facts(begin)["grpc_in_flight"] == facts(begin)["rest_in_flight"] == "1"
+    assert facts(server.lines[-1])["requests_cut"] == "0"
 
 
 def test_readiness_goes_false_before_connections_are_refused(start: Start) -> None:
@@ -78,6 +91,9 @@ def test_the_drain_timeout_bounds_requests_in_flight(
         server.send(signal.SIGTERM)
         assert server.exit_code() == 0
         assert answer.exception() is not None
+    end = facts(server.lines[-1])
+    assert end["requests_cut"] == "1"
+    assert float(end["took_s"]) >= 0.5
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -109,6 +125,7 @@ def test_workers_end_when_the_arbiter_is_killed(start: Start) -> None:
     server = start(**both())
     server.line(READY)
     server.send(signal.SIGKILL)
+    assert 'cause="its arbiter has ended"' in server.line("server stops")
     server.line("closed")
 
 

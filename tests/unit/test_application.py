@@ -1,9 +1,14 @@
 """The composition root on the stand-in engine: what it builds fits together."""
 
 import ast
+import asyncio
 import json
+import logging
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event as Flag
 
 import pytest
 
@@ -15,7 +20,11 @@ from ie_serving.engines.testing import FILE, StandInEngine
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handover
 from ie_serving.server.process.ports import GRPC, REST
+from ie_serving.storage.backends.local import LocalStorage
+from ie_serving.storage.base import NEVER, Entry
 from ie_serving.storage.options import StorageOptions
+
+PATIENCE_S = 10.0
 
 
 @pytest.fixture
@@ -53,6 +62,48 @@ async def test_it_loads_at_the_start_and_leaves_memory_to_the_end_of_the_process
     await built.reload()
     await built.close()
     assert [model.closed for model in engine.models] == [False]
+
+
+class GatedStorage(LocalStorage):
+    """Gives a copy when the test says so.
+
+    Attributes:
+        asked: set when a copy is asked for.
+        gate: the test sets it.
+    """
+
+    def __init__(self, base: Path) -> None:
+        super().__init__(base)
+        self.asked, self.gate = Flag(), Flag()
+
+    @contextmanager
+    def copy(
+        self, directory: str, entries: tuple[Entry, ...], given_up: Flag = NEVER
+    ) -> Iterator[Path]:
+        self.asked.set()
+        assert self.gate.wait(PATIENCE_S)
+        with super().copy(directory, entries) as path:
+            yield path
+
+
+async def test_a_copy_that_is_ready_when_the_server_stops_is_no_defect(
+    built: ServingApplication,
+    version: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The threads that would compile it are gone by then."""
+    storage = GatedStorage(version.parent)
+    monkeypatch.setattr(application, "open_storage", lambda *of_url: storage)
+    starting = asyncio.create_task(built.start())
+    assert await asyncio.to_thread(storage.asked.wait, PATIENCE_S)
+    loads = [task for task in asyncio.all_tasks() if "ModelStream._follow" in repr(task.get_coro())]
+    starting.cancel()
+    await built.close()
+    storage.gate.set()
+    _, pending = await asyncio.wait(loads, timeout=PATIENCE_S)
+    assert not pending
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
 
 
 async def test_each_port_has_a_listener(built: ServingApplication) -> None:

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -17,6 +18,11 @@ from ie_serving.core.errors import ConfigError
 LIST = "model_config_list"
 READABLE = 0o644
 """Mode of a file that is made: servers run as users of their own."""
+PATIENCE_S = 10.0
+"""Longest wait in seconds for another edit, which takes milliseconds: a script that edits hangs no
+longer than that behind a process that keeps the lock."""
+LOOK_S = 0.05
+"""Seconds between two looks whether the lock is free."""
 
 
 def add(path: Path, name: str, base_path: str) -> None:
@@ -71,11 +77,25 @@ def _alone(path: Path) -> Iterator[None]:
         try:
             directory = os.open(path.resolve().parent, os.O_RDONLY)
             held.callback(os.close, directory)
-            fcntl.flock(directory, fcntl.LOCK_EX)
+            _lock(directory)
         except OSError as error:
             cause = error.strerror or error
             raise ConfigError([f"{path}: its directory cannot be locked: {cause}"]) from error
         yield
+
+
+def _lock(directory: int) -> None:
+    """Take the lock. Raises: OSError, also when another one keeps it for `PATIENCE_S`."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"another edit has kept it for {PATIENCE_S:g} s") from None
+            time.sleep(LOOK_S)
+        else:
+            return
 
 
 def _write(path: Path, top: dict[str, Any]) -> None:

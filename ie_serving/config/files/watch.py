@@ -71,8 +71,8 @@ class ConfigWatch:
             ConfigError, ServingError: as `reload`.
         """
         async with self._turn:
-            content = await asyncio.to_thread(self._path.read_bytes)
-            if _digest_of(content) == self.seen and not self._is_refused:
+            digest = await asyncio.to_thread(self._read_digest)
+            if digest == self.seen and not self._is_refused:
                 return False
             await self._read_and_apply()
             return True
@@ -101,7 +101,7 @@ class ConfigWatch:
     def _digest(self) -> str | None:
         """Identify the content; None when there is none to be had, which is logged once."""
         try:
-            digest = _digest_of(self._path.read_bytes())
+            digest = self._read_digest()
         except OSError as error:
             if self._is_readable:
                 cause = f"cannot be read: {error.strerror}"
@@ -111,6 +111,6 @@ class ConfigWatch:
         self._is_readable = True
         return digest
 
-
-def _digest_of(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+    def _read_digest(self) -> str:
+        """Identify the content. Raises: OSError."""
+        return hashlib.sha256(self._path.read_bytes()).hexdigest()

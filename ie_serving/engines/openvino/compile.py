@@ -23,12 +23,14 @@ from ie_serving.engines.openvino.properties import (
     PRECISION,
     STREAMS,
     THREADS,
+    check_precision,
+    property_of,
 )
 from ie_serving.engines.openvino.read import read
 from ie_serving.engines.openvino.runtime import in_words, load_failures, return_memory
 from ie_serving.engines.openvino.shape_inference import ShapeInference
 from ie_serving.engines.openvino.slot import Slot
-from ie_serving.engines.openvino.specs import Port, Ports, prepare, zeros
+from ie_serving.engines.openvino.specs import Port, Ports, check_shapes, prepare, zeros
 from ie_serving.engines.openvino.threads_choice import Compiled, compile_cached, compile_fastest
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.by_rank import ByRank
@@ -118,6 +120,8 @@ def _runs(draft: Draft, options: EngineOptions) -> Runs:
     if draft.model is not None:
         with load_failures("the model cannot be compiled"):
             inner = _for_any_rank(draft, draft.model, options)
+    else:
+        check_shapes(draft, options.of(OpenVinoOptions))
     if draft.beside is not None:
         return _around(draft.beside, draft.host, inner)
     assert inner is not None  # what no model computes is answered beside
@@ -150,6 +154,8 @@ def _around(beside: "Beside", host: "Plan | None", inner: Runs | None) -> Runs:
     # Here, as in `read.py`: only SavedModels need it.
     from ie_serving.engines.openvino.savedmodel.program import ProgramBeside
 
+    if inner is not None:
+        beside = beside.around(inner.signature)
     if host is None:
         return ProgramBeside(beside, inner)
     from ie_serving.engines.openvino.savedmodel.host.program import HostProgram
@@ -169,6 +175,7 @@ def _program(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
         # What a size took before says nothing of the next: none may hold the event loop.
         options = replace(options, execution="async")
     compiled = compile_fastest(model, ports, options, hazards)
+    check_precision(compiled.model, compiled.config, options.of(OpenVinoOptions).target_device)
     latency = LatencyModel(options.execution)
     # The first request of each size must not be the one that finds out that it takes a second.
     sample = zeros(ports.inputs, 1)
@@ -250,26 +257,17 @@ def _shape_inference(model: ov.Model, ports: Ports) -> ShapeInference | None:
 
 
 def _log_choice(draft: Draft, compiled: Compiled, options: EngineOptions, nireq: int) -> None:
-    precision = _property(compiled.model, PRECISION)
     own = options.of(OpenVinoOptions)
     seconds = compiled.seconds
-    # The device takes a precision that it lacks without a word, and computes with another.
-    if own.inference_precision not in ("", precision):
-        asked = own.inference_precision
-        log.warning(
-            Event(
-                "inference_precision is not supported on this device", asked=asked, used=precision
-            )
-        )
     log.info(
         Event(
             "model compiled",
             signature=draft.name,
             device=own.target_device,
-            precision=precision,
+            precision=property_of(compiled.model, PRECISION),
             nireq=nireq,
-            threads=_property(compiled.model, THREADS),
-            streams=_property(compiled.model, STREAMS),
+            threads=property_of(compiled.model, THREADS),
+            streams=property_of(compiled.model, STREAMS),
             latency_us="unknown" if seconds is None else round(seconds * 1e6),
             execution=_execution(options, seconds),
         )
@@ -282,12 +280,3 @@ def _execution(options: EngineOptions, seconds: float | None) -> str:
         return options.execution
     inline = seconds is not None and seconds <= INLINE_MAX_S
     return "auto:inline" if inline else "auto:async"
-
-
-def _property(model: ov.CompiledModel, name: str) -> str:
-    """Give a property as text; not every device has every one."""
-    try:
-        value = model.get_property(name)
-    except RuntimeError:
-        return "unknown"
-    return value.get_type_name() if isinstance(value, ov.Type) else str(value)

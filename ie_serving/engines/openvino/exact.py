@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 import openvino as ov
+import openvino.opset15 as op
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.hints import Hint
@@ -31,6 +32,7 @@ from ie_serving.engines.openvino.integers import (
 )
 from ie_serving.engines.openvino.integers.behind import REDUCING, grows, keep_apart
 from ie_serving.engines.openvino.integers.bounds import HELD, Values
+from ie_serving.engines.openvino.integers.masked import masks
 from ie_serving.engines.openvino.integers.rule import Made, Rule, kind_of, named, refuse
 
 FAST = "fast"
@@ -78,9 +80,19 @@ def _exact(model: ov.Model, values: Values, mode: str) -> list[Flag]:
             keep_apart(node, values)
         if made is not None:
             _check(node, mode)
+            # Before other operations read the output: those of the graph say what of it counts.
+            flags += _flags(node, made)
             _replace(node, made, values)
-            flags += [Flag.where(cause, wrong) for cause, wrong in made.faults]
     return flags
+
+
+def _flags(node: ov.Node, made: Made) -> list[Flag]:
+    counts = masks(node.output(0)) if made.by_element and made.faults else ()
+    return [
+        Flag.where(cause, seen)
+        for cause, wrong in made.faults
+        for seen in [op.logical_and(wrong, mask) for mask in counts] or [wrong]
+    ]
 
 
 def _made(node: ov.Node, values: Values) -> Made | None:

@@ -3,9 +3,13 @@
 import logging
 from collections.abc import Iterator, Mapping
 
+import openvino as ov
+
 from ie_serving.core.errors import LoadFailed
+from ie_serving.core.hints import Hint
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.openvino.runtime import core
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -15,7 +19,11 @@ STREAMS = "NUM_STREAMS"
 PINNING = "ENABLE_CPU_PINNING"
 CACHE = "CACHE_DIR"
 PRECISION = "INFERENCE_PRECISION_HINT"
-PRECISIONS = ("f32", "bf16", "f16")
+_CAPABILITY = {"f32": "FP32", "bf16": "BF16", "f16": "FP16"}
+PRECISIONS = tuple(_CAPABILITY)
+_ALSO = {"fp16": "f16", "fp32": "f32"}
+"""Words that OpenVINO takes for them in `plugin_config`."""
+UNKNOWN = "unknown"
 
 _YES_NO = {"YES": "true", "NO": "false"}
 _STREAMS = {"CPU_THROUGHPUT_AUTO": "AUTO", "CPU_THROUGHPUT_NUMA": "NUMA"}
@@ -83,6 +91,52 @@ def _precision(name: str) -> str:
             f"inference_precision {name!r} does not exist; expected {', '.join(PRECISIONS)}"
         )
     return name
+
+
+def check_precision(compiled: ov.CompiledModel, config: Mapping[str, str], device: str) -> None:
+    """Refuse what a device computes in another precision than was asked for.
+
+    It takes a precision that it lacks without a word.
+
+    Args:
+        compiled: on the device.
+        config: properties that it was compiled with.
+        device: as the options name it.
+
+    Raises:
+        LoadFailed: naming both, and what the device has.
+    """
+    word = config.get(PRECISION, "").lower()
+    asked = _ALSO.get(word, word)
+    if asked not in PRECISIONS:  # other words, as `dynamic`, ask for none
+        return
+    used, devices = property_of(compiled, PRECISION), _capabilities(compiled)
+    # AUTO, HETERO and MULTI hand the precision on to other devices, and do not say what these use.
+    if used == UNKNOWN and all(_CAPABILITY[asked] in each for each in devices.values()):
+        return
+    if asked != used:
+        has = "; ".join(f"{name} has {', '.join(each)}" for name, each in devices.items())
+        advice = Hint(": change {openvino.inference_precision}, or leave it out")
+        raise LoadFailed(
+            f"{device} does not compute in {asked}, which inference_precision or plugin_config asks"
+            f" for, but in {'others' if used == UNKNOWN else used}; {has}{advice}"
+        )
+
+
+def _capabilities(compiled: ov.CompiledModel) -> dict[str, list[str]]:
+    """List what the devices have that compute a model, by their names."""
+    devices = compiled.get_property("EXECUTION_DEVICES")
+    bare = [name.strip("()") for name in devices]  # AUTO has those in brackets that only start
+    return {name: core().get_property(name, "OPTIMIZATION_CAPABILITIES") for name in bare}
+
+
+def property_of(compiled: ov.CompiledModel, name: str) -> str:
+    """Give a property of a compiled model as text; not every device has every one."""
+    try:
+        value = compiled.get_property(name)
+    except RuntimeError:
+        return UNKNOWN
+    return value.get_type_name() if isinstance(value, ov.Type) else str(value)
 
 
 def _add_for_cpu(chosen: dict[str, str], threads: int | None) -> None:

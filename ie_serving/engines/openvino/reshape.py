@@ -31,6 +31,35 @@ class InputShape:
         return "/".join(sorted(self.names))
 
 
+def model_shapes(
+    own: Sequence[InputShape], others: Sequence[InputShape], options: OpenVinoOptions
+) -> dict[int, Shape]:
+    """Give the shapes to set, by position of the model's own inputs.
+
+    Args:
+        own: inputs of the model.
+        others: inputs of the signature that the server itself reads, whose shapes stay.
+        options: for all of them.
+
+    Raises:
+        LoadFailed: as `new_shapes`, or one of the others would have to get another shape.
+    """
+    shapes = new_shapes([*own, *others], options)
+    for i, given in enumerate(others, len(own)):
+        if shapes.get(i, given.dims) != given.dims:
+            raise _stays(given, options)
+    return {i: shape for i, shape in shapes.items() if i < len(own)}
+
+
+def _stays(given: InputShape, options: OpenVinoOptions) -> LoadFailed:
+    setting = "batch_size" if options.shape is None else "shape"
+    own = "of any rank" if given.dims is None else f"of the shape {given.dims}"
+    return LoadFailed(
+        f"{setting}: cannot be applied to input {given}, {own}, which the server itself reads and"
+        f" OpenVINO's model does not (Examples, strings or tables): leave {setting} out"
+    )
+
+
 def new_shapes(inputs: Sequence[InputShape], options: OpenVinoOptions) -> dict[int, Shape]:
     """Give the shapes to set, by position of the input; those not named keep theirs.
 
@@ -63,9 +92,14 @@ def _batched(inputs: Sequence[InputShape], batch_size: Dimension) -> dict[int, S
     """Set the batch dimension, most often the first, of every input that has one."""
     # Inputs without a dimension are scalars, such as a threshold, which no batch changes.
     shapes = {i: _with_batch(given, batch_size) for i, given in enumerate(inputs) if given.dims}
-    if not shapes:
+    if not shapes and not _takes_any(inputs, batch_size):
         raise LoadFailed(f"batch_size {batch_size} is set, but no input has a first dimension")
     return shapes
+
+
+def _takes_any(inputs: Sequence[InputShape], batch_size: Dimension) -> bool:
+    """Tell whether any batch is asked of inputs of open rank, which take any as they are."""
+    return batch_size == ANY and any(given.dims is None for given in inputs)
 
 
 def _automatic(inputs: Sequence[InputShape], word: str) -> dict[int, Shape]:

@@ -13,7 +13,7 @@ from ie_serving.engines.base import Dimension, EngineOptions
 from ie_serving.engines.openvino import preprocess
 from ie_serving.engines.openvino.draft import Draft, Tensor
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.openvino.reshape import InputShape, new_shapes
+from ie_serving.engines.openvino.reshape import InputShape, model_shapes
 from ie_serving.engines.openvino.runtime import load_failures
 from ie_serving.engines.preprocessing import Preprocessing
 
@@ -120,15 +120,39 @@ def prepare(draft: Draft, model: ov.Model, options: EngineOptions) -> Ports:
 
 
 def _reshape(draft: Draft, model: ov.Model, options: OpenVinoOptions, steps: Preprocessing) -> bool:
-    own = [tensor for tensor in draft.inputs if not tensor.parsed]
+    own = _own_inputs(draft)
     inputs = [_input_shape(model.inputs[t.index], t, steps) for t in own]
-    shapes = new_shapes(inputs, options)
+    shapes = model_shapes(inputs, _other_inputs(draft), options)
     if shapes:
         wanted = {model.inputs[own[i].index]: _partial(shape) for i, shape in shapes.items()}
         texts = ", ".join(f"{own[i].alias}={shape}" for i, shape in shapes.items())
         with load_failures(f"the model cannot be reshaped to {texts}"):
             model.reshape(wanted)
     return bool(shapes)
+
+
+def check_shapes(draft: Draft, options: OpenVinoOptions) -> None:
+    """Refuse shapes that are asked of a signature without a model.
+
+    Raises:
+        LoadFailed: naming the setting.
+    """
+    model_shapes([], _other_inputs(draft), options)
+
+
+def _own_inputs(draft: Draft) -> list[Tensor]:
+    return [tensor for tensor in draft.inputs if not tensor.parsed]
+
+
+def _other_inputs(draft: Draft) -> list[InputShape]:
+    """List the inputs of clients that the server itself reads."""
+    own = {tensor.alias for tensor in _own_inputs(draft)}
+    listed = draft.beside.signature.inputs.values() if draft.beside else ()
+    return [
+        InputShape(frozenset({spec.name, spec.tensor}), spec.shape)
+        for spec in listed
+        if spec.name not in own
+    ]
 
 
 def _input_shape(port: ov.Output, tensor: Tensor, steps: Preprocessing) -> InputShape:

@@ -194,10 +194,17 @@ class VersionControl:
         return self._free() if self._life.stage is Stage.DRAINING else None
 
     def leave(self) -> None:
-        """Give back what outlives the process, which ends; see `LoadedVersion`. Blocking."""
+        """Give back what outlives the process, which ends; see `LoadedVersion`. Blocking.
+
+        It raises nothing, so that every other version is left as well.
+        """
         self._given_up.set()
-        if self._loaded:
-            self._loaded.leave()
+        loaded = self._loaded  # looked up once: the event loop may let go of it meanwhile
+        try:
+            if loaded:
+                loaded.leave()
+        except Exception:
+            log.exception(logs.Event("version not freed cleanly", model=self._rules.model))
 
     # -- how it is done ----------------------------------------------------------------------
 

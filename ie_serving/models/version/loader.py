@@ -11,8 +11,10 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from threading import Event as Flag
+from typing import TypeVar
 
 from ie_serving.core.errors import EntryChanged, NotAvailable, StorageError
 from ie_serving.engines.base import Engine, EngineOptions
@@ -24,6 +26,8 @@ from ie_serving.storage.base import NEVER, Storage
 from ie_serving.telemetry import logs
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 WarmUp = Callable[[Servable, Path], Awaitable[None]]
 """Replays what a version brings along for its warm-up. Raises LoadFailed to refuse the version."""
@@ -90,7 +94,7 @@ class Loader:
         Raises:
             StorageError: the files could not be fetched.
             LoadFailed: they could not be compiled or warmed up.
-            NotAvailable: given up.
+            NotAvailable: given up, or no thread takes it, as while the server stops.
         """
         loop = asyncio.get_running_loop()
         took: dict[str, float] = {}
@@ -100,21 +104,11 @@ class Loader:
         def done(event: Event) -> None:
             loop.call_soon_threadsafe(report, event)
 
-        kept, directory = await loop.run_in_executor(
-            self._fetches, self._fetch, candidate, given_up, done, took
-        )
+        fetch = partial(self._fetch, candidate, given_up, done, took)
+        kept, directory = await _in_thread(self._fetches, fetch)
         with ExitStack() as noted:
-            loaded = await loop.run_in_executor(
-                self._executor,
-                self._compile,
-                candidate,
-                kept,
-                directory,
-                noted,
-                given_up,
-                done,
-                took,
-            )
+            build = partial(self._compile, candidate, kept, directory, noted, given_up, done, took)
+            loaded = await _in_thread(self._executor, build)
             try:
                 with _timed(took, "warmup_s"):
                     await self._warm_up(loaded.servable, loaded.directory)
@@ -184,6 +178,14 @@ class Loader:
             raise
         except StorageError as error:  # no sign of a change; the next poll looks again
             log.debug(logs.Event("files not compared", model=self._name, cause=error))
+
+
+def _in_thread(pool: Executor, work: Callable[[], T]) -> "asyncio.Future[T]":
+    """Let a pool do `work`. Raises: NotAvailable."""
+    try:
+        return asyncio.get_running_loop().run_in_executor(pool, work)
+    except RuntimeError as error:
+        raise NotAvailable(f"no thread takes the load: {error}") from error
 
 
 def _check_wanted(given_up: Flag) -> None:

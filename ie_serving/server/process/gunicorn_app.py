@@ -69,6 +69,10 @@ GROWN_UP_S = 60.0
 starts at once. What a start or a first request breaks has shown itself by then."""
 
 
+ARBITER_ENDED = "its arbiter has ended"
+"""Why a worker stops that nobody has told to."""
+
+
 class Ended(NamedTuple):
     """How the server ended.
 
@@ -120,21 +124,21 @@ def _arbitrate(server: "_Server") -> Ended:
     return Ended(1, arbiter.cause or server.failure.read().decode())
 
 
-class _Flag:
-    """A flag that processes share through one page of memory; once set it stays so."""
+class _Shared:
+    """A number below 256, at first 0, that processes share through one page of memory."""
 
     def __init__(self) -> None:
         # Anonymous and shared, so a process that forks later has the same page, not a copy.
         self._page = mmap.mmap(-1, 1)
 
-    def set(self) -> None:
+    def set(self, number: int = 1) -> None:
         """Set it, for every process that shares it."""
-        self._page[0] = 1
+        self._page[0] = number
 
-    def is_set(self) -> bool:
-        """Tell whether a process has set it."""
+    def get(self) -> int:
+        """Give what a process has set last."""
         # One byte is read and written whole, so no lock is needed between processes.
-        return self._page[0] == 1
+        return self._page[0]
 
 
 class _Server(BaseApplication):  # type: ignore[misc]
@@ -145,7 +149,8 @@ class _Server(BaseApplication):  # type: ignore[misc]
         self.build = build
         self.ports = ports
         self.workers = workers
-        self.was_ready = _Flag()
+        self.was_ready = _Shared()
+        self.stopped_by = _Shared()  # number of the signal that the arbiter got first
         self.handover = Handover()
         self.failure = Handover()
         self.deadly_loads = DeadlyLoads()
@@ -209,6 +214,8 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
     def signal(self, sig: int, frame: FrameType | None) -> None:
         """Queue a signal; a second one to stop becomes gunicorn's quick shutdown."""
         if sig in STOP_SIGNALS:
+            if not self._stopping:
+                self._server.stopped_by.set(sig)
             sig = signal.SIGQUIT if self._stopping else signal.SIGTERM
             self._stopping = True
         super().signal(sig, frame)
@@ -253,7 +260,7 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
 
         One that died of a load is replaced in any case: without that version the next one starts.
         """
-        if not self._server.was_ready.is_set():
+        if not self._server.was_ready.get():
             if not lost:
                 self._fail(pid, code)
             self._server.handover.clear()  # the next start is still the first one
@@ -353,17 +360,30 @@ class _Worker(Worker):  # type: ignore[misc]
 
     def _listen_to_signals(self, orders: Orders) -> None:
         loop = asyncio.get_running_loop()
-        loop.add_signal_handler(signal.SIGTERM, orders.stop.set)
-        loop.add_signal_handler(signal.SIGINT, orders.stop.set)
-        loop.add_signal_handler(signal.SIGQUIT, _stop_or_end, orders)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop, orders, number)
+        loop.add_signal_handler(signal.SIGQUIT, self._stop_or_end, orders)
         loop.add_signal_handler(signal.SIGHUP, orders.reload.set)
+
+    def _stop(self, orders: Orders, number: int) -> None:
+        # What the arbiter was told, it passes on as SIGTERM; and the kernel sends that when the
+        # arbiter has ended.
+        told = signal.Signals(self.app.stopped_by.get() or number).name
+        orders.stop_for(told if os.getppid() == self.ppid else ARBITER_ENDED)
+
+    def _stop_or_end(self, orders: Orders) -> None:
+        if orders.stop.is_set():
+            log.warning(Event("stopped at once, requests in flight were not answered"))
+            logging.shutdown()
+            os._exit(0)
+        self._stop(orders, signal.SIGQUIT)
 
     async def _beat(self, orders: Orders) -> None:
         """Show the arbiter that the loop turns, and stop when the arbiter is gone."""
         while True:
             self.notify()
             if os.getppid() != self.ppid:
-                orders.stop.set()
+                orders.stop_for(ARBITER_ENDED)
             await asyncio.sleep(HEARTBEAT_S)
 
 
@@ -385,11 +405,3 @@ def _stop_with_parent() -> None:
         import ctypes  # here, not above: the arbiter does without it
 
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
-
-
-def _stop_or_end(orders: Orders) -> None:
-    if orders.stop.is_set():
-        log.warning(Event("stopped at once, requests in flight were not answered"))
-        logging.shutdown()
-        os._exit(0)
-    orders.stop.set()

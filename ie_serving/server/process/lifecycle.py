@@ -9,6 +9,7 @@ Nothing here knows of processes or signals: `gunicorn_app.py` turns those into `
 import asyncio
 import logging
 import socket
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol
@@ -34,8 +35,16 @@ class Listener(Protocol):
             OSError: an address is not to be had.
         """
 
-    async def drain(self, timeout_s: float) -> None:
-        """Refuse connections at once; return when what is in flight has ended or is cancelled."""
+    @property
+    def in_flight(self) -> int:
+        """Requests that have come and are not answered."""
+
+    async def drain(self, timeout_s: float, /) -> int:
+        """Refuse connections at once; return when what is in flight has ended or is cancelled.
+
+        Returns:
+            How many requests had not ended after `timeout_s`, and were cancelled.
+        """
 
 
 MakeListener = Callable[[], Listener]
@@ -88,13 +97,20 @@ class Orders:
     """What a worker is told to do while it runs.
 
     Attributes:
-        stop: set once; the worker drains and ends.
+        stop: set once, by `stop_for`; the worker drains and ends.
+        cause: why, in the words of the log.
         reload: set whenever the configuration is to be read again.
     """
 
     def __init__(self) -> None:
         self.stop = asyncio.Event()
+        self.cause = ""
         self.reload = asyncio.Event()
+
+    def stop_for(self, cause: str) -> None:
+        """Tell the worker to stop; of several causes the first is told."""
+        self.cause = self.cause or cause
+        self.stop.set()
 
 
 async def serve(
@@ -118,28 +134,60 @@ async def serve(
         PortError: a port cannot be listened on.
     """
     try:
-        # Imports need the interpreter, and compiling does not, so both go on at once.
-        work = asyncio.to_thread(_prepared, application.listeners(), ports)
-        preparing = asyncio.ensure_future(work)
-        if not await _done_before(orders.stop, application.start()):
-            return
-        # On the loop, unlike what prepares them: a listener belongs to it.
-        listeners = {name: make() for name, make in (await preparing).items()}
-        for name, listener in listeners.items():
-            await _listen(name, listener, ports[name])
-        await application.set_ready(True)
-        _announce(application, ports)
-        if settings.announce_as_tfs:
-            _announce_as_tfs(ports)
-        on_ready()
-        await _reload_until_stopped(application, orders)
-        await application.set_ready(False)
-        # Load balancers see readiness go before connections are refused.
-        await asyncio.sleep(settings.drain_delay_s)
-        drains = (each.drain(settings.drain_timeout_s) for each in listeners.values())
-        await asyncio.gather(*drains)
+        listeners = await _open(application, settings, ports, orders.stop)
+        if listeners:
+            on_ready()
+            await _reload_until_stopped(application, orders)
+        began = time.monotonic()
+        _note_stop(orders, settings, listeners)
+        cut = await _drain(application, settings, listeners) if listeners else 0
     finally:
         await _close(application)
+    log.info(Event("server has stopped", took_s=time.monotonic() - began, requests_cut=cut))
+
+
+async def _open(
+    application: Application, settings: ServerSettings, ports: Ports, stop: asyncio.Event
+) -> Mapping[str, Listener]:
+    """Start, and open the ports; none where `stop` comes first."""
+    # Imports need the interpreter, and compiling does not, so both go on at once.
+    work = asyncio.to_thread(_prepared, application.listeners(), ports)
+    preparing = asyncio.ensure_future(work)
+    if not await _done_before(stop, application.start()):
+        return {}
+    # On the loop, unlike what prepares them: a listener belongs to it.
+    listeners = {name: make() for name, make in (await preparing).items()}
+    for name, listener in listeners.items():
+        await _listen(name, listener, ports[name])
+    await application.set_ready(True)
+    _announce(application, ports)
+    if settings.announce_as_tfs:
+        _announce_as_tfs(ports)
+    return listeners
+
+
+def _note_stop(orders: Orders, settings: ServerSettings, listeners: Mapping[str, Listener]) -> None:
+    in_flight = {f"{name.lower()}_in_flight": each.in_flight for name, each in listeners.items()}
+    log.info(
+        Event(
+            "server stops",
+            cause=orders.cause,
+            drain_delay_s=settings.drain_delay_s,
+            drain_timeout_s=settings.drain_timeout_s,
+            **in_flight,
+        )
+    )
+
+
+async def _drain(
+    application: Application, settings: ServerSettings, listeners: Mapping[str, Listener]
+) -> int:
+    """Withdraw, then let what is in flight end; give how many requests were cut."""
+    await application.set_ready(False)
+    # Load balancers see readiness go before connections are refused.
+    await asyncio.sleep(settings.drain_delay_s)
+    drains = (each.drain(settings.drain_timeout_s) for each in listeners.values())
+    return sum(await asyncio.gather(*drains))
 
 
 def _prepared(

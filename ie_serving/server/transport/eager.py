@@ -83,7 +83,9 @@ class _Begun(Work):
     def throw(self, *error: Any) -> object:  # noqa: ANN401  as the base class has it
         """Raise an error in `work`; give what is awaited next. A wait is cancelled at first."""
         waits = self._first and isinstance(self._awaited, asyncio.Future)
-        if waits and self._awaited.cancel():  # type: ignore[attr-defined]
+        # With the message that `Task.cancel` was given.
+        said = error[0].args if isinstance(error[0], asyncio.CancelledError) else ()
+        if waits and self._awaited.cancel(*said):  # type: ignore[attr-defined]
             return self.send(None)  # the task waits for its end, and `work` learns of it then
         self._first = False
         return self._work.throw(*error)

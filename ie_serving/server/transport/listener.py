@@ -79,8 +79,12 @@ class Listener(Generic[C]):
             self._none_open.set()
 
     async def drain(self, steps: Sequence[Step[C]]) -> None:
-        """Refuse new connections at once; then go from step to step until none is open."""
-        for server, bound in self._accepting:
+        """Refuse new connections at once; then go from step to step until none is open.
+
+        It may be called again, to go on with further steps.
+        """
+        while self._accepting:
+            server, bound = self._accepting.pop()
             server.close()
             bound.close()  # uvloop leaves a socket that it was given open
         for step in steps:

@@ -32,7 +32,7 @@ class OpenedLater:
 
     def directories(self) -> list[str]:
         """See `Storage`. Raises StorageError also while the store is not set up."""
-        return (self._opened or self._open_once()).directories()
+        return self._store().directories()
 
     def list(self, directory: str) -> Iterator[Entry]:
         """See `Storage`."""

@@ -51,13 +51,26 @@ from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
 
-ADVICE: Mapping[Trouble, str | Hint] = {
-    Trouble.DNS: "check S3_ENDPOINT, AWS_REGION and the resolver; a bucket's own host name needs "
-    "S3_ADDRESSING_STYLE=path where it does not resolve",
-    Trouble.REFUSED: "check host and port of S3_ENDPOINT, and that the store runs",
-    Trouble.TIMEOUT: "check S3_ENDPOINT, firewall and proxy",
+
+def advice(endpoint: str) -> Mapping[Trouble, str | Hint]:
+    """Say what to set about each trouble.
+
+    Args:
+        endpoint: name of the variable by which the store was chosen.
+    """
+    return {
+        Trouble.DNS: f"check {endpoint}, AWS_REGION and the resolver; a bucket's own host name"
+        " needs S3_ADDRESSING_STYLE=path where it does not resolve",
+        Trouble.REFUSED: f"check host and port of {endpoint}, and that the store runs",
+        Trouble.TIMEOUT: f"check {endpoint}, firewall and proxy",
+        Trouble.NO_TLS: f"write http:// in {endpoint}",
+        Trouble.BUCKET: f"correct the bucket's name, or {endpoint} when it lies in another store",
+        **_ADVICE,
+    }
+
+
+_ADVICE: Mapping[Trouble, str | Hint] = {
     Trouble.BROKEN: "check the network and the store's log",
-    Trouble.NO_TLS: "write http:// in S3_ENDPOINT",
     Trouble.CERTIFICATE: "set AWS_CA_BUNDLE to the authority's certificate, "
     "or S3_VERIFY_SSL=0 to trust any",
     Trouble.REGION: "set AWS_REGION to the bucket's region",
@@ -69,20 +82,11 @@ ADVICE: Mapping[Trouble, str | Hint] = {
     Trouble.ANONYMOUS: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE or a role",
     Trouble.DENIED: "the identity needs s3:ListBucket on the bucket and s3:GetObject on its "
     "objects (and kms:Decrypt when they are encrypted)",
-    Trouble.BUCKET: "correct the bucket's name, or S3_ENDPOINT when it lies in another store",
     Trouble.THROTTLED: Hint("poll less often ({server.poll_wait_s})"),
     Trouble.SERVER: "see the store's log",
     Trouble.OTHER: "see the code in the store's documentation",
 }
-
-
-def advice_for(endpoint_variable: str) -> Mapping[Trouble, str | Hint]:
-    """Give `ADVICE` with the name of the variable by which the store was chosen."""
-    return {
-        trouble: text if isinstance(text, Hint) else text.replace("S3_ENDPOINT", endpoint_variable)
-        for trouble, text in ADVICE.items()
-    }
-
+"""What is the same however the store was chosen."""
 
 Boto: TypeAlias = Any
 """boto3 makes its clients at run time; they have no types."""
@@ -104,7 +108,7 @@ class S3Remote(BucketRemote[Boto]):
     """One prefix of a bucket."""
 
     def __init__(self, location: Location, options: S3Options) -> None:
-        self.advice = advice_for(options.endpoint_variable)
+        self.advice = advice(options.endpoint_variable)
         super().__init__(location, options.endpoint, client_of(options, location.bucket))
 
     def directories(self) -> list[str]:

@@ -1,5 +1,7 @@
 """The canonical code of an error: that of its nearest class."""
 
+from asyncio import CancelledError
+
 import pytest
 
 from ie_serving.core import errors
@@ -15,9 +17,12 @@ from ie_serving.core.codes import Code, code_of
         pytest.param(errors.Forbidden("x"), Code.PERMISSION_DENIED, id="switched off"),
         pytest.param(errors.ServingError("x"), Code.INTERNAL, id="the root of ours"),
         pytest.param(ZeroDivisionError(), Code.INTERNAL, id="a defect"),
+        pytest.param(CancelledError(), Code.CANCELLED, id="a client that left"),
+        pytest.param(CancelledError(Code.ABORTED), Code.ABORTED, id="cancelled with a code"),
+        pytest.param(CancelledError("a word"), Code.CANCELLED, id="cancelled by somebody else"),
     ],
 )
-def test_the_nearest_class_decides(error: Exception, code: Code) -> None:
+def test_the_nearest_class_decides(error: BaseException, code: Code) -> None:
     assert code_of(error) is code
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ie_serving.core.codes import Code
 from ie_serving.core.errors import DeadlineExceeded, InvalidRequest, NotFound, ServingError
 from ie_serving.core.requests import ExamplesRequest, InferRequest, ModelSpec, Task
 from ie_serving.core.tensors import Array, Method, Signature
@@ -198,6 +199,31 @@ async def test_the_limit_covers_each_kind_of_inference() -> None:
         with pytest.raises(DeadlineExceeded, match="longer than the limit of 0 s"):
             await asyncio.wait_for(work, PATIENCE_S)
     assert heart.counted() == ['{model_name="m",status="DEADLINE_EXCEEDED"} 4']
+
+
+@pytest.mark.parametrize(
+    ("said", "status"),
+    [
+        pytest.param((), "CANCELLED", id="its client has left"),
+        pytest.param((Code.DEADLINE_EXCEEDED,), "DEADLINE_EXCEEDED", id="at its client's deadline"),
+    ],
+)
+async def test_a_cancelled_request_is_counted_by_what_whoever_cancels_says(
+    said: tuple[Code, ...], status: str
+) -> None:
+    heart = Heart()
+    heart.engine.before_infer = lambda: asyncio.Event().wait()  # type: ignore[assignment]
+    plane, interface = await heart.plane(), Words().interface(limit_s=PATIENCE_S)
+    for work in (
+        plane.predict(asked(), interface, now()),
+        plane.classify(examples([1.0], signature="classify"), interface, now(), id),
+    ):
+        task = asyncio.create_task(work)
+        await asyncio.sleep(0)
+        task.cancel(*said)
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(task, PATIENCE_S)
+    assert heart.counted() == [f'{{model_name="m",status="{status}"}} 2']
 
 
 async def test_everything_that_is_asked_is_counted_and_timed() -> None:

@@ -11,7 +11,7 @@ from ie_serving.core.versions import State
 from ie_serving.models import rules
 from ie_serving.models.repository.version_policy import All, Latest, Specific
 from ie_serving.models.rules import FIRST_BACK_OFF_S, POLLS_FOR_REST, SOON_S
-from tests.unit.models.conftest import POLL_S, World, run, until
+from tests.unit.models.conftest import LIMIT_S, POLL_S, World, run, until
 from tests.unit.models.stand_ins import BROKEN, Stand
 from tests.unit.models.streams import started, states
 
@@ -27,6 +27,22 @@ def test_first_load_ends_with_every_wanted_version_loaded_or_failed(
         assert stream.default and stream.default.version == 1
         assert world.warmed == [1]
         await stream.retire()
+
+    run(test())
+
+
+def test_whoever_waits_for_the_first_load_of_a_model_that_is_removed_goes_on(world: World) -> None:
+    """As a reload that a client asks for: it may never have been listed."""
+
+    async def test() -> None:
+        stream = world.open_stream(world.config("elsewhere"))
+        with pytest.raises(Missing):
+            await stream.start()
+        waiting = asyncio.create_task(stream.first_load())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await stream.retire()
+        await asyncio.wait_for(waiting, LIMIT_S)
 
     run(test())
 

@@ -24,6 +24,8 @@ from ie_serving.storage.trouble import (
     translated,
 )
 
+ADVICE = s3.advice("S3_ENDPOINT")
+
 
 def test_no_two_troubles_read_the_same() -> None:
     assert set(MEANING) == set(Trouble)
@@ -33,7 +35,7 @@ def test_no_two_troubles_read_the_same() -> None:
 @pytest.mark.parametrize(
     ("advice", "never"),
     [
-        pytest.param(s3.ADVICE, {Trouble.CHANGED}, id="s3"),
+        pytest.param(ADVICE, {Trouble.CHANGED}, id="s3"),
         pytest.param(minio.ADVICE, {Trouble.CHANGED, Trouble.NO_CREDENTIALS}, id="minio"),
         pytest.param(gcs.ADVICE, {Trouble.CHANGED, Trouble.REGION, Trouble.CLOCK}, id="gcs"),
     ],
@@ -185,13 +187,13 @@ def test_texts_hold_our_words_and_the_code_never_the_clients_text(trouble: Troub
     kind, meaning = MEANING[trouble]
     with (
         pytest.raises(kind) as raised,
-        translated("s3://b/m", "list", lambda error: (trouble, "Code"), s3.ADVICE),
+        translated("s3://b/m", "list", lambda error: (trouble, "Code"), ADVICE),
     ):
         raise client_error
     text = str(raised.value)
     assert text.startswith(f"s3://b/m: cannot list: {meaning}")
     assert "(Code)" in text
-    assert str(s3.ADVICE.get(trouble, "")) in text
+    assert str(ADVICE.get(trouble, "")) in text
     assert "s3cr3t" not in text
     assert raised.value.__cause__ is client_error
 

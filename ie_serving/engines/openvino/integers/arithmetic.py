@@ -10,6 +10,7 @@ Of 64 bits, and of unsigned 32, results that int32 cannot hold are flagged:
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 import openvino as ov
@@ -113,7 +114,8 @@ def _computed(node: ov.Node, values: Values) -> Made | None:
     check_constants(node, values)
     if kind == "i32" or (is_within(found_in, HELD[kind]) and kind not in BYTES):
         return None
-    return result(node, _COMPUTE[node.get_type_name()](*operands(node)))
+    made = result(node, _COMPUTE[node.get_type_name()](*operands(node)))
+    return replace(made, by_element=True)
 
 
 def result(node: ov.Node, made: Computed) -> Made:
@@ -170,7 +172,7 @@ def _converted(node: ov.Node, values: Values) -> Made | None:
     check_constants(node, values)
     given = as_int32(node.input_value(0))
     if kind in WIDE:
-        return Made(None, [(leaves(node), is_negative(given))])
+        return Made(None, [(leaves(node), is_negative(given))], by_element=True)
     return Made(cast(given, kind, INT32))
 
 
@@ -184,7 +186,7 @@ def _to_double(node: ov.Node, values: Values) -> Made | None:
     lowest = op.bitwise_and(given, op.negative(given))
     top = op.bitwise_right_shift(op.subtract(op.abs(given), int32(1)), int32(24))
     rounded = op.logical_and(op.greater_equal(top, lowest), op.greater(lowest, int32(0)))
-    return Made(None, [(_rounded(node), rounded)])
+    return Made(None, [(_rounded(node), rounded)], by_element=True)
 
 
 def _rounded(node: ov.Node) -> str:
@@ -196,17 +198,17 @@ def _rounded(node: ov.Node) -> str:
 
 def _from_real(node: ov.Node, kind: str) -> Made | None:
     """Flag reals that 32 bits cannot hold, NaN too, and doubles that may have been rounded."""
-    given = op.convert(node.input_value(0), "f32")
-    if kind_of(node) == "f64" and kind in _LARGE:
-        least = -1.0 if HELD[kind][0] == 0 else -(2.0**24)
-        return Made(None, [(_rounded(node), op.logical_not(_between(given, least, 2.0**24)))])
-    if kind not in WIDE:
+    is_double = kind_of(node) == "f64" and kind in _LARGE
+    if not is_double and kind not in WIDE:
         return None
-    least = -1.0 if HELD[kind][0] == 0 else -(2.0**31) - 256  # the float32 below -2**31
-    return Made(None, [(leaves(node), op.logical_not(_between(given, least, 2.0**31)))])
+    cause, most = (_rounded(node), 2.0**24) if is_double else (leaves(node), 2.0**31)
+    below = -most if is_double else -most - 256  # the float32 below -2**31
+    fits = _between(node.input_value(0), -1.0 if HELD[kind][0] == 0 else below, most)
+    return Made(None, [(cause, op.logical_not(fits))], by_element=True)
 
 
-def _between(given: ov.Node, low: float, high: float) -> ov.Node:
+def _between(output: ov.Output, low: float, high: float) -> ov.Node:
+    given = op.convert(output, "f32")
     above = op.greater(given, float32(low))
     return op.logical_and(above, op.less(given, float32(high)))
 

@@ -20,10 +20,13 @@ class Made:
     Attributes:
         output: in place of the operation's own, of the same element type; None where that stays.
         faults: what was wrong with a request, and where: booleans of any shape.
+        by_element: whether each boolean is of the element of the output at its place, and of no
+            other.
     """
 
     output: ov.Output | None
     faults: Sequence[tuple[str, Operand]] = ()
+    by_element: bool = False
 
 
 Rule = Callable[[ov.Node, Values], Made | None]

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 from ie_serving.core.errors import ServingError
@@ -41,6 +41,15 @@ class Beside:
     echoes: Mapping[str, str] = field(default_factory=dict)
     repeats: Mapping[str, str] = field(default_factory=dict)
     meanings: Mapping[str, str] = field(default_factory=dict)
+
+    def around(self, model: Signature) -> "Beside":
+        """Give the same with the tensors of a model as that has them, which may be reshaped."""
+        own = self.signature
+        inputs, outputs = (
+            {alias: of_model.get(alias, spec) for alias, spec in listed.items()}
+            for listed, of_model in ((own.inputs, model.inputs), (own.outputs, model.outputs))
+        )
+        return replace(self, signature=replace(own, inputs=inputs, outputs=outputs))
 
     def in_words(self, error: ServingError) -> ServingError:
         """Give an error of the model with meanings in place of the names of its own inputs."""

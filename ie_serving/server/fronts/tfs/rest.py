@@ -17,6 +17,7 @@ import falcon.asgi
 import orjson
 
 from ie_serving.core.budget import BUDGET, Lease
+from ie_serving.core.codes import ENDED
 from ie_serving.core.errors import (
     DeadlineExceeded,
     Forbidden,
@@ -280,7 +281,7 @@ class RestApi:
             if asked is None:
                 asked = await asyncio.to_thread(parse_predict, body)
                 size = max(size, LARGE_BODY)  # to decode it takes long, too
-        except Exception as error:
+        except ENDED as error:
             self._plane.refused(model.name, error)
             raise
         name, decode = asked.signature_name, asked.decode
@@ -308,16 +309,13 @@ class RestApi:
         return ExamplesRequest(model, asked.signature_name, decode, len(asked.examples))
 
     async def _poll(self, _: Request, model: ModelSpec, began: float) -> Buffer:
-        try:
+        with self._plane.counting_refusals(model.name):
             if not self._poll_allowed:
                 raise Forbidden(
                     "polls by request are switched off: wait for the poll interval",
                     Hint(", or let clients ask for them with {server.reload_by_rpc}"),
                 )
             await self._polled(model.name)
-        except Exception as error:
-            self._plane.refused(model.name, error)
-            raise
         return self._status(model, began)
 
     async def _polled(self, model: str) -> None:

@@ -10,7 +10,7 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from ie_serving.core.budget import BUDGET, SMALL, Lease
-from ie_serving.core.codes import Code
+from ie_serving.core.codes import ENDED, Code, code_of
 from ie_serving.core.errors import (
     DeadlineExceeded,
     InvalidRequest,
@@ -54,6 +54,11 @@ _AFTER = Struct(f">5sL{len(replies.SUCCESS)}s")
 _UNKNOWN = replies.failure(Code.UNIMPLEMENTED, NO_SUCH_METHOD, alone=True)
 
 
+NEARLY_LATE: Final = 0.1
+"""Part of a call's time: a client that resets it in the last tenth counts as one whose deadline has
+come, not as one that has left."""
+
+
 class Answered(enum.IntEnum):
     """How much of the answer is sent: headers, then messages, then a status; "gRPC over HTTP2".
 
@@ -75,13 +80,14 @@ class Rules(NamedTuple):
 
     Attributes:
         limit: bytes of the largest message.
-        refused: told of each unary call that ends here and not by its method: too large, not to be
-            inflated, too late. Otherwise the metrics would not know of it.
+        refused: told of each unary call that ends before its method has begun: too large, not to be
+            inflated, too late. Otherwise the metrics would not know of it. One that ends later is
+            cancelled, with the code that it ends with as message.
         small: bytes of the largest message that is not counted in the budget while it is worked on.
     """
 
     limit: int
-    refused: Callable[[Exception], None]
+    refused: Callable[[BaseException], None]
     small: int
 
 
@@ -177,11 +183,20 @@ class Call(Stream):
 
     def cancelled(self) -> None:
         """See `Stream`: nobody waits for the answer."""
+        self._break_off(Code.DEADLINE_EXCEEDED if self._is_nearly_late() else Code.CANCELLED)
+
+    def _is_nearly_late(self) -> bool:
+        # A client resets its call at the deadline, by a clock that began before ours.
+        timeout_s, left_s = self._request.timeout_s, self.time_remaining()
+        return timeout_s is not None and left_s is not None and left_s <= timeout_s * NEARLY_LATE
+
+    def _break_off(self, code: Code) -> None:
+        """End the call, and what works for it; `code` is for the metrics."""
         self.finished()
         # Not kept: a task that was cancelled refers to its frames, and these to the call.
         task, self._task = self._task, None
         if task:
-            task.cancel()
+            task.cancel(code)
 
     def stop(self) -> None:
         """See `Stream`."""
@@ -213,7 +228,7 @@ class Call(Stream):
     def _refuse(self, error: Exception) -> None:
         """End the call with the status of `error`, and whatever still works for it."""
         self.fail_with(error)
-        self.cancelled()
+        self._break_off(code_of(error))
 
     def _start_clock(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
@@ -253,7 +268,7 @@ class Call(Stream):
             return content
         try:
             return await inflated(content, self._request.encoding, self._rules.limit)
-        except ServingError as error:
+        except ENDED as error:
             self._rules.refused(error)
             raise
 
@@ -326,7 +341,8 @@ class UnaryCall(Call):
             self._refuse_count("none")
 
     def _refuse(self, error: Exception) -> None:
-        self._rules.refused(error)
+        if self._task is None:
+            self._rules.refused(error)
         super()._refuse(error)
 
     def _wait(self, size: int) -> None:

@@ -9,6 +9,7 @@ process are bounded in number. `docs/security.md` says what that leaves open.
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -63,8 +64,11 @@ class GrpcioServer:
             **(arguments or {}),
         }
         self._server = aio.server(options=list(options.items()), maximum_concurrent_rpcs=MOST_CALLS)
+        self._working = _Working()
         for name, methods in services.items():
-            handlers = {method: _handler(answer) for method, answer in methods.items()}
+            handlers = {
+                method: _handler(answer, self._working) for method, answer in methods.items()
+            }
             self._server.add_generic_rpc_handlers(
                 [grpc.method_handlers_generic_handler(name, handlers)]
             )
@@ -81,9 +85,18 @@ class GrpcioServer:
                 raise OSError(f"{address} cannot be bound")
         await self._server.start()
 
-    async def drain(self, timeout_s: float) -> None:
+    @property
+    def in_flight(self) -> int:
+        """See `lifecycle.Listener`. Conversations, as a Watch, have no end and are not counted."""
+        return self._working.calls
+
+    async def drain(self, timeout_s: float) -> int:
         """See `lifecycle.Listener`."""
-        await self._server.stop(timeout_s)
+        stopping = asyncio.ensure_future(self._server.stop(timeout_s))
+        await asyncio.wait((stopping,), timeout=timeout_s)
+        cut = self.in_flight
+        await stopping
+        return cut
 
 
 def spelled(bound: socket.socket) -> str:
@@ -95,17 +108,39 @@ def spelled(bound: socket.socket) -> str:
     return f"[{host}]:{port}" if bound.family == socket.AF_INET6 else f"{host}:{port}"
 
 
-def _handler(answer: Answer | Streaming) -> grpc.RpcMethodHandler[bytes, bytes]:
+class _Working:
+    """The calls that are worked on.
+
+    Attributes:
+        calls: how many there are.
+    """
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    @contextmanager
+    def counting(self, payload: bytes) -> Iterator[None]:
+        """Count a call, with its message, during the body. Raises: QueueFull, RequestTooLarge."""
+        lease = BUDGET.lease(len(payload) + CALL)
+        self.calls += 1
+        try:
+            yield
+        finally:
+            self.calls -= 1
+            lease.release()
+
+
+def _handler(answer: Answer | Streaming, working: _Working) -> grpc.RpcMethodHandler[bytes, bytes]:
     if isinstance(answer, Streaming):
         return grpc.stream_stream_rpc_method_handler(_converse(answer))
-    return grpc.unary_unary_rpc_method_handler(_unary(answer))
+    return grpc.unary_unary_rpc_method_handler(_unary(answer, working))
 
 
-def _unary(answer: Answer) -> Callable[[bytes, Context], Awaitable[bytes]]:
+def _unary(answer: Answer, working: _Working) -> Callable[[bytes, Context], Awaitable[bytes]]:
     async def call(payload: bytes, context: Context) -> bytes:
         """Answer one message with one. An error becomes the status, and ends the call."""
         try:
-            with _counted(payload):
+            with working.counting(payload):
                 return await answer(payload, context)
         except Exception as error:
             code, text = explain(error)
@@ -113,16 +148,6 @@ def _unary(answer: Answer) -> Callable[[bytes, Context], Awaitable[bytes]]:
         raise AssertionError("abort returns to nobody")
 
     return call
-
-
-@contextmanager
-def _counted(payload: bytes) -> Iterator[None]:
-    """Count a call with its message while it is worked on. Raises: QueueFull, RequestTooLarge."""
-    lease = BUDGET.lease(len(payload) + CALL)
-    try:
-        yield
-    finally:
-        lease.release()
 
 
 def _converse(

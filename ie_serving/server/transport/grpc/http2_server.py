@@ -42,7 +42,7 @@ class Http2Server:
         services: Services,
         *,
         max_message_bytes: int,
-        refused: Callable[[Exception], None] = lambda _: None,
+        refused: Callable[[BaseException], None] = lambda _: None,
         busy_poll_s: float = 0.0,
         max_age_s: float = 0.0,
         age_grace_s: float = 0.0,
@@ -70,11 +70,20 @@ class Http2Server:
         await self._listener.listen(bound)
         self._sweep()
 
-    async def drain(self, timeout_s: float) -> None:
+    @property
+    def in_flight(self) -> int:
+        """See `lifecycle.Listener`. Conversations, as a Watch, have no end and are not counted."""
+        drivers = self._listener.connections
+        return sum(isinstance(each, UnaryCall) for driver in drivers for each in driver.streams)
+
+    async def drain(self, timeout_s: float) -> int:
         """See `lifecycle.Listener`."""
-        await self._listener.drain((Step(Driver.drain, timeout_s), Step(Driver.stop, CLOSE_S)))
+        await self._listener.drain((Step(Driver.drain, timeout_s),))
+        cut = self.in_flight
+        await self._listener.drain((Step(Driver.stop, CLOSE_S),))
         if self._sweeper:
             self._sweeper.cancel()
+        return cut
 
     def _connect(self) -> Driver:
         arrived = self._busy_poll.arrived

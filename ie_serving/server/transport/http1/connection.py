@@ -10,6 +10,8 @@ what may be said, is the protocol's.
 - After a fault the requests before it are answered still; then the fault, and the end.
 - A client that closes its sending side right behind a request, as `nc -N` does, gets its reply. One
   that closes it later counts as gone, as in nginx and Go's server: its request is cancelled.
+- Of a body that nobody reads the rest is dropped; one that is long, or that its client holds back,
+  ends the connection with the reply.
 - Behind a refusal what still comes is read and dropped for a while, so that the client can read it.
 """
 
@@ -24,6 +26,7 @@ from ie_serving.server.transport.http1 import protocol
 from ie_serving.server.transport.http1.body import MOST_UNREAD, Stream
 from ie_serving.server.transport.http1.faults import DEFECT, FAILED, STOPPING
 from ie_serving.server.transport.http1.known_heads import KnownHeads
+from ie_serving.server.transport.http1.linger import MOST_DROPPED, linger
 from ie_serving.server.transport.http1.messages import (
     CONTINUE,
     Address,
@@ -33,6 +36,7 @@ from ie_serving.server.transport.http1.messages import (
     Fault,
     Piece,
     Request,
+    RequestHead,
 )
 from ie_serving.server.transport.http1.states import (
     ENDING,
@@ -51,10 +55,6 @@ log = logging.getLogger(__name__)
 INPUT_END_S: Final = 0.25
 """Seconds behind the last byte of a request within which the end of what a client sends belongs to
 it. A client that closes its connection looks the same, but has mostly waited for longer."""
-LINGER_S: Final = 1.0
-"""Seconds that a client may take to read why it was refused. What it still sends meanwhile is
-dropped. If the socket closed at once, the kernel would reset the connection, and the client might
-never read the refusal."""
 
 
 class Server(Protocol):
@@ -169,6 +169,11 @@ class Connection(asyncio.Protocol):
 
     # -- from the server -------------------------------------------------------------------------
 
+    @property
+    def in_flight(self) -> int:
+        """Requests that have come and are not answered."""
+        return len(self._waiting) + (self._answering is not None)
+
     def end_if_idle(self) -> None:
         """Close, unless a request is being read or answered: its reply closes."""
         reading = self._protocol.reader not in (Reader.IDLE, Reader.CLOSED)
@@ -226,7 +231,7 @@ class Connection(asyncio.Protocol):
         elif isinstance(event, Fault):
             self._fault = event
             self._break_off()
-        elif isinstance(event, Broken) or self._protocol.writer is Writer.LAST:
+        elif isinstance(event, Broken):
             self._end()
         elif self._coming:
             self._coming.end()
@@ -265,7 +270,8 @@ class Connection(asyncio.Protocol):
             stream = request.stream
             if self._protocol.writer not in SENDING or (stream and stream.state is Body.BROKEN):
                 raise asyncio.CancelledError  # the application did not heed its cancellation
-            pieces = self._protocol.send(reply, last=self._server.draining)
+            last = self._server.draining or (stream is not None and _is_left(request.head, stream))
+            pieces = self._protocol.send(reply, last=last)
         except asyncio.CancelledError:  # not passed on: nobody awaits this
             self._give_up(STOPPING if self._server.draining else DEFECT)
             return
@@ -287,8 +293,8 @@ class Connection(asyncio.Protocol):
         unfinished = request.stream is not None and request.stream.state is not Body.WHOLE
         if unfinished:
             self._coming = None  # nobody wants the rest of its body
-        elif self._protocol.writer is Writer.LAST:
-            self._end()
+        if self._protocol.writer is Writer.LAST:
+            self._end(lingers=unfinished)
             return
         if self._waiting or self._fault:
             asyncio.get_running_loop().call_soon(self._proceed_and_balance)
@@ -300,9 +306,9 @@ class Connection(asyncio.Protocol):
             (refusal,) = self._protocol.send(self._fault or fault)
             self._server.outbox.send(self._transport, refusal)
         # A server that stops does not wait for those whom it refuses.
-        self._end(linger=not self._server.draining)
+        self._end(lingers=not self._server.draining)
 
-    def _end(self, *, linger: bool = False) -> None:
+    def _end(self, *, lingers: bool = False) -> None:
         """Close once everything written is sent, or, to let the client read it, a little later."""
         self._answering = self._task = None
         self._waiting.clear()
@@ -310,23 +316,18 @@ class Connection(asyncio.Protocol):
             return
         self._protocol.close()
         self._server.outbox.flush()
-        if linger:
-            self._linger()
+        if lingers:
+            linger(self._transport, self.connection_lost)
         else:
             self._transport.close()
 
-    def _linger(self) -> None:
-        """Say no more, and drop what comes until the client has closed, or for a while."""
-        transport = self._transport
-        if transport.is_closing() or not transport.can_write_eof():
-            transport.close()
-            return
-        transport.write_eof()
-        # It may be paused since requests wait. What stays unread would make the kernel reset the
-        # connection after all.
-        if not transport.is_reading():
-            transport.resume_reading()
-        asyncio.get_running_loop().call_later(LINGER_S, transport.close)
+
+def _is_left(head: RequestHead, stream: Stream) -> bool:
+    """Tell whether the rest of a body that nobody reads is not worth reading."""
+    if stream.state is Body.HELD_BACK:
+        return True  # whether the client sends it now is up to the client; RFC 9110 section 10.1.1
+    length = head.length
+    return stream.state is not Body.WHOLE and (length is None or length > MOST_DROPPED)
 
 
 def _address(transport: asyncio.BaseTransport, name: str) -> Address:

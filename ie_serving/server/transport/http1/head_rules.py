@@ -29,6 +29,20 @@ def spoken(version: str) -> str:
     return "1.0" if minor == "0" else "1.1"
 
 
+def by_name(headers: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """Give the value of each header; of one that comes several times a list. RFC 9110 section 5.3.
+
+    It takes a time in proportion to the headers, also where all have one name.
+    """
+    fields = dict(headers)
+    if len(fields) == len(headers):
+        return fields
+    values: dict[bytes, list[bytes]] = {}
+    for name, value in headers:
+        values.setdefault(name, []).append(value)
+    return {name: b",".join(each) for name, each in values.items()}
+
+
 def check_host(version: str, headers: Headers | list[tuple[bytes, bytes]]) -> None:
     """Refuse what proxies could route otherwise than we read it.
 

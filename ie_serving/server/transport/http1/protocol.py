@@ -3,7 +3,7 @@
 httptools (llhttp) parses, strictly: it refuses both lengths at once, two lengths, folded headers,
 bare line feeds and other ways to make two readers see two different requests. Beyond it
 
-- a head, trailers and chunk extensions have a size limit;
+- a head, trailers and chunk extensions have a size limit, and a head a number of headers;
 - the head of a request has to say certain things (`head_rules.py`);
 - an offered upgrade, as Java's HTTP client sends it, is ignored (RFC 9110 section 7.8): the parser
   would stop there, so the head is given to a new one without it;
@@ -22,12 +22,14 @@ import httptools
 
 from ie_serving.server.transport.http1.faults import (
     LARGEST_HEAD,
+    MOST_FIELDS,
     TOO_LARGE,
     TOO_LONG,
+    TOO_MANY,
     Refused,
     refusal_of,
 )
-from ie_serving.server.transport.http1.head_rules import check_host, is_chunked, spoken
+from ie_serving.server.transport.http1.head_rules import by_name, check_host, is_chunked, spoken
 from ie_serving.server.transport.http1.heads import (
     CLOSE,
     CONTINUE_HEAD,
@@ -270,8 +272,11 @@ class Protocol:
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Take a header; nobody asked for trailers."""
-        if self.reader is Reader.HEAD:
-            self._headers.append((name.lower(), value.rstrip(b" \t")))
+        if self.reader is not Reader.HEAD:
+            return
+        if len(self._headers) == MOST_FIELDS:
+            raise Refused(431, TOO_MANY)
+        self._headers.append((name.lower(), value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         """Know what is asked for, and what body is to come."""
@@ -337,9 +342,7 @@ class Protocol:
         parser = self._parser
         version = spoken(parser.get_http_version())
         check_host(version, self._headers)
-        fields: dict[bytes, bytes] = {}
-        for name, value in self._headers:
-            fields[name] = b"%b,%b" % (fields[name], value) if name in fields else value
+        fields = by_name(self._headers)
         chunked = is_chunked(version, fields)
         path, query = target(self._url)
         return RequestHead(

@@ -69,20 +69,28 @@ class HttpServer:
         await self._listener.listen(sockets)
         self._sweep()
 
-    async def drain(self, timeout_s: float) -> None:
-        """Refuse connections at once; return when all have ended, or were cut after `timeout_s`."""
+    @property
+    def in_flight(self) -> int:
+        """See `lifecycle.Listener`."""
+        return sum(connection.in_flight for connection in self._listener.connections)
+
+    async def drain(self, timeout_s: float) -> int:
+        """See `lifecycle.Listener`."""
         self.draining = True
         await self._listener.drain(
             (
                 # To close an idle connection now would lose a request that is on its way.
                 Step(lambda _: None, LINGER_S),
                 Step(Connection.end_if_idle, timeout_s),
-                Step(Connection.cancel, _CANCELLED_S),
-                Step(Connection.abort, 0.0),
             )
+        )
+        cut = self.in_flight
+        await self._listener.drain(
+            (Step(Connection.cancel, _CANCELLED_S), Step(Connection.abort, 0.0))
         )
         if self._sweeper:
             self._sweeper.cancel()
+        return cut
 
     def opened(self, connection: Connection) -> None:
         """See `connection.Server`."""

@@ -2,13 +2,14 @@
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from ie_serving.server.transport.http2.connection import Accept, Connection
 from ie_serving.server.transport.http2.headers import Interpret
 from ie_serving.server.transport.http2.sender import MOST_UNSENT
 from ie_serving.server.transport.http2.states import Flow, Life, Writing
+from ie_serving.server.transport.http2.streams import Stream
 
 HIGH_WATER: Final = 256 * 1024
 """Bytes that wait in the socket's buffer for a slow client before its streams pause."""
@@ -107,7 +108,12 @@ class Driver(asyncio.Protocol):
         self._connection.lost()
         self._closed(self)
 
-    # What the server calls.
+    # What the server asks and calls.
+
+    @property
+    def streams(self) -> Collection[Stream]:
+        """Those that are open."""
+        return self._connection.streams.open.values()
 
     def drain(self) -> None:
         """Take no new calls, and close when those in flight have ended."""

@@ -1,6 +1,7 @@
 """Configuration management, as OpenVINO Model Server documents it."""
 
 import errno
+import fcntl
 import json
 import os
 import subprocess
@@ -12,6 +13,7 @@ import pytest
 
 from ie_serving import main
 from ie_serving.config.dialects import manage
+from ie_serving.config.files import edit
 from ie_serving.core.errors import ConfigError
 
 
@@ -124,6 +126,20 @@ def test_edits_at_once_all_count(tmp_path: Path) -> None:
     with ThreadPoolExecutor(len(names)) as threads:
         list(threads.map(add, names))
     assert sorted(entries(file)) == sorted(names)
+
+
+def test_an_edit_does_not_wait_for_another_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(edit, "PATIENCE_S", 0.0)
+    directory = os.open(tmp_path, os.O_RDONLY)
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX)
+        text = fault("--add_to_config", str(tmp_path), "--model_name=m", "--model_path=/m")
+    finally:
+        os.close(directory)
+    assert text.endswith("its directory cannot be locked: another edit has kept it for 0 s")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_file_is_utf8_whatever_the_locale(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -57,17 +56,59 @@ def test_a_cache_that_cannot_be_written_costs_a_warning_only(
     assert "Not a directory" in caplog.text
 
 
+NARROW_CPU = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+"""Lets oneDNN, and OpenVINO with it, use no more of a CPU than what has float32 alone."""
+ROOT = Path(__file__).resolve().parents[4]
+PRECISIONS_OF = """
+import sys
+from pathlib import Path
+from ie_serving.core.errors import LoadFailed
+from tests.unit.engines.openvino.models import add_one, load
+path = add_one(Path(sys.argv[1]))
+for options in eval(sys.argv[2]):
+    try:
+        load(path, **options)
+        print("answer: loaded")
+    except LoadFailed as error:
+        print("answer:", error)
+"""
+
+
 @pytest.mark.parametrize("wanted", ["f32", "bf16", "f16"])
-def test_the_precision_in_use_is_logged_and_a_warning_if_it_is_another(
+def test_a_precision_is_used_or_refused(
     tmp_path: Path, wanted: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Which precisions exist depends on the CPU; only f32 always does."""
     caplog.set_level("INFO")
-    load(add_one(tmp_path), inference_precision=wanted)
-    used = re.search(r"precision=(\w+)", caplog.text)
-    assert used
-    assert ("inference_precision is not supported" in caplog.text) == (used[1] != wanted)
-    assert wanted != "f32" or used[1] == "f32"
+    try:
+        load(add_one(tmp_path), inference_precision=wanted)
+    except LoadFailed as error:
+        assert wanted != "f32"
+        assert f"CPU does not compute in {wanted}" in str(error)
+    else:
+        assert f"precision={wanted}" in caplog.text
+
+
+def test_a_cpu_without_a_precision_refuses_it(tmp_path: Path) -> None:
+    """Before, a warning said that the model computes in another."""
+    asked = [
+        {"inference_precision": "f16", "target_device": "CPU"},
+        {"inference_precision": "f16", "target_device": "AUTO"},
+        {"inference_precision": "f16", "target_device": "HETERO:CPU"},
+        {"plugin_config": {"INFERENCE_PRECISION_HINT": "FP16"}},
+        {"plugin_config": {"ENFORCE_BF16": "NO"}},
+        {"inference_precision": "f32", "target_device": "HETERO:CPU"},
+        {},
+    ]
+    script = (sys.executable, "-c", PRECISIONS_OF, tmp_path, repr(asked))
+    lines = output_of(*script, env=NARROW_CPU, cwd=ROOT)
+    answers = [line.removeprefix("answer: ") for line in lines if line.startswith("answer: ")]
+    devices = ("CPU", "AUTO", "HETERO:CPU", "CPU")
+    for device, answer in zip(devices, answers, strict=False):
+        assert answer.startswith(f"{device} does not compute in f16, which inference_precision")
+        assert "CPU has" in answer
+        assert "FP32" in answer
+    assert answers[4:] == ["loaded"] * 3
 
 
 def test_a_precision_that_does_not_exist_is_refused(tmp_path: Path) -> None:

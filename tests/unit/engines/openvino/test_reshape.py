@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.openvino.reshape import InputShape, new_shapes
+from ie_serving.engines.openvino.reshape import InputShape, model_shapes, new_shapes
 
 X = InputShape(frozenset({"x", "tensor_x"}), (1, 3))
 Y = InputShape(frozenset({"y"}), (1, (2, 4)))
@@ -54,6 +54,51 @@ def test_new_shapes(
 def test_refused(inputs: list[InputShape], options: dict[str, Any], text: str) -> None:
     with pytest.raises(LoadFailed, match=text):
         new_shapes(inputs, OpenVinoOptions(**options))
+
+
+TEXTS = InputShape(frozenset({"texts"}), (-1, 3))
+
+
+@pytest.mark.parametrize(
+    ("own", "options", "shapes"),
+    [
+        pytest.param([], {}, {}, id="nothing asked"),
+        pytest.param([], {"batch_size": -1}, {}, id="the batch is open"),
+        pytest.param([X], {"batch_size": -1}, {0: (-1, 3)}, id="the model's is opened"),
+        pytest.param([X], {"shape": {"x": (2, 5)}}, {0: (2, 5)}, id="by name"),
+        pytest.param([], {"shape": (-1, 3)}, {}, id="as it is"),
+    ],
+)
+def test_what_the_server_reads_keeps_its_shape(
+    own: list[InputShape], options: dict[str, Any], shapes: dict[int, Any]
+) -> None:
+    assert model_shapes(own, [TEXTS], OpenVinoOptions(**options)) == shapes
+
+
+@pytest.mark.parametrize(
+    ("own", "options", "text"),
+    [
+        pytest.param(
+            [], {"batch_size": 4}, r"batch_size: .* input texts, of the shape \(-1, 3\)", id="batch"
+        ),
+        pytest.param([X], {"batch_size": 4}, "batch_size: cannot be applied", id="of one of two"),
+        pytest.param([], {"shape": "auto"}, "shape: cannot be applied to input texts", id="auto"),
+        pytest.param([], {"shape": {"texts": (1, 3)}}, "shape: cannot be applied", id="by name"),
+        pytest.param([X], {"shape": (1, 3)}, "Noname shape specified", id="one for two"),
+        pytest.param([X], {"shape": {"z": (1,)}}, "'z'.*tensor_x/x, texts", id="unknown name"),
+    ],
+)
+def test_what_the_server_reads_gets_no_other_shape(
+    own: list[InputShape], options: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(LoadFailed, match=text):
+        model_shapes(own, [TEXTS], OpenVinoOptions(**options))
+
+
+def test_what_the_server_reads_of_any_rank_takes_any_batch() -> None:
+    assert model_shapes([], [OPEN], OpenVinoOptions(batch_size=-1)) == {}
+    with pytest.raises(LoadFailed, match="no input has a first"):
+        model_shapes([], [OPEN], OpenVinoOptions(batch_size=4))
 
 
 @given(st.lists(st.lists(st.integers(1, 9), max_size=4), min_size=1), st.integers(-1, 64))

@@ -307,3 +307,17 @@ def test_a_version_that_is_dropped_while_its_load_takes_too_long_is_freed_at_its
         assert stand.store.copies == []
 
     play(tmp_path, test)
+
+
+def test_what_cannot_be_left_cleanly_raises_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Others are left behind it, and the process ends with exit code 0 all the same."""
+
+    async def test(stand: Stand) -> None:
+        control = await serving(stand)
+        stand.store.copies.clear()  # what is to be given back is gone
+        control.leave()
+
+    play(tmp_path, test)
+    assert "version not freed cleanly model=m" in caplog.text

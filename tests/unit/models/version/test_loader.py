@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from threading import Event as Flag
 
@@ -169,5 +170,18 @@ def test_leaving_gives_back_files_and_no_memory(tmp_path: Path) -> None:
         (await loading).leave()
         assert not stand.engine.models[0].closed
         assert stand.store.copies == []
+
+    run(test())
+
+
+def test_a_load_that_no_thread_takes_is_no_defect(tmp_path: Path) -> None:
+    """As while the server stops: a copy may be ready when the pools are closed already."""
+
+    async def test() -> None:
+        stand = Stand(tmp_path)
+        stand.loads.shutdown()
+        stand.loads.submit = partial(ThreadPoolExecutor.submit, stand.loads)  # type: ignore[method-assign]
+        with pytest.raises(NotAvailable, match="no thread takes the load"):
+            await stand.loader.load(candidate(), lambda event: None)
 
     run(test())

@@ -1,6 +1,7 @@
 """The order of a worker's life, told by an application that writes down what it is asked."""
 
 import asyncio
+import re
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 
@@ -22,14 +23,16 @@ class RecordedServer:
     def __init__(self, said: list[str]) -> None:
         self._said = said
         self.listen_error: OSError | None = None
+        self.in_flight = 0
 
     async def listen(self, bound: Sequence[socket.socket]) -> None:
         self._said.append("listen")
         if self.listen_error:
             raise self.listen_error
 
-    async def drain(self, timeout_s: float) -> None:
+    async def drain(self, timeout_s: float) -> int:
         self._said.append(f"drain {timeout_s:g}")
+        return self.in_flight
 
 
 class Recorder:
@@ -89,6 +92,43 @@ async def test_a_whole_life(ports: Ports) -> None:
     application, orders = Recorder(), Orders()
     await life(application, ports, orders, on_ready=orders.stop.set)
     assert application.said == WHOLE_LIFE
+
+
+async def test_the_begin_and_the_end_of_a_stop_are_logged(
+    ports: Ports, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The first of several causes counts."""
+    caplog.set_level("INFO")
+    application, orders = Recorder(), Orders()
+    application.server.in_flight = 2
+
+    def stop() -> None:
+        orders.stop_for("SIGTERM")
+        orders.stop_for("SIGINT")
+
+    await life(application, ports, orders, on_ready=stop)
+    begin, end = [line for line in caplog.messages if line.startswith("server ")]
+    assert begin == (
+        "server stops cause=SIGTERM drain_delay_s=0 drain_timeout_s=3 grpc_in_flight=2"
+    )
+    assert re.fullmatch(r"server has stopped took_s=[0-9.e-]+ requests_cut=2", end)
+
+
+async def test_a_stop_while_starting_is_logged_as_well(
+    ports: Ports, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    application, orders = Recorder(), Orders()
+
+    async def hang() -> None:
+        orders.stop_for("SIGINT")
+        await asyncio.Event().wait()
+
+    application.on_start = hang
+    await life(application, ports, orders, on_ready=pytest.fail)
+    begin, end = caplog.messages
+    assert begin.startswith("server stops cause=SIGINT ")
+    assert end.endswith(" requests_cut=0")
 
 
 async def test_listeners_are_prepared_while_the_models_load(ports: Ports) -> None:

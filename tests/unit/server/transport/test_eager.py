@@ -114,6 +114,27 @@ async def test_cancellation_reaches_the_work_and_what_it_waits_for(
     assert future.cancelled()
 
 
+@pytest.mark.parametrize("turns", [0, 1, 2])
+async def test_the_work_learns_what_it_is_cancelled_for(begin: Begin, turns: int) -> None:
+    heard: list[object] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError as error:
+            heard.extend(error.args)
+            raise
+
+    task = begin(work())
+    assert task is not None
+    for _ in range(turns):
+        await asyncio.sleep(0)
+    task.cancel("too late")
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(task, 5)
+    assert heard == ["too late"]
+
+
 async def test_a_cancellation_waits_for_the_task_that_the_work_waits_for(begin: Begin) -> None:
     """Such a task may have to clean up first, as a thread's does."""
     cleaned = []

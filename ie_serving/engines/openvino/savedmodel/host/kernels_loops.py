@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array
+from ie_serving.core.tensors import Array, DataType
 from ie_serving.engines.openvino.savedmodel.file import VARIANT
 from ie_serving.engines.openvino.savedmodel.host.allowance import make_room, turn
 from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
@@ -49,11 +49,66 @@ def _stacked(items: Sequence[Any], shape: Array, dtype: "np.dtype[Any]") -> Arra
     if any(item is None for item in items):
         raise InvalidRequest("Trying to stack uninitialized elements of a list")
     if items:
+        _make_room_for(items)
         return np.stack(tuple(items))
     sizes = [int(size) for size in np.ravel(shape)]
     if -1 in sizes:
         raise InvalidRequest("Tried to stack elements of an empty list with an open shape")
     return np.empty((0, *sizes), dtype)
+
+
+def _make_room_for(items: Sequence[Array]) -> None:
+    """Ask for what elements take once they stand together: one may be in many places of a list."""
+    each = {id(item): item.nbytes for item in items}
+    make_room((sum(item.nbytes for item in items) - sum(each.values()),), np.uint8)
+
+
+def _concat(attributes: Attributes) -> Compute:
+    dtype = attributes.dtype("element_dtype").numpy
+
+    def compute(held: TensorList, shape: Array, _: Array) -> list[Array]:
+        items = held.items
+        if any(item is None or not item.ndim for item in items):
+            raise InvalidRequest("Trying to concat scalars or uninitialized elements of a list")
+        if not items:
+            return [_nothing(shape, dtype), np.empty(0, np.int64)]
+        _make_room_for(items)
+        return [np.concatenate(tuple(items)), np.array([len(item) for item in items], np.int64)]
+
+    return compute
+
+
+def _nothing(shape: Array, dtype: "np.dtype[Any]") -> Array:
+    """Join no elements, whose sizes but the first must be known."""
+    sizes = [int(size) for size in np.ravel(shape)[1:]]
+    if not shape.ndim or -1 in sizes:
+        raise InvalidRequest("Tried to concat elements of an empty list with an open shape")
+    return np.empty((0, *sizes), dtype)
+
+
+def _split(attributes: Attributes) -> Compute:
+    grows = attributes.flag("resize_if_index_out_of_bounds")
+
+    def compute(
+        value: Array, _: Array, lengths: Array, before: TensorList | None = None
+    ) -> TensorList:
+        if lengths.ndim != 1 or not value.ndim or (lengths < 0).any():
+            raise InvalidRequest("Expected lengths to be a vector of sizes, and a value with rows")
+        if lengths.sum(dtype=object) != len(value):
+            raise InvalidRequest(
+                f"Expected lengths to add up to the {len(value)} rows of the value"
+            )
+        if before is not None and not grows and len(lengths) != len(before.items):
+            count = len(before.items)
+            raise InvalidRequest(
+                f"{len(lengths)} lengths for the {count} elements of a TensorArray"
+            )
+        ends = np.cumsum(lengths)
+        return TensorList(
+            [value[end - size : end] for size, end in zip(lengths, ends, strict=True)]
+        )
+
+    return compute
 
 
 def _scattered(held: TensorList, array: Array, indices: Array) -> TensorList:
@@ -117,12 +172,17 @@ def _holds(condition: Array) -> bool:
 
 _OF_LIST = Output("element_dtype")
 _LIST = Output("", None)
+_JOINED = (
+    Output("element_dtype", name="tensor"),
+    Output("", DataType.INT64, "lengths"),
+)
 
 KERNELS: Mapping[str, Kernel] = MappingProxyType(
     {
         **dict.fromkeys(("StatelessWhile", "While"), in_thread(Kernel(_while))),
         **dict.fromkeys(("If", "StatelessIf"), in_thread(Kernel(_if, (Output("Tout"),)))),
         "EmptyTensorList": plain(lambda shape, most: TensorList(()), _LIST),
+        "TensorListConcatV2": Kernel(_concat, _JOINED),
         "TensorListFromTensor": plain(_rows, _LIST),
         "TensorListGather": Kernel(_gather, (_OF_LIST,)),
         "TensorListGetItem": plain(lambda held, index, shape: held.get(index, shape), _OF_LIST),
@@ -131,6 +191,7 @@ KERNELS: Mapping[str, Kernel] = MappingProxyType(
         "TensorListReserve": in_thread(plain(_reserved, _LIST)),
         "TensorListScatterIntoExistingList": plain(_scattered, _LIST),
         "TensorListSetItem": Kernel(_set_item, (_LIST,)),
+        "TensorListSplit": Kernel(_split, (_LIST,)),
         "TensorListStack": Kernel(_stack, (_OF_LIST,)),
     }
 )

@@ -12,6 +12,8 @@ place of the flow, and the handle goes.
 | `TensorArrayScatterV3` | `TensorListScatterIntoExistingList` |
 | `TensorArrayGatherV3` | `TensorListGather` |
 | `TensorArraySizeV3` | `TensorListLength` |
+| `TensorArrayConcatV3` | `TensorListConcatV2` |
+| `TensorArraySplitV3` | `TensorListSplit`, which also reads the list before, for its length |
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -129,8 +131,13 @@ def _become(node: Proto, op: str, inputs: Iterable[str], dtype: int) -> None:
 
 def _element_shape(nodes: Nodes, node: Proto) -> str:
     """Add a Const of the shape that elements have; returns its name."""
-    shape = _noted_shape(node)
-    sizes = -1 if shape is None or shape.unknown_rank else [dim.size for dim in shape.dim]
+    return _shape_constant(nodes, node, _noted_shape(node), ())
+
+
+def _shape_constant(nodes: Nodes, node: Proto, shape: Proto | None, before: tuple[int, ...]) -> str:
+    sizes: int | list[int] = -1
+    if shape is not None and not shape.unknown_rank:
+        sizes = [*before, *(dim.size for dim in shape.dim)]
     value: Array = np.array(sizes, np.int32)
     added = nodes.add(f"{node.name}/ie_serving_element_shape", "Const")
     added.attr["dtype"].type = _INT32
@@ -217,14 +224,34 @@ def _length(nodes: Nodes, node: Proto, _: _Array) -> None:
     set_inputs(node, [node.input[1]])
 
 
+def _concat(nodes: Nodes, node: Proto, _: _Array) -> None:
+    flow, dtype = node.input[1], node.attr["dtype"].type
+    shape = _shape_constant(nodes, node, node.attr["element_shape_except0"].shape, (-1,))
+    sizes = nodes.add(f"{node.name}/ie_serving_no_sizes", "Const")
+    sizes.attr["dtype"].type = DataType.INT64.number
+    sizes.attr["value"].tensor.CopyFrom(tensor_proto(np.empty(0, np.int64)))
+    _become(node, "TensorListConcatV2", [flow, shape, sizes.name], dtype)
+    node.attr["shape_type"].type = _INT32
+
+
+def _split(nodes: Nodes, node: Proto, array: _Array) -> None:
+    value, lengths, flow = node.input[1:4]
+    shape = _shape_constant(nodes, node, None, ())
+    _become(node, "TensorListSplit", [value, shape, lengths, flow], node.attr["T"].type)
+    node.attr["shape_type"].type = _INT32
+    node.attr["resize_if_index_out_of_bounds"].b = array.grows
+
+
 _LAST: Mapping[str, int] = MappingProxyType({"TensorArraySizeV3": 1, "TensorArrayV3": 2})
 
 _REWRITES: Mapping[str, Callable[[Nodes, Proto, _Array], None]] = MappingProxyType(
     {
+        "TensorArrayConcatV3": _concat,
         "TensorArrayGatherV3": _gather,
         "TensorArrayReadV3": _get,
         "TensorArrayScatterV3": _scatter,
         "TensorArraySizeV3": _length,
+        "TensorArraySplitV3": _split,
         "TensorArrayV3": _reserve,
         "TensorArrayWriteV3": _set,
     }

@@ -23,6 +23,7 @@ LISTS = frozenset(
         "TensorListReserve",
         "TensorListScatterIntoExistingList",
         "TensorListSetItem",
+        "TensorListSplit",
     }
 )
 """Operations that give a list."""

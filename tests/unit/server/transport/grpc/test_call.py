@@ -1,10 +1,12 @@
 """Calls: what clients send and get, their deadlines, and how they end."""
 
+import asyncio
 import gc
 import logging
 
 import pytest
 
+from ie_serving.core.codes import Code
 from ie_serving.core.errors import (
     DeadlineExceeded,
     InvalidRequest,
@@ -15,6 +17,7 @@ from ie_serving.server.transport.grpc.call import Call
 from ie_serving.server.transport.http2 import frames
 from tests.unit.server.transport.http2.peer import (
     LIMIT,
+    PATIENCE_S,
     Served,
     call,
     call_headers,
@@ -30,6 +33,7 @@ from tests.unit.server.transport.http2.peer import (
 
 OK, CANCELLED, INVALID_ARGUMENT, DEADLINE_EXCEEDED = 0, 1, 3, 4
 RESOURCE_EXHAUSTED, UNIMPLEMENTED, INTERNAL = 8, 12, 13
+RESET = raw_frame(frames.RST_STREAM, 0, 1, bytes(4))
 
 
 # Requests and replies.
@@ -158,6 +162,27 @@ async def test_a_call_ends_at_its_deadline(served: Served) -> None:
     assert reply.status == DEADLINE_EXCEEDED
     assert "Deadline Exceeded" in reply.text
     assert served.services.log == ["cancelled"]
+    assert served.services.causes == [Code.DEADLINE_EXCEEDED]
+    assert served.refused == [], "whoever is cancelled counts it"
+
+
+@pytest.mark.parametrize(
+    ("timeout", "cause"),
+    [
+        pytest.param(None, Code.CANCELLED, id="without a deadline"),
+        pytest.param(("grpc-timeout", "1H"), Code.CANCELLED, id="long before it"),
+        pytest.param(("grpc-timeout", "1n"), Code.DEADLINE_EXCEEDED, id="at it"),
+    ],
+)
+async def test_what_a_call_was_cancelled_for_is_told(
+    served: Served, timeout: tuple[str, str] | None, cause: Code
+) -> None:
+    """Clients reset calls at the deadline, mostly before the server's clock has come to it."""
+    peer = await served.connect()
+    peer.send(call(1, "Wait", b"", *([timeout] if timeout else [])) + RESET)
+    await asyncio.wait_for(served.services.begun.wait(), PATIENCE_S)
+    await ended_tasks()
+    assert served.services.causes == [cause]
 
 
 async def test_a_deadline_holds_while_the_request_comes(served: Served) -> None:
@@ -262,7 +287,9 @@ async def test_a_reset_cancels_the_call(served: Served, method: str) -> None:
     ("request_", "kind"),
     [
         pytest.param(
-            call(1, "Wait", b"", ("grpc-timeout", "20m")), DeadlineExceeded, id="too late"
+            headers(1, call_headers("Wait", ("grpc-timeout", "20m"))),
+            DeadlineExceeded,
+            id="too late",
         ),
         pytest.param(
             headers(1, call_headers("Echo")) + data(1, b"\0" + (1 << 30).to_bytes(4, "big")),

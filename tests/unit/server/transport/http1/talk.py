@@ -21,6 +21,7 @@ class Wire(asyncio.Transport):
 
     def __init__(self) -> None:
         super().__init__()
+        self.protocol: asyncio.BaseProtocol | None = None
         self.sent = b""
         self.closed = False
         self.aborted = False
@@ -29,6 +30,9 @@ class Wire(asyncio.Transport):
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return {"peername": ("192.0.2.1", 5), "sockname": ("192.0.2.2", 8000)}.get(name, default)
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self.protocol = protocol
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         assert not self.closed, "written after the end"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.server.transport.http1.faults import LARGEST_HEAD
+from ie_serving.server.transport.http1.faults import LARGEST_HEAD, MOST_FIELDS
 from ie_serving.server.transport.http1.protocol import GATHERED
 from tests.unit.server.transport.http1.talk import (
     CLOSE,
@@ -141,6 +141,7 @@ BAD = {
         b"GET / HTTP/1.1\r\nHost: x\r\nX: %b\r\n\r\n" % (b"a" * LARGEST_HEAD),
         431,
     ),
+    "too many headers": (b"GET / HTTP/1.1\r\nHost: x\r\n%b\r\n" % (b"a: b\r\n" * MOST_FIELDS), 431),
     "a head without end": (b"GET / HTTP/1.1\r\nHost: x\r\nX: %b" % (b"a" * 2 * LARGEST_HEAD), 431),
 }
 

@@ -2,7 +2,10 @@
 
 from typing import Any
 
+import pytest
+
 from ie_serving.server.transport.http1.body import MOST_UNREAD
+from ie_serving.server.transport.http1.linger import MOST_DROPPED
 from ie_serving.server.transport.http1.messages import Reply, Request
 from ie_serving.server.transport.http1.protocol import GATHERED
 from tests.unit.server.transport.http1.talk import (
@@ -48,17 +51,40 @@ async def test_a_large_body_can_be_refused_unread() -> None:
     assert not talk.wire.closed and talk.wire.reading
 
 
-async def test_a_fault_in_a_body_that_was_refused_already_is_not_answered_again() -> None:
+@pytest.mark.parametrize(
+    "fields",
+    [
+        pytest.param(b"Content-Length: %d" % (MOST_DROPPED + 1), id="long"),
+        pytest.param(b"Transfer-Encoding: chunked\r\nExpect: 100-continue", id="of any length"),
+        pytest.param(b"Content-Length: 3\r\nExpect: 100-continue", id="held back"),
+    ],
+)
+async def test_a_body_that_may_be_long_is_refused_with_the_connection(fields: bytes) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        await receive()
         await reply(send, b"no", 413)
 
     talk = Talk(app)
+    await talk.say(b"POST / HTTP/1.1\r\nHost: x\r\n%b\r\n\r\n" % fields)
+    assert talk.heard.startswith(b"HTTP/1.1 413 ")
+    assert CLOSE in talk.heard
+    assert talk.wire.closed
+
+
+async def test_a_fault_in_a_body_that_was_refused_already_is_not_answered_again() -> None:
+    async def app(request: Request) -> Reply:
+        assert request.stream
+        await request.stream.piece()
+        return Reply(413, (), b"no")
+
+    talk = Talk(echo)
+    talk.host.app = app  # type: ignore[assignment]
     await talk.say(
         b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nExpect: 100-continue\r\n\r\n"
     )
+    await talk.say(b"3\r\nabc\r\n")
     await talk.say(b"nonsense\r\n")
-    assert talk.heard.count(b"HTTP/1.1 ") == 1
+    assert talk.heard.count(b"HTTP/1.1 413") == 1
+    assert b"HTTP/1.1 400" not in talk.heard
     assert talk.wire.closed
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.server.transport.http1 import connection
+from ie_serving.server.transport.http1 import linger
 from ie_serving.server.transport.http1.connection import INPUT_END_S
 from tests.unit.server.transport.http1.talk import CLOSE, GET, Talk, Wire, echo, reply
 
@@ -57,17 +57,43 @@ class Lingering(Wire):
         self.ended = True
 
 
-async def test_what_follows_a_refusal_is_dropped_until_the_connection_closes(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(connection, "LINGER_S", 0.0)
+@pytest.fixture
+async def refused(monkeypatch: pytest.MonkeyPatch) -> Lingering:
+    """The wire of a client that has just been refused."""
+    monkeypatch.setattr(linger, "LINGER_S", 0.0)
     talk = Talk(echo)
     talk.wire = wire = Lingering()
     talk.connection.connection_made(wire)
     talk.connection.data_received(b"nonsense\r\n\r\n")
+    assert wire.sent.startswith(b"HTTP/1.1 501 ")
     assert wire.ended
-    assert wire.reading
-    refusal = wire.sent
-    talk.connection.data_received(GET * 3)
-    await talk.settle()
-    assert (wire.sent, wire.closed) == (refusal, True)
+    return wire
+
+
+def dropping(wire: Wire) -> asyncio.Protocol:
+    assert isinstance(wire.protocol, asyncio.Protocol)
+    return wire.protocol
+
+
+async def test_what_follows_a_refusal_is_dropped_until_the_connection_closes(
+    refused: Lingering,
+) -> None:
+    assert refused.reading
+    refusal = refused.sent
+    dropping(refused).data_received(GET * 3)
+    await Talk(echo).settle()
+    assert (refused.sent, refused.closed) == (refusal, True)
+
+
+async def test_no_more_is_dropped_than_may_be_on_its_way(refused: Lingering) -> None:
+    dropping(refused).data_received(b"x" * linger.MOST_DROPPED)
+    assert refused.reading
+    dropping(refused).data_received(b"x")
+    assert not refused.reading
+
+
+async def test_a_refused_client_that_leaves_is_known_to_have_left() -> None:
+    talk = Talk(echo)
+    await talk.say(b"nonsense\r\n\r\n")
+    dropping(talk.wire).connection_lost(None)
+    assert talk.host.connections == []

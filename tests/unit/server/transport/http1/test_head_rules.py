@@ -3,7 +3,7 @@
 import pytest
 
 from ie_serving.server.transport.http1.faults import Refused
-from ie_serving.server.transport.http1.head_rules import check_host, is_chunked, spoken
+from ie_serving.server.transport.http1.head_rules import by_name, check_host, is_chunked, spoken
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,12 @@ def test_other_versions(version: str) -> None:
     with pytest.raises(Refused, match=r"speak HTTP/1\.1") as refused:
         spoken(version)
     assert refused.value.status == 505
+
+
+def test_headers_of_one_name_are_a_list() -> None:
+    headers = [(b"host", b"h"), (b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"a", b"")]
+    assert by_name(headers) == {b"host": b"h", b"a": b"1,3,", b"b": b"2"}
+    assert by_name(headers[:2]) == {b"host": b"h", b"a": b"1"}
 
 
 @pytest.mark.parametrize(

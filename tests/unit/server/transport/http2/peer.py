@@ -47,6 +47,7 @@ class Services:
         begun: set when a waiting call has begun.
         gate: waiting calls end when it is set.
         log: what happened to waiting calls.
+        causes: what those that were cancelled were told of it.
         contexts: of the calls that were answered.
     """
 
@@ -54,6 +55,7 @@ class Services:
         self.begun = asyncio.Event()
         self.gate = asyncio.Event()
         self.log: list[str] = []
+        self.causes: list[object] = []
         self.contexts: list[CallContext] = []
 
     def methods(self) -> dict[str, dict[str, Any]]:
@@ -82,8 +84,9 @@ class Services:
         self.begun.set()
         try:
             await self.gate.wait()
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             self.log.append("cancelled")
+            self.causes.extend(error.args)
             raise
         self.log.append("answered")
         return bytes(payload)

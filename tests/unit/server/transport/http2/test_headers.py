@@ -151,7 +151,7 @@ def test_undecodable_blocks_end_the_connection(block: bytes) -> None:
     [
         pytest.param(LARGEST_HEADERS // 4200, False, id="as large as announced"),
         pytest.param(1 + LARGEST_HEADERS // 4033, True, id="larger"),
-        pytest.param(LARGEST_BLOCK // 4200, True, id="twice as large"),
+        pytest.param(LARGEST_BLOCK // 4200, True, id="larger by half"),
     ],
 )
 def test_headers_above_the_announced_size_are_told(repetitions: int, oversized: bool) -> None:

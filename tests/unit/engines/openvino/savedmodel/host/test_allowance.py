@@ -99,6 +99,17 @@ def chunk(kind: bytes, data: bytes) -> bytes:
     return len(data).to_bytes(4, "big") + kind + data + checksum
 
 
+@pytest.mark.parametrize("operation", ["TensorListConcatV2", "TensorListStack"])
+def test_an_element_that_a_list_has_often_is_asked_for_each_time(operation: str) -> None:
+    """Within the list it takes a reference; a loop of a request may set as many as it has turns."""
+    node = graph.NodeDef(name="n", op=operation)
+    node.attr["element_dtype"].type = DataType.UINT8.number
+    join = KERNELS[operation].make(Attributes(node))
+    held = TensorList([np.zeros(MOST_BYTES // 1000, np.uint8)] * 2000)
+    with spending(Allowance()), pytest.raises(InvalidTensor, match="values of the request ask"):
+        join(held, longs(-1), *[longs()] * (operation == "TensorListConcatV2"))
+
+
 def test_all_operations_of_a_request_share_one_allowance() -> None:
     held = BUDGET.held
     allowance = Allowance()

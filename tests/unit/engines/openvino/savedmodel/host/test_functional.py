@@ -139,9 +139,13 @@ def test_branches_after_one_another_may_be_many() -> None:
 
 
 def joined(words: Any, _: Any) -> Any:
-    """Join elements of different lengths, for which lists have another operation."""
+    """Join elements of different lengths."""
     array = tf.TensorArray(tf.string, size=1, infer_shape=False).write(0, words)
     return array.concat()
+
+
+def without_counterpart(definition: Proto) -> None:
+    next(node for node in definition.node if node.op == "TensorArrayConcatV3").op += "x"
 
 
 def invariant(definition: Proto) -> None:
@@ -170,7 +174,7 @@ def taken(definition: Proto) -> None:
 @pytest.mark.parametrize(
     ("build", "change"),
     [
-        (joined, lambda definition: None),
+        (joined, without_counterpart),
         (lambda words, flag: nested(words, flag, 60), lambda definition: None),
         (lambda words, _: tf.map_fn(lower, words), invariant),
         (lambda words, _: tf.map_fn(lower, words), other_frame),
@@ -178,7 +182,7 @@ def taken(definition: Proto) -> None:
         (_within, taken),
     ],
     ids=[
-        "no list joins",
+        "no list does that",
         "too deep",
         "enters once",
         "two frames",
@@ -243,6 +247,13 @@ def _signatures() -> Mapping[str, Any]:
         [tf.constant(0), growing],
     )
     placed = tf.TensorArray(tf.string, size=4, **read_often).scatter([3, 0, 1], three)
+    _, growing_rows = v1.while_loop(
+        lambda at, _: at < 3,
+        lambda at, array: (at + 1, array.write(at, three[: at + 1])),
+        [tf.constant(0), tf.TensorArray(tf.string, size=3, infer_shape=False)],
+    )
+    parts = tf.TensorArray(tf.string, size=3, infer_shape=False, clear_after_read=False)
+    parts = parts.split(three, tf.strings.length(three))
     numbers = tf.foldl(
         lambda so_far, row: so_far * 0.5 + tf.cast(tf.strings.length(row), tf.float32),
         words,
@@ -254,9 +265,13 @@ def _signatures() -> Mapping[str, Any]:
         "size": growing.size(),
         "placed": placed.gather([0, 3]),
         "static": tf.map_fn(tf.strings.length, three, tf.int32),
+        "joined": growing_rows.concat(),
     }
     return {
         "arrays": signature({"words": three}, arrays),
+        "parts": signature(
+            {"words": three}, {"last": parts.read(1), "count": parts.size(), "all": parts.concat()}
+        ),
         "numbers": signature({"words": words}, {"y": numbers @ tf.constant([[1.0, 2], [3, 4]])}),
         "rows": signature({"words": words}, {"y": join(words, "!")}),
         "unset": signature({"words": three}, {"y": placed.stack()}),
@@ -287,15 +302,23 @@ async def answer(served: CompiledModel, name: str, words: Any) -> dict[str, Any]
     )
 
 
-@pytest.mark.parametrize("name", ["arrays", "numbers", "rows"])
+PARTS = strings(b"b", b"ab", b"")
+"""As many letters as texts, so that their lengths may divide them."""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("arrays", WORDS), ("numbers", WORDS), ("rows", WORDS), ("parts", PARTS)],
+    ids=["arrays", "numbers", "rows", "parts"],
+)
 async def test_the_answer_is_that_of_tensorflow(
-    name: str, path: Path, served: CompiledModel
+    name: str, words: Any, path: Path, served: CompiledModel
 ) -> None:
     with v1.Graph().as_default() as made, v1.Session(graph=made) as session:
         loaded = v1.saved_model.load(session, ["serve"], str(path)).signature_def[name]
         tensors = {alias: info.name for alias, info in loaded.outputs.items()}
-        want = session.run(tensors, {loaded.inputs["words"].name: WORDS})
-    got = await answer(served, name, WORDS)
+        want = session.run(tensors, {loaded.inputs["words"].name: words})
+    got = await answer(served, name, words)
     assert got.keys() == want.keys()
     for alias, value in want.items():
         assert got[alias].shape == value.shape, alias
@@ -307,6 +330,11 @@ async def test_the_answer_is_that_of_tensorflow(
 
 async def test_no_rows_are_no_rows(served: CompiledModel) -> None:
     assert (await answer(served, "rows", WORDS[:0]))["y"].shape == (0,)
+
+
+async def test_lengths_that_do_not_divide_a_value_are_refused(served: CompiledModel) -> None:
+    with pytest.raises(InvalidRequest, match="Expected lengths to add up to the 3 rows"):
+        await answer(served, "parts", WORDS)
 
 
 async def test_an_element_that_nothing_was_set_to_is_refused(served: CompiledModel) -> None:

@@ -1,0 +1,135 @@
+"""Requests that end before their answer is there stand in the metrics, by model and cause."""
+
+import re
+import shutil
+import socket
+import struct
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import grpc
+import pytest
+
+from tests.functional.servers import SAMPLE, Server
+from tests.functional.test_transports import TRANSPORTS, predict
+from tests.functional.tiny import Gate
+from tests.process import PATIENCE_S, until
+
+SCRIPT = Path(__file__).with_name("gated_server.py")
+LIMIT_S = 3.0
+BODY = b'{"instances": [[%s]]}' % b",".join([b"0"] * 64)
+COUNT = re.compile(r'^:tensorflow:serving:request_count{model_name="(.*)",status="(.*)"} (\d+)$')
+
+
+class Held:
+    """A server of one model whose inferences wait at a gate that stays closed."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self._begun = 0
+
+    def begun(self) -> None:
+        """Wait until the request that was sent is with the model."""
+        until(lambda: self._with_the_model() > self._begun)
+
+    def _with_the_model(self) -> int:
+        return sum("request entrypoint=" in line for line in self.server.lines)
+
+    def counted(self) -> Counter[tuple[str, str]]:
+        """Requests by model name and status."""
+        lines = self.server.rest.get("/metrics").text.splitlines()
+        found = [each.groups() for each in map(COUNT.match, lines) if each]
+        return Counter({(model, status): int(number) for model, status, number in found})
+
+    def ends_as(self, status: str, request: Callable[[], None]) -> None:
+        """Send a request that is to be counted once, under `status`."""
+        before, self._begun = self.counted(), self._with_the_model()
+        request()
+        until(lambda: self.counted() - before)
+        assert self.counted() - before == Counter({("digits", status): 1})
+
+
+@pytest.fixture(scope="module", params=TRANSPORTS)
+def held(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Held]:
+    base = tmp_path_factory.mktemp("held")
+    shutil.copytree(SAMPLE / "1", base / "digits" / "1")
+    gate = Gate(base / "gate")
+    (base / "digits" / "1" / "slow_answers").write_text(str(base / "gate"))
+    command = (sys.executable, str(SCRIPT), "model", "--model_name=digits")
+    flags = (
+        f"--model_path={base / 'digits'}",
+        f"--grpc_transport={request.param}",
+        f"--grpc_timeout_seconds={LIMIT_S}",
+        f"--rest_timeout_seconds={LIMIT_S}",
+        "--metrics_path=/metrics",
+        "--log_level=DEBUG",
+    )
+    with closing(gate), closing(Server(*command, *flags)) as server:
+        yield Held(server.ready())
+
+
+def call(held: Held, timeout_s: float) -> grpc.StatusCode:
+    with pytest.raises(grpc.RpcError) as ended:
+        held.server.prediction.Predict(predict(), timeout_s)
+    code: grpc.StatusCode = ended.value.code()
+    return code
+
+
+def test_a_call_that_misses_its_deadline(held: Held, request: pytest.FixtureRequest) -> None:
+    """The library of grpcio does not say why it cancels a call."""
+
+    def ask() -> None:
+        assert call(held, LIMIT_S / 2) is grpc.StatusCode.DEADLINE_EXCEEDED
+
+    own = "http2" in request.node.name
+    held.ends_as("DEADLINE_EXCEEDED" if own else "CANCELLED", ask)
+
+
+def test_a_call_that_takes_longer_than_the_server_allows(held: Held) -> None:
+    def ask() -> None:
+        assert call(held, PATIENCE_S) is grpc.StatusCode.DEADLINE_EXCEEDED
+
+    held.ends_as("DEADLINE_EXCEEDED", ask)
+
+
+def test_a_call_whose_client_leaves(held: Held) -> None:
+    def ask() -> None:
+        future = held.server.prediction.Predict.future(predict(), PATIENCE_S)
+        held.begun()
+        future.cancel()
+
+    held.ends_as("CANCELLED", ask)
+
+
+def test_a_rest_request_that_takes_longer_than_the_server_allows(held: Held) -> None:
+    def ask() -> None:
+        reply = held.server.rest.post("/v1/models/digits:predict", content=BODY)
+        assert reply.status_code == 504
+
+    held.ends_as("DEADLINE_EXCEEDED", ask)
+
+
+@pytest.mark.parametrize("sent", [BODY, BODY[:10]], ids=["all of it", "half of it"])
+def test_a_rest_request_whose_client_leaves(held: Held, sent: bytes) -> None:
+    """Also one that leaves in the middle of a body that the application reads."""
+    expects = "" if sent == BODY else "Expect: 100-continue\r\n"
+    head = f"POST /v1/models/digits:predict HTTP/1.1\r\nHost: x\r\n{expects}"
+
+    def ask() -> None:
+        address = ("127.0.0.1", held.server.rest_port)
+        with socket.create_connection(address, PATIENCE_S) as client:
+            client.sendall(f"{head}Content-Length: {len(BODY)}\r\n\r\n".encode())
+            if expects:
+                assert client.recv(100).startswith(b"HTTP/1.1 100 ")
+            client.sendall(sent)
+            if not expects:
+                held.begun()
+            # By a reset: the end of what a client sends, right behind a request, belongs to it.
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+    held.ends_as("CANCELLED", ask)

@@ -7,11 +7,12 @@ batch is sent while a *lane* is free, that is while fewer batches than lanes are
 - else when a group has rows enough for a full batch, when its oldest request has waited for the
   time limit (0: as soon as a lane is free), or when rows of other groups make up for the missing.
 
-A *turn* is what the event loop reads in one go. Whoever is the first of a turn, after a turn of one
-request, goes at once; those read in the same turn wait for its end, and after it whoever comes
-first waits for the end of its own turn as well. So a lone client never waits, and requests that
-arrive together go together although an inference on the event loop is over before the next of them
-is read.
+A *turn* is what the event loop reads in one go. An inference on the event loop is over before the
+next request of its turn is read, so that no lane would ever be busy: requests that arrive together
+go together only where the first waits for the end of its turn. That costs a callback, which a lone
+client should not pay. So the turns of requests that go at once are looked at only now and then;
+once one had several requests, those of the next turns all wait for the end of theirs. A turn lasts
+as long as it takes to read what has arrived: nobody waits for what has not.
 """
 
 import enum
@@ -23,6 +24,14 @@ from ie_serving.core.errors import QueueFull
 from ie_serving.core.hints import Hint
 
 T = TypeVar("T")
+
+WATCHED_EVERY = 8
+"""Of the requests that go at once every eighth has its turn watched. A callback of the event loop
+costs some 5 us, a tenth of a tiny request."""
+
+CROWDED_TURNS = 16
+"""Turns for which requests wait for the end of theirs, after one of several requests. Fewer, and a
+few clients whose requests come one by one at times would no longer be gathered."""
 
 
 class Reason(str, enum.Enum):
@@ -120,32 +129,42 @@ class Gatherer(Generic[T]):
         self.busy = 0
         self._groups: dict[Hashable, _Group[T]] = {}
         self._in_turn = 0  # requests of the turn that is open; 0 while none is
-        self._crowded = False  # the turn before had more than one
+        self._crowded = 0  # turns for which requests still wait for the end of theirs
+        self._unwatched = WATCHED_EVERY - 1  # the very first is watched
 
     @property
     def turn_open(self) -> bool:
-        """Whether a request has come in this turn of the event loop."""
+        """Whether the end of this turn of the event loop is to be told, by `end_turn`."""
         return self._in_turn > 0
 
-    def arrive(self, *, whole: bool = True) -> bool:
-        """Count a request of this turn, and tell whether it may be inferred by itself, at once.
+    def arrive(self, *, whole: bool = True, brief: bool = False) -> bool:
+        """Tell whether a request may be inferred by itself, at once; if not, the caller adds it.
 
-        It has a lane then, until `free_lane`. If not, the caller adds it.
+        It has a lane then, until `free_lane`. It may have opened a turn: see `turn_open`.
 
         Args:
             whole: whether it can be a batch as it is; else it is to be split, or filled up.
+            brief: whether to be gathered would cost it more than its inference does.
         """
-        self._in_turn += 1
-        rules = self.rules
-        idle = self.busy == 0 or (self.busy < rules.lanes and not rules.timeout_s)
-        if self._in_turn > 1 or self._crowded or self.waiting or not (idle and whole):
+        if not self._goes_at_once(whole, brief):
+            self._in_turn += 1
             return False
         self.busy += 1
+        self._unwatched += 1
+        if self._unwatched >= WATCHED_EVERY:
+            self._unwatched = 0
+            self._in_turn += 1
         return True
+
+    def _goes_at_once(self, whole: bool, brief: bool) -> bool:
+        alone = brief or not (self._in_turn or self._crowded)
+        if not (alone and whole) or self.waiting:
+            return False
+        return self.busy == 0 or (self.busy < self.rules.lanes and not self.rules.timeout_s)
 
     def end_turn(self) -> None:
         """Take note that everything which had arrived has been added."""
-        self._crowded = self._in_turn > 1
+        self._crowded = CROWDED_TURNS if self._in_turn > 1 else max(0, self._crowded - 1)
         self._in_turn = 0
 
     def add(self, parts: Sequence[Part[T]]) -> None:

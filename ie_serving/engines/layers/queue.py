@@ -36,6 +36,10 @@ T = TypeVar("T")
 JOINED_IN_THREAD = 1 << 20
 """Bytes of a batch from which its inputs are joined in a thread: as long as some 100 us."""
 
+BRIEF_S = 50e-6
+"""Default of `brief_s`: a future and a task for each request, and its share of the joined arrays,
+cost some 30 us."""
+
 now = time.perf_counter
 
 
@@ -74,6 +78,7 @@ class Queue:
         rules: of the policy.
         record: is told of each batch.
         most_rows: of one request; more are refused. 0 takes any, in pieces.
+        brief_s: seconds of an inference below which requests are not gathered on an idle model.
     """
 
     def __init__(
@@ -83,6 +88,7 @@ class Queue:
         rules: Rules,
         record: Record,
         most_rows: int = 0,
+        brief_s: float = BRIEF_S,
     ) -> None:
         self._model = model
         self._signature = signature
@@ -94,6 +100,8 @@ class Queue:
         self._running: dict[asyncio.Task[None], Parts] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._off = False
+        self._brief_s = brief_s
+        self._brief = False  # as the last inference that was watched says
 
     async def infer(self, inputs: Mapping[str, Array], read: Callable[[Arrays], T]) -> T:
         """See `CompiledModel.infer`.
@@ -107,15 +115,21 @@ class Queue:
         if not rows or self._off:
             return await self._model.infer(self._signature, inputs, read)
         gatherer, rules = self._gatherer, self._rules
-        if not gatherer.turn_open:
-            asyncio.get_running_loop().call_soon(self._end_turn)
         whole = rows <= rules.rows and (not rules.sizes or rows in rules.sizes)
-        if not gatherer.arrive(whole=whole):
+        watched = gatherer.turn_open
+        at_once = gatherer.arrive(whole=whole, brief=self._brief)
+        opened = gatherer.turn_open and not watched
+        if opened:
+            asyncio.get_running_loop().call_soon(self._end_turn)
+        if not at_once:
             return read(await self._gathered(inputs, rows))
         self._record.alone(rows)
+        began = now() if opened else 0.0
         try:
             return await self._model.infer(self._signature, inputs, read)
         finally:
+            if opened:
+                self._brief = now() - began < self._brief_s
             self._free_lane()
 
     async def _gathered(self, inputs: Arrays, rows: int) -> Arrays:

@@ -83,7 +83,9 @@ class Asked:
         self.record = Record()
         self.tasks: list[asyncio.Task[list[float]]] = []
         (given,) = model.signatures.values()
-        self.queue = Queue(model, given, Rules(**{"rows": 8, **rules}), self.record, most_rows)
+        rules = Rules(**{"rows": 8, **rules})
+        # However fast the machine is, what comes together is gathered.
+        self.queue = Queue(model, given, rules, self.record, most_rows, brief_s=0.0)
 
     def ask(self, *values: float, width: int = 1) -> "asyncio.Task[list[float]]":
         x = np.repeat(np.array(values, np.float32)[:, None], width, axis=1)

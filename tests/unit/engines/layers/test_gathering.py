@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.errors import QueueFull
-from ie_serving.engines.layers.gathering import Batch, Gatherer, Part, Reason, Rules
+from ie_serving.engines.layers.gathering import (
+    CROWDED_TURNS,
+    WATCHED_EVERY,
+    Batch,
+    Gatherer,
+    Part,
+    Reason,
+    Rules,
+)
 
 NO_SIZES: tuple[int, ...] = ()
 
@@ -63,7 +71,39 @@ def test_after_a_turn_of_several_the_first_waits_for_the_end_of_its_turn() -> No
     made.end_turn()
     assert taken(made) == ([2], Reason.LANE_FREE)
     made.free_lane()
+    for number in range(CROWDED_TURNS - 1):
+        assert not made.arrive()
+        made.add([part(number)])
+        made.end_turn()
+        made.take(0.0)
+        made.free_lane()
     assert made.arrive()
+
+
+def test_what_is_brief_goes_at_once_whoever_else_comes() -> None:
+    made = gatherer(part(0), part(1))
+    made.take(0.0)
+    assert not made.arrive(brief=True)
+    made.free_lane()
+    made.end_turn()
+    for _ in range(3 * WATCHED_EVERY):
+        assert made.arrive(brief=True)
+        made.free_lane()
+
+
+def test_turns_of_those_that_go_at_once_are_watched_now_and_then() -> None:
+    made = gatherer()
+    watched = []
+    for _ in range(2 * WATCHED_EVERY + 1):
+        made.arrive()
+        made.free_lane()
+        watched.append(made.turn_open)
+        made.end_turn()
+    assert [number for number, each in enumerate(watched) if each] == [
+        0,
+        WATCHED_EVERY,
+        2 * WATCHED_EVERY,
+    ]
 
 
 def test_requests_gather_while_the_lane_is_busy() -> None:

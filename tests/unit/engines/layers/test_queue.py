@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from ie_serving.core.errors import InvalidRequest, InvalidTensor, QueueFull
-from tests.unit.engines.layers.models import REFUSED, Asked, Model
+from ie_serving.engines.layers.gathering import Rules
+from ie_serving.engines.layers.queue import Queue
+from tests.unit.engines.layers.models import REFUSED, Asked, Model, signature
 
 WAIT_S = 20.0
 
@@ -263,3 +265,11 @@ async def test_what_read_raises_is_its_own_requests_error() -> None:
     assert await answers([fine]) == [[2.0]]
     with pytest.raises(ValueError, match="refused"):
         await refused
+
+
+async def test_requests_for_an_idle_model_that_is_faster_than_gathering_go_at_once() -> None:
+    asked = Asked(Model())
+    asked.queue = Queue(asked.model, signature(-1, -1), Rules(rows=8), asked.record, brief_s=WAIT_S)
+    tasks = [asked.ask(float(i)) for i in range(20)]
+    assert await answers(tasks) == [[i + 1.0] for i in range(20)]
+    assert asked.record.sent == [("alone", 1)] * 20

@@ -19,6 +19,7 @@ from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.inference.examples import ExampleCodec
+from ie_serving.inference.golden import Golden, in_turn
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.warmup import WarmUp
@@ -56,9 +57,11 @@ from ie_serving.storage.siblings import Neighbours
 from ie_serving.telemetry.batches import BatchMetrics
 from ie_serving.telemetry.logs import Event
 from ie_serving.telemetry.metrics import BOUNDS, Metrics
+from ie_serving.wire.json.golden import read_golden as golden_json
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs import metadata
 from ie_serving.wire.tfs.example import parse_examples, serialize_examples
+from ie_serving.wire.tfs.golden import read_golden as golden_records
 from ie_serving.wire.tfs.prediction_log import read_requests
 
 log = logging.getLogger(__name__)
@@ -122,7 +125,10 @@ class ServingApplication:
         }
         self._grpc_health = HealthService(self._services, self._plane.is_ready)
         self._readiness = Readiness(self._health, self._grpc_health, self._models.ready)
-        self._warm_up = WarmUp(read_requests, prediction.replays(), server.warmup_times)
+        self._warm_up = in_turn(
+            Golden(self._plane, {"golden.json": golden_json, "golden.tfrecord": golden_records}),
+            WarmUp(read_requests, prediction.replays(), server.warmup_times),
+        )
 
     def _data_plane(self, server: ServerSettings) -> DataPlane:
         return DataPlane(

@@ -216,17 +216,17 @@ class DataPlane:
     # -- warm-up: with a version that does not serve yet; nothing is counted -------------------
 
     async def replay_predict(
-        self, servable: Servable, request: InferRequest, interface: Interface[Any]
-    ) -> None:
-        """Run what `predict` runs; there is no reply."""
-        bound = servable.bound.get((interface, request.signature)) or self._bind(
+        self, servable: Servable, request: InferRequest, interface: Interface[T]
+    ) -> "T | Unencoded[T]":
+        """Run what `predict` runs, and give the reply."""
+        bound: Bound[T] = servable.bound.get((interface, request.signature)) or self._bind(
             servable, request.signature, interface
         )
         if request.size < interface.large_request:
             inputs, form = request.decode(bound.signature)
         else:
             inputs, form = await decode_large(request, bound.signature)
-        await bound.start(inputs, form, request.output_filter)
+        return await bound.start(inputs, form, request.output_filter)
 
     async def replay_examples(
         self, servable: Servable, request: ExamplesRequest, tasks: Sequence[Task]

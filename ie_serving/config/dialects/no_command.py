@@ -6,7 +6,7 @@ from ie_serving.config.schema.model import nearest
 from ie_serving.config.values.faults import Faults
 
 EXAMPLE = "ie_serving model --model_name resnet --model_path /models/resnet --rest_port 8000"
-_ANSWERED_AT_ONCE = ("--help", "--version")
+_ANSWERED_AT_ONCE = ("-h", "--help", "--version")
 
 
 def check_command(

@@ -350,13 +350,16 @@ class _Worker(Worker):  # type: ignore[misc]
         notes = LoadNotes(server.deadly_loads.deaths, self.loads.write)
         with lasting_objects():
             # Here, not above: the arbiter does without numpy.
+            from ie_serving.server.process.garbage import collect_garbage, collect_on_request
             from ie_serving.server.process.give_back import give_back
 
+            collect_on_request()
             application = server.build(server.settings, server.handover, notes)
-        giving_back = asyncio.create_task(give_back())
+        tidying = [asyncio.create_task(each()) for each in (collect_garbage, give_back)]
         await serve(application, server.settings.server, server.ports, orders, server.was_ready.set)
         beats.cancel()
-        giving_back.cancel()
+        for each in tidying:
+            each.cancel()
 
     def _listen_to_signals(self, orders: Orders) -> None:
         loop = asyncio.get_running_loop()

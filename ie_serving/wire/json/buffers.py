@@ -92,19 +92,24 @@ def parse_strictly(body: bytes) -> Lazy:
     """
     if len(body) > _MOST_ELEMENTS and body.count(b",") >= _MOST_ELEMENTS:
         return None
-    parser = _own.parser
-    if parser is None:
-        parser = simdjson.Parser()
+    if len(body) > KEPT_BODY:  # its buffers grow with a body that it refuses, too
+        return _parsed(simdjson.Parser(), body)
+    if _own.parser is None:
+        _own.parser = simdjson.Parser()
     try:
-        try:
-            document = parser.parse(body)
-        except RuntimeError:  # in use, or nested too deeply
-            parser = simdjson.Parser()
-            document = parser.parse(body)
+        return _own.parser.parse(body)
+    except ValueError:
+        return None
+    except RuntimeError:  # in use, or nested too deeply
+        _own.parser = simdjson.Parser()
+        return _parsed(_own.parser, body)
+
+
+def _parsed(parser: simdjson.Parser, body: bytes) -> Lazy:
+    try:
+        return parser.parse(body)
     except (ValueError, RuntimeError):
         return None
-    _own.parser = parser if len(body) <= KEPT_BODY else None
-    return document
 
 
 # The brackets are counted since `[[1,2],[3,[4]]]` would pass for a regular array otherwise: only

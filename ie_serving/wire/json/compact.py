@@ -22,15 +22,19 @@ a larger piece would delay every other request of the process for longer."""
 
 # With several outputs in rows each row is an object, too small to be printed in pieces.
 def compact(outputs: Mapping[str, Array], *, rows: bool) -> bytes | bytearray:
-    """Write a reply of numbers and booleans; with `rows` as `predictions`, one entry a row."""
+    """Write a reply of numbers and booleans; with `rows` as `predictions`, one entry a row.
+
+    Several outputs are finite: orjson would write null for what is not.
+    """
     if rows and len(outputs) > 1:
         entries = zip(*map(np.ascontiguousarray, outputs.values()), strict=True)
         content = [dict(zip(outputs, row, strict=True)) for row in entries]
         return orjson.dumps({"predictions": content}, option=orjson.OPT_SERIALIZE_NUMPY)
     reply = bytearray()  # it grows in place: one join would hold the interpreter for all its length
     if len(outputs) == 1:
+        (array,) = outputs.values()
         reply += b'{"predictions":' if rows else b'{"outputs":'
-        for piece in _dense(next(iter(outputs.values()))):
+        for piece in _dense(array) if is_finite(array) else _worded(array):
             reply += piece
         reply += b"}"
         return reply
@@ -44,29 +48,46 @@ def compact(outputs: Mapping[str, Array], *, rows: bool) -> bytes | bytearray:
     return reply
 
 
-# Cut along the first axis alone: a row that is longer than a piece is printed whole.
 def _dense(array: Array) -> Iterator[bytes | memoryview]:
     """Write one array, in pieces: orjson holds the interpreter for as long as a call lasts."""
     if array.ndim == 0:
         yield orjson.dumps(array[()], option=orjson.OPT_SERIALIZE_NUMPY)
         return
-    whole = np.ascontiguousarray(array)
-    step = max(1, PIECE // max(1, math.prod(whole.shape[1:])))
     separator = b"["
-    for start in range(0, len(whole), step):
-        text = orjson.dumps(whole[start : start + step], option=orjson.OPT_SERIALIZE_NUMPY)
+    for piece in _pieces(array):
+        text = orjson.dumps(piece, option=orjson.OPT_SERIALIZE_NUMPY)
         yield separator
         yield memoryview(text)[1:-1]
         separator = b","
-    yield b"]" if len(whole) else b"[]"
+    yield b"]" if len(array) else b"[]"
 
 
-# A null of another origin cannot be in the reply: it holds numbers and booleans of one output.
-def with_words(reply: bytes | bytearray, array: Array) -> bytes:
+# Cut along the first axis alone: a row that is longer than a piece is printed whole.
+def _pieces(array: Array) -> Iterator[Array]:
+    whole = np.ascontiguousarray(array)
+    step = max(1, PIECE // max(1, math.prod(whole.shape[1:])))
+    for start in range(0, len(whole), step):
+        yield whole[start : start + step]
+
+
+def _worded(array: Array) -> Iterator[bytes | memoryview]:
+    """Write an array with words for what is not finite."""
+    if array.ndim == 0:
+        yield WORDS[str(array[()])].encode()
+        return
+    separator = b"["
+    for piece in _pieces(array):
+        yield separator
+        yield memoryview(_with_words(piece))[1:-1]
+        separator = b","
+    yield b"]"
+
+
+# A null of another origin cannot be in the text: it holds numbers of one output.
+def _with_words(piece: Array) -> bytes:
     """Put the words for what is not finite in place of orjson's nulls, which are in order."""
-    odd = array[~np.isfinite(array)].tolist()
-    words = [WORDS[str(value)].encode() for value in odd]
-    parts = bytes(reply).split(b"null")
+    parts = orjson.dumps(piece, option=orjson.OPT_SERIALIZE_NUMPY).split(b"null")
+    words = [WORDS[str(value)].encode() for value in piece[~np.isfinite(piece)].tolist()]
     return b"".join(chain.from_iterable(zip(parts, [*words, b""], strict=True)))
 
 

@@ -18,7 +18,7 @@ import orjson
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.tensors import Array, DataType, TensorSpec
-from ie_serving.wire.json.compact import compact, is_finite, with_words
+from ie_serving.wire.json.compact import compact, is_finite
 from ie_serving.wire.json.decimals import (
     FEW,
     LEAST_LONG,
@@ -97,10 +97,8 @@ def encode_predictions(
     if size <= EXACT_NUMBERS:
         return encoded(write(outputs, specs, ONE_LINE if form is _ROW else LINES))
     strings = any(specs[name].dtype is DataType.STRING for name in outputs)
-    if not strings and all(map(is_finite, outputs.values())):
+    if not strings and (len(outputs) == 1 or all(map(is_finite, outputs.values()))):
         return compact(outputs, rows=form is _ROW)
-    if not strings and len(outputs) == 1:
-        return with_words(compact(outputs, rows=form is _ROW), next(iter(outputs.values())))
     return encoded(write(outputs, specs, DENSE))
 
 

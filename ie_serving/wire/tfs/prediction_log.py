@@ -13,6 +13,7 @@ from google.protobuf.message import DecodeError
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.wire.protobuf import messages
+from ie_serving.wire.protobuf.messages import Proto
 
 _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
@@ -28,16 +29,25 @@ def read_requests(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
     A record without a request is of the kind `none`.
 
     Raises:
+        InvalidRequest: see `read_logs`.
+    """
+    for log in read_logs(file):
+        kind = log.WhichOneof("log_type")
+        # `getattr` also works for a kind that is added later; whoever replays it may not know it.
+        yield (kind, getattr(log, kind).request.SerializeToString()) if kind else ("none", b"")
+
+
+def read_logs(file: BinaryIO) -> Iterator[Proto]:
+    """Yield each record, a PredictionLog.
+
+    Raises:
         InvalidRequest: a record is cut off, fails its checksum or is no PredictionLog.
     """
     for index, record in enumerate(_records(file)):
         try:
-            log = messages.PredictionLog.FromString(record)
+            yield messages.PredictionLog.FromString(record)
         except DecodeError as error:
             raise InvalidRequest(f"Failed to parse warmup record: {index}: {error}") from error
-        kind = log.WhichOneof("log_type")
-        # `getattr` also works for a kind that is added later; whoever replays it may not know it.
-        yield (kind, getattr(log, kind).request.SerializeToString()) if kind else ("none", b"")
 
 
 def _records(file: BinaryIO) -> Iterator[bytes]:

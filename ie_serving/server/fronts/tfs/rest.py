@@ -238,9 +238,9 @@ class RestApi:
 
     async def _reloaded(self) -> Page:
         try:
-            return json_page(*await self._config.reload())
+            with self._plane.counting_refusals(""):
+                return json_page(*await self._config.reload())
         except Exception as error:
-            self._plane.refused("", error)
             return failed(error)
 
     def _page(self, request: falcon.asgi.Request) -> Page:

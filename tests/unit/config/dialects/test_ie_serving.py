@@ -395,6 +395,14 @@ def test_a_line_without_a_command_is_answered_with_an_example(
     assert ie_serving.parse(EXAMPLE.split()[1:], {}).settings.models[0].name == "resnet"
 
 
+@pytest.mark.parametrize("flag", ["-h", "--help", "--he"])
+def test_help_needs_no_command(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        ie_serving.parse([flag], {})
+    assert caught.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: ie_serving ")
+
+
 @pytest.mark.parametrize("command", ["model", "config"])
 def test_help_tells_each_flag_its_meaning_and_default(
     command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

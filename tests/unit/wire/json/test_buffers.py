@@ -1,6 +1,7 @@
 """Arrays from simdjson's buffers: which are taken, and that nothing else of the process changes."""
 
 import gc
+import sys
 import threading
 import warnings
 
@@ -9,6 +10,7 @@ import pytest
 
 from ie_serving.core.tensors import Array, DataType
 from ie_serving.wire.json.buffers import KEPT_BODY, parse_strictly, read_array, read_arrays
+from tests.process import output_of
 
 
 def read(text: str, dtype: DataType) -> Array | None:
@@ -94,6 +96,40 @@ def test_arrays_outlive_the_parser_s_next_document() -> None:
     read("[3, 4]", DataType.FP64)
     assert first is not None
     assert first.tolist() == [1, 2]
+
+
+KEPT = """
+import ctypes, re, threading
+from pathlib import Path
+from ie_serving.server.process.tuning import keep_freed_memory
+from ie_serving.wire.json.buffers import parse_strictly
+
+def resident():
+    ctypes.CDLL(None).malloc_trim(0)
+    return int(re.findall(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[0]) // 1024
+
+def read():
+    assert list(parse_strictly(b"[1]")) == [1]
+    assert parse_strictly(refused) is None
+    done.wait()
+    over.wait()
+
+keep_freed_memory()
+refused = b"[" + b"[NaN]," * 1_000_000 + b"1]"
+done, over = threading.Barrier(9), threading.Event()
+before = resident()
+threads = [threading.Thread(target=read) for _ in range(8)]
+for each in threads:
+    each.start()
+done.wait(60)
+print(resident() - before)
+over.set()
+"""
+
+
+def test_a_thread_keeps_nothing_of_a_large_body_that_is_refused() -> None:
+    """Each kept four times the body: what NaN cost stayed, thread after thread."""
+    assert int(output_of(sys.executable, "-c", KEPT)[-1]) < 50  # MB; before, 200
 
 
 def test_threads_do_not_share_a_parser() -> None:

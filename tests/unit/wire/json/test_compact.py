@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ie_serving.core.tensors import Array
-from ie_serving.wire.json.compact import PIECE, compact, is_finite, with_words
+from ie_serving.wire.json.compact import PIECE, compact, is_finite
 
 DTYPES = [np.float32, np.float64, np.int8, np.int64, np.uint64, np.bool_]
 
@@ -73,8 +73,18 @@ def test_what_does_not_lie_row_after_row_in_memory_is_written_in_its_order() -> 
 
 def test_the_words_for_what_is_not_finite_stand_where_it_was() -> None:
     array = np.array([[np.nan, 1], [-np.inf, np.inf]], np.float32)
-    reply = with_words(compact({"y": array}, rows=True), array)
+    reply = compact({"y": array}, rows=True)
     assert reply == b'{"predictions":[[NaN,1.0],[-Infinity,Infinity]]}'
+    assert compact({"y": np.float32("inf")[()]}, rows=False) == b'{"outputs":Infinity}'
+
+
+@pytest.mark.parametrize("shape", [(2 * PIECE + 1,), (3, PIECE), (PIECE + 1, 2)])
+def test_words_stand_in_their_places_in_every_piece(shape: tuple[int, ...]) -> None:
+    array = np.arange(np.prod(shape), dtype=np.float32)
+    array[::3], array[1::7], array[-1] = np.nan, -np.inf, np.inf
+    array = array.reshape(shape)
+    found = json.loads(compact({"y": array}, rows=True))["predictions"]
+    assert np.array_equal(np.array(found, np.float32), array, equal_nan=True)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.tensors import DataType
-from ie_serving.wire.json.tensor import MAX_RANK, RowCheck, decode_tensor, try_tensor
+from ie_serving.wire.json.tensor import MAX_RANK, PIECE, RowCheck, decode_tensor, try_tensor
 
 NUMBERS = [dtype for dtype in DataType if dtype.numpy.kind in "fiub"]
 INTEGERS = [dtype for dtype in DataType if dtype.numpy.kind in "iu"]
@@ -30,6 +30,27 @@ def test_what_numpy_lists_is_read_back(data: st.DataObject, dtype: DataType) -> 
     # An empty list has no elements to tell the dimensions behind it.
     assert (found.dtype, found.shape) == (dtype.numpy, shape)
     assert found.tobytes() == array.tobytes()
+
+
+@pytest.mark.parametrize("shape", [(2 * PIECE + 1,), (PIECE + 1, 1), (3, PIECE), (5, 2, PIECE)])
+@pytest.mark.parametrize("dtype", [DataType.FP32, DataType.INT64, DataType.STRING])
+def test_pieces_are_cut_between_rows_and_nothing_is_lost(
+    shape: tuple[int, ...], dtype: DataType
+) -> None:
+    numbers = np.arange(np.prod(shape)).reshape(shape)
+    sent = numbers.astype(str) if dtype is DataType.STRING else numbers
+    expected = np.char.encode(sent) if dtype is DataType.STRING else sent
+    found = decode_tensor(sent.tolist(), dtype)
+    assert found.dtype == dtype.numpy
+    assert found.tolist() == expected.astype(dtype.numpy).tolist()
+
+
+@pytest.mark.parametrize("odd", [[1.0, 2.0], [], 1.0, ["x"]], ids=["long", "empty", "flat", "text"])
+def test_a_row_of_a_later_piece_has_to_agree_with_the_first(odd: Any) -> None:
+    rows: list[Any] = [[0.5]] * (2 * PIECE)
+    rows[PIECE + 7] = odd
+    with pytest.raises(InvalidRequest):
+        decode_tensor(rows, DataType.FP32)
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]))))

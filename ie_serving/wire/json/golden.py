@@ -1,0 +1,95 @@
+"""`golden.json`: requests with their replies, both as the bodies of a REST Predict.
+
+    {"rtol": 1e-3, "atol": 1e-5, "requests": [
+        {"request": {"instances": [[1.0, 2.0]]}, "response": {"predictions": [[2.0, 3.0]]}}]}
+
+`rtol` and `atol` may be left out, and may stand in a single request as well.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.golden import ATOL, RTOL, GoldenRequest
+from ie_serving.core.requests import InferRequest, ModelSpec
+from ie_serving.core.tensors import Array, Signature
+from ie_serving.wire.json.inputs import decode_columns, decode_rows
+from ie_serving.wire.json.rapidjson.document import Json, parse_document
+from ie_serving.wire.json.request import PredictBody
+from ie_serving.wire.json.value import is_named
+
+PREDICTIONS = "predictions"
+OUTPUTS = "outputs"
+_TOLERANCES: Mapping[str, float] = {"rtol": RTOL, "atol": ATOL}
+
+
+def read_golden(content: bytes) -> Iterator[GoldenRequest]:
+    """Read a file.
+
+    Raises:
+        InvalidRequest: with the place and what was expected there.
+    """
+    document = parse_document(content)
+    _check_keys("the file", document, {"requests", *_TOLERANCES}, {"requests"})
+    if not isinstance(document["requests"], list):
+        raise InvalidRequest('"requests" must be a list')
+    for number, entry in enumerate(document["requests"]):
+        yield _golden(f"requests[{number}]", entry, document)
+
+
+def _golden(place: str, entry: Json, document: Mapping[str, Json]) -> GoldenRequest:
+    _check_keys(place, entry, {"request", "response", *_TOLERANCES}, {"request", "response"})
+    for part in ("request", "response"):
+        if not is_named(entry[part]):
+            raise InvalidRequest(f"{place}.{part} must be an object: the body of a REST Predict")
+    tolerances = [_tolerance(place, name, entry, document) for name in _TOLERANCES]
+    body = PredictBody(b"", entry["request"])
+    request = InferRequest(ModelSpec(""), body.signature_name, partial(_decode, body), 0)
+    return GoldenRequest(place, request, partial(_expected, entry["response"]), *tolerances)
+
+
+def _check_keys(place: str, value: Json, known: set[str], needed: set[str]) -> None:
+    if not is_named(value) or not needed <= value.keys() <= known:
+        raise InvalidRequest(
+            f"{place} must be an object with {' and '.join(sorted(needed))}, and of other keys only"
+            f" {', '.join(sorted(known - needed))}"
+        )
+
+
+def _tolerance(
+    place: str, name: str, entry: Mapping[str, Json], document: Mapping[str, Json]
+) -> float:
+    value = entry.get(name, document.get(name, _TOLERANCES[name]))
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
+        raise InvalidRequest(f"{place}: {name} must be a number that is not negative")
+    return float(value)
+
+
+def _decode(body: PredictBody, signature: Signature) -> tuple[Mapping[str, Array], None]:
+    return body.decode(signature)[0], None
+
+
+def _expected(response: Mapping[str, Json], signature: Signature) -> Mapping[str, Array]:
+    """Decode the outputs that a reply holds."""
+    if len(response) != 1 or not response.keys() <= {PREDICTIONS, OUTPUTS}:
+        raise InvalidRequest(f'its response must have the one key "{PREDICTIONS}" or "{OUTPUTS}"')
+    ((key, value),) = response.items()
+    if key == OUTPUTS:
+        return decode_columns(
+            value, {a: signature.outputs[a].dtype for a in _named(value, signature)}
+        )
+    if not isinstance(value, list) or not value:
+        raise InvalidRequest(f'its "{PREDICTIONS}" must be a list with an entry for each row')
+    return decode_rows(value, {a: signature.outputs[a].dtype for a in _named(value[0], signature)})
+
+
+def _named(value: Json, signature: Signature) -> list[str]:
+    """Give the aliases of the outputs that a reply, or a row of one, holds."""
+    known = ", ".join(sorted(signature.outputs))
+    if is_named(value):
+        if not value.keys() <= signature.outputs.keys():
+            raise InvalidRequest(f"its response names {', '.join(value)}; the model gives {known}")
+        return list(value)
+    if len(signature.outputs) > 1:
+        raise InvalidRequest(f"its response must name its outputs; the model gives {known}")
+    return list(signature.outputs)

@@ -1,0 +1,94 @@
+"""Full collections wait for large requests, and come when none is under way."""
+
+import asyncio
+import sys
+
+import pytest
+
+from ie_serving.core.budget import Budget
+from ie_serving.server.process.garbage import DUE, LARGE_WORK, MOST_LOOKS, collect_garbage
+from tests.process import output_of
+
+PATIENCE_S = 20.0
+
+HOLDS = """
+import gc, sys
+from ie_serving.server.process.garbage import collect_on_request
+
+collect_on_request()
+full = []
+gc.callbacks.append(lambda phase, info: full.append(phase) if info["generation"] == 2 else None)
+gc.collect()
+made = [[0.5] for _ in range(1_000_000)]
+print(len(full), gc.get_count()[2])
+"""
+
+
+def test_a_million_lists_are_made_without_a_full_collection() -> None:
+    """Python alone makes some ten meanwhile, the last of which takes a tenth of a second."""
+    phases, since = map(int, output_of(sys.executable, "-c", HOLDS)[-1].split())
+    assert phases == 2  # the one that was asked for, its start and its end
+    assert since >= DUE
+
+
+class Looks:
+    """Lets the server look when the test says so, and counts its collections."""
+
+    def __init__(self) -> None:
+        self.budget = Budget()
+        self.since = DUE
+        self.collections = 0
+        self._looked = False
+        self._looks: asyncio.Queue[None] = asyncio.Queue()
+        self._task = asyncio.create_task(
+            collect_garbage(self.budget, self._pause, lambda: self.since, self._collect)
+        )
+
+    async def look(self) -> None:
+        """Return when the server has looked, and done what follows."""
+        self._looks.put_nowait(None)
+        await asyncio.wait_for(self._looks.join(), PATIENCE_S)
+
+    def end(self) -> None:
+        self._task.cancel()
+
+    async def _pause(self) -> None:
+        if self._looked:
+            self._looks.task_done()
+        self._looked = True
+        await self._looks.get()
+
+    def _collect(self) -> None:
+        self.collections += 1
+
+
+@pytest.mark.parametrize(("since", "expected"), [(DUE - 1, 0), (DUE, 1)], ids=["few", "many"])
+async def test_it_is_done_when_enough_has_come_to_stay(since: int, expected: int) -> None:
+    looks = Looks()
+    looks.since = since
+    await looks.look()
+    assert looks.collections == expected
+    looks.end()
+
+
+async def test_it_waits_for_the_end_of_large_requests() -> None:
+    looks = Looks()
+    lease = looks.budget.lease(LARGE_WORK)
+    await looks.look()
+    await looks.look()
+    assert looks.collections == 0
+    lease.release()
+    await looks.look()
+    assert looks.collections == 1
+    looks.end()
+
+
+async def test_it_waits_for_some_minutes_at_most() -> None:
+    looks = Looks()
+    lease = looks.budget.lease(LARGE_WORK)
+    for expected in (*[0] * MOST_LOOKS, 1, 0):
+        before = looks.collections
+        await looks.look()
+        assert looks.collections - before == expected
+    lease.release()
+    looks.end()

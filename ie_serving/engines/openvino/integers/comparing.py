@@ -13,7 +13,14 @@ import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.engines.openvino.graphs.constants import int32
-from ie_serving.engines.openvino.integers.bounds import INT32, Bounds, Values, is_small, is_within
+from ie_serving.engines.openvino.integers.bounds import (
+    INT32,
+    Bounds,
+    Values,
+    ends_beyond,
+    is_small,
+    is_within,
+)
 from ie_serving.engines.openvino.integers.rule import (
     Made,
     Rule,
@@ -142,8 +149,8 @@ def _extreme(node: ov.Node, values: Values) -> Made | None:
     found = op.bitwise_or(highest, reduce(low, axes, keeps))
     bounds = values.bounds(node, 0)
     made = cast(found, kind_of(node), bounds)
-    ends = [end for end, own in zip(INT32, bounds, strict=True) if abs(own) > abs(end)]
-    return Made(made, [(leaves(node), equal(found, int32(end))) for end in ends])
+    cut = ends_beyond(bounds)
+    return Made(made, [(leaves(node), equal(found, int32(end))) for end in cut])
 
 
 _EXTREMES: Mapping[str, tuple[Callable[..., ov.Node], int]] = MappingProxyType(

@@ -10,7 +10,7 @@ import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.engines.openvino.graphs.constants import Operand, int32
-from ie_serving.engines.openvino.integers.bounds import HELD, WIDE, Bounds, is_within
+from ie_serving.engines.openvino.integers.bounds import CONVERTS, HELD, WIDE, Bounds, is_within
 
 FUSED = frozenset(
     {
@@ -48,7 +48,7 @@ def _output(value: Operand) -> ov.Output:
 def is_fused(output: ov.Output) -> bool:
     """Tell whether an operation may be fused with what gives it this input."""
     node = output.get_node()
-    while node.get_type_name() == "Convert":  # between integers it does nothing, and goes
+    while node.get_type_name() in CONVERTS:  # between integers it does nothing, and goes
         node = node.input_value(0).get_node()
     return node.get_type_name() in FUSED
 

@@ -20,6 +20,8 @@ FUSED = frozenset(
 )
 """Operations behind which Maximum and Minimum may be computed as float32. Maximum and Minimum are
 among them because both together become a Clamp, which is."""
+LOWEST = 255
+"""The lowest 8 bits of an integer."""
 
 
 def as_int32(output: ov.Output) -> ov.Output:
@@ -71,6 +73,11 @@ def choose(condition: Operand, a: Operand, b: Operand) -> ov.Node:
     """Give `a` where the condition holds, else `b`: by their bits, which no fusion rounds."""
     mask = op.select(condition, int32(-1), int32(0))
     return op.bitwise_xor(op.bitwise_and(op.bitwise_xor(a, b), mask), b)
+
+
+def in_parts(value: Operand) -> tuple[ov.Node, ov.Node]:
+    """Give numbers without their lowest 8 bits, and those bits: both are exact as float32."""
+    return op.bitwise_and(value, int32(~LOWEST)), op.bitwise_and(value, int32(LOWEST))
 
 
 def equal(a: Operand, b: Operand) -> ov.Node:

@@ -14,7 +14,8 @@ import httpx
 import pytest
 
 from tests.functional.cost import ROW, forget_peaks, peak
-from tests.functional.hostile import MEGABYTE, REQUESTS, serve
+from tests.functional.hostile import REQUESTS, serve
+from tests.functional.payloads import MEGABYTE
 from tests.functional.servers import Server
 
 CONTAINER = 512 * MEGABYTE

@@ -1,4 +1,4 @@
-"""Requests that are large, or small to send and large to answer: their bytes, and how to send them."""
+"""Requests that are large, or small to send and large to answer: bytes, and a call of them."""
 
 from typing import Any
 

@@ -54,9 +54,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(root: Path) -> Iterator[Server]:
-    made = {directory.name: None for directory in sorted(root.iterdir())}
+    made = sorted(directory.name for directory in root.iterdir())
     if importlib.util.find_spec("PIL") is None:
-        made = {name: None for name in made if name not in PILLOW}
+        made = [name for name in made if name not in PILLOW]
     server = Server("tensorflow_model_server", f"--model_config_file={configuration(root, made)}")
     try:
         yield server.ready(STEP_S)

@@ -19,6 +19,7 @@ from tensorflow_serving.apis import (
 )
 
 from tests.exporting import export
+from tests.functional.exports.answers import configuration
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S
 from tests.unit.engines.openvino.savedmodel import exports
@@ -33,13 +34,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(root: Path) -> Iterator[Server]:
-    models = "".join(
-        f'config {{ name: "{name}" base_path: "{root / name}" model_platform: "tensorflow" }}\n'
-        for name in exports.INPUTS
-    )
-    config = root / "models.config"
-    config.write_text(f"model_config_list {{\n{models}}}\n")
-    server = Server("tensorflow_model_server", f"--model_config_file={config}")
+    file = configuration(root, exports.INPUTS)
+    server = Server("tensorflow_model_server", f"--model_config_file={file}")
     try:
         yield server.ready()
     finally:

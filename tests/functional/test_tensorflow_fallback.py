@@ -19,6 +19,7 @@ from tensorflow_serving.apis import model_management_pb2, predict_pb2
 
 from tests.exporting import export
 from tests.functional import fallback_exports
+from tests.functional.exports.answers import configuration
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S
 
@@ -39,14 +40,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(root: Path) -> Iterator[Server]:
-    config = root / "models.config"
-    models = "".join(
-        f'config {{ name: "{name}" base_path: "{root / name}" model_platform: "tensorflow" }}\n'
-        for name in MODELS
-    )
-    config.write_text(f"model_config_list {{\n{models}}}\n")
+    file = configuration(root, MODELS)
     server = Server(
-        "tensorflow_model_server", f"--model_config_file={config}", "--tensorflow_fallback"
+        "tensorflow_model_server", f"--model_config_file={file}", "--tensorflow_fallback"
     )
     try:
         yield server.ready(START_S)

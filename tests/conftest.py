@@ -1,6 +1,5 @@
 """Settings of all tests, and the output of their processes in the report of a failure."""
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests import process
+from tests.exporting import export
 
 # The machines are shared: how long one example takes says nothing about the code. Nor does how many
 # examples a filter drops in one run, which is chance.
@@ -24,11 +24,8 @@ settings.load_profile("shared machines")
 @pytest.fixture(scope="session")
 def odd_exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """SavedModels with odd signatures and files, as `odd_exports.py` describes them."""
-    root = tmp_path_factory.mktemp("odd")
     script = Path(__file__).with_name("odd_exports.py")
-    env = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    process.output_of(sys.executable, script, root, env=env, cwd=root, patience_s=100)
-    return root
+    return export(script, tmp_path_factory.mktemp("odd"))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -201,9 +201,7 @@ class DataPlane:
             raise
 
     def refused(self, model: str, error: BaseException) -> None:
-        """Count a request that failed or was cancelled.
-
-        Front ends say so of one that they cannot parse.
+        """Count one that failed or was cancelled; front ends say so of one that they cannot parse.
 
         Args:
             model: name that it asked for; empty when it could not be read.

@@ -331,12 +331,9 @@ class ModelStream:
         number = action.version
         if isinstance(action, Load):
             return self._versions[number].load()
-        self._log_given_up(number)
-        return self._versions[number].drop()
-
-    def _log_given_up(self, number: int) -> None:
         facts = {"base_path": self._source.url, "cause": self._why_given_up(number)}
         log.info(logs.Event("version given up", model=self.name, version=number, **facts))
+        return self._versions[number].drop()
 
     def _why_given_up(self, number: int) -> str:
         if self._is_retired:
@@ -376,9 +373,8 @@ class ModelStream:
         self.labels = assigned(self._wanted.labels, before, self.available, wait=wait)
         for label, version in self.labels.items():
             if before.get(label) != version:
-                log.info(
-                    logs.Event("label assigned", model=self.name, label=label, version=version)
-                )
+                facts = {"label": label, "version": version}
+                log.info(logs.Event("label assigned", model=self.name, **facts))
 
     def _forget_ended(self) -> None:
         ended = sorted(n for n, v in self._versions.items() if v.state is State.END)

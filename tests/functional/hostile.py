@@ -9,21 +9,20 @@ from pathlib import Path
 
 import numpy as np
 import openvino.opset15 as op
-import tensorflow as tf
 from hpack import Encoder
 from hyperframe.frame import ContinuationFrame, HeadersFrame, SettingsFrame
-from tensorflow_serving.apis import classification_pb2, predict_pb2
 
 from ie_serving.core.tensors import DataType
+from tests.functional import payloads
+from tests.functional.payloads import MEGABYTE, ROW, send
 from tests.functional.servers import SAMPLE, Server
 from tests.functional.storage.serving import several
-from tests.functional.test_attacks import MEGABYTE, _filled, _nested, send
 from tests.process import PATIENCE_S
 from tests.unit.engines.openvino.models import parameter, result, save
+from tests.unit.wire.protobuf.nesting import nested
 
 PREDICT = "PredictionService/Predict"
 RELOAD = "ModelService/HandleReloadConfigRequest"
-ROW = [float(i % 17) for i in range(64)]
 
 
 def serve(base: Path, budget: int) -> Server:
@@ -51,44 +50,6 @@ def rpc(
         send(server, method, payload(), gzip=gzip)
 
     return ask
-
-
-def large_predict() -> bytes:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "digits"
-    request.inputs["image"].CopyFrom(tf.make_tensor_proto(np.tile(np.float32(ROW), (100_000, 1))))
-    return bytes(request.SerializeToString())
-
-
-def listed_predict() -> bytes:
-    """Values one by one, and not packed bytes of a tensor."""
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "digits"
-    tensor = request.inputs["image"]
-    tensor.dtype = 1
-    tensor.float_val.extend(ROW * 50_000)
-    for size in (50_000, 64):
-        tensor.tensor_shape.dim.add(size=size)
-    return bytes(request.SerializeToString())
-
-
-def many_strings() -> bytes:
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "digits"
-    tensor = request.inputs["image"]
-    tensor.dtype = 7
-    tensor.string_val.extend([b""] * 1_000_000)
-    tensor.tensor_shape.dim.add(size=1_000_000)
-    return bytes(request.SerializeToString())
-
-
-def many_examples() -> bytes:
-    request = classification_pb2.ClassificationRequest()
-    request.model_spec.name = "digits"
-    for _ in range(20_000):
-        example = request.input.example_list.examples.add()
-        example.features.feature["image"].float_list.value.extend(ROW[:8])
-    return bytes(request.SerializeToString())
 
 
 def long_headers(size: int, fields: int) -> Callable[[Server], None]:
@@ -127,14 +88,14 @@ def long_reply(server: Server) -> None:
 
 
 REQUESTS: dict[str, Callable[[Server], None]] = {
-    "many models": rpc(RELOAD, lambda: _nested(1, _nested(1, b"\x0a\x00" * 1_500_000)), gzip=True),
-    "nameless models": rpc(RELOAD, lambda: _nested(1, _nested(1, b"\x0a\x00" * 9_999))),
-    "64 MB from 41 bytes": rpc(PREDICT, lambda: _filled((64 * MEGABYTE) // 4)),
-    "gzip over gRPC": rpc(PREDICT, lambda: _nested(2, bytes(200 * MEGABYTE)), gzip=True),
-    "25 MB of tensors": rpc(PREDICT, large_predict),
-    "13 MB of values": rpc(PREDICT, listed_predict),
-    "a million strings": rpc(PREDICT, many_strings),
-    "20,000 examples": rpc("PredictionService/Classify", many_examples),
+    "many models": rpc(RELOAD, lambda: payloads.models(1_500_000), gzip=True),
+    "nameless models": rpc(RELOAD, lambda: payloads.models(9_999)),
+    "64 MB from 41 bytes": rpc(PREDICT, lambda: payloads.filled(64 * MEGABYTE // 4)),
+    "gzip over gRPC": rpc(PREDICT, lambda: nested(2, content=bytes(200 * MEGABYTE)), gzip=True),
+    "25 MB of tensors": rpc(PREDICT, lambda: payloads.packed(100_000)),
+    "13 MB of values": rpc(PREDICT, lambda: payloads.listed(50_000)),
+    "a million strings": rpc(PREDICT, lambda: payloads.strings(1_000_000)),
+    "20,000 examples": rpc("PredictionService/Classify", lambda: payloads.examples(20_000)),
     "gzip over REST": rest(
         lambda: gzip_of(b'{"instances": [' + b"[NaN]," * 100_000), **{"Content-Encoding": "gzip"}
     ),

@@ -1,13 +1,14 @@
-"""How long one request holds a server's event loop.
+"""How long one request holds a server's event loop, and how long the loop waits for other threads.
 
-While a request is worked on, health is asked for again and again over one connection. It counts
-the processor time that the loop's thread takes from a question to its answer, not the clock's:
-how busy the machine is says nothing about the server.
+While a request is worked on, health is asked for again and again over one connection. What counts
+is the processor time that the loop's thread takes from a question to its answer, and what is left
+of the clock's time: how busy the machine is says nothing about the server.
 """
 
 import threading
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import httpx
 
@@ -19,22 +20,37 @@ PAUSE_S = 0.001
 """Seconds between two questions, so that the loop is not busy with them alone."""
 
 
+class Spent(NamedTuple):
+    """Seconds that a thread has run, and that it was ready to run and had no processor."""
+
+    ran: float
+    delayed: float
+
+    @classmethod
+    def of(cls, schedstat: Path) -> "Spent":
+        ran, delayed, _ = schedstat.read_text().split()
+        return cls(int(ran) / 1e9, int(delayed) / 1e9)
+
+
 class LoopTime:
     """Asks for health while the block runs.
 
     Attributes:
         longest_s: the most processor time of the loop's thread between a question and its answer.
+        waited_s: the most that it waited meanwhile for something else than a processor: for
+            another thread that has the interpreter.
         slowest_s: the longest that an answer took, by the clock.
         asked: how many questions were answered.
     """
 
     def __init__(self, server: Server) -> None:
         worker = server.pids()[1]
-        self._spent = Path(f"/proc/{worker}/task/{worker}/schedstat")  # the loop is its main thread
+        self._loop = Path(f"/proc/{worker}/task/{worker}/schedstat")  # the loop is its main thread
+        self._own = Path("/proc/thread-self/schedstat")
         self._client = httpx.Client(base_url=server.url, timeout=PATIENCE_S, trust_env=False)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._ask)
-        self.longest_s = self.slowest_s = 0.0
+        self.longest_s = self.waited_s = self.slowest_s = 0.0
         self.asked = 0
 
     def __enter__(self) -> "LoopTime":
@@ -47,13 +63,17 @@ class LoopTime:
         self._thread.join()
         self._client.close()
 
-    def _spent_s(self) -> float:
-        return int(self._spent.read_text().split()[0]) / 1e9
+    def _spent(self) -> tuple[float, Spent, Spent]:
+        return time.monotonic(), Spent.of(self._own), Spent.of(self._loop)
 
     def _ask(self) -> None:
         while not self._over.wait(PAUSE_S):
-            spent, began = self._spent_s(), time.monotonic()
+            began, own_before, loop_before = self._spent()
             self._client.get("/v2/health/live")
-            self.longest_s = max(self.longest_s, self._spent_s() - spent)
-            self.slowest_s = max(self.slowest_s, time.monotonic() - began)
+            ended, own, loop = self._spent()
+            took, held = ended - began, loop.ran - loop_before.ran
+            at_work = held + loop.delayed - loop_before.delayed + sum(own) - sum(own_before)
+            self.longest_s = max(self.longest_s, held)
+            self.waited_s = max(self.waited_s, took - at_work)
+            self.slowest_s = max(self.slowest_s, took)
             self.asked += 1

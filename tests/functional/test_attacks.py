@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from gzip import compress as gzip_of
 from typing import Any
 
-import grpc
 import pytest
 
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.counting import MOST_MESSAGES
 from tests.functional.cost import bounded
+from tests.functional.payloads import EMPTY, MEGABYTE, filled, models, send
 from tests.functional.protocols.http2_client import (
     END_HEADERS,
     END_STREAM,
@@ -25,24 +25,11 @@ from tests.functional.protocols.http2_client import (
 )
 from tests.functional.servers import SAMPLE, Server
 from tests.process import PATIENCE_S
+from tests.unit.wire.protobuf.nesting import nested
 
-MEGABYTE = 2**20
 BUDGET = 200 * MEGABYTE
 ABOVE = BUDGET + 200 * MEGABYTE
 """Peak of memory where the budget alone is the bound: work takes more than what is counted."""
-
-
-def _nested(number: int, content: bytes) -> bytes:
-    """Write a field that holds a message."""
-    return bytes([number << 3 | 2]) + _varint(len(content)) + content
-
-
-def _varint(value: int) -> bytes:
-    digits = []
-    while value >= 0x80:
-        digits.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*digits, value])
 
 
 @pytest.fixture(scope="module")
@@ -60,20 +47,9 @@ def server() -> Iterator[Server]:
         server.close()
 
 
-def send(server: Server, method: str, payload: bytes, *, gzip: bool = False) -> tuple[str, str]:
-    """Call a method with these bytes; give its status and the text of it."""
-    call: Any = server.channel.unary_unary(f"/tensorflow.serving.{method}")
-    how = grpc.Compression.Gzip if gzip else None
-    try:
-        call(payload, PATIENCE_S, compression=how)
-    except grpc.RpcError as error:
-        return str(error.code().name), str(error.details())
-    return "OK", ""
-
-
 def test_a_reload_of_a_million_models_is_refused(server: Server) -> None:
     """3 KB of gzip are 3 MB of empty entries; to compare each name with each other took hours."""
-    payload = _nested(1, _nested(1, b"\x0a\x00" * 1_500_000))
+    payload = models(1_500_000)
     with bounded(server, 400 * MEGABYTE):
         code, text = send(server, "ModelService/HandleReloadConfigRequest", payload, gzip=True)
     assert code == "INVALID_ARGUMENT"
@@ -81,7 +57,7 @@ def test_a_reload_of_a_million_models_is_refused(server: Server) -> None:
 
 
 def test_a_reload_of_nameless_models_is_linear(server: Server) -> None:
-    payload = _nested(1, _nested(1, b"\x0a\x00" * 9_999))
+    payload = models(9_999)
     with bounded(server, 100 * MEGABYTE):
         code, text = send(server, "ModelService/HandleReloadConfigRequest", payload)
     assert code == "INVALID_ARGUMENT"
@@ -116,6 +92,8 @@ def test_a_context_for_many_examples_is_linear(server: Server, method: str) -> N
     assert code == "INVALID_ARGUMENT"
 
 
+_SIZES = nested(2, 2, content=b"\x12\x00" * MOST_MESSAGES)
+"""A shape of so many dimensions, in a tensor."""
 PASSED_OVER = b"\x13\x14" + b"\x20" + b"\xff" * 9 + b"\x01"
 """An empty group and a value of ten bytes, both of fields that no request has."""
 
@@ -123,8 +101,8 @@ PASSED_OVER = b"\x13\x14" + b"\x20" + b"\xff" * 9 + b"\x01"
 @pytest.mark.parametrize(
     ("method", "payload"),
     [
-        ("Classify", _nested(2, _nested(1, b"\x0a\x00" * MOST_MESSAGES))),
-        ("Predict", _nested(2, b"\x0a\x01x" + _nested(2, _nested(2, b"\x12\x00" * MOST_MESSAGES)))),
+        pytest.param("Classify", nested(2, 1, content=EMPTY * MOST_MESSAGES), id="Examples"),
+        pytest.param("Predict", nested(2, content=b"\x0a\x01x" + _SIZES), id="sizes"),
     ],
 )
 def test_messages_are_counted_whatever_comes_before_them(
@@ -137,20 +115,9 @@ def test_messages_are_counted_whatever_comes_before_them(
     assert "send it in parts" in text
 
 
-def _filled(size: int) -> bytes:
-    """A Predict of some bytes whose one value is to fill a tensor of `size` floats."""
-    request = messages.PredictRequest()
-    request.model_spec.name = "digits"
-    tensor = request.inputs["image"]
-    tensor.dtype = 1
-    tensor.float_val.append(1)
-    tensor.tensor_shape.dim.add(size=size)
-    return bytes(request.SerializeToString())
-
-
 def test_tensors_that_are_filled_up_stay_within_the_budget(server: Server) -> None:
     """100 calls of 41 bytes for 64 MB each took 6.4 GB."""
-    payload = _filled((64 * MEGABYTE) // 4)
+    payload = filled((64 * MEGABYTE) // 4)
     call: Any = server.channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
     with bounded(server, ABOVE, 20):
         futures = [call.future(payload, PATIENCE_S) for _ in range(100)]
@@ -160,7 +127,7 @@ def test_tensors_that_are_filled_up_stay_within_the_budget(server: Server) -> No
 
 def test_a_megabyte_of_gzip_stays_within_the_budget(server: Server) -> None:
     """It becomes a gigabyte, for which the server took 3 GB; here a quarter of that is enough."""
-    payload = _nested(2, bytes(BUDGET + 50 * MEGABYTE))
+    payload = nested(2, content=bytes(BUDGET + 50 * MEGABYTE))
     with bounded(server, ABOVE, 10):
         code, text = send(server, "PredictionService/Predict", payload, gzip=True)
     assert code == "RESOURCE_EXHAUSTED"

@@ -5,8 +5,6 @@ asked here, in our words; but for tracing by `tensorflow.ProfilerService`, which
 """
 
 import importlib.util
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,10 +22,11 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
+from tests.exporting import export
 from tests.functional import drop_in_models
 from tests.functional.conftest import Serve
-from tests.functional.servers import ROOT, Server
-from tests.process import PATIENCE_S, Process, output_of
+from tests.functional.servers import Server
+from tests.process import PATIENCE_S, Process
 
 GENERATIONS = ["half_plus_two", "second_generation"]
 """A graph of TensorFlow 1, and a module of TensorFlow 2, with the same signatures."""
@@ -39,11 +38,7 @@ pytestmark = pytest.mark.timeout(200)
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("drop_in")
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    env = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": path}
-    output_of(sys.executable, drop_in_models.__file__, made, env=env, cwd=made, patience_s=100)
-    return made
+    return export(drop_in_models.__file__, tmp_path_factory.mktemp("drop_in"))
 
 
 @pytest.fixture(scope="module")

@@ -1,15 +1,13 @@
 """What the libraries themselves export answers as TensorFlow does, over both interfaces."""
 
 import importlib.util
-import os
-import sys
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.exporting import export
 from tests.functional.exports.answers import (
     FLOAT32,
     assert_equal,
@@ -19,8 +17,7 @@ from tests.functional.exports.answers import (
     over_rest,
 )
 from tests.functional.exports.cases import ALL, DONE, PILLOW, TF_KERAS
-from tests.functional.servers import ROOT, Server
-from tests.process import Process
+from tests.functional.servers import Server
 
 OPTIONAL = {"tf_keras": TF_KERAS, "PIL": PILLOW}
 """Models that need a package, to be written or to be served."""
@@ -51,21 +48,15 @@ pytestmark = pytest.mark.timeout(900)
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("exports")
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
-    env = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3", "PYTHONPATH": path}
-    script = ROOT / "tests/functional/exports/make.py"
-    with closing(Process(sys.executable, script, made, env=env, cwd=made)) as export:
-        export.line(DONE, STEP_S, progress=".")
-        assert export.exit_code() == 0
-    return made
+    script = Path(__file__).with_name("exports") / "make.py"
+    return export(script, tmp_path_factory.mktemp("exports"), last_line=DONE)
 
 
 @pytest.fixture(scope="module")
 def server(root: Path) -> Iterator[Server]:
-    made = {directory.name: None for directory in sorted(root.iterdir())}
+    made = sorted(directory.name for directory in root.iterdir())
     if importlib.util.find_spec("PIL") is None:
-        made = {name: None for name in made if name not in PILLOW}
+        made = [name for name in made if name not in PILLOW]
     server = Server("tensorflow_model_server", f"--model_config_file={configuration(root, made)}")
     try:
         yield server.ready(STEP_S)

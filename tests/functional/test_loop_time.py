@@ -5,8 +5,9 @@ from contextlib import closing
 
 import pytest
 
-from tests.functional.hostile import MEGABYTE, REQUESTS, serve
+from tests.functional.hostile import REQUESTS, serve
 from tests.functional.loop_time import MOST_HELD_S, LoopTime
+from tests.functional.payloads import MEGABYTE
 from tests.functional.servers import Server
 
 HEADERS_HELD_S = 0.03

@@ -2,7 +2,6 @@
 
 import base64
 import pickle
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,10 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
+from tests.exporting import export
+from tests.functional.exports.answers import configuration
 from tests.functional.servers import Server
-from tests.process import PATIENCE_S, output_of
+from tests.process import PATIENCE_S
 from tests.unit.engines.openvino.savedmodel import exports
 
 CASES = [(model, name) for model, names in exports.INPUTS.items() for name in names]
@@ -28,21 +29,13 @@ CASES = [(model, name) for model, names in exports.INPUTS.items() for name in na
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("exports")
-    env = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    output_of(sys.executable, exports.__file__, made, env=env, cwd=made, patience_s=100)
-    return made
+    return export(exports.__file__, tmp_path_factory.mktemp("exports"))
 
 
 @pytest.fixture(scope="module")
 def server(root: Path) -> Iterator[Server]:
-    models = "".join(
-        f'config {{ name: "{name}" base_path: "{root / name}" model_platform: "tensorflow" }}\n'
-        for name in exports.INPUTS
-    )
-    config = root / "models.config"
-    config.write_text(f"model_config_list {{\n{models}}}\n")
-    server = Server("tensorflow_model_server", f"--model_config_file={config}")
+    file = configuration(root, exports.INPUTS)
+    server = Server("tensorflow_model_server", f"--model_config_file={file}")
     try:
         yield server.ready()
     finally:

@@ -3,7 +3,6 @@
 import base64
 import json
 import pickle
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,9 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import classification_pb2, predict_pb2
 
+from tests.exporting import export
 from tests.functional.servers import Server
-from tests.process import PATIENCE_S, output_of
+from tests.process import PATIENCE_S
 from tests.unit.engines.openvino.savedmodel.host import exports
 
 CASES = [
@@ -28,10 +28,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("tables")
-    env = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    output_of(sys.executable, exports.__file__, made, env=env, cwd=made, patience_s=100)
-    return made
+    return export(exports.__file__, tmp_path_factory.mktemp("tables"))
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ import pickle
 import re
 import select
 import signal
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,9 +17,11 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import model_management_pb2, predict_pb2
 
+from tests.exporting import export
 from tests.functional import fallback_exports
+from tests.functional.exports.answers import configuration
 from tests.functional.servers import Server
-from tests.process import PATIENCE_S, output_of
+from tests.process import PATIENCE_S
 
 LARGE = 1 << 20
 """Numbers of 4 bytes in the tensors that pass through shared memory."""
@@ -34,22 +35,14 @@ TAKEN = {"count", "counted", "split", "every", "large", "wait", "shaped"}
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    made = tmp_path_factory.mktemp("fallback")
-    env = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    output_of(sys.executable, fallback_exports.__file__, made, env=env, cwd=made, patience_s=100)
-    return made
+    return export(fallback_exports.__file__, tmp_path_factory.mktemp("fallback"))
 
 
 @pytest.fixture(scope="module")
 def server(root: Path) -> Iterator[Server]:
-    config = root / "models.config"
-    models = "".join(
-        f'config {{ name: "{name}" base_path: "{root / name}" model_platform: "tensorflow" }}\n'
-        for name in MODELS
-    )
-    config.write_text(f"model_config_list {{\n{models}}}\n")
+    file = configuration(root, MODELS)
     server = Server(
-        "tensorflow_model_server", f"--model_config_file={config}", "--tensorflow_fallback"
+        "tensorflow_model_server", f"--model_config_file={file}", "--tensorflow_fallback"
     )
     try:
         yield server.ready(START_S)

@@ -16,7 +16,7 @@ _NO_EXTENSIONS = Hint(
     "kernel extensions are not loaded, and what they compute would be missing or computed"
     " otherwise: remove this if the models do without"
 )
-_NOT_STATEFUL = Hint("stateful models are not supported")
+_NOT_STATEFUL = Hint("no sequences are kept: each request begins with the model's initial state")
 _NO_SEQUENCES = Hint(
     "state is not kept between requests, each begins with the model's initial one: send whole"
     " sequences, and remove this"
@@ -37,7 +37,7 @@ FLAGS: Mapping[str, Hint] = {
     "grpc_max_threads": Hint(
         "one event loop serves every call; {engine.nireq} sets how many infer at once"
     ),
-    "grpc_memory_quota": Hint("use {server.max_message_bytes}"),
+    "grpc_memory_quota": Hint("use {server.memory_budget_bytes}"),
     "sequence_cleaner_poll_wait_minutes": _NOT_STATEFUL,
     "custom_node_resources_cleaner_interval_seconds": Hint("custom nodes are not supported"),
     "trace_path": _NOTHING,

@@ -24,6 +24,7 @@ from ie_serving.engines.openvino.graphs.bodies import bodies, carried
 from ie_serving.engines.openvino.graphs.flags import Flag
 from ie_serving.engines.openvino.integers import (
     arithmetic,
+    bits,
     comparing,
     dividing,
     moving,
@@ -31,9 +32,17 @@ from ie_serving.engines.openvino.integers import (
     sums,
 )
 from ie_serving.engines.openvino.integers.behind import REDUCING, grows, keep_apart
-from ie_serving.engines.openvino.integers.bounds import HELD, Values
+from ie_serving.engines.openvino.integers.bounds import CONVERTS, HELD, Values
+from ie_serving.engines.openvino.integers.loops import entering_bodies
 from ie_serving.engines.openvino.integers.masked import masks
-from ie_serving.engines.openvino.integers.rule import Made, Rule, kind_of, named, refuse
+from ie_serving.engines.openvino.integers.rule import (
+    Made,
+    Rule,
+    check_constants,
+    kind_of,
+    named,
+    refuse,
+)
 
 FAST = "fast"
 EXACT = "exact"
@@ -67,12 +76,14 @@ def _has_integers(model: ov.Model) -> bool:
 
 def _may_be_inexact(node: ov.Node) -> bool:
     name = node.get_type_name()
-    return name in _RULES and (kind_of(node) in HELD or name == "Convert")
+    return name in _RULES and (kind_of(node) in HELD or name in CONVERTS)
 
 
 def _exact(model: ov.Model, values: Values, mode: str) -> list[Flag]:
     flags: list[Flag] = []
     for node in model.get_ordered_ops():
+        if entering := list(entering_bodies(node)):
+            check_constants(node, values, entering)
         flags += carried(node, [_exact(body, values, mode) for body in bodies(node)])
         made = _made(node, values)
         if made is None and node.get_type_name() in REDUCING and grows(node, values):
@@ -96,8 +107,7 @@ def _flags(node: ov.Node, made: Made) -> list[Flag]:
 
 
 def _made(node: ov.Node, values: Values) -> Made | None:
-    # A fixed result is folded at load, or computed from sizes, which are small.
-    if not _may_be_inexact(node) or values.of(node.output(0)).fixed:
+    if not _may_be_inexact(node) or values.stays(node):
         return None
     return _RULES[node.get_type_name()](node, values)
 
@@ -129,6 +139,7 @@ _RULES: Mapping[str, Rule] = MappingProxyType(
     {
         **moving.RULES,
         **arithmetic.RULES,
+        **bits.RULES,
         **comparing.RULES,
         **dividing.RULES,
         **scattered.RULES,

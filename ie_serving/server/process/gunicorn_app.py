@@ -18,7 +18,6 @@ import asyncio
 import faulthandler
 import gc
 import logging
-import mmap
 import os
 import signal
 import sys
@@ -41,6 +40,7 @@ from ie_serving.server.process.handover import Handover
 from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S, Application, Orders, serve
 from ie_serving.server.process.memory_limit import budget_of
 from ie_serving.server.process.ports import REST, Ports, bind
+from ie_serving.server.process.shared import Shared
 from ie_serving.server.process.tuning import lasting_objects, tune
 from ie_serving.telemetry.logs import Event
 
@@ -124,23 +124,6 @@ def _arbitrate(server: "_Server") -> Ended:
     return Ended(1, arbiter.cause or server.failure.read().decode())
 
 
-class _Shared:
-    """A number below 256, at first 0, that processes share through one page of memory."""
-
-    def __init__(self) -> None:
-        # Anonymous and shared, so a process that forks later has the same page, not a copy.
-        self._page = mmap.mmap(-1, 1)
-
-    def set(self, number: int = 1) -> None:
-        """Set it, for every process that shares it."""
-        self._page[0] = number
-
-    def get(self) -> int:
-        """Give what a process has set last."""
-        # One byte is read and written whole, so no lock is needed between processes.
-        return self._page[0]
-
-
 class _Server(BaseApplication):  # type: ignore[misc]
     """gunicorn's configuration, from our settings alone: no file, no GUNICORN_CMD_ARGS."""
 
@@ -149,8 +132,8 @@ class _Server(BaseApplication):  # type: ignore[misc]
         self.build = build
         self.ports = ports
         self.workers = workers
-        self.was_ready = _Shared()
-        self.stopped_by = _Shared()  # number of the signal that the arbiter got first
+        self.was_ready = Shared()
+        self.stopped_by = Shared()  # number of the signal that the arbiter got first
         self.handover = Handover()
         self.failure = Handover()
         self.deadly_loads = DeadlyLoads()

@@ -2,7 +2,7 @@
 
 import base64
 import pickle
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ def expected(root: Path, model: str, name: str) -> tuple[dict[str, Any], dict[st
     return pair
 
 
-def configuration(root: Path, models: Mapping[str, Any]) -> Path:
+def configuration(root: Path, models: Iterable[str]) -> Path:
     """Write a model configuration file that names every model."""
     entries = "".join(
         f'config {{ name: "{name}" base_path: "{root / name}" model_platform: "tensorflow" }}\n'

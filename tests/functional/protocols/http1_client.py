@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from tests.process import PATIENCE_S
 
+DIGITS = "/v1/models/digits"
 _PROBE = b"GET /v1/models/probe HTTP/1.1\r\nHost: probe\r\nConnection: close\r\n\r\n"
 """Sent behind everything: whoever answers it has kept the connection."""
 _LENGTH = re.compile(rb"\r\ncontent-length: (\d+)\r\n", re.IGNORECASE)
@@ -36,25 +37,30 @@ class Reply(NamedTuple):
     body: bytes
 
 
-def get(target: str = "/v1/models/digits", *lines: str, version: str = "1.1") -> bytes:
+def raw(text: str) -> bytes:
+    """Text that is sent as it is, a byte for a character."""
+    return text.encode("latin-1")
+
+
+def get(target: str = DIGITS, *lines: str, version: str = "1.1") -> bytes:
     """A request without a body, and further header lines."""
     return _head(f"GET {target} HTTP/{version}", *lines)
 
 
 def post(body: bytes, *lines: str) -> bytes:
     """A prediction, with further header lines."""
-    first = "POST /v1/models/digits:predict HTTP/1.1"
+    first = f"POST {DIGITS}:predict HTTP/1.1"
     return _head(first, f"Content-Length: {len(body)}", *lines) + body
 
 
 def chunked(body: bytes, *lines: str) -> bytes:
     """The same with a body that is written in chunks already."""
-    first = "POST /v1/models/digits:predict HTTP/1.1"
+    first = f"POST {DIGITS}:predict HTTP/1.1"
     return _head(first, "Transfer-Encoding: chunked", *lines) + body
 
 
 def _head(first: str, *lines: str) -> bytes:
-    return "\r\n".join((first, "Host: localhost", *lines, "\r\n")).encode("latin-1")
+    return raw("\r\n".join((first, "Host: localhost", *lines, "\r\n")))
 
 
 def talk(port: int, sent: bytes, *, then_end: bool = False) -> list[Reply]:

@@ -52,10 +52,19 @@ def _in_parts(*parts: bytes) -> bytes:
     )
 
 
-_PLAIN = b"\x0auser-agent\x06h2spec"
-_HUFFMAN = bytes.fromhex("87b505b161cc5a93849c48aca4")  # the same
+_ADDED = b"\x40"
 _NEW = b"\x06x-test\x06h2spec"
-_NEW_HUFFMAN = bytes.fromhex("85f2b24a84ff849c48aca4")
+_WRITTEN = {
+    "name": b"\x0auser-agent\x06h2spec",
+    "name by Huffman": bytes.fromhex("87b505b161cc5a93849c48aca4"),
+    "new name": _NEW,
+    "new name by Huffman": bytes.fromhex("85f2b24a84ff849c48aca4"),
+}
+_REPRESENTED = (
+    ("6.2.1", "added", _ADDED),
+    ("6.2.2", "not added", b"\x00"),
+    ("6.2.3", "never added", b"\x10"),
+)
 
 GENERIC = (
     Case("3.4", "the preface alone", "pong", ()),
@@ -141,7 +150,7 @@ GENERIC = (
         "an indexed field",
         "1 answered, 3 answered",
         [
-            _with_field(b"\x40" + _NEW),
+            _with_field(_ADDED + _NEW),
             1,
             frame(HEADERS, END_HEADERS, 3, _BLOCK + b"\xbe"),
             data(3),
@@ -149,43 +158,11 @@ GENERIC = (
         ],
     ),
     Case("HPACK 6.2.1", "indexed name, added", "1 answered", [_with_field(b"\x7a\x01x"), 1]),
-    Case("HPACK 6.2.1", "name, added", "1 answered", [_with_field(b"\x40" + _PLAIN), 1]),
-    Case("HPACK 6.2.1", "name, added, Huffman", "1 answered", [_with_field(b"\x40" + _HUFFMAN), 1]),
-    Case("HPACK 6.2.1", "new name, added", "1 answered", [_with_field(b"\x40" + _NEW), 1]),
-    Case(
-        "HPACK 6.2.1",
-        "new name, added, Huffman",
-        "1 answered",
-        [_with_field(b"\x40" + _NEW_HUFFMAN), 1],
-    ),
-    Case("HPACK 6.2.2", "name, not added", "1 answered", [_with_field(b"\x00" + _PLAIN), 1]),
-    Case(
-        "HPACK 6.2.2",
-        "name, not added, Huffman",
-        "1 answered",
-        [_with_field(b"\x00" + _HUFFMAN), 1],
-    ),
-    Case("HPACK 6.2.2", "new name, not added", "1 answered", [_with_field(b"\x00" + _NEW), 1]),
-    Case(
-        "HPACK 6.2.2",
-        "new name, not added, Huffman",
-        "1 answered",
-        [_with_field(b"\x00" + _NEW_HUFFMAN), 1],
-    ),
-    Case("HPACK 6.2.3", "name, never added", "1 answered", [_with_field(b"\x10" + _PLAIN), 1]),
-    Case(
-        "HPACK 6.2.3",
-        "name, never added, Huffman",
-        "1 answered",
-        [_with_field(b"\x10" + _HUFFMAN), 1],
-    ),
-    Case("HPACK 6.2.3", "new name, never added", "1 answered", [_with_field(b"\x10" + _NEW), 1]),
-    Case(
-        "HPACK 6.2.3",
-        "new name, never added, Huffman",
-        "1 answered",
-        [_with_field(b"\x10" + _NEW_HUFFMAN), 1],
-    ),
+    *[
+        Case(f"HPACK {section}", f"{name}, {how}", "1 answered", [_with_field(first + written), 1])
+        for section, how, first in _REPRESENTED
+        for name, written in _WRITTEN.items()
+    ],
     Case(
         "HPACK 6.3",
         "a change of the table's size",

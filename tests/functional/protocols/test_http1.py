@@ -5,13 +5,16 @@ from contextlib import closing
 
 import pytest
 
-from tests.functional.protocols.http1_cases import BODY, HTTP1
-from tests.functional.protocols.http1_client import Case, get, outcome, post, replies, talk
+from tests.functional.protocols.http1_client import DIGITS, Case, get, outcome, post, talk
+from tests.functional.protocols.http1_head_cases import HEADS
+from tests.functional.protocols.http1_message_cases import BODY, MESSAGES
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S
 
 
-@pytest.mark.parametrize("case", HTTP1, ids=lambda case: f"{case.section} {case.name}")
+@pytest.mark.parametrize(
+    "case", (*HEADS, *MESSAGES), ids=lambda case: f"{case.section} {case.name}"
+)
 def test_http1(digits: Server, case: Case) -> None:
     assert outcome(digits.rest_port, case.sent) == case.outcome
 
@@ -43,15 +46,15 @@ def test_a_refusal_reaches_a_client_that_goes_on_sending(digits: Server) -> None
 
 
 def test_a_reply_to_head_is_that_to_get_without_its_body(digits: Server) -> None:
-    (whole,) = talk(digits.rest_port, get("/v1/models/digits", "Connection: close"))
-    head = get("/v1/models/digits", "Connection: close").replace(b"GET", b"HEAD")
+    (whole,) = talk(digits.rest_port, get(DIGITS, "Connection: close"))
+    head = get(DIGITS, "Connection: close").replace(b"GET", b"HEAD")
     (bare,) = talk(digits.rest_port, head)
     assert (bare.body, _without_date(bare.head)) == (b"", _without_date(whole.head))
 
 
 def test_methods_that_are_allowed_are_named(digits: Server) -> None:
-    request = get("/v1/models/digits", "Connection: close").replace(b"GET", b"DELETE")
-    (reply,) = replies(b"".join([r.head + b"\r\n\r\n" for r in talk(digits.rest_port, request)]))
+    request = get(DIGITS, "Connection: close").replace(b"GET", b"DELETE")
+    (reply,) = talk(digits.rest_port, request)
     assert b"allow: GET, HEAD, POST, OPTIONS" in reply.head
 
 

@@ -18,6 +18,7 @@ import openvino.opset15 as op
 
 from ie_serving.engines.openvino.graphs.constants import Operand, float32, int32
 from ie_serving.engines.openvino.integers.bounds import (
+    CONVERTS,
     HELD,
     INT32,
     MOST,
@@ -161,15 +162,15 @@ def _powered(node: ov.Node, values: Values) -> Made | None:
 def _converted(node: ov.Node, values: Values) -> Made | None:
     """Flag what 32 bits cannot hold of a type that has it, and cut what few bits do not hold."""
     kind = str(node.get_output_element_type(0).get_type_name())
-    if kind == "boolean":
-        return to_boolean(node, values)
     if node.get_input_element_type(0).is_real():
         return _from_real(node, kind)
+    if kind == "boolean":
+        return to_boolean(node, values)
     if kind == "f64":
         return _to_double(node, values)
     if kind not in HELD or is_within(values.bounds(node, 0), HELD[kind]):
         return None
-    check_constants(node, values)
+    check_constants(node, values, [0])
     given = as_int32(node.input_value(0))
     if kind in WIDE:
         return Made(None, [(leaves(node), is_negative(given))], by_element=True)
@@ -180,7 +181,7 @@ def _to_double(node: ov.Node, values: Values) -> Made | None:
     """Flag integers that the plugin rounds, since it computes doubles as float32."""
     if is_small(values.bounds(node, 0)):
         return None
-    check_constants(node, values)
+    check_constants(node, values, [0])
     given = as_int32(node.input_value(0))
     # Exact as float32 is what is at most 2**24 times its lowest bit; of -2**31 that is negative.
     lowest = op.bitwise_and(given, op.negative(given))
@@ -214,5 +215,5 @@ def _between(output: ov.Output, low: float, high: float) -> ov.Node:
 
 
 RULES: Mapping[str, Rule] = MappingProxyType(
-    {**dict.fromkeys(_COMPUTE, _computed), "Convert": _converted, "Power": _powered}
+    {**dict.fromkeys(_COMPUTE, _computed), **dict.fromkeys(CONVERTS, _converted), "Power": _powered}
 )

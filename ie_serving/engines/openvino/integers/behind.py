@@ -7,7 +7,7 @@ Measured with OpenVINO 2026.4: `reduce_max` and a product behind it, of int32.
 import openvino as ov
 
 from ie_serving.engines.openvino.integers.arithmetic import COMPUTED
-from ie_serving.engines.openvino.integers.bounds import HELD, Values, is_small
+from ie_serving.engines.openvino.integers.bounds import CONVERTS, HELD, Values, is_small
 from ie_serving.engines.openvino.integers.rule import kind_of
 from ie_serving.engines.openvino.integers.steps import sealed
 
@@ -24,7 +24,7 @@ def grows(node: ov.Node, values: Values) -> bool:
 
 
 def _is_large(node: ov.Node, values: Values) -> bool:
-    if node.get_type_name() not in {*_FUSED, "Convert"}:
+    if node.get_type_name() not in _FUSED | CONVERTS:
         return False
     bounds = values.of(node.output(0)).bounds
     if bounds is None:

@@ -1,10 +1,11 @@
 """Between which bounds the integers of a graph lie, as far as the graph tells at load.
 
 What is proved: a value lies within the bounds of its operation's inputs and of its element type;
-constants are read. What is assumed: sizes of dimensions, what is computed from these and constants
-alone, and the rounds of a loop are below 2**24, since their tensors would not fit into memory, or
-their rounds take minutes. An element type has the values that OpenVINO's CPU plugin holds of it,
-those of 32 bits: inputs that do not fit are refused, and so are operations that leave them.
+constants are read. What is assumed: sizes of dimensions, sizes that are computed from these and
+small constants alone, and the rounds of a loop are below 2**24, since their tensors would not fit
+into memory, or their rounds take minutes. An element type has the values that OpenVINO's CPU
+plugin holds of it, those of 32 bits: inputs that do not fit are refused, and so are operations that
+leave them.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,8 +15,9 @@ from types import MappingProxyType
 import numpy as np
 import openvino as ov
 
+from ie_serving.engines.openvino.graphs.bodies import bodies
 from ie_serving.engines.openvino.graphs.constants import value_of
-from ie_serving.engines.openvino.integers.loops import given
+from ie_serving.engines.openvino.integers.loops import Taken, given
 
 Bounds = tuple[int, int]
 
@@ -38,6 +40,7 @@ HELD: Mapping[str, Bounds] = MappingProxyType(
 """Values that the plugin holds of an element type."""
 WIDE = frozenset({"i64", "u32", "u64"})
 """Element types of which it holds a part."""
+CONVERTS = frozenset({"Convert", "ConvertLike"})
 CHANGING = frozenset({"Parameter", "ReadValue", "RandomUniform", "Multinomial"})
 """Operations whose values differ between requests, whatever they read."""
 SMALL: Bounds = (-MOST, MOST)
@@ -51,10 +54,12 @@ class Known:
     Attributes:
         bounds: least and greatest value; None for what is no integer.
         fixed: whether it follows from constants and shapes alone.
+        folded: whether it follows from constants alone: OpenVINO computes it at load, exactly.
     """
 
     bounds: Bounds | None
-    fixed: bool
+    fixed: bool = False
+    folded: bool = False
 
 
 class Values:
@@ -67,7 +72,7 @@ class Values:
     def of(self, output: ov.Output) -> Known:
         """Tell what is known of an output."""
         held = HELD.get(output.get_element_type().get_type_name())
-        return self._known.get(_key(output), Known(held, False))
+        return self._known.get(_key(output), Known(held))
 
     def bounds(self, node: ov.Node, number: int) -> Bounds:
         """Give the bounds of an input that holds integers."""
@@ -82,6 +87,18 @@ class Values:
         ]
         return _RULES.get(node.get_type_name(), _unknown)(node, node.output(0), inputs)
 
+    def stays(self, node: ov.Node) -> bool:
+        """Tell whether a result is folded at load, or follows from sizes, which are small."""
+        if node.get_type_name() == "Result":  # the plugin cuts what is given out, too
+            return False
+        known = self.of(node.output(0))
+        if known.folded or not known.fixed:
+            return known.folded
+        inputs = [self.of(node.input_value(i)).bounds for i in range(node.get_input_size())]
+        # What models choose to be beyond all sizes is cut, and still is.
+        is_beyond = not all(each is None or is_within(each, INT32) for each in inputs)
+        return is_beyond or _are_sizes(node.output(0), inputs)
+
     def take_over(self, old: ov.Output, new: ov.Output) -> None:
         """Note that `new` has the values of `old`."""
         self._known[_key(new)] = self.of(old)
@@ -93,18 +110,19 @@ class Values:
                 if _key(output) not in self._known:  # those of a body's inputs are known already
                     self._known[_key(output)] = _known(node, output, inputs)
             for body, taken in given(node):
-                for parameter, (outer, rounds) in taken.items():
-                    self._enter(body.get_parameters()[parameter], inputs[outer], rounds)
+                for parameter, each in taken.items():
+                    self._enter(body.get_parameters()[parameter], inputs[each.outer], each)
                 self._find(body)
 
-    def _enter(self, parameter: ov.Node, outer: Known, rounds: int | None) -> None:
-        """Note what a body's input has; `rounds` is the step of a counter, 0 for what stays."""
-        if outer.bounds is None or rounds is None:
+    def _enter(self, parameter: ov.Node, outer: Known, taken: Taken) -> None:
+        """Note what a body's input has."""
+        if outer.bounds is None or taken.step is None:
             return
         low, high = outer.bounds
-        grown = (low + min(0, rounds) * MOST, high + max(0, rounds) * MOST)
+        grown = (low + min(0, taken.step) * MOST, high + max(0, taken.step) * MOST)
         held = HELD[parameter.get_output_element_type(0).get_type_name()]
-        known = Known(_within(grown, held), outer.fixed and not rounds)
+        is_same = not taken.step and not taken.sliced
+        known = Known(_within(grown, held), outer.fixed and is_same, outer.folded and is_same)
         self._known[_key(parameter.output(0))] = known
 
 
@@ -116,6 +134,14 @@ def is_within(found: Bounds | None, limits: Bounds) -> bool:
 def is_small(found: Bounds | None) -> bool:
     """Tell whether values are known to be exact as float32, each different from all others."""
     return is_within(found, SMALL)
+
+
+def ends_beyond(found: Bounds) -> list[int]:
+    """Give the ends of int32 to which the plugin cuts some of the values."""
+    low, high = found
+    return [
+        end for end, is_cut in zip(INT32, (low < INT32[0], high > INT32[1]), strict=True) if is_cut
+    ]
 
 
 def count_of(shape: ov.PartialShape) -> int:
@@ -142,25 +168,25 @@ def _key(output: ov.Output) -> tuple[str, int]:
 
 def _known(node: ov.Node, output: ov.Output, inputs: Sequence[Known]) -> Known:
     name = node.get_type_name()
-    fixed = name not in CHANGING and all(each.fixed for each in inputs)
-    fixed = fixed or name == "ShapeOf"
+    stays = name not in CHANGING
+    folded = stays and all(each.folded for each in inputs) and not bodies(node)
+    fixed = name == "ShapeOf" or (stays and all(each.fixed for each in inputs))
     held = HELD.get(output.get_element_type().get_type_name())
     if held is None:
-        return Known(None, fixed)
-    value = value_of(node)
-    if value is not None:
-        return Known((int(value.min()), int(value.max())) if value.size else held, True)
-    bounds = [each.bounds or INT32 for each in inputs]
-    found = _RULES.get(name, _unknown)(node, output, bounds)
-    if fixed and all(_is_size(each) for each in bounds):
-        return Known(_overlap(found or SMALL, SMALL), True)
-    if found and name in MOVES:  # what does not fit is cut, and refused where it is read
-        return Known(found, fixed)
-    return Known(_within(found, held) if found else held, fixed)
+        return Known(None, fixed, folded)
+    bounds = [each.bounds for each in inputs]
+    found = _RULES.get(name, _unknown)(node, output, [each or INT32 for each in bounds])
+    # What is folded has all its bits, and so has what is moved: it is refused where it is cut.
+    if not found or not (folded or name in MOVES):
+        sizes = fixed and _are_sizes(output, bounds)
+        found = _overlap(found or SMALL, SMALL) if sizes else _within(found or held, held)
+    return Known(found, fixed, folded)
 
 
-def _is_size(bounds: Bounds) -> bool:
-    return bounds == INT32 or is_small(bounds)
+# Of a shape that is known at load: tensors that are as large as an input hold no sizes.
+def _are_sizes(output: ov.Output, inputs: Sequence[Bounds | None]) -> bool:
+    is_static = output.get_partial_shape().is_static
+    return is_static and all(each is None or is_small(each) for each in inputs)
 
 
 def _within(found: Bounds, held: Bounds) -> Bounds:
@@ -179,6 +205,12 @@ _Rule = Callable[[ov.Node, ov.Output, Sequence[Bounds]], Bounds | None]
 
 def _unknown(_node: ov.Node, _output: ov.Output, _inputs: Sequence[Bounds]) -> None:
     return None
+
+
+def _constant(node: ov.Node, _output: ov.Output, _inputs: Sequence[Bounds]) -> Bounds | None:
+    value = value_of(node)
+    assert value is not None  # by the name of the operation
+    return (int(value.min()), int(value.max())) if value.size else None
 
 
 def _moves(node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds | None:
@@ -306,7 +338,8 @@ _RULES: Mapping[str, _Rule] = MappingProxyType(
         "Add": _corners(lambda a, b: a + b),
         "BitwiseAnd": _and,
         "Clamp": _clamp,
-        "Convert": _convert,
+        **dict.fromkeys(CONVERTS, _convert),
+        "Constant": _constant,
         "Divide": _divide,
         "FloorMod": _floor_mod,
         "Maximum": _corners(max),

@@ -13,7 +13,14 @@ import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.engines.openvino.graphs.constants import int32
-from ie_serving.engines.openvino.integers.bounds import INT32, Bounds, Values, is_small, is_within
+from ie_serving.engines.openvino.integers.bounds import (
+    INT32,
+    Bounds,
+    Values,
+    ends_beyond,
+    is_small,
+    is_within,
+)
 from ie_serving.engines.openvino.integers.rule import (
     Made,
     Rule,
@@ -22,11 +29,13 @@ from ie_serving.engines.openvino.integers.rule import (
     leaves,
 )
 from ie_serving.engines.openvino.integers.steps import (
+    LOWEST,
     as_int32,
     cast,
     choose,
     equal,
     greatest,
+    in_parts,
     is_fused,
     least,
     operands,
@@ -34,9 +43,6 @@ from ie_serving.engines.openvino.integers.steps import (
 )
 
 Compare = Callable[[ov.Output, ov.Output], ov.Node]
-
-_LOW_BITS = 255
-"""Without its 8 lowest bits an integer of 32 bits is exact as float32."""
 
 
 def _less(a: ov.Output, b: ov.Output) -> ov.Node:
@@ -134,20 +140,21 @@ def _extreme(node: ov.Node, values: Values) -> Made | None:
     reduce, other = _EXTREMES[node.get_type_name()]
     given, axes = as_int32(node.input_value(0)), node.input_value(1)
     # Of the type of the node, by which `operations.py` tells whether emptiness is to be refused.
-    high = op.convert(op.bitwise_and(given, int32(~_LOW_BITS)), kind_of(node))
+    highest, lowest = in_parts(given)
+    high = op.convert(highest, kind_of(node))
     most = reduce(high, axes, True)
-    low = op.select(op.equal(high, most), op.bitwise_and(given, int32(_LOW_BITS)), int32(other))
+    low = op.select(op.equal(high, most), lowest, int32(other))
     keeps = bool(node.get_attributes()["keep_dims"])
-    highest = as_int32(reduce(high, axes, keeps).output(0))
-    found = op.bitwise_or(highest, reduce(low, axes, keeps))
+    found_high = as_int32(reduce(high, axes, keeps).output(0))
+    found = op.bitwise_or(found_high, reduce(low, axes, keeps))
     bounds = values.bounds(node, 0)
     made = cast(found, kind_of(node), bounds)
-    ends = [end for end, own in zip(INT32, bounds, strict=True) if abs(own) > abs(end)]
-    return Made(made, [(leaves(node), equal(found, int32(end))) for end in ends])
+    cut = ends_beyond(bounds)
+    return Made(made, [(leaves(node), equal(found, int32(end))) for end in cut])
 
 
 _EXTREMES: Mapping[str, tuple[Callable[..., ov.Node], int]] = MappingProxyType(
-    {"ReduceMax": (op.reduce_max, -1), "ReduceMin": (op.reduce_min, _LOW_BITS + 1)}
+    {"ReduceMax": (op.reduce_max, -1), "ReduceMin": (op.reduce_min, LOWEST + 1)}
 )
 """How each is found, and what stands for the lowest bits of a number that it is not."""
 

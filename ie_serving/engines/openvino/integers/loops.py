@@ -1,29 +1,48 @@
 """What the bodies of loops are given: what stays the same in each round, and counters."""
 
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 import openvino as ov
 
-from ie_serving.engines.openvino.graphs.bodies import LOOPS, bodies
+from ie_serving.engines.openvino.graphs.bodies import BRANCH, LOOPS, bodies
 from ie_serving.engines.openvino.graphs.constants import value_of
 
-Given = Mapping[int, tuple[int, int | None]]
-"""By a body's parameter: the input of the operation that it takes its first value from, and by how
-much it changes with each round; None where that is not known."""
+
+class Taken(NamedTuple):
+    """What a parameter of a body is given.
+
+    Attributes:
+        outer: the input of the operation that its first value comes from.
+        step: by how much it changes with each round; None where that is not known.
+        sliced: whether it is another part of that input in each round.
+    """
+
+    outer: int
+    step: int | None
+    sliced: bool
 
 
-def given(node: ov.Node) -> Iterator[tuple[ov.Model, Given]]:
-    """Give the bodies of an operation, with what their parameters are given."""
+def given(node: ov.Node) -> Iterator[tuple[ov.Model, Mapping[int, Taken]]]:
+    """Give the bodies of an operation, with what their parameters are given, by their numbers."""
     for body in bodies(node):
         yield body, dict(_given(node, body)) if node.get_type_name() in LOOPS else {}
 
 
-def _given(node: ov.Node, body: ov.Model) -> Iterator[tuple[int, tuple[int, int | None]]]:
+def entering_bodies(node: ov.Node) -> Iterator[int]:
+    """Number the inputs of an operation that its bodies are given."""
+    name = node.get_type_name()
+    if name == BRANCH:
+        yield from range(1, node.get_input_size())
+    elif name in LOOPS:
+        yield from (each.input_index for each in node.get_input_descriptions())
+
+
+def _given(node: ov.Node, body: ov.Model) -> Iterator[tuple[int, Taken]]:
     for each in node.get_input_descriptions():
         # What is merged is the last round's value; what is sliced or stays has those of outside.
-        merged = hasattr(each, "body_value_index")
-        step = _step(body, each) if merged else 0
-        yield each.body_parameter_index, (each.input_index, step)
+        step = _step(body, each) if hasattr(each, "body_value_index") else 0
+        yield each.body_parameter_index, Taken(each.input_index, step, hasattr(each, "stride"))
 
 
 def _step(body: ov.Model, merged: object) -> int | None:

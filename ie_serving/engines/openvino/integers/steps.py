@@ -10,7 +10,7 @@ import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.engines.openvino.graphs.constants import Operand, int32
-from ie_serving.engines.openvino.integers.bounds import HELD, WIDE, Bounds, is_within
+from ie_serving.engines.openvino.integers.bounds import CONVERTS, HELD, WIDE, Bounds, is_within
 
 FUSED = frozenset(
     {
@@ -20,6 +20,8 @@ FUSED = frozenset(
 )
 """Operations behind which Maximum and Minimum may be computed as float32. Maximum and Minimum are
 among them because both together become a Clamp, which is."""
+LOWEST = 255
+"""The lowest 8 bits of an integer."""
 
 
 def as_int32(output: ov.Output) -> ov.Output:
@@ -48,7 +50,7 @@ def _output(value: Operand) -> ov.Output:
 def is_fused(output: ov.Output) -> bool:
     """Tell whether an operation may be fused with what gives it this input."""
     node = output.get_node()
-    while node.get_type_name() == "Convert":  # between integers it does nothing, and goes
+    while node.get_type_name() in CONVERTS:  # between integers it does nothing, and goes
         node = node.input_value(0).get_node()
     return node.get_type_name() in FUSED
 
@@ -71,6 +73,11 @@ def choose(condition: Operand, a: Operand, b: Operand) -> ov.Node:
     """Give `a` where the condition holds, else `b`: by their bits, which no fusion rounds."""
     mask = op.select(condition, int32(-1), int32(0))
     return op.bitwise_xor(op.bitwise_and(op.bitwise_xor(a, b), mask), b)
+
+
+def in_parts(value: Operand) -> tuple[ov.Node, ov.Node]:
+    """Give numbers without their lowest 8 bits, and those bits: both are exact as float32."""
+    return op.bitwise_and(value, int32(~LOWEST)), op.bitwise_and(value, int32(LOWEST))
 
 
 def equal(a: Operand, b: Operand) -> ov.Node:

@@ -131,28 +131,9 @@ class SequenceFeatures(Parser):
         """Say what is parsed, into tensors of these names by output; "" for outputs not read."""
         context = ExampleSpec(
             scalar,
-            tuple(
-                Dense(key, dtype, shape, default if is_default(default, shape) else None, name)
-                for key, dtype, shape, default, name in zip(
-                    self._keys["context_dense_keys"],
-                    self._types["context_dense"],
-                    self.shapes("context_dense_shapes"),
-                    self._defaults,
-                    self._names("context_dense_values", names),
-                    strict=True,
-                )
-            ),
+            tuple(self._dense(names)),
             tuple(self._sparse("context_sparse", names)),
-            tuple(
-                Ragged(
-                    key,
-                    self._types["context_ragged"][at],
-                    names.get(("context_ragged_values", at), ""),
-                    names.get(("context_ragged_row_splits", at), ""),
-                    self.types("context_ragged_split_types")[at],
-                )
-                for at, key in enumerate(self._keys["context_ragged_keys"])
-            ),
+            tuple(self._ragged(names)),
         )
         return SequenceSpec(
             context,
@@ -161,14 +142,25 @@ class SequenceFeatures(Parser):
             tuple(self._ragged_lists(names)),
         )
 
-    def _names(self, group: str, names: Names) -> list[str]:
-        count = len(self._keys[f"{group.removesuffix('_values')}_keys"])
-        return [names.get((group, at), "") for at in range(count)]
+    def _dense(self, names: Names) -> Iterator[Dense]:
+        shapes, types = self.shapes("context_dense_shapes"), self._types["context_dense"]
+        for at, key in enumerate(self._keys["context_dense_keys"]):
+            given, shape = self._defaults[at], shapes[at]
+            default = given if is_default(given, shape) else None
+            yield Dense(key, types[at], shape, default, names.get(("context_dense_values", at), ""))
 
     def _sparse(self, group: str, names: Names) -> Iterator[Sparse]:
         for at, key in enumerate(self._keys[f"{group}_keys"]):
             parts = [names.get((f"{group}_{part}", at), "") for part in _SPARSE_PARTS]
             yield Sparse(key, self._types[group][at], *parts)
+
+    def _ragged(self, names: Names) -> Iterator[Ragged]:
+        splits = self.types("context_ragged_split_types")
+        for at, key in enumerate(self._keys["context_ragged_keys"]):
+            values, rows = (
+                names.get((f"context_ragged_{part}", at), "") for part in ("values", "row_splits")
+            )
+            yield Ragged(key, self._types["context_ragged"][at], values, rows, splits[at])
 
     def _dense_lists(self, names: Names) -> Iterator[DenseList]:
         shapes = self.shapes("feature_list_dense_shapes")

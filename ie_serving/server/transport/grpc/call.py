@@ -54,11 +54,6 @@ _AFTER = Struct(f">5sL{len(replies.SUCCESS)}s")
 _UNKNOWN = replies.failure(Code.UNIMPLEMENTED, NO_SUCH_METHOD, alone=True)
 
 
-NEARLY_LATE: Final = 0.1
-"""Part of a call's time: a client that resets it in the last tenth counts as one whose deadline has
-come, not as one that has left."""
-
-
 class Answered(enum.IntEnum):
     """How much of the answer is sent: headers, then messages, then a status; "gRPC over HTTP2".
 
@@ -183,12 +178,8 @@ class Call(Stream):
 
     def cancelled(self) -> None:
         """See `Stream`: nobody waits for the answer."""
-        self._break_off(Code.DEADLINE_EXCEEDED if self._is_nearly_late() else Code.CANCELLED)
-
-    def _is_nearly_late(self) -> bool:
-        # A client resets its call at the deadline, by a clock that began before ours.
-        timeout_s, left_s = self._request.timeout_s, self.time_remaining()
-        return timeout_s is not None and left_s is not None and left_s <= timeout_s * NEARLY_LATE
+        is_late = self._request.is_nearly_late(self.time_remaining())
+        self._break_off(Code.DEADLINE_EXCEEDED if is_late else Code.CANCELLED)
 
     def _break_off(self, code: Code) -> None:
         """End the call, and what works for it; `code` is for the metrics."""

@@ -14,6 +14,11 @@ _TIMEOUT: Final = re.compile(rb"(\d{1,8})([HMSmun])")
 _SECONDS: Final = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 
 
+NEARLY_LATE = 0.1
+"""Part of a call's time: a client that resets it in the last tenth counts as one whose deadline has
+come, not as one that has left."""
+
+
 class Request(NamedTuple):
     """One call's headers.
 
@@ -23,7 +28,7 @@ class Request(NamedTuple):
         reply_encoding: the same for messages of the reply: the client asks for it by compressing
             its own, and says in `grpc-accept-encoding` that it takes it.
         timeout_s: `grpc-timeout` in seconds; None without.
-        fields: all of it.
+        fields: all headers, as they came.
         refusal: header block of the answer to a request that is no call we take; None for a call.
     """
 
@@ -33,6 +38,15 @@ class Request(NamedTuple):
     timeout_s: float | None = None
     fields: Fields = ()
     refusal: bytes | None = None
+
+    def is_nearly_late(self, left_s: float | None) -> bool:
+        """Tell whether so little of its time is left that a client which resets it was too late.
+
+        A client does so at the deadline, by a clock that began before ours.
+        """
+        if self.timeout_s is None or left_s is None:
+            return False
+        return left_s <= self.timeout_s * NEARLY_LATE
 
 
 def interpret(fields: Fields, oversized: bool) -> Request:

@@ -3,7 +3,6 @@
 import importlib.util
 import os
 import shutil
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.program import Runs
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
-from tests.process import output_of
+from tests.exporting import export
 from tests.unit.engines.openvino.models import load, run
 
 
@@ -32,11 +31,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """SavedModels as tensorflow writes them; see `savedmodels.py`."""
     if importlib.util.find_spec("tensorflow") is None:
         pytest.skip("tensorflow, the reference, is not installed")
-    root = tmp_path_factory.mktemp("exported")
     script = Path(__file__).with_name("savedmodels.py")
-    env = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    output_of(sys.executable, script, root, env=env, cwd=root, patience_s=100)
-    return root
+    return export(script, tmp_path_factory.mktemp("exported"))
 
 
 def test_signatures_are_those_of_the_file(exported: Path) -> None:

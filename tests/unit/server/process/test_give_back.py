@@ -7,6 +7,7 @@ import pytest
 
 from ie_serving.core.budget import Budget
 from ie_serving.server.process.give_back import LARGE_WORK, MOST_LOOKS, give_back
+from ie_serving.server.process.tuning import SMALL_BUDGET
 from tests.process import output_of
 
 PATIENCE_S = 20.0
@@ -51,8 +52,8 @@ def test_what_large_requests_leave_is_given_back() -> None:
 class Looks:
     """Lets the server look when the test says so, and counts how often it gives memory back."""
 
-    def __init__(self) -> None:
-        self.budget = Budget()
+    def __init__(self, limit: int = sys.maxsize) -> None:
+        self.budget = Budget(limit)
         self.trims = 0
         self._looked = False
         self._looks: asyncio.Queue[None] = asyncio.Queue()
@@ -96,6 +97,17 @@ async def test_at_the_latest_after_some_looks() -> None:
     looks = Looks()
     await looks.look()
     for expected in (*[0] * MOST_LOOKS, 1):
+        looks.budget.lease(LARGE_WORK)
+        await looks.look()
+        assert looks.trims == expected
+    looks.end()
+
+
+async def test_with_a_small_budget_while_more_comes() -> None:
+    """What is left lies beside what comes next, and a small container holds no more than both."""
+    looks = Looks(SMALL_BUDGET)
+    await looks.look()
+    for expected in (1, 2):
         looks.budget.lease(LARGE_WORK)
         await looks.look()
         assert looks.trims == expected

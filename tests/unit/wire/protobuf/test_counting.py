@@ -14,23 +14,13 @@ from ie_serving.wire.protobuf.counting import (
     check_sum,
 )
 from ie_serving.wire.tfs.requests import parse
+from tests.unit.wire.protobuf.nesting import nested
 
 REQUEST = messages.ClassificationRequest
 MOST_S = 5.0
 """Seconds of processor time for a tenth of the largest request that is looked at; about 0.2 on a
 quiet machine."""
 MESSAGES, FIELDS = MOST_MESSAGES // 10, MOST_FIELDS // 10
-
-
-def nested(*numbers: int, content: bytes) -> bytes:
-    """Write content as the field of a field."""
-    for number in reversed(numbers):
-        length, digits = len(content), []
-        while length >= 0x80:
-            digits.append(length & 0x7F | 0x80)
-            length >>= 7
-        content = bytes([number << 3 | 2, *digits, length]) + content
-    return content
 
 
 def examples(count: int) -> bytes:

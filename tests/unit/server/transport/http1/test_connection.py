@@ -76,7 +76,9 @@ def test_it_does_not_matter_where_the_stream_is_cut(data: st.DataObject) -> None
     assert asyncio.run(talk()) == b"".join(REQUESTS[request] for request in requests)
 
 
-@pytest.mark.parametrize("request_", [UPGRADE, CHUNKED + POST, GET + UPGRADE + GET])
+@pytest.mark.parametrize(
+    "request_", [UPGRADE, CHUNKED + POST, GET + UPGRADE + GET], ids=["upgrade", "chunks", "three"]
+)
 async def test_byte_by_byte(request_: bytes) -> None:
     whole, pieces = Talk(echo), Talk(echo)
     expected = await whole.say(request_)
@@ -84,65 +86,56 @@ async def test_byte_by_byte(request_: bytes) -> None:
     assert await pieces.say(*(request_[i : i + 1] for i in range(len(request_)))) == expected
 
 
+def _with(*lines: bytes, first: bytes = b"POST / HTTP/1.1", body: bytes = b"") -> bytes:
+    return b"\r\n".join((first, b"Host: x", *lines, b"\r\n")) + body
+
+
+def _get(*lines: bytes) -> bytes:
+    return _with(*lines, first=b"GET / HTTP/1.1")
+
+
+_CODING = b"Transfer-Encoding: "
+
 BAD = {
-    "both lengths": (
-        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc",
-        400,
-    ),
+    "both lengths": (_with(b"Content-Length: 3", _CODING + b"chunked", body=b"abc"), 400),
     "both lengths, the other way": (
-        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\nabc",
+        _with(_CODING + b"chunked", b"Content-Length: 3", body=b"abc"),
         400,
     ),
-    "two lengths": (
-        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc",
-        400,
-    ),
-    "a list of lengths": (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 3, 3\r\n\r\nabc", 400),
-    "a signed length": (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: +3\r\n\r\nabc", 400),
-    "a length without end": (
-        b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %s\r\n\r\n" % (b"9" * 30),
-        400,
-    ),
-    "chunked is not the last coding": (
-        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n",
-        400,
-    ),
-    "an unknown coding": (
-        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: identity\r\n\r\nabc",
-        400,
-    ),
+    "two lengths": (_with(b"Content-Length: 3", b"Content-Length: 4", body=b"abc"), 400),
+    "a list of lengths": (_with(b"Content-Length: 3, 3", body=b"abc"), 400),
+    "a signed length": (_with(b"Content-Length: +3", body=b"abc"), 400),
+    "a length without end": (_with(b"Content-Length: " + b"9" * 30), 400),
+    "chunked is not the last coding": (_with(_CODING + b"chunked, gzip", body=b"0\r\n\r\n"), 400),
+    "an unknown coding": (_with(_CODING + b"identity", body=b"abc"), 400),
     "a space before the colon": (b"GET / HTTP/1.1\r\nHost : x\r\n\r\n", 400),
-    "a folded header": (b"GET / HTTP/1.1\r\nHost: x\r\nX: a\r\n b\r\n\r\n", 400),
-    "a zero byte": (b"GET / HTTP/1.1\r\nHost: x\r\nX: a\0b\r\n\r\n", 400),
+    "a folded header": (_get(b"X: a", b" b"), 400),
+    "a zero byte": (_get(b"X: a\0b"), 400),
     "a bare line feed": (b"GET / HTTP/1.1\nHost: x\n\n", 400),
-    "a bad chunk size": (
-        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0x3\r\nabc\r\n0\r\n\r\n",
-        400,
-    ),
-    "not ASCII": (b"GET /\xff HTTP/1.1\r\nHost: x\r\n\r\n", 400),
+    "a bad chunk size": (_with(_CODING + b"chunked", body=b"0x3\r\nabc\r\n0\r\n\r\n"), 400),
+    "not ASCII": (_with(first=b"GET /\xff HTTP/1.1"), 400),
     "TLS": (b"\x16\x03\x01\x02\x00\x01\x00", 501),
     "HTTP/1.0 in chunks": (
-        b"POST / HTTP/1.0\r\nConnection: keep-alive\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        _with(
+            b"Connection: keep-alive",
+            _CODING + b"chunked",
+            first=b"POST / HTTP/1.0",
+            body=b"0\r\n\r\n",
+        ),
         400,
     ),
     "HTTP/0.9": (b"GET /\r\n\r\n", 505),
     "HTTP/2": (b"GET / HTTP/2.0\r\n\r\n", 505),
     "HTTP/2's preface": (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400),
     "no host": (b"GET / HTTP/1.1\r\n\r\n", 400),
-    "two hosts": (b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n", 400),
+    "two hosts": (_get(b"Host: x"), 400),
     "a host that is none": (b"GET / HTTP/1.1\r\nHost: a/b\r\n\r\n", 400),
-    "another coding": (
-        b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
-        501,
-    ),
-    "an unknown method": (b"FOO / HTTP/1.1\r\nHost: x\r\n\r\n", 501),
-    "CONNECT": (b"CONNECT a:80 HTTP/1.1\r\nHost: x\r\n\r\n", 501),
-    "a head that is too long": (
-        b"GET / HTTP/1.1\r\nHost: x\r\nX: %b\r\n\r\n" % (b"a" * LARGEST_HEAD),
-        431,
-    ),
-    "too many headers": (b"GET / HTTP/1.1\r\nHost: x\r\n%b\r\n" % (b"a: b\r\n" * MOST_FIELDS), 431),
-    "a head without end": (b"GET / HTTP/1.1\r\nHost: x\r\nX: %b" % (b"a" * 2 * LARGEST_HEAD), 431),
+    "another coding": (_with(_CODING + b"gzip, chunked", body=b"0\r\n\r\n"), 501),
+    "an unknown method": (_with(first=b"FOO / HTTP/1.1"), 501),
+    "CONNECT": (_with(first=b"CONNECT a:80 HTTP/1.1"), 501),
+    "a head that is too long": (_get(b"X: " + b"a" * LARGEST_HEAD), 431),
+    "too many headers": (_get(*[b"a: b"] * MOST_FIELDS), 431),
+    "a head without end": (_get(b"X: " + b"a" * 2 * LARGEST_HEAD)[:-4], 431),
 }
 
 

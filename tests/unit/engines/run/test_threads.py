@@ -1,12 +1,12 @@
 """Thread counts follow the affinity and the tightest cgroup quota."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.engines.run.threads import cgroup_quota, limit, thread_limit
+from ie_serving.engines.run.threads import CPUS, cgroup_quota, limit, thread_limit
 
 V2 = "0::/pod/container\n"
 V1 = "5:memory:/pod\n4:cpu,cpuacct:/pod/container\n"
@@ -69,25 +69,52 @@ def test_cgroup_quota(files: Mapping[str, str], quota: float | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cpus", "affinity", "quota", "threads"),
+    ("cpus", "usable", "quota", "threads"),
     [
-        pytest.param(8, 8, None, None, id="nothing limits"),
-        pytest.param(8, 4, None, 4, id="affinity"),
-        pytest.param(8, 8, 2.5, 3, id="a part of a CPU counts as one"),
-        pytest.param(8, 2, 4.0, 2, id="the tighter of both"),
-        pytest.param(8, 8, 0.1, 1, id="one at least"),
-        pytest.param(8, 8, 16.0, None, id="more than there is"),
+        pytest.param(8, range(8), None, None, id="nothing limits"),
+        pytest.param(8, range(4), None, 4, id="affinity"),
+        pytest.param(8, range(8), 2.5, 3, id="a part of a CPU counts as one"),
+        pytest.param(8, range(2), 4.0, 2, id="the tighter of both"),
+        pytest.param(8, range(8), 0.1, 1, id="one at least"),
+        pytest.param(8, range(8), 16.0, None, id="more than there is"),
         pytest.param(8, None, None, None, id="no affinity on this system"),
+        pytest.param(8, None, 3.0, 3, id="a quota without affinity"),
     ],
 )
-def test_limit(cpus: int, affinity: int | None, quota: float | None, threads: int | None) -> None:
-    assert limit(cpus, affinity, quota) == threads
+def test_limit(
+    cpus: int, usable: Sequence[int] | None, quota: float | None, threads: int | None
+) -> None:
+    assert limit(cpus, usable, quota, {}.get) == threads
 
 
 @given(st.integers(1, 512), st.integers(1, 512), st.floats(0.01, 600) | st.none())
-def test_a_limit_is_never_more_than_there_is(cpus: int, affinity: int, quota: float | None) -> None:
-    threads = limit(cpus, affinity, quota)
+def test_a_limit_is_never_more_than_there_is(cpus: int, usable: int, quota: float | None) -> None:
+    threads = limit(cpus, range(usable), quota, {}.get)
     assert threads is None or 1 <= threads < max(cpus, 2)
+
+
+TWINS = {
+    f"{CPUS}/cpu{cpu}/topology/thread_siblings_list": f"{cpu % 4},{cpu % 4 + 4}\n"
+    for cpu in range(8)
+}
+"""Four cores of two CPUs each: 0 and 4, 1 and 5 and so on."""
+
+
+@pytest.mark.parametrize(
+    ("usable", "quota", "threads"),
+    [
+        pytest.param(range(8), None, None, id="nothing limits: the engine chooses"),
+        pytest.param([0, 4], None, 1, id="two of one core"),
+        pytest.param([0, 1], None, 2, id="two cores"),
+        pytest.param([0, 1, 4, 5], None, 2, id="two whole cores"),
+        pytest.param(range(8), 6.0, 4, id="no second thread of a core for a quota"),
+        pytest.param([0, 1, 4, 5], 1.0, 1, id="the quota is tighter"),
+    ],
+)
+def test_a_core_counts_once(
+    usable: Sequence[int], quota: float | None, threads: int | None
+) -> None:
+    assert limit(8, usable, quota, TWINS.get) == threads
 
 
 def test_this_machine_has_an_answer() -> None:

@@ -253,7 +253,7 @@ def _shape_inference(model: ov.Model, ports: Ports) -> ShapeInference | None:
     if all(port.static for port in ports.inputs):
         return None
     with load_failures("the model's shapes cannot be inferred"):
-        return ShapeInference(model, ports.inputs)
+        return ShapeInference(model, ports.inputs, ports.keepers)
 
 
 def _log_choice(draft: Draft, compiled: Compiled, options: EngineOptions, nireq: int) -> None:

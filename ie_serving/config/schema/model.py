@@ -1,8 +1,7 @@
 """The settings of one model: keys of an entry in the JSON file, flags of `ie_serving model`."""
 
 import dataclasses
-import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ie_serving.config.schema.preprocess import PREPROCESS
@@ -39,6 +38,20 @@ INTEGERS = Setting(
     example="fast",
     flag="integers",
     key="integers",
+)
+
+# Of a model, since a model may need it; whoever loads it cannot keep it from other models.
+CPU_EXTENSION = Setting(
+    place="openvino.cpu_extension",
+    parse=words.library,
+    form="FILE",
+    default="none",
+    meaning="library with operations that OpenVINO lacks; it is loaded into the server and stays",
+    example="libmine.so",
+    flag="cpu_extension",
+    key="cpu_extension",
+    variables=("CPU_EXTENSION",),
+    ovms=("cpu_extension",),
 )
 
 TENSORFLOW: tuple[Setting, ...] = (
@@ -78,7 +91,7 @@ TENSORFLOW: tuple[Setting, ...] = (
     ),
 )
 
-FOR_ALL: tuple[Setting, ...] = (INFERENCE_PRECISION, INTEGERS, *TENSORFLOW)
+FOR_ALL: tuple[Setting, ...] = (INFERENCE_PRECISION, INTEGERS, CPU_EXTENSION, *TENSORFLOW)
 """Also flags of `ie_serving config`, for models whose entries name none."""
 
 MODEL: tuple[Setting, ...] = (
@@ -196,6 +209,7 @@ MODEL: tuple[Setting, ...] = (
     ),
     INFERENCE_PRECISION,
     INTEGERS,
+    CPU_EXTENSION,
     Setting(
         place="openvino.prefer_tflite_model",
         parse=words.boolean,
@@ -274,9 +288,3 @@ def with_own(engine: EngineOptions, found: Mapping[str, Any]) -> EngineOptions:
     tensorflow = dataclasses.replace(engine.of(TensorFlowOptions), **fields_of("tensorflow", found))
     steps = dataclasses.replace(engine.of(Preprocessing), **fields_of("preprocess", found))
     return engine.having(openvino).having(tensorflow).having(steps)
-
-
-def nearest(name: str, known: Collection[str]) -> str:
-    """Give the tail of a text about an unknown name: `; did you mean "..."?`, or nothing."""
-    close = difflib.get_close_matches(name, sorted(known), n=1)
-    return f'; did you mean "{close[0]}"?' if close else ""

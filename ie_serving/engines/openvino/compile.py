@@ -27,7 +27,7 @@ from ie_serving.engines.openvino.properties import (
     property_of,
 )
 from ie_serving.engines.openvino.read import read
-from ie_serving.engines.openvino.runtime import in_words, load_failures, return_memory
+from ie_serving.engines.openvino.runtime import extend, in_words, load_failures, return_memory
 from ie_serving.engines.openvino.shape_inference import ShapeInference
 from ie_serving.engines.openvino.slot import Slot
 from ie_serving.engines.openvino.specs import Port, Ports, check_shapes, prepare, zeros
@@ -70,7 +70,9 @@ class OpenVinoEngine:
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledPrograms:
         """See `engines.base`."""
-        version = read(directory, options.of(OpenVinoOptions))
+        own = options.of(OpenVinoOptions)
+        extend(own.cpu_extension)
+        version = read(directory, own)
         programs = [made for draft in version.drafts if (made := _served(draft, version, options))]
         if version.causes and self._fallback:
             programs += _taken_over(self._fallback, directory, version, options)

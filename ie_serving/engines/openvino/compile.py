@@ -12,7 +12,7 @@ import openvino as ov
 from ie_serving.core.errors import InvalidRequest, LoadFailed, NoneServed, ServingError
 from ie_serving.core.tensors import Array
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino import formats, preprocess
+from ie_serving.engines.openvino import formats, preprocess, supported
 from ie_serving.engines.openvino.draft import Draft, Version
 from ie_serving.engines.openvino.hazards import Hazards, guard
 from ie_serving.engines.openvino.left_out import leaving_out
@@ -71,6 +71,8 @@ class OpenVinoEngine:
     def compile(self, directory: Path, options: EngineOptions) -> CompiledPrograms:
         """See `engines.base`."""
         own = options.of(OpenVinoOptions)
+        own = replace(own, target_device=supported.device(own))
+        options = options.having(own)
         extend(own.cpu_extension)
         version = read(directory, own)
         programs = [made for draft in version.drafts if (made := _served(draft, version, options))]

@@ -1,6 +1,8 @@
 """Thread counts follow the affinity and the tightest cgroup quota."""
 
+import math
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -120,3 +122,38 @@ def test_a_core_counts_once(
 def test_this_machine_has_an_answer() -> None:
     threads = thread_limit()
     assert threads is None or threads >= 1
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "quota"),
+    [
+        pytest.param(
+            "0::/kubepods/pod1/app\n",
+            {"kubepods/cpu.max": "800000 100000", "kubepods/pod1/cpu.max": "250000 100000"},
+            2.5,
+            id="version 2: of the pod",
+        ),
+        pytest.param(
+            "12:cpu,cpuacct:/docker/77\n0::/docker/77\n",
+            {"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"},
+            3.0,
+            id="both versions: the container sees its own group as the root",
+        ),
+        pytest.param("0::/../other\n", {"cpu.max": "100000 50000"}, 2.0, id="outside of the root"),
+    ],
+)
+def test_a_tree_of_cgroups(
+    tmp_path: Path, own: str, files: Mapping[str, str], quota: float
+) -> None:
+    tree = {"/proc/self/cgroup": own, **{f"{ROOT}/{name}": text for name, text in files.items()}}
+    for name, text in tree.items():
+        place = tmp_path / name.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(f"{text}\n")
+
+    def read(path: str) -> str | None:
+        place = tmp_path / path.lstrip("/")
+        return place.read_text() if place.is_file() else None
+
+    assert cgroup_quota(read) == quota
+    assert limit(8, range(8), quota, read) == math.ceil(quota)

@@ -317,28 +317,6 @@ def test_a_switch_that_would_change_what_is_computed_is_refused(name: str) -> No
     assert warnings(*ONE, f"--{name}=false") == ()
 
 
-def test_a_kernel_extension_is_a_file_that_is_there(tmp_path: Path) -> None:
-    mine, yours = tmp_path / "libmine.so", tmp_path / "libyours.so"
-    mine.touch()
-    yours.touch()
-    for argv, environ, path in [
-        ((f"--cpu_extension={mine}",), {}, mine),
-        ((), {"CPU_EXTENSION": str(mine)}, mine),
-        ((f"--cpu_extension={yours}",), {"CPU_EXTENSION": str(mine)}, yours),
-    ]:
-        (model,) = ie_serving.parse([*ONE, *argv], environ).settings.models
-        assert model.engine.of(OpenVinoOptions).cpu_extension == str(path)
-    (fault,) = faults(*ONE, "--cpu_extension", "/lib/libnone.so")
-    assert fault.startswith("--cpu_extension: ")
-    (fault,) = faults(*ONE, CPU_EXTENSION="/lib/libnone.so")
-    assert fault.startswith("CPU_EXTENSION: ")
-
-
-@pytest.mark.parametrize("path", ["", "/opt/intel/lib/intel64/libcpu_extension_avx2.so"])
-def test_an_extension_that_openvino_has_built_in_since_is_no_fault(path: str) -> None:
-    assert warnings(*ONE, f"--cpu_extension={path}", CPU_EXTENSION=path) == ()
-
-
 def test_what_is_computed_before_the_model_has_flags() -> None:
     flags = ("--layout", "NHWC:NCHW", "--mean", "[1,2,3]", "--scale", "2.5", "--precision", "uint8")
     (model,) = settings(*ONE, *flags, "--color_format", "BGR:RGB").models

@@ -7,6 +7,9 @@ that are not preprocessed as somebody asked for give wrong answers without a sig
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+RESIZES = ("linear", "cubic", "nearest", "bilinear_pillow", "bicubic_pillow")
+"""Ways to resize, by OpenVINO's names; the last two give what Pillow gives."""
+
 
 @dataclass(frozen=True)
 class Pair:
@@ -43,6 +46,10 @@ class Preprocessing:
     precision: Pair | None = None
     """Element type, by OpenVINO's names, such as `u8` and `f32`."""
 
+    resize: str = ""
+    """How images of any size become those of the model: `linear`, `cubic`, `nearest`, or as Pillow
+    does, `bilinear_pillow` and `bicubic_pillow`; empty takes the model's size only."""
+
     @property
     def layouts(self) -> Mapping[str, Pair]:
         """The layouts by name; empty where there is one for the only input, or none."""
@@ -52,7 +59,8 @@ class Preprocessing:
     def of_only_input(self) -> bool:
         """Whether anything is asked for that must be of the only input."""
         single = self.layout if isinstance(self.layout, Pair) else None
-        return any((single, self.mean, self.scale, self.color_format, self.precision))
+        own = (self.mean, self.scale, self.color_format, self.precision, self.resize)
+        return any((single, *own))
 
     @property
     def asked(self) -> str:

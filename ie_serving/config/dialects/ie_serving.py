@@ -18,13 +18,14 @@ from ie_serving.config.files import source
 from ie_serving.config.files.json_file import METRICS_PATH, ConfigFile
 from ie_serving.config.schema import foreign
 from ie_serving.config.schema.catalogue import SETTINGS, names_in_ie_serving
-from ie_serving.config.schema.model import FOR_ALL, MODEL, model_config, nearest, with_own
+from ie_serving.config.schema.model import FOR_ALL, MODEL, model_config, with_own
 from ie_serving.config.schema.server import CONFIG_PATH, SERVER
 from ie_serving.config.schema.setting import BOOLEAN, Setting, fields_of
 from ie_serving.config.settings import ModelConfig, Parsed, ServerSettings, Settings
 from ie_serving.config.values import channel, words
 from ie_serving.config.values.faults import Faults
 from ie_serving.core.errors import ConfigError
+from ie_serving.core.nearest import nearest
 from ie_serving.engines.base import EngineOptions
 
 CONFIG, MODEL_COMMAND, CHECK = "config", "model", "check"
@@ -213,9 +214,6 @@ def _note_refused(reading: _Reading) -> None:
     for name, advice in foreign.REFUSED_FLAGS.items():
         if foreign.asks(reading.given.get(name)):
             reading.faults.add(f"--{name}", advice.said(called))
-    for name, advice in foreign.REFUSED_VARIABLES.items():
-        if foreign.asks(reading.environ.get(name)):
-            reading.faults.add(f"environment variable {name}", advice.said(called))
 
 
 def _warnings(reading: _Reading) -> Iterator[str]:
@@ -248,13 +246,14 @@ def _engine(found: Mapping[str, Any], reading: _Reading) -> EngineOptions:
     """Give the options that hold for every model; a cache that was named keeps compiled ones."""
     cache = found.get("storage.cache_dir")
     options = EngineOptions(cache_dir=cache / "compiled" if cache else None)
-    if reading.command != CONFIG:
-        return options
-    own = {
-        each.place: reading.faults.take(each.parse, reading.given[each.flag], f"--{each.flag}")
-        for each in FOR_ALL
-        if each.flag in reading.given
-    }
+    unsaid = [each for each in FOR_ALL if each.flag not in reading.given]
+    own = environment.read(unsaid, reading.environ, reading.faults)
+    if reading.command == CONFIG:
+        own |= {
+            each.place: reading.faults.take(each.parse, reading.given[each.flag], f"--{each.flag}")
+            for each in FOR_ALL
+            if each.flag in reading.given
+        }
     return with_own(options, own)
 
 

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from ie_serving.config.schema import foreign
-from ie_serving.config.schema.model import MODEL, model_config, nearest
+from ie_serving.config.schema.model import MODEL, model_config
 from ie_serving.config.settings import ModelConfig
 from ie_serving.config.values.faults import Faults, fault, shown
 from ie_serving.config.values.structures import json_text
 from ie_serving.config.values.words import boolean, resolved
 from ie_serving.core.errors import ConfigError
 from ie_serving.core.hints import Hint
+from ie_serving.core.nearest import nearest
 from ie_serving.engines.base import EngineOptions
 
 METRICS_PATH = "/metrics"

@@ -5,17 +5,12 @@ use is answered with what to do instead. Those without which a model would compu
 are refused instead: an answer would be wrong, and a warning is not read.
 """
 
-import re
 from collections.abc import Mapping
 
 from ie_serving.core.hints import Hint
 
 _OFF = ("", "false", "0", "no", "off")
 _NOTHING = Hint("there is nothing in its place")
-_NO_EXTENSIONS = Hint(
-    "kernel extensions are not loaded, and what they compute would be missing or computed"
-    " otherwise: remove this if the models do without"
-)
 _NOT_STATEFUL = Hint("no sequences are kept: each request begins with the model's initial state")
 _NO_SEQUENCES = Hint(
     "state is not kept between requests, each begins with the model's initial one: send whole"
@@ -57,11 +52,8 @@ _SWITCHES: Mapping[str, Hint] = {
 }
 """Switches of a model, flags and keys, that are refused where they are on."""
 
-REFUSED_FLAGS: Mapping[str, Hint] = {**_SWITCHES, "cpu_extension": _NO_EXTENSIONS}
+REFUSED_FLAGS: Mapping[str, Hint] = _SWITCHES
 """Flags that are refused unless their value is off; see `asks`."""
-
-REFUSED_VARIABLES: Mapping[str, Hint] = {"CPU_EXTENSION": _NO_EXTENSIONS}
-"""Variables that are refused as those flags are."""
 
 REFUSED_KEYS: Mapping[str, Hint] = {
     **_SWITCHES,
@@ -83,16 +75,12 @@ REFUSED_TOP_KEYS: Mapping[str, Hint] = {
 }
 """Keys beside the list of models that are refused unless they are empty."""
 
-_SINCE_BUILT_IN = re.compile(r"(?:.*/)?libcpu_extension(?:_[a-z0-9]+)?\.so")
-"""The extension that came with OpenVINO until 2020, and that the server of then loaded by default:
-OpenVINO has had its operations built in since, so whoever names it misses nothing."""
-
 
 def asks(value: object) -> bool:
     """Tell whether the value of a refused word asks for anything: it is neither off nor empty."""
     if not isinstance(value, str):
         return bool(value)
-    return value.lower() not in _OFF and not _SINCE_BUILT_IN.fullmatch(value)
+    return value.lower() not in _OFF
 
 
 # They say where or how fast something is computed, or how long requests wait: a model computes the

@@ -1,8 +1,7 @@
 """The settings of one model: keys of an entry in the JSON file, flags of `ie_serving model`."""
 
 import dataclasses
-import difflib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ie_serving.config.schema.batching import BATCHING
@@ -43,6 +42,20 @@ INTEGERS = Setting(
     key="integers",
 )
 
+# Of a model, since a model may need it; whoever loads it cannot keep it from other models.
+CPU_EXTENSION = Setting(
+    place="openvino.cpu_extension",
+    parse=words.library,
+    form="FILE",
+    default="none",
+    meaning="library with operations that OpenVINO lacks; it is loaded into the server and stays",
+    example="libmine.so",
+    flag="cpu_extension",
+    key="cpu_extension",
+    variables=("CPU_EXTENSION",),
+    ovms=("cpu_extension",),
+)
+
 TENSORFLOW: tuple[Setting, ...] = (
     # Off: it takes half a gigabyte and seconds, and what OpenVINO does not take should be noticed.
     Setting(
@@ -80,7 +93,7 @@ TENSORFLOW: tuple[Setting, ...] = (
     ),
 )
 
-FOR_ALL: tuple[Setting, ...] = (INFERENCE_PRECISION, INTEGERS, *TENSORFLOW)
+FOR_ALL: tuple[Setting, ...] = (INFERENCE_PRECISION, INTEGERS, CPU_EXTENSION, *TENSORFLOW)
 """Also flags of `ie_serving config`, for models whose entries name none."""
 
 MODEL: tuple[Setting, ...] = (
@@ -198,6 +211,7 @@ MODEL: tuple[Setting, ...] = (
     ),
     INFERENCE_PRECISION,
     INTEGERS,
+    CPU_EXTENSION,
     Setting(
         place="openvino.prefer_tflite_model",
         parse=words.boolean,
@@ -278,9 +292,3 @@ def with_own(engine: EngineOptions, found: Mapping[str, Any]) -> EngineOptions:
     steps = dataclasses.replace(engine.of(Preprocessing), **fields_of("preprocess", found))
     batching = dataclasses.replace(engine.of(Batching), **fields_of("batching", found))
     return engine.having(openvino).having(tensorflow).having(steps).having(batching)
-
-
-def nearest(name: str, known: Collection[str]) -> str:
-    """Give the tail of a text about an unknown name: `; did you mean "..."?`, or nothing."""
-    close = difflib.get_close_matches(name, sorted(known), n=1)
-    return f'; did you mean "{close[0]}"?' if close else ""

@@ -3,8 +3,9 @@
 from typing import Any
 
 from ie_serving.config.schema.setting import Setting
-from ie_serving.config.values import preprocessing
+from ie_serving.config.values import preprocessing, words
 from ie_serving.config.values.faults import Parser
+from ie_serving.engines.preprocessing import RESIZES
 
 
 def _named(
@@ -68,6 +69,17 @@ PREPROCESS: tuple[Setting, ...] = (
         form="CLIENT:MODEL",
         meaning="element type that clients send, and the one that mean and scale are computed in",
         example="uint8:fp32",
+    ),
+    Setting(
+        place="preprocess.resize",
+        parse=words.one_of(*RESIZES),
+        form="|".join(RESIZES),
+        default="the model's size only",
+        meaning="take images of any height and width, and resize them to those of the model; layout"
+        " says which dimensions they are",
+        example="linear",
+        flag="resize",
+        key="resize",
     ),
 )
 """Keys of a model and flags. A driver that cannot do all that is asked for refuses the model."""

@@ -1,5 +1,6 @@
 """Text: booleans, words of a choice, addresses, paths."""
 
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
@@ -14,6 +15,12 @@ _BOOLEANS = {
     **dict.fromkeys(("true", "1", "yes", "on"), True),
     **dict.fromkeys(("false", "0", "no", "off"), False),
 }
+
+
+NO_LIBRARY = ("", "false", "no", "off", "0")
+_BUILT_IN = re.compile(r"(?:.*/)?libcpu_extension(?:_[a-z0-9]+)?\.so")
+"""The extension that came with OpenVINO until 2020, and that the server of then loaded by default:
+OpenVINO has had its operations built in since, so whoever names it misses nothing."""
 
 
 def boolean(value: object, place: str) -> bool:
@@ -70,9 +77,18 @@ def files(value: object, place: str) -> tuple[str, ...]:
     given = value if isinstance(value, list) else text(value, place).split(",")
     paths = [Path(text(each, place).strip()).absolute() for each in given]
     for path in paths:
-        if not path.is_file():
+        if not os.path.isfile(path):  # unlike Path's, it is no error for a name that is too long
             raise fault(place, str(path), "a file that exists")
     return tuple(map(str, paths))
+
+
+def library(value: object, place: str) -> str:
+    """Read the path of a library that is there; empty for none, and for what is built in since."""
+    given = value.strip() if isinstance(value, str) else text(value, place)
+    if given.lower() in NO_LIBRARY or _BUILT_IN.fullmatch(given):
+        return ""
+    (path,) = files([given], place)
+    return path
 
 
 def resolved(base_path: str, origin: Path) -> str:

@@ -12,7 +12,7 @@ import openvino as ov
 from ie_serving.core.errors import InvalidRequest, LoadFailed, NoneServed, ServingError
 from ie_serving.core.tensors import Array
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino import formats, preprocess
+from ie_serving.engines.openvino import formats, preprocess, supported
 from ie_serving.engines.openvino.draft import Draft, Version
 from ie_serving.engines.openvino.hazards import Hazards, guard
 from ie_serving.engines.openvino.left_out import leaving_out
@@ -27,7 +27,7 @@ from ie_serving.engines.openvino.properties import (
     property_of,
 )
 from ie_serving.engines.openvino.read import read
-from ie_serving.engines.openvino.runtime import in_words, load_failures, return_memory
+from ie_serving.engines.openvino.runtime import extend, in_words, load_failures, return_memory
 from ie_serving.engines.openvino.shape_inference import ShapeInference
 from ie_serving.engines.openvino.slot import Slot
 from ie_serving.engines.openvino.specs import Port, Ports, check_shapes, prepare, zeros
@@ -70,7 +70,11 @@ class OpenVinoEngine:
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledPrograms:
         """See `engines.base`."""
-        version = read(directory, options.of(OpenVinoOptions))
+        own = options.of(OpenVinoOptions)
+        own = replace(own, target_device=supported.device(own))
+        options = options.having(own)
+        extend(own.cpu_extension)
+        version = read(directory, own)
         programs = [made for draft in version.drafts if (made := _served(draft, version, options))]
         if version.causes and self._fallback:
             programs += _taken_over(self._fallback, directory, version, options)
@@ -253,7 +257,7 @@ def _shape_inference(model: ov.Model, ports: Ports) -> ShapeInference | None:
     if all(port.static for port in ports.inputs):
         return None
     with load_failures("the model's shapes cannot be inferred"):
-        return ShapeInference(model, ports.inputs)
+        return ShapeInference(model, ports.inputs, ports.keepers)
 
 
 def _log_choice(draft: Draft, compiled: Compiled, options: EngineOptions, nireq: int) -> None:

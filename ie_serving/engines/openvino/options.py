@@ -26,6 +26,10 @@ class OpenVinoOptions:
     inference_precision: str = ""
     """`f32`, `bf16` or `f16`; empty keeps the device's own choice."""
 
+    cpu_extension: str = ""
+    """Path of a library with operations that OpenVINO lacks; empty loads none. It is
+    loaded into the process's one core, so that other models may use it too."""
+
     integers: str = "exact"
     """`exact`, `fast` or `refuse`: what becomes of operations on integers that the CPU plugin would
     compute wrongly. They are made exact; or left as they are; or the model is not served."""

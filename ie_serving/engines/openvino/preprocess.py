@@ -1,14 +1,14 @@
 """Layout, mean, scale, colours and element type as part of a model, by OpenVINO's PrePostProcessor.
 
 Afterwards the model's inputs and outputs are what clients send and get, so metadata, checks and
-reshaping need to know nothing of it. Element type comes first, then colours, mean and scale, and
-at last the model's own layout: mean and scale are in the model's order of colours.
+reshaping need to know nothing of it. Element type comes first, then colours, size, mean and
+scale, and at last the model's own layout: mean and scale are in the model's order of colours.
 """
 
 from collections.abc import Sequence
 
 import openvino as ov
-from openvino.preprocess import ColorFormat, PrePostProcessor
+from openvino.preprocess import ColorFormat, PrePostProcessor, ResizeAlgorithm
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.openvino.draft import Draft, Tensor
@@ -16,6 +16,7 @@ from ie_serving.engines.openvino.runtime import load_failures
 from ie_serving.engines.preprocessing import Pair, Preprocessing
 
 BATCH = "N"
+SPATIAL = ("H", "W")
 
 
 def check(draft: Draft, options: Preprocessing) -> None:
@@ -61,7 +62,9 @@ def apply(draft: Draft, model: ov.Model, options: Preprocessing) -> bool:
         for tensor in draft.outputs:
             _set_layout(steps.output(tensor.index), layout_of(tensor, options, is_input=False))
         if options.of_only_input:
-            _add_steps(steps.input(draft.inputs[0].index), options)
+            only = draft.inputs[0]
+            _check_resize(only, model.inputs[only.index].get_partial_shape(), options)
+            _add_steps(steps.input(only.index), options)
         steps.build()
     return True
 
@@ -93,15 +96,42 @@ def _add_steps(side: "ov.preprocess.InputInfo", options: Preprocessing) -> None:
     steps, colours, types = side.preprocess(), options.color_format, options.precision
     if types:
         side.tensor().set_element_type(getattr(ov.Type, types.client))
-        if types.model:
-            steps.convert_element_type(getattr(ov.Type, types.model))
+        # Between two pixels of whole numbers lies a fraction.
+        computed = types.model or ("f32" if options.resize else "")
+        if computed:
+            steps.convert_element_type(getattr(ov.Type, computed))
     if colours and colours.client != colours.model:
         side.tensor().set_color_format(getattr(ColorFormat, colours.client))
         steps.convert_color(getattr(ColorFormat, colours.model))
+    if options.resize:
+        side.tensor().set_spatial_dynamic_shape()
+        steps.resize(getattr(ResizeAlgorithm, f"RESIZE_{options.resize.upper()}"))
     if options.mean:
         steps.mean(_values(options.mean))
     if options.scale:
         steps.scale(_values(options.scale))
+
+
+def _check_resize(tensor: Tensor, shape: ov.PartialShape, options: Preprocessing) -> None:
+    """Refuse to resize where height and width are not known.
+
+    Raises:
+        LoadFailed: the layout does not name them, or the model takes any.
+    """
+    if not options.resize:
+        return
+    pair = layout_of(tensor, options, is_input=True)
+    layout = ov.Layout(pair.model or pair.client) if pair else ov.Layout()
+    if not all(layout.has_name(side) for side in SPATIAL):
+        raise LoadFailed(
+            "resize: layout must say which dimensions are height and width, such as NHWC:NCHW"
+        )
+    sizes = [shape[layout.get_index_by_name(side)] for side in SPATIAL]
+    if any(size.is_dynamic for size in sizes):
+        raise LoadFailed(
+            f"resize: the model takes images of other sizes itself, {shape}: remove resize, or"
+            " export the model with one height and width"
+        )
 
 
 def _values(numbers: Sequence[float]) -> float | list[float]:

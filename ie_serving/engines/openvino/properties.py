@@ -57,7 +57,7 @@ def properties(options: EngineOptions, threads: int | None) -> dict[str, str]:
         # What the user wrote into plugin_config counts, here and below.
         chosen.setdefault(CACHE, str(options.cache_dir))
     if own.target_device == "CPU":
-        _add_for_cpu(chosen, threads)
+        chosen = {**for_cpu(threads), **chosen}
     return chosen
 
 
@@ -68,6 +68,11 @@ def translated(config: Mapping[str, str]) -> dict[str, str]:
         log.warning(
             Event("plugin_config has names of 2020, translated", names=", ".join(sorted(old)))
         )
+    return in_todays_words(config)
+
+
+def in_todays_words(config: Mapping[str, str]) -> dict[str, str]:
+    """Give `config` with names of 2020 replaced by today's."""
     # One dict: where an old name and today's stand side by side, the later one counts.
     return dict(pair for name, value in config.items() for pair in _pair(_bare(name), str(value)))
 
@@ -133,17 +138,28 @@ def _capabilities(compiled: ov.CompiledModel) -> dict[str, list[str]]:
 def property_of(compiled: ov.CompiledModel, name: str) -> str:
     """Give a property of a compiled model as text; not every device has every one."""
     try:
-        value = compiled.get_property(name)
+        return _text(compiled.get_property(name))
+    except RuntimeError:
+        return _property_of_parts(compiled, name)
+
+
+def _property_of_parts(compiled: ov.CompiledModel, name: str) -> str:
+    """Give a property of the devices that compute for another, in their order."""
+    try:
+        parts = compiled.get_property("DEVICE_PROPERTIES")
     except RuntimeError:
         return UNKNOWN
-    return value.get_type_name() if isinstance(value, ov.Type) else str(value)
+    found = [_text(each[name]) for each in parts.values() if name in each]
+    return ",".join(dict.fromkeys(found)) or UNKNOWN
 
 
-def _add_for_cpu(chosen: dict[str, str], threads: int | None) -> None:
+def _text(value: object) -> str:
+    return str(value.get_type_name()) if isinstance(value, ov.Type) else str(value)
+
+
+def for_cpu(threads: int | None) -> dict[str, str]:
     """Keep to the process's share of the CPUs.
 
     Pinned threads of several models or workers would all sit on the same first cores.
     """
-    chosen.setdefault(PINNING, "false")
-    if threads is not None:
-        chosen.setdefault(THREADS, str(threads))
+    return {PINNING: "false", **({} if threads is None else {THREADS: str(threads)})}

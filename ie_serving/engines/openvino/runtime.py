@@ -32,6 +32,7 @@ _SHAPE = re.compile(r"\]:\w+\[([\d,?.]*)\]")
 _OUT_OF_RANGE = re.compile(r"Value (-\d+) not in range \[0:")
 _lock = threading.Lock()
 _cores: list[ov.Core] = []
+_extensions: set[str] = set()
 
 
 def core() -> ov.Core:
@@ -48,6 +49,20 @@ def core() -> ov.Core:
             made.set_property({"ENABLE_MMAP": False})
             _cores.append(made)
         return _cores[0]
+
+
+def extend(path: str) -> None:
+    """Load a library of operations for all models, once; an empty path names none.
+
+    Raises:
+        LoadFailed: OpenVINO cannot load it.
+    """
+    if not path or path in _extensions:
+        return
+    made = core()
+    with _lock, load_failures(f"cpu_extension {path} cannot be loaded"):
+        made.add_extension(path)
+        _extensions.add(path)
 
 
 # Two loads that did this at the same time held up the whole process for ever: one kept the guard of

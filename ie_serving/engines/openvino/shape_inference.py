@@ -8,7 +8,7 @@ same copy shows where an operation gets an empty input and is skipped (`hazards.
 
 import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ import openvino.opset15 as op
 
 from ie_serving.core.budget import BUDGET
 from ie_serving.core.errors import InvalidTensor, QueueFull
+from ie_serving.engines.openvino import rows
 from ie_serving.engines.openvino.hazards import input_shapes, output_shapes, skips_empty
 from ie_serving.engines.openvino.operations import EMPTY_FROM_EMPTY
 from ie_serving.engines.openvino.runtime import in_words
@@ -53,9 +54,12 @@ class ShapeInference:
     request for a combination that is being inferred waits for its turn, and then finds it known.
     """
 
-    def __init__(self, model: ov.Model, inputs: Sequence[Port]) -> None:
+    def __init__(
+        self, model: ov.Model, inputs: Sequence[Port], keepers: Collection[str] = ()
+    ) -> None:
         self.names = [port.spec.name for port in inputs]
         self._indices = [port.index for port in inputs]
+        self._keepers = keepers
         self._model = _without_weights(model)
         self._readers = [node for node in self._model.get_ops() if _may_read_nothing(node)]
         self.known: dict[Shapes, None] = {}
@@ -112,6 +116,8 @@ class ShapeInference:
             self._model.reshape(wanted)
         except RuntimeError as error:
             return False, f"{self._given(shapes)}: {in_words(error)}"
+        if mixed := rows.mixed(self._model, self._keepers):
+            return False, f"{self._given(shapes)}: {mixed}"
         reading = [node for node in self._readers if _reads_nothing(node)]
         skipped = [str(node.get_friendly_name()) for node in reading if skips_empty(node)]
         if skipped:

@@ -10,7 +10,7 @@ from openvino.preprocess import PrePostProcessor
 from ie_serving.core.errors import InvalidTensor, LoadFailed
 from ie_serving.core.tensors import BY_OPENVINO, Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import Dimension, EngineOptions
-from ie_serving.engines.openvino import preprocess
+from ie_serving.engines.openvino import preprocess, rows
 from ie_serving.engines.openvino.draft import Draft, Tensor
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reshape import InputShape, model_shapes
@@ -89,11 +89,19 @@ def _range(bound: tuple[int, int]) -> str:
 
 @dataclass(frozen=True)
 class Ports:
-    """Inputs and outputs of one signature."""
+    """Inputs and outputs of one signature.
+
+    Attributes:
+        signature: what clients see.
+        inputs: of the model.
+        outputs: of the model.
+        keepers: operations of the reshaped model that must go on keeping rows apart; see `rows`.
+    """
 
     signature: Signature
     inputs: tuple[Port, ...]
     outputs: tuple[Port, ...]
+    keepers: frozenset[str]
 
 
 def prepare(draft: Draft, model: ov.Model, options: EngineOptions) -> Ports:
@@ -106,7 +114,8 @@ def prepare(draft: Draft, model: ov.Model, options: EngineOptions) -> Ports:
     # First, so that shapes are as the client sends them, as in OpenVINO Model Server.
     steps = options.of(Preprocessing)
     changed = preprocess.apply(draft, model, steps)
-    reshaped = _reshape(draft, model, options.of(OpenVinoOptions), steps) or changed
+    reshaped, kept = _reshape(draft, model, options.of(OpenVinoOptions), steps)
+    reshaped = reshaped or changed
     inputs = tuple(_port(model.inputs[t.index], t, reshaped) for t in draft.inputs)
     outputs = tuple(_port(model.outputs[t.index], t, reshaped) for t in draft.outputs)
     _carry_as_float32(model, inputs, outputs)
@@ -116,19 +125,30 @@ def prepare(draft: Draft, model: ov.Model, options: EngineOptions) -> Ports:
         outputs={port.spec.name: port.spec for port in outputs},
         method=draft.method,
     )
-    return Ports(signature, inputs, outputs)
+    return Ports(signature, inputs, outputs, kept)
 
 
-def _reshape(draft: Draft, model: ov.Model, options: OpenVinoOptions, steps: Preprocessing) -> bool:
+def _reshape(
+    draft: Draft, model: ov.Model, options: OpenVinoOptions, steps: Preprocessing
+) -> tuple[bool, frozenset[str]]:
+    """Give the inputs the shapes that are asked for; tell whether any is, and name what keeps rows.
+
+    Raises:
+        LoadFailed: the model does not take these shapes.
+    """
     own = _own_inputs(draft)
     inputs = [_input_shape(model.inputs[t.index], t, steps) for t in own]
     shapes = model_shapes(inputs, _other_inputs(draft), options)
+    # Of one shape alone, as the model has it, there is nothing that could be mixed.
+    kept = rows.keepers(model) if shapes or model.is_dynamic() else frozenset()
     if shapes:
         wanted = {model.inputs[own[i].index]: _partial(shape) for i, shape in shapes.items()}
         texts = ", ".join(f"{own[i].alias}={shape}" for i, shape in shapes.items())
         with load_failures(f"the model cannot be reshaped to {texts}"):
             model.reshape(wanted)
-    return bool(shapes)
+        if mixed := rows.mixed(model, kept):
+            raise LoadFailed(f"the model cannot be reshaped to {texts}: {mixed}")
+    return bool(shapes), kept
 
 
 def check_shapes(draft: Draft, options: OpenVinoOptions) -> None:

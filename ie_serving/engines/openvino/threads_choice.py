@@ -12,7 +12,13 @@ from ie_serving.core.hints import Hint
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.hazards import Hazards
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.openvino.properties import CACHE, STREAMS, THREADS, properties
+from ie_serving.engines.openvino.properties import (
+    CACHE,
+    STREAMS,
+    THREADS,
+    in_todays_words,
+    properties,
+)
 from ie_serving.engines.openvino.runtime import core, load_failures, one_line
 from ie_serving.engines.openvino.slot import Slot
 from ie_serving.engines.openvino.specs import Ports, zeros
@@ -60,8 +66,8 @@ def compile_fastest(
     """
     config = properties(options, thread_limit())
     # What the user has set is not measured against anything else.
-    by_user = set(properties(options, None))
-    device = options.of(OpenVinoOptions).target_device
+    own = options.of(OpenVinoOptions)
+    by_user, device = set(in_todays_words(own.plugin_config)), own.target_device
     may_choose = device == "CPU" and not by_user & {THREADS, STREAMS, "PERFORMANCE_HINT"}
 
     def compiled(config: Mapping[str, str]) -> Compiled:

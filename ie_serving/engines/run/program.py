@@ -22,12 +22,13 @@ from ie_serving.engines.run.lane import Lane
 from ie_serving.engines.run.latency_model import CEILING_S, WEIGHT, LatencyModel
 from ie_serving.engines.run.pool import Pool
 from ie_serving.engines.run.request import Admission, InferRequest, Outputs
+from ie_serving.engines.run.threads import thread_limit
 
 T = TypeVar("T")
 Read = Callable[[Outputs], T]
 Check = Callable[[Array], None]
 
-SHARED_THREADS = max(16, os.cpu_count() or 1)
+SHARED_THREADS = max(16, thread_limit() or os.cpu_count() or 1)
 """Lanes of all models that run at once, made as they are needed: more would only divide the
 processors further. A model that asks for more infer requests than that has threads of its own."""
 

@@ -1,4 +1,4 @@
-"""How many threads an engine may use: the CPU affinity and the cgroup's CPU quota.
+"""How many threads an engine may use: the cores of the CPU affinity, and the cgroup's CPU quota.
 
 An engine itself sees the host's cores; in a container with a quota of two it would start one thread
 for each of 64 and be throttled. Sources: cgroup-v2.rst (`cpu.max`), sched-bwc.rst of the kernel.
@@ -6,26 +6,45 @@ for each of 64 and be throttled. Sources: cgroup-v2.rst (`cpu.max`), sched-bwc.r
 
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path, PurePosixPath
 
 Read = Callable[[str], str | None]
 """Gives a file's text, or None when there is no such file."""
 
 MOUNT = "/sys/fs/cgroup"
+CPUS = "/sys/devices/system/cpu"
 
 
 def thread_limit() -> int | None:
     """Give the number of threads to set, or None when nothing limits this process."""
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
-    return limit(os.cpu_count() or 1, affinity, cgroup_quota(_read))
+    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    return limit(os.cpu_count() or 1, usable, cgroup_quota(_read), _read)
 
 
-def limit(cpus: int, affinity: int | None, quota: float | None) -> int | None:
-    """Give the tightest limit in whole threads; None when that is all `cpus` or more."""
+def limit(cpus: int, usable: Collection[int] | None, quota: float | None, read: Read) -> int | None:
+    """Give the tightest limit in whole threads; None when that is all `cpus` or more.
+
+    Args:
+        cpus: of the machine.
+        usable: the numbers of those that this process may run on; None where that is not known.
+        quota: in CPUs.
+        read: gives the files of the system.
+    """
     # Rounded up: with a quota of 1.5 CPUs a second thread is worth its half.
-    allowed = min(affinity or cpus, math.ceil(quota) if quota else cpus)
-    return max(1, allowed) if allowed < cpus else None
+    allowed = min(len(usable or ()) or cpus, math.ceil(quota) if quota else cpus)
+    if allowed >= cpus:
+        return None
+    return max(1, min(allowed, cores(usable, read) if usable else cpus))
+
+
+def cores(usable: Collection[int], read: Read) -> int:
+    """Count the cores among CPUs, of which two may share one (hyper-threading).
+
+    Engines compute with one thread a core, where they choose themselves: a second one waits for the
+    same units. Source: `topology/thread_siblings_list` in the kernel's cputopology.rst.
+    """
+    return len({read(f"{CPUS}/cpu{cpu}/topology/thread_siblings_list") or cpu for cpu in usable})
 
 
 def cgroup_quota(read: Read) -> float | None:

@@ -317,18 +317,6 @@ def test_a_switch_that_would_change_what_is_computed_is_refused(name: str) -> No
     assert warnings(*ONE, f"--{name}=false") == ()
 
 
-def test_a_kernel_extension_is_refused_wherever_it_is_named() -> None:
-    (fault,) = faults(*ONE, "--cpu_extension", "/lib/libmine.so")
-    assert fault.startswith("--cpu_extension: kernel extensions are not loaded")
-    (fault,) = faults(*ONE, CPU_EXTENSION="/lib/libmine.so")
-    assert fault.startswith("environment variable CPU_EXTENSION: kernel extensions are not loaded")
-
-
-@pytest.mark.parametrize("path", ["", "/opt/intel/lib/intel64/libcpu_extension_avx2.so"])
-def test_an_extension_that_openvino_has_built_in_since_is_no_fault(path: str) -> None:
-    assert warnings(*ONE, f"--cpu_extension={path}", CPU_EXTENSION=path) == ()
-
-
 def test_what_is_computed_before_the_model_has_flags() -> None:
     flags = ("--layout", "NHWC:NCHW", "--mean", "[1,2,3]", "--scale", "2.5", "--precision", "uint8")
     (model,) = settings(*ONE, *flags, "--color_format", "BGR:RGB").models

@@ -13,6 +13,7 @@ import pytest
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import SERVING_DEFAULT, DataType
+from ie_serving.engines.openvino import compile as compile_module
 from ie_serving.engines.openvino import threads_choice
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.openvino.threads_choice import about_as_fast
@@ -176,6 +177,20 @@ async def test_batch_size_and_shape_reshape_at_load(tmp_path: Path) -> None:
     ranged = load(tmp_path, shape={"x": ((1, 4), 3)})
     assert ranged.signatures[SERVING_DEFAULT].inputs["x"].shape == (-1, 3)
     assert (await run(ranged, {"x": np.ones((2, 3), np.float32)}))["y"].shape == (2, 3)
+
+
+async def test_alternating_shapes_compile_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load(add_one(tmp_path, [1, 2]), shape="auto")
+
+    def fail(*_: object) -> None:
+        raise AssertionError("compiled while it serves")
+
+    monkeypatch.setattr(threads_choice, "compile_cached", fail)
+    monkeypatch.setattr(compile_module, "compile_cached", fail)
+    for shape in [(1, 2), (3, 4), (7, 1)] * 3:
+        assert (await run(model, {"x": np.ones(shape, np.float32)}))["y"].shape == shape
 
 
 def test_a_model_that_cannot_be_reshaped_says_so(tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import openvino.opset15 as op
 import pytest
+from PIL import Image
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.errors import InvalidTensor, LoadFailed
 from ie_serving.core.tensors import SERVING_DEFAULT, DataType, Method, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino import preprocess
@@ -131,3 +132,62 @@ def test_inputs_that_the_server_prepares_itself_are_refused() -> None:
     with pytest.raises(LoadFailed, match="mean: cannot be applied to signature 'parse'"):
         preprocess.check(draft, Preprocessing(mean=(1.0,)))
     preprocess.check(draft, Preprocessing())
+
+
+RESIZED = np.random.default_rng(3).integers(0, 256, (1, 7, 9, 3), np.uint8)
+
+
+def pillow(image: np.ndarray, size: tuple[int, int], way: Image.Resampling) -> np.ndarray:
+    """Resize each channel as floats, so that Pillow rounds nothing."""
+    channels = [Image.fromarray(image[0, ..., c].astype(np.float32)) for c in range(3)]
+    return np.stack([np.asarray(each.resize(size[::-1], way)) for each in channels])[None]
+
+
+@pytest.mark.parametrize(
+    ("way", "resampling"),
+    [
+        ("bilinear_pillow", Image.Resampling.BILINEAR),
+        ("bicubic_pillow", Image.Resampling.BICUBIC),
+    ],
+)
+async def test_images_of_any_size_become_the_models_as_pillow_resizes(
+    tmp_path: Path, way: str, resampling: Image.Resampling
+) -> None:
+    f32 = OpenVinoOptions(inference_precision="f32")  # else in bf16 where the CPU has it
+    model = load(image_model(tmp_path), f32, layout=TRANSPOSED, precision=Pair("u8"), resize=way)
+    assert spec(model, "inputs", "x").shape == (1, -1, -1, 3)
+    for image in (RESIZED, IMAGE, np.repeat(RESIZED, 3, axis=2)):
+        answer = await run(model, {"x": image})
+        np.testing.assert_allclose(
+            answer["y"], pillow(image, (2, 4), resampling), rtol=1e-4, atol=1e-2
+        )
+
+
+@pytest.mark.parametrize("way", ["linear", "cubic", "nearest"])
+async def test_resize_is_openvinos_own(tmp_path: Path, way: str) -> None:
+    """Of a constant image every way gives the constant, before the mean is subtracted."""
+    model = load(
+        image_model(tmp_path), layout=TRANSPOSED, precision=Pair("u8"), resize=way, mean=(7.0,)
+    )
+    answer = await run(model, {"x": np.full((1, 5, 3, 3), 20, np.uint8)})
+    np.testing.assert_allclose(answer["y"], np.full((1, 3, 2, 4), 13.0), rtol=1e-5)
+
+
+async def test_shape_bounds_what_is_resized(tmp_path: Path) -> None:
+    model = load(
+        image_model(tmp_path),
+        OpenVinoOptions(shape=(1, (2, 8), (2, 16), 3)),
+        layout=TRANSPOSED,
+        resize="linear",
+    )
+    assert (await run(model, {"x": np.ones((1, 8, 16, 3), np.float32)}))["y"].shape == (1, 3, 2, 4)
+    with pytest.raises(InvalidTensor, match=r"2\.\.8, 2\.\.16"):
+        await run(model, {"x": np.ones((1, 9, 16, 3), np.float32)})
+
+
+def test_resize_needs_to_know_height_and_width(tmp_path: Path) -> None:
+    with pytest.raises(LoadFailed, match="resize: layout must say which dimensions"):
+        load(image_model(tmp_path / "fixed"), resize="linear")
+    unary(tmp_path / "open", [1, 3, -1, -1], DataType.FP32, op.relu)
+    with pytest.raises(LoadFailed, match="resize: the model takes images of other sizes itself"):
+        load(tmp_path / "open", layout=TRANSPOSED, resize="linear")

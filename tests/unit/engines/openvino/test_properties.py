@@ -6,7 +6,9 @@ import pytest
 
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.openvino.properties import properties, translated
+from ie_serving.engines.openvino.properties import properties, property_of, translated
+from ie_serving.engines.openvino.runtime import core
+from tests.unit.engines.openvino.models import add_one
 
 
 @pytest.mark.parametrize(
@@ -56,3 +58,14 @@ def test_precision_and_cache_become_properties(tmp_path: Path) -> None:
         "INFERENCE_PRECISION_HINT": "f32",
         "CACHE_DIR": str(tmp_path),
     }
+
+
+@pytest.mark.parametrize("device", ["CPU", "AUTO", "HETERO:CPU", "MULTI:CPU", "BATCH:CPU(2)"])
+def test_what_the_cpu_computes_in_is_known_behind_other_devices(
+    tmp_path: Path, device: str
+) -> None:
+    model = core().read_model(add_one(tmp_path) / "model.xml")
+    config = {"INFERENCE_PRECISION_HINT": "f32"}
+    compiled = core().compile_model(model, device, config)
+    assert property_of(compiled, "INFERENCE_PRECISION_HINT") == "f32"
+    assert property_of(compiled, "NO_SUCH") == "unknown"

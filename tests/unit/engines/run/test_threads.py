@@ -1,12 +1,14 @@
 """Thread counts follow the affinity and the tightest cgroup quota."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.engines.run.threads import cgroup_quota, limit, thread_limit
+from ie_serving.engines.run.threads import CPUS, cgroup_quota, limit, thread_limit
 
 V2 = "0::/pod/container\n"
 V1 = "5:memory:/pod\n4:cpu,cpuacct:/pod/container\n"
@@ -69,27 +71,89 @@ def test_cgroup_quota(files: Mapping[str, str], quota: float | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cpus", "affinity", "quota", "threads"),
+    ("cpus", "usable", "quota", "threads"),
     [
-        pytest.param(8, 8, None, None, id="nothing limits"),
-        pytest.param(8, 4, None, 4, id="affinity"),
-        pytest.param(8, 8, 2.5, 3, id="a part of a CPU counts as one"),
-        pytest.param(8, 2, 4.0, 2, id="the tighter of both"),
-        pytest.param(8, 8, 0.1, 1, id="one at least"),
-        pytest.param(8, 8, 16.0, None, id="more than there is"),
+        pytest.param(8, range(8), None, None, id="nothing limits"),
+        pytest.param(8, range(4), None, 4, id="affinity"),
+        pytest.param(8, range(8), 2.5, 3, id="a part of a CPU counts as one"),
+        pytest.param(8, range(2), 4.0, 2, id="the tighter of both"),
+        pytest.param(8, range(8), 0.1, 1, id="one at least"),
+        pytest.param(8, range(8), 16.0, None, id="more than there is"),
         pytest.param(8, None, None, None, id="no affinity on this system"),
+        pytest.param(8, None, 3.0, 3, id="a quota without affinity"),
     ],
 )
-def test_limit(cpus: int, affinity: int | None, quota: float | None, threads: int | None) -> None:
-    assert limit(cpus, affinity, quota) == threads
+def test_limit(
+    cpus: int, usable: Sequence[int] | None, quota: float | None, threads: int | None
+) -> None:
+    assert limit(cpus, usable, quota, {}.get) == threads
 
 
 @given(st.integers(1, 512), st.integers(1, 512), st.floats(0.01, 600) | st.none())
-def test_a_limit_is_never_more_than_there_is(cpus: int, affinity: int, quota: float | None) -> None:
-    threads = limit(cpus, affinity, quota)
+def test_a_limit_is_never_more_than_there_is(cpus: int, usable: int, quota: float | None) -> None:
+    threads = limit(cpus, range(usable), quota, {}.get)
     assert threads is None or 1 <= threads < max(cpus, 2)
+
+
+TWINS = {
+    f"{CPUS}/cpu{cpu}/topology/thread_siblings_list": f"{cpu % 4},{cpu % 4 + 4}\n"
+    for cpu in range(8)
+}
+"""Four cores of two CPUs each: 0 and 4, 1 and 5 and so on."""
+
+
+@pytest.mark.parametrize(
+    ("usable", "quota", "threads"),
+    [
+        pytest.param(range(8), None, None, id="nothing limits: the engine chooses"),
+        pytest.param([0, 4], None, 1, id="two of one core"),
+        pytest.param([0, 1], None, 2, id="two cores"),
+        pytest.param([0, 1, 4, 5], None, 2, id="two whole cores"),
+        pytest.param(range(8), 6.0, 4, id="no second thread of a core for a quota"),
+        pytest.param([0, 1, 4, 5], 1.0, 1, id="the quota is tighter"),
+    ],
+)
+def test_a_core_counts_once(
+    usable: Sequence[int], quota: float | None, threads: int | None
+) -> None:
+    assert limit(8, usable, quota, TWINS.get) == threads
 
 
 def test_this_machine_has_an_answer() -> None:
     threads = thread_limit()
     assert threads is None or threads >= 1
+
+
+@pytest.mark.parametrize(
+    ("own", "files", "quota"),
+    [
+        pytest.param(
+            "0::/kubepods/pod1/app\n",
+            {"kubepods/cpu.max": "800000 100000", "kubepods/pod1/cpu.max": "250000 100000"},
+            2.5,
+            id="version 2: of the pod",
+        ),
+        pytest.param(
+            "12:cpu,cpuacct:/docker/77\n0::/docker/77\n",
+            {"cpu/cpu.cfs_quota_us": "300000", "cpu/cpu.cfs_period_us": "100000"},
+            3.0,
+            id="both versions: the container sees its own group as the root",
+        ),
+        pytest.param("0::/../other\n", {"cpu.max": "100000 50000"}, 2.0, id="outside of the root"),
+    ],
+)
+def test_a_tree_of_cgroups(
+    tmp_path: Path, own: str, files: Mapping[str, str], quota: float
+) -> None:
+    tree = {"/proc/self/cgroup": own, **{f"{ROOT}/{name}": text for name, text in files.items()}}
+    for name, text in tree.items():
+        place = tmp_path / name.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(f"{text}\n")
+
+    def read(path: str) -> str | None:
+        place = tmp_path / path.lstrip("/")
+        return place.read_text() if place.is_file() else None
+
+    assert cgroup_quota(read) == quota
+    assert limit(8, range(8), quota, read) == math.ceil(quota)

@@ -14,6 +14,7 @@ from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.openvino.savedmodel.host.allowance import Allowance, spending
 from ie_serving.engines.openvino.savedmodel.host.kernel import Compute, Held, as_tensor
 from ie_serving.engines.run.program import Runs
+from ie_serving.engines.run.threads import thread_limit
 
 T = TypeVar("T")
 
@@ -23,7 +24,7 @@ Python takes about half a microsecond for a string in each kernel, a model has a
 the loop may be held for a millisecond."""
 INLINE_BYTES = 1 << 13
 """Bytes of strings up to which it does."""
-THREADS = min(4, os.cpu_count() or 1)
+THREADS = min(4, thread_limit() or os.cpu_count() or 1)
 """Threads of one signature, made as they are needed: Python runs one at a time, but Pillow and
 numpy let others run while they compute. Requests that take long wait for those of their kind."""
 

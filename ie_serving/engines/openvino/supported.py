@@ -1,0 +1,80 @@
+"""`target_device` and `plugin_config` beside what OpenVINO has on this machine.
+
+`AUTO`, `HETERO` and `MULTI` take properties that they do not know, so a misspelt one would have no
+effect and no error.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.nearest import nearest
+from ie_serving.engines.openvino import devices
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.openvino.properties import for_cpu, in_todays_words
+from ie_serving.engines.openvino.runtime import core
+from ie_serving.engines.run.threads import thread_limit
+
+SUPPORTED = "SUPPORTED_PROPERTIES"
+OF_CORE = frozenset(
+    {
+        "ALLOW_AUTO_BATCHING",
+        "AUTO_BATCH_TIMEOUT",
+        "CACHE_DIR",
+        "CACHE_MODE",
+        "DEVICE_PROPERTIES",
+        "ENABLE_MMAP",
+    }
+)
+"""Properties that OpenVINO's core takes for any device, whatever its plugin lists."""
+READ_ONLY = "RO"
+
+
+def device(options: OpenVinoOptions) -> str:
+    """Give the device to compile for, which is there and has the properties that are asked for.
+
+    Raises:
+        LoadFailed: naming the devices that are there, or the property that may be meant.
+    """
+    name, asked = options.target_device, in_todays_words(options.plugin_config)
+    if name != devices.CPU:  # which is always there; to look for others loads their plugins
+        name = devices.chosen(name, core().available_devices)
+        devices.check_list(name, asked)
+        if devices.uses_cpu(name):
+            _bound_cpu()
+    if asked:
+        check_properties(name, asked, dict(_properties(name)))
+    return name
+
+
+# Not at each compilation: a device beside the CPU may refuse properties that are the CPU's.
+def _bound_cpu() -> None:
+    """Keep the CPU's part of other devices to the share of this process, unless a user says so."""
+    core().set_property(devices.CPU, for_cpu(thread_limit()))
+
+
+def check_properties(device: str, config: Mapping[str, str], known: Mapping[str, str]) -> None:
+    """Refuse names that are not among the properties `known`, or that can only be read. Pure.
+
+    Args:
+        device: for the text.
+        config: names, with values that are not looked at.
+        known: `RW` or `RO` of each property that the device has.
+    """
+    writable = {*OF_CORE, *(name for name, access in known.items() if access != READ_ONLY)}
+    for name in config:
+        if name in writable:
+            continue
+        if name in known:
+            raise LoadFailed(f"plugin_config: {name} of {device} can only be read: remove it")
+        listed = nearest(name.upper(), writable) or f"; it has {', '.join(sorted(writable))}"
+        raise LoadFailed(f"plugin_config: {device} has no property {name!r}{listed}")
+
+
+def _properties(device: str) -> Iterator[tuple[str, str]]:
+    """Give the properties of a device; those of what it computes on too."""
+    kind = device.partition(":")[0]
+    for each in dict.fromkeys([kind, *(devices.hardware(device) or core().available_devices)]):
+        try:
+            yield from core().get_property(each, SUPPORTED).items()
+        except RuntimeError:  # of a list for AUTO that names one which is not there
+            continue

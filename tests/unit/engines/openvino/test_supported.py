@@ -1,0 +1,72 @@
+"""`target_device` and `plugin_config` beside what OpenVINO has here."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import openvino as ov
+import pytest
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.engines.openvino import supported
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from tests.unit.engines.openvino.models import add_one
+
+KNOWN = {"NUM_STREAMS": "RW", "INFERENCE_NUM_THREADS": "RW", "FULL_DEVICE_NAME": "RO"}
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        pytest.param({"NUM_STREAM": "2"}, 'did you mean "NUM_STREAMS"', id="a letter is missing"),
+        pytest.param({"num_streams": "2"}, 'did you mean "NUM_STREAMS"', id="small letters"),
+        pytest.param(
+            {"XYZ": "2"}, "no property 'XYZ'; it has ALLOW_AUTO_BATCHING", id="unlike any"
+        ),
+        pytest.param({"FULL_DEVICE_NAME": "2"}, "can only be read: remove it", id="read only"),
+    ],
+)
+def test_a_property_that_is_none_is_refused(config: Mapping[str, str], text: str) -> None:
+    with pytest.raises(LoadFailed) as refused:
+        supported.check_properties("CPU", config, KNOWN)
+    assert str(refused.value).startswith("plugin_config: ")
+    assert text in str(refused.value)
+
+
+@pytest.mark.parametrize("config", [{}, {"NUM_STREAMS": "2", "CACHE_DIR": "/tmp"}])
+def test_known_properties_pass(config: Mapping[str, str]) -> None:
+    supported.check_properties("CPU", config, KNOWN)
+
+
+@pytest.mark.parametrize(
+    "device", ["CPU", "AUTO", "AUTO:CPU", "HETERO:CPU", "MULTI:CPU", "BATCH:CPU(4)"]
+)
+def test_devices_that_share_the_cpu_take_its_properties(device: str) -> None:
+    right = {"NUM_STREAMS": "2", "PERFORMANCE_HINT": "THROUGHPUT"}
+    options = OpenVinoOptions(target_device=device, plugin_config=right)
+    assert supported.device(options) == device
+    wrong = OpenVinoOptions(target_device=device, plugin_config={"NUM_STREEMS": "2"})
+    with pytest.raises(LoadFailed, match='did you mean "NUM_STREAMS"'):
+        supported.device(wrong)
+
+
+def test_a_device_of_another_machine_is_refused() -> None:
+    with pytest.raises(LoadFailed, match=r"has no 'NPU\.7', it has .*CPU"):
+        supported.device(OpenVinoOptions(target_device="NPU.7"))
+
+
+def test_names_of_2020_are_known() -> None:
+    old = OpenVinoOptions(plugin_config={"KEY_CPU_THROUGHPUT_STREAMS": "2"})
+    assert supported.device(old) == "CPU"
+
+
+@pytest.mark.parametrize("device", ["AUTO", "HETERO:CPU", "MULTI:CPU", "BATCH:CPU(2)"])
+def test_the_cpu_among_others_keeps_to_the_share_of_the_process(
+    device: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = ov.Core()
+    monkeypatch.setattr(supported, "core", lambda: made)
+    monkeypatch.setattr(supported, "thread_limit", lambda: 1)
+    supported.device(OpenVinoOptions(target_device=device))
+    model = made.read_model(add_one(tmp_path) / "model.xml")
+    compiled = made.compile_model(model, device)
+    assert compiled.get_property("DEVICE_PROPERTIES")["CPU"]["INFERENCE_NUM_THREADS"] == 1

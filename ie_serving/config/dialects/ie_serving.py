@@ -131,7 +131,7 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ie_serving",
         description="Serve models over the TensorFlow Serving API (gRPC and REST) with OpenVINO.",
-        epilog=_variables_text(),
+        epilog=f"{_WITHOUT_A_COMMAND}\n\n{_variables_text()}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=_ShowVersions, nargs=0, help="show versions and exit")
@@ -180,6 +180,12 @@ def _add_flag(group: "argparse.ArgumentParser | argparse._ArgumentGroup", settin
         group.add_argument(flag, nargs="?", const="true", metavar=metavar, help=text)
     else:
         group.add_argument(flag, metavar=metavar, help=text)
+
+
+_WITHOUT_A_COMMAND = """without one of these words:
+  --config_path and --model_path tell config from model
+  --list_models, --add_to_config, --remove_from_config: list the models of a repository, or change
+    the configuration file, and end; with --help they say more"""
 
 
 def _variables_text() -> str:

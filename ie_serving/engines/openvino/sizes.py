@@ -108,9 +108,12 @@ def _by_count(numbers: tuple[int, ...], count: Callable[[ov.Node], ov.Node]) -> 
 
 def _steps(number: int) -> _Rule:
     def fits(node: ov.Node) -> ov.Node:
-        return op.not_equal(op.convert(node.input_value(number), "f32"), float32(0.0))
+        step = op.convert(node.input_value(number), "f32")
+        # The plugin turns steps backwards around, and divides by that: of -2**31 nothing is left.
+        turns = op.greater(step, float32(-(2.0**31)))
+        return op.logical_and(turns, op.not_equal(step, float32(0.0)))
 
-    return _Rule((number,), fits, "is asked for steps of 0")
+    return _Rule((number,), fits, "is asked for steps of 0, or of -2147483648")
 
 
 def _padded(node: ov.Node) -> ov.Node:
@@ -240,6 +243,7 @@ _RULES: Mapping[str, _Rule] = MappingProxyType(
         "Pad": _by_count((1, 2), _padded),
         "RDFT": _by_count((2,), _transformed),
         "RandomUniform": _asks_little((0,)),
+        "Slice": _steps(3),
         "StridedSlice": _steps(3),
         "Tile": _asks_little((1,), lambda node: [_product(_floats(_shape_of(node)))]),
     }

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving import __version__
-from ie_serving.config.dialects import ie_serving
+from ie_serving.config.dialects import ie_serving, manage
 from ie_serving.config.dialects.no_command import EXAMPLE
 from ie_serving.config.dialects.ovms import ALIASES
 from ie_serving.config.schema import foreign
@@ -388,7 +388,9 @@ def test_help_needs_no_command(flag: str, capsys: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit) as caught:
         ie_serving.parse([flag], {})
     assert caught.value.code == 0
-    assert capsys.readouterr().out.startswith("usage: ie_serving ")
+    said = capsys.readouterr().out
+    assert said.startswith("usage: ie_serving ")
+    assert all(f"--{name}" in said for name in (manage.LIST, manage.ADD, manage.REMOVE))
 
 
 @pytest.mark.parametrize("command", ["model", "config"])

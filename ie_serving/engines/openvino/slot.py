@@ -80,11 +80,6 @@ class Slot:
             self._check_flags(results[-1])
         return {name: results[index] for name, index in self._places}
 
-    def run_timed(self) -> float:
-        """Infer, and give the seconds that OpenVINO measured, without any wait for Python."""
-        self.run()
-        return float(self._request.latency) / 1000
-
     def run_new(self) -> Mapping[str, Array]:
         """Infer so that no error is lost, of memory for new shapes neither."""
         if self._stale:

@@ -106,7 +106,7 @@ def _latency(model: ov.CompiledModel, ports: Ports, hazards: Hazards, rows: int)
     """Measure with zeros, `rows` in each open dimension; they may be divisors, and be refused."""
     measured = replace(hazards, refusals=())
     make = partial(Slot, model.create_infer_request, ports.inputs, ports.outputs, measured)
-    return probe.latency(make, zeros(ports.inputs, rows), (RuntimeError,), Slot.run_timed)
+    return probe.latency(make, zeros(ports.inputs, rows), (RuntimeError,))
 
 
 def compile_cached(model: ov.Model, device: str, config: Mapping[str, str]) -> ov.CompiledModel:

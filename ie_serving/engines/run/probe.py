@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeVar
+from typing import TypeAlias
 
 from ie_serving.core.errors import ServingError
 from ie_serving.core.tensors import Array
@@ -18,9 +18,10 @@ REPEATS = 15
 one longer."""
 BUDGET_S = 0.05
 """Seconds of a round, or two inferences where these take longer."""
+MOST_REPEATS = 4 * REPEATS
 MOST_S = 0.3
-"""Seconds of a round in which no two inferences take about as long as the shortest: where others
-keep the processor, one may take 50 ms instead of 30 us."""
+"""Inferences and seconds of a round in which no two take about as long as the shortest: where
+others keep the processor, one may take 50 ms instead of 30 us."""
 LONG_S = 0.5
 """A first inference of so many seconds is not repeated: the load would take as long again."""
 
@@ -32,21 +33,14 @@ SHORTER = 0.9
 MOST_ROUNDS = 6
 """Rounds on a machine that is never quiet: 0.3 s."""
 
-R = TypeVar("R", bound=InferRequest)
-
-
-def by_clock(request: InferRequest) -> float:
-    """Run once, and give the seconds until the caller goes on."""
-    started = time.perf_counter()
-    request.run()
-    return time.perf_counter() - started
+Clock: TypeAlias = Callable[[], float]
 
 
 def latency(
-    make: Callable[[], R],
+    make: Callable[[], InferRequest],
     inputs: Mapping[str, Array] | None,
     failures: tuple[type[Exception], ...],
-    timed: Callable[[R], float] = by_clock,
+    clock: Clock = time.perf_counter,
 ) -> float | None:
     """Measure one inference in seconds, the shortest of several: others may use the machine.
 
@@ -54,8 +48,7 @@ def latency(
         make: gives an infer request of the compiled model.
         inputs: for it; None where no shape can be guessed.
         failures: types of the engine's errors.
-        timed: runs a request once and gives the seconds, best by the engine's own measure: a
-            thread that comes back from the engine may have to wait for the interpreter.
+        clock: gives seconds.
 
     Returns:
         None where the inputs are no valid ones, or there are none.
@@ -67,7 +60,7 @@ def latency(
         # A request of its own, dropped afterwards: a refusal may leave one unfit for serving.
         request = make()
         with _alone:
-            return _shortest(lambda: _filled_and_timed(request, inputs, timed))
+            return _shortest(lambda: _timed(request, inputs, clock))
     except refused:
         return None
 
@@ -96,12 +89,14 @@ def _round(infer: Callable[[], float]) -> float:
 def _is_enough(measured: Sequence[float]) -> bool:
     if len(measured) < REPEATS and sum(measured) < BUDGET_S:
         return False
-    about_as_short = [each for each in measured if SHORTER * each <= min(measured)]
-    return len(about_as_short) > 1 or sum(measured) > MOST_S
+    if len(measured) >= MOST_REPEATS or sum(measured) > MOST_S:
+        return True
+    shortest = min(measured)
+    return sum(SHORTER * each <= shortest for each in measured) > 1
 
 
-def _filled_and_timed(
-    request: R, inputs: Mapping[str, Array], timed: Callable[[R], float]
-) -> float:
+def _timed(request: InferRequest, inputs: Mapping[str, Array], clock: Clock) -> float:
     request.fill(inputs)
-    return timed(request)
+    started = clock()
+    request.run()
+    return clock() - started

@@ -6,32 +6,28 @@ from itertools import chain, repeat
 import pytest
 
 from ie_serving.core.tensors import Array
-from ie_serving.engines.run.probe import MOST_ROUNDS, REPEATS, latency
+from ie_serving.engines.run.probe import MOST_REPEATS, MOST_ROUNDS, REPEATS, latency
 
 MS = 0.001
 
 
 class Scripted:
-    """An infer request whose inferences take the seconds of a script."""
+    """An infer request whose inferences take the seconds of a script, on a clock of its own."""
 
     renews = False
 
     def __init__(self, seconds: Iterator[float]) -> None:
         self._seconds = seconds
-        self.taken = 0.0
+        self.now = 0.0
         self.runs = 0
 
     def fill(self, inputs: Mapping[str, Array]) -> None:
-        self.taken = 0.0
+        self.now += 1.0  # not part of an inference
 
     def run(self) -> Mapping[str, Array]:
-        self.taken = next(self._seconds)
+        self.now += next(self._seconds)
         self.runs += 1
         return {}
-
-    def run_timed(self) -> float:
-        self.run()
-        return self.taken
 
     def run_new(self) -> Mapping[str, Array]:
         return self.run()
@@ -46,7 +42,7 @@ class Scripted:
 def measured(first: Sequence[float], then: float) -> tuple[float, int]:
     """Give what is measured, in milliseconds, and the number of inferences."""
     request = Scripted(chain(first, repeat(then)))
-    seconds = latency(lambda: request, {}, (), Scripted.run_timed)
+    seconds = latency(lambda: request, {}, (), lambda: request.now)
     assert seconds is not None
     return round(seconds / MS, 3), request.runs
 
@@ -67,6 +63,11 @@ def test_the_shortest_counts(
     first: Sequence[float], then: float, expected: float, runs: int
 ) -> None:
     assert measured(first, then) == (expected, runs)
+
+
+def test_inferences_of_which_no_two_agree_end_the_measurement() -> None:
+    always_less = [0.8**number * 0.9 * MS for number in range(100)]
+    assert measured(always_less, MS)[1] == 1 + MOST_REPEATS
 
 
 def test_a_machine_that_is_never_quiet_ends_the_measurement() -> None:

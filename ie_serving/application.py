@@ -13,6 +13,7 @@ from ie_serving.core.budget import BUDGET
 from ie_serving.engines.base import Engine
 from ie_serving.engines.drivers import Drivers
 from ie_serving.engines.kept import KeptSound
+from ie_serving.engines.layers.images import WithImages
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
@@ -78,7 +79,8 @@ def engine() -> Engine:
 
 
 def _engine(fallback: TensorFlowFallback) -> Engine:
-    return KeptSound(Drivers([OnnxRuntimeEngine(), OpenVinoEngine(fallback)]))
+    drivers = Drivers([OnnxRuntimeEngine(), OpenVinoEngine(fallback)])
+    return WithImages(KeptSound(drivers))
 
 
 class ServingApplication:

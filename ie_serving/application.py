@@ -15,6 +15,7 @@ from ie_serving.engines.base import Engine
 from ie_serving.engines.drivers import Drivers
 from ie_serving.engines.kept import KeptSound
 from ie_serving.engines.layers.batching import BatchingEngine
+from ie_serving.engines.layers.images import WithImages
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
@@ -77,11 +78,16 @@ pass within milliseconds."""
 
 def engine() -> Engine:
     """Build the engine of all models, with its layers, for who serves none."""
-    return BatchingEngine(_engine(TensorFlowFallback()), BatchMetrics(BOUNDS), batching_of)
+    return _layered(_engine(TensorFlowFallback()), BatchMetrics(BOUNDS))
 
 
 def _engine(fallback: TensorFlowFallback) -> Engine:
     return KeptSound(Drivers([OnnxRuntimeEngine(), OpenVinoEngine(fallback)]))
+
+
+def _layered(engine: Engine, batches: BatchMetrics) -> Engine:
+    # Images are decoded before requests are gathered: what does not decode shares no batch.
+    return WithImages(BatchingEngine(engine, batches, batching_of))
 
 
 class ServingApplication:
@@ -309,7 +315,7 @@ class ServingApplication:
         return Loader(
             config.name,
             storage,
-            BatchingEngine(self._engine, self._metrics.add(config.name).batches, batching_of),
+            _layered(self._engine, self._metrics.add(config.name).batches),
             config.engine,
             self._warm_up,
             self._loads,

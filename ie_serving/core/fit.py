@@ -90,9 +90,14 @@ def cast(array: Array, spec: TensorSpec, index: int) -> Array:
         spec: the input it is for.
         index: the input's position, for the error text.
 
+    Returns:
+        A new array; encoded images as they are, where the input takes them.
+
     Raises:
         InvalidTensor: the kinds do not go together, or a value would not survive.
     """
+    if array.dtype.kind == "O" and spec.image:  # encoded images, which the model decodes itself
+        return array
     if not _castable(array.dtype, spec.dtype.numpy):
         raise InvalidTensor(_wrong_dtype(array, spec, index))
     with np.errstate(over="ignore", invalid="ignore"):  # `_survived` finds what they warn of
@@ -150,6 +155,8 @@ def _word(array: Array) -> str:
 
 
 def _with_trailing_ones(array: Array, spec: TensorSpec) -> Array:
+    if array.dtype.kind == "O" and spec.image:
+        return array
     rank = len(spec.shape or ())
     padded = array.shape + (1,) * (rank - array.ndim)
     if array.ndim < rank and _admits(spec.shape, padded):

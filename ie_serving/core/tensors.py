@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ie_serving.core.images import Bounds, ImageForm
+
 Array = npt.NDArray[Any]
 
 SERVING_DEFAULT = "serving_default"
@@ -74,12 +76,19 @@ class TensorSpec:
         dtype: element type.
         shape: one entry a dimension, -1 where any size is taken; None when even the rank is open.
         tensor: the tensor's own name in the model, `TensorInfo.name` in the metadata.
+        layout: order of the dimensions in OpenVINO's letters, such as `NHWC`; empty where neither
+            the model nor its configuration says it.
+        bounds: smallest and largest size of each dimension, where `shape` does not say it all.
+        image: what encoded images become that are sent instead; None where none are taken.
     """
 
     name: str
     dtype: DataType
     shape: tuple[int, ...] | None
     tensor: str
+    layout: str = ""
+    bounds: Bounds | None = None
+    image: ImageForm | None = None
 
     def __str__(self) -> str:
         shape = "any shape" if self.shape is None else f"({', '.join(map(str, self.shape))})"

@@ -34,6 +34,10 @@ class EngineOptions:
     execution: str = "auto"
     """`inline` infers on the event loop, `async` beside it, `auto` as the measured time says."""
 
+    image_inputs: bool = True
+    """Take encoded images for inputs that look like images. Nothing is added for other inputs, nor
+    for numbers; `false` keeps what strangers send from the decoders of images."""
+
     cache_dir: Path | None = None
     """Where compiled models are kept between starts; None keeps none."""
 

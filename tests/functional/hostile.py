@@ -18,7 +18,7 @@ from tests.functional.payloads import MEGABYTE, ROW, send
 from tests.functional.servers import SAMPLE, Server
 from tests.functional.storage.serving import several
 from tests.process import PATIENCE_S
-from tests.unit.engines.openvino.models import parameter, result, save
+from tests.unit.engines.openvino.models import parameter, result, save, unary
 from tests.unit.wire.protobuf.nesting import nested
 
 PREDICT = "PredictionService/Predict"
@@ -31,7 +31,9 @@ def serve(base: Path, budget: int) -> Server:
     zero, one = (op.constant(np.array(value, np.int32)) for value in (0, 1))
     stop = op.gather(x, zero, zero)
     save(base / "range" / "1", [result("y", op.range(zero, stop, one, "f32"))], [x])
-    models = several(base / "c.json", {"digits": str(SAMPLE), "range": str(base / "range")})
+    unary(base / "picture" / "1", [-1, 64, 64, 3], DataType.FP32, op.relu)
+    paths = {name: str(base / name) for name in ("range", "picture")}
+    models = several(base / "c.json", {"digits": str(SAMPLE), **paths})
     return Server("ie_serving", *models, f"--memory_budget_bytes={budget}")
 
 
@@ -95,6 +97,10 @@ REQUESTS: dict[str, Callable[[Server], None]] = {
     "25 MB of tensors": rpc(PREDICT, lambda: payloads.packed(100_000)),
     "13 MB of values": rpc(PREDICT, lambda: payloads.listed(50_000)),
     "a million strings": rpc(PREDICT, lambda: payloads.strings(1_000_000)),
+    "a million images": rpc(PREDICT, lambda: payloads.images(*[b""] * 1_000_000)),
+    "30 megapixels of PNG": rpc(PREDICT, lambda: payloads.picture("PNG", 5_000, 6_000)),
+    "30 megapixels of JPEG": rpc(PREDICT, lambda: payloads.picture("JPEG", 5_000, 6_000)),
+    "16 megapixels of WebP": rpc(PREDICT, lambda: payloads.picture("WEBP", 4_096, 4_096)),
     "20,000 examples": rpc("PredictionService/Classify", lambda: payloads.examples(20_000)),
     "gzip over REST": rest(
         lambda: gzip_of(b'{"instances": [' + b"[NaN]," * 100_000), **{"Content-Encoding": "gzip"}

@@ -10,6 +10,7 @@ from tensorflow_serving.apis import predict_pb2
 from ie_serving.wire.protobuf import messages
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S
+from tests.unit.wire.image.pictures import encoded
 from tests.unit.wire.protobuf.nesting import nested
 
 MEGABYTE = 2**20
@@ -84,3 +85,18 @@ def send(server: Server, method: str, payload: bytes, *, gzip: bool = False) -> 
     except grpc.RpcError as error:
         return str(error.code().name), str(error.details())
     return "OK", ""
+
+
+def images(*files: bytes) -> bytes:
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "picture"
+    tensor = request.inputs["x"]
+    tensor.dtype = 7
+    tensor.string_val.extend(files)
+    tensor.tensor_shape.dim.add(size=len(files))
+    return bytes(request.SerializeToString())
+
+
+def picture(form: str, height: int, width: int) -> bytes:
+    """A picture all of one grey: as few bytes as its format needs."""
+    return images(encoded(np.full((height, width), 128, np.uint8), form))

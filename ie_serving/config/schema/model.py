@@ -188,6 +188,16 @@ MODEL: tuple[Setting, ...] = (
         ovms=("nireq",),
     ),
     Setting(
+        place="engine.image_inputs",
+        parse=words.boolean,
+        form=BOOLEAN,
+        meaning="take JPEG, PNG or WebP as strings for inputs of four dimensions with 1 or 3"
+        " channels",
+        example="false",
+        flag="image_inputs",
+        key="image_inputs",
+    ),
+    Setting(
         place="openvino.target_device",
         # Only the device's plugin knows which names it takes; it refuses others at load.
         parse=words.text,

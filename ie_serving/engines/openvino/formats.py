@@ -1,8 +1,9 @@
 """What a version directory may hold, and whether it is all there.
 
 OpenVINO IR (`*.xml` with `*.bin` of the same stem), a TensorFlow SavedModel, binary or as text, one
-`.onnx`, or one `.tflite`, looked for in this order; the last comes first where it is preferred. Two
-models of one format are refused: which of them was meant cannot be known.
+`.onnx`, one `.tflite`, PaddlePaddle's `.pdmodel` with `.pdiparams`, or a frozen graph of TensorFlow
+(`.pb`), looked for in this order; a `.tflite` comes first where it is preferred. Two models of one
+format are refused: which of them was meant cannot be known.
 """
 
 import re
@@ -11,33 +12,45 @@ from pathlib import Path, PurePosixPath
 
 from ie_serving.core.errors import LoadFailed
 
+IR = ".xml"
 SAVED_MODEL = "saved_model.pb"
 SAVED_MODEL_TEXT = "saved_model.pbtxt"
 TFLITE = ".tflite"
 ONNX = ".onnx"
+PADDLE = ".pdmodel"
+FROZEN = ".pb"
+WEIGHTS = {IR: ".bin", PADDLE: ".pdiparams"}
+"""The file with the weights beside a file with the graph, by suffix."""
+BESIDE_SAVED_MODEL = frozenset({"fingerprint.pb", "keras_metadata.pb"})
+"""What TensorFlow writes beside a SavedModel, whose own file may still be on its way."""
+PYTORCH = (".pt2", ".pt", ".pth")
+
 _INDEX = "variables/variables.index"
 _SHARD = re.compile(r"variables/variables\.data-(\d{5})-of-(\d{5})")
 _NOTHING = (
     f"the model is missing: expected *.xml with *.bin, {SAVED_MODEL} or {SAVED_MODEL_TEXT},"
-    " *.onnx, or *.tflite"
+    " *.onnx, *.tflite, *.pdmodel with *.pdiparams, or *.pb"
 )
 
 
 def missing(files: Collection[str]) -> str | None:
     """Say what a directory of `files` lacks; None when it is complete."""
     top = {name for name in files if "/" not in name}
-    if xmls := _with_suffix(top, ".xml"):
-        return _without_weights(xmls, top)
+    if xmls := _with_suffix(top, IR):
+        return _without_weights(xmls, top, IR)
     if top & {SAVED_MODEL, SAVED_MODEL_TEXT}:
         return _missing_variables(set(files))
     if _with_suffix(top, ONNX) or _with_suffix(top, TFLITE):
         return None
-    bins = _with_suffix(top, ".bin")
-    return f"{PurePosixPath(bins[0]).stem}.xml is missing beside {bins[0]}" if bins else _NOTHING
+    if graphs := _with_suffix(top, PADDLE):
+        return _without_weights(graphs, top, PADDLE)
+    if any(name.startswith("variables/") for name in files):
+        return f"{SAVED_MODEL} is missing beside variables/"
+    return None if _frozen(top) else _without_graph(top)
 
 
 def model_file(directory: Path, *, prefer_tflite: bool = False) -> Path:
-    """Give the file to read: the `.xml`, the SavedModel's, the `.onnx` or the `.tflite`.
+    """Give the file to read: the one with the graph.
 
     Raises:
         LoadFailed: none, or more than one of a format.
@@ -45,32 +58,53 @@ def model_file(directory: Path, *, prefer_tflite: bool = False) -> Path:
     names = {path.name for path in directory.iterdir() if path.is_file()}
     # The order of `missing`, so that what was found complete is also what is read.
     order = [
-        _with_suffix(names, ".xml"),
+        _with_suffix(names, IR),
         names & {SAVED_MODEL},
         names & {SAVED_MODEL_TEXT},
         _with_suffix(names, ONNX),
         _with_suffix(names, TFLITE),
+        _with_suffix(names, PADDLE),
+        _frozen(names),
     ]
-    for found in order[::-1] if prefer_tflite and order[-1] else order:
+    preferred = _with_suffix(names, TFLITE) if prefer_tflite else []
+    for found in (preferred, *order):
         if len(found) > 1:
             raise LoadFailed(
                 f"the version holds several models: {', '.join(sorted(found))}; keep one of them"
             )
         if found:
             return directory / next(iter(found))
-    raise LoadFailed(_NOTHING)
+    raise LoadFailed(_without_graph(names))
 
 
 def _with_suffix(names: Collection[str], suffix: str) -> list[str]:
     return sorted(name for name in names if name.endswith(suffix))
 
 
-def _without_weights(xmls: Collection[str], top: Collection[str]) -> str | None:
-    for xml in xmls:
-        weights = f"{xml.removesuffix('.xml')}.bin"
+def _frozen(names: Collection[str]) -> list[str]:
+    return [name for name in _with_suffix(names, FROZEN) if name not in BESIDE_SAVED_MODEL]
+
+
+def _without_weights(graphs: Collection[str], top: Collection[str], suffix: str) -> str | None:
+    for graph in graphs:
+        weights = graph.removesuffix(suffix) + WEIGHTS[suffix]
         if weights not in top:
-            return f"{weights} is missing beside {xml}"
+            return f"{weights} is missing beside {graph}"
     return None
+
+
+def _without_graph(top: Collection[str]) -> str:
+    """Say which file with a graph is missing beside what is there."""
+    for graph, weights in WEIGHTS.items():
+        if found := _with_suffix(top, weights):
+            return f"{PurePosixPath(found[0]).stem}{graph} is missing beside {found[0]}"
+    for name in sorted(top):
+        if name.endswith(PYTORCH):
+            return (
+                f"{name} can be read by PyTorch alone: convert it with openvino.convert_model, or"
+                " export it with torch.onnx.export, and upload the .xml with its .bin, or the .onnx"
+            )
+    return _NOTHING
 
 
 def _missing_variables(files: Collection[str]) -> str | None:

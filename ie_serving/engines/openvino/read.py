@@ -37,6 +37,10 @@ def _read_file(file: Path, renames: tuple[Renames, Renames]) -> Version:
         from ie_serving.engines.openvino.saved_model import read_signatures
 
         return read_signatures(file.parent, renames)
+    if file.suffix == formats.FROZEN:
+        from ie_serving.engines.openvino.saved_model import read_frozen_graph
+
+        return read_frozen_graph(file, renames)
     if file.suffix == formats.TFLITE:
         from ie_serving.engines.openvino.lite import read_lite
 

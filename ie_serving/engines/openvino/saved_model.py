@@ -9,7 +9,7 @@ import numpy as np
 import openvino as ov
 
 from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import BY_NUMBER, Array, Signature, TensorSpec
+from ie_serving.core.tensors import BY_NUMBER, BY_OPENVINO, Array, Signature, TensorSpec
 from ie_serving.engines.openvino.draft import Draft, Tensor, Version
 from ie_serving.engines.openvino.left_out import leaving_out
 from ie_serving.engines.openvino.mapping import Renames, aliases
@@ -24,6 +24,7 @@ from ie_serving.engines.openvino.savedmodel.file import (
     read_graph,
 )
 from ie_serving.engines.openvino.savedmodel.frames import above
+from ie_serving.engines.openvino.savedmodel.frozen import read_frozen
 from ie_serving.engines.openvino.savedmodel.host.needs import may_need_host
 from ie_serving.engines.openvino.savedmodel.misconverted import check_graph, check_shape
 from ie_serving.engines.openvino.savedmodel.program import Beside
@@ -56,11 +57,35 @@ def read_signatures(directory: Path, renames: tuple[Renames, Renames]) -> Versio
     with load_failures(FILE):
         meta_graph = read_graph(directory)
         check_variables(directory)
+    return _converted(directory, meta_graph, renames, FILE)
+
+
+def read_frozen_graph(file: Path, renames: tuple[Renames, Renames]) -> Version:
+    """Convert a frozen graph as the SavedModel that it might have been.
+
+    Raises:
+        LoadFailed: the file is no such graph.
+    """
+    with load_failures(file.name):
+        found = core().read_model(str(file))
+        types = {
+            str(name).removesuffix(":0"): BY_OPENVINO[kind].number
+            for port in found.outputs
+            for name in port.get_names()
+            if (kind := port.get_element_type().get_type_name()) in BY_OPENVINO
+        }
+        meta_graph = read_frozen(file, types)
+    return _converted(file.parent, meta_graph, renames, file.name)
+
+
+def _converted(
+    directory: Path, meta_graph: MetaGraph, renames: tuple[Renames, Renames], file: str
+) -> Version:
     definitions = {
         name: bytes(definition.SerializeToString(deterministic=True))
         for name, definition in meta_graph.signature_def.items()
     }
-    version = Version([], definitions)
+    version = Version([], definitions, file=file)
     signatures = declared(meta_graph)
     kept = kept_between_requests(meta_graph, signatures)
     for name, signature in signatures.items():

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import openvino as ov
+from openvino import layout_helpers
 from openvino.preprocess import PrePostProcessor
 
 from ie_serving.core.errors import InvalidTensor, LoadFailed
@@ -214,9 +215,30 @@ def _port(port: ov.Output, tensor: Tensor, reshaped: bool) -> Port:
         shape = tensor.shape
     else:
         shape = None if bounds is None else tuple(b[0] if b[0] == b[1] else -1 for b in bounds)
-    return Port(
-        TensorSpec(tensor.alias, _dtype(port, tensor), shape, tensor.tensor), tensor.index, bounds
+    spec = TensorSpec(
+        tensor.alias,
+        _dtype(port, tensor),
+        shape,
+        tensor.tensor,
+        _layout(port),
+        _ranges(shape, bounds),
     )
+    return Port(spec, tensor.index, bounds)
+
+
+def _layout(port: ov.Output) -> str:
+    """Give the layout as letters, "NHWC" of "[N,H,W,C]"; empty where none is known."""
+    return str(layout_helpers.get_layout(port)).strip("[]").replace(",", "").replace("...", "")
+
+
+def _ranges(shape: tuple[int, ...] | None, bounds: Bounds | None) -> Bounds | None:
+    """Give the bounds where some dimension takes several sizes, but not all."""
+    if shape is None or bounds is None or len(shape) != len(bounds):
+        return None
+    ranged = any(
+        size == -1 and bound != (0, NO_LIMIT) for size, bound in zip(shape, bounds, strict=True)
+    )
+    return bounds if ranged else None
 
 
 def _dtype(port: ov.Output, tensor: Tensor) -> DataType:

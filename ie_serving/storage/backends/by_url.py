@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ie_serving.core.errors import ConfigError
 from ie_serving.storage.backends.local import LocalStorage
+from ie_serving.storage.backends.single_file import SingleFile, is_model_file
 from ie_serving.storage.base import Storage
 from ie_serving.storage.mirror.download import Transfer
 from ie_serving.storage.mirror.mirror import Mirror
@@ -66,7 +67,7 @@ def open_storage(
     """
     place = _place(url, options)
     if isinstance(place, str):
-        return LocalStorage(place)
+        return SingleFile(place) if is_model_file(place) else LocalStorage(place)
     scheme, location = place
     open_at = _STORES[scheme].open
     above = location.above()

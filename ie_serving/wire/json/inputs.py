@@ -10,11 +10,11 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array, DataType
+from ie_serving.core.tensors import Array, DataType, TensorSpec
 from ie_serving.wire.json.rapidjson.document import Json
 from ie_serving.wire.json.rapidjson.printing import clean, show
 from ie_serving.wire.json.tensor import RowCheck, decode_tensor, try_tensor
-from ie_serving.wire.json.value import is_named
+from ie_serving.wire.json.value import is_base64, is_named
 
 _CHUNK: Final = 1024
 """Rows that are tried together in the search for the first one that is at fault."""
@@ -65,6 +65,30 @@ def decode_rows(rows: list[Json], dtypes: Dtypes) -> dict[str, Array]:
         _explain(rows, form)
         raise InvalidRequest("the elements of 'instances' cannot be read")
     return arrays
+
+
+def dtypes_for(value: Json, specs: Mapping[str, TensorSpec]) -> dict[str, DataType]:
+    """Give the dtype that each input is to be read as: strings for images, which come as base64.
+
+    Args:
+        value: of `inputs` or `instances`; the first element tells for all.
+        specs: of all inputs.
+    """
+    return {
+        name: DataType.STRING if spec.image and _is_bytes(value, name) else spec.dtype
+        for name, spec in specs.items()
+    }
+
+
+def _is_bytes(value: Json, name: str) -> bool:
+    first = _first(value)
+    return is_base64(_first(first.get(name)) if is_named(first) else first)
+
+
+def _first(value: Json) -> Json:
+    while isinstance(value, list) and value:
+        value = value[0]
+    return value
 
 
 def without_left_out(value: Json, dtypes: Dtypes, optional: Collection[str]) -> dict[str, DataType]:

@@ -43,7 +43,7 @@ from typing import Final
 import simdjson
 
 from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.core.tensors import Array, Signature, TensorSpec
 from ie_serving.wire.json.buffers import (
     Lazy,
     count_brackets,
@@ -58,7 +58,7 @@ from ie_serving.wire.json.document import (
     plain,
     signature_name_of,
 )
-from ie_serving.wire.json.inputs import decode_columns, decode_rows, without_left_out
+from ie_serving.wire.json.inputs import decode_columns, decode_rows, dtypes_for, without_left_out
 from ie_serving.wire.json.rapidjson.printing import show
 from ie_serving.wire.json.slices import Slices, sliced
 
@@ -69,6 +69,9 @@ SLICED = 1 << 20
 LARGE_UNSTRICT: Final = 4 * 1024
 """Bytes of a body that is no strict JSON, or no object, from which it is parsed in a thread: nested
 NaN cost reader 4 some 5 ms for each KB."""
+
+FORM_BEGINS: Final = b"--"
+"""How a form begins, and no JSON does: whether it is one, its Content-Type tells."""
 
 FEW_KEYS: Final = 16
 """Keys of a body up to which listing them takes no time; TensorFlow Serving knows three. A megabyte
@@ -131,8 +134,7 @@ class PredictBody:
         values = self._document[INSTANCES if form is _ROW else INPUTS]
         arrays = self._numbers(values, form, specs)
         if arrays is None:
-            dtypes = {name: spec.dtype for name, spec in specs.items()}
-            arrays = self._decode_values(values, dtypes, form, signature.defaults)
+            arrays = self._decode_values(values, specs, form, signature.defaults)
         return arrays, form
 
     def decode_at_once(self, signature: Signature) -> tuple[dict[str, Array], Format] | None:
@@ -191,10 +193,15 @@ class PredictBody:
         return read_arrays({name: values[name] for name in specs}, dtypes, self._body)
 
     def _decode_values(
-        self, values: Lazy, dtypes: dict[str, DataType], form: Format, optional: Collection[str]
+        self,
+        values: Lazy,
+        specs: Mapping[str, TensorSpec],
+        form: Format,
+        optional: Collection[str],
     ) -> dict[str, Array]:
         """Ask reader 3, which has the last word."""
         given = plain(values, 2)
+        dtypes = dtypes_for(given, specs)
         if optional:
             dtypes = without_left_out(given, dtypes, optional)
         if form is _COLUMN:
@@ -243,7 +250,7 @@ class SlicedBody:
 
 
 def parse_at_once(body: bytes) -> PredictBody | None:
-    """Do as `parse_predict` does, but for bodies that hold the event loop for more than 2 ms.
+    """Do as `parse_predict` does, but for forms, and what holds the event loop for over 2 ms.
 
     A thread would be no better up to there, since simdjson keeps the interpreter locked.
 
@@ -257,7 +264,7 @@ def parse_at_once(body: bytes) -> PredictBody | None:
         return None
     document = parse_strictly(body)
     if type(document) is not simdjson.Object:
-        if len(body) > LARGE_UNSTRICT:
+        if len(body) > LARGE_UNSTRICT or body.startswith(FORM_BEGINS):
             return None
         document = object_of(document, body)
     elif len(document) > FEW_KEYS:

@@ -52,6 +52,7 @@ def make(root: Path) -> None:
     _copy(root / "matrix" / "1", ov.Type.f32, [-1, 2])
     _copy(root / "column" / "1", ov.Type.f32, [-1, 1])
     _copy(root / "scalar" / "1", ov.Type.f32, [])
+    _copy(root / "picture" / "1", ov.Type.f32, [-1, 1, 2, 3])
     _copy(root / "cube" / "1", ov.Type.f32, [-1, -1, -1])
     _copy(root / "a:b c" / "1", ov.Type.f32, [-1])
     make_plus(root / "plus" / "00000001", 2)

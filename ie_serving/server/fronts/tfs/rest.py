@@ -33,7 +33,12 @@ from ie_serving.inference.plane import DataPlane
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.config_pages import RELOAD, ConfigPages
 from ie_serving.server.fronts.admin.health import Health, Phase, model_asked
-from ie_serving.server.fronts.tfs.rest_body import SMALLEST_COMPRESSED, compressed, read_body
+from ie_serving.server.fronts.tfs.rest_body import (
+    SMALLEST_COMPRESSED,
+    compressed,
+    parse_slowly,
+    read_body,
+)
 from ie_serving.server.fronts.tfs.rest_pages import (
     HTML,
     JSON,
@@ -66,13 +71,13 @@ from ie_serving.server.transport.http1.messages import (
     RequestHead,
 )
 from ie_serving.telemetry.metrics import Metrics
+from ie_serving.wire.form.request import FormBody
 from ie_serving.wire.json.examples import parse_examples
 from ie_serving.wire.json.request import (
     Format,
     PredictBody,
     SlicedBody,
     parse_at_once,
-    parse_predict,
 )
 from ie_serving.wire.json.response import (
     encode_classifications,
@@ -277,9 +282,9 @@ class RestApi:
                 held = Lease(BUDGET)  # until the reply is made: what else refers to it has ended
                 body = await read_body(request, limit, held)
             size = len(body)
-            asked: PredictBody | SlicedBody | None = parse_at_once(body)
+            asked: PredictBody | SlicedBody | FormBody | None = parse_at_once(body)
             if asked is None:
-                asked = await asyncio.to_thread(parse_predict, body)
+                asked = await asyncio.to_thread(parse_slowly, request.head, body)
                 size = max(size, LARGE_BODY)  # to decode it takes long, too
         except ENDED as error:
             self._plane.refused(model.name, error)

@@ -10,6 +10,9 @@ from ie_serving.server.transport import inflate
 from ie_serving.server.transport.http1.body import Stream
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request, RequestHead
 from ie_serving.server.transport.http1.states import Body
+from ie_serving.wire.form.multipart import is_form
+from ie_serving.wire.form.request import FormBody, parse_form
+from ie_serving.wire.json.request import PredictBody, SlicedBody, parse_predict
 
 SMALLEST_COMPRESSED = 1024
 """Bytes of the smallest reply that is compressed. A smaller one is one packet of the network (1,460
@@ -105,6 +108,16 @@ async def _inflated(body: bytes, limit: int) -> bytes:
     except inflate.TooLong:
         # The bound that was met tells which advice helps.
         raise (_grows() if most == grown else _too_large(limit)) from None
+
+
+def parse_slowly(head: RequestHead, body: bytes) -> PredictBody | SlicedBody | FormBody:
+    """Parse the body of a Predict that is not for the event loop: large, no strict JSON, or a form.
+
+    Raises:
+        InvalidRequest: it is neither JSON nor the form that its head announces.
+    """
+    kind = head.fields.get(b"content-type", b"")
+    return parse_form(body, kind) if is_form(kind) else parse_predict(body)
 
 
 async def compressed(head: RequestHead, reply: Reply) -> Reply:

@@ -5,6 +5,7 @@ from tests.functional.conformance.cases import (
     grpc_inputs,
     grpc_predict,
     grpc_tensors,
+    images,
     reload,
     rest_examples,
     rest_headers,
@@ -27,6 +28,7 @@ _MODULES = (
     rest_json,
     rest_predict,
     rest_values,
+    images,
     rest_examples,
 )
 

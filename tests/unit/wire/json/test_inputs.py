@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis.extra import numpy as hnp
 
 from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array, DataType
-from ie_serving.wire.json.inputs import decode_columns, decode_rows, without_left_out
+from ie_serving.core.images import ImageForm
+from ie_serving.core.tensors import Array, DataType, TensorSpec
+from ie_serving.wire.json.inputs import decode_columns, decode_rows, dtypes_for, without_left_out
 
 ONE = {"x": DataType.FP32}
 TWO = {"a": DataType.INT32, "b": DataType.STRING}
@@ -108,3 +109,45 @@ def test_the_first_row_at_fault_is_named_wherever_it_is(place: int) -> None:
 )
 def test_inputs_with_a_default_may_be_left_out(value: Any, left: list[str]) -> None:
     assert list(without_left_out(value, TWO, {"b"})) == left
+
+
+# -- images ----------------------------------------------------------------------------------------
+
+B64 = {"b64": "eA=="}
+IMAGE = TensorSpec(
+    "x",
+    DataType.FP32,
+    (-1, 4, 4, 3),
+    "x:0",
+    image=ImageForm("NHWC", ((0, 9), (4, 4), (4, 4), (3, 3)), "BGR"),
+)
+PLAIN = TensorSpec("n", DataType.FP32, (-1,), "n:0")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        B64,
+        [B64, B64],
+        {"x": B64},
+        {"x": [B64]},
+        [{"x": B64}, {"x": B64}],
+        [{"x": B64, "n": 1}],
+        {"x": [B64], "n": [1]},
+    ],
+)
+def test_base64_for_images_is_read_as_strings(value: Any) -> None:
+    found = dtypes_for(value, {"x": IMAGE, "n": PLAIN})
+    assert found == {"x": DataType.STRING, "n": DataType.FP32}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [1.0, [[1]], {"x": [1]}, [{"x": [[1]]}], [], {}, {"n": 1}, ["text"], None, [{"n": B64}]],
+)
+def test_anything_else_is_read_as_numbers(value: Any) -> None:
+    assert dtypes_for(value, {"x": IMAGE})["x"] is DataType.FP32
+
+
+def test_base64_for_inputs_without_images_is_no_number() -> None:
+    assert dtypes_for([B64], {"n": PLAIN})["n"] is DataType.FP32

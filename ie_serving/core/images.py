@@ -1,0 +1,74 @@
+"""How an input may be sent as encoded images, JPEG and the like, instead of numbers."""
+
+from dataclasses import dataclass
+
+GREY, COLOURED = 1, 3
+"""Numbers of channels that an image may be decoded to."""
+
+NO_LIMIT = 1 << 31
+"""A size from which a dimension counts as unbounded: more than any image has."""
+
+AXES = "NHWC"
+"""What the four dimensions of a batch of images are: images, rows, columns, channels."""
+
+Bounds = tuple[tuple[int, int], ...]
+"""Smallest and largest size of each dimension."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageForm:
+    """What the images of one input become.
+
+    Attributes:
+        layout: order of the four `AXES` in the array.
+        sizes: smallest and largest size of each dimension, in that order.
+        colours: order of the channels of one that has three, `BGR` or `RGB`.
+    """
+
+    layout: str
+    sizes: Bounds
+    colours: str
+
+    @property
+    def channels(self) -> int:
+        """3 where the input takes them, else 1."""
+        return COLOURED if _nearest(COLOURED, self.range_of("C")) == COLOURED else GREY
+
+    @property
+    def is_open(self) -> bool:
+        """Whether images decide the size, within its bounds."""
+        return any(low != high for low, high in map(self.range_of, "HW"))
+
+    def range_of(self, axis: str) -> tuple[int, int]:
+        """Give the smallest and the largest size of one of `AXES`."""
+        return self.sizes[self.layout.index(axis)]
+
+    def nearest(self, height: int, width: int) -> tuple[int, int]:
+        """Give the size that the input takes and that is nearest to an image's, each way."""
+        return _nearest(height, self.range_of("H")), _nearest(width, self.range_of("W"))
+
+    def takes(self, count: int) -> bool:
+        """Tell whether there may be so many images."""
+        return _nearest(count, self.range_of("N")) == count
+
+    def is_unbounded(self, axis: str) -> bool:
+        """Tell whether any size is taken there."""
+        return self.range_of(axis)[1] >= NO_LIMIT
+
+    def described(self) -> str:
+        """Say in words what images become."""
+        height, width = (_worded(self.range_of(axis)) for axis in "HW")
+        colours = self.colours if self.channels == COLOURED else "grey"
+        return f"{height} x {width} {colours}"
+
+
+def _nearest(size: int, bounds: tuple[int, int]) -> int:
+    low, high = bounds
+    return min(max(size, low), high)
+
+
+def _worded(bounds: tuple[int, int]) -> str:
+    low, high = bounds
+    if low == high:
+        return str(low)
+    return f"{low}..{high}" if high < NO_LIMIT else "any"

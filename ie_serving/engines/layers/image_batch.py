@@ -1,0 +1,132 @@
+"""The encoded images of one input of one request become one array."""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from ie_serving.core.budget import BUDGET
+from ie_serving.core.errors import InvalidTensor, ServingError
+from ie_serving.core.images import AXES, COLOURED, ImageForm
+from ie_serving.core.tensors import Array, TensorSpec
+from ie_serving.wire.image.decode import decode
+from ie_serving.wire.image.resize import resized
+
+Part = Callable[[], None]
+
+
+class Batch:
+    """Images on their way into an array. Made and asked on the event loop, worked on in threads.
+
+    Where images decide the size, the first one does, as in OpenVINO Model Server: within bounds the
+    others are resized to it; without a bound they must have its size, since neither the model nor
+    the request says which one is meant.
+
+    Attributes:
+        abandoned: nobody waits for it any more; no further image is begun.
+
+    Args of the constructor:
+        spec: of the input; it has an image form.
+        strings: one file each; a scalar is a batch of one.
+
+    Raises:
+        InvalidTensor: no list of images, or more or fewer than the input takes.
+    """
+
+    def __init__(self, spec: TensorSpec, strings: Array) -> None:
+        assert spec.image is not None  # the layer asks for no other
+        self.abandoned = False
+        self._spec = spec
+        self._form: ImageForm = spec.image
+        self._images = _listed(spec, strings)
+        self._array: Array | None = None
+        self._failures: dict[int, ServingError] = {}
+        self._first = (0, 0)
+        if not self._form.is_open:
+            self._make(*self._form.nearest(0, 0))
+
+    def parts(self, most: int) -> Sequence[Sequence[Part]]:
+        """Give what is to be run: one list after the other, the parts of each side by side.
+
+        A part raises nothing; `array` does.
+        """
+        count = len(self._images)
+        alone = 1 if self._form.is_open else 0
+        steps = min(most, count - alone)
+        rest = [
+            partial(self._put_all, range(start, count, steps))
+            for start in range(alone, alone + steps)
+        ]
+        return [[partial(self._put_all, range(alone))], rest] if alone else [rest]
+
+    def array(self) -> Array:
+        """Give the array, of the input's layout and dtype; once.
+
+        Raises:
+            InvalidTensor: an image is broken, too large or of another size than the first one; the
+                text names the first such.
+            QueueFull, RequestTooLarge: the budget of bytes has no room.
+        """
+        # A thread that has ended its part may know `self` a little longer, and with it the array.
+        array, self._array = self._array, None
+        if self._failures:
+            raise self._failures.pop(min(self._failures))
+        assert array is not None
+        return array
+
+    def _put_all(self, indices: range) -> None:
+        for index in indices:
+            if self.abandoned or min(self._failures, default=index) < index:
+                return
+            try:
+                self._put(index, decode(self._images[index], self._form.channels))
+            except ServingError as error:
+                place = (
+                    f'input "{self._spec.name}": image {index} (of 0 to {len(self._images) - 1})'
+                )
+                self._failures[index] = type(error)(f"{place} ", *error.args)
+
+    def _put(self, index: int, pixels: Array) -> None:
+        size = pixels.shape[:2]
+        if self._array is None:
+            self._first = size
+            self._make(*self._form.nearest(*size))
+        self._check_like_first(size)
+        assert self._array is not None
+        rows = self._array.transpose([self._form.layout.index(axis) for axis in AXES])
+        image = resized(pixels, *rows.shape[1:3])
+        if self._form.colours == "BGR" and self._form.channels == COLOURED:
+            image = image[..., ::-1]
+        if rows.dtype.kind != "f" and image.dtype.kind == "f":
+            image = np.rint(image)
+        rows[index] = image
+
+    def _make(self, height: int, width: int) -> None:
+        sizes = {"N": len(self._images), "H": height, "W": width, "C": self._form.channels}
+        shape = [sizes[axis] for axis in self._form.layout]
+        self._array = BUDGET.empty(shape, self._spec.dtype.numpy)
+
+    def _check_like_first(self, size: tuple[int, ...]) -> None:
+        for axis, own, first in zip("HW", size, self._first, strict=True):
+            if own != first and self._form.is_unbounded(axis):
+                raise InvalidTensor(
+                    f"has {size[0]} rows of {size[1]} pixels, the first one {self._first[0]} of"
+                    f" {self._first[1]}; the model takes any size, but one in a request: send them"
+                    " in requests of their own, or resize them"
+                )
+
+
+def _listed(spec: TensorSpec, strings: Array) -> Array:
+    if strings.ndim > 1:
+        raise InvalidTensor(
+            f'input "{spec.name}" has images of shape {strings.shape}: send a list of'
+            " them, of shape (n)"
+        )
+    assert spec.image is not None
+    low, high = spec.image.range_of("N")
+    if not low <= strings.size <= high or not strings.size:
+        raise InvalidTensor(
+            f"Input batch size is incorrect. Obtained batch size {strings.size}, required batch"
+            f" size {low if low == high else f'{low}..{high}'}: one image each for input {spec}"
+        )
+    return strings.reshape(-1)

@@ -1,0 +1,75 @@
+"""Which inputs may be sent as encoded images, and what these become.
+
+As in OpenVINO Model Server, an input of four dimensions with 3 channels, or 1, is one. There the
+channels must come last; here they may stand where the configuration, the model or the sizes say.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ie_serving.core.images import AXES, COLOURED, GREY, NO_LIMIT, Bounds, ImageForm
+from ie_serving.core.tensors import DataType, Signature, TensorSpec
+
+TYPES = frozenset(
+    {
+        DataType.FP32,
+        DataType.FP64,
+        DataType.FP16,
+        DataType.BF16,
+        DataType.UINT8,
+        DataType.UINT16,
+        DataType.INT16,
+        DataType.INT32,
+    }
+)
+"""Those that hold 0 to 255, and of which images are made."""
+
+DEFAULT_COLOURS = "BGR"
+"""As OpenVINO Model Server, whose decoder is OpenCV."""
+
+
+def with_images(
+    signatures: Mapping[str, Signature], colours: str = DEFAULT_COLOURS
+) -> Mapping[str, Signature]:
+    """Note in the specs of inputs what their images become; the same mapping where none has any.
+
+    Args:
+        signatures: of one model.
+        colours: order of the channels that clients send.
+    """
+    noted = {name: _noted(signature, colours) for name, signature in signatures.items()}
+    changed = any(noted[name] is not signature for name, signature in signatures.items())
+    return noted if changed else signatures
+
+
+def image_form(spec: TensorSpec, colours: str = DEFAULT_COLOURS) -> ImageForm | None:
+    """Tell what images for this input become; None where it takes none."""
+    if spec.dtype not in TYPES or spec.shape is None or len(spec.shape) != len(AXES):
+        return None
+    layout = _layout(spec.layout, spec.shape)
+    if sorted(layout) != sorted(AXES):
+        return None
+    form = ImageForm(layout, spec.bounds or _bounds(spec.shape), colours)
+    low, high = form.range_of("C")
+    return form if any(low <= count <= high for count in (GREY, COLOURED)) else None
+
+
+def _noted(signature: Signature, colours: str) -> Signature:
+    inputs = {
+        name: replace(spec, image=image_form(spec, colours))
+        for name, spec in signature.inputs.items()
+    }
+    return signature if inputs == signature.inputs else replace(signature, inputs=inputs)
+
+
+def _layout(declared: str, shape: tuple[int, ...]) -> str:
+    """Take a layout that names all dimensions; else guess by where 3 or 1 stands."""
+    if len(declared) == len(shape) and declared.isalpha():
+        return declared
+    if shape[3] in (GREY, COLOURED):
+        return "NHWC"
+    return "NCHW" if shape[1] in (GREY, COLOURED) else ""
+
+
+def _bounds(shape: tuple[int, ...]) -> Bounds:
+    return tuple((0, NO_LIMIT) if size == -1 else (size, size) for size in shape)

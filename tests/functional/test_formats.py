@@ -1,0 +1,116 @@
+"""Models of each format, as a version's directory and as a file, against its own library."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from shutil import copy
+
+import numpy as np
+import onnx
+import onnx.reference
+import openvino as ov
+import openvino.opset15 as op
+import pytest
+import tensorflow as tf
+import tensorflow.compat.v1 as v1
+
+from ie_serving.core.tensors import Array
+from tests.functional.servers import ROOT, Server
+from tests.functional.storage.serving import several
+
+WEIGHTS = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
+BIAS = np.array([0.5, -0.5], np.float32)
+X = np.array([[0, 1, 2], [3, 4, 5]], np.float32)
+PADDLE = ROOT / "tests" / "functional" / "formats" / "linear.pdmodel"
+BY_PADDLE = [[13.5, 15.5], [40.5, 51.5]]
+"""What paddlepaddle computes; `formats/make_paddle.py` prints it."""
+
+
+def write_ir(directory: Path) -> tuple[Path, Array]:
+    x = op.parameter([-1, 3], ov.Type.f32, name="x")
+    x.output(0).set_names({"x"})
+    y = op.add(op.matmul(x, op.constant(WEIGHTS), False, False), op.constant(BIAS))
+    y.output(0).set_names({"y"})
+    model = ov.Model([op.result(y)], [x], "linear")
+    ov.save_model(model, str(directory / "linear.xml"), compress_to_fp16=False)
+    return directory / "linear.xml", X @ WEIGHTS + BIAS
+
+
+def write_onnx(directory: Path) -> tuple[Path, Array]:
+    make = onnx.helper
+    floats = onnx.TensorProto.FLOAT
+    graph = make.make_graph(
+        [make.make_node("MatMul", ["x", "w"], ["p"]), make.make_node("Add", ["p", "b"], ["y"])],
+        "linear",
+        [make.make_tensor_value_info("x", floats, ["n", 3])],
+        [make.make_tensor_value_info("y", floats, ["n", 2])],
+        [onnx.numpy_helper.from_array(WEIGHTS, "w"), onnx.numpy_helper.from_array(BIAS, "b")],
+    )
+    model = make.make_model(graph, opset_imports=[make.make_opsetid("", 17)])
+    onnx.save(model, directory / "linear.onnx")
+    (answer,) = onnx.reference.ReferenceEvaluator(model).run(None, {"x": X})
+    return directory / "linear.onnx", np.asarray(answer)
+
+
+def write_frozen(directory: Path) -> tuple[Path, Array]:
+    graph = v1.Graph()
+    with graph.as_default(), v1.Session(graph=graph) as session:
+        x = v1.placeholder(tf.float32, [None, 3], name="x")
+        y = tf.identity(tf.linalg.matmul(x, WEIGHTS) + BIAS, name="y")
+        answer = session.run(y, {x: X})
+    (directory / "linear.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    return directory / "linear.pb", np.asarray(answer)
+
+
+def write_lite(directory: Path) -> tuple[Path, Array]:
+    module = tf.Module()
+    function = tf.function(
+        lambda x: {"y": tf.linalg.matmul(x, WEIGHTS) + BIAS},
+        input_signature=[tf.TensorSpec([None, 3], tf.float32, name="x")],
+    )
+    module.f = function
+    concrete = function.get_concrete_function()
+    data = tf.lite.TFLiteConverter.from_concrete_functions([concrete], module).convert()
+    (directory / "linear.tflite").write_bytes(data)
+    run = tf.lite.Interpreter(model_content=data).get_signature_runner()
+    return directory / "linear.tflite", np.asarray(run(x=X)["y"])
+
+
+def write_paddle(directory: Path) -> tuple[Path, Array]:
+    for suffix in (".pdmodel", ".pdiparams"):
+        copy(PADDLE.with_suffix(suffix), directory)
+    return directory / PADDLE.name, np.array(BY_PADDLE, np.float32)
+
+
+FORMATS: Mapping[str, Callable[[Path], tuple[Path, Array]]] = {
+    "ir": write_ir,
+    "onnx": write_onnx,
+    "frozen": write_frozen,
+    "lite": write_lite,
+    "paddle": write_paddle,
+}
+EXPECTED: dict[str, Array] = {}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    root = tmp_path_factory.mktemp("models")
+    paths = {}
+    for name, write in FORMATS.items():
+        (root / name / "7").mkdir(parents=True)
+        file, EXPECTED[name] = write(root / name / "7")
+        paths |= {name: str(root / name), f"{name}-file": str(file)}
+    several_models = several(root / "c.json", paths)
+    with closing(Server("ie_serving", *several_models, "--inference_precision=f32")) as server:
+        yield server.ready()
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize(("as_file", "version"), [("", 7), ("-file", 1)])
+def test_a_model_of_each_format_gives_the_numbers_of_its_library(
+    server: Server, name: str, as_file: str, version: int
+) -> None:
+    target = f"/v1/models/{name}{as_file}/versions/{version}:predict"
+    reply = server.rest.post(target, json={"inputs": {"x": X.tolist()}})
+    assert reply.status_code == 200, reply.text
+    np.testing.assert_allclose(reply.json()["outputs"], EXPECTED[name], rtol=1e-6)

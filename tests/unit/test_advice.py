@@ -82,6 +82,7 @@ OWN_IN_BOTH = {"--version"} | {
     for name in ie_serving.known_flags("model")
     if name in ie_serving.known_flags("config")
 }
+MANAGE = {f"--{name}" for name in manage.FLAGS}
 TFS = {f"--{flag.name}" for flag in FLAGS} | {"--help"}
 
 
@@ -89,11 +90,12 @@ TFS = {f"--{flag.name}" for flag in FLAGS} | {"--help"}
     ("module", "known"),
     [
         ("environment", set()),
-        ("ie_serving", OWN_IN_BOTH),
+        # Its help tells what stands without a command.
+        ("ie_serving", OWN_IN_BOTH | MANAGE | {"--help", "--model_path"}),
         ("no_command", OWN_IN_BOTH | {"--help", "--model_name", "--model_path"}),
         # It also tells the two commands apart by these.
         ("ovms", OWN_IN_BOTH | {"--config_path", "--model_name", "--model_path"}),
-        ("manage", {f"--{name}" for name in manage.FLAGS}),
+        ("manage", MANAGE),
         ("tensorflow_model_server", TFS),
         ("tfs_flags", TFS),
     ],

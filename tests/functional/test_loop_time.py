@@ -28,5 +28,4 @@ def test_no_request_holds_the_event_loop(server: Server, name: str) -> None:
         REQUESTS[name](server)
     print(f"{name}: held {loop.longest_s * 1e3:.1f} ms, slowest {loop.slowest_s * 1e3:.0f} ms")
     assert server.pids()[1] == worker
-    assert loop.asked
     assert loop.longest_s < (HEADERS_HELD_S if "headers" in name else MOST_HELD_S)

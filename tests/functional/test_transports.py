@@ -1,10 +1,12 @@
 """Either transport of gRPC carries the same: the server's own HTTP/2, and grpcio's."""
 
 import json
+import os
+import signal
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any
 
 import grpc
@@ -102,11 +104,22 @@ def test_a_deadline(server: Server) -> None:
 
 
 def test_a_cancelled_call(server: Server) -> None:
-    call = server.prediction.Predict.future(predict(ROWS_OF_8_MB), PATIENCE_S)
-    call.cancel()
+    with _standing_still(server):  # else the reply may be there before the cancellation
+        call = server.prediction.Predict.future(predict(ROWS_OF_8_MB), PATIENCE_S)
+        call.cancel()
     with pytest.raises(grpc.FutureCancelledError):
         call.result()
     assert rows_of(server.prediction.Predict(predict(), PATIENCE_S)) == 1
+
+
+@contextmanager
+def _standing_still(server: Server) -> Iterator[None]:
+    worker = server.pids()[1]
+    os.kill(worker, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(worker, signal.SIGCONT)
 
 
 def test_many_calls_on_one_channel(server: Server) -> None:

@@ -16,13 +16,16 @@ from ie_serving.engines.drivers import Drivers
 from ie_serving.engines.kept import KeptSound
 from ie_serving.engines.layers.batching import BatchingEngine
 from ie_serving.engines.layers.images import WithImages
+from ie_serving.engines.layers.precision import PrecisionEngine
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compile import OpenVinoEngine
+from ie_serving.engines.openvino.supported import lower_precisions
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.golden import Golden, in_turn
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
+from ie_serving.inference.samples import RecordedRequests
 from ie_serving.inference.warmup import WarmUp
 from ie_serving.models.asked_polls import AskedPolls
 from ie_serving.models.asked_reload import AskedReload
@@ -63,6 +66,7 @@ from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs import metadata
 from ie_serving.wire.tfs.example import parse_examples, serialize_examples
 from ie_serving.wire.tfs.golden import read_golden as golden_records
+from ie_serving.wire.tfs.predict import parse_request
 from ie_serving.wire.tfs.prediction_log import read_requests
 
 log = logging.getLogger(__name__)
@@ -76,13 +80,19 @@ connections of its own, and more of them only share the network; the next one wa
 pass within milliseconds."""
 
 
+GOLDEN = {"golden.json": golden_json, "golden.tfrecord": golden_records}
+"""What reads golden requests, by the name of the file."""
+
+
 def engine() -> Engine:
     """Build the engine of all models, with its layers, for who serves none."""
     return _layered(_engine(TensorFlowFallback()), BatchMetrics(BOUNDS))
 
 
 def _engine(fallback: TensorFlowFallback) -> Engine:
-    return KeptSound(Drivers([OnnxRuntimeEngine(), OpenVinoEngine(fallback)]))
+    drivers = KeptSound(Drivers([OnnxRuntimeEngine(), OpenVinoEngine(fallback)]))
+    recorded = RecordedRequests(GOLDEN, read_requests, parse_request)
+    return PrecisionEngine(drivers, lower_precisions, recorded)
 
 
 def _layered(engine: Engine, batches: BatchMetrics) -> Engine:
@@ -119,6 +129,7 @@ class ServingApplication:
         self._health = Health()
         self._models = self._manager(server)
         self._metrics.show_versions(self._models.served.states)
+        self._metrics.show_precisions(self._models.served.precisions)
         self._config = FollowedConfig(settings, self._models, handover)
         self._plane = self._data_plane(server)
         interface = grpc_interface(
@@ -132,7 +143,7 @@ class ServingApplication:
         self._grpc_health = HealthService(self._services, self._plane.is_ready)
         self._readiness = Readiness(self._health, self._grpc_health, self._models.ready)
         self._warm_up = in_turn(
-            Golden(self._plane, {"golden.json": golden_json, "golden.tfrecord": golden_records}),
+            Golden(self._plane, GOLDEN),
             WarmUp(read_requests, prediction.replays(), server.warmup_times),
         )
 

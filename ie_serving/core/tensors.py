@@ -123,6 +123,7 @@ class Signature:
         definition: of one that is listed and not served: its SignatureDef, serialized, since it may
             hold what no spec can say; empty where the specs say it all.
         runs_on: what computes it, in words for `ie_serving check`.
+        precision: that its floats are computed in, such as `bf16`; empty where that is not told.
     """
 
     name: str
@@ -134,6 +135,7 @@ class Signature:
     left_out: str = ""
     definition: bytes = b""
     runs_on: str = ""
+    precision: str = ""
 
 
 CLASSES, SCORES, OUTPUTS = "classes", "scores", "outputs"

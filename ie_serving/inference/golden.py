@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
+from ie_serving.core.difference import difference
 from ie_serving.core.errors import LoadFailed, PreconditionFailed, ServingError
 from ie_serving.core.golden import GoldenRequest
 from ie_serving.core.tensors import SERVING_DEFAULT
 from ie_serving.inference.deadline import limited
-from ie_serving.inference.difference import difference
 from ie_serving.inference.interface import Api, Interface, Outputs
 from ie_serving.inference.plane import DataPlane, Unencoded
 from ie_serving.models.version.handle import Servable

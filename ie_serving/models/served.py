@@ -120,6 +120,16 @@ class ServedModels:
             if status.state is not State.END
         ]
 
+    def precisions(self) -> list[tuple[str, str]]:
+        """Give model name and precision of every signature that an AVAILABLE version computes."""
+        return [
+            (name, signature.precision)
+            for name, served in self.entries.items()
+            for servable in served.stream.available.values()
+            for signature in servable.compiled.signatures.values()
+            if signature.precision
+        ]
+
     def names(self) -> list[str]:
         """Names of all configured models, sorted."""
         return sorted(self.entries)

@@ -24,6 +24,7 @@ LISTING_FAILURES = ":ie_serving:listing_failures"
 VERSIONS_CHANGED = ":ie_serving:served_versions_changed"
 LOADS = ":ie_serving:loads"
 VERSIONS = ":ie_serving:versions"
+SIGNATURES = ":ie_serving:signatures"
 
 BOUNDS = tuple(10 * 1.8**power for power in range(33))
 """Upper bounds of the finite buckets, microseconds: 10 us to 1,475 s, as in TensorFlow Serving, so
@@ -34,6 +35,9 @@ _LE = (*(f"{bound:g}" for bound in BOUNDS), "+Inf")
 
 Versions = Callable[[], Iterable[tuple[str, str]]]
 """Gives the model name and the state of each version."""
+
+Precisions = Callable[[], Iterable[tuple[str, str]]]
+"""Gives the model name and the precision of each signature that is served."""
 
 
 class Served:
@@ -150,6 +154,7 @@ class Metrics:
         self._unknown = ModelMetrics()
         self._models: dict[str, ModelMetrics] = {"": self._unknown}
         self._versions: Versions = lambda: ()
+        self._precisions: Precisions = lambda: ()
 
     def add(self, model: str) -> ModelMetrics:
         """Give a served model's series, new or as they stand."""
@@ -174,9 +179,15 @@ class Metrics:
         """Ask `versions` for the states whenever the page is read."""
         self._versions = versions
 
+    def show_precisions(self, precisions: Precisions) -> None:
+        """Ask `precisions` for those in use whenever the page is read."""
+        self._precisions = precisions
+
     def text(self) -> str:
         """Write the page that Prometheus reads."""
-        return "\n".join([*_page(self._models), *_versions(self._versions())]) + "\n"
+        gauges = [*_gauge(VERSIONS, "state", self._versions())]
+        gauges += _gauge(SIGNATURES, "precision", self._precisions())
+        return "\n".join([*_page(self._models), *gauges]) + "\n"
 
 
 def _page(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
@@ -201,12 +212,13 @@ def _page(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
     yield from batch_lines([(_labels(model_name=name), m.batches) for name, m in models.items()])
 
 
-def _versions(versions: Iterable[tuple[str, str]]) -> Iterator[str]:
-    counted = Counter(versions)
+def _gauge(name: str, label: str, found: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield how often each pair of a model and a value of `label` is there."""
+    counted = Counter(found)
     if counted:
-        yield f"# TYPE {VERSIONS} gauge"
-    for (model, state), number in counted.items():
-        yield f"{VERSIONS}{{{_labels(model_name=model, state=state)}}} {number}"
+        yield f"# TYPE {name} gauge"
+    for (model, value), number in counted.items():
+        yield f"{name}{{{_labels(model_name=model, **{label: value})}}} {number}"
 
 
 def _labels(**labels: str) -> str:

@@ -234,7 +234,9 @@ def test_a_tflite_model_is_served_with_its_signatures(server: Server) -> None:
 
 
 def test_check_tells_what_serves_each_signature_and_what_stands_against_it(root: Path) -> None:
-    command = Process("ie_serving", "check", f"--model_path={root / 'partly'}")
+    command = Process(
+        "ie_serving", "check", f"--model_path={root / 'partly'}", "--inference_precision=f32"
+    )
     assert command.exit_code() == 1
     signatures = re.findall(r"^  (\w+): (.+(?:\n    .+)*)", command.log, re.MULTILINE)
     lines = {name: text.replace("\n    ", "; ") for name, text in signatures}

@@ -18,7 +18,7 @@ from ie_serving.config.schema.catalogue import names_in_tensorflow_model_server
 from ie_serving.config.schema.server import SERVER
 from ie_serving.config.schema.setting import fields_of
 from ie_serving.config.settings import ModelConfig, Parsed, ServerSettings, Settings
-from ie_serving.config.values import channel, words
+from ie_serving.config.values import channel, numbers, words
 from ie_serving.config.values.faults import Faults
 from ie_serving.config.values.numbers import LARGEST_PORT
 from ie_serving.core.errors import ConfigError
@@ -39,6 +39,7 @@ CONFIG_FILE = "model_config_file"
 BATCHING_FILE = "batching_parameters_file"
 MONITORING_FILE = "monitoring_config_file"
 PER_MODEL = "enable_per_model_batching_parameters"
+TOLERANCE = "precision_tolerance"
 FILES = (CONFIG_FILE, BATCHING_FILE, MONITORING_FILE)
 
 
@@ -192,16 +193,20 @@ def _engine(flags: Split, faults: Faults) -> EngineOptions:
     """Give what holds for every model: full precision unless told otherwise, as the original."""
     # On a processor with bf16 OpenVINO would compute in it unasked, and answers would differ from
     # those of the original in the third digit.
-    precisions = {"": "f32", "bfloat16": "bf16"}
+    precisions = {"": "f32", "bfloat16": "bf16", "auto": "auto"}
     given = flags.text("mixed_precision")
     if given not in precisions:
-        faults.add("--mixed_precision", f"{given} given; expected bfloat16, or nothing for f32")
+        faults.add(
+            "--mixed_precision", f"{given} given; expected bfloat16, auto, or nothing for f32"
+        )
     threads = max(
         flags.integer("tensorflow_session_parallelism"),
         flags.integer("tensorflow_intra_op_parallelism"),
     )
     openvino = OpenVinoOptions(
         inference_precision=precisions.get(given, ""),
+        precision_tolerance=faults.take(numbers.share, flags.value(TOLERANCE), f"--{TOLERANCE}")
+        or 0.0,
         plugin_config={"INFERENCE_NUM_THREADS": str(threads)} if threads > 0 else {},
         prefer_tflite_model=flags.on("prefer_tflite_model"),
     )

@@ -15,6 +15,7 @@ from ie_serving.config.values import channel, numbers, words
 from ie_serving.config.values.faults import Parser
 from ie_serving.core.errors import ConfigError
 from ie_serving.core.integers import INT32_MAX, INT64_MAX
+from ie_serving.engines.openvino.options import OpenVinoOptions
 
 Value = bool | int | float | str
 
@@ -157,7 +158,13 @@ FLAGS: tuple[TfsFlag, ...] = (
     TfsFlag("xla_gpu_compilation_enabled", Kind.BOOL, False),
     TfsFlag("enable_profiler", Kind.BOOL, True),
     TfsFlag("thread_pool_factory_config_file", Kind.STRING, ""),
-    TfsFlag("mixed_precision", Kind.STRING, "", "bfloat16 computes in bf16; empty computes in f32"),
+    TfsFlag(
+        "mixed_precision",
+        Kind.STRING,
+        "",
+        "bfloat16 computes in bf16; empty computes in f32; auto in the lower one where that costs"
+        " little",
+    ),
     TfsFlag("skip_initialize_tpu", Kind.BOOL, False),
     TfsFlag("enable_grpc_healthcheck_service", Kind.BOOL, False, "grpc.health.v1 is always served"),
     TfsFlag(
@@ -170,6 +177,7 @@ FLAGS: tuple[TfsFlag, ...] = (
     TfsFlag("tensorflow_fallback", Kind.BOOL, False),
     TfsFlag("custom_op_paths", Kind.STRING, ""),
     TfsFlag("tensorflow_memory_bytes", Kind.INT64, 0),
+    TfsFlag("precision_tolerance", Kind.FLOAT, OpenVinoOptions.precision_tolerance),
 )
 BY_NAME: Mapping[str, TfsFlag] = {flag.name: flag for flag in FLAGS}
 

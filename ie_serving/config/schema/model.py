@@ -19,14 +19,27 @@ from ie_serving.engines.tensorflow.options import TensorFlowOptions
 
 INFERENCE_PRECISION = Setting(
     place="openvino.inference_precision",
-    parse=words.one_of("f32", "bf16", "f16"),
-    form="f32|bf16|f16",
+    parse=words.one_of("f32", "bf16", "f16", "auto"),
+    form="f32|bf16|f16|auto",
     default="the device's choice",
-    meaning="precision that the device computes in",
+    meaning="precision that the device computes in; auto: a lower one than f32 where the golden and"
+    " warm-up requests show at load that it is faster, and within precision_tolerance",
     example="f32",
     flag="inference_precision",
     key="inference_precision",
     tfs="mixed_precision",
+)
+
+PRECISION_TOLERANCE = Setting(
+    place="openvino.precision_tolerance",
+    parse=numbers.share,
+    form="SHARE",
+    meaning="largest difference from f32 with which inference_precision auto takes a lower"
+    " precision, as a share of the largest number of each output",
+    example="0.002",
+    flag="precision_tolerance",
+    key="precision_tolerance",
+    tfs="precision_tolerance",
 )
 
 # Exact: a wrong number looks like any other, and models that compute with large ones are few.
@@ -93,7 +106,13 @@ TENSORFLOW: tuple[Setting, ...] = (
     ),
 )
 
-FOR_ALL: tuple[Setting, ...] = (INFERENCE_PRECISION, INTEGERS, CPU_EXTENSION, *TENSORFLOW)
+FOR_ALL: tuple[Setting, ...] = (
+    INFERENCE_PRECISION,
+    PRECISION_TOLERANCE,
+    INTEGERS,
+    CPU_EXTENSION,
+    *TENSORFLOW,
+)
 """Also flags of `ie_serving config`, for models whose entries name none."""
 
 MODEL: tuple[Setting, ...] = (
@@ -220,6 +239,7 @@ MODEL: tuple[Setting, ...] = (
         ovms=("plugin_config",),
     ),
     INFERENCE_PRECISION,
+    PRECISION_TOLERANCE,
     INTEGERS,
     CPU_EXTENSION,
     Setting(
@@ -297,7 +317,11 @@ def model_config(found: Mapping[str, Any], engine: EngineOptions) -> tuple[Model
 
 def with_own(engine: EngineOptions, found: Mapping[str, Any]) -> EngineOptions:
     """Give options in which what single drivers know has the values of `found`, by place."""
-    openvino = dataclasses.replace(engine.of(OpenVinoOptions), **fields_of("openvino", found))
+    own = fields_of("openvino", found)
+    openvino = dataclasses.replace(engine.of(OpenVinoOptions), **own)
+    if "inference_precision" not in own and OpenVinoOptions(**own).says_precision:
+        # What a model says in OpenVINO's words counts against what holds for every model.
+        openvino = dataclasses.replace(openvino, inference_precision="")
     tensorflow = dataclasses.replace(engine.of(TensorFlowOptions), **fields_of("tensorflow", found))
     steps = dataclasses.replace(engine.of(Preprocessing), **fields_of("preprocess", found))
     batching = dataclasses.replace(engine.of(Batching), **fields_of("batching", found))

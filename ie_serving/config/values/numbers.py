@@ -4,6 +4,7 @@ import math
 import re
 
 from ie_serving.config.values.faults import Parser, fault
+from ie_serving.core.errors import ConfigError
 from ie_serving.core.integers import INT32_MAX, INT64_MAX
 from ie_serving.engines.base import Dimension
 
@@ -106,3 +107,14 @@ def batch_size(value: object, place: str) -> Dimension | None:
         )
     # 0 and None both keep the model's; one of them is enough for whoever reads the options.
     return number or None
+
+
+def share(value: object, place: str) -> float:
+    """Read a number from 0 to 1."""
+    try:
+        found = number(value, place)
+    except ConfigError:
+        found = -1.0
+    if not 0 <= found <= 1:
+        raise fault(place, value, "a number from 0 to 1, such as 0.01")
+    return found

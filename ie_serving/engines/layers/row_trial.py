@@ -6,10 +6,7 @@ would tell. So a few random rows are run alone and together before the version s
 by less than the tolerance, or only for other values, a trial cannot find.
 """
 
-import asyncio
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Executor
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +14,7 @@ from ie_serving.core.errors import ServingError
 from ie_serving.core.hints import Hint
 from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import CompiledModel
+from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.joining import RowsLost, check_rows, copies
 
 ROWS = 3
@@ -53,40 +51,7 @@ def refused_by_trial(model: CompiledModel, signature: Signature) -> str:
 
     Runs on an event loop of its own, before the model is used from another.
     """
-    loop = _OwnLoop()
-    try:
-        return loop.run_until_complete(_refused(model, signature))
-    finally:
-        loop.finish()
-
-
-class _OwnLoop(asyncio.SelectorEventLoop):
-    """An event loop that is closed only when nothing in a thread is still to come back to it.
-
-    An engine whose inference failed may put its request in order in a thread, and takes it back on
-    the event loop: it would wait for it in vain.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._in_threads: set[asyncio.Future[Any]] = set()
-
-    def run_in_executor(  # type: ignore[override]
-        self,
-        executor: Executor | None,
-        func: Any,  # noqa: ANN401  as the base class has it
-        *args: Any,  # noqa: ANN401
-    ) -> "asyncio.Future[Any]":
-        """See `asyncio.AbstractEventLoop`."""
-        future = super().run_in_executor(executor, func, *args)
-        self._in_threads.add(future)
-        return future
-
-    def finish(self) -> None:
-        """Wait for what is in threads, and close."""
-        if self._in_threads:
-            self.run_until_complete(asyncio.wait(self._in_threads))
-        self.close()
+    return own_loop.run(_refused(model, signature))
 
 
 async def _refused(model: CompiledModel, signature: Signature) -> str:

@@ -23,6 +23,7 @@ from ie_serving.engines.openvino.properties import (
     PRECISION,
     STREAMS,
     THREADS,
+    UNKNOWN,
     check_precision,
     property_of,
 )
@@ -188,8 +189,9 @@ def _program(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
     nireq = options.nireq or int(compiled.model.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
     _log_choice(draft, compiled, options, nireq)
     admission = _shape_inference(model, ports)
+    told = property_of(compiled.model, PRECISION)
     return Program(
-        ports.signature,
+        replace(ports.signature, precision="" if told == UNKNOWN else told),
         _slots(model, ports, options, hazards, compiled, nireq),
         latency,
         failures=(RuntimeError,),

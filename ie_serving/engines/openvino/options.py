@@ -5,6 +5,11 @@ from dataclasses import dataclass, field
 
 from ie_serving.engines.base import Dimension
 
+AUTO = "auto"
+"""Precision that is chosen at load, from what recorded requests show."""
+PRECISION_NAMES = frozenset({"INFERENCE_PRECISION_HINT", "ENFORCE_BF16"})
+"""Properties that say the precision: today's, and that of 2020."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class OpenVinoOptions:
@@ -24,7 +29,12 @@ class OpenVinoOptions:
     """New input shapes: by input name, one for the only input, `auto` for any, None to keep."""
 
     inference_precision: str = ""
-    """`f32`, `bf16` or `f16`; empty keeps the device's own choice."""
+    """`f32`, `bf16` or `f16`; empty keeps the device's own choice. `auto` is for the layer above
+    the engine, which tries the lower ones on recorded requests."""
+
+    precision_tolerance: float = 0.01
+    """Largest difference from f32 with which `auto` takes a lower precision, as a share of the
+    largest number of each output."""
 
     cpu_extension: str = ""
     """Path of a library with operations that OpenVINO lacks; empty loads none. It is
@@ -36,3 +46,8 @@ class OpenVinoOptions:
 
     prefer_tflite_model: bool = False
     """Of a version that holds a `*.tflite` and another model too, serve the `*.tflite`."""
+
+    @property
+    def says_precision(self) -> bool:
+        """Whether `plugin_config` says the precision."""
+        return any(name.removeprefix("KEY_") in PRECISION_NAMES for name in self.plugin_config)

@@ -19,8 +19,11 @@ STREAMS = "NUM_STREAMS"
 PINNING = "ENABLE_CPU_PINNING"
 CACHE = "CACHE_DIR"
 PRECISION = "INFERENCE_PRECISION_HINT"
-_CAPABILITY = {"f32": "FP32", "bf16": "BF16", "f16": "FP16"}
-PRECISIONS = tuple(_CAPABILITY)
+CAPABILITIES = "OPTIMIZATION_CAPABILITIES"
+FULL = "f32"
+CAPABILITY = {FULL: "FP32", "bf16": "BF16", "f16": "FP16"}
+"""OpenVINO's capability of each precision."""
+PRECISIONS = tuple(CAPABILITY)
 _ALSO = {"fp16": "f16", "fp32": "f32"}
 """Words that OpenVINO takes for them in `plugin_config`."""
 UNKNOWN = "unknown"
@@ -47,12 +50,12 @@ def properties(options: EngineOptions, threads: int | None) -> dict[str, str]:
         threads: limit of this process; used for the CPU device when the user set none.
 
     Raises:
-        LoadFailed: an `inference_precision` that does not exist.
+        LoadFailed: an `inference_precision` that does not exist, or another one in `plugin_config`.
     """
     own = options.of(OpenVinoOptions)
     chosen = translated(own.plugin_config)
     if own.inference_precision:
-        chosen[PRECISION] = _precision(own.inference_precision)
+        _check_hint(chosen.setdefault(PRECISION, _precision(own.inference_precision)), own)
     if options.cache_dir is not None:
         # What the user wrote into plugin_config counts, here and below.
         chosen.setdefault(CACHE, str(options.cache_dir))
@@ -98,6 +101,19 @@ def _precision(name: str) -> str:
     return name
 
 
+def _check_hint(hint: str, own: OpenVinoOptions) -> None:
+    """Refuse two precisions for one model: which one counts would be a guess."""
+    if _today(hint) != own.inference_precision:
+        raise LoadFailed(
+            f"inference_precision says {own.inference_precision}, and plugin_config {hint}:"
+            " remove one of them"
+        )
+
+
+def _today(word: str) -> str:
+    return _ALSO.get(word.lower(), word.lower())
+
+
 def check_precision(compiled: ov.CompiledModel, config: Mapping[str, str], device: str) -> None:
     """Refuse what a device computes in another precision than was asked for.
 
@@ -111,13 +127,12 @@ def check_precision(compiled: ov.CompiledModel, config: Mapping[str, str], devic
     Raises:
         LoadFailed: naming both, and what the device has.
     """
-    word = config.get(PRECISION, "").lower()
-    asked = _ALSO.get(word, word)
+    asked = _today(config.get(PRECISION, ""))
     if asked not in PRECISIONS:  # other words, as `dynamic`, ask for none
         return
     used, devices = property_of(compiled, PRECISION), _capabilities(compiled)
     # AUTO, HETERO and MULTI hand the precision on to other devices, and do not say what these use.
-    if used == UNKNOWN and all(_CAPABILITY[asked] in each for each in devices.values()):
+    if used == UNKNOWN and all(CAPABILITY[asked] in each for each in devices.values()):
         return
     if asked != used:
         has = "; ".join(f"{name} has {', '.join(each)}" for name, each in devices.items())
@@ -132,7 +147,7 @@ def _capabilities(compiled: ov.CompiledModel) -> dict[str, list[str]]:
     """List what the devices have that compute a model, by their names."""
     devices = compiled.get_property("EXECUTION_DEVICES")
     bare = [name.strip("()") for name in devices]  # AUTO has those in brackets that only start
-    return {name: core().get_property(name, "OPTIMIZATION_CAPABILITIES") for name in bare}
+    return {name: core().get_property(name, CAPABILITIES) for name in bare}
 
 
 def property_of(compiled: ov.CompiledModel, name: str) -> str:

@@ -9,8 +9,14 @@ from collections.abc import Iterator, Mapping
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.nearest import nearest
 from ie_serving.engines.openvino import devices
-from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.openvino.properties import for_cpu, in_todays_words
+from ie_serving.engines.openvino.options import AUTO, OpenVinoOptions
+from ie_serving.engines.openvino.properties import (
+    CAPABILITIES,
+    CAPABILITY,
+    FULL,
+    for_cpu,
+    in_todays_words,
+)
 from ie_serving.engines.openvino.runtime import core
 from ie_serving.engines.run.threads import thread_limit
 
@@ -78,3 +84,21 @@ def _properties(device: str) -> Iterator[tuple[str, str]]:
             yield from core().get_property(each, SUPPORTED).items()
         except RuntimeError:  # of a list for AUTO that names one which is not there
             continue
+
+
+def lower_precisions(options: OpenVinoOptions) -> list[str]:
+    """Name the precisions below f32 of every device that may compute.
+
+    Raises:
+        LoadFailed: `plugin_config` says the precision, which is to be chosen; or there is no such
+            device.
+    """
+    if options.says_precision:
+        raise LoadFailed(
+            f"inference_precision is {AUTO}, and plugin_config says one: remove it, or the former"
+        )
+    present = core().available_devices
+    named = devices.hardware(devices.chosen(options.target_device, present)) or present
+    has = [core().get_property(name, CAPABILITIES) for name in named]
+    lower = [name for name in CAPABILITY if name != FULL]
+    return [name for name in lower if all(CAPABILITY[name] in each for each in has)]

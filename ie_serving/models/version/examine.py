@@ -82,4 +82,9 @@ def _is_listed_only(signature: Signature) -> bool:
 def _runs_on(signature: Signature) -> str:
     if signature.examples is not None:
         return f'signatures.json, from "{signature.examples.base.name}"'
-    return signature.runs_on
+    return f"{signature.runs_on}{_precision(signature)}"
+
+
+def _precision(signature: Signature) -> str:
+    """Name a precision in which digits are lost."""
+    return "" if signature.precision in ("", "f32") else f", in {signature.precision}"

@@ -12,6 +12,7 @@ from ie_serving.telemetry.metrics import (
     LOADS,
     REQUEST_COUNT,
     REQUEST_LATENCY,
+    SIGNATURES,
     VERSIONS,
     Metrics,
 )
@@ -176,3 +177,11 @@ def test_versions_are_counted_by_state_when_the_page_is_read() -> None:
     versions[:] = [("m", "LOADING")] * 2
     assert f'{VERSIONS}{{model_name="m",state="LOADING"}} 2' in metrics.text()
     assert "AVAILABLE" not in metrics.text()
+
+
+def test_signatures_are_counted_by_precision_when_the_page_is_read() -> None:
+    metrics = Metrics()
+    assert SIGNATURES not in metrics.text()
+    metrics.show_precisions(lambda: [("m", "bf16"), ("m", "bf16"), ("n", "f32")])
+    assert f'{SIGNATURES}{{model_name="m",precision="bf16"}} 2' in metrics.text()
+    assert f'{SIGNATURES}{{model_name="n",precision="f32"}} 1' in metrics.text()

@@ -49,7 +49,8 @@ class Beside:
             {alias: of_model.get(alias, spec) for alias, spec in listed.items()}
             for listed, of_model in ((own.inputs, model.inputs), (own.outputs, model.outputs))
         )
-        return replace(self, signature=replace(own, inputs=inputs, outputs=outputs))
+        signature = replace(own, inputs=inputs, outputs=outputs, precision=model.precision)
+        return replace(self, signature=signature)
 
     def in_words(self, error: ServingError) -> ServingError:
         """Give an error of the model with meanings in place of the names of its own inputs."""

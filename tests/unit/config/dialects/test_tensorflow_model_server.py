@@ -109,6 +109,12 @@ def test_mixed_precision_computes_in_bf16() -> None:
     )
 
 
+def test_a_precision_may_be_chosen_at_load_within_a_tolerance() -> None:
+    flags = ("--mixed_precision=auto", "--precision_tolerance=0.002")
+    found = parse(PATH, *flags).settings.engine.of(OpenVinoOptions)
+    assert (found.inference_precision, found.precision_tolerance) == ("auto", 0.002)
+
+
 @pytest.mark.parametrize(
     "name", ["tensorflow_session_parallelism", "tensorflow_intra_op_parallelism"]
 )
@@ -297,6 +303,9 @@ def test_flags_without_meaning_warn_once() -> None:
         pytest.param((PATH, "--rest_api_timeout_in_ms=0"), "more than 0 milli", id="no time"),
         pytest.param((PATH, "--custom_op_paths=/no/ops.so"), "a file that exists", id="library"),
         pytest.param((PATH, "--mixed_precision=int8"), "expected bfloat16", id="precision"),
+        pytest.param(
+            (PATH, "--precision_tolerance=2"), "expected a number from 0 to 1", id="tolerance"
+        ),
     ],
 )
 def test_what_cannot_start(

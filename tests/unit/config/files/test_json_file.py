@@ -78,6 +78,7 @@ def test_every_key_reaches_its_field() -> None:
                     plugin_config={"NUM_STREAMS": "2", "INFERENCE_NUM_THREADS": "8"},
                     batch_size=8,
                     inference_precision="f32",
+                    precision_tolerance=0.002,
                 ),
             ),
         ),
@@ -115,6 +116,13 @@ def test_engine_options_hold_where_an_entry_says_nothing() -> None:
     silent, loud = read(of(MODEL, {**MODEL, "name": "n", "nireq": 5}), general).models
     assert silent.engine == general
     assert loud.engine == EngineOptions(nireq=5, own=(OpenVinoOptions(inference_precision="f32"),))
+
+
+def test_a_precision_in_plugin_config_counts_against_that_of_every_model() -> None:
+    general = EngineOptions(own=(OpenVinoOptions(inference_precision="f32"),))
+    hint = {"INFERENCE_PRECISION_HINT": "bf16"}
+    (own,) = read(of({**MODEL, "plugin_config": hint}), general).models
+    assert own.engine.of(OpenVinoOptions) == OpenVinoOptions(plugin_config=hint)
 
 
 def test_every_fault_is_reported_with_its_path() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.properties import properties, property_of, translated
@@ -69,3 +70,13 @@ def test_what_the_cpu_computes_in_is_known_behind_other_devices(
     compiled = core().compile_model(model, device, config)
     assert property_of(compiled, "INFERENCE_PRECISION_HINT") == "f32"
     assert property_of(compiled, "NO_SUCH") == "unknown"
+
+
+@pytest.mark.parametrize("hint", [{"INFERENCE_PRECISION_HINT": "f32"}, {"KEY_ENFORCE_BF16": "NO"}])
+def test_two_precisions_for_one_model_are_refused(hint: dict[str, str]) -> None:
+    """Before, `inference_precision` counted, without a word."""
+    one = OpenVinoOptions(inference_precision="f32", plugin_config=hint)
+    assert properties(EngineOptions(own=(one,)), None)["INFERENCE_PRECISION_HINT"] == "f32"
+    two = OpenVinoOptions(inference_precision="bf16", plugin_config=hint)
+    with pytest.raises(LoadFailed, match="says bf16, and plugin_config f32: remove one of them"):
+        properties(EngineOptions(own=(two,)), None)

@@ -70,3 +70,16 @@ def test_the_cpu_among_others_keeps_to_the_share_of_the_process(
     model = made.read_model(add_one(tmp_path) / "model.xml")
     compiled = made.compile_model(model, device)
     assert compiled.get_property("DEVICE_PROPERTIES")["CPU"]["INFERENCE_NUM_THREADS"] == 1
+
+
+@pytest.mark.parametrize("device", ["CPU", "AUTO:CPU", "HETERO:CPU"])
+def test_lower_precisions_are_those_that_the_device_has(device: str) -> None:
+    has = ov.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    expected = [name for name, word in (("bf16", "BF16"), ("f16", "FP16")) if word in has]
+    assert supported.lower_precisions(OpenVinoOptions(target_device=device)) == expected
+
+
+def test_a_precision_in_plugin_config_leaves_nothing_to_choose() -> None:
+    options = OpenVinoOptions(plugin_config={"KEY_ENFORCE_BF16": "YES"})
+    with pytest.raises(LoadFailed, match="inference_precision is auto, and plugin_config says one"):
+        supported.lower_precisions(options)

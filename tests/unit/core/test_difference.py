@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ie_serving.core.difference import deviation, difference
 from ie_serving.core.tensors import Array
-from ie_serving.inference.difference import difference
 
 RTOL, ATOL = 1e-3, 1e-5
 NUMBER = st.sampled_from([0.0, 1.0, -1.0, 1e30, np.inf, -np.inf, np.nan, 1.0000001, 1.0011])
@@ -37,3 +37,26 @@ def test_floats_are_compared_as_numpy_compares_them(
 )
 def test_what_differs_is_shown(found: Array, expected: Array, said: str) -> None:
     assert said in difference("y", np.asarray(found), np.asarray(expected), RTOL, ATOL)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "share"),
+    [
+        pytest.param(np.float32([1.0, -4.0]), np.float32([1.0, -4.0]), 0.0, id="the same"),
+        pytest.param(np.float32([1.1, -4.0]), np.float32([1.0, -4.0]), 0.025, id="of the largest"),
+        pytest.param(np.float32([0.1]), np.float32([0.0]), np.inf, id="of nothing"),
+        pytest.param(np.float32([1, np.nan]), np.float32([1, np.nan]), 0.0, id="NaN is NaN"),
+        pytest.param(np.float32([1, 2]), np.float32([1, np.nan]), np.inf, id="NaN has vanished"),
+        pytest.param(np.float32([1, np.inf]), np.float32([1, 2]), np.inf, id="infinite"),
+        pytest.param(np.float32([np.inf]), np.float32([-np.inf]), np.inf, id="the other end"),
+        pytest.param(np.float32([[1]]), np.float32([1]), np.inf, id="another shape"),
+        pytest.param(np.array([3]), np.array([3]), 0.0, id="the same class"),
+        pytest.param(np.array([3]), np.array([4]), np.inf, id="another class"),
+        pytest.param(np.array([b"a"], object), np.array([b"b"], object), np.inf, id="a string"),
+        pytest.param(np.float32([]), np.float32([]), 0.0, id="nothing"),
+    ],
+)
+def test_a_deviation_is_a_share_of_the_largest_number(
+    found: Array, expected: Array, share: float
+) -> None:
+    assert deviation(found, expected) == pytest.approx(share, rel=1e-5)

@@ -1,5 +1,7 @@
 """Whether an output is the expected one, and how it differs."""
 
+import math
+
 import numpy as np
 
 from ie_serving.core.tensors import Array
@@ -54,3 +56,24 @@ def _worst(wrong: Array, excess: Array | int) -> tuple[np.intp, ...]:
     """Give the place of the wrong value with the greatest excess."""
     ranked = np.where(wrong, excess, -np.inf)
     return np.unravel_index(int(np.argmax(ranked)), wrong.shape)
+
+
+def deviation(found: Array, expected: Array) -> float:
+    """Give the largest difference between two outputs, as a share of the largest expected number.
+
+    Returns:
+        Infinity where shapes differ, anything but floats does at all, or NaN and infinities do not
+        stand in the same places.
+    """
+    if found.shape != expected.shape:
+        return math.inf
+    if expected.dtype.kind != "f" or found.dtype.kind != "f":
+        return 0.0 if np.array_equal(found, expected) else math.inf
+    found, expected = found.astype(np.float64), expected.astype(np.float64)
+    finite = np.isfinite(expected)
+    same = np.array_equal(found[~finite], expected[~finite], equal_nan=True)
+    if not same or not np.isfinite(found[finite]).all():
+        return math.inf
+    farthest = float(np.abs(found[finite] - expected[finite]).max(initial=0.0))
+    largest = float(np.abs(expected[finite]).max(initial=0.0))
+    return farthest and (farthest / largest if largest else math.inf)

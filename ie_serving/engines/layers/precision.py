@@ -1,0 +1,148 @@
+"""`inference_precision: auto`: a lower precision where recorded requests show that it costs little.
+
+A version is compiled in f32 and, beside it, in each lower precision that its device has. Both are
+asked the Predicts that the version brings along. The lower one is taken where its answers are
+within the tolerance, golden requests still succeed, and it is faster. All else computes in f32.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.samples import Sample
+from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+from ie_serving.engines.layers import own_loop
+from ie_serving.engines.layers.precision_trial import Trial, asked_of, trial_of
+from ie_serving.engines.openvino.options import AUTO, OpenVinoOptions
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+FULL = "f32"
+MOST_REQUESTS = 100
+"""Recorded requests that a trial asks; the others of a long recording add time, and little else."""
+
+Samples = Callable[[Path], Iterable[Sample]]
+"""Gives what a version directory has recorded."""
+Lower = Callable[[OpenVinoOptions], Sequence[str]]
+"""Names the precisions below f32 that the device has. Raises LoadFailed for other settings that say
+the precision."""
+
+_alone = threading.Lock()
+"""Trials of versions that load at the same time would measure each other."""
+
+
+class PrecisionEngine:
+    """`engine`, whose models may be left the choice of their precision. See `Engine`.
+
+    Args of the constructor:
+        engine: compiles in the precision that its options name.
+        lower: see above.
+        samples: see above.
+    """
+
+    def __init__(self, engine: Engine, lower: Lower, samples: Samples) -> None:
+        self._engine = engine
+        self._lower = lower
+        self._samples = samples
+        self.name = engine.name
+
+    def missing(self, files: Collection[str]) -> str | None:
+        """See `engines.base`."""
+        return self._engine.missing(files)
+
+    def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
+        """See `engines.base`; once where the options name the precision."""
+        if options.of(OpenVinoOptions).inference_precision != AUTO:
+            return self._engine.compile(directory, options)
+        lower = self._lower(options.of(OpenVinoOptions))
+        compiled = {FULL: self._engine.compile(directory, _in(FULL, options))}
+        chosen = ""
+        try:
+            chosen = self._choose(directory, options, lower, compiled)
+        finally:
+            for precision, model in compiled.items():
+                if precision != chosen:
+                    model.close()
+        return compiled[chosen]
+
+    def _choose(
+        self,
+        directory: Path,
+        options: EngineOptions,
+        lower: Sequence[str],
+        compiled: dict[str, CompiledModel],
+    ) -> str:
+        """Add what is compiled beside f32 to `compiled`; give the precision to be kept."""
+        tolerance = options.of(OpenVinoOptions).precision_tolerance
+        given = list(islice(self._samples(directory), MOST_REQUESTS)) if lower else []
+        trials: list[Trial] = []
+        for precision in lower if given else ():
+            with _alone:
+                trial = self._tried(directory, precision, options, compiled, given)
+            trials.append(trial)
+            log.info(Event("precision tried", path=directory, **_facts(trial, tolerance)))
+        fit = [trial for trial in trials if not trial.refusal(tolerance)]
+        chosen = min(fit, key=lambda each: each.share).precision if fit else FULL
+        cause = _cause(lower, given, trials, tolerance)
+        log.info(Event("precision chosen", path=directory, precision=chosen, cause=cause))
+        return chosen
+
+    def _tried(
+        self,
+        directory: Path,
+        precision: str,
+        options: EngineOptions,
+        compiled: dict[str, CompiledModel],
+        given: Sequence[Sample],
+    ) -> Trial:
+        full = compiled[FULL]
+        try:
+            model = self._engine.compile(directory, _in(precision, options))
+        except LoadFailed as error:
+            return Trial(precision, fault=f"it cannot be compiled so: {error}")
+        compiled[precision] = model
+        if _served(model) != _served(full):
+            return Trial(precision, fault="not every signature can be compiled so")
+        asked = asked_of(full, given)
+        return own_loop.run(trial_of(precision, full, model, asked))
+
+
+def _in(precision: str, options: EngineOptions) -> EngineOptions:
+    own = options.of(OpenVinoOptions)
+    return options.having(replace(own, inference_precision=precision))
+
+
+def _served(model: CompiledModel) -> set[str]:
+    return {name for name, s in model.signatures.items() if not (s.left_out or s.definition)}
+
+
+def _facts(trial: Trial, tolerance: float) -> Mapping[str, object]:
+    return {
+        "precision": trial.precision,
+        "requests": trial.requests,
+        "deviation": f"{trial.deviation:.3g}",
+        "tolerance": tolerance,
+        "time_share": f"{trial.share:.2f}",
+        "cause": trial.refusal(tolerance) or "fit",
+    }
+
+
+def _cause(
+    lower: Sequence[str], given: Sequence[Sample], trials: Sequence[Trial], tolerance: float
+) -> str:
+    if not lower:
+        return "the device has no lower precision"
+    if not given:
+        return (
+            "nothing to measure with: the version has neither golden requests nor Predicts among"
+            " its warm-up records"
+        )
+    refused = [trial for trial in trials if trial.refusal(tolerance)]
+    if len(refused) < len(trials):
+        return "the fastest within the tolerance"
+    return "; ".join(f"{each.precision}: {each.refusal(tolerance)}" for each in refused)

@@ -1,0 +1,141 @@
+"""`inference_precision: auto`, and where the precision in use is told, over both interfaces."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import openvino as ov
+import openvino.opset15 as op
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
+
+from ie_serving.core.tensors import Array
+from tests.functional.servers import Server
+from tests.process import PATIENCE_S, output_of
+from tests.unit.engines.openvino.models import parameter, result, save
+
+HAS = ov.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+LOWER = {name for name, word in (("bf16", "BF16"), ("f16", "FP16")) if word in HAS} or {"f32"}
+"""What may be chosen of this machine's precisions where the tolerance is wide."""
+NARROW_CPU = {"ONEDNN_MAX_CPU_ISA": "AVX2"}
+"""Lets OpenVINO use no more of a CPU than what has float32 alone."""
+WIDTH, ROWS = 768, 64
+MODELS = ("wide", "strict", "bare", "named")
+
+
+def write(directory: Path, *, recorded: bool) -> None:
+    """Write three layers, and a request for the warm-up."""
+    random = np.random.default_rng(7)
+    x = parameter("x", (-1, WIDTH))
+    y = x
+    for _ in range(3):
+        weights = random.standard_normal((WIDTH, WIDTH)).astype(np.float32) / np.sqrt(WIDTH)
+        y = op.relu(op.matmul(y, op.constant(weights.astype(np.float32)), False, False))
+    save(directory, [result("y", y)], [x])
+    if recorded:
+        log = prediction_log_pb2.PredictionLog()
+        log.predict_log.request.CopyFrom(request("m", rows(ROWS)))
+        path = directory / "assets.extra" / "tf_serving_warmup_requests"
+        path.parent.mkdir()
+        with tf.io.TFRecordWriter(str(path)) as writer:
+            writer.write(log.SerializeToString())
+
+
+def direct(path: Path, precision: str) -> Callable[[Array], Array]:
+    """Give OpenVINO without a server."""
+    config = {"INFERENCE_PRECISION_HINT": precision}
+    model = ov.Core().compile_model(path, "CPU", config)
+    return lambda x: np.asarray(model({"x": x})["y"])
+
+
+def said(precision: str) -> str:
+    return "" if precision == "f32" else f", in {precision}"
+
+
+def rows(count: int) -> Array:
+    return np.random.default_rng(3).standard_normal((count, WIDTH)).astype(np.float32)
+
+
+def request(model: str, x: Array) -> predict_pb2.PredictRequest:
+    made = predict_pb2.PredictRequest()
+    made.model_spec.name = model
+    made.inputs["x"].CopyFrom(tf.make_tensor_proto(x))
+    return made
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("models")
+    write(root / "recorded" / "1", recorded=True)
+    write(root / "bare" / "1", recorded=False)
+    return root
+
+
+@pytest.fixture(scope="module")
+def server(root: Path) -> Iterator[Server]:
+    entries = [
+        {"name": "wide", "base_path": "recorded", "precision_tolerance": 0.05},
+        {"name": "strict", "base_path": "recorded", "precision_tolerance": 0},
+        {"name": "bare", "base_path": "bare"},
+        {"name": "named", "base_path": "recorded", "inference_precision": "f32"},
+    ]
+    config = {
+        "model_config_list": [{"config": entry} for entry in entries],
+        "monitoring": {"metrics": {"enable": True}},
+    }
+    (root / "config.json").write_text(json.dumps(config))
+    flags = (f"--config_path={root / 'config.json'}", "--inference_precision=auto")
+    with closing(Server("ie_serving", "config", *flags)) as started:
+        yield started.ready()
+
+
+def precisions(server: Server) -> dict[str, str]:
+    """Give the precision of each model, as the metrics tell it."""
+    pattern = r'signatures\{model_name="(\w+)",precision="(\w+)"\} 1'
+    return dict(re.findall(pattern, server.rest.get("/metrics").text))
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_model_computes_in_the_precision_that_was_chosen(
+    server: Server, root: Path, model: str
+) -> None:
+    """Its answers over both interfaces are those of OpenVINO in that precision."""
+    x = rows(2)
+    over_grpc = server.prediction.Predict(request(model, x), PATIENCE_S).outputs["y"]
+    body = {"inputs": {"x": x.tolist()}}
+    over_rest = server.rest.post(f"/v1/models/{model}:predict", json=body).json()["outputs"]
+    chosen = precisions(server)[model]
+    path = root / "bare" / "1" / "model.xml"
+    expected, full = direct(path, chosen)(x), direct(path, "f32")(x)
+    for found in (tf.make_ndarray(over_grpc), np.array(over_rest, np.float32)):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+    apart = np.abs(expected - full).max() > 1e-4 * np.abs(full).max()
+    assert apart == (chosen != "f32")
+
+
+def test_metrics_and_log_tell_it(server: Server) -> None:
+    found = precisions(server)
+    assert found.pop("wide") in LOWER
+    assert found == dict.fromkeys(("strict", "bare", "named"), "f32")
+    chosen = [line for line in server.lines if "precision chosen" in line]
+    assert len(chosen) == 3  # not of the model whose precision is named
+    assert any("neither golden requests nor Predicts" in line for line in chosen)
+
+
+def test_a_dry_run_tells_it(root: Path) -> None:
+    told = {f"  serving_default: served by OpenVINO{said(each)}" for each in LOWER}
+    flags = ("--mixed_precision=auto", "--precision_tolerance=0.05")
+    base = f"--model_base_path={root / 'recorded'}"
+    tfs = output_of("tensorflow_model_server", "--dry_run", "--model_name=m", base, *flags)
+    assert tfs[0] == "model m, version 1"
+    assert tfs[1] in told
+
+
+def test_a_cpu_without_lower_precisions_computes_in_f32(root: Path) -> None:
+    flags = (f"--model_path={root / 'recorded'}", "--inference_precision=auto")
+    lines = output_of("ie_serving", "check", *flags, env=NARROW_CPU)
+    assert lines == ["model recorded, version 1", "  serving_default: served by OpenVINO"]

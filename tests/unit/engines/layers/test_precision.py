@@ -1,0 +1,183 @@
+"""A lower precision is taken where recorded requests show that it costs little and wins time."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ie_serving.core.errors import InvalidTensor, LoadFailed
+from ie_serving.core.golden import GoldenRequest
+from ie_serving.core.requests import InferRequest, ModelSpec
+from ie_serving.core.samples import Sample
+from ie_serving.core.tensors import Array
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.layers import precision_trial
+from ie_serving.engines.layers.precision import PrecisionEngine
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from tests.unit.engines.layers.models import REFUSED, Model
+
+AUTO = OpenVinoOptions(inference_precision="auto")
+DEVIATION = {"bf16": 0.004, "f16": 0.0005}
+SECONDS = {"f32": 0.03, "bf16": 0.01, "f16": 0.02}
+
+
+class Engine:
+    """Compiles models that add 1, less exactly in lower precisions, in a time of their own.
+
+    Attributes:
+        seconds: of an inference by precision.
+        refused: precision that cannot be compiled.
+        models: by precision, those that were compiled.
+        now: of the clock that inferences advance.
+    """
+
+    name = "engine"
+
+    def __init__(self) -> None:
+        self.seconds = dict(SECONDS)
+        self.refused = "none"
+        self.models: dict[str, Model] = {}
+        self.now = 0.0
+
+    def missing(self, files: Any) -> str | None:
+        return None
+
+    def compile(self, directory: Path, options: EngineOptions) -> Model:
+        precision = options.of(OpenVinoOptions).inference_precision
+        if precision == self.refused:
+            raise LoadFailed("no")
+
+        def body(x: Array) -> Array:
+            self.now += self.seconds.get(precision, 0.0)
+            if (x < 0).any() and precision != "f32":
+                raise InvalidTensor("it is negative")
+            return np.asarray((x + 1) * np.float32(1 + DEVIATION.get(precision, 0)))
+
+        self.models[precision] = Model(body)
+        return self.models[precision]
+
+    @property
+    def open(self) -> set[str]:
+        """Precisions of the models that were not closed."""
+        return {name for name, model in self.models.items() if not model.closed}
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    made = Engine()
+    monkeypatch.setattr(precision_trial, "now", lambda: made.now)
+    yield made
+
+
+def asked(value: float, expected: float | None = None, signature: str = "") -> Sample:
+    def decode(_: object) -> tuple[Mapping[str, Array], None]:
+        return {"x": np.full((1, 2), value, np.float32)}, None
+
+    request = InferRequest(ModelSpec(""), signature, decode, 0)
+    outputs = {"y": np.full((1, 2), expected, np.float32)}
+    golden = None if expected is None else GoldenRequest("here", request, lambda _: outputs)
+    return Sample("here", request, golden)
+
+
+def chosen(
+    engine: Engine,
+    *samples: Sample,
+    own: OpenVinoOptions = AUTO,
+    lower: tuple[str, ...] = ("bf16", "f16"),
+) -> str:
+    """Give the precision of the model that is left."""
+    chooses = PrecisionEngine(engine, lambda _: lower, lambda _: samples)
+    model = chooses.compile(Path("somewhere"), EngineOptions(own=(own,)))
+    (left,) = engine.open
+    assert engine.models[left] is model
+    return left
+
+
+@pytest.mark.parametrize("named", ["", "f32", "bf16"])
+def test_a_precision_that_is_named_is_compiled_once(engine: Engine, named: str) -> None:
+    assert chosen(engine, asked(1.0), own=OpenVinoOptions(inference_precision=named)) == named
+    assert engine.models.keys() == {named}
+    assert engine.now == 0.0
+
+
+def test_the_fastest_within_the_tolerance_is_taken(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    assert chosen(engine, asked(1.0), asked(2.0)) == "bf16"
+    assert "precision=bf16 requests=2 deviation=0.004 tolerance=0.01" in caplog.text
+    assert "precision chosen" in caplog.text
+
+
+def test_what_deviates_too_much_is_not_taken(engine: Engine) -> None:
+    own = OpenVinoOptions(inference_precision="auto", precision_tolerance=0.001)
+    assert chosen(engine, asked(1.0), own=own) == "f16"
+    own = OpenVinoOptions(inference_precision="auto", precision_tolerance=0.0)
+    assert chosen(engine, asked(1.0), own=own) == "f32"
+
+
+def test_what_is_hardly_faster_is_not_taken(
+    engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    engine.seconds = {"f32": 0.03, "bf16": 0.028, "f16": 0.028}
+    assert chosen(engine, asked(1.0)) == "f32"
+    assert "bf16: it takes 0.93 of the time of f32, more than 0.9" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("samples", "lower", "cause"),
+    [
+        pytest.param((), ("bf16",), "nothing to measure with", id="no requests"),
+        pytest.param((asked(1.0),), (), "the device has no lower precision", id="no precision"),
+        pytest.param(
+            (asked(1.0, signature="other"),), ("bf16",), "no recorded request fits", id="unfit"
+        ),
+        pytest.param((asked(REFUSED),), ("bf16",), "no recorded request fits", id="refused"),
+        pytest.param((asked(-1.0),), ("bf16",), "here fails: it is negative", id="refused in it"),
+        pytest.param((asked(1.0, 2.0),), ("bf16",), "golden request here: output", id="golden"),
+    ],
+)
+def test_all_else_computes_in_f32_and_the_log_says_why(
+    engine: Engine,
+    samples: tuple[Sample, ...],
+    lower: tuple[str, ...],
+    cause: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    assert chosen(engine, *samples, lower=lower) == "f32"
+    (line,) = [each for each in caplog.messages if "precision chosen" in each]
+    assert "precision=f32" in line
+    assert cause in line
+
+
+def test_a_golden_request_that_fails_in_f32_too_says_nothing_of_the_precision(
+    engine: Engine,
+) -> None:
+    assert chosen(engine, asked(1.0, 7.0)) == "bf16"
+
+
+def test_a_precision_that_cannot_be_compiled_is_passed_over(engine: Engine) -> None:
+    engine.refused = "bf16"
+    assert chosen(engine, asked(1.0)) == "f16"
+
+
+def test_a_trial_ends_after_its_time_whatever_is_recorded(engine: Engine) -> None:
+    engine.seconds = {"f32": 3.0, "bf16": 1.0}
+    assert chosen(engine, *[asked(1.0)] * 50, lower=("bf16",)) == "bf16"
+    assert engine.now < 3 * precision_trial.LONGEST_S
+
+
+def test_nothing_is_left_open_when_a_trial_breaks(engine: Engine) -> None:
+    def broken(_: Path) -> Iterator[Sample]:
+        yield asked(1.0)
+        raise ValueError("a defect")
+
+    chooses = PrecisionEngine(engine, lambda _: ("bf16",), broken)
+    with pytest.raises(ValueError, match="a defect"):
+        chooses.compile(Path("somewhere"), EngineOptions(own=(AUTO,)))
+    assert engine.open == set()

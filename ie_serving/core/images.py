@@ -47,10 +47,6 @@ class ImageForm:
         """Give the size that the input takes and that is nearest to an image's, each way."""
         return _nearest(height, self.range_of("H")), _nearest(width, self.range_of("W"))
 
-    def takes(self, count: int) -> bool:
-        """Tell whether there may be so many images."""
-        return _nearest(count, self.range_of("N")) == count
-
     def is_unbounded(self, axis: str) -> bool:
         """Tell whether any size is taken there."""
         return self.range_of(axis)[1] >= NO_LIMIT

@@ -9,13 +9,14 @@ anew.
 import hashlib
 import json
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from ie_serving.core.digests import crc32_of
 from ie_serving.core.hints import Hint
-from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+from ie_serving.engines.around import EngineAround
+from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -27,16 +28,8 @@ Digests = Mapping[str, tuple[int, int, int]]
 """CRC-32, size and time of modification, in nanoseconds, of each file by its name."""
 
 
-class KeptSound:
+class KeptSound(EngineAround):
     """`engine`, with sound compiled models in the folders of its cache. See `Engine`."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.name = engine.name
-
-    def missing(self, files: Collection[str]) -> str | None:
-        """See `engines.base`."""
-        return self._engine.missing(files)
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
         """See `engines.base`; without the cache where what is damaged cannot be removed."""

@@ -14,15 +14,23 @@ T = TypeVar("T")
 
 
 class Layer:
-    """Passes everything on to `inner`. See `engines.base.CompiledModel`."""
+    """Passes everything on to `inner`. See `engines.base.CompiledModel`.
 
-    def __init__(self, inner: CompiledModel) -> None:
+    Args of the constructor:
+        inner: computes.
+        signatures: what clients are told in place of those of `inner`; None changes nothing.
+    """
+
+    def __init__(
+        self, inner: CompiledModel, signatures: Mapping[str, Signature] | None = None
+    ) -> None:
         self.inner = inner
+        self._signatures = inner.signatures if signatures is None else signatures
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
         """See `engines.base`."""
-        return self.inner.signatures
+        return self._signatures
 
     def infer(
         self,

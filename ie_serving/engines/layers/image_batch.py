@@ -12,10 +12,10 @@ from ie_serving.core.tensors import Array, TensorSpec
 from ie_serving.wire.image.decode import decode
 from ie_serving.wire.image.resize import resized
 
-Part = Callable[[], None]
+Work = Callable[[], None]
 
 
-class Batch:
+class ImageBatch:
     """Images on their way into an array. Made and asked on the event loop, worked on in threads.
 
     Where images decide the size, the first one does, as in OpenVINO Model Server: within bounds the
@@ -45,17 +45,21 @@ class Batch:
         if not self._form.is_open:
             self._make(*self._form.nearest(0, 0))
 
-    def parts(self, most: int) -> Sequence[Sequence[Part]]:
-        """Give what is to be run: one list after the other, the parts of each side by side.
+    def steps(self, most: int) -> Sequence[Sequence[Work]]:
+        """Give what is to be run: one step after the other, the work of each side by side.
 
-        A part raises nothing; `array` does.
+        Where images decide the size the first is a step of its own, since it decides for all.
+        Work raises nothing; `array` does.
+
+        Args:
+            most: pieces of work in a step.
         """
         count = len(self._images)
         alone = 1 if self._form.is_open else 0
-        steps = min(most, count - alone)
+        pieces = min(most, count - alone)
         rest = [
-            partial(self._put_all, range(start, count, steps))
-            for start in range(alone, alone + steps)
+            partial(self._put_all, range(start, count, pieces))
+            for start in range(alone, alone + pieces)
         ]
         return [[partial(self._put_all, range(alone))], rest] if alone else [rest]
 
@@ -67,7 +71,7 @@ class Batch:
                 text names the first such.
             QueueFull, RequestTooLarge: the budget of bytes has no room.
         """
-        # A thread that has ended its part may know `self` a little longer, and with it the array.
+        # A thread that has ended its work may know `self` a little longer, and with it the array.
         array, self._array = self._array, None
         if self._failures:
             raise self._failures.pop(min(self._failures))

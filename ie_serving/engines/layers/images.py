@@ -8,16 +8,17 @@ numbers pass through.
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ie_serving.core.tensors import Array, Signature
-from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+from ie_serving.engines.around import EngineAround
+from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.layers.base import Layer
-from ie_serving.engines.layers.image_batch import Batch
+from ie_serving.engines.layers.image_batch import ImageBatch
 from ie_serving.engines.layers.image_forms import DEFAULT_COLOURS, with_images
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.threads import thread_limit
@@ -34,16 +35,8 @@ may hold some hundred megabytes."""
 _threads = ThreadPoolExecutor(THREADS, thread_name_prefix="image")
 
 
-class WithImages:
+class WithImages(EngineAround):
     """`engine`, whose models take images where their inputs look like it. See `Engine`."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.name = engine.name
-
-    def missing(self, files: Collection[str]) -> str | None:
-        """See `engines.base`."""
-        return self._engine.missing(files)
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
         """See `engines.base`; there is no layer where no input takes images."""
@@ -68,17 +61,11 @@ class ImageLayer(Layer):
     """
 
     def __init__(self, inner: CompiledModel, signatures: Mapping[str, Signature]) -> None:
-        super().__init__(inner)
-        self._signatures = signatures
+        super().__init__(inner, signatures)
         self._inputs = {
             signature.name: [name for name, spec in signature.inputs.items() if spec.image]
             for signature in signatures.values()
         }
-
-    @property
-    def signatures(self) -> Mapping[str, Signature]:
-        """See `engines.base`."""
-        return self._signatures
 
     def infer(
         self,
@@ -86,7 +73,7 @@ class ImageLayer(Layer):
         inputs: Mapping[str, Array],
         read: Callable[[Mapping[str, Array]], T],
     ) -> Coroutine[Any, Any, T]:
-        """See `engines.base`. Raises also what `Batch` does."""
+        """See `engines.base`. Raises also what `ImageBatch` does."""
         for name in self._inputs[signature.name]:
             if inputs[name].dtype.kind == "O":
                 return self._infer_images(signature, inputs, read)
@@ -99,21 +86,21 @@ class ImageLayer(Layer):
         read: Callable[[Mapping[str, Array]], T],
     ) -> T:
         decoded = {
-            name: await _decoded(Batch(signature.inputs[name], inputs[name]))
+            name: await _decoded(ImageBatch(signature.inputs[name], inputs[name]))
             for name in self._inputs[signature.name]
             if inputs[name].dtype.kind == "O"
         }
         return await self.inner.infer(signature, {**inputs, **decoded}, read)
 
 
-async def _decoded(batch: Batch) -> Array:
+async def _decoded(batch: ImageBatch) -> Array:
     """Decode a batch in threads; what is left of it when the request ends is not begun."""
-    parts = batch.parts(THREADS)
+    steps = batch.steps(THREADS)
     loop = asyncio.get_running_loop()
     try:
-        for side_by_side in parts:
-            work = [loop.run_in_executor(_threads, part) for part in side_by_side]
-            await asyncio.gather(*work)
+        for side_by_side in steps:
+            running = [loop.run_in_executor(_threads, work) for work in side_by_side]
+            await asyncio.gather(*running)
     finally:
         batch.abandoned = True
     return batch.array()

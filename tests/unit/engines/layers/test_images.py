@@ -17,7 +17,7 @@ from ie_serving.core.images import NO_LIMIT, Bounds, ImageForm
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, TensorSpec
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.layers import image_batch, images
-from ie_serving.engines.layers.image_batch import Batch
+from ie_serving.engines.layers.image_batch import ImageBatch
 from ie_serving.engines.layers.images import ImageLayer, WithImages
 from ie_serving.engines.preprocessing import Pair, Preprocessing
 from ie_serving.engines.testing import FILE, StandInEngine
@@ -220,10 +220,10 @@ def spec(*sizes: tuple[int, int]) -> TensorSpec:
 
 
 def batch(sizes: Bounds, *pictures: Array) -> Array:
-    made = Batch(spec(*sizes), strings(*map(encoded, pictures)))
-    for parts in made.parts(3):
-        for part in parts:
-            part()
+    made = ImageBatch(spec(*sizes), strings(*map(encoded, pictures)))
+    for side_by_side in made.steps(3):
+        for work in side_by_side:
+            work()
     return made.array()
 
 

@@ -1,0 +1,17 @@
+"""An engine around an engine: what all of them inherit that change what a compilation gives."""
+
+from collections.abc import Collection
+
+from ie_serving.engines.base import Engine
+
+
+class EngineAround:
+    """Passes everything but `compile` on to `engine`. See `engines.base.Engine`."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self.name = engine.name
+
+    def missing(self, files: Collection[str]) -> str | None:
+        """See `engines.base`."""
+        return self._engine.missing(files)

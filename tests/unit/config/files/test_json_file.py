@@ -9,11 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.config.files.json_file import ConfigFile, parse_config_file
+from ie_serving.config.schema.model import MODEL as MODEL_SETTINGS
 from ie_serving.config.settings import ModelConfig
 from ie_serving.core.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.batching import Batching
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Pair, Preprocessing
+from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.repository.version_policy import All, Latest, Specific
 
 CONFIG = Path(__file__).parents[4] / "config"
@@ -60,11 +63,28 @@ def test_an_empty_list_is_a_server_without_models() -> None:
     assert read(of()).models == ()
 
 
+IMAGES = Preprocessing(
+    layout=Pair("NHWC", "NCHW"),
+    mean=(123.675, 116.28, 103.53),
+    scale=(58.395, 57.12, 57.375),
+    color_format=Pair("BGR", "RGB"),
+    precision=Pair("u8", "f32"),
+    resize="linear",
+)
+GATHERED = Batching(
+    max_batch_size=32,
+    batch_timeout_micros=1000,
+    allowed_batch_sizes=(8, 16, 32),
+    max_enqueued_batches=10,
+    num_batch_threads=2,
+)
+
+
 def test_every_key_reaches_its_field() -> None:
     found = parse_config_file(
         (CONFIG / "every_key.json").read_text(), origin=CONFIG, place="every_key.json"
     )
-    resnet, any_batch, any_shape, one_input, two_inputs = found.models
+    resnet, any_batch, any_shape, one_input, two_inputs, *others = found.models
     assert resnet == ModelConfig(
         name="resnet",
         base_path="/models/resnet",
@@ -97,6 +117,24 @@ def test_every_key_reaches_its_field() -> None:
         "scale": (1, 3),
     }
     assert (found.metrics, found.warnings) == (True, ())
+    images, gathered, saved_model = (each.engine for each in others)
+    assert images == EngineOptions(image_inputs=False, own=(IMAGES,))
+    assert gathered == EngineOptions(own=(GATHERED,))
+    assert saved_model == EngineOptions(
+        driver="openvino",
+        execution="async",
+        own=(
+            OpenVinoOptions(integers="fast", prefer_tflite_model=True),
+            TensorFlowOptions(fallback=True, memory_bytes=1 << 32),
+        ),
+    )
+
+
+def test_the_example_of_every_key_has_every_key() -> None:
+    """`every_key.json` promises it by its name: a new key goes there, and into the test above."""
+    entries = json.loads((CONFIG / "every_key.json").read_text())["model_config_list"]
+    used = {key for entry in entries for key in entry["config"]}
+    assert used == {setting.key for setting in MODEL_SETTINGS if setting.key}
 
 
 @pytest.mark.parametrize(

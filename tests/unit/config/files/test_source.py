@@ -11,13 +11,15 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
 
 CONFIG = Path(__file__).parents[4] / "config"
+EVERY_KEY = ["resnet", "any_batch", "any_shape", "one_input", "two_inputs"]
+EVERY_KEY += ["images", "gathered", "saved_model"]
 
 
 @pytest.mark.parametrize(
     ("file", "names"),
     [
         ("single_model.json", ["digits"]),
-        ("every_key.json", ["resnet", "any_batch", "any_shape", "one_input", "two_inputs"]),
+        ("every_key.json", EVERY_KEY),
         ("model_server_config.pbtxt", ["half_plus_two", "digits"]),
     ],
 )

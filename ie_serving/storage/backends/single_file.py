@@ -16,8 +16,9 @@ from ie_serving.storage.base import NEVER, Entry, fingerprint_of
 
 VERSION = "1"
 
-SUFFIXES = frozenset({".xml", ".onnx", ".tflite", ".pdmodel", ".pb"})
-"""How a model's file ends; a repository's directory does not."""
+SUFFIXES = frozenset({".xml", ".onnx", ".tflite", ".pdmodel", ".pb", ".pt2", ".pt", ".pth"})
+"""How a model's file ends; a repository's directory does not. Those of PyTorch no engine reads:
+whoever names one is told what to do with it."""
 
 
 def is_model_file(path: str) -> bool:

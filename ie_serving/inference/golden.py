@@ -16,7 +16,7 @@ import numpy as np
 from ie_serving.core.difference import difference
 from ie_serving.core.errors import LoadFailed, PreconditionFailed, ServingError
 from ie_serving.core.golden import GoldenRequest
-from ie_serving.core.tensors import SERVING_DEFAULT
+from ie_serving.core.tensors import SERVING_DEFAULT, Signature
 from ie_serving.inference.deadline import limited
 from ie_serving.inference.interface import Api, Interface, Outputs
 from ie_serving.inference.plane import DataPlane, Unencoded
@@ -105,16 +105,22 @@ class Golden:
             found = await limited(LONGEST_S, replay)
             assert not isinstance(found, Unencoded)  # this interface encodes nothing
             signature = servable.signatures[request.signature or SERVING_DEFAULT]
-            expected = await asyncio.to_thread(golden.expected, signature)
+            # In a thread: outputs may be large, and other models are serving meanwhile.
+            return await asyncio.to_thread(_differences, golden, signature, found)
         except ServingError as error:
             return str(error)
-        unknown = expected.keys() - found.keys()
-        if unknown:
-            known = ", ".join(sorted(found))
-            return f"the model gives {known}, not {', '.join(sorted(unknown))}"
-        tolerances = golden.rtol, golden.atol
-        said = (difference(name, found[name], expected[name], *tolerances) for name in expected)
-        return "; ".join(filter(None, said))
+
+
+def _differences(golden: GoldenRequest, signature: Signature, found: Outputs) -> str:
+    """Say how outputs differ from what the request expects. Raises: InvalidRequest."""
+    expected = golden.expected(signature)
+    unknown = expected.keys() - found.keys()
+    if unknown:
+        known = ", ".join(sorted(found))
+        return f"the model gives {known}, not {', '.join(sorted(unknown))}"
+    tolerances = golden.rtol, golden.atol
+    said = (difference(name, found[name], expected[name], *tolerances) for name in expected)
+    return "; ".join(filter(None, said))
 
 
 def _copies(names: Sequence[str], outputs: Outputs) -> Outputs:

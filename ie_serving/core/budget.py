@@ -94,7 +94,11 @@ class Budget:
         if size < SMALL:
             return np.empty(shape, dtype)
         lease = self.lease(size)
-        return kept(np.empty(shape, dtype), lease)
+        # A view of numpy's own type, since readers may look at the type. It refers to what owns the
+        # memory, whatever views stand between: so that must have the lease.
+        owner: Any = Leased(shape, dtype)
+        owner.lease = lease
+        return cast(Array, owner.view(np.ndarray))
 
     def held_with(self, data: Buffer) -> Buffer:
         """Count bytes that are there already, if they are not small; give what to use instead.

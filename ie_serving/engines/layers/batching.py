@@ -4,19 +4,22 @@ queue.py        the event loop's side: futures, tasks, the model
 gathering.py    the policy: which requests make a batch, and when it is sent
 joining.py      arrays: rows of several requests in one, and back
 row_trial.py    whether requests for a signature may share a batch at all
+batch_warmup.py batches of each size, before anybody asks for them
 """
 
 import logging
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from ie_serving.core.errors import ConfigError, LoadFailed
 from ie_serving.core.tensors import Array, Signature
+from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.layers.base import Layer
+from ie_serving.engines.layers.batch_warmup import warm
 from ie_serving.engines.layers.gathering import Rules
 from ie_serving.engines.layers.queue import Queue, Record
 from ie_serving.engines.layers.row_trial import refused_by_shapes, refused_by_trial
@@ -26,12 +29,12 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-FILE = "batching_params.pbtxt"
+PARAMETERS = "batching_params.pbtxt"
 """Parameters of one version, in its directory. Source: `bundle_factory_util.cc` of TensorFlow
 Serving."""
 
 ReadParameters = Callable[[str, str], Batching]
-"""Reads the text of `FILE`; its second argument is its name for faults. Raises ConfigError."""
+"""Reads the text of `PARAMETERS`, given its name for faults as well. Raises ConfigError."""
 
 
 class BatchedModel(Layer):
@@ -46,17 +49,12 @@ class BatchedModel(Layer):
     def __init__(
         self, inner: CompiledModel, queues: Mapping[str, Queue], notes: Mapping[str, str]
     ) -> None:
-        super().__init__(inner)
-        self._queues = queues
-        self._signatures = {
+        told = {
             name: replace(each, runs_on=each.runs_on + notes.get(name, ""))
             for name, each in inner.signatures.items()
         }
-
-    @property
-    def signatures(self) -> Mapping[str, Signature]:
-        """See `engines.base`."""
-        return self._signatures
+        super().__init__(inner, told)
+        self._queues = queues
 
     def infer(
         self,
@@ -71,7 +69,7 @@ class BatchedModel(Layer):
         return queue.infer(inputs, read)
 
 
-class BatchingEngine:
+class BatchingEngine(EngineAround):
     """`engine`, whose models gather requests where their options ask for it. See `Engine`.
 
     Args of the constructor:
@@ -81,14 +79,9 @@ class BatchingEngine:
     """
 
     def __init__(self, engine: Engine, record: Record, read: ReadParameters) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._record = record
         self._read = read
-        self.name = engine.name
-
-    def missing(self, files: Collection[str]) -> str | None:
-        """See `engines.base`."""
-        return self._engine.missing(files)
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
         """See `engines.base`. Rows are tried here, before the model is used from anywhere else.
@@ -109,11 +102,11 @@ class BatchingEngine:
     def _of_version(self, directory: Path, given: Batching) -> Batching:
         if not given.in_version:
             return given
-        path = directory / FILE
+        path = directory / PARAMETERS
         if not path.is_file():
             return Batching()
         try:
-            own = self._read(path.read_text(encoding="utf-8", errors="replace"), FILE)
+            own = self._read(path.read_text(encoding="utf-8", errors="replace"), PARAMETERS)
         except ConfigError as error:
             raise LoadFailed(str(error)) from error
         # The lanes are the server's, in TensorFlow Serving as well.
@@ -130,18 +123,27 @@ class BatchingEngine:
                 log.warning(Event("batching refused", signature=name, cause=refusal))
                 notes[name] = f", each request by itself: {refusal}"
                 continue
-            rules = rules_of(batching, model.at_once(signature))
+            rules = rules_of(batching, model.at_once(signature), most_rows(signature))
+            warm(model, signature, rules.likely_sizes)
             queues[name] = Queue(model, signature, rules, self._record, batching.most_request_rows)
             notes[name] = f", in batches of up to {rules.rows} rows"
         return BatchedModel(model, queues, notes)
 
 
-def rules_of(batching: Batching, at_once: int = 1) -> Rules:
-    """Give the rules of the policy, for a model that runs so many inferences at once."""
+def most_rows(signature: Signature) -> int | None:
+    """Give the most rows that a signature takes at once; None where there is no limit."""
+    limits = [spec.bounds[0][1] for spec in signature.inputs.values() if spec.bounds]
+    return min(limits, default=None)
+
+
+def rules_of(batching: Batching, at_once: int = 1, most: int | None = None) -> Rules:
+    """Give the rules of the policy, for a model that runs so many inferences and rows at once."""
+    rows = batching.rows if most is None else min(batching.rows, most)
+    smaller = [size for size in batching.sizes if size < rows]
     return Rules(
-        rows=batching.rows,
+        rows=rows,
         lanes=batching.num_batch_threads or at_once,
         timeout_s=batching.batch_timeout_micros / 1e6,
-        sizes=batching.sizes,
-        most_waiting=batching.max_enqueued_batches * batching.rows,
+        sizes=(*smaller, rows) if batching.sizes else (),
+        most_waiting=batching.max_enqueued_batches * rows,
     )

@@ -62,6 +62,11 @@ class Rules:
     sizes: tuple[int, ...] = ()
     most_waiting: int = 1 << 62
 
+    @property
+    def likely_sizes(self) -> Sequence[int]:
+        """Give the sizes that batches may have, those that a busy server sends most first."""
+        return self.sizes[::-1] or (self.rows, *range(1, self.rows))
+
     def size_for(self, rows: int) -> int:
         """Give the size that so many rows are filled up to."""
         return next((size for size in self.sizes if size >= rows), rows)

@@ -1,9 +1,14 @@
-"""Rows of several requests in one array, and back: dimension 0 is the batch."""
+"""Rows of several requests in one array, and back: dimension 0 is the batch.
+
+What a batch holds beside its requests is counted in the budget of bytes: its joined inputs, the
+copies of its outputs, and the joined answer of a request that was split.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
+from ie_serving.core.budget import BUDGET
 from ie_serving.core.errors import ServingError
 from ie_serving.core.tensors import Array
 
@@ -40,7 +45,11 @@ def pieces(inputs: Arrays, rows: int, most: int) -> Iterator[tuple[Arrays, int]]
 
 
 def joined(parts: Sequence[Arrays], rows: int, size: int) -> Arrays:
-    """Join parts that have `rows` in all; more rows up to `size` repeat the last one."""
+    """Join parts that have `rows` in all; more rows up to `size` repeat the last one.
+
+    Raises:
+        QueueFull, RequestTooLarge: the budget of bytes has no room.
+    """
     if len(parts) == 1 and rows == size:
         return parts[0]
     return {name: _joined([part[name] for part in parts], size - rows) for name in parts[0]}
@@ -50,12 +59,32 @@ def _joined(arrays: list[Array], missing: int) -> Array:
     if missing:
         last = arrays[-1][-1:]
         arrays.append(np.broadcast_to(last, (missing, *last.shape[1:])))
-    return np.concatenate(arrays)
+    return _concatenated(arrays)
+
+
+def _concatenated(arrays: Sequence[Array]) -> Array:
+    shape = (sum([len(array) for array in arrays]), *arrays[0].shape[1:])
+    return np.concatenate(arrays, out=BUDGET.empty(shape, arrays[0].dtype))
 
 
 def copies(outputs: Arrays) -> Arrays:
     """Copy outputs whose memory will be used again."""
     return {name: array.copy() for name, array in outputs.items()}
+
+
+def counted_copies(outputs: Arrays) -> Arrays:
+    """Copy them into memory that is counted while a request refers to its rows.
+
+    Raises:
+        QueueFull, RequestTooLarge: the budget of bytes has no room.
+    """
+    return {name: _counted_copy(array) for name, array in outputs.items()}
+
+
+def _counted_copy(array: Array) -> Array:
+    copy = BUDGET.empty(array.shape, array.dtype)
+    copy[...] = array
+    return copy
 
 
 def check_rows(outputs: Arrays, size: int) -> None:
@@ -82,5 +111,5 @@ def split(outputs: Arrays, counts: Sequence[int]) -> Iterator[Arrays]:
 
 
 def together(answers: Sequence[Arrays]) -> Arrays:
-    """Join the outputs of a request's pieces."""
-    return {name: np.concatenate([each[name] for each in answers]) for name in answers[0]}
+    """Join the outputs of a request's pieces. Raises as `joined`."""
+    return {name: _concatenated([each[name] for each in answers]) for name in answers[0]}

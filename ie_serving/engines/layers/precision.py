@@ -7,13 +7,14 @@ within the tolerance, golden requests still succeed, and it is faster. All else 
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.samples import Sample
+from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.precision_trial import Trial, asked_of, trial_of
@@ -36,7 +37,7 @@ _alone = threading.Lock()
 """Trials of versions that load at the same time would measure each other."""
 
 
-class PrecisionEngine:
+class PrecisionEngine(EngineAround):
     """`engine`, whose models may be left the choice of their precision. See `Engine`.
 
     Args of the constructor:
@@ -46,14 +47,9 @@ class PrecisionEngine:
     """
 
     def __init__(self, engine: Engine, lower: Lower, samples: Samples) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self._lower = lower
         self._samples = samples
-        self.name = engine.name
-
-    def missing(self, files: Collection[str]) -> str | None:
-        """See `engines.base`."""
-        return self._engine.missing(files)
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
         """See `engines.base`; once where the options name the precision."""

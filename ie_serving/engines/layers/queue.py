@@ -19,7 +19,7 @@ from ie_serving.engines.layers.joining import (
     Arrays,
     RowsLost,
     check_rows,
-    copies,
+    counted_copies,
     form_of,
     joined,
     pieces,
@@ -241,7 +241,7 @@ class Queue:
             inputs = await asyncio.to_thread(joined, given, rows, size)
         else:
             inputs = joined(given, rows, size)
-        outputs = await self._model.infer(self._signature, inputs, copies)
+        outputs = await self._model.infer(self._signature, inputs, counted_copies)
         if len(given) > 1 or rows != size:
             check_rows(outputs, size)
         return outputs

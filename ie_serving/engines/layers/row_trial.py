@@ -6,16 +6,17 @@ would tell. So a few random rows are run alone and together before the version s
 by less than the tolerance, or only for other values, a trial cannot find.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
 from ie_serving.core.errors import ServingError
 from ie_serving.core.hints import Hint
-from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.joining import RowsLost, check_rows, copies
+from ie_serving.engines.layers.sample_rows import candidates
 
 ROWS = 3
 """Rows of the trial: with two, what one row does to the other could cancel out."""
@@ -24,13 +25,7 @@ TOLERANCE = 0.02
 """Of the largest number of an output. With bf16 rows differ by a hundredth of it, since the work is
 split otherwise for more of them."""
 
-OPEN_SIZES = (16, 64, 224, 1)
-"""Sizes that open dimensions are tried with, one for all of them, until the model takes them."""
-
-_SEED = 7
 _OPENS = Hint("; {openvino.batch_size} auto opens it")
-_LARGEST = {DataType.UINT8: 255, DataType.INT8: 127}
-"""Integers are tried from 0 up to these, others 0 and 1 alone: what they index may be short."""
 
 
 def refused_by_shapes(signature: Signature) -> str:
@@ -56,7 +51,7 @@ def refused_by_trial(model: CompiledModel, signature: Signature) -> str:
 
 async def _refused(model: CompiledModel, signature: Signature) -> str:
     problem = ""
-    for rows in _candidates(signature):
+    for rows in candidates(signature, ROWS):
         try:
             return await _compared(model, signature, rows)
         except RowsLost as error:
@@ -96,24 +91,3 @@ def _alike(alone: Array, together: Array) -> bool:
     finite = np.abs(alone[np.isfinite(alone)])
     most = TOLERANCE * float(finite.max()) if finite.size else 0.0
     return bool(np.allclose(alone, together, rtol=0.0, atol=most, equal_nan=True))
-
-
-def _candidates(signature: Signature) -> Iterator[Mapping[str, Array]]:
-    specs = signature.inputs.values()
-    has_open = any(-1 in (spec.shape or ())[1:] for spec in specs)
-    for size in OPEN_SIZES if has_open else OPEN_SIZES[:1]:
-        random = np.random.default_rng(_SEED)
-        yield {name: _values(spec, size, random) for name, spec in signature.inputs.items()}
-
-
-def _values(spec: TensorSpec, size: int, random: np.random.Generator) -> Array:
-    assert spec.shape is not None  # `refused_by_shapes` has seen to it
-    shape = (ROWS, *(size if dim == -1 else dim for dim in spec.shape[1:]))
-    dtype = spec.dtype.numpy
-    if spec.dtype is DataType.STRING:
-        words = np.empty(shape, np.object_)
-        words.flat[:] = [b"%d" % number for number in random.integers(0, 100, words.size)]
-        return words
-    if dtype.kind == "f":
-        return random.standard_normal(shape).astype(dtype)
-    return random.integers(0, _LARGEST.get(spec.dtype, 1), shape, endpoint=True).astype(dtype)

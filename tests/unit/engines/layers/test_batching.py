@@ -14,8 +14,7 @@ from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import SERVING_DEFAULT
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.batching import Batching
-from ie_serving.engines.layers.batching import FILE as PARAMETERS
-from ie_serving.engines.layers.batching import BatchedModel, BatchingEngine, rules_of
+from ie_serving.engines.layers.batching import PARAMETERS, BatchedModel, BatchingEngine, rules_of
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.testing import FILE, StandInEngine
 from tests.unit.engines.contract import WAIT_S, EngineContract, copied, rows
@@ -166,10 +165,15 @@ class TestParametersOfAVersion:
         ({"max_batch_size": 8, "batch_timeout_micros": 1500}, {"timeout_s": 0.0015}),
         ({"max_batch_size": 8, "num_batch_threads": 5}, {"lanes": 5}),
         ({"max_batch_size": 8, "max_enqueued_batches": 2}, {"most_waiting": 16}),
+        ({"max_batch_size": 8, "most": 5}, {"rows": 5, "sizes": (), "most_waiting": 500}),
+        ({"allowed_batch_sizes": (2, 8), "most": 5}, {"rows": 5, "sizes": (2, 5)}),
+        ({"max_batch_size": 8, "most": 20}, {"rows": 8}),
     ],
 )
 def test_rules(given: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
-    found = rules_of(Batching(**given))
+    most = given.get("most")
+    batching = {name: value for name, value in given.items() if name != "most"}
+    found = rules_of(Batching(**batching), most=most)
     assert {name: getattr(found, name) for name in expected} == expected
 
 
@@ -183,3 +187,11 @@ def test_signatures_say_that_they_are_batched(tmp_path: Path) -> None:
     model = Batched(StandInEngine()).compile(tmp_path, EngineOptions())
     runs_on = model.signatures[SERVING_DEFAULT].runs_on
     assert runs_on == "the stand-in, in batches of up to 4 rows"
+
+
+def test_shapes_of_all_allowed_sizes_are_known_before_the_model_serves(tmp_path: Path) -> None:
+    """A shape that is not known goes through a check in a thread, and is prepared for."""
+    engine = Batched(OpenVinoEngine(), allowed_batch_sizes=(2, 6, 7), max_batch_size=7)
+    model: Any = engine.compile(add_one(tmp_path), EngineOptions())
+    known = model.inner._programs[SERVING_DEFAULT]._admission.known
+    assert {((2, 2),), ((6, 2),), ((7, 2),)} <= set(known)

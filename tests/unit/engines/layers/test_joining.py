@@ -1,14 +1,18 @@
 """Rows of several requests in one array, and back."""
 
+import gc
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ie_serving.core.budget import BUDGET, SMALL
 from ie_serving.core.tensors import Array
 from ie_serving.engines.layers.joining import (
     RowsLost,
     check_rows,
+    counted_copies,
     form_of,
     joined,
     pieces,
@@ -88,3 +92,30 @@ def test_outputs_without_the_rows_are_refused(shape: tuple[int, ...]) -> None:
     with pytest.raises(RowsLost, match='output "y"'):
         check_rows(outputs, 4)
     check_rows({"fine": outputs["fine"]}, 4)
+
+
+LARGE = np.zeros((2, SMALL), np.uint8)
+
+
+def test_what_a_batch_holds_is_counted_while_anything_refers_to_it() -> None:
+    gc.collect()
+    before = BUDGET.held
+    inputs = joined([{"x": LARGE}, {"x": LARGE}], 4, 5)
+    assert BUDGET.held - before == 5 * SMALL
+    outputs = counted_copies({"y": LARGE})
+    last = list(split(outputs, [1, 1]))[-1]
+    assert BUDGET.held - before == 7 * SMALL
+    del inputs, outputs
+    assert BUDGET.held - before == 2 * SMALL
+    whole = together([last, last])
+    # Readers may look at the type, as orjson does.
+    assert {type(last["y"]), type(whole["y"])} == {np.ndarray}
+    del last, whole
+    assert BUDGET.held == before
+
+
+def test_small_batches_are_not_counted() -> None:
+    before = BUDGET.held
+    held = joined([numbered(2), numbered(2)], 4, 4), counted_copies(numbered(3))
+    assert BUDGET.held == before
+    del held

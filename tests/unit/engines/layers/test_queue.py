@@ -1,11 +1,13 @@
 """What a client sees of batching, with a model that the test holds."""
 
 import asyncio
+import gc
 from collections.abc import Iterable
 
 import numpy as np
 import pytest
 
+from ie_serving.core.budget import BUDGET, SMALL
 from ie_serving.core.errors import InvalidRequest, InvalidTensor, QueueFull
 from ie_serving.engines.layers.gathering import Rules
 from ie_serving.engines.layers.queue import Queue
@@ -273,3 +275,18 @@ async def test_requests_for_an_idle_model_that_is_faster_than_gathering_go_at_on
     tasks = [asked.ask(float(i)) for i in range(20)]
     assert await answers(tasks) == [[i + 1.0] for i in range(20)]
     assert asked.record.sent == [("alone", 1)] * 20
+
+
+async def test_a_batch_beyond_the_budget_is_inferred_in_parts_that_fit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked = await held()
+    width = SMALL // 4
+    tasks = [asked.ask(float(i), width=width) for i in range(4)]
+    await turns()
+    gc.collect()
+    # Room for the inputs and outputs of two rows beside the outputs of two others, not of four.
+    monkeypatch.setattr(BUDGET, "limit", BUDGET.held + 6 * SMALL)
+    asked.model.open.set()
+    assert await answers(tasks) == [[1.0], [2.0], [3.0], [4.0]]
+    assert asked.model.batches == [1, 4, 2, 2]

@@ -1,0 +1,75 @@
+"""Batches of each number of rows are inferred before a version serves.
+
+An engine prepares for a shape when it first comes: OpenVINO's CPU plugin takes milliseconds for a
+small network. Without this, live requests would wait for that once for each size of batch, and in
+each of the engine's streams.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from ie_serving.core.errors import ServingError
+from ie_serving.core.tensors import Array, Signature
+from ie_serving.engines.base import CompiledModel
+from ie_serving.engines.layers import own_loop
+from ie_serving.engines.layers.sample_rows import candidates, has_open_rows
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+MOST_S = 5.0
+"""Seconds for the sizes of one signature: a load should not take minutes because a model is slow
+and may be asked for many sizes. What is left comes cold."""
+
+
+def warm(model: CompiledModel, signature: Signature, sizes: Sequence[int]) -> int:
+    """Infer batches of each of `sizes`, in this order, with rows as the trial has them. Blocking.
+
+    Returns:
+        How many sizes were inferred; none where the shape of a single row is open, since which one
+        comes is not known.
+    """
+    if has_open_rows(signature):
+        return 0
+    warmed, cause = own_loop.run(_warm(model, signature, sizes))
+    if warmed < len(sizes):
+        left = len(sizes) - warmed
+        log.warning(
+            Event("batch sizes left cold", signature=signature.name, sizes=left, cause=cause)
+        )
+    return warmed
+
+
+async def _warm(
+    model: CompiledModel, signature: Signature, sizes: Sequence[int]
+) -> tuple[int, str]:
+    """Give how many sizes were inferred, and why no more."""
+    row = next(candidates(signature, 1))
+    until = time.monotonic() + MOST_S
+    for number, size in enumerate(sizes):
+        batch = {name: np.repeat(array, size, 0) for name, array in row.items()}
+        try:
+            await _infer_everywhere(model, signature, batch)
+        except ServingError as error:
+            return number, str(error)
+        if time.monotonic() > until and number + 1 < len(sizes):
+            return number + 1, f"the others took {MOST_S:g} s"
+    return len(sizes), ""
+
+
+async def _infer_everywhere(
+    model: CompiledModel, signature: Signature, batch: Mapping[str, Array]
+) -> None:
+    # The first one alone: a shape that is not known yet is tried once, not by all of them.
+    await model.infer(signature, batch, _nothing)
+    streams = model.at_once(signature)
+    if streams > 1:
+        await asyncio.gather(*(model.infer(signature, batch, _nothing) for _ in range(streams)))
+
+
+def _nothing(_: object) -> None:
+    """Read no output."""

@@ -1,0 +1,51 @@
+"""Random rows that a signature is tried and warmed with, before anybody has asked it."""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
+
+OPEN_SIZES = (16, 64, 224, 1)
+"""Sizes that open dimensions are tried with, one for all of them, until the model takes them."""
+
+_SEED = 7
+_LARGEST = {DataType.UINT8: 255, DataType.INT8: 127}
+"""Integers are tried from 0 up to these, others 0 and 1 alone: what they index may be short."""
+
+
+def has_open_rows(signature: Signature) -> bool:
+    """Tell whether the shape of a single row is open in some input."""
+    return any(-1 in (spec.shape or ())[1:] for spec in signature.inputs.values())
+
+
+def candidates(signature: Signature, count: int) -> Iterator[Mapping[str, Array]]:
+    """Yield so many rows for each input; where single rows are open, in one size after another.
+
+    Args:
+        signature: all of whose inputs have the batch as their first dimension.
+        count: of the rows.
+    """
+    for size in OPEN_SIZES if has_open_rows(signature) else OPEN_SIZES[:1]:
+        random = np.random.default_rng(_SEED)
+        yield {name: _rows(spec, count, size, random) for name, spec in signature.inputs.items()}
+
+
+def _rows(spec: TensorSpec, count: int, size: int, random: np.random.Generator) -> Array:
+    assert spec.shape is not None  # an open rank has no first dimension
+    shape = (count, *_sizes(spec, spec.shape[1:], size))
+    dtype = spec.dtype.numpy
+    if spec.dtype is DataType.STRING:
+        words = np.empty(shape, np.object_)
+        words.flat[:] = [b"%d" % number for number in random.integers(0, 100, words.size)]
+        return words
+    if dtype.kind == "f":
+        return random.standard_normal(shape).astype(dtype)
+    return random.integers(0, _LARGEST.get(spec.dtype, 1), shape, endpoint=True).astype(dtype)
+
+
+def _sizes(spec: TensorSpec, row: tuple[int, ...], size: int) -> Iterator[int]:
+    """Give the shape of one row, whose open dimensions have `size` or what they take nearest."""
+    bounds = spec.bounds[1:] if spec.bounds else ((1, size),) * len(row)
+    for dim, (low, high) in zip(row, bounds, strict=True):
+        yield min(max(size, low), high) if dim == -1 else dim

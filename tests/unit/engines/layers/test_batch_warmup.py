@@ -1,0 +1,62 @@
+"""Each size of batch is inferred before anybody asks for it, within bounds."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ie_serving.core.errors import ServingError
+from ie_serving.core.tensors import SERVING_DEFAULT
+from ie_serving.engines.layers import batch_warmup
+from ie_serving.engines.layers.batch_warmup import warm
+from tests.unit.engines.layers.models import Model
+
+
+class Streams(Model):
+    """Infers two requests at once. Attributes: `together`, the most that were under way."""
+
+    def __init__(self, *shape: int) -> None:
+        super().__init__(lambda x: x, *shape)
+        self.together = self._under_way = 0
+
+    async def infer(self, signature: Any, inputs: Any, read: Any) -> Any:
+        self._under_way += 1
+        self.together = max(self.together, self._under_way)
+        await asyncio.sleep(0)
+        self._under_way -= 1
+        return await super().infer(signature, inputs, read)
+
+    def at_once(self, signature: Any) -> int:
+        return 2
+
+
+def test_each_size_is_inferred_alone_first_and_then_in_every_stream() -> None:
+    model = Streams(-1, 3)
+    assert warm(model, model.signatures[SERVING_DEFAULT], [1, 4]) == 2
+    assert model.batches == [1, 1, 1, 4, 4, 4]
+    assert model.together == 2
+
+
+def test_rows_of_open_shape_are_not_guessed() -> None:
+    model = Streams(-1, -1)
+    assert warm(model, model.signatures[SERVING_DEFAULT], [1, 4]) == 0
+    assert model.batches == []
+
+
+def test_a_slow_model_is_not_warmed_for_longer_than_the_limit(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batch_warmup, "MOST_S", 0.0)
+    model = Model(lambda x: x, -1, 3)
+    assert warm(model, model.signatures[SERVING_DEFAULT], [1, 4]) < 2
+
+
+def test_what_fails_ends_the_warm_up_and_not_the_load(caplog: pytest.LogCaptureFixture) -> None:
+    def refuse(x: Any) -> Any:
+        if len(x) > 2:
+            raise ServingError("no room")
+        return x
+
+    model = Model(refuse, -1, 3)
+    assert warm(model, model.signatures[SERVING_DEFAULT], [1, 2, 4, 8]) == 2
+    assert "no room" in caplog.text

@@ -320,7 +320,8 @@ def _shape_of(port: ov.Output) -> tuple[int, ...] | None:
 
 def _index(ports: Iterable[ov.Output], alias: str, kind: str) -> int:
     names = [port.get_names() for port in ports]
-    for name in (f"{OUTPUT}{alias}", alias):
+    # An input that is given out as it is bears the names of those outputs, too.
+    for name in (alias,) if kind == "inputs" else (f"{OUTPUT}{alias}", alias):
         for i, own in enumerate(names):
             if name in own:
                 return i

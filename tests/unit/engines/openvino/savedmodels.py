@@ -124,6 +124,12 @@ class Fixed(tf.Module):  # type: ignore[misc]
             "is_large": self.large > 2**31,
         }
 
+    @tf.function(
+        input_signature=[tf.TensorSpec([None], tf.float32, name) for name in ("p", "q", "r")]
+    )
+    def crossed(self, p: tf.Tensor, q: tf.Tensor, r: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"p": q, "q": p, "r": r - p}
+
 
 def write_first_generation_counting(path: Path) -> None:
     """Write a counter that only a control dependency of the output moves."""
@@ -169,7 +175,8 @@ def main(root: Path) -> None:
     tf.saved_model.save(counting, str(root / "counting"), signatures=signatures)
     write_first_generation_counting(root / "first_counting")
     fixed = Fixed()
-    tf.saved_model.save(fixed, str(root / "fixed"), signatures=fixed.beside)
+    signatures = {"serving_default": fixed.beside, "crossed": fixed.crossed}
+    tf.saved_model.save(fixed, str(root / "fixed"), signatures=signatures)
 
 
 if __name__ == "__main__":

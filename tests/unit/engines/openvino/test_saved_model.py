@@ -77,6 +77,18 @@ async def test_outputs_that_depend_on_no_input_have_all_their_bits(exported: Pat
     assert answer["is_large"].tolist() == [True, False]
 
 
+async def test_inputs_that_are_given_out_under_the_name_of_another_keep_their_own(
+    exported: Path,
+) -> None:
+    inputs = {name: np.array([at], np.float32) for at, name in enumerate("pqr", start=1)}
+    answer = await run(load(exported / "fixed"), inputs, "crossed")
+    assert {name: value.tolist() for name, value in answer.items()} == {
+        "p": [2.0],
+        "q": [1.0],
+        "r": [2.0],
+    }
+
+
 async def test_an_input_inside_the_graph_is_fed_and_nothing_above_it_runs(exported: Path) -> None:
     model = load(exported / "fed_inside", inference_precision="f32")
     assert str(model.signatures["serving_default"].inputs["x"]) == '"x" float (-1, 1)'

@@ -25,7 +25,7 @@ from ie_serving.engines.openvino.savedmodel.file import (
 )
 from ie_serving.engines.openvino.savedmodel.frames import above
 from ie_serving.engines.openvino.savedmodel.frozen import read_frozen
-from ie_serving.engines.openvino.savedmodel.host.needs import may_need_host
+from ie_serving.engines.openvino.savedmodel.host.needs import hold_first_form, may_need_host
 from ie_serving.engines.openvino.savedmodel.misconverted import check_graph, check_shape
 from ie_serving.engines.openvino.savedmodel.program import Beside
 from ie_serving.engines.openvino.savedmodel.rewrite import (
@@ -152,7 +152,7 @@ class _Conversion:
 
     def draft(self) -> Draft:
         """Prepare the graph, convert it, and name its tensors."""
-        prepared = prepare(self._meta_graph, self._signature)
+        prepared = self._prepared()
         host = self._host(prepared)
         beside = self._beside(prepared, host)
         signature = self._signature
@@ -173,6 +173,14 @@ class _Conversion:
         return Draft(
             signature.name, signature.method, model, inputs, outputs, beside, self._listed, host
         )
+
+    def _prepared(self) -> Prepared:
+        prepared = prepare(self._meta_graph, self._signature)
+        if hold_first_form(prepared.above):
+            from ie_serving.engines.openvino.savedmodel.host.inlined import write_loops_out
+
+            write_loops_out(prepared, self._meta_graph)
+        return prepared
 
     def _host(self, prepared: Prepared) -> "Plan | None":
         """Give the host's part, by the names that clients use; None where there is none."""

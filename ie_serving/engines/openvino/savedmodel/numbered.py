@@ -11,6 +11,30 @@ from collections.abc import Mapping
 from ie_serving.wire.protobuf.messages import Proto
 
 
+class Numbers:
+    """Numbers of the outputs that the references inside of functions name.
+
+    Args of the constructor:
+        meta_graph: whose list of operations says which outputs each has.
+    """
+
+    def __init__(self, meta_graph: Proto) -> None:
+        self._outputs = _several(meta_graph)
+
+    def of(self, node: Proto, port: str) -> int:
+        """Number an output of a node.
+
+        Args:
+            node: of a function.
+            port: what a reference has behind the node's name: `output name:index`.
+        """
+        output, _, index = port.rpartition(":")
+        number = int(index or 0)
+        if not output or node.op not in self._outputs:
+            return number
+        return _first_of(self._outputs[node.op], node, output) + number
+
+
 def has_others_than_first(meta_graph: Proto) -> bool:
     """Tell whether a function refers to an output that its node does not have first."""
     outputs = _several(meta_graph)

@@ -22,11 +22,11 @@ from ie_serving.core.tensors import BY_NUMBER, DataType
 from ie_serving.engines.openvino.savedmodel.file import TensorInfo
 from ie_serving.engines.openvino.savedmodel.frames import CALLS, Frame, Place, above, standing_alone
 from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes, Program
-from ie_serving.engines.openvino.savedmodel.host.functional import FIRST_FORM, functional
+from ie_serving.engines.openvino.savedmodel.host.functional import functional
 from ie_serving.engines.openvino.savedmodel.host.kernel import Compute
 from ie_serving.engines.openvino.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.openvino.savedmodel.host.kernels_loops import gives_list
-from ie_serving.engines.openvino.savedmodel.host.needs import FUNCTIONS, may_need_host
+from ie_serving.engines.openvino.savedmodel.host.needs import FIRST_FORM, FUNCTIONS, may_need_host
 from ie_serving.engines.openvino.savedmodel.host.nodes import tensor_proto
 from ie_serving.engines.openvino.savedmodel.host.partition import (
     Id,

@@ -36,8 +36,6 @@ from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.messages import Proto
 
 _OF_FRAMES = frozenset({"Enter", "LoopCond", "NextIteration", "Switch"})
-FIRST_FORM = (*_OF_FRAMES, "Exit", "Merge", "TensorArray")
-"""How operations begin that loops and branches of TensorFlow 1 consist of."""
 _DEEPEST = 50
 """Loops and branches within one another that are rewritten. Each takes Python a few calls, and
 a hostile file could have any number."""

@@ -39,6 +39,18 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
 """Attributes of loops and branches that name the functions which they call."""
 
 
+FIRST_FORM = (
+    "Enter",
+    "Exit",
+    "LoopCond",
+    "Merge",
+    "NextIteration",
+    "Switch",
+    "TensorArray",
+)
+"""How operations begin that loops and branches of TensorFlow 1 consist of."""
+
+
 def on_host(node: Proto, library: Library) -> bool:
     """Tell whether a node computes with strings, tables or images, or is of the last row above.
 
@@ -70,6 +82,15 @@ def _inside(node: Proto, library: Library, seen: set[str]) -> bool:
 
 def _called(node: Proto) -> tuple[str, ...]:
     return ("f",) if node.op in CALLS else ()
+
+
+def hold_first_form(places: Iterable[Place]) -> bool:
+    """Tell whether functions among `places` hold loops or branches of TensorFlow 1."""
+    return any(
+        place.node.op.startswith(FIRST_FORM)
+        for place in places
+        if place.node is not None and place.frame.parent is not None
+    )
 
 
 def may_need_host(outputs: Iterable[TensorInfo], places: Iterable[Place]) -> bool:

@@ -23,10 +23,9 @@ from dataclasses import dataclass, field
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.openvino.savedmodel.frames import Place, standing_alone
-from ie_serving.engines.openvino.savedmodel.host.functional import FIRST_FORM
 from ie_serving.engines.openvino.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.openvino.savedmodel.host.kernels_loops import gives_list
-from ie_serving.engines.openvino.savedmodel.host.needs import FUNCTIONS, on_host
+from ie_serving.engines.openvino.savedmodel.host.needs import FIRST_FORM, FUNCTIONS, on_host
 from ie_serving.engines.openvino.savedmodel.host.resources import TABLES, VARIABLES
 from ie_serving.engines.openvino.savedmodel.rewrite import PLACEHOLDERS, RANDOM
 from ie_serving.wire.protobuf.messages import Proto

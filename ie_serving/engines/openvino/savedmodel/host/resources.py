@@ -36,6 +36,8 @@ _ASSETS = "saved_model_assets"
 _INIT_OP = "__saved_model_init_op"
 _COLLECTIONS = ("saved_model_main_op", "legacy_init_op")
 
+_SHARED_BY = ("shared_name", "container")
+
 Node = tuple[str, ...]
 """Names of the calls that lead to a node, and its own: the same in every walk of one graph."""
 
@@ -47,6 +49,21 @@ def path_of(place: Place) -> Node:
         names.append(frame.call.name)
         frame = frame.parent
     return tuple(reversed(names))
+
+
+def _names_of(place: Place) -> Iterator[Node]:
+    """Give the ways to name a resource: its node, and what nodes elsewhere know it by.
+
+    A graph of TensorFlow 1 that TensorFlow 2 saves again has each table in several functions; that
+    they are one, TensorFlow tells by their attributes.
+    """
+    if not place.frame.detached:
+        yield path_of(place)
+    attrs = place.node.attr
+    shared, container = (attrs[name].s if name in attrs else b"" for name in _SHARED_BY)
+    if shared:
+        # No node has an empty name, so this is no path.
+        yield "", container.decode(errors="replace"), shared.decode(errors="replace")
 
 
 class Resources:
@@ -136,10 +153,10 @@ class Resources:
         return array
 
     def _writer(self, place: Place, operations: frozenset[str]) -> Place:
-        writers = () if place.frame.detached else self._writers.get(path_of(place), ())
-        for writer in writers:
-            if writer.node.op in operations:
-                return writer
+        for name in _names_of(place):
+            for writer in self._writers.get(name, ()):
+                if writer.node.op in operations:
+                    return writer
         raise LoadFailed(
             f"{place.node.op} {place.node.name!r} is not initialised when the model is loaded"
         )
@@ -151,7 +168,8 @@ class Resources:
         for place in self._run_at_load():
             if place.node.op in _FROM_LISTS | _FROM_FILE | _ASSIGNMENTS:
                 resource = next(place.sources()).origin()
-                found.setdefault(path_of(resource), []).append(place)
+                for name in _names_of(resource):
+                    found.setdefault(name, []).append(place)
         return found
 
     def _run_at_load(self) -> Iterator[Place]:

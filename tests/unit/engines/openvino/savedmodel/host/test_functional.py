@@ -13,7 +13,8 @@ from ie_serving.core.errors import InvalidRequest
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.openvino.savedmodel.host.functional import FIRST_FORM, functional
+from ie_serving.engines.openvino.savedmodel.host.functional import functional
+from ie_serving.engines.openvino.savedmodel.host.needs import FIRST_FORM
 from ie_serving.engines.openvino.savedmodel.host.nodes import Nodes
 from ie_serving.wire.protobuf import graph
 from ie_serving.wire.protobuf.messages import Proto

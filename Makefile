@@ -20,7 +20,7 @@ BIN := .venv/bin
 DEV := .venv-dev/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv test unit conformance soak fuzz style format api configuration sample bench-quick bench bench-batching bench-strain \
+.PHONY: help run venv test unit conformance soak fuzz drivers style format api configuration sample bench-quick bench bench-batching bench-strain \
 	walk docker_build docker_check docker_lock clean
 
 help: ## list these targets
@@ -70,6 +70,10 @@ soak: .venv-dev/.installed ## run the tests that take minutes: a store away, 300
 fuzz: .venv-dev/.installed ## try more examples on codecs and settings, then nearly right bytes on both ports, then odd values for models
 	$(DEV)/python -m pytest --hypothesis-profile=thorough --timeout=600 tests/unit/wire tests/unit/config
 	$(DEV)/python -m pytest -m fuzz -rP tests/functional/test_fuzz.py tests/functional/test_fuzz_models.py
+
+drivers: .venv-dev/.installed ## test the drivers whose libraries are too large for every run: 300 MB of catboost and pandas
+	$(DEV)/pip install --quiet --editable '.[catboost,pandas]'
+	$(DEV)/python -m pytest -rs tests/unit/engines/catboost tests/unit/engines/sklearn
 
 style: .venv-dev/.installed ## check format, lint and types
 	$(DEV)/ruff format --check $(SOURCES)

@@ -12,7 +12,7 @@ from ie_serving.config.files.text_proto import from_message
 from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
 from ie_serving.core.budget import BUDGET
 from ie_serving.engines.base import Engine
-from ie_serving.engines.drivers import Drivers
+from ie_serving.engines.drivers import Drivers, every
 from ie_serving.engines.kept import KeptSound
 from ie_serving.engines.layers.batching import BatchingEngine
 from ie_serving.engines.layers.images import WithImages
@@ -84,15 +84,21 @@ GOLDEN = {"golden.json": golden_json, "golden.tfrecord": golden_records}
 """What reads golden requests, by the name of the file."""
 
 
-def engine() -> Engine:
-    """Build the engine of all models, with its layers, for who serves none."""
-    return _layered(_engine(TensorFlowFallback()), BatchMetrics(BOUNDS))
+def engine_of(config: ModelConfig) -> Engine:
+    """Build the engine of one model, with its layers, for who serves none."""
+    engine = _engine(_drivers(TensorFlowFallback()), config)
+    return _layered(engine, BatchMetrics(BOUNDS))
 
 
-def _engine(fallback: TensorFlowFallback) -> Engine:
-    drivers = KeptSound(Drivers([OnnxRuntimeEngine(), OpenVinoEngine(fallback)]))
+def _drivers(fallback: TensorFlowFallback) -> Drivers:
+    return every([OnnxRuntimeEngine(), OpenVinoEngine(fallback)])
+
+
+def _engine(drivers: Drivers, config: ModelConfig) -> Engine:
+    """Give the engine of one model: what its files must be depends on the driver it names."""
+    kept = KeptSound(drivers.named(config.engine.driver))
     recorded = RecordedRequests(GOLDEN, read_requests, parse_request)
-    return PrecisionEngine(drivers, lower_precisions, recorded)
+    return PrecisionEngine(kept, lower_precisions, recorded)
 
 
 def _layered(engine: Engine, batches: BatchMetrics) -> Engine:
@@ -119,7 +125,7 @@ class ServingApplication:
         # Threads that download look at it: they cannot be cancelled otherwise.
         self._stopping = threading.Event()
         self._fallback = TensorFlowFallback()
-        self._engine = _engine(self._fallback)
+        self._drivers = _drivers(self._fallback)
         self._loads = ThreadPoolExecutor(server.load_threads, "load")
         self._fetches = StorePools(FETCH_THREADS, "fetch")
         self._listings = StorePools(MOST_THREADS, "list")
@@ -292,9 +298,10 @@ class ServingApplication:
         storage = OpenedLater(
             url, partial(open_storage, url, self._storage_options, self._stopping, sibling)
         )
+        engine = _engine(self._drivers, config)
         source = Source(
             storage,
-            self._engine,
+            engine,
             rest_s=poll_wait_s,
             ready_marker=config.ready_marker,
             unload_when_empty=server.unload_when_empty,
@@ -304,7 +311,7 @@ class ServingApplication:
         return ModelStream(
             config.name,
             source,
-            self._loader(config, storage),
+            self._loader(config, storage, engine),
             self._polls,
             store=store_of(url),
             policy=config.version_policy,
@@ -322,11 +329,11 @@ class ServingApplication:
             ),
         )
 
-    def _loader(self, config: ModelConfig, storage: Storage) -> Loader:
+    def _loader(self, config: ModelConfig, storage: Storage, engine: Engine) -> Loader:
         return Loader(
             config.name,
             storage,
-            _layered(self._engine, self._metrics.add(config.name).batches),
+            _layered(engine, self._metrics.add(config.name).batches),
             config.engine,
             self._warm_up,
             self._loads,

@@ -19,16 +19,18 @@ from ie_serving.storage.base import Storage
 
 Open = Callable[[str], Storage]
 """Opens the storage of a base path."""
+EngineOf = Callable[[ModelConfig], Engine]
+"""Gives the engine of a model."""
 
 NOT_ALL = 1
 """Exit code where a model, a version or a signature would not be served."""
 
 
-def check(settings: Settings, engine: Engine, open_storage: Open) -> int:
+def check(settings: Settings, engine_of: EngineOf, open_storage: Open) -> int:
     """Print the report on standard output; give the exit code."""
     is_whole = True
     for model in settings.models:
-        for examined in _versions(model, engine, open_storage):
+        for examined in _versions(model, engine_of(model), open_storage):
             print("\n".join(_report(model.name, examined)), flush=True)
             is_whole = is_whole and examined.is_whole
     return 0 if is_whole else NOT_ALL

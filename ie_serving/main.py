@@ -100,12 +100,12 @@ def _serve(parsed: Parsed) -> gunicorn_app.Ended:
 
 
 def _check(parsed: Parsed) -> int:
-    from ie_serving.application import engine
+    from ie_serving.application import engine_of
     from ie_serving.check import check
 
     # The report has every cause, each under its signature.
     logging.getLogger(logs.OWN).setLevel(logging.CRITICAL)
-    return check(parsed.settings, engine(), partial(open_storage, options=parsed.storage))
+    return check(parsed.settings, engine_of, partial(open_storage, options=parsed.storage))
 
 
 def _build(

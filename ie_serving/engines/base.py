@@ -6,7 +6,7 @@ Settings hold `EngineOptions`, and the arbiter holds settings: numpy is not impo
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -40,6 +40,15 @@ class EngineOptions:
 
     cache_dir: Path | None = None
     """Where compiled models are kept between starts; None keeps none."""
+
+    params: Mapping[str, object] = field(default_factory=dict)
+    """What the model's own driver is told beyond its files; types are those of JSON."""
+
+    allow_pickle: bool = False
+    """Read pickles, which run whatever code whoever wrote them has put in."""
+
+    allow_python: bool = False
+    """Run Python code that a model names or brings along."""
 
     own: tuple[object, ...] = ()
     """What single drivers know beyond that: at most one value of each driver's type."""
@@ -95,7 +104,9 @@ class CompiledModel(Protocol):
 class Engine(Protocol):
     """What makes compiled models of version directories."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What a configuration calls it."""
 
     def missing(self, files: Collection[str]) -> str | None:
         """Say what a version directory still lacks before it can be compiled.

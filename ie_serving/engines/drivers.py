@@ -1,10 +1,33 @@
 """Which driver compiles a version: the one that is named, or the first that claims its files."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from ie_serving.core.errors import LoadFailed
+from ie_serving.core.nearest import nearest
 from ie_serving.engines.base import AUTO, CompiledModel, Driver, EngineOptions
+from ie_serving.engines.listed import TABLE, Listed, names_in
+from ie_serving.engines.third_parties import third_parties
+
+Others = Callable[[], Mapping[str, Driver]]
+
+AT_HAND = ("onnxruntime", "openvino")
+"""Names of the drivers that `application.py` makes at the start."""
+
+
+def names() -> list[str]:
+    """Name every built-in driver, and `auto`."""
+    return [AUTO, *sorted((*AT_HAND, *(row.name for row in TABLE)))]
+
+
+def is_known(name: str) -> bool:
+    """Tell whether there is a driver of this name, also in other packages."""
+    return name in names() or name in third_parties()
+
+
+def unknown(name: str, known: Collection[str]) -> str:
+    """Say that there is no such driver, which there are, and which was probably meant."""
+    return f"no driver {name!r}; expected one of {', '.join(known)}{nearest(name, known)}"
 
 
 class Drivers:
@@ -12,27 +35,71 @@ class Drivers:
 
     Args of the constructor:
         drivers: in the order in which they are asked; the most general one comes last.
+        listed: those that are imported when they are needed; asked where no file is of `drivers`.
+        others: gives those of other packages by name, asked last.
     """
 
     name = "drivers"
 
-    def __init__(self, drivers: Sequence[Driver]) -> None:
+    def __init__(
+        self,
+        drivers: Sequence[Driver],
+        listed: Sequence[Listed] = (),
+        others: Others = lambda: {},
+    ) -> None:
         self._drivers = drivers
+        self._listed = listed
+        self._others = others
+
+    def named(self, name: str) -> "Drivers":
+        """Give the one driver of this name, or all for `auto` and for what is not known."""
+        if name == AUTO:
+            return self
+        found = next(self._by_name(name), None)
+        return Drivers([found]) if found else self
 
     def missing(self, files: Collection[str]) -> str | None:
         """See `engines.base`: complete for one driver is complete. The last one's words count."""
         # Which driver will compile the files is known only when they are all there, so the version
         # waits for the first that has enough.
         lacking = [driver.missing(files) for driver in self._drivers]
-        return None if None in lacking else lacking[-1]
+        if None in lacking or any(row.recognizes(files) for row in self._listed):
+            return None
+        if any(each.missing(files) is None for each in self._others().values()):
+            return None
+        return lacking[-1]
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
         """See `engines.base`."""
-        return self._driver(directory, options.driver).compile(directory, options)
+        if options.driver == AUTO:
+            return self._claiming(directory).compile(directory, options)
+        for driver in self._by_name(options.driver):
+            return driver.compile(directory, options)
+        known = [AUTO, *sorted(driver.name for driver in self._all())]
+        raise LoadFailed(unknown(options.driver, known))
 
-    def _driver(self, directory: Path, name: str) -> Driver:
+    def _claiming(self, directory: Path) -> Driver:
+        files = names_in(directory)
         for driver in self._drivers:
-            if driver.name == name or (name == AUTO and driver.claims(directory)):
+            if driver.missing(files) is None and driver.claims(directory):
                 return driver
-        known = ", ".join([AUTO, *sorted(driver.name for driver in self._drivers)])
-        raise LoadFailed(f"driver {name!r} cannot compile the version; expected one of {known}")
+        for row in self._listed:
+            if row.claims(directory):
+                return row
+        for each in self._others().values():
+            if each.missing(files) is None and each.claims(directory):
+                return each
+        return self._drivers[-1]  # its words about files are the best
+
+    def _by_name(self, name: str) -> Iterator[Driver]:
+        # The others last: to find them takes a look through all installed packages.
+        yield from (each for each in (*self._drivers, *self._listed) if each.name == name)
+        yield from (each for each in self._others().values() if each.name == name)
+
+    def _all(self) -> Iterator[Driver]:
+        yield from (*self._drivers, *self._listed, *self._others().values())
+
+
+def every(drivers: Sequence[Driver]) -> Drivers:
+    """Give `drivers`, those of the table, and those of other packages, as one engine."""
+    return Drivers(drivers, TABLE, third_parties)

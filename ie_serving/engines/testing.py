@@ -51,6 +51,10 @@ class StandInEngine:
         """See `engines.base`."""
         return None if FILE in files else f"{FILE} is missing"
 
+    def claims(self, directory: Path) -> bool:
+        """See `engines.base.Driver`."""
+        return True
+
     def compile(self, directory: Path, options: EngineOptions) -> "StandInModel":
         """See `engines.base`. The options change nothing; the model keeps them to be looked at."""
         self.before_compile(directory)

@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 
 from ie_serving.core.errors import InvalidRequest, NotSupported, PreconditionFailed, ServingError
+from ie_serving.core.example_signature import EXAMPLES
 from ie_serving.core.fit import fit
 from ie_serving.core.hints import Hint
 from ie_serving.core.requests import Features, ModelSpec, Task
@@ -31,7 +32,6 @@ from ie_serving.core.tensors import (
 from ie_serving.inference import checks, summary
 from ie_serving.inference.features import decode_examples
 from ie_serving.inference.interface import Outputs, Results
-from ie_serving.models.repository.signature_file import EXAMPLES
 from ie_serving.models.version.handle import Servable
 
 T = TypeVar("T")

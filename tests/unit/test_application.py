@@ -16,6 +16,7 @@ from ie_serving import application
 from ie_serving.application import ServingApplication
 from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
 from ie_serving.core.errors import StorageError
+from ie_serving.engines.drivers import Drivers
 from ie_serving.engines.testing import FILE, StandInEngine
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handover
@@ -30,7 +31,7 @@ PATIENCE_S = 10.0
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> StandInEngine:
     engine = StandInEngine()
-    monkeypatch.setattr(application, "Drivers", lambda drivers: engine)
+    monkeypatch.setattr(application, "every", lambda drivers: Drivers([engine]))
     return engine
 
 

@@ -23,7 +23,9 @@ def write(base: Path, version: str, **description: object) -> Path:
 def checked(*bases: Path) -> int:
     models = [ModelConfig(name=b.name, base_path=str(b), version_policy=All()) for b in bases]
     return check(
-        Settings(server=ServerSettings(), models=tuple(models)), StandInEngine(), LocalStorage
+        Settings(server=ServerSettings(), models=tuple(models)),
+        lambda model: StandInEngine(),
+        LocalStorage,
     )
 
 
@@ -74,7 +76,12 @@ def test_each_of_several_causes_has_a_line_of_its_own(
 
     engine.before_compile = none_served
     model = ModelConfig(name="m", base_path=str(tmp_path / "m"), version_policy=All())
-    assert check(Settings(server=ServerSettings(), models=(model,)), engine, LocalStorage) == 1
+    assert (
+        check(
+            Settings(server=ServerSettings(), models=(model,)), lambda model: engine, LocalStorage
+        )
+        == 1
+    )
     assert capsys.readouterr().out.splitlines() == [
         "model m, version 1",
         "  first: not served: it has no such operation",
@@ -90,5 +97,10 @@ def test_the_models_that_were_compiled_are_freed(tmp_path: Path) -> None:
     write(tmp_path / "m", "1")
     engine = StandInEngine()
     model = ModelConfig(name="m", base_path=str(tmp_path / "m"))
-    assert check(Settings(server=ServerSettings(), models=(model,)), engine, LocalStorage) == 0
+    assert (
+        check(
+            Settings(server=ServerSettings(), models=(model,)), lambda model: engine, LocalStorage
+        )
+        == 0
+    )
     assert [each.closed for each in engine.models] == [True]

@@ -251,7 +251,8 @@ def _server_values(reading: _Reading) -> dict[str, Any]:
 def _engine(found: Mapping[str, Any], reading: _Reading) -> EngineOptions:
     """Give the options that hold for every model; a cache that was named keeps compiled ones."""
     cache = found.get("storage.cache_dir")
-    options = EngineOptions(cache_dir=cache / "compiled" if cache else None)
+    consent = fields_of("engine", found)
+    options = EngineOptions(cache_dir=cache / "compiled" if cache else None, **consent)
     unsaid = [each for each in FOR_ALL if each.flag not in reading.given]
     own = environment.read(unsaid, reading.environ, reading.faults)
     if reading.command == CONFIG:

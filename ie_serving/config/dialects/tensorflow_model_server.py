@@ -217,7 +217,10 @@ def _engine(flags: Split, faults: Faults) -> EngineOptions:
         custom_op_paths=(faults.take(words.files, paths, place) or ()) if paths else (),
         memory_bytes=max(flags.integer("tensorflow_memory_bytes"), 0),
     )
-    return EngineOptions().having(openvino).having(tensorflow)
+    options = EngineOptions(
+        allow_pickle=flags.on("allow_pickle"), allow_python=flags.on("allow_python")
+    )
+    return options.having(openvino).having(tensorflow)
 
 
 def _batching(flags: Split, texts: Mapping[str, str], faults: Faults) -> Batching:
@@ -295,7 +298,11 @@ def _server(flags: Split, metrics_path: str, variables: Mapping[str, Any]) -> Se
         metrics_path: of the monitoring file.
         variables: fields of the settings that only the environment gives.
     """
-    named = [setting for setting in SERVER if setting.tfs and setting.tfs not in FILES]
+    named = [
+        setting
+        for setting in SERVER
+        if setting.owner == "server" and setting.tfs and setting.tfs not in FILES
+    ]
     given = {
         setting.field: READ.get(setting.tfs, _same)(flags.value(setting.tfs)) for setting in named
     }

@@ -178,6 +178,8 @@ FLAGS: tuple[TfsFlag, ...] = (
     TfsFlag("custom_op_paths", Kind.STRING, ""),
     TfsFlag("tensorflow_memory_bytes", Kind.INT64, 0),
     TfsFlag("precision_tolerance", Kind.FLOAT, OpenVinoOptions.precision_tolerance),
+    TfsFlag("allow_pickle", Kind.BOOL, False),
+    TfsFlag("allow_python", Kind.BOOL, False),
 )
 BY_NAME: Mapping[str, TfsFlag] = {flag.name: flag for flag in FLAGS}
 

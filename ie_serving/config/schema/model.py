@@ -8,11 +8,12 @@ from ie_serving.config.schema.batching import BATCHING
 from ie_serving.config.schema.preprocess import PREPROCESS
 from ie_serving.config.schema.setting import BOOLEAN, Setting, fields_of
 from ie_serving.config.settings import ModelConfig
-from ie_serving.config.values import numbers, structures, words
+from ie_serving.config.values import drivers, numbers, structures, words
 from ie_serving.config.values.shapes import shape
 from ie_serving.core.integers import INT64_MAX
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
+from ie_serving.engines.drivers import names
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
@@ -187,13 +188,23 @@ MODEL: tuple[Setting, ...] = (
     ),
     Setting(
         place="engine.driver",
-        parse=words.one_of("auto", "onnxruntime", "openvino"),
-        form="auto|onnxruntime|openvino",
-        meaning="library that runs the model; auto: onnxruntime for ONNX files with operators of"
-        " ai.onnx.ml, else OpenVINO",
+        parse=drivers.name,
+        form="|".join(names()),
+        meaning="library that runs the model, or a driver of another package; auto: by the files,"
+        " and onnxruntime for ONNX with operators of ai.onnx.ml",
         example="openvino",
         flag="driver",
         key="driver",
+    ),
+    Setting(
+        place="engine.params",
+        parse=structures.params,
+        form="JSON",
+        default="{}",
+        meaning="what the driver is told beyond the files; docs/own-code.md has the words of each",
+        example='{"inputs": {"text": {"dtype": "string", "shape": [-1]}}}',
+        flag="params",
+        key="params",
     ),
     Setting(
         place="engine.nireq",

@@ -86,6 +86,26 @@ SERVER: tuple[Setting, ...] = (
         flag="rest_socket_path",
     ),
     *LIMITS,
+    # Of the server, not of a model: whoever may write a repository or the configuration may not
+    # thereby run code here.
+    Setting(
+        place="engine.allow_pickle",
+        parse=words.boolean,
+        form=BOOLEAN,
+        meaning="read models from pickles (*.pkl, *.joblib), which may run any code when read",
+        example="true",
+        flag="allow_pickle",
+        tfs="allow_pickle",
+    ),
+    Setting(
+        place="engine.allow_python",
+        parse=words.boolean,
+        form=BOOLEAN,
+        meaning="run Python code that a model names or brings along",
+        example="true",
+        flag="allow_python",
+        tfs="allow_python",
+    ),
     Setting(
         place="server.busy_poll_us",
         # At most a millisecond: beyond it the loop would hold a processor and win nothing.

@@ -85,6 +85,11 @@ def _property(value: object, place: str) -> str:
     raise fault(place, value, "text, a number, true or false")
 
 
+def params(value: object, place: str) -> Mapping[str, Json]:
+    """Read an object of any JSON; numbers, booleans and texts stay what they are."""
+    return dict(mapping(value, place, 'an object such as {"threshold": 0.5}'))
+
+
 def version_policy(value: object, place: str) -> VersionPolicy:
     """Read exactly one of `latest`, `all` and `specific`. Source: ServableVersionPolicy."""
     expected = (

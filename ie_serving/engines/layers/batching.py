@@ -116,7 +116,8 @@ class BatchingEngine(EngineAround):
         queues: dict[str, Queue] = {}
         notes: dict[str, str] = {}
         for name, signature in model.signatures.items():
-            if signature.left_out or signature.definition:
+            # What takes Examples runs another signature, which has its own queue.
+            if signature.left_out or signature.definition or signature.examples:
                 continue
             refusal = refused_by_shapes(signature) or refused_by_trial(model, signature)
             if refusal:

@@ -14,11 +14,12 @@ import numpy as np
 
 from ie_serving.core.errors import InvalidRequest, LoadFailed
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature
+from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.onnxruntime.operators import uses_domain
 from ie_serving.engines.onnxruntime.session import Failure, SessionRequest
 from ie_serving.engines.onnxruntime.specs import Output, Session, input_specs, outputs_of
-from ie_serving.engines.openvino.unmet import unmet
+from ie_serving.engines.openvino.unmet import refuse_unmet
 from ie_serving.engines.run import probe
 from ie_serving.engines.run.latency_model import LatencyModel
 from ie_serving.engines.run.program import CompiledPrograms, Program
@@ -47,6 +48,7 @@ class OnnxRuntimeEngine:
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledPrograms:
         """See `engines.base`."""
+        declared.check_known(options, (), LIBRARY)
         session = _session(_only_model(directory))
         outputs = outputs_of(session)
         signature = Signature(
@@ -54,18 +56,9 @@ class OnnxRuntimeEngine:
             input_specs(session),
             {output.spec.name: output.spec for output in outputs},
         )
-        _check_met(options, signature)
+        refuse_unmet(options, signature, LIBRARY)
         program = _program(session, signature, outputs, options)
         return CompiledPrograms([program], runs_on={SERVING_DEFAULT: LIBRARY})
-
-
-def _check_met(options: EngineOptions, signature: Signature) -> None:
-    asked = unmet(options, signature)
-    if asked:
-        raise LoadFailed(
-            f"{asked}: {LIBRARY}, which runs this model, takes it as it was exported and computes"
-            " in its own precision; export the model so, and remove the setting"
-        )
 
 
 # Only at the top: below it may lie assets, such as the graph of a tokenizer.

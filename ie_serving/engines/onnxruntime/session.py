@@ -2,11 +2,9 @@
 
 from collections.abc import Collection, Mapping
 
-import numpy as np
-
-from ie_serving.core.errors import InvalidTensor
 from ie_serving.core.tensors import Array, DataType, TensorSpec
 from ie_serving.engines.onnxruntime.specs import Output, Session
+from ie_serving.engines.run.texts import decoded
 
 
 class Failure(Exception):
@@ -33,7 +31,10 @@ class SessionRequest:
 
     def fill(self, inputs: Mapping[str, Array]) -> None:
         """Take the inputs as they are, for one run. Raises: InvalidTensor."""
-        self._feed = {**inputs, **{name: _decoded(name, inputs[name]) for name in self._texts}}
+        self._feed = {
+            **inputs,
+            **{name: decoded(name, inputs[name], "onnxruntime") for name in self._texts},
+        }
 
     def run(self) -> Mapping[str, Array]:
         """Infer, once for each `fill`. Raises: Failure.
@@ -62,14 +63,3 @@ class SessionRequest:
 
     def renew(self) -> None:
         """Nothing: there is nothing to put in order."""
-
-
-def _decoded(name: str, array: Array) -> Array:
-    """Give strings as the library wants them, in Unicode."""
-    try:
-        texts = [text.decode() for text in array.flat]
-    except UnicodeDecodeError as error:
-        raise InvalidTensor(
-            f'input "{name}" holds bytes that are not UTF-8; onnxruntime takes text only: {error}'
-        ) from error
-    return np.array(texts, np.object_).reshape(array.shape)

@@ -14,6 +14,7 @@ import numpy as np
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import Array, DataType, TensorSpec
+from ie_serving.engines.run.texts import encoded
 
 TYPES: Mapping[str, DataType] = {
     "float": DataType.FP32,
@@ -73,8 +74,7 @@ class Output:
             return np.array(rows, self.spec.dtype.numpy).reshape(len(rows), -1 if rows else 0)
         array = cast("Array", value)
         if self.spec.dtype is DataType.STRING:
-            texts = [text.encode() for text in array.flat]
-            return np.array(texts, np.object_).reshape(array.shape)
+            return encoded(array)
         return array
 
 

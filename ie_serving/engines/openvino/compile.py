@@ -11,6 +11,7 @@ import openvino as ov
 
 from ie_serving.core.errors import InvalidRequest, LoadFailed, NoneServed, ServingError
 from ie_serving.core.tensors import Array
+from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino import formats, preprocess, supported
 from ie_serving.engines.openvino.draft import Draft, Version
@@ -71,6 +72,7 @@ class OpenVinoEngine:
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledPrograms:
         """See `engines.base`."""
+        declared.check_known(options, (), self.name)
         own = options.of(OpenVinoOptions)
         own = replace(own, target_device=supported.device(own))
         options = options.having(own)

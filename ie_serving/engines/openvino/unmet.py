@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reshape import ANY
 from ie_serving.engines.preprocessing import Preprocessing
@@ -37,6 +38,20 @@ def unmet(options: EngineOptions, signature: Signature) -> str:
         steps.asked: bool(steps.asked),
     }
     return ", ".join(name for name, is_asked in asked.items() if is_asked)
+
+
+def refuse_unmet(options: EngineOptions, signature: Signature, library: str) -> None:
+    """Refuse a model of `library` for which anything is set that only OpenVINO carries out.
+
+    Raises:
+        LoadFailed: naming the settings.
+    """
+    asked = unmet(options, signature)
+    if asked:
+        raise LoadFailed(
+            f"{asked}: {library}, which runs this model, takes it as it was exported and computes"
+            " in its own precision; export the model so, and remove the setting"
+        )
 
 
 # Most exports leave the batch open, and `auto`, which many configurations say, is true of them. An

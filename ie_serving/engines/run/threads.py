@@ -22,6 +22,11 @@ def thread_limit() -> int | None:
     return limit(os.cpu_count() or 1, usable, cgroup_quota(_read), _read)
 
 
+def threads() -> int:
+    """Give how many threads are worth starting: the limit, or one for each CPU."""
+    return thread_limit() or os.cpu_count() or 1
+
+
 def limit(cpus: int, usable: Collection[int] | None, quota: float | None, read: Read) -> int | None:
     """Give the tightest limit in whole threads; None when that is all `cpus` or more.
 

@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from ie_serving.core.errors import LoadFailed
+from ie_serving.core.example_signature import ROLES, example_signature
 from ie_serving.core.tensors import (
     CLASSES,
-    OUTPUTS,
-    SCORES,
     SERVING_DEFAULT,
     DataType,
     ExampleBinding,
@@ -35,15 +34,7 @@ from ie_serving.core.tensors import (
 FILE = "signatures.json"
 
 KEYS = {"method", "base", "features", "outputs", "labels"}
-ROLES: Mapping[Method, Mapping[str, DataType]] = {
-    Method.CLASSIFY: {SCORES: DataType.FP32, CLASSES: DataType.STRING},
-    Method.REGRESS: {OUTPUTS: DataType.FP32},
-}
-"""What the outputs of a method mean. Source: signature_constants of TensorFlow."""
-
 METHODS = {"classify": Method.CLASSIFY, "regress": Method.REGRESS}
-EXAMPLES = "inputs"
-"""Alias of the one input, a batch of serialized Examples."""
 
 
 def with_signature_file(
@@ -167,13 +158,7 @@ class _Reading:
             roles=definition["outputs"],
             labels=self._labels(definition.get("labels")),
         )
-        return Signature(
-            self.name,
-            {EXAMPLES: TensorSpec(EXAMPLES, DataType.STRING, (-1,), f"{EXAMPLES}:0")},
-            dict(_outputs(method, binding)),
-            method.value,
-            binding,
-        )
+        return example_signature(self.name, method, binding)
 
     def _labels(self, file: str | None) -> tuple[str, ...]:
         if file is None:
@@ -183,14 +168,3 @@ class _Reading:
 
 def _base_fault(base: Signature) -> str:
     return f'its base "{base.name}" is not served: {base.left_out or "it computes nothing"}'
-
-
-def _outputs(method: Method, binding: ExampleBinding) -> Iterator[tuple[str, TensorSpec]]:
-    for role, dtype in ROLES[method].items():
-        alias = binding.roles.get(role)
-        if alias is not None:
-            spec = binding.base.outputs[alias]
-            yield role, TensorSpec(role, dtype, spec.shape, spec.tensor)
-        elif role == CLASSES and binding.labels:
-            shape = binding.base.outputs[binding.roles[SCORES]].shape
-            yield role, TensorSpec(role, dtype, shape, "classes:0")

@@ -8,6 +8,7 @@ import pytest
 from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.drivers import Drivers
+from ie_serving.engines.listed import Listed
 from ie_serving.engines.testing import FILE, StandInEngine
 
 
@@ -55,7 +56,9 @@ def test_the_driver_that_compiles(
 def test_an_unknown_driver_is_answered_with_those_there_are(
     tmp_path: Path, drivers: list[Claiming]
 ) -> None:
-    with pytest.raises(LoadFailed, match=r"'pmml'.*expected one of auto, general, special"):
+    with pytest.raises(
+        LoadFailed, match=r"no driver 'pmml'; expected one of auto, general, special"
+    ):
         Drivers(drivers).compile(tmp_path, EngineOptions(driver="pmml"))
 
 
@@ -63,3 +66,62 @@ def test_a_directory_is_complete_when_it_is_for_one_driver(drivers: list[Claimin
     assert Drivers(drivers).missing(["special.json"]) is None
     assert Drivers(drivers).missing([FILE]) is None
     assert Drivers(drivers).missing([]) == f"general: {FILE} is missing"
+
+
+ROW = Listed(name="own", place="tests.unit.engines.test_drivers:loaded", suffixes=(".own",))
+LOADED: list[Path] = []
+
+
+def loaded(file: Path, options: EngineOptions) -> object:
+    LOADED.append(file)
+    return options
+
+
+@pytest.mark.parametrize(
+    ("files", "named", "chosen"),
+    [
+        pytest.param(["m.own"], "auto", "row", id="by its file"),
+        pytest.param(["m.own", FILE], "auto", "general", id="after those at hand"),
+        pytest.param(["m.own", FILE], "own", "row", id="by its name"),
+        pytest.param(["theirs.json"], "auto", "theirs", id="of another package"),
+        pytest.param(
+            ["m.own", "theirs.json"], "theirs", "theirs", id="of another package, by name"
+        ),
+    ],
+)
+def test_drivers_that_are_not_at_hand(
+    tmp_path: Path, drivers: list[Claiming], files: list[str], named: str, chosen: str
+) -> None:
+    for file in files:
+        (tmp_path / file).write_text("{}")
+    (tmp_path / FILE).write_text("{}") if chosen == "theirs" else None
+    theirs = Claiming("theirs", "theirs.json")
+    LOADED.clear()
+    every = Drivers(
+        drivers[:1] if chosen == "theirs" else drivers, [ROW], lambda: {"theirs": theirs}
+    )
+    assert every.missing(files) is None
+    assert every.named(named).missing(files) is None
+    every.compile(tmp_path, EngineOptions(driver=named))
+    compiled = {driver.name for driver in (*drivers, theirs) if driver.models}
+    assert compiled | ({"row"} if LOADED else set()) == {chosen}
+
+
+def test_a_named_driver_waits_for_its_own_files(drivers: list[Claiming]) -> None:
+    every = Drivers(drivers, [ROW])
+    assert every.named("own").missing([FILE]) == "the model is missing: expected *.own"
+    assert every.named("special").missing([FILE]) == "special: special.json is missing"
+    assert every.named("auto").missing([FILE]) is None
+
+
+def test_other_packages_are_looked_at_only_where_nothing_else_fits(
+    tmp_path: Path, drivers: list[Claiming]
+) -> None:
+    def looked() -> dict[str, Claiming]:
+        raise AssertionError("looked at")
+
+    every = Drivers(drivers, [ROW], looked)
+    (tmp_path / FILE).write_text("{}")
+    every.missing([FILE])
+    every.compile(tmp_path, EngineOptions())
+    every.named("special")

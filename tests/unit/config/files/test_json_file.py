@@ -117,7 +117,7 @@ def test_every_key_reaches_its_field() -> None:
         "scale": (1, 3),
     }
     assert (found.metrics, found.warnings) == (True, ())
-    images, gathered, saved_model = (each.engine for each in others)
+    images, gathered, saved_model, texts = (each.engine for each in others)
     assert images == EngineOptions(image_inputs=False, own=(IMAGES,))
     assert gathered == EngineOptions(own=(GATHERED,))
     assert saved_model == EngineOptions(
@@ -128,6 +128,8 @@ def test_every_key_reaches_its_field() -> None:
             TensorFlowOptions(fallback=True, memory_bytes=1 << 32),
         ),
     )
+    inputs = {"inputs": {"text": {"dtype": "string", "shape": [-1]}}}
+    assert texts == EngineOptions(driver="sklearn", params=inputs)
 
 
 def test_the_example_of_every_key_has_every_key() -> None:

@@ -1,0 +1,67 @@
+"""`params`: what a configuration tells a driver beyond the files, and tensors declared there.
+
+"params": {"inputs": {"text": {"dtype": "string", "shape": [-1]}}}
+"""
+
+from collections.abc import Collection, Mapping
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.nearest import nearest
+from ie_serving.core.tensors import DataType, TensorSpec
+from ie_serving.engines.base import EngineOptions
+
+INPUTS, OUTPUTS = "inputs", "outputs"
+
+DTYPES: Mapping[str, DataType] = {
+    **{dtype.numpy.name: dtype for dtype in DataType if dtype is not DataType.BF16},
+    **{dtype.wire_name: dtype for dtype in DataType},
+    **{dtype.word: dtype for dtype in DataType},
+    "str": DataType.STRING,
+    "bytes": DataType.STRING,
+}
+"""Element types by the words of numpy and TensorFlow: `float32`, `DT_FLOAT`, `float`."""
+
+
+def check_known(options: EngineOptions, known: Collection[str], driver: str) -> None:
+    """Refuse words of `params` that the driver does not know.
+
+    Raises:
+        LoadFailed: naming them, with those it knows.
+    """
+    unknown = sorted(set(options.params) - set(known))
+    if not unknown:
+        return
+    has = f"it knows {', '.join(sorted(known))}" if known else "it knows none"
+    named = ", ".join(f'"{each}"' for each in unknown)
+    raise LoadFailed(f"params: driver {driver} has no {named}; {has}{nearest(unknown[0], known)}")
+
+
+def specs(options: EngineOptions, key: str) -> dict[str, TensorSpec]:
+    """Read tensors that `params` declares under `key`; none where it says nothing.
+
+    Raises:
+        LoadFailed: naming the place and what was expected.
+    """
+    given = options.params.get(key, {})
+    if not isinstance(given, Mapping) or (key in options.params and not given):
+        raise LoadFailed(f'params.{key}: expected an object such as {{"x": {{"dtype": "float"}}}}')
+    return {name: _spec(name, each, f"params.{key}.{name}") for name, each in given.items()}
+
+
+def _spec(name: str, given: object, place: str) -> TensorSpec:
+    if not isinstance(given, Mapping) or not given.keys() <= {"dtype", "shape"}:
+        raise LoadFailed(f'{place}: expected an object such as {{"dtype": "float", "shape": [-1]}}')
+    dtype = DTYPES.get(str(given.get("dtype", "float")))
+    if dtype is None:
+        known = ", ".join(each.word for each in DataType)
+        raise LoadFailed(f"{place}.dtype: {given['dtype']!r} given; expected one of {known}")
+    return TensorSpec(name, dtype, _shape(given.get("shape"), f"{place}.shape"), f"{name}:0")
+
+
+def _shape(given: object, place: str) -> tuple[int, ...] | None:
+    if given is None:
+        return None
+    sizes = given if isinstance(given, list) else [None]
+    if not all(isinstance(size, int) and size >= -1 for size in sizes):
+        raise LoadFailed(f"{place}: {given!r} given; expected sizes such as [-1, 4], -1 for any")
+    return tuple(sizes)

@@ -1,0 +1,58 @@
+"""LightGBM's own files: text, as `Booster.save_model` writes it."""
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines import declared
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.run.function import needed, reading
+from ie_serving.engines.run.program import CompiledPrograms
+from ie_serving.engines.run.threads import threads
+from ie_serving.engines.tabular import form as tabular
+from ie_serving.engines.tabular.form import Form, X, Y
+from ie_serving.engines.tabular.model import compiled
+from ie_serving.engines.tabular.scores import labelled
+
+LIBRARY = "lightgbm"
+CLASSIFIES = ("binary", "multiclass", "multiclassova")
+"""Objectives whose values are probabilities."""
+
+
+def load(file: Path, options: EngineOptions) -> CompiledPrograms:
+    """Make the model of a file. See `engines.listed.Load`."""
+    declared.check_known(options, (), LIBRARY)
+    with needed(LIBRARY, LIBRARY, file.name):
+        import lightgbm
+    lightgbm.register_logger(logging.getLogger(LIBRARY))  # else it writes to standard output
+    with reading(LIBRARY, file.name):
+        booster = lightgbm.Booster(model_file=str(file))
+        form = _form(booster)
+    predict = partial(_predict, booster, bool(form.classes))
+    refusals = (lightgbm.basic.LightGBMError,)
+    return compiled(form, predict, options, library=LIBRARY, refusals=refusals)
+
+
+def _form(booster: Any) -> Form:  # noqa: ANN401  the library's
+    inputs = tabular.matrix(booster.num_feature(), DataType.FP64)
+    objective = booster.dump_model(num_iteration=1).get("objective", "").partition(" ")[0]
+    if objective in CLASSIFIES:
+        classes = max(booster.num_model_per_iteration(), 2)
+        outputs = tabular.classified(DataType.INT64, DataType.FP64, classes)
+        return Form(inputs, outputs, tabular.names_of(range(classes)))
+    sample = _run(booster, np.zeros((1, booster.num_feature())))
+    return Form(inputs, tabular.values(DataType.FP64, *sample.shape[1:]))
+
+
+def _predict(booster: Any, classifies: bool, inputs: Mapping[str, Array]) -> Mapping[str, Array]:  # noqa: ANN401
+    found = _run(booster, inputs[X])
+    return labelled(found) if classifies else {Y: found}
+
+
+def _run(booster: Any, x: Array) -> Array:  # noqa: ANN401
+    return np.asarray(booster.predict(x, num_threads=threads()))

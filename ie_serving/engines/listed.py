@@ -1,0 +1,136 @@
+"""Drivers that are known by name and by their files, and imported when a version needs them.
+
+`TABLE` has one row for each. Its libraries are extras of this package, and a server without such
+models imports neither them nor the driver.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import cast
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.engines.base import CompiledModel, EngineOptions
+
+GROUP = "ie_serving.drivers"
+"""Entry points under which packages of others bring drivers (`third_parties.py`)."""
+
+Load = Callable[[Path, EngineOptions], CompiledModel]
+"""What a row names: reads the model's file, or the version's directory where the driver needs no
+file. Blocking. Raises: LoadFailed."""
+
+BESIDE = re.compile(
+    r"(labels|classes|vocab|notes|readme|requirements|config|tokenizer|special_tokens).*\.(txt|json)"
+    r"|(signatures|golden)\.json",
+    re.IGNORECASE,
+)
+"""Files that lie beside models of any kind, and are none."""
+
+MOST_HEAD = 512
+"""Bytes at the beginning of a file that tell what it is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Listed:
+    """One row: a driver, see `engines.base.Driver`.
+
+    Attributes:
+        name: word of the setting `driver`.
+        place: its `Load`, as `module:name`.
+        suffixes: of files that only this driver reads; none where it needs no file.
+        begins: suffixes that other files have too, each with how a model's content begins.
+    """
+
+    name: str
+    place: str
+    suffixes: tuple[str, ...] = ()
+    begins: Mapping[str, re.Pattern[bytes]] = field(default_factory=dict)
+
+    def missing(self, files: Collection[str]) -> str | None:
+        """See `engines.base`; for models whose configuration names this driver."""
+        if self._models(files) or self._doubtful(files) or not self.forms:
+            return None
+        return f"the model is missing: expected {self.forms}"
+
+    def recognizes(self, files: Collection[str]) -> bool:
+        """Tell whether a version of `files` may be this driver's, by their names alone."""
+        return bool(self._models(files)) or self._lone(files) is not None
+
+    def claims(self, directory: Path) -> bool:
+        """See `engines.base`: by the names of the files, and where others have them by content."""
+        files = names_in(directory)
+        if self._models(files):
+            return True
+        lone = self._lone(files)
+        return lone is not None and self._begins_so(directory / lone)
+
+    def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
+        """See `engines.base`."""
+        load = cast("Load", EntryPoint(self.name, self.place, GROUP).load())
+        if not self.forms:
+            return load(directory, options)
+        files = names_in(directory)
+        found = self._models(files) or self._doubtful(files)
+        if len(found) != 1:
+            several = f"several models: {', '.join(found)}; keep one of them"
+            lacks = f"no model of driver {self.name}: expected {self.forms}"
+            raise LoadFailed(f"the version holds {several if found else lacks}")
+        return load(directory / found[0], options)
+
+    @property
+    def forms(self) -> str:
+        """The files that it reads, in words."""
+        return " or ".join(f"*{suffix}" for suffix in (*self.suffixes, *self.begins))
+
+    # Only at the top: what lies below it are assets.
+    def _models(self, files: Collection[str]) -> list[str]:
+        return sorted(name for name in files if "/" not in name and name.endswith(self.suffixes))
+
+    def _doubtful(self, files: Collection[str]) -> list[str]:
+        top = [name for name in files if "/" not in name and not BESIDE.fullmatch(name)]
+        return sorted(name for name in top if name.endswith(tuple(self.begins)))
+
+    # An upload of any other model may have begun with its texts. So such a file counts as a model
+    # where nothing else is there; what it is, its content says when the version is compiled.
+    def _lone(self, files: Collection[str]) -> str | None:
+        found = self._doubtful(files)
+        others = [name for name in files if name not in found and not BESIDE.fullmatch(name)]
+        return found[0] if len(found) == 1 and not others else None
+
+    def _begins_so(self, file: Path) -> bool:
+        with file.open("rb") as opened:
+            return self.begins[file.suffix].match(opened.read(MOST_HEAD)) is not None
+
+
+def names_in(directory: Path) -> list[str]:
+    """List the files of a version, relative to its directory, as a store does."""
+    return [str(p.relative_to(directory)) for p in sorted(directory.rglob("*")) if p.is_file()]
+
+
+TABLE: tuple[Listed, ...] = (
+    Listed(
+        name="sklearn",
+        place="ie_serving.engines.sklearn.driver:load",
+        suffixes=(".skops", ".joblib", ".pkl", ".pickle"),
+    ),
+    Listed(
+        name="xgboost",
+        place="ie_serving.engines.xgboost.driver:load",
+        suffixes=(".ubj", ".bst"),
+        begins={".json": re.compile(rb'\s*\{\s*"(learner|version)"\s*:')},
+    ),
+    Listed(
+        name="lightgbm",
+        place="ie_serving.engines.lightgbm.driver:load",
+        begins={".txt": re.compile(rb"tree\r?\nversion=")},
+    ),
+    Listed(
+        name="catboost",
+        place="ie_serving.engines.catboost.driver:load",
+        suffixes=(".cbm",),
+    ),
+    Listed(name="null", place="ie_serving.engines.null.driver:load"),
+)
+"""In the order in which they are asked."""

@@ -1,0 +1,149 @@
+"""A model that is a Python function of some library: numpy arrays in, numpy arrays out.
+
+It runs in threads of its own and never on the event loop, unless `execution` says so: how long a
+library takes depends on the values as well, such as the length of a text, and its calls into Python
+may wait for anything.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
+from ie_serving.core.tensors import Array, Signature
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.run.latency_model import LatencyModel
+from ie_serving.engines.run.program import Program
+from ie_serving.engines.run.threads import threads
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Call = Callable[[Mapping[str, Array]], Mapping[str, Array]]
+"""Computes the outputs, new arrays, by name. Several threads call it at once."""
+
+LONGEST_CAUSE = 600
+"""Characters of a library's error that are shown; some quote whole tables."""
+
+
+class Failure(Exception):
+    """What the library raised: the cause is what it is raised from."""
+
+
+class FunctionRequest:
+    """One call at a time. See `engines.run.request.InferRequest`."""
+
+    renews = False
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self._inputs: Mapping[str, Array] = {}
+
+    def fill(self, inputs: Mapping[str, Array]) -> None:
+        """Take the inputs as they are, for one run."""
+        self._inputs = inputs
+
+    def run(self) -> Mapping[str, Array]:
+        """Call, once for each `fill`.
+
+        The inputs are let go of before anything can fail: they may be views of a large request.
+
+        Raises:
+            ServingError: the function's own words for what is wrong with the inputs.
+            Failure: any other error.
+        """
+        inputs, self._inputs = self._inputs, {}
+        try:
+            return self._call(inputs)
+        except ServingError:
+            raise
+        except Exception as error:  # libraries raise what they like
+            raise Failure from error
+
+    def run_new(self) -> Mapping[str, Array]:
+        """As `run`, whatever the shapes."""
+        return self.run()
+
+    def cancel(self) -> None:
+        """Nothing: a function cannot be ended early."""
+
+    def renew(self) -> None:
+        """Nothing: there is nothing to put in order."""
+
+
+def program(
+    signature: Signature,
+    call: Call,
+    options: EngineOptions,
+    *,
+    library: str,
+    refusals: Sequence[type[Exception]] = (ValueError, TypeError),
+) -> Program:
+    """Make the program of a function.
+
+    Args:
+        signature: what clients see.
+        call: computes it.
+        options: of the model.
+        library: its name, for errors.
+        refusals: types of error by which the library refuses inputs; others are its failures.
+    """
+    execution = "async" if options.execution == "auto" else options.execution
+    return Program(
+        signature,
+        [FunctionRequest(call) for _ in range(options.nireq or threads())],
+        LatencyModel(execution),
+        failures=(Failure,),
+        blame=partial(_blame, library, tuple(refusals), signature),
+        apart=True,
+    )
+
+
+def _blame(
+    library: str, refusals: tuple[type[Exception], ...], signature: Signature, failure: Exception
+) -> ServingError:
+    cause = failure.__cause__ or failure
+    if isinstance(cause, refusals):
+        expected = "; ".join(map(str, signature.inputs.values()))
+        return InvalidRequest(
+            f"{library} refuses the inputs: {one_line(cause)}; the model expects {expected}"
+        )
+    return ServingError(f"{library} failed: {type(cause).__name__}: {one_line(cause)}")
+
+
+def one_line(error: object) -> str:
+    """Give the text of a library's error as one short line."""
+    return " ".join(str(error).split())[:LONGEST_CAUSE] or type(error).__name__
+
+
+@contextmanager
+def needed(library: str, extra: str, file: str) -> "Iterator[None]":
+    """Import `library` in the body; what it lacks is told with the line that installs it.
+
+    Raises:
+        LoadFailed: it is not installed, or cannot be imported.
+    """
+    try:
+        yield
+    except ImportError as error:
+        install = f"pip install 'ie_serving[{extra}]'"
+        if (error.name or "").partition(".")[0] == library:
+            raise LoadFailed(f"{file} is read by {library}, not installed: {install}") from error
+        raise LoadFailed(f"{library} cannot be imported: {one_line(error)}: {install}") from error
+
+
+@contextmanager
+def reading(library: str, file: str) -> "Iterator[None]":
+    """Read `file` in the body; whatever the library raises becomes the load's error.
+
+    Raises:
+        LoadFailed: in one line, with the class of the cause.
+    """
+    try:
+        yield
+    except LoadFailed:
+        raise
+    except Exception as error:  # libraries raise what they like
+        cause = f"{type(error).__name__}: {one_line(error)}"
+        raise LoadFailed(f"{file} cannot be read by {library}: {cause}") from error

@@ -1,0 +1,111 @@
+"""What models of rows take and give, whichever library computes them.
+
+Inputs are one matrix `x`, a row for each sample, or one input for each column. A classifier gives
+`label`, and `probabilities` with a column for each class in the library's order, which is sorted;
+what else gives values gives `y`.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ie_serving.core.example_signature import example_signature
+from ie_serving.core.tensors import (
+    BY_NUMPY,
+    OUTPUTS,
+    SCORES,
+    SERVING_DEFAULT,
+    Array,
+    DataType,
+    ExampleBinding,
+    Method,
+    Signature,
+    TensorSpec,
+)
+
+X, LABEL, PROBABILITIES, Y = "x", "label", "probabilities", "y"
+"""Names of the tensors."""
+
+CLASSIFY, REGRESS = "classify", "regress"
+"""Names of the signatures for Classify and Regress."""
+
+Specs = Mapping[str, TensorSpec]
+
+
+@dataclass(frozen=True)
+class Form:
+    """Tensors of a model.
+
+    Attributes:
+        inputs: by name.
+        outputs: by name.
+        classes: of a classifier, in the order of its probabilities.
+    """
+
+    inputs: Specs
+    outputs: Specs
+    classes: tuple[str, ...] = ()
+
+    @property
+    def base(self) -> Signature:
+        """The signature that is run."""
+        return Signature(SERVING_DEFAULT, self.inputs, self.outputs)
+
+    @property
+    def of_examples(self) -> Sequence[Signature]:
+        """Signatures for Classify and Regress, where the outputs are what these answer."""
+        features = {name: name for name in self.inputs}
+        if PROBABILITIES in self.outputs and self.classes:
+            roles = {SCORES: PROBABILITIES}
+            binding = ExampleBinding(self.base, features, roles, self.classes)
+            return [example_signature(CLASSIFY, Method.CLASSIFY, binding)]
+        if _is_value(self.outputs.get(Y)):
+            binding = ExampleBinding(self.base, features, {OUTPUTS: Y})
+            return [example_signature(REGRESS, Method.REGRESS, binding)]
+        return []
+
+
+def matrix(features: int, dtype: DataType) -> Specs:
+    """Give the one input of rows of `features` numbers."""
+    return _named(tensor(X, dtype, -1, features))
+
+
+def values(dtype: DataType, *sizes: int) -> Specs:
+    """Give the one output of values, of `sizes` for each row."""
+    return _named(tensor(Y, dtype, -1, *sizes))
+
+
+def classified(labels: DataType, probabilities: DataType | None, classes: int) -> Specs:
+    """Give the outputs of a classifier; without probabilities where it has none."""
+    label = tensor(LABEL, labels, -1)
+    if probabilities is None:
+        return _named(label)
+    return _named(label, tensor(PROBABILITIES, probabilities, -1, classes))
+
+
+def tensor(name: str, dtype: DataType, *shape: int) -> TensorSpec:
+    """Describe one tensor."""
+    return TensorSpec(name, dtype, shape, f"{name}:0")
+
+
+def dtype_of(array: Array) -> DataType:
+    """Tell the element type of what a library gives; texts and Python's objects are strings."""
+    return DataType.STRING if array.dtype.kind in "OUS" else BY_NUMPY[array.dtype]
+
+
+def names_of(classes: Collection[Any]) -> tuple[str, ...]:
+    """Name classes as Classify answers them."""
+    return tuple(str(each) for each in np.asarray(classes).tolist())
+
+
+def _named(*specs: TensorSpec) -> Specs:
+    return {spec.name: spec for spec in specs}
+
+
+# Regress answers one float for each Example.
+def _is_value(spec: TensorSpec | None) -> bool:
+    if spec is None or spec.shape is None or spec.dtype is DataType.STRING:
+        return False
+    return spec.dtype.numpy.kind == "f" and spec.shape in ((-1,), (-1, 1))

@@ -1,0 +1,18 @@
+"""Labels from probabilities, where a library's own file knows classes by number alone."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from ie_serving.core.tensors import Array
+from ie_serving.engines.tabular.form import LABEL, PROBABILITIES
+
+
+def labelled(scores: Array) -> Mapping[str, Array]:
+    """Give labels and probabilities.
+
+    Args:
+        scores: of each class, a row for each sample; or of class 1 of two, without columns.
+    """
+    both = scores if scores.ndim == 2 else np.stack([1 - scores, scores], axis=1)
+    return {LABEL: np.argmax(both, axis=1), PROBABILITIES: both}

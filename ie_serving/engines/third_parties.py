@@ -1,0 +1,60 @@
+"""Drivers of other packages, found through the entry points `ie_serving.drivers`.
+
+    [project.entry-points."ie_serving.drivers"]
+    mine = "my_package.driver:MyDriver"
+
+What an entry point names is called without arguments and gives a `Driver` (`engines/base.py`). The
+installed packages are looked through when a model's configuration has a name that is not built in,
+or when no built-in driver knows a version's files: never for a server that needs none of it.
+"""
+
+from collections.abc import Collection, Mapping
+from functools import cache, cached_property
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import MappingProxyType
+from typing import cast
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.engines.base import CompiledModel, Driver, EngineOptions
+from ie_serving.engines.listed import GROUP
+
+
+class ThirdParty:
+    """A driver of another package, imported when it is first asked. See `engines.base.Driver`."""
+
+    def __init__(self, entry: EntryPoint) -> None:
+        self.name = entry.name
+        self._entry = entry
+
+    def missing(self, files: Collection[str]) -> str | None:
+        """See `engines.base`; a driver that cannot be imported is itself what is missing."""
+        driver = self._driver
+        return str(driver) if isinstance(driver, LoadFailed) else driver.missing(files)
+
+    def claims(self, directory: Path) -> bool:
+        """See `engines.base`."""
+        return not isinstance(self._driver, LoadFailed) and self._driver.claims(directory)
+
+    def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
+        """See `engines.base`."""
+        if isinstance(self._driver, LoadFailed):
+            raise LoadFailed(str(self._driver))
+        return self._driver.compile(directory, options)
+
+    @cached_property
+    def _driver(self) -> Driver | LoadFailed:
+        try:
+            return cast("Driver", self._entry.load()())
+        except Exception as error:  # code of others, which may raise anything
+            cause = f"{type(error).__name__}: {error}"
+            return LoadFailed(
+                f"driver {self.name!r} ({self._entry.value}) cannot be imported: {cause}"
+            )
+
+
+@cache
+def third_parties() -> Mapping[str, ThirdParty]:
+    """Find the drivers of installed packages, by name. Takes some 30 ms, once."""
+    found = {entry.name: ThirdParty(entry) for entry in entry_points(group=GROUP)}
+    return MappingProxyType(found)

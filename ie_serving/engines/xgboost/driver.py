@@ -1,0 +1,82 @@
+"""XGBoost's own files: `Booster.save_model` and `XGBClassifier.save_model` write the same."""
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines import declared
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.run.function import needed, reading
+from ie_serving.engines.run.program import CompiledPrograms
+from ie_serving.engines.run.threads import threads
+from ie_serving.engines.tabular import form as tabular
+from ie_serving.engines.tabular.form import Form, X, Y
+from ie_serving.engines.tabular.model import compiled
+from ie_serving.engines.tabular.scores import labelled
+
+LIBRARY = "xgboost"
+BINARY, SOFTMAX, SOFTPROB = "binary:logistic", "multi:softmax", "multi:softprob"
+BY_WRAPPER = "scikit_learn"
+"""Attribute of models that were saved by XGBClassifier and its like."""
+
+Run = Callable[[Array], Array]
+
+
+def load(file: Path, options: EngineOptions) -> CompiledPrograms:
+    """Make the model of a file. See `engines.listed.Load`."""
+    declared.check_known(options, (), LIBRARY)
+    with needed(LIBRARY, LIBRARY, file.name):
+        import xgboost
+    with reading(LIBRARY, file.name):
+        booster = xgboost.Booster()
+        booster.load_model(str(file))
+        form, predict = _described(xgboost, booster)
+    refusals = (xgboost.core.XGBoostError,)
+    return compiled(form, predict, options, library=LIBRARY, refusals=refusals)
+
+
+def _described(xgboost: Any, booster: Any) -> tuple[Form, Any]:  # noqa: ANN401  the library's
+    """Describe a booster, and give what computes its outputs."""
+    learner = json.loads(booster.save_config())["learner"]
+    objective = learner["objective"]["name"]
+    # Labels are the greatest of the probabilities, which Classify needs as well.
+    booster.set_param({"nthread": threads(), **_instead(objective)})
+    inputs = tabular.matrix(booster.num_features(), DataType.FP32)
+    run = _run(xgboost, booster, learner["gradient_booster"]["name"])
+    if objective in (BINARY, SOFTMAX, SOFTPROB):
+        classes = max(int(learner["learner_model_param"]["num_class"]), 2)
+        outputs = tabular.classified(DataType.INT64, DataType.FP32, classes)
+        form = Form(inputs, outputs, tabular.names_of(range(classes)))
+        return form, lambda given: labelled(run(given[X]))
+    sample = run(np.zeros((1, booster.num_features()), np.float32))
+    form = Form(inputs, tabular.values(DataType.FP32, *sample.shape[1:]))
+    return form, partial(_values, run)
+
+
+def _instead(objective: str) -> Mapping[str, str]:
+    return {"objective": SOFTPROB} if objective == SOFTMAX else {}
+
+
+def _run(xgboost: Any, booster: Any, kind: str) -> Run:  # noqa: ANN401
+    best = booster.attr("best_iteration")
+    # As XGBClassifier and its like predict, which stop where early stopping found the best.
+    stops = booster.attr(BY_WRAPPER) is not None and best is not None
+    rounds = (0, int(best) + 1) if stops else (0, 0)
+    if kind == "gblinear":
+        return lambda x: booster.predict(xgboost.DMatrix(x))
+    return partial(_in_place, booster, rounds)
+
+
+def _in_place(booster: Any, rounds: tuple[int, int], x: Array) -> Array:  # noqa: ANN401
+    # The server has checked the number of features; the names are those of the training.
+    found = booster.inplace_predict(x, iteration_range=rounds, validate_features=False)
+    return np.asarray(found)
+
+
+def _values(run: Run, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    return {Y: run(inputs[X])}

@@ -1,0 +1,221 @@
+"""Models of other libraries, as clients see them: each answers as its own library."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import joblib
+import numpy as np
+import pytest
+import tensorflow as tf
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from tensorflow_serving.apis import classification_pb2, get_model_status_pb2, predict_pb2
+
+from tests.functional.servers import SAMPLE, Server
+from tests.process import PATIENCE_S, output_of
+
+lightgbm = pytest.importorskip("lightgbm")
+skops_io = pytest.importorskip("skops.io")
+xgboost = pytest.importorskip("xgboost")
+
+X, LABELS = load_iris(return_X_y=True)
+NAMES = np.array(["setosa", "versicolor", "virginica"])[LABELS]
+ROWS = X[::15].astype(np.float32)
+
+ABSENT = "raise ModuleNotFoundError(\"No module named 'catboost'\", name='catboost')\n"
+TELL = """
+import os, pathlib, sys
+end = os._exit
+def tell(code):
+    pathlib.Path(os.environ["TOLD"], str(os.getpid())).write_text(" ".join(sys.modules))
+    end(code)
+os._exit = tell
+"""
+"""Has a worker tell what it has imported when it ends, which it does by `os._exit`."""
+OPTIONAL = ("sklearn", "skops", "joblib", "scipy", "xgboost", "lightgbm", "catboost", "pandas")
+
+
+class Fitted:
+    """Models by name, as their libraries have them."""
+
+    iris = LogisticRegression(max_iter=1000).fit(X, NAMES)
+    boosted = xgboost.XGBClassifier(n_estimators=3).fit(X, LABELS)
+    line = LinearRegression().fit(X, LABELS)
+    light = lightgbm.train(
+        {"objective": "regression", "verbose": -1}, lightgbm.Dataset(X, LABELS), num_boost_round=3
+    )
+
+
+def write(root: Path) -> Path:
+    """Write a repository for each model, and the configuration of all."""
+    for name in ("iris", "boosted", "light", "pickled", "cat", "echo", "line"):
+        (root / name / "1").mkdir(parents=True)
+    skops_io.dump(Fitted.iris, root / "iris/1/iris.skops")
+    skops_io.dump(Fitted.line, root / "line/1/line.skops")
+    Fitted.boosted.save_model(root / "boosted/1/model.json")
+    Fitted.light.save_model(root / "light/1/model.txt")
+    joblib.dump(Fitted.iris, root / "pickled/1/model.joblib")
+    (root / "cat/1/model.cbm").write_bytes(b"CBM1")
+    own: dict[str, dict[str, Any]] = {
+        "echo": {"driver": "null", "params": {"inputs": {"a": {"dtype": "int32", "shape": [-1]}}}},
+    }
+    names = ("iris", "boosted", "light", "pickled", "cat", "echo", "line")
+    models = [{"config": {"name": n, "base_path": n, **own.get(n, {})}} for n in names]
+    file = root / "config.json"
+    file.write_text(json.dumps({"model_config_list": models}))
+    return file
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("drivers")
+
+
+@pytest.fixture(scope="module")
+def server(root: Path) -> Iterator[Server]:
+    """No pickles are allowed, and CatBoost is not installed."""
+    (root / "absent/catboost").mkdir(parents=True)
+    (root / "absent/catboost/__init__.py").write_text(ABSENT)
+    env = {"PYTHONPATH": str(root / "absent")}
+    server = Server("ie_serving", "config", f"--config_path={write(root)}", env=env)
+    try:
+        yield server.ready(100)
+    finally:
+        server.close()
+
+
+def predict(server: Server, model: str, **inputs: Any) -> dict[str, Any]:
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = model
+    for name, value in inputs.items():
+        request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
+    reply = server.prediction.Predict(request, PATIENCE_S)
+    return {name: tf.make_ndarray(proto) for name, proto in reply.outputs.items()}
+
+
+def status(server: Server, model: str) -> Any:
+    request = get_model_status_pb2.GetModelStatusRequest()
+    request.model_spec.name = model
+    (found,) = server.model.GetModelStatus(request, PATIENCE_S).model_version_status
+    return found
+
+
+def by_library(model: str) -> dict[str, Any]:
+    if model == "light":
+        return {"y": Fitted.light.predict(ROWS)}
+    fitted = getattr(Fitted, model)
+    if model == "line":
+        return {"y": fitted.predict(ROWS)}
+    return {"label": fitted.predict(ROWS), "probabilities": fitted.predict_proba(ROWS)}
+
+
+@pytest.mark.parametrize("model", ["iris", "boosted", "light", "line"])
+def test_answers_are_the_librarys_over_both_ports(server: Server, model: str) -> None:
+    expected = by_library(model)
+    over_grpc = predict(server, model, x=ROWS)
+    reply = server.rest.post(f"/v1/models/{model}:predict", json={"inputs": ROWS.tolist()}).json()
+    over_rest = reply["outputs"] if len(expected) > 1 else {"y": reply["outputs"]}
+    for answered in (over_grpc, over_rest):
+        assert answered.keys() == expected.keys()
+        for name, wanted in expected.items():
+            got = np.asarray(answered[name])
+            if wanted.dtype.kind in "UO":
+                texts = [each.decode() if isinstance(each, bytes) else each for each in got]
+                assert texts == wanted.tolist()
+            else:
+                assert np.allclose(got, wanted, atol=1e-5)
+    assert {name: array.dtype.kind for name, array in over_grpc.items()} == {
+        name: "O" if array.dtype.kind == "U" else array.dtype.kind
+        for name, array in expected.items()
+    }
+
+
+def test_metadata(server: Server) -> None:
+    reply = server.rest.get("/v1/models/iris/metadata").json()
+    signatures = reply["metadata"]["signature_def"]["signatureDef"]
+    assert signatures.keys() == {"serving_default", "classify"}
+    default = signatures["serving_default"]
+    dtypes = {name: spec["dtype"] for name, spec in default["outputs"].items()}
+    assert dtypes == {"label": "DT_STRING", "probabilities": "DT_DOUBLE"}
+    sizes = [dim["size"] for dim in default["inputs"]["x"]["tensorShape"]["dim"]]
+    assert sizes == ["-1", "4"]
+    assert signatures["classify"]["methodName"] == "tensorflow/serving/classify"
+
+
+def test_classify_and_regress(server: Server) -> None:
+    request = classification_pb2.ClassificationRequest()
+    request.model_spec.name, request.model_spec.signature_name = "iris", "classify"
+    example = request.input.example_list.examples.add()
+    example.features.feature["x"].float_list.value.extend(ROWS[0].tolist())
+    (found,) = server.prediction.Classify(request, PATIENCE_S).result.classifications
+    wanted = dict(zip(Fitted.iris.classes_, Fitted.iris.predict_proba(ROWS[:1])[0], strict=True))
+    assert {each.label: each.score for each in found.classes} == pytest.approx(wanted, abs=1e-5)
+    body = {"signature_name": "regress", "examples": [{"x": row} for row in ROWS.tolist()]}
+    reply = server.rest.post("/v1/models/line:regress", json=body).json()
+    assert reply["results"] == pytest.approx(Fitted.line.predict(ROWS).tolist(), abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        pytest.param(ROWS[:, :2], '"x" double (-1, 4)', id="features"),
+        pytest.param(ROWS[:0], '"x" double (-1, 4) has no rows', id="none"),
+        pytest.param(ROWS * np.nan, 'NaN.*; the model expects "x" double (-1, 4)', id="NaN"),
+        pytest.param(["a"], "to be double but string is provided", id="texts"),
+    ],
+)
+def test_wrong_inputs_are_the_requests_error(server: Server, rows: Any, text: str) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        predict(server, "iris", x=rows)
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    first, _, last = text.partition(".*")
+    assert first in caught.value.details()
+    assert last in caught.value.details()
+
+
+def test_the_null_driver_echoes(server: Server) -> None:
+    assert predict(server, "echo", a=[1, 2])["a"].tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        pytest.param("pickled", "model.joblib is a pickle: .* set --allow_pickle", id="a pickle"),
+        pytest.param("cat", r"not installed: pip install 'ie_serving\[catboost\]'", id="an extra"),
+    ],
+)
+def test_what_cannot_be_served_says_why(server: Server, model: str, text: str) -> None:
+    found = status(server, model)
+    assert found.State.Name(found.state) == "LOADING"
+    assert re.search(text, found.status.error_message)
+    assert re.search(text, server.log)
+
+
+def test_check_tells_by_what_a_model_is_served(root: Path, server: Server) -> None:
+    lines = output_of("ie_serving", "check", f"--model_path={root}/pickled", "--allow_pickle")
+    assert lines[:2] == [
+        "model pickled, version 1",
+        '  classify: served by signatures.json, from "serving_default"',
+    ]
+    assert lines[2] == "  serving_default: served by scikit-learn"
+
+
+def test_what_is_not_used_is_not_imported(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(TELL)
+    told = tmp_path / "told"
+    told.mkdir()
+    env = {"PYTHONPATH": str(tmp_path), "TOLD": str(told)}
+    flags = ("--model_name=digits", f"--model_path={SAMPLE}", "--allow_pickle", "--allow_python")
+    server = Server("ie_serving", "model", *flags, env=env).ready()
+    server.rest.get("/v1/models/digits")
+    server.close()
+    modules = {name for file in told.iterdir() for name in file.read_text().split()}
+    assert "ie_serving.engines.openvino.compile" in modules
+    ours = {name for name in modules if name.startswith("ie_serving.engines.")}
+    places = {name.split(".")[2] for name in ours}
+    assert not places & {"sklearn", "xgboost", "lightgbm", "catboost", "null", "tabular"}
+    assert not {name.split(".")[0] for name in modules} & set(OPTIONAL)

@@ -1,0 +1,135 @@
+"""XGBoost's own files answer as XGBoost itself."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris
+
+from ie_serving.config.files.option_files import batching_of
+from ie_serving.core.errors import InvalidTensor, LoadFailed
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.batching import Batching
+from ie_serving.engines.drivers import every
+from ie_serving.engines.layers.batching import BatchingEngine
+from ie_serving.engines.xgboost.driver import load
+from tests.unit.engines.asking import answer, told
+from tests.unit.engines.layers.models import Record
+
+xgboost = pytest.importorskip("xgboost")
+X, LABELS = load_iris(return_X_y=True)
+TWO = (LABELS > 0).astype(int)
+FEW = {"n_estimators": 3, "max_depth": 2}
+
+
+def saved(directory: Path, model: Any, name: str = "m.json") -> Path:
+    model.save_model(directory / name)
+    return directory / name
+
+
+def booster(**params: Any) -> Any:
+    labels = TWO if str(params.get("objective")).startswith("binary") else LABELS
+    return xgboost.train(params, xgboost.DMatrix(X, labels), num_boost_round=3)
+
+
+@pytest.mark.parametrize("name", ["m.json", "m.ubj"])
+@pytest.mark.parametrize("labels", [TWO, LABELS], ids=["two", "three"])
+async def test_a_classifier(tmp_path: Path, labels: Any, name: str) -> None:
+    fitted = xgboost.XGBClassifier(**FEW).fit(X, labels)
+    model = load(saved(tmp_path, fitted, name), EngineOptions())
+    classes = len(set(labels))
+    scores = f"float [-1, {classes}]"
+    assert told(model) == {"x": "float [-1, 4]", "label": "int64 [-1]", "probabilities": scores}
+    answered = await answer(model, x=X)
+    assert answered["label"].tolist() == fitted.predict(X).tolist()
+    assert np.allclose(answered["probabilities"], fitted.predict_proba(X), atol=1e-5)
+    assert model.signatures["classify"].examples.labels == tuple(map(str, range(classes)))  # type: ignore[union-attr]
+    model.close()
+
+
+@pytest.mark.parametrize(
+    ("make", "output"),
+    [
+        pytest.param(booster, "float [-1]", id="squares"),
+        pytest.param(lambda: booster(objective="count:poisson"), "float [-1]", id="counts"),
+        pytest.param(lambda: booster(booster="gblinear"), "float [-1]", id="linear"),
+        pytest.param(lambda: booster(booster="dart"), "float [-1]", id="dart"),
+        pytest.param(lambda: booster(objective="binary:logitraw"), "float [-1]", id="raw"),
+    ],
+)
+async def test_values(tmp_path: Path, make: Callable[[], Any], output: str) -> None:
+    made = make()
+    model = load(saved(tmp_path, made), EngineOptions())
+    assert told(model)["y"] == output
+    expected = made.predict(xgboost.DMatrix(X))
+    assert np.allclose((await answer(model, x=X))["y"], expected, atol=1e-5)
+    model.close()
+
+
+async def test_classes_instead_of_probabilities(tmp_path: Path) -> None:
+    """multi:softmax itself gives labels; its probabilities are those of multi:softprob."""
+    made = booster(objective="multi:softmax", num_class=3)
+    model = load(saved(tmp_path, made), EngineOptions())
+    answered = await answer(model, x=X)
+    assert answered["label"].tolist() == made.predict(xgboost.DMatrix(X)).tolist()
+    assert np.allclose(answered["probabilities"].sum(axis=1), 1, atol=1e-5)
+    model.close()
+
+
+async def test_early_stopping_is_kept_as_the_library_keeps_it(tmp_path: Path) -> None:
+    fitted = xgboost.XGBClassifier(n_estimators=60, early_stopping_rounds=2, max_depth=1)
+    fitted.fit(X[::2], LABELS[::2], eval_set=[(X[1::2], (LABELS[1::2] + 1) % 3)], verbose=False)
+    assert fitted.best_iteration < fitted.get_booster().num_boosted_rounds() - 1
+    model = load(saved(tmp_path, fitted), EngineOptions())
+    answered = await answer(model, x=X)
+    assert np.allclose(answered["probabilities"], fitted.predict_proba(X), atol=1e-5)
+    model.close()
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        pytest.param(X[:, :3], r"Obtained shape .*3\].*float \(-1, 4\)", id="features"),
+        pytest.param(X[:0], r'input "x" float \(-1, 4\) has no rows', id="none"),
+    ],
+)
+async def test_wrong_inputs(tmp_path: Path, rows: Any, text: str) -> None:
+    model = load(saved(tmp_path, booster()), EngineOptions())
+    for _ in range(2):
+        with pytest.raises(InvalidTensor, match=text):
+            await answer(model, x=rows)
+    assert len((await answer(model, x=X))["y"]) == len(X)
+    model.close()
+
+
+async def test_a_value_that_is_not_there_is_nan(tmp_path: Path) -> None:
+    made = booster()
+    model = load(saved(tmp_path, made), EngineOptions())
+    rows = np.full((2, 4), np.nan)
+    expected = made.predict(xgboost.DMatrix(rows))
+    assert np.allclose((await answer(model, x=rows))["y"], expected)
+    model.close()
+
+
+@pytest.mark.parametrize("name", ["m.json", "m.ubj"])
+def test_a_broken_file_fails_in_one_line(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b'{"learner": {}}\n')
+    with pytest.raises(LoadFailed, match=f"^{name} cannot be read by xgboost: ") as failure:
+        load(tmp_path / name, EngineOptions())
+    assert "\n" not in str(failure.value)
+
+
+async def test_requests_are_gathered_and_answered_apart(tmp_path: Path) -> None:
+    fitted = xgboost.XGBClassifier(**FEW).fit(X, LABELS)
+    saved(tmp_path, fitted)
+    engine = BatchingEngine(every([]), Record(), batching_of)
+    options = EngineOptions().having(Batching(max_batch_size=8))
+    model = await asyncio.to_thread(engine.compile, tmp_path, options)
+    assert "in batches of up to 8 rows" in model.signatures["serving_default"].runs_on
+    answers = await asyncio.gather(*(answer(model, x=X[i : i + 1]) for i in range(0, 150, 10)))
+    labels = [int(each["label"][0]) for each in answers]
+    assert labels == fitted.predict(X[::10]).tolist()
+    model.close()

@@ -45,7 +45,7 @@ from ie_serving.server.fronts.tfs import model_service, prediction_service
 from ie_serving.server.fronts.tfs.model_service import ModelService
 from ie_serving.server.fronts.tfs.prediction_service import PredictionService, grpc_interface
 from ie_serving.server.process.deadly_loads import LoadNotes
-from ie_serving.server.process.handover import Handover
+from ie_serving.server.process.handover import Handovers
 from ie_serving.server.process.lifecycle import MakeListener
 from ie_serving.server.process.memory_limit import budget_of
 from ie_serving.server.process.ports import GRPC, REST
@@ -113,7 +113,7 @@ class ServingApplication:
         self,
         settings: Settings,
         storage: StorageOptions,
-        handover: Handover,
+        handovers: Handovers,
         notes: LoadNotes,
     ) -> None:
         server = settings.server
@@ -136,7 +136,7 @@ class ServingApplication:
         self._models = self._manager(server)
         self._metrics.show_versions(self._models.served.states)
         self._metrics.show_precisions(self._models.served.precisions)
-        self._config = FollowedConfig(settings, self._models, handover)
+        self._config = FollowedConfig(settings, self._models, handovers)
         self._plane = self._data_plane(server)
         interface = grpc_interface(
             tensor_content=server.tensor_content, limit_s=server.grpc_limit_s
@@ -324,10 +324,14 @@ class ServingApplication:
                 reload_changed=server.reload_changed_versions,
                 on_trouble=lambda: self._metrics.of(config.name).count_listing_failure(),
                 on_changed=lambda: self._metrics.of(config.name).count_changed_version(),
-                # `add`, not `of`: a reload loads before the manager has told the new model's name.
-                on_load=lambda succeeded: self._metrics.add(config.name).count_load(succeeded),
+                on_load=partial(self._loaded, config.name),
             ),
         )
+
+    def _loaded(self, name: str, succeeded: bool) -> None:
+        # `add`, not `of`: a reload loads before the manager has told the new model's name.
+        self._metrics.add(name).count_load(succeeded)
+        self._config.note_load()
 
     def _loader(self, config: ModelConfig, storage: Storage, engine: Engine) -> Loader:
         return Loader(

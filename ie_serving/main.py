@@ -19,7 +19,7 @@ from ie_serving.core import hints
 from ie_serving.core.errors import ServingError, causes
 from ie_serving.server.process import gunicorn_app
 from ie_serving.server.process.deadly_loads import LoadNotes
-from ie_serving.server.process.handover import Handover
+from ie_serving.server.process.handover import Handovers
 from ie_serving.server.process.lifecycle import Application
 from ie_serving.storage.backends.by_url import check_urls, open_storage
 from ie_serving.storage.options import StorageOptions
@@ -109,8 +109,8 @@ def _check(parsed: Parsed) -> int:
 
 
 def _build(
-    settings: Settings, handover: Handover, notes: LoadNotes, *, storage: StorageOptions
+    settings: Settings, handovers: Handovers, notes: LoadNotes, *, storage: StorageOptions
 ) -> Application:
     from ie_serving.application import ServingApplication
 
-    return ServingApplication(settings, storage, handover, notes)
+    return ServingApplication(settings, storage, handovers, notes)

@@ -13,10 +13,17 @@ from dataclasses import replace
 from typing import Any
 
 from ie_serving.config.settings import ModelConfig
-from ie_serving.core.errors import InvalidRequest, LoadFailed, NotThereYet, StorageError
+from ie_serving.core.errors import InvalidRequest, NotThereYet, StorageError
+from ie_serving.models.first_loads import (
+    note_waiting_labels,
+    require_available,
+    until_it_serves,
+    until_they_answer,
+)
 from ie_serving.models.repository.version_policy import Latest
 from ie_serving.models.served import Served, ServedModels
 from ie_serving.models.stream import ModelStream
+from ie_serving.models.successors import Successors
 from ie_serving.models.traffic.labels import check_labels
 from ie_serving.models.version.control import VersionControl
 from ie_serving.telemetry.logs import Event
@@ -70,32 +77,39 @@ class ModelManager:
         self.desired: Sequence[ModelConfig] = ()
         self._awaits_all = not allow_unavailable_models
         self._applying = asyncio.Lock()
-        # By name: what loads to take over from an entry that serves, and who waits for it.
-        self._successors: dict[str, tuple[Served, asyncio.Task[None]]] = {}
+        self._successors = Successors(self._take_over)
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def start(self, configs: Sequence[ModelConfig], *, is_strict: bool = True) -> None:
+    async def start(self, configs: Sequence[ModelConfig]) -> None:
         """Load the first configuration; returns when each first load is done or has failed.
-
-        Args:
-            configs: all models.
-            is_strict: end at the first model that cannot be served. A worker that replaces another
-                is not strict: one model's fault stays with that model.
 
         Raises:
             StorageError: a base path exists, as far as is known, but cannot be listed; unless
                 that is allowed.
             LoadFailed: a model has failed to load although each is required.
         """
-        self._awaits_all = self._awaits_all and is_strict
         opened = self._opened(configs)
         self._commit(configs, opened)
-        if is_strict:
-            await asyncio.gather(*map(self._begin_strictly, opened.values()))
-        elif self._opens_early:
-            self._begin_each_alone(opened.values())
-        else:
-            await asyncio.gather(*map(self._begin_alone, opened.values()))
+        await asyncio.gather(*map(self._begin_strictly, opened.values()))
+
+    async def resume(self, configs: Sequence[ModelConfig], answered: Mapping[str, int]) -> None:
+        """Begin with what another worker served, which this one replaces.
+
+        Returns when each model that served does so again, or cannot. One model's fault stays with
+        that model, and what had not served yet is not waited for.
+
+        Args:
+            configs: the models as they were served.
+            answered: the version of each model that served, by the model's name.
+        """
+        self._awaits_all = False
+        opened = self._opened(configs)
+        for name, served in opened.items():
+            served.stream.recall(answered.get(name))
+        self._commit(configs, opened)
+        begun = [(each, self._spawn(self._begin_alone(each))) for each in opened.values()]
+        if not self._opens_early:
+            await until_they_answer([each for each in begun if each[0].config.name in answered])
 
     async def apply(self, configs: Sequence[ModelConfig], *, all_or_nothing: bool) -> None:
         """Change to another configuration.
@@ -117,7 +131,7 @@ class ModelManager:
             self._check_platforms(configs)
             if all_or_nothing:
                 self._check_labels(configs)
-            fresh = self._opened(c for c in configs if self._must_load(c))
+            fresh = self._opened(c for c in configs if self._must_load(c, anew=all_or_nothing))
             if all_or_nothing:
                 await self._prepare(fresh.values())
             self._commit(configs, fresh)
@@ -128,6 +142,11 @@ class ModelManager:
     def serving(self) -> tuple[ModelConfig, ...]:
         """Give the models as they are served now: a predecessor until its successor serves."""
         return tuple(served.config for served in self.served.entries.values())
+
+    def answering(self) -> dict[str, int]:
+        """Give the version of each model that answers requests, or is to do so first."""
+        found = {each.config.name: each.stream.answers_with for each in self._entries()}
+        return {name: version for name, version in found.items() if version is not None}
 
     async def ready(self) -> None:
         """Wait until every model has had an AVAILABLE version.
@@ -156,9 +175,10 @@ class ModelManager:
         Nothing is unloaded: the memory goes with the process, at once, while to free a thousand
         models takes five seconds of processor time.
         """
-        served, self.served.entries = self.served.entries, {}
-        streams = [*self._give_up_successors(), *(s.stream for s in served.values())]
-        left = [version for stream in streams for version in stream.leave()]
+        streams = self.streams()
+        self._successors.give_up()
+        self.served.entries = {}
+        left = [version for _, stream in streams for version in stream.leave()]
         await asyncio.to_thread(_leave, left)
 
     async def poll(self, name: str) -> None:
@@ -168,9 +188,8 @@ class ModelManager:
             NotFound: no such model.
             StorageError: the listing failed; nothing has changed.
         """
-        streams = [self.served.entry(name).stream]
-        if name in self._successors:
-            streams.append(self._successors[name][0].stream)
+        self.served.entry(name)
+        streams = [stream for each, stream in self.streams() if each == name]
         await asyncio.gather(*(stream.poll() for stream in streams))
 
     async def settled(self) -> None:
@@ -180,13 +199,13 @@ class ModelManager:
 
     def streams(self) -> list[tuple[str, ModelStream]]:
         """Give model name and stream of all that serve, and of those that load to replace them."""
-        successors = [successor for successor, _ in self._successors.values()]
-        return [(each.config.name, each.stream) for each in (*self._entries(), *successors)]
+        every = (*self._entries(), *self._successors.entries.values())
+        return [(each.config.name, each.stream) for each in every]
 
     def poll_now(self) -> None:
         """Poll every repository now."""
-        for served in self.served.entries.values():
-            served.stream.poll_now()
+        for _, stream in self.streams():
+            stream.poll_now()
 
     def _opened(self, configs: Iterable[ModelConfig]) -> dict[str, Served]:
         return {config.name: Served(config, self._open_stream(config)) for config in configs}
@@ -198,9 +217,9 @@ class ModelManager:
             self._spawn(self._load_alone(served))
             return
         await served.stream.first_load()
-        _note_waiting_labels(served)
+        note_waiting_labels(served)
         if self._require_available:
-            await _until_it_serves(served)
+            await until_it_serves(served)
 
     async def _is_listed(self, served: Served) -> bool:
         """List for the first time; raise, unless it is allowed, where that fails."""
@@ -214,7 +233,7 @@ class ModelManager:
 
     async def _load_alone(self, served: Served) -> None:
         await served.stream.first_load()
-        _note_waiting_labels(served)
+        note_waiting_labels(served)
 
     async def _begin(self, served: Served) -> None:
         """Begin to load and to poll, and wait for the first load."""
@@ -232,7 +251,7 @@ class ModelManager:
         """As `_begin`; a defect, such as a listing that no reader foresaw, stays with the model."""
         try:
             await self._begin(served)
-            _note_waiting_labels(served)
+            note_waiting_labels(served)
         except Exception:
             log.exception(Event("poll failed", model=served.config.name))
 
@@ -241,7 +260,7 @@ class ModelManager:
         begun = [asyncio.ensure_future(self._begin(served)) for served in fresh]
         try:
             await asyncio.gather(*begun)
-            _require_available(fresh)
+            require_available(fresh)
         except BaseException:  # also when the RPC is cancelled: nobody would end these streams
             # All of them, before they retire: one that had not begun yet would go on unseen.
             for each in begun:
@@ -250,9 +269,17 @@ class ModelManager:
             self._retire(served.stream for served in fresh)
             raise
 
-    def _must_load(self, config: ModelConfig) -> bool:
-        served = self.served.entries.get(config.name)
-        return served is None or _identity(served.config) != _identity(config)
+    def _must_load(self, config: ModelConfig, *, anew: bool) -> bool:
+        """Tell whether nothing is there that reads the model like this.
+
+        What loads to take over counts as well; unless `anew`: whoever waits meanwhile may find that
+        it has taken over, and that something else is there than was.
+        """
+        successor = self._successors.entries.get(config.name)
+        if successor and anew:
+            return True
+        there = (self.served.entries.get(config.name), successor)
+        return not any(each and _identity(each.config) == _identity(config) for each in there)
 
     def _check_platforms(self, configs: Iterable[ModelConfig]) -> None:
         for config in configs:
@@ -278,47 +305,39 @@ class ModelManager:
 
     def _commit(self, configs: Sequence[ModelConfig], fresh: Mapping[str, Served]) -> None:
         """Let names change hands; no await, so that no request sees a half."""
-        before = self.served.entries
+        before, waiting = self.served.entries, self._successors.give_up()
         after: dict[str, Served] = {}
-        # What still loads from the change before is not wanted any more: each model that must load
-        # for this change has a stream of its own in `fresh`.
-        self._retire(self._give_up_successors())
         for config in configs:
-            old, new = before.get(config.name), fresh.get(config.name)
+            old = before.get(config.name)
+            new = fresh.get(config.name) or _going_on(config, old, waiting)
             # What serves goes on under its name until its successor does, with its own policy and
             # labels: a typo in a file must not take a model down.
-            if old and new and old.stream.default and not new.stream.default:
+            if old and new and old.stream.answers_with is not None and not new.stream.default:
                 after[config.name] = old
-                self._successors[config.name] = new, self._spawn(self._take_over(old, new))
-                continue
-            after[config.name] = new or replace(before[config.name], config=config)
+                self._successors.add(new)
+            else:
+                after[config.name] = new or replace(before[config.name], config=config)
         self.served.entries = after
         self.desired = tuple(configs)
         self._on_names(self.served.names())
         # Policies and labels change after the names, in the same turn of the loop: no request runs
         # in between.
-        for served in after.values():
+        used = (*after.values(), *self._successors.entries.values())
+        for served in used:
             served.stream.adopt(served.config.version_policy, served.config.version_labels)
         # By identity: an entry that is kept is a new object around the same stream.
-        kept = {id(served.stream) for served in after.values()}
-        self._retire(s.stream for s in before.values() if id(s.stream) not in kept)
+        kept = {id(served.stream) for served in used}
+        left = (*before.values(), *waiting.values())
+        self._retire(s.stream for s in left if id(s.stream) not in kept)
         self._on_applied()
 
-    async def _take_over(self, old: Served, new: Served) -> None:
-        """Wait until `new` serves, then let it take over from `old`."""
-        while not new.stream.default:
-            await new.stream.changed()
-        del self._successors[new.config.name]
-        self.served.entries = {**self.served.entries, new.config.name: new}
+    def _take_over(self, new: Served) -> None:
+        """Let a successor that serves have its name."""
+        name = new.config.name
+        old = self.served.entries[name]
+        self.served.entries = {**self.served.entries, name: new}
         self._on_applied()
-        await old.stream.retire()
-
-    def _give_up_successors(self) -> list[ModelStream]:
-        """Let none of the successors that still load take over; give their streams."""
-        successors, self._successors = self._successors, {}
-        for _, taking_over in successors.values():
-            taking_over.cancel()
-        return [successor.stream for successor, _ in successors.values()]
+        self._retire([old.stream])
 
     def _retire(self, streams: Iterable[ModelStream]) -> None:
         for stream in streams:
@@ -346,40 +365,10 @@ def _identity(config: ModelConfig) -> ModelConfig:
     return replace(config, base_path=place, version_policy=Latest(), version_labels={}, platform="")
 
 
-def _note_waiting_labels(served: Served) -> None:
-    for label, version in served.config.version_labels.items():
-        if label not in served.stream.labels:
-            model = served.config.name
-            event = Event("label waits for its version", model=model, label=label, version=version)
-            log.warning(event)
-
-
-async def _until_it_serves(served: Served) -> None:
-    """Wait for the first version. Raises: LoadFailed, as soon as one does not load."""
-    while not served.stream.default:
-        if served.stream.failures():
-            raise LoadFailed(f"1 servable(s) did not become available: {{{_cause(served)}, }}")
-        await served.stream.changed()
-
-
-def _require_available(fresh: Collection[Served]) -> None:
-    # A version that only stands in does not count: the configuration's own have to load.
-    failed = [served for served in fresh if not served.stream.serves_aspired]
-    if not failed:
-        return
-    causes = ", ".join(_cause(served) for served in failed)
-    raise LoadFailed(
-        f"{len(failed)} model(s) did not become available: {{{causes}, }}; the configuration is"
-        " unchanged"
-    )
-
-
-def _cause(served: Served) -> str:
-    failures = served.stream.failures()
-    if not failures:
-        why = served.stream.trouble or f"no complete version under {served.config.base_path}"
-        return f"{{{{name: {served.config.name}}} due to error: {why}}}"
-    version = max(failures)
-    return (
-        f"{{{{name: {served.config.name} version: {version}}} due to error: {failures[version]}}}"
-    )
+def _going_on(
+    config: ModelConfig, old: Served | None, waiting: Mapping[str, Served]
+) -> Served | None:
+    """Give what loads already for `config`, to take over from `old`; None where it is `old`."""
+    if old is None or _identity(old.config) == _identity(config):
+        return None
+    return replace(waiting[config.name], config=config)

@@ -27,19 +27,11 @@ from ie_serving.models.version.control import VersionControl, Work
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import Loader
 from ie_serving.models.version.renewal import Renewals
-from ie_serving.models.version.transition_policy import (
-    Action,
-    Load,
-    Snapshot,
-    preserve_availability,
-)
+from ie_serving.models.version.transition_policy import Action, Load, preserve_availability
+from ie_serving.models.version.versions import Versions
 from ie_serving.telemetry import logs
 
 log = logging.getLogger(__name__)
-
-ENDED_VERSIONS_KEPT = 100
-"""How many freed versions of a model stay in its status; beyond it the oldest numbers go, so that
-a model which gets a version every minute does not grow without limit."""
 
 
 class ModelStream:
@@ -87,7 +79,7 @@ class ModelStream:
         )
         self._version_rules = rules.of_versions(name, source.url, self._advance)
         self._renewals = Renewals(lambda version: self._control(version.candidate))
-        self._versions: dict[int, VersionControl] = {}
+        self._versions = Versions()
         self._is_retired = False
         self._nothing_to_do = False
         self._to_list = self._make_list()
@@ -109,6 +101,17 @@ class ModelStream:
     def serves_aspired(self) -> bool:
         """Whether an aspired version is AVAILABLE, not only one that stands in for it."""
         return not self._wanted.aspired.isdisjoint(self.available)
+
+    @property
+    def answers_with(self) -> int | None:
+        """The version that answers, or is to do so first; None where there is none."""
+        if self._wanted.recalled is not None:
+            return self._wanted.recalled
+        return self.default.version if self.default else None
+
+    def recall(self, version: int | None) -> None:
+        """Load that version first: it answered until the worker died that this one replaces."""
+        self._wanted.recalled = version
 
     async def start(self) -> None:
         """List once and begin to load and to poll.
@@ -152,11 +155,11 @@ class ModelStream:
 
     def statuses(self) -> list[VersionStatus]:
         """Status of every known version, highest first."""
-        return [version.status for _, version in sorted(self._versions.items(), reverse=True)]
+        return self._versions.statuses()
 
     def failures(self) -> dict[int, str]:
         """Wanted versions that failed to load, with the cause."""
-        return {number: v.error for number, v in self._versions.items() if v.error}
+        return self._versions.failures()
 
     async def retire(self) -> None:
         """Want no version any more, and wait until all are gone."""
@@ -165,9 +168,7 @@ class ModelStream:
         self._schedule.leave(self)
         self._wanted.listing = Listing({}, moving=False)
         self._aspire()
-        while not self._renewals.is_over or any(
-            v.state is not State.END for v in self._versions.values()
-        ):
+        while not (self._renewals.is_over and self._versions.are_gone):
             await self.changed()
 
     def leave(self) -> Sequence[VersionControl]:
@@ -194,7 +195,7 @@ class ModelStream:
             return min(poll_wait_s, SOON_S)
         if poll_wait_s > 0:
             return poll_wait_s
-        retries = [v.retry_at for v in self._versions.values() if v.retry_at is not None]
+        retries = self._versions.retries_at()
         # A retry begins with a listing. One that fails leaves the retry due, and must not be
         # repeated without a pause.
         pause_s = self._trouble.retry_s or (FIRST_BACK_OFF_S if self.trouble else 0.0)
@@ -271,9 +272,9 @@ class ModelStream:
         What serves for a label alone does not count: it may be much older than what could stand in.
         """
         labelled = self._wanted.labelled - self._wanted.aspired
-        if any(v.servable for number, v in self._versions.items() if number not in labelled):
+        if self._versions.serving().keys() - labelled:
             return frozenset()
-        return frozenset(number for number, v in self._versions.items() if v.has_failed)
+        return self._versions.failed()
 
     def _aspire(self) -> None:
         for candidate in self._wanted.choose():
@@ -295,9 +296,12 @@ class ModelStream:
     # -- planning ----------------------------------------------------------------------------
 
     def _advance(self) -> None:
+        if self._ends_recall():
+            self._aspire()
+            return
         # Each command moves its version at once, so the next snapshot shows it and the loop ends;
         # what takes time goes on in tasks.
-        while action := preserve_availability(self._snapshots(self._to_serve())):
+        while action := preserve_availability(self._versions.snapshots(self._to_serve())):
             work = self._carry_out(action)
             if work:
                 self._spawn(work)
@@ -305,13 +309,25 @@ class ModelStream:
             for work in self._renewals.advance(self._versions, self._wanted.kept):
                 self._spawn(work)
         self._publish()
-        self._forget_ended()
+        self._versions.forget_ended()
         self._to_list = self._make_list()
         is_unlisted = bool(self._wanted.unlisted(self._failed_of_all()))
         self._nothing_to_do = not is_unlisted and self._serves_all_it_should()
         if is_unlisted:
             self._schedule.now(self)
         self._changed.set()
+
+    def _ends_recall(self) -> bool:
+        """Forget, once, what was to serve first, when it serves or cannot."""
+        number = self._wanted.recalled
+        if number is None or not self._listed:
+            return False
+        version = self._versions.get(number)
+        is_over = version is not None and (version.servable or version.has_failed)
+        if self._wanted.is_recallable and not is_over:
+            return False
+        self._wanted.recalled = None
+        return True
 
     def _to_serve(self) -> frozenset[int]:
         """Give the versions that are wanted, or stand in while no aspired one can serve."""
@@ -320,12 +336,6 @@ class ModelStream:
         for number in stand_ins & candidates.keys():
             self._notice(candidates[number])
         return self._wanted.kept | stand_ins
-
-    def _snapshots(self, wanted: frozenset[int]) -> list[Snapshot]:
-        return [
-            Snapshot(number, v.state, number in wanted, v.is_due)
-            for number, v in self._versions.items()
-        ]
 
     def _carry_out(self, action: Action) -> Work | None:
         number = action.version
@@ -338,10 +348,7 @@ class ModelStream:
     def _why_given_up(self, number: int) -> str:
         if self._is_retired:
             return "its model was removed or replaced"
-        if number not in self._wanted.listing.offered:
-            return "it vanished from the repository"
-        higher = [n for n, v in self._versions.items() if n > number and v.servable]
-        return f"version {min(higher)} replaces it" if higher else "the policy does not want it"
+        return self._wanted.why_not(number, self._versions.serving())
 
     def _spawn(self, work: Work) -> None:
         # The loop holds tasks by weak references alone; one that nobody else holds may vanish.
@@ -361,8 +368,7 @@ class ModelStream:
         """Let requests see what serves now: no await lies between a change of stage and this."""
         # Made anew rather than kept in step: it runs only when a version moves, and cannot differ
         # from the stages.
-        serving = {n: v.servable for n, v in self._versions.items() if v.servable}
-        self.available = serving
+        self.available = serving = self._versions.serving()
         self.default = serving[max(serving)] if serving else None
         self.has_served = self.has_served or bool(serving)
         self._assign_labels()
@@ -376,18 +382,11 @@ class ModelStream:
                 facts = {"label": label, "version": version}
                 log.info(logs.Event("label assigned", model=self.name, **facts))
 
-    def _forget_ended(self) -> None:
-        ended = sorted(n for n, v in self._versions.items() if v.state is State.END)
-        for number in ended[:-ENDED_VERSIONS_KEPT]:
-            del self._versions[number]
-
     def _serves_all_it_should(self) -> bool:
         """Tell whether the same listing, found again, cannot cause a step."""
         if self._wanted.listing.moving or not self._wanted.kept <= self.available.keys():
             return False
-        if not self._renewals.is_over:
-            return False
-        return all(v.state in (State.AVAILABLE, State.END) for v in self._versions.values())
+        return self._renewals.is_over and self._versions.are_at_rest
 
     def _is_settled(self) -> bool:
         """Tell whether the first load is over: nothing on its way, nothing still being written."""
@@ -397,4 +396,4 @@ class ModelStream:
             return False
         if self._wanted.unlisted(self._failed_of_all()) and self.trouble is None:
             return False
-        return all(version.is_settled for version in self._versions.values())
+        return self._versions.are_settled

@@ -4,13 +4,20 @@ import json
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.functional.load import AVAILABLE, LOADING, states
 from tests.functional.servers import READY, SAMPLE, Server
+from tests.functional.storage.serving import serves, several
 from tests.functional.test_reload import BODY, listed, reload
+from tests.functional.test_slow_loads import OFTEN, put
+from tests.functional.test_slow_loads import SCRIPT as GATED
+from tests.functional.tiny import Gate
 from tests.process import until
 
 
@@ -35,9 +42,7 @@ def server(config: Path) -> Iterator[Server]:
 
 def replaced(server: Server) -> None:
     """Kill the worker, and wait for the one that replaces it."""
-    _, worker = server.pids()
-    os.kill(worker, signal.SIGKILL)
-    server.line("worker ended and is replaced")
+    kill(server)
     server.line(READY)
 
 
@@ -109,6 +114,45 @@ def test_a_predecessor_serves_in_the_replacement_too(
     shutil.copytree(SAMPLE / "1", moved / "8")
     server.line("version state changed model=digits version=8 state=AVAILABLE")
     assert answers(server, "digits")
+
+
+@pytest.fixture
+def begin() -> Iterator[Callable[..., Server]]:
+    """Start a server whose loads a gate may hold."""
+    with ExitStack() as stack:
+
+        def _begin(*arguments: str) -> Server:
+            server = Server(sys.executable, str(GATED), *arguments, OFTEN)
+            stack.callback(server.close)
+            return server.ready()
+
+        yield _begin
+
+
+def test_what_served_comes_back_before_what_is_to_replace_it(
+    begin: Callable[..., Server], gate: Gate, tmp_path: Path
+) -> None:
+    """A newer version, another place and a new model load when the worker is killed, twice."""
+    base, moved = put(tmp_path / "m", 1), put(tmp_path / "moved", 7, gate)
+    file, models = tmp_path / "config.json", {"digits": str(base)}
+    server = begin(*several(file, models), "--config_poll_wait_seconds=0.2")
+    put(base, 2, gate)
+    until(lambda: states(server) == {1: AVAILABLE, 2: LOADING})
+    several(file, {"digits": str(moved), "new": str(moved)})
+    server.line("configuration applied models=digits,new")
+    kill(server)
+    server.line("model configured")
+    replaced(server)  # before the first replacement has come to what the file says
+    assert states(server)[1] == AVAILABLE
+    gate.open(100)
+    until(lambda: serves(server, 7) and serves(server, 7, "new"))
+
+
+def kill(server: Server) -> None:
+    """Kill the worker, and wait until the arbiter knows."""
+    _, worker = server.pids()
+    os.kill(worker, signal.SIGKILL)
+    server.line("worker ended and is replaced")
 
 
 def test_it_is_not_ready_before_every_model_has_served(tmp_path: Path) -> None:

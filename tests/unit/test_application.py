@@ -19,7 +19,7 @@ from ie_serving.core.errors import StorageError
 from ie_serving.engines.drivers import Drivers
 from ie_serving.engines.testing import FILE, StandInEngine
 from ie_serving.server.process.deadly_loads import LoadNotes
-from ie_serving.server.process.handover import Handover
+from ie_serving.server.process.handover import Handover, Handovers
 from ie_serving.server.process.ports import GRPC, REST
 from ie_serving.storage.backends.local import LocalStorage
 from ie_serving.storage.base import NEVER, Entry
@@ -51,7 +51,9 @@ async def built(version: Path, engine: StandInEngine, tmp_path: Path) -> Serving
     model = ModelConfig(name="m", base_path=str(version.parent))
     settings = Settings(server=ServerSettings(poll_wait_s=0), models=(model,))
     storage = StorageOptions(cache_dir=tmp_path / "cache")
-    return ServingApplication(settings, storage, Handover(), LoadNotes({}, Handover().write))
+    return ServingApplication(
+        settings, storage, Handovers(Handover(), Handover()), LoadNotes({}, Handover().write)
+    )
 
 
 async def test_it_loads_at_the_start_and_leaves_memory_to_the_end_of_the_process(

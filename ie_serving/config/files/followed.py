@@ -2,19 +2,24 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol
 
 from ie_serving.config.files import source, succession
-from ie_serving.config.files.succession import Applied, Place
+from ie_serving.config.files.succession import Applied, Places
 from ie_serving.config.files.watch import ConfigWatch
 from ie_serving.config.settings import ModelConfig, Settings
 from ie_serving.core.errors import ConfigError, ServingError
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
+
+PAUSE_S = 0.05
+"""Seconds between two notes of which versions answer, since a thousand models may be loaded within
+seconds, and each note is of all of them. A replacement does not wait for what the last one lacks.
+"""
 
 
 class Models(Protocol):
@@ -26,14 +31,20 @@ class Models(Protocol):
 
     desired: Sequence[ModelConfig]
 
-    async def start(self, configs: Sequence[ModelConfig], *, is_strict: bool = True) -> None:
+    async def start(self, configs: Sequence[ModelConfig]) -> None:
         """Load the first configuration; see `ModelManager`."""
+
+    async def resume(self, configs: Sequence[ModelConfig], answered: Mapping[str, int]) -> None:
+        """Begin with what another worker served; see `ModelManager`."""
 
     async def apply(self, configs: Sequence[ModelConfig], *, all_or_nothing: bool) -> None:
         """Change to another configuration; see `ModelManager`."""
 
     def serving(self) -> tuple[ModelConfig, ...]:
         """Give the models as they are served now."""
+
+    def answering(self) -> Mapping[str, int]:
+        """Give the version of each model that answers requests, or is to do so first."""
 
 
 class FollowedConfig:
@@ -45,15 +56,19 @@ class FollowedConfig:
         settings: the file's path, what the arbiter read from it at the server's start, and how
             often to look at it.
         models: what is configured.
-        place: where a worker that this one replaces has left how far it had come, and where this
+        places: where a worker that this one replaces has left how far it had come, and where this
             one leaves it to the next.
     """
 
-    def __init__(self, settings: Settings, models: Models, place: Place) -> None:
+    def __init__(self, settings: Settings, models: Models, places: Places) -> None:
         self._settings = settings
         self._models = models
-        self._place = place
-        self._before = succession.read(place)
+        self._places = places
+        self._before = succession.read(places.configuration)
+        # What is to be applied when what served serves again. A worker may die before that, and
+        # leaves it to the next one all the same.
+        self._wanted: Sequence[ModelConfig] | None = None
+        self._is_pausing = self._has_loaded = False
         self._task: asyncio.Task[None] | None = None
         self._watch = _watch(settings, models)
 
@@ -69,7 +84,10 @@ class FollowedConfig:
         if self._before is None:
             await self._models.start(wanted)
         else:
-            await self._models.start(self._before.serving, is_strict=False)
+            self._wanted = wanted
+            answered = succession.read_answering(self._places.answering)
+            await self._models.resume(self._before.serving, answered)
+            self._wanted = None
             await self._change_to(wanted)
         if self._watch:
             self._task = asyncio.create_task(self._watch.run(), name="watch configuration")
@@ -77,12 +95,34 @@ class FollowedConfig:
     def leave(self) -> None:
         """Leave to a worker that replaces this one how far the configuration has come."""
         models, watch = self._models, self._watch
+        desired = models.desired if self._wanted is None else self._wanted
         applied = Applied(
-            desired=tuple(models.desired),
+            desired=tuple(desired),
             serving=models.serving(),
             seen=watch.seen if watch else None,
         )
-        succession.leave(self._place, applied)
+        self.leave_answering()
+        succession.leave(self._places.configuration, applied)
+
+    def leave_answering(self) -> None:
+        """Leave to it which versions answer."""
+        succession.leave_answering(self._places.answering, self._models.answering())
+
+    def note_load(self) -> None:
+        """Leave to it which versions answer, at the end of this turn of the loop, after a load."""
+        loop = asyncio.get_running_loop()
+        if self._is_pausing:
+            self._has_loaded = True
+            return
+        self._is_pausing = True
+        loop.call_soon(self.leave_answering)
+        loop.call_later(PAUSE_S, self._end_pause)
+
+    def _end_pause(self) -> None:
+        self._is_pausing = False
+        if self._has_loaded:
+            self._has_loaded = False
+            self.note_load()
 
     async def reload(self) -> None:
         """Read the file and apply it now, changed or not.

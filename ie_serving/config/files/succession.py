@@ -1,7 +1,9 @@
 """How far the configuration has come: what a worker leaves to the one that replaces it."""
 
+import json
 import logging
 import pickle
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,7 +21,7 @@ class Applied:
         desired: what was applied last, whether it came from the file or by RPC.
         serving: the models as they are served: of one whose successor does not serve yet, what it
             was before.
-        seen: digest of the file's content that was applied or refused last, if any.
+        seen: digest of the file's content that was applied last, or that was there at the start.
     """
 
     desired: tuple[ModelConfig, ...]
@@ -37,6 +39,18 @@ class Place(Protocol):
         """Replace what was written before. Raises: OSError, and what was written before stays."""
 
 
+class Places(Protocol):
+    """Two of them, since one changes seldom and is large, and the other with each load."""
+
+    @property
+    def configuration(self) -> Place:
+        """Holds an `Applied`."""
+
+    @property
+    def answering(self) -> Place:
+        """Holds the version of each model that answers, by the model's name."""
+
+
 def read(place: Place) -> Applied | None:
     """Give what an earlier worker has left; None in the first worker of a server."""
     left = place.read()
@@ -48,7 +62,22 @@ def read(place: Place) -> Applied | None:
 
 def leave(place: Place, applied: Applied) -> None:
     """Leave `applied` in place of what was left before; where that fails it is logged."""
+    _write(place, pickle.dumps(applied))
+
+
+def read_answering(place: Place) -> dict[str, int]:
+    """Give the versions that answered when an earlier worker died, by the model's name."""
+    found: dict[str, int] = json.loads(place.read() or b"{}")
+    return found
+
+
+def leave_answering(place: Place, versions: Mapping[str, int]) -> None:
+    """Leave those that answer now. As `leave`."""
+    _write(place, json.dumps(versions).encode())
+
+
+def _write(place: Place, data: bytes) -> None:
     try:
-        place.write(pickle.dumps(applied))
+        place.write(data)
     except OSError as error:
         log.warning(Event("configuration not handed over", cause=error.strerror))

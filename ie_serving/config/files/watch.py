@@ -29,8 +29,8 @@ class ConfigWatch:
     """Applies the file at `path` whenever its content changes.
 
     Attributes:
-        seen: digest of the content that was applied or refused last; None when the file could not
-            be read yet.
+        seen: digest of the content that is or was applied or refused last; None when the file could
+            not be read yet.
     """
 
     def __init__(self, path: Path, load: Load, apply: Apply, *, poll_wait_s: float) -> None:
@@ -81,8 +81,14 @@ class ConfigWatch:
         # The digest first: an edit between the two reads is then seen as a change the next time.
         digest = await asyncio.to_thread(self._digest)
         models = await asyncio.to_thread(self._load, self._path)
-        await self._apply(models)
-        self.seen, self._is_refused = digest, False
+        # Seen before it is applied: in that step the worker leaves to the next how far it has come.
+        before, self.seen = self.seen, digest
+        try:
+            await self._apply(models)
+        except BaseException:
+            self.seen = before
+            raise
+        self._is_refused = False
 
     async def _reload_and_log(self, digest: str | None) -> None:
         try:

@@ -17,6 +17,8 @@ class Wanted:
         listing: the last one.
         aspired: versions that the policy wants.
         labelled: versions that labels keep.
+        recalled: what is to serve first, instead of what the policy wants: it answered until a
+            worker died, and what was to replace it there may take long to load, or never load.
     """
 
     def __init__(self, policy: VersionPolicy, labels: Mapping[str, int]) -> None:
@@ -25,16 +27,22 @@ class Wanted:
         self.listing = Listing({}, moving=False)
         self.aspired: frozenset[int] = frozenset()
         self.labelled: frozenset[int] = frozenset()
+        self.recalled: int | None = None
 
     @property
     def kept(self) -> frozenset[int]:
         """The versions that are wanted, whatever stands in for them."""
         return self.aspired | self.labelled
 
+    @property
+    def is_recallable(self) -> bool:
+        """Whether what is to serve first is there, and the policy wants any version."""
+        return self.recalled in self._aspired(self.listing.offered)
+
     def choose(self) -> Sequence[Candidate]:
         """Choose anew, and give the candidates that are wanted."""
         offered, candidates = self.listing.offered, self.listing.candidates
-        aspired = self.policy.aspired(offered)
+        aspired = self._aspired(offered)
         self.labelled = self.policy.labelled(offered, self.labels.values())
         # Otherwise what was aspired stays so until the next listing, or what serves would be
         # unloaded before anything is known of what is to replace it.
@@ -42,18 +50,25 @@ class Wanted:
             self.aspired = aspired
         return [candidates[number] for number in self.kept & candidates.keys()]
 
+    def _aspired(self, found: Collection[int]) -> frozenset[int]:
+        aspired = self.policy.aspired(found)
+        if self.recalled is None or not aspired or self.recalled not in found:
+            return aspired
+        # With what else served beside it, such as the other one of the latest two.
+        return frozenset(n for n in aspired if n < self.recalled) | {self.recalled}
+
     def stand_ins(self, failed: Collection[int]) -> frozenset[int]:
         """Give what is to serve while no aspired version can, those that have `failed`."""
         return self.policy.stand_ins(self.listing.offered, failed)
 
     def choice(self, failed: Collection[int]) -> Choose:
         """Give what chooses the versions whose files are listed: all that may be wanted."""
-        policy, labels = self.policy, self.labels.values()
+        policy, labels, aspired = self.policy, self.labels.values(), self._aspired
 
         def choose(found: Collection[int]) -> frozenset[int]:
             """Choose out of the numbers that were found: aspired, labelled, and to stand in."""
             kept = policy.labelled(found, labels)
-            return policy.aspired(found) | kept | policy.stand_ins(found, failed)
+            return aspired(found) | kept | policy.stand_ins(found, failed)
 
         return choose
 
@@ -64,3 +79,10 @@ class Wanted:
         """
         wanted = frozenset(self.choice(failed)(self.listing.offered))
         return wanted - self.listing.candidates.keys()
+
+    def why_not(self, number: int, serving: Collection[int]) -> str:
+        """Say why a version is not wanted any more, where those of `serving` serve."""
+        if number not in self.listing.offered:
+            return "it vanished from the repository"
+        higher = [each for each in serving if each > number]
+        return f"version {min(higher)} replaces it" if higher else "the policy does not want it"

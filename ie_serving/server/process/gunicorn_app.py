@@ -36,7 +36,7 @@ from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.errors import ServingError
 from ie_serving.core.hints import Hint
 from ie_serving.server.process.deadly_loads import DeadlyLoads, LoadNotes
-from ie_serving.server.process.handover import Handover
+from ie_serving.server.process.handover import Handover, Handovers
 from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S, Application, Orders, serve
 from ie_serving.server.process.memory_limit import budget_of
 from ie_serving.server.process.ports import REST, Ports, bind
@@ -46,9 +46,9 @@ from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
 
-Build = Callable[[Settings, Handover, LoadNotes], Application]
+Build = Callable[[Settings, Handovers, LoadNotes], Application]
 """Builds the application; called in each worker, where it imports what is heavy. What an earlier
-worker has left for it is in the handover and in the notes."""
+worker has left for it is in the handovers and in the notes."""
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 HEARTBEAT_S = 1.0
@@ -134,7 +134,7 @@ class _Server(BaseApplication):  # type: ignore[misc]
         self.workers = workers
         self.was_ready = Shared()
         self.stopped_by = Shared()  # number of the signal that the arbiter got first
-        self.handover = Handover()
+        self.handovers = Handovers(Handover(), Handover())
         self.failure = Handover()
         self.deadly_loads = DeadlyLoads()
         super().__init__()
@@ -246,7 +246,7 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
         if not self._server.was_ready.get():
             if not lost:
                 self._fail(pid, code)
-            self._server.handover.clear()  # the next start is still the first one
+            self._server.handovers.clear()  # the next start is still the first one
         if lost:
             loads = ",".join(lost)
             log.error(Event("worker died while versions were loading", pid=pid, loads=loads))
@@ -337,7 +337,7 @@ class _Worker(Worker):  # type: ignore[misc]
             from ie_serving.server.process.give_back import give_back
 
             collect_on_request()
-            application = server.build(server.settings, server.handover, notes)
+            application = server.build(server.settings, server.handovers, notes)
         tidying = [asyncio.create_task(each()) for each in (collect_garbage, give_back)]
         await serve(application, server.settings.server, server.ports, orders, server.was_ready.set)
         beats.cancel()

@@ -8,6 +8,7 @@ writes one leaves the other whole.
 import hashlib
 import os
 import tempfile
+from typing import NamedTuple
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _TURN_BYTES = 8
@@ -49,6 +50,23 @@ class Handover:
         """Give the files back; called once, by a process that reads and writes no more."""
         for file in self._files:
             os.close(file)
+
+
+class Handovers(NamedTuple):
+    """What workers leave to those that replace them.
+
+    Attributes:
+        configuration: how far the configuration has come.
+        answering: which versions answer.
+    """
+
+    configuration: Handover
+    answering: Handover
+
+    def clear(self) -> None:
+        """Forget what was written."""
+        for each in self:
+            each.clear()
 
 
 def _nameless() -> int:

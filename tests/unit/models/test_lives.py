@@ -55,6 +55,13 @@ class Place:
         return self._data
 
 
+class Places:
+    """Both of them."""
+
+    def __init__(self) -> None:
+        self.configuration, self.answering = Place(), Place()
+
+
 class Repository(Shelf):
     """A shelf whose broken versions do not compile."""
 
@@ -79,7 +86,7 @@ class Server:
         self.clock = Clock()
         self.stores = {place: Repository(directory) for place in PLACES}
         self.compiled: list[weakref.ref[StandInModel]] = []
-        self._place = Place()
+        self._places = Places()
 
     async def begin(self) -> None:
         """Start a worker; the one before, if any, has died without a word."""
@@ -96,7 +103,7 @@ class Server:
             on_applied=self._leave,
         )
         unchanging = Settings(server=ServerSettings(), models=())
-        self._config = FollowedConfig(unchanging, self.manager, self._place)
+        self._config = FollowedConfig(unchanging, self.manager, self._places)
         await self._config.start()
         await self._rest()
 
@@ -213,6 +220,7 @@ class Server:
     async def _rest(self) -> None:
         for _ in range(4):
             await settle()
+        self._config.leave_answering()  # as the application does after each load
         self.compiled += map(weakref.ref, self.engine.models)
         self.engine.models.clear()
 

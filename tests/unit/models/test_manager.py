@@ -253,7 +253,7 @@ def test_in_a_replacement_one_models_fault_stays_with_that_model(world: World) -
         manager = world.manager(require_available=True)
         (world.base / "broken").write_text("")
         broken = world.config("broken")
-        await manager.start([world.config(), labelled, broken], is_strict=False)
+        await manager.resume([world.config(), labelled, broken], {"m": 1, "labelled": 1})
         assert manager.served.handle(ModelSpec("m")).version == 1
         assert manager.served.handle(ModelSpec("labelled")).version == 1
         with pytest.raises(UnknownLabel):

@@ -129,7 +129,7 @@ def test_a_replacement_too_may_open_its_ports_early(world: World) -> None:
         world.engine.before_compile = lambda directory: go_on.wait(LIMIT_S)
         world.write(1)
         manager = world.manager(opens_early=True)
-        await manager.start([world.config()], is_strict=False)
+        await manager.resume([world.config()], {"m": 1})
         go_on.set()
         await serves(world, manager, ModelSpec("m"), 1)
         await manager.close()

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from ie_serving.core.errors import ConfigError, PreconditionFailed
 OLD, NEW, BY_RPC = (ModelConfig(name=name, base_path="/m") for name in ("old", "new", "by_rpc"))
 
 
-class Shelf:
+class Place:
     """Keeps what is written, as `Handover` does across processes."""
 
     def __init__(self) -> None:
@@ -29,11 +29,18 @@ class Shelf:
         self.data = data
 
 
-class FullShelf(Shelf):
+class FullPlace(Place):
     """Has no room."""
 
     def write(self, data: bytes, /) -> None:
         raise OSError(28, "No space left on device")
+
+
+class Shelf:
+    """Both places, of one kind."""
+
+    def __init__(self, kind: type[Place] = Place) -> None:
+        self.configuration, self.answering = kind(), kind()
 
 
 class Models:
@@ -42,9 +49,15 @@ class Models:
     def __init__(self) -> None:
         self.desired: Sequence[ModelConfig] = ()
         self.said: list[str] = []
+        self.answered: dict[str, int] = {}
+        self.applied: Callable[[], object] = lambda: None
 
-    async def start(self, configs: Sequence[ModelConfig], *, is_strict: bool = True) -> None:
-        self._take("start" if is_strict else "take over", configs)
+    async def start(self, configs: Sequence[ModelConfig]) -> None:
+        self._take("start", configs)
+
+    async def resume(self, configs: Sequence[ModelConfig], answered: Mapping[str, int]) -> None:
+        self.answered = dict(answered)
+        self._take("take over", configs)
 
     async def apply(self, configs: Sequence[ModelConfig], *, all_or_nothing: bool) -> None:
         if "refused" in [config.name for config in configs]:
@@ -54,9 +67,13 @@ class Models:
     def serving(self) -> tuple[ModelConfig, ...]:
         return (OLD,)
 
+    def answering(self) -> dict[str, int]:
+        return {"old": 3}
+
     def _take(self, how: str, configs: Sequence[ModelConfig]) -> None:
         self.desired = configs
         self.said.append(f"{how}: {','.join(config.name for config in configs)}")
+        self.applied()
 
 
 def write(file: Path, *names: str) -> None:
@@ -145,7 +162,7 @@ async def test_a_replacement_serves_what_served_where_the_change_is_refused(
 
 
 async def test_it_leaves_how_far_it_has_come(file: Path, shelf: Shelf) -> None:
-    left = read(shelf)
+    left = read(shelf.configuration)
     assert left is not None
     assert (left.desired, left.serving) == ((BY_RPC,), (OLD,))
     assert left.seen is not None
@@ -155,7 +172,7 @@ async def test_a_worker_that_cannot_leave_anything_goes_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING, "ie_serving"):
-        FollowedConfig(settings(None), Models(), FullShelf()).leave()
+        FollowedConfig(settings(None), Models(), Shelf(FullPlace)).leave()
     assert 'configuration not handed over cause="No space left on device"' in caplog.text
 
 
@@ -180,3 +197,45 @@ async def test_reloads_that_clients_ask_for_at_once_apply_a_change_once(file: Pa
     asked = await asyncio.gather(*(worker.reload_if_changed() for _ in range(4)))
     assert sorted(asked) == [False, False, False, True]
     assert models.said == ["start: old", "each alone: new"]
+
+
+class Killed(BaseException):
+    """The worker is gone, without a word."""
+
+
+class KilledInItsStart(Models):
+    """Its worker dies when the loads of its start have begun."""
+
+    async def resume(self, configs: Sequence[ModelConfig], answered: Mapping[str, int]) -> None:
+        await super().resume(configs, answered)
+        raise Killed
+
+
+@pytest.mark.parametrize("edited", [False, True], ids=["the same file", "an edited file"])
+async def test_a_replacement_that_dies_while_it_starts_leaves_what_is_desired(
+    file: Path, shelf: Shelf, *, edited: bool
+) -> None:
+    """As one that is killed by a load does: the next one must not take what served for it."""
+    if edited:
+        write(file, "new")
+    models = KilledInItsStart()
+    worker = FollowedConfig(settings(file), models, shelf)
+    models.applied = worker.leave  # as the manager does in the step in which names change hands
+    with pytest.raises(Killed):
+        await worker.start()
+    wanted = "new" if edited else "by_rpc"
+    assert await started(file, shelf) == ["take over: old", f"each alone: {wanted}"]
+
+
+async def test_an_edit_that_is_taken_back_while_no_worker_runs_is_the_last_change(
+    file: Path,
+) -> None:
+    """As after an edit that has killed the worker."""
+    shelf, models = Shelf(), Models()
+    worker = FollowedConfig(settings(file), models, shelf)
+    models.applied = worker.leave  # within the change, before it is told to have succeeded
+    await worker.start()
+    write(file, "new")
+    await worker.reload()
+    write(file, "old")
+    assert await started(file, shelf) == ["take over: old", "each alone: old"]

@@ -1,0 +1,103 @@
+"""What is waited for while models begin to load, and what is said of those that do not."""
+
+import asyncio
+import logging
+from collections.abc import Collection, Mapping
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.models.served import Served
+from ie_serving.models.stream import ModelStream
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+_Waits = Mapping["asyncio.Task[None]", Served]
+
+LONGEST_WAIT_S = 30.0
+"""Seconds for which a replacement's ports stay closed since the last model has come back: a store
+that hangs, or a load that does, must not keep the others from their clients."""
+
+
+def note_waiting_labels(served: Served) -> None:
+    """Log the labels of a model whose versions do not serve."""
+    for label, version in served.config.version_labels.items():
+        if label not in served.stream.labels:
+            model = served.config.name
+            event = Event("label waits for its version", model=model, label=label, version=version)
+            log.warning(event)
+
+
+async def until_they_answer(begun: Collection[tuple[Served, "asyncio.Task[None]"]]) -> None:
+    """Wait until models serve what they are to serve first, or their first loads have ended.
+
+    One that hangs is not waited for any longer, with a warning, while others serve.
+
+    Args:
+        begun: each model, and its first load.
+    """
+    waits = {asyncio.create_task(_answers(each.stream, load)): each for each, load in begun}
+    try:
+        hanging = await _while_some_end(waits)
+    finally:
+        for wait in waits:
+            wait.cancel()
+    if hanging:
+        lacking = ",".join(waits[wait].config.name for wait in hanging)
+        log.warning(Event("ports open without models that served", models=lacking))
+
+
+async def _while_some_end(waits: "_Waits") -> "Collection[asyncio.Task[None]]":
+    """Wait as long as it takes while none serves, then from one to the next; give what hangs."""
+    pending = set(waits)
+    while pending:
+        done, pending = await asyncio.wait(
+            pending, timeout=LONGEST_WAIT_S, return_when=asyncio.FIRST_COMPLETED
+        )
+        if not done and any(each.stream.default for each in waits.values()):
+            break
+    return pending
+
+
+async def _answers(stream: ModelStream, load: "asyncio.Task[None]") -> None:
+    serves = asyncio.ensure_future(_serves(stream))
+    try:
+        await asyncio.wait((serves, load), return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        serves.cancel()
+
+
+async def _serves(stream: ModelStream) -> None:
+    while stream.default is None or stream.default.version != stream.answers_with:
+        await stream.changed()
+
+
+async def until_it_serves(served: Served) -> None:
+    """Wait for the first version. Raises: LoadFailed, as soon as one does not load."""
+    while not served.stream.default:
+        if served.stream.failures():
+            raise LoadFailed(f"1 servable(s) did not become available: {{{_cause(served)}, }}")
+        await served.stream.changed()
+
+
+def require_available(fresh: Collection[Served]) -> None:
+    """Raise LoadFailed where a model does not serve what it is to serve."""
+    # A version that only stands in does not count: the configuration's own have to load.
+    failed = [served for served in fresh if not served.stream.serves_aspired]
+    if not failed:
+        return
+    causes = ", ".join(_cause(served) for served in failed)
+    raise LoadFailed(
+        f"{len(failed)} model(s) did not become available: {{{causes}, }}; the configuration is"
+        " unchanged"
+    )
+
+
+def _cause(served: Served) -> str:
+    failures = served.stream.failures()
+    if not failures:
+        why = served.stream.trouble or f"no complete version under {served.config.base_path}"
+        return f"{{{{name: {served.config.name}}} due to error: {why}}}"
+    version = max(failures)
+    return (
+        f"{{{{name: {served.config.name} version: {version}}} due to error: {failures[version]}}}"
+    )

@@ -1,0 +1,61 @@
+"""The versions of one model that are known, by number, and what is asked of all of them."""
+
+from collections.abc import Collection, Mapping
+
+from ie_serving.core.versions import State, VersionStatus
+from ie_serving.models.version.control import VersionControl
+from ie_serving.models.version.handle import Servable
+from ie_serving.models.version.transition_policy import Snapshot
+
+ENDED_VERSIONS_KEPT = 100
+"""How many freed versions of a model stay in its status; beyond it the oldest numbers go, so that
+a model which gets a version every minute does not grow without limit."""
+
+
+class Versions(dict[int, VersionControl]):
+    """Controls of versions by number. Used on the event loop."""
+
+    def statuses(self) -> list[VersionStatus]:
+        """Status of every version, highest first."""
+        return [version.status for _, version in sorted(self.items(), reverse=True)]
+
+    def failures(self) -> dict[int, str]:
+        """Versions that failed to load, with the cause."""
+        return {number: version.error for number, version in self.items() if version.error}
+
+    def failed(self) -> frozenset[int]:
+        """Versions whose content has failed to load before, also while they are tried again."""
+        return frozenset(number for number, version in self.items() if version.has_failed)
+
+    def serving(self) -> Mapping[int, Servable]:
+        """What answers requests."""
+        return {number: v.servable for number, v in self.items() if v.servable}
+
+    def snapshots(self, wanted: Collection[int]) -> list[Snapshot]:
+        """Give what the transition policy sees, where `wanted` are to serve."""
+        return [Snapshot(n, v.state, n in wanted, v.is_due) for n, v in self.items()]
+
+    def retries_at(self) -> list[float]:
+        """When versions that failed are tried again."""
+        return [v.retry_at for v in self.values() if v.retry_at is not None]
+
+    @property
+    def are_settled(self) -> bool:
+        """Whether nothing is under way, and no first load is still to begin."""
+        return all(version.is_settled for version in self.values())
+
+    @property
+    def are_at_rest(self) -> bool:
+        """Whether all serve, or are gone."""
+        return all(v.state in (State.AVAILABLE, State.END) for v in self.values())
+
+    @property
+    def are_gone(self) -> bool:
+        """Whether none is in memory or on its way."""
+        return all(version.state is State.END for version in self.values())
+
+    def forget_ended(self) -> None:
+        """Forget the oldest of the many that are gone."""
+        ended = sorted(number for number, v in self.items() if v.state is State.END)
+        for number in ended[:-ENDED_VERSIONS_KEPT]:
+            del self[number]

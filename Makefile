@@ -20,7 +20,7 @@ BIN := .venv/bin
 DEV := .venv-dev/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv test unit conformance soak fuzz drivers style format api configuration sample bench-quick bench bench-batching bench-strain \
+.PHONY: help run venv test unit conformance soak fuzz drivers style format api configuration sample bench-quick bench bench-batching bench-strain bench-stall \
 	walk docker_build docker_check docker_lock clean
 
 help: ## list these targets
@@ -119,6 +119,9 @@ endef
 
 bench-strain: ## measure small requests beside large ones, and beside 1,000 models
 	$(PYTHON) -m benchmarks strain
+
+bench-stall: ## measure small requests beside a model of 500 MB that is loaded and unloaded again and again
+	$(PYTHON) -m benchmarks stall
 
 bench-batching: ## measure what batches of requests win, at concurrency 1 to 256
 	$(PYTHON) -m benchmarks batching

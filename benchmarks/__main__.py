@@ -10,6 +10,7 @@ COMMANDS = {
     "full": "benchmarks.full",
     "strain": "benchmarks.strain",
     "batching": "benchmarks.batching",
+    "stall": "benchmarks.stall",
 }
 
 

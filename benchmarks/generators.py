@@ -19,6 +19,13 @@ from benchmarks.load import HOST, Sample, ask_grpc, ask_rest
 PROGRAMS = {"wrk": "wrk", "h2load": "nghttp2-client"}
 """Program to Debian package."""
 
+MOST_OPEN = 64
+"""Requests of a steady stream that may be open at once."""
+GRPC_OPTIONS = (
+    *("-w30", "-W30"),
+    *("-H", "content-type: application/grpc", "-H", "te: trailers"),
+)
+
 WRK_SCRIPT = """
 wrk.method = "POST"
 wrk.headers["Content-Type"] = "application/json"
@@ -54,14 +61,43 @@ def h2load(port: int, call: Call, concurrency: int, seconds: float) -> Sample:
     frame_bytes = 5 + len(uvloop.run(ask_grpc(port, call)))
     with tempfile.TemporaryDirectory() as folder:
         data, log = Path(folder) / "frame", Path(folder) / "log"
-        data.write_bytes(b"\0" + len(call.body).to_bytes(4, "big") + call.body)
+        data.write_bytes(_framed(call))
         options = ("-c1", f"-m{concurrency}", f"-D{max(1, round(seconds))}", f"--log-file={log}")
-        headers = ("-H", "content-type: application/grpc", "-H", "te: trailers")
-        windows = ("-w30", "-W30")
         url = f"http://{HOST}:{port}{call.path}"
-        output = _run("h2load", *options, *windows, *headers, f"-d{data}", url)
+        output = _run("h2load", *options, *GRPC_OPTIONS, f"-d{data}", url)
         latencies_s = np.loadtxt(log, usecols=2, ndmin=1) / 1e6
     return _h2load_sample(call, output, frame_bytes, latencies_s.tolist())
+
+
+def steady(transport: str, port: int, call: Call, rps: int, seconds: float) -> list[float]:
+    """Send `rps` requests a second, whether earlier ones are answered or not; give all latencies.
+
+    What waits behind a stall is counted: all that would have come meanwhile comes meanwhile, on one
+    connection, over REST pipelined.
+
+    Returns:
+        Milliseconds, in no order.
+    """
+    grpc = transport == "gRPC"
+    body = _framed(call) if grpc else call.body
+    ask = ask_grpc if grpc else ask_rest
+    uvloop.run(ask(port, call))
+    way = GRPC_OPTIONS if grpc else ("--h1", "-H", "content-type: application/json")
+    with tempfile.TemporaryDirectory() as folder:
+        data, log = Path(folder) / "body", Path(folder) / "log"
+        data.write_bytes(body)
+        options = ("-c1", f"-m{MOST_OPEN}", f"-D{max(1, round(seconds))}")
+        rate = (f"--rps={rps}", f"--log-file={log}", f"-d{data}")
+        output = _run("h2load", *options, *rate, *way, f"http://{HOST}:{port}{call.path}")
+        statuses, microseconds = np.loadtxt(log, usecols=(1, 2), ndmin=2).T
+    if not len(statuses) or any(statuses != 200):
+        raise WrongReplyError(f"{call.path}: not all were answered:\n{output}")
+    return list(microseconds / 1000)
+
+
+def _framed(call: Call) -> bytes:
+    """Give the call as one gRPC message on the wire."""
+    return b"\0" + len(call.body).to_bytes(4, "big") + call.body
 
 
 def _h2load_sample(call: Call, output: str, frame_bytes: int, latencies_s: list[float]) -> Sample:

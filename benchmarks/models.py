@@ -55,6 +55,18 @@ CASES = (
 )
 
 
+LARGE_LAYERS, LARGE_WIDTH = 10, 1024
+"""Of a transformer with 500 MB of weights."""
+
+
+def write_large(folder: Path) -> Path:
+    """Write a transformer of 500 MB, if it is not there; give its version directory."""
+    if not (folder / "model.xml").exists():
+        large = transformer(LARGE_LAYERS, LARGE_WIDTH)
+        ov.save_model(large, folder / "model.xml", compress_to_fp16=False)
+    return folder
+
+
 def write(folder: Path) -> None:
     """Write every model that is not there yet as `<folder>/<name>/1/model.xml`."""
     for name, build in MODELS.items():
@@ -106,21 +118,21 @@ def convnet() -> ov.Model:
     return _model(_best(ops.matmul(hidden, weights(1024, 10, fan_in=1024), False, False)), x)
 
 
-def transformer() -> ov.Model:
-    """Four layers of self-attention over a short text; the best of four classes."""
+def transformer(layers: int = 4, width: int = WIDTH) -> ov.Model:
+    """Layers of self-attention over a short text; the best of four classes."""
     ids = ops.parameter([-1, TOKENS], np.int32, name="x")
     ids.output(0).get_tensor().set_names({"x"})
     weights = _Weights()
-    table = weights(WORDS, WIDTH, fan_in=1)
+    table = weights(WORDS, width, fan_in=1)
     node = ops.gather(table, ids, ops.constant(0, np.int32)).output(0)
-    for _ in range(4):
-        node = _normal(ops.add(node, _attention(node, weights)))
-        wide = ops.matmul(node, weights(WIDTH, 4 * WIDTH, fan_in=WIDTH), False, False)
+    for _ in range(layers):
+        node = _normal(ops.add(node, _attention(node, weights, width)))
+        wide = ops.matmul(node, weights(width, 4 * width, fan_in=width), False, False)
         inner = ops.gelu(wide, "erf")
-        outer = ops.matmul(inner, weights(4 * WIDTH, WIDTH, fan_in=4 * WIDTH), False, False)
+        outer = ops.matmul(inner, weights(4 * width, width, fan_in=4 * width), False, False)
         node = _normal(ops.add(node, outer))
     pooled = ops.reduce_mean(node, ops.constant([1], np.int32))
-    return _model(_best(ops.matmul(pooled, weights(WIDTH, 4, fan_in=WIDTH), False, False)), ids)
+    return _model(_best(ops.matmul(pooled, weights(width, 4, fan_in=width), False, False)), ids)
 
 
 MODELS: Mapping[str, Callable[[], ov.Model]] = {
@@ -164,21 +176,21 @@ def _convolution(
     return ops.add(product, bias).output(0)
 
 
-def _attention(node: ov.Output, weights: _Weights) -> ov.Node:
-    queries, keys, values = (_heads(node, weights) for _ in range(3))
+def _attention(node: ov.Output, weights: _Weights, width: int) -> ov.Node:
+    queries, keys, values = (_heads(node, weights, width) for _ in range(3))
     scores = ops.multiply(
         ops.matmul(queries, keys, False, True),
-        ops.constant(np.float32((WIDTH // HEADS) ** -0.5)),
+        ops.constant(np.float32((width // HEADS) ** -0.5)),
     )
     mixed = ops.matmul(ops.softmax(scores, axis=3), values, False, False)
     rows = ops.transpose(mixed, ops.constant([0, 2, 1, 3], np.int32))
-    joined = ops.reshape(rows, ops.constant([0, 0, WIDTH], np.int32), True)
-    return ops.matmul(joined, weights(WIDTH, WIDTH, fan_in=WIDTH), False, False)
+    joined = ops.reshape(rows, ops.constant([0, 0, width], np.int32), True)
+    return ops.matmul(joined, weights(width, width, fan_in=width), False, False)
 
 
-def _heads(node: ov.Output, weights: _Weights) -> ov.Node:
+def _heads(node: ov.Output, weights: _Weights, width: int) -> ov.Node:
     """Project, and give each head its part: batch, head, token, width of a head."""
-    wide = ops.matmul(node, weights(WIDTH, WIDTH, fan_in=WIDTH), False, False)
+    wide = ops.matmul(node, weights(width, width, fan_in=width), False, False)
     apart = ops.reshape(wide, ops.constant([0, 0, HEADS, -1], np.int32), True)
     return ops.transpose(apart, ops.constant([0, 2, 1, 3], np.int32))
 

@@ -29,6 +29,7 @@ from ie_serving.engines.openvino.properties import (
     property_of,
 )
 from ie_serving.engines.openvino.read import read
+from ie_serving.engines.openvino.release import release
 from ie_serving.engines.openvino.runtime import extend, in_words, load_failures, return_memory
 from ie_serving.engines.openvino.shape_inference import ShapeInference
 from ie_serving.engines.openvino.slot import Slot
@@ -200,6 +201,7 @@ def _program(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
         blame=partial(_blame, InvalidRequest if admission or hazards.by_request else ServingError),
         checks=_checks(ports, compiled.model),
         admission=admission,
+        freed=partial(release, compiled.model),
     )
 
 

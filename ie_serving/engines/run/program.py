@@ -52,6 +52,7 @@ class Program:
         checks: what must be checked at each request, with the name of the input.
         admission: which shapes are taken; None where each input has one shape only.
         apart: lanes have threads of their own; for requests that wait for what may hang.
+        freed: called by `close`, when the requests are gone.
 
     Attributes:
         at_once: how many infer requests there are.
@@ -68,6 +69,7 @@ class Program:
         checks: Sequence[tuple[str, Check]] = (),
         admission: Admission | None = None,
         apart: bool = False,
+        freed: Callable[[], object] = lambda: None,
     ) -> None:
         self.signature = signature
         self._latency = latency
@@ -81,6 +83,7 @@ class Program:
         self.at_once = len(requests)
         self._own_threads = _own_threads(len(requests), apart)
         self._threads = self._own_threads or _shared_threads
+        self._freed = freed
 
     async def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
         """See `CompiledModel.infer`."""
@@ -179,9 +182,11 @@ class Program:
         self._pool.give(request)
 
     def close(self) -> None:
-        """End threads of its own; the requests' memory goes with the last reference."""
+        """End threads of its own, and let go of the requests."""
         if self._own_threads:
             self._own_threads.shutdown()
+        self._pool.free.clear()
+        self._freed()
 
 
 class Runs(Protocol):

@@ -17,6 +17,8 @@ from ie_serving.engines.kept import KeptSound
 from ie_serving.engines.layers.batching import BatchingEngine
 from ie_serving.engines.layers.images import WithImages
 from ie_serving.engines.layers.precision import PrecisionEngine
+from ie_serving.engines.layers.sequence_family import Families, Family
+from ie_serving.engines.layers.sequences import WithSequences
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.openvino.supported import lower_precisions
@@ -26,6 +28,7 @@ from ie_serving.inference.golden import Golden, in_turn
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.samples import RecordedRequests
+from ie_serving.inference.sequences import open_to_clients
 from ie_serving.inference.warmup import WarmUp
 from ie_serving.models.asked_polls import AskedPolls
 from ie_serving.models.asked_reload import AskedReload
@@ -61,6 +64,7 @@ from ie_serving.storage.siblings import Neighbours
 from ie_serving.telemetry.batches import BatchMetrics
 from ie_serving.telemetry.logs import Event
 from ie_serving.telemetry.metrics import BOUNDS, Metrics
+from ie_serving.telemetry.sequences import SequenceMetrics
 from ie_serving.wire.json.golden import read_golden as golden_json
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs import metadata
@@ -87,7 +91,7 @@ GOLDEN = {"golden.json": golden_json, "golden.tfrecord": golden_records}
 def engine_of(config: ModelConfig) -> Engine:
     """Build the engine of one model, with its layers, for who serves none."""
     engine = _engine(_drivers(TensorFlowFallback()), config)
-    return _layered(engine, BatchMetrics(BOUNDS))
+    return _layered(engine, BatchMetrics(BOUNDS), Family(config.name, SequenceMetrics()))
 
 
 def _drivers(fallback: TensorFlowFallback) -> Drivers:
@@ -101,9 +105,10 @@ def _engine(drivers: Drivers, config: ModelConfig) -> Engine:
     return PrecisionEngine(kept, lower_precisions, recorded)
 
 
-def _layered(engine: Engine, batches: BatchMetrics) -> Engine:
-    # Images are decoded before requests are gathered: what does not decode shares no batch.
-    return WithImages(BatchingEngine(engine, batches, batching_of))
+def _layered(engine: Engine, batches: BatchMetrics, family: Family) -> Engine:
+    # Images are decoded before requests are gathered: what does not decode shares no batch. All of
+    # that happens in the turn of a sequence.
+    return WithSequences(WithImages(BatchingEngine(engine, batches, batching_of)), family)
 
 
 class ServingApplication:
@@ -132,6 +137,7 @@ class ServingApplication:
         self._polls = Polls(self._listings.of)
         self._neighbours = Neighbours()
         self._metrics = Metrics()
+        self._sequences = Families(60.0 * server.sequence_cleaner_poll_wait_minutes)
         self._health = Health()
         self._models = self._manager(server)
         self._metrics.show_versions(self._models.served.states)
@@ -151,6 +157,7 @@ class ServingApplication:
         self._warm_up = in_turn(
             Golden(self._plane, GOLDEN),
             WarmUp(read_requests, prediction.replays(), server.warmup_times),
+            open_to_clients,
         )
 
     def _data_plane(self, server: ServerSettings) -> DataPlane:
@@ -215,6 +222,7 @@ class ServingApplication:
         self._stopping.set()
         self._fallback.stop()
         self._config.close()
+        self._sequences.close()
         await self._models.close()
         self._listings.shutdown()
         self._fetches.shutdown()
@@ -334,10 +342,12 @@ class ServingApplication:
         self._config.note_load()
 
     def _loader(self, config: ModelConfig, storage: Storage, engine: Engine) -> Loader:
+        metrics = self._metrics.add(config.name)
+        family = self._sequences.of(config.name, metrics.sequences)
         return Loader(
             config.name,
             storage,
-            _layered(engine, self._metrics.add(config.name).batches),
+            _layered(engine, metrics.batches, family),
             config.engine,
             self._warm_up,
             self._loads,

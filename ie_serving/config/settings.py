@@ -103,6 +103,10 @@ class ServerSettings:
     config_poll_wait_s: float = 1.0
     """0 reads the file once."""
 
+    # As OpenVINO Model Server.
+    sequence_cleaner_poll_wait_minutes: int = 5
+    """0 drops no idle sequences."""
+
     drain_delay_s: float = 0.0
 
     # Kubernetes' grace period, after which it kills; deploy/ allows more than both drain times.

@@ -39,6 +39,7 @@ CODE_OF: Mapping[type[BaseException], Code] = MappingProxyType(
         errors.InvalidRequest: Code.INVALID_ARGUMENT,
         errors.RequestTooLarge: Code.RESOURCE_EXHAUSTED,  # as gRPC itself refuses long messages
         errors.NotFound: Code.NOT_FOUND,
+        errors.AlreadyExists: Code.ALREADY_EXISTS,
         errors.PreconditionFailed: Code.FAILED_PRECONDITION,
         errors.NotSupported: Code.UNIMPLEMENTED,
         errors.NotAvailable: Code.UNAVAILABLE,

@@ -5,8 +5,11 @@
     │   ├── UnknownEncoding       compressed in a way that the server does not know
     │   ├── InvalidTensor         a tensor that cannot be decoded or that the model cannot take
     │   └── UnknownLabel          no version carries this label
-    ├── NotFound                  no such servable, or no such version
+    ├── NotFound                  no such servable, version or sequence
+    │   └── SequenceElsewhere     another version has the sequence
+    ├── AlreadyExists             what is to be begun is there already
     ├── PreconditionFailed        well formed, but not in the present state of the server
+    │   └── SequenceEnding        the sequence of this id has not ended yet
     ├── NotSupported              asks for what this server does not have
     ├── NotAvailable              will work later: loading, stopping
     ├── Forbidden                 the server is configured not to do that
@@ -61,11 +64,31 @@ class UnknownLabel(InvalidRequest):
 
 
 class NotFound(ServingError):
-    """No such model, or no such version of it."""
+    """No such model, no such version of it, or no such sequence."""
+
+
+class SequenceElsewhere(NotFound):
+    """The version that was asked does not have the sequence; another one does.
+
+    Attributes:
+        version: which.
+    """
+
+    def __init__(self, text: str, version: int) -> None:
+        super().__init__(text)
+        self.version = version
+
+
+class AlreadyExists(ServingError):
+    """What the request wants to begin is there already."""
 
 
 class PreconditionFailed(ServingError):
     """The request is well formed but does not fit the present state of the server."""
+
+
+class SequenceEnding(PreconditionFailed):
+    """A sequence cannot begin anew while the last request of the one before is answered."""
 
 
 class NotSupported(ServingError):

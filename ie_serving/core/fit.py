@@ -44,7 +44,7 @@ def fit(signature: Signature, inputs: Mapping[str, Array]) -> tuple[Mapping[str,
         array = given if given.dtype == spec.dtype.numpy else cast(given, spec, index)
         if not _admits(spec.shape, array.shape):
             array = _with_trailing_ones(array, spec)
-            added = max(added, array.ndim - given.ndim)
+            added = max(added, 0 if spec.apart else array.ndim - given.ndim)
         if array is not given:
             changed[name] = array
     return ({**inputs, **changed} if changed else inputs), added

@@ -80,6 +80,7 @@ class TensorSpec:
             the model nor its configuration says it.
         bounds: smallest and largest size of each dimension, where `shape` does not say it all.
         image: what encoded images become that are sent instead; None where none are taken.
+        apart: the server's own, beside the model: its shape says nothing of the other tensors.
     """
 
     name: str
@@ -89,6 +90,7 @@ class TensorSpec:
     layout: str = ""
     bounds: Bounds | None = None
     image: ImageForm | None = None
+    apart: bool = False
 
     def __str__(self) -> str:
         shape = "any shape" if self.shape is None else f"({', '.join(map(str, self.shape))})"
@@ -124,6 +126,8 @@ class Signature:
             hold what no spec can say; empty where the specs say it all.
         runs_on: what computes it, in words for `ie_serving check`.
         precision: that its floats are computed in, such as `bf16`; empty where that is not told.
+        states: names under which `CompiledModel.infer` gives what lasts beyond an inference, beside
+            the outputs, and takes it beside the inputs: all of them, or none to begin anew.
     """
 
     name: str
@@ -136,6 +140,7 @@ class Signature:
     definition: bytes = b""
     runs_on: str = ""
     precision: str = ""
+    states: tuple[str, ...] = ()
 
 
 CLASSES, SCORES, OUTPUTS = "classes", "scores", "outputs"

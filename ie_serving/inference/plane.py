@@ -1,8 +1,8 @@
 """The one data plane under all front ends: find, check, decode, infer, encode, count.
 
-A front end parses a request, calls one method, and phrases what comes of it. Which servable,
-label, signature and method are meant, whether work leaves the event loop, how long it may take and
-what is counted is decided here, so that it is the same whichever protocol a request came by.
+A front end parses a request, calls one method, and phrases what comes of it. Which servable and
+signature are meant, whether work leaves the event loop, how long it may take and what is counted is
+decided here, the same for every protocol.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from ie_serving.inference import checks, examples, summary
 from ie_serving.inference.deadline import Limited, within
 from ie_serving.inference.decoding import decode_examples, decode_large
 from ie_serving.inference.interface import Api, Encode, Interface, Outputs, Results
+from ie_serving.inference.sequences import following
 from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.metrics import Metrics, Served
@@ -66,8 +67,7 @@ class DataPlane:
         """Run a signature on named tensors.
 
         A small request whose inference need not wait is answered without a task, a timer or a turn
-        of the event loop. Taking the handle is written out, since it is done for every request
-        (`models/version/handle.py`).
+        of the event loop. Taking the handle is written out: every request does it (`handle.py`).
         """
         servable = None
         try:
@@ -93,8 +93,10 @@ class DataPlane:
             if type(reply) is Unencoded:
                 reply = await asyncio.to_thread(reply.encode, reply.outputs)  # still held
         except ENDED as error:
-            self.refused(request.model.name, error)
-            raise
+            if (elsewhere := following(self._models, request, error)) is None:
+                self.refused(request.model.name, error)
+                raise
+            return await self.predict(elsewhere, interface, began)
         finally:
             if servable is not None:
                 servable.holders -= 1

@@ -44,15 +44,16 @@ HTTP_OF: Mapping[Code, int] = MappingProxyType(
 )
 
 
-_OF_BODIES: Mapping[type[Exception], int] = MappingProxyType(
-    {errors.RequestTooLarge: 413, errors.UnknownEncoding: 415}
+_OF_OTHERS: Mapping[type[Exception], int] = MappingProxyType(
+    {errors.RequestTooLarge: 413, errors.UnknownEncoding: 415, errors.SequenceEnding: 412}
 )
-"""What TensorFlow Serving has no error for: it sets no limit, and reads any encoding as JSON."""
+"""What TensorFlow Serving has no error for: it sets no limit, reads any encoding as JSON, and has
+no sequences; OpenVINO Model Server says 412 of one that has not ended yet."""
 
 
 def http_of(error: Exception, code: Code) -> int:
     """HTTP status of an error that has `code`."""
-    return _OF_BODIES.get(type(error)) or HTTP_OF[code]
+    return _OF_OTHERS.get(type(error)) or HTTP_OF[code]
 
 
 def explain(error: Exception) -> tuple[Code, str]:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 
 from ie_serving.telemetry.batches import BatchMetrics, batch_lines
+from ie_serving.telemetry.sequences import SequenceMetrics, sequence_lines
 
 CONTENT_TYPE = "text/plain"
 
@@ -79,10 +80,12 @@ class ModelMetrics:
 
     Attributes:
         batches: of requests that were gathered.
+        sequences: of requests that share a state.
     """
 
     def __init__(self) -> None:
         self.batches = BatchMetrics(BOUNDS)
+        self.sequences = SequenceMetrics()
         self._requests: dict[str, int] = {}
         self._served: dict[tuple[str, str], Served] = {}
         self._listing_failures = 0
@@ -210,6 +213,9 @@ def _page(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
         yield f"# TYPE {LOADS} counter"
         yield from loads
     yield from batch_lines([(_labels(model_name=name), m.batches) for name, m in models.items()])
+    yield from sequence_lines(
+        [(_labels(model_name=name), m.sequences) for name, m in models.items()]
+    )
 
 
 def _gauge(name: str, label: str, found: Iterable[tuple[str, str]]) -> Iterator[str]:

@@ -19,6 +19,7 @@ from ie_serving.config.files.json_file import METRICS_PATH, ConfigFile
 from ie_serving.config.schema import foreign
 from ie_serving.config.schema.catalogue import SETTINGS, names_in_ie_serving
 from ie_serving.config.schema.model import FOR_ALL, MODEL, model_config, with_own
+from ie_serving.config.schema.sequences import conflicts
 from ie_serving.config.schema.server import CONFIG_PATH, SERVER
 from ie_serving.config.schema.setting import BOOLEAN, Setting, fields_of
 from ie_serving.config.settings import ModelConfig, Parsed, ServerSettings, Settings
@@ -69,7 +70,6 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     command = given.pop("command")
     reading = _Reading(_meant(command, given), given, environ)
     _note_unknown(unknown, reading)
-    _note_refused(reading)
     reading.warnings += _warnings(reading)
     found = _server_values(reading)
     storage = environment.storage_options(environ, reading.faults, **fields_of("storage", found))
@@ -157,10 +157,8 @@ def _add_server_flags(parser: argparse.ArgumentParser, called: Mapping[str, str]
     server = parser.add_argument_group("server")
     for setting in SERVER:
         _add_flag(server, setting)
-    refused = {name: advice.said(called) for name, advice in foreign.REFUSED_FLAGS.items()}
     dead = {name: advice.said(called) for name, advice in foreign.FLAGS.items()}
     _add_others(parser, "for users of OpenVINO Model Server", ovms.ALIASES, bare="true")
-    _add_others(parser, "refused unless false or empty", refused, bare="true")
     _add_others(parser, "accepted without effect", dead, bare="")
 
 
@@ -200,7 +198,7 @@ def _variables_text() -> str:
 def known_flags(command: str) -> list[str]:
     """Name every flag of `config` or `model`, without dashes."""
     flags = [setting.flag for setting in (*OWN_FLAGS[command], *SERVER)]
-    return [*flags, *ovms.ALIASES, *foreign.REFUSED_FLAGS, *foreign.FLAGS]
+    return [*flags, *ovms.ALIASES, *foreign.FLAGS]
 
 
 def _note_unknown(unknown: Sequence[str], reading: _Reading) -> None:
@@ -212,14 +210,6 @@ def _note_unknown(unknown: Sequence[str], reading: _Reading) -> None:
         name = argument.partition("=")[0]
         text = f"unknown argument of ie_serving {reading.command}{nearest(name, known)}"
         reading.faults.add(name, text)
-
-
-def _note_refused(reading: _Reading) -> None:
-    """Report what was asked for, is not done, and would change what is computed."""
-    called = names(reading.command)
-    for name, advice in foreign.REFUSED_FLAGS.items():
-        if foreign.asks(reading.given.get(name)):
-            reading.faults.add(f"--{name}", advice.said(called))
 
 
 def _warnings(reading: _Reading) -> Iterator[str]:
@@ -298,6 +288,8 @@ def _from_flags(
             _note_missing(setting, reading)
     if len(reading.faults.found) > before:
         return (), []
+    for place, text in conflicts(found):
+        reading.faults.add(names(MODEL_COMMAND)[place], text)
     found["model.base_path"] = words.resolved(found["model.base_path"], Path.cwd())
     model, warnings = model_config(found, engine)
     return (model,), warnings

@@ -12,6 +12,7 @@ from typing import Any, TypeGuard
 
 from ie_serving.config.schema import foreign
 from ie_serving.config.schema.model import MODEL, model_config
+from ie_serving.config.schema.sequences import conflicts
 from ie_serving.config.settings import ModelConfig
 from ie_serving.config.values.faults import Faults, fault, shown
 from ie_serving.config.values.structures import json_text
@@ -114,6 +115,7 @@ def _models(
             findings.add(f"{where}.name", f'"{name}" is the name of {places[name]} already')
         elif name is not None:
             places[name] = where
+        _note_conflicts(found, where, entry, findings)
         # Its faults are noted; what follows needs both.
         if name is None or "model.base_path" not in found:
             continue
@@ -166,6 +168,14 @@ def _values(entry: Mapping[str, Any], where: str, findings: _Findings) -> dict[s
         except ConfigError as error:
             findings.found.extend(f"{each}{_of_model(entry)}" for each in error.faults)
     return found
+
+
+def _note_conflicts(
+    found: Mapping[str, Any], where: str, entry: Mapping[str, Any], findings: _Findings
+) -> None:
+    keys = {setting.place: setting.key for setting in MODEL}
+    for place, text in conflicts(found):
+        findings.add(f"{where}.{keys[place]}", f"{text}{_of_model(entry)}")
 
 
 def _refused(given: Mapping[str, Any], refused: Mapping[str, Hint]) -> Iterator[tuple[str, str]]:

@@ -11,11 +11,6 @@ from ie_serving.core.hints import Hint
 
 _OFF = ("", "false", "0", "no", "off")
 _NOTHING = Hint("there is nothing in its place")
-_NOT_STATEFUL = Hint("no sequences are kept: each request begins with the model's initial state")
-_NO_SEQUENCES = Hint(
-    "state is not kept between requests, each begins with the model's initial one: send whole"
-    " sequences, and remove this"
-)
 _USE_CORS = Hint("use {server.enable_cors}")
 _USE_NIREQ = Hint("use {engine.nireq}")
 _USE_DEVICE = Hint("use {openvino.target_device}")
@@ -33,7 +28,6 @@ FLAGS: Mapping[str, Hint] = {
         "one event loop serves every call; {engine.nireq} sets how many infer at once"
     ),
     "grpc_memory_quota": Hint("use {server.memory_budget_bytes}"),
-    "sequence_cleaner_poll_wait_minutes": _NOT_STATEFUL,
     "custom_node_resources_cleaner_interval_seconds": Hint("custom nodes are not supported"),
     "trace_path": _NOTHING,
     "metrics_list": Hint("every metric is served"),
@@ -41,22 +35,10 @@ FLAGS: Mapping[str, Hint] = {
     "allowed_origins": _USE_CORS,
     "allowed_methods": _USE_CORS,
     "allowed_headers": _USE_CORS,
-    "idle_sequence_cleanup": _NOT_STATEFUL,
-    "max_sequence_number": _NOT_STATEFUL,
 }
 """Flags, each with what to do instead."""
 
-_SWITCHES: Mapping[str, Hint] = {
-    "stateful": _NO_SEQUENCES,
-    "low_latency_transformation": _NO_SEQUENCES,
-}
-"""Switches of a model, flags and keys, that are refused where they are on."""
-
-REFUSED_FLAGS: Mapping[str, Hint] = _SWITCHES
-"""Flags that are refused unless their value is off; see `asks`."""
-
 REFUSED_KEYS: Mapping[str, Hint] = {
-    **_SWITCHES,
     "custom_loader_options": Hint(
         "there are no custom loaders: the files would be read as they lie"
     ),
@@ -99,8 +81,6 @@ VARIABLES: Mapping[str, Hint] = {
 MODEL_KEYS = frozenset(
     {
         "allow_cache",
-        "idle_sequence_cleanup",
-        "max_sequence_number",
         "subconfig",
     }
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 from ie_serving.config.schema.batching import BATCHING
 from ie_serving.config.schema.preprocess import PREPROCESS
+from ie_serving.config.schema.sequences import SEQUENCES
 from ie_serving.config.schema.setting import BOOLEAN, Setting, fields_of
 from ie_serving.config.settings import ModelConfig
 from ie_serving.config.values import drivers, numbers, structures, words
@@ -16,6 +17,7 @@ from ie_serving.engines.batching import Batching
 from ie_serving.engines.drivers import names
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Preprocessing
+from ie_serving.engines.sequences import Sequences
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 
 INFERENCE_PRECISION = Setting(
@@ -274,6 +276,7 @@ MODEL: tuple[Setting, ...] = (
         key="execution",
     ),
     *BATCHING,
+    *SEQUENCES,
     *TENSORFLOW,
     # No flag: where one model is served, the server's interval is its own.
     Setting(
@@ -336,4 +339,7 @@ def with_own(engine: EngineOptions, found: Mapping[str, Any]) -> EngineOptions:
     tensorflow = dataclasses.replace(engine.of(TensorFlowOptions), **fields_of("tensorflow", found))
     steps = dataclasses.replace(engine.of(Preprocessing), **fields_of("preprocess", found))
     batching = dataclasses.replace(engine.of(Batching), **fields_of("batching", found))
-    return engine.having(openvino).having(tensorflow).having(steps).having(batching)
+    sequences = dataclasses.replace(engine.of(Sequences), **fields_of("sequences", found))
+    for options in (openvino, tensorflow, steps, batching, sequences):
+        engine = engine.having(options)
+    return engine

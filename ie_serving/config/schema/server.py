@@ -147,6 +147,16 @@ SERVER: tuple[Setting, ...] = (
         tfs="model_config_file_poll_wait_seconds",
         ovms=("file_system_poll_wait_seconds",),
     ),
+    Setting(
+        place="server.sequence_cleaner_poll_wait_minutes",
+        parse=numbers.integer(0, numbers.LONGEST_S // 60),
+        form="MINUTES",
+        meaning="minutes between two scans of stateful models for sequences without a request since"
+        " the scan before, which are dropped; 0 never looks",
+        example="10",
+        flag="sequence_cleaner_poll_wait_minutes",
+        ovms=("sequence_cleaner_poll_wait_minutes",),
+    ),
     # A load balancer goes on sending for a while after readiness has gone false.
     Setting(
         place="server.drain_delay_s",

@@ -15,6 +15,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Preprocessing
+from ie_serving.engines.sequences import Sequences
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.storage.options import GcsOptions, MinioOptions, S3Options, StorageOptions
 
@@ -25,6 +26,7 @@ OWNERS: Mapping[str, type] = {
     "openvino": OpenVinoOptions,
     "preprocess": Preprocessing,
     "batching": Batching,
+    "sequences": Sequences,
     "tensorflow": TensorFlowOptions,
     "server": ServerSettings,
     "storage": StorageOptions,

@@ -34,11 +34,13 @@ from ie_serving.engines.openvino.runtime import extend, in_words, load_failures,
 from ie_serving.engines.openvino.shape_inference import ShapeInference
 from ie_serving.engines.openvino.slot import Slot
 from ie_serving.engines.openvino.specs import Port, Ports, check_shapes, prepare, zeros
+from ie_serving.engines.openvino.stateful_slot import StatefulSlot, unroll, with_states
 from ie_serving.engines.openvino.threads_choice import Compiled, compile_cached, compile_fastest
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.by_rank import ByRank
 from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
 from ie_serving.engines.run.program import Check, CompiledPrograms, Fallback, Program, Runs
+from ie_serving.engines.sequences import Sequences
 from ie_serving.telemetry.logs import Event
 
 if TYPE_CHECKING:
@@ -175,6 +177,8 @@ def _around(beside: "Beside", host: "Plan | None", inner: Runs | None) -> Runs:
 def _program(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
     mend(model)
     ports = prepare(draft, model, options)
+    if options.of(Sequences).low_latency_transformation:
+        unroll(model)
     with load_failures("the model's operations cannot be examined"):
         from_end = draft.listed is None  # what declares signatures is TensorFlow's, which does not
         integers = options.of(OpenVinoOptions).integers
@@ -193,9 +197,11 @@ def _program(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
     _log_choice(draft, compiled, options, nireq)
     admission = _shape_inference(model, ports)
     told = property_of(compiled.model, PRECISION)
+    slots = _slots(model, ports, options, hazards, compiled, nireq)
+    signature = replace(ports.signature, precision="" if told == UNKNOWN else told)
     return Program(
-        replace(ports.signature, precision="" if told == UNKNOWN else told),
-        _slots(model, ports, options, hazards, compiled, nireq),
+        with_states(signature, slots),
+        slots,
         latency,
         failures=(RuntimeError,),
         blame=partial(_blame, InvalidRequest if admission or hazards.by_request else ServingError),
@@ -217,12 +223,13 @@ def _slots(
 ) -> list[Slot]:
     """Make infer requests; each with a compiled model of its own where a failure spoils that."""
     create = compiled.model.create_infer_request
+    kind = StatefulSlot if hazards.stateful and options.of(Sequences).stateful else Slot
     if not hazards.by_values:
-        return [Slot(create, ports.inputs, ports.outputs, hazards) for _ in range(nireq)]
+        return [kind(create, ports.inputs, ports.outputs, hazards) for _ in range(nireq)]
     device = options.of(OpenVinoOptions).target_device
     make = partial(_make, model, device, _share(compiled, nireq))
     with load_failures(f"the model cannot be compiled for {device}"):
-        return [Slot(make, ports.inputs, ports.outputs, hazards) for _ in range(nireq)]
+        return [kind(make, ports.inputs, ports.outputs, hazards) for _ in range(nireq)]
 
 
 def _share(compiled: Compiled, nireq: int) -> Mapping[str, str]:

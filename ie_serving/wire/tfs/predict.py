@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from ie_serving.core.requests import InferRequest
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.tensors import Array, Signature, TensorSpec
 from ie_serving.wire.protobuf import messages, writing
 from ie_serving.wire.protobuf.fields import Buffer, Unclear
 from ie_serving.wire.protobuf.messages import Proto
@@ -133,7 +133,7 @@ class ResponseEncoder:
         self._outputs = {
             alias: _Output(
                 alias,
-                TensorEncoder(signature.outputs[alias].dtype, tensor_content=tensor_content),
+                _encoder(signature.outputs[alias], tensor_content=tensor_content),
             )
             for alias in (signature.outputs if outputs is None else outputs)
         }
@@ -156,6 +156,15 @@ class ResponseEncoder:
             pieces += (output.head(array.shape, length), body)
         pieces.append(self._model_spec)
         return b"".join(pieces)
+
+
+def _encoder(spec: TensorSpec, *, tensor_content: bool) -> TensorEncoder:
+    """Give the encoder of an output.
+
+    What is the server's own goes into the typed list: clients of OpenVINO Model Server read the id
+    of a sequence there, where it is never `tensor_content`.
+    """
+    return TensorEncoder(spec.dtype, tensor_content=tensor_content and not spec.apart)
 
 
 class _Output:

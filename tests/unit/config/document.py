@@ -133,7 +133,6 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "foreign keys": lambda: code(*sorted(foreign.MODEL_KEYS | foreign.TOP_KEYS)) + ".",
     "refused keys": lambda: table(("key", "why"), advice(foreign.REFUSED_KEYS)),
     "refused top keys": lambda: table(("key", "why"), advice(foreign.REFUSED_TOP_KEYS)),
-    "refused flags": lambda: table(("flag", "why"), advice(foreign.REFUSED_FLAGS, "--")),
     "server": server,
     "aliases": lambda: table(("flag", "meaning"), pairs(ovms.ALIASES, "--")),
     "foreign flags": lambda: table(("flag", "instead"), advice(foreign.FLAGS, "--")),

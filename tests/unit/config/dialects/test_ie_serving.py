@@ -309,14 +309,6 @@ def test_a_flag_without_effect_warns_with_what_to_use(name: str) -> None:
     assert warnings(*ONE, f"--{name}", "4") == (f"--{name} has no effect: {advice}",)
 
 
-@pytest.mark.parametrize("name", ["stateful", "low_latency_transformation"])
-def test_a_switch_that_would_change_what_is_computed_is_refused(name: str) -> None:
-    for argv in ((f"--{name}",), (f"--{name}", "true")):
-        (fault,) = faults(*ONE, *argv)
-        assert fault.startswith(f"--{name}: state is not kept between requests")
-    assert warnings(*ONE, f"--{name}=false") == ()
-
-
 def test_what_is_computed_before_the_model_has_flags() -> None:
     flags = ("--layout", "NHWC:NCHW", "--mean", "[1,2,3]", "--scale", "2.5", "--precision", "uint8")
     (model,) = settings(*ONE, *flags, "--color_format", "BGR:RGB").models

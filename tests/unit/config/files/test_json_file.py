@@ -16,6 +16,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Pair, Preprocessing
+from ie_serving.engines.sequences import Sequences
 from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.repository.version_policy import All, Latest, Specific
 
@@ -78,6 +79,12 @@ GATHERED = Batching(
     max_enqueued_batches=10,
     num_batch_threads=2,
 )
+SEQUENCES = Sequences(
+    stateful=True,
+    idle_sequence_cleanup=False,
+    max_sequence_number=2000,
+    low_latency_transformation=True,
+)
 
 
 def test_every_key_reaches_its_field() -> None:
@@ -117,9 +124,10 @@ def test_every_key_reaches_its_field() -> None:
         "scale": (1, 3),
     }
     assert (found.metrics, found.warnings) == (True, ())
-    images, gathered, saved_model, texts = (each.engine for each in others)
+    images, gathered, sequences, saved_model, texts = (each.engine for each in others)
     assert images == EngineOptions(image_inputs=False, own=(IMAGES,))
     assert gathered == EngineOptions(own=(GATHERED,))
+    assert sequences == EngineOptions(own=(SEQUENCES,))
     assert saved_model == EngineOptions(
         driver="openvino",
         execution="async",
@@ -259,8 +267,6 @@ def test_what_is_computed_before_a_model_is_read_from_its_entry() -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("stateful", True),
-        ("low_latency_transformation", True),
         ("custom_loader_options", {"loader_name": "x"}),
         ("graph_path", "graph.pbtxt"),
     ],
@@ -268,8 +274,24 @@ def test_what_is_computed_before_a_model_is_read_from_its_entry() -> None:
 def test_what_would_change_what_is_computed_is_refused_not_ignored(key: str, value: object) -> None:
     (fault,) = faults(of({**MODEL, key: value}))
     assert fault.startswith(f"model_config_list[0].config.{key}: {value!r} given; ")
-    for off in (False, "false") if value is True else (type(value)(), None):
+    for off in (type(value)(), None):
         assert read(of({**MODEL, key: off})).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("entry", "key"),
+    [
+        ({"max_sequence_number": 3}, "max_sequence_number"),
+        ({"stateful": True, "shape": {"x": "auto"}}, "shape"),
+        ({"stateful": True, "max_batch_size": 8}, "max_batch_size"),
+    ],
+)
+def test_what_cannot_be_beside_sequences_names_key_and_model(
+    entry: dict[str, object], key: str
+) -> None:
+    (fault,) = faults(of({**MODEL, **entry}))
+    assert fault.startswith(f"model_config_list[0].config.{key}: ")
+    assert fault.endswith(f'(model "{MODEL["name"]}")')
 
 
 @pytest.mark.parametrize("key", ["pipeline_config_list", "mediapipe_config_list"])

@@ -67,7 +67,7 @@ def test_no_setting_has_a_word_that_is_said_to_have_no_effect() -> None:
     flags = {setting.flag for setting in SETTINGS}
     variables = {name for setting in SETTINGS for name in setting.variables}
     keys = {setting.key for setting in SETTINGS}
-    assert not flags & {*foreign.FLAGS, *foreign.REFUSED_FLAGS, *ovms.ALIASES}
+    assert not flags & {*foreign.FLAGS, *ovms.ALIASES}
     assert not variables & set(foreign.VARIABLES)
     assert not keys & {*foreign.MODEL_KEYS, *foreign.REFUSED_KEYS, *foreign.TOP_KEYS}
 

@@ -1,0 +1,193 @@
+"""One sequence of requests: its stages, its state, and whose turn it is.
+
+    starting -> open -> ending -> gone
+
+A request for a sequence that exists is admitted when it arrives and inferred when all that were
+admitted before it have been: requests of a sequence never overtake each other. A START that fails
+leaves nothing, an END that fails leaves the sequence as it was. `docs/sequences.md` has the rules
+for clients.
+"""
+
+import asyncio
+import enum
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from types import MappingProxyType, TracebackType
+
+from ie_serving.core.errors import QueueFull
+from ie_serving.core.tensors import Array
+
+MOST_WAITING = 100
+"""Requests that wait for their turn in one sequence; the next is refused. A client that is so many
+steps ahead of the answers will not see them in time."""
+
+
+class Control(enum.IntEnum):
+    """What a request says of its place in the sequence. Source: OpenVINO Model Server."""
+
+    NONE = 0
+    START = 1
+    END = 2
+
+
+class Stage(enum.Enum):
+    """Where a sequence is in its life."""
+
+    STARTING = "starting"
+    """The request that starts it is not answered yet."""
+    BRIEF = "brief"
+    """The same, and the request that ends it has arrived already."""
+    OPEN = "open"
+    """Started; requests may come."""
+    ENDING = "ending"
+    """The request that ends it has arrived; no other is admitted."""
+    GONE = "gone"
+    """Over; its id may be used again."""
+
+
+class Event(enum.Enum):
+    """What moves a sequence on."""
+
+    STARTED = "started"
+    """The request that starts it was answered."""
+    START_FAILED = "start failed"
+    """That request failed, or its client has left."""
+    END = "end"
+    """A request that ends it has arrived."""
+    ENDED = "ended"
+    """That request was answered."""
+    END_FAILED = "end failed"
+    """That request failed, or its client has left."""
+    IDLE = "idle"
+    """No request came for too long."""
+
+
+TRANSITIONS: Mapping[Stage, Mapping[Event, Stage]] = MappingProxyType(
+    {
+        Stage.STARTING: {
+            Event.STARTED: Stage.OPEN,
+            Event.START_FAILED: Stage.GONE,
+            Event.END: Stage.BRIEF,
+        },
+        Stage.BRIEF: {
+            Event.STARTED: Stage.ENDING,
+            Event.START_FAILED: Stage.GONE,
+            Event.END_FAILED: Stage.STARTING,
+        },
+        Stage.OPEN: {Event.END: Stage.ENDING, Event.IDLE: Stage.GONE},
+        Stage.ENDING: {Event.ENDED: Stage.GONE, Event.END_FAILED: Stage.OPEN},
+        # The END that waited for a START which failed.
+        Stage.GONE: {Event.END_FAILED: Stage.GONE},
+    }
+)
+
+ADMITTING = frozenset({Stage.STARTING, Stage.OPEN})
+"""Stages in which further requests are admitted."""
+
+ANSWERED: Mapping[Control, Event] = MappingProxyType(
+    {Control.START: Event.STARTED, Control.END: Event.ENDED}
+)
+FAILED: Mapping[Control, Event] = MappingProxyType(
+    {Control.START: Event.START_FAILED, Control.END: Event.END_FAILED}
+)
+"""What becomes of a request, by its control; others move nothing."""
+
+
+class IllegalEvent(RuntimeError):
+    """The table has no such event in the present stage: a defect of the caller."""
+
+
+class Sequence:
+    """One sequence. Lives on the event loop.
+
+    Attributes:
+        number: its id.
+        signature: name of the signature that started it, which all its requests call.
+        stage: present stage.
+        state: what the last answered request has left, by name; empty before the first.
+        idle: whether no request came since the last scan.
+        turns: whose turn it is; entered by each request that was admitted, in that order.
+    """
+
+    __slots__ = ("idle", "number", "signature", "stage", "state", "turns")
+
+    def __init__(self, number: int, signature: str) -> None:
+        self.number = number
+        self.signature = signature
+        self.stage = Stage.STARTING
+        self.state: Mapping[str, Array] = {}
+        self.idle = False
+        self.turns = Turns()
+
+    def apply(self, event: Event) -> Stage:
+        """Move on, and return the new stage.
+
+        Raises:
+            IllegalEvent: the table has no such move; nothing has changed.
+        """
+        following = TRANSITIONS[self.stage].get(event)
+        if following is None:
+            raise IllegalEvent(f"sequence {self.number}: {event.value} while {self.stage.value}")
+        self.stage = following
+        if following is Stage.GONE:
+            self.state = {}
+        return following
+
+
+class Turns:
+    """Lets one request in at a time, in the order of their arrival. Lives on the event loop."""
+
+    __slots__ = ("_taken", "_waiting")
+
+    def __init__(self) -> None:
+        self._taken = False
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def taken(self) -> bool:
+        """Whether a request is inferred or waits."""
+        return self._taken
+
+    async def __aenter__(self) -> None:
+        """Wait for the turn.
+
+        Raises:
+            QueueFull: `MOST_WAITING` wait already.
+        """
+        if self._taken:
+            await self._wait()
+        self._taken = True
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._pass_on()
+
+    async def _wait(self) -> None:
+        if len(self._waiting) >= MOST_WAITING:
+            raise QueueFull(
+                f"{MOST_WAITING} requests wait in this sequence already: send the next one when"
+                " some are answered"
+            )
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():
+                self._pass_on()  # it was handed over in the turn of the loop that cancelled
+            with suppress(ValueError):
+                self._waiting.remove(turn)
+            raise
+
+    def _pass_on(self) -> None:
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                return
+        self._taken = False

@@ -1,0 +1,184 @@
+"""The sequences of all versions of a model, and of all models.
+
+A request may name no version, and the default one changes: an id is given once among the versions
+of a model, so that it always means the same sequence, and what became of one that is gone can be
+said.
+"""
+
+import asyncio
+import logging
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable
+from typing import Protocol
+
+from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.sequences import SequenceMetrics
+
+log = logging.getLogger(__name__)
+
+MOST_REMEMBERED = 10_000
+"""Ids of sequences of one model that are gone without an END, of which it is remembered why; the
+oldest are forgotten. Each takes some 200 bytes."""
+
+CallLater = Callable[[float, Callable[[], None]], "asyncio.TimerHandle"]
+
+
+class Table(Protocol):
+    """The sequences of one version; see `sequence_table.SequenceTable`."""
+
+    version: int | None
+
+    def __len__(self) -> int: ...
+
+    def __contains__(self, number: object) -> bool: ...
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes that the states take."""
+
+    def drop_idle(self) -> Collection[int]:
+        """Drop what has had no request since the call before; give the ids."""
+
+
+class Family:
+    """The tables of one model's versions that serve or are being unloaded.
+
+    Args of the constructor:
+        model: its name.
+        metrics: where its sequences are counted.
+        on_join: called when a version begins to serve.
+    """
+
+    def __init__(
+        self, model: str, metrics: SequenceMetrics, on_join: Callable[[], None] = lambda: None
+    ) -> None:
+        self.metrics = metrics
+        self._model = model
+        self._on_join = on_join
+        # Weakly: a version whose last request outlives the drain is not closed, only let go of.
+        self._tables: weakref.WeakSet[Table] = weakref.WeakSet()
+        self._gone: OrderedDict[int, str] = OrderedDict()
+        self._lock = threading.Lock()  # versions are freed in threads
+
+    @property
+    def tables(self) -> list[Table]:
+        """The tables of versions that serve or are being unloaded."""
+        with self._lock:
+            return list(self._tables)
+
+    def join(self, table: Table) -> None:
+        """Add a version that begins to serve."""
+        with self._lock:
+            self._tables.add(table)
+        self.metrics.begin(self._held)
+        self._on_join()
+
+    def leave(self, table: Table, numbers: Collection[int]) -> None:
+        """Take a version out that is unloaded, with the ids of its sequences. In any thread."""
+        with self._lock:
+            known = table in self._tables
+            self._tables.discard(table)
+        if known and numbers:
+            self._note_gone(numbers, f", version {table.version}, which had it, is unloaded")
+            self._dropped("unloaded", table, numbers)
+
+    def version_of(self, number: int, asking: Table) -> int | None:
+        """Tell which other version has a sequence; None where none has, or `asking` is no part."""
+        tables = self.tables
+        if asking not in tables:  # still warming up: apart from what clients do
+            return None
+        others = (each for each in tables if each is not asking and number in each)
+        return next((each.version for each in others), None)
+
+    def drop_idle(self) -> None:
+        """Drop what has had no request since the call before."""
+        for table in self.tables:
+            numbers = table.drop_idle()
+            if numbers:
+                self._note_gone(numbers, ", it was dropped since no request for it had come")
+                self._dropped("idle", table, numbers)
+
+    def forget(self, number: int) -> None:
+        """Forget why a sequence is gone: its id is used again."""
+        if self._gone:
+            with self._lock:
+                self._gone.pop(number, None)
+
+    def why_gone(self, number: int) -> str:
+        """Say why a sequence is gone, to be put behind its id; empty where nobody knows."""
+        why = self._gone.get(number, "")
+        return f"{why}: start a new one" if why else ""
+
+    def _note_gone(self, numbers: Iterable[int], why: str) -> None:
+        with self._lock:
+            for number in numbers:
+                self._gone[number] = why
+            while len(self._gone) > MOST_REMEMBERED:
+                self._gone.popitem(last=False)
+
+    def _dropped(self, reason: str, table: Table, numbers: Collection[int]) -> None:
+        self.metrics.drop(reason, len(numbers))
+        log.info(
+            Event(
+                "sequences dropped",
+                model=self._model,
+                version=table.version,
+                reason=reason,
+                sequences=len(numbers),
+            )
+        )
+
+    def _held(self) -> tuple[int, int]:
+        tables = self.tables
+        return sum(map(len, tables)), sum(each.state_bytes for each in tables)
+
+
+class Families:
+    """The families of all models, and the one timer that looks for idle sequences.
+
+    Args of the constructor:
+        every_s: seconds between two scans; 0 makes none.
+        call_later: calls back after so many seconds; None takes the event loop's.
+    """
+
+    def __init__(self, every_s: float, call_later: CallLater | None = None) -> None:
+        self._every_s = every_s
+        self._call_later = call_later
+        self._timer: asyncio.TimerHandle | None = None
+        # Weakly: a family lasts as long as its model is configured, or a version of it in memory.
+        self._families: weakref.WeakValueDictionary[str, Family] = weakref.WeakValueDictionary()
+
+    def of(self, model: str, metrics: SequenceMetrics) -> Family:
+        """Give the family of a model, which keeps what it knows when the model is configured anew.
+
+        Args:
+            model: its name.
+            metrics: where its sequences are counted from now on.
+        """
+        family = self._families.get(model)
+        if family is None:
+            family = self._families[model] = Family(model, metrics, self._watch)
+        family.metrics = metrics
+        return family
+
+    def close(self) -> None:
+        """Look for idle sequences no longer."""
+        self._every_s = 0.0
+        if self._timer is not None:
+            self._timer.cancel()
+
+    # No timer before the first model that keeps sequences, and none after the last.
+    def _watch(self) -> None:
+        if self._every_s and self._timer is None:
+            call_later = self._call_later or asyncio.get_running_loop().call_later
+            self._timer = call_later(self._every_s, self._scan)
+
+    def _scan(self) -> None:
+        self._timer = None
+        families = list(self._families.values())
+        for family in families:
+            family.drop_idle()
+        if any(family.tables for family in families):
+            self._watch()

@@ -1,0 +1,207 @@
+"""The sequences of one version, by their ids: who may begin, go on and end.
+
+Texts of errors begin with those of OpenVINO Model Server, by which its clients know them.
+"""
+
+import secrets
+from collections.abc import Iterator
+
+from ie_serving.core.errors import (
+    AlreadyExists,
+    InvalidRequest,
+    NotAvailable,
+    NotFound,
+    SequenceElsewhere,
+    SequenceEnding,
+)
+from ie_serving.engines.layers.sequence import (
+    ADMITTING,
+    ANSWERED,
+    FAILED,
+    Control,
+    Event,
+    Sequence,
+    Stage,
+)
+from ie_serving.engines.layers.sequence_family import Family
+
+ID_BITS = 53
+"""Ids that the server chooses are random and below 2^53: every JSON parser reads them exactly, and
+one that a client still has from before a restart is not given to another."""
+
+NOT_THERE = "Sequence with provided ID does not exist"
+
+
+class SequenceTable:
+    """Sequences of one version. Lives on the event loop.
+
+    Args of the constructor:
+        most: sequences at a time; a further one is refused.
+        family: the tables of the model's other versions, whose ids are not given twice.
+
+    Attributes:
+        version: number of the version; None until it serves.
+        drops_idle: whether sequences without requests are dropped.
+    """
+
+    def __init__(self, most: int, family: Family, *, drops_idle: bool = True) -> None:
+        self.version: int | None = None
+        self.drops_idle = drops_idle
+        self._most = most
+        self._family = family
+        self._sequences: dict[int, Sequence] = {}
+
+    def __len__(self) -> int:
+        return len(self._sequences)
+
+    def __contains__(self, number: object) -> bool:
+        return number in self._sequences
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes that the states take."""
+        return sum(each.nbytes for one in self._sequences.values() for each in one.state.values())
+
+    def serve(self, version: int) -> None:
+        """Begin anew, as this version, beside the others: what warmed it up is no client's."""
+        self._sequences.clear()
+        self.version = version
+        self._family.join(self)
+
+    def close(self) -> None:
+        """Drop all sequences: the version is unloaded. In any thread, when no request is left."""
+        self._family.leave(self, list(self._sequences))
+        self._sequences.clear()
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def admit(self, control: Control, number: int, signature: str) -> Sequence:
+        """Find or make the sequence of a request that has arrived.
+
+        Its turn is then waited for, and `answered` or `failed` told.
+
+        Args:
+            control: what the request says of its place.
+            number: id; 0 for none.
+            signature: that the request calls.
+
+        Raises:
+            InvalidRequest: there is no id, or the sequence was begun with another signature.
+            NotFound: no such sequence; SequenceElsewhere where another version has it.
+            AlreadyExists: a sequence of this id is there already.
+            SequenceEnding: it is, and its last request is not answered yet.
+            NotAvailable: there are as many as may be.
+        """
+        if control is Control.START:
+            return self._begin(number, signature)
+        if not number:
+            raise InvalidRequest(
+                "Sequence ID has not been provided in request inputs: send sequence_id, or"
+                " sequence_control_input 1 to start a sequence"
+            )
+        sequence = self._sequences.get(number)
+        if sequence is None or sequence.stage not in ADMITTING:
+            raise self._missing(number)
+        _check_signature(sequence, signature)
+        sequence.idle = False
+        if control is Control.END:
+            sequence.apply(Event.END)
+        return sequence
+
+    def check(self, sequence: Sequence) -> None:
+        """Refuse a request whose turn comes when the sequence is gone.
+
+        Raises:
+            NotFound: the START before it has failed.
+        """
+        if sequence.stage is Stage.GONE:
+            raise self._missing(sequence.number)
+
+    def answered(self, control: Control, sequence: Sequence) -> None:
+        """Note that a request was answered."""
+        sequence.idle = False
+        self._move(ANSWERED.get(control), sequence)
+
+    def failed(self, control: Control, sequence: Sequence) -> None:
+        """Note that a request has failed or was cancelled: it has changed nothing."""
+        self._move(FAILED.get(control), sequence)
+
+    def _move(self, event: Event | None, sequence: Sequence) -> None:
+        before = sequence.stage
+        if event is None or sequence.apply(event) is not Stage.GONE or before is Stage.GONE:
+            return
+        del self._sequences[sequence.number]
+
+    def _begin(self, number: int, signature: str) -> Sequence:
+        if number:
+            self._check_free(number)
+        if len(self._sequences) >= self._most:
+            raise NotAvailable(
+                "Max sequence number has been reached. Could not create new sequence. This version"
+                f" keeps {self._most} (max_sequence_number): end some, or start it again later"
+            )
+        sequence = Sequence(number or self._unused(), signature)
+        self._sequences[sequence.number] = sequence
+        self._family.forget(sequence.number)
+        return sequence
+
+    def _check_free(self, number: int) -> None:
+        """Refuse an id that is taken, by any version: a request may name none."""
+        sequence = self._sequences.get(number)
+        if sequence is not None and sequence.stage not in ADMITTING:
+            raise SequenceEnding(
+                "Sequence last request is being processed and it's not available anymore: start"
+                f" sequence {number} again when that is answered"
+            )
+        other = self._family.version_of(number, self)
+        if sequence is not None or other is not None:
+            where = f" on version {other}" if other is not None else ""
+            raise AlreadyExists(
+                f"Sequence with provided ID already exists: {number}{where}; end it first, or take"
+                " another id, or none to be given one"
+            )
+
+    def _unused(self) -> int:
+        while True:
+            number = secrets.randbits(ID_BITS)
+            if number and number not in self and self._family.version_of(number, self) is None:
+                return number
+
+    def _missing(self, number: int) -> NotFound:
+        other = self._family.version_of(number, self)
+        if other is None:
+            return NotFound(f"{NOT_THERE}: {number}{self._family.why_gone(number)}")
+        return SequenceElsewhere(
+            f"{NOT_THERE}: {number} was started on version {other}; ask that version while it is"
+            " AVAILABLE, or start a new sequence",
+            other,
+        )
+
+    # -- clean-up ------------------------------------------------------------------------------
+
+    def drop_idle(self) -> list[int]:
+        """Drop what has had no request since the call before; give the ids."""
+        if not self.drops_idle:
+            return []
+        dropped = [each for each in self._sequences.values() if _is_idle(each)]
+        for sequence in dropped:
+            self._move(Event.IDLE, sequence)
+        for sequence in self._sequences.values():
+            sequence.idle = True
+        return [sequence.number for sequence in dropped]
+
+    def numbers(self) -> Iterator[int]:
+        """Yield the ids."""
+        return iter(self._sequences)
+
+
+def _is_idle(sequence: Sequence) -> bool:
+    return sequence.idle and not sequence.turns.taken and sequence.stage is Stage.OPEN
+
+
+def _check_signature(sequence: Sequence, signature: str) -> None:
+    if sequence.signature != signature:
+        raise InvalidRequest(
+            f'sequence {sequence.number} was started with signature "{sequence.signature}", and'
+            f' this request calls "{signature}": call the same'
+        )

@@ -1,0 +1,57 @@
+"""What became of a model's sequences of requests."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+SEQUENCES = ":ie_serving:sequences"
+STATE_BYTES = ":ie_serving:sequence_state_bytes"
+DROPPED = ":ie_serving:sequences_dropped"
+
+Held = Callable[[], tuple[int, int]]
+"""Gives how many sequences are live, and the bytes of their state."""
+
+
+def _none() -> tuple[int, int]:
+    return 0, 0
+
+
+class SequenceMetrics:
+    """The series of one model's sequences.
+
+    Attributes:
+        held: is asked whenever the page is read.
+        dropped: sequences that no client has ended, by why they are gone: `idle` or `unloaded`.
+        seen: whether the model keeps sequences; the page has no series of others.
+    """
+
+    def __init__(self) -> None:
+        self.held: Held = _none
+        self.dropped: dict[str, int] = {}
+        self.seen = False
+
+    def begin(self, held: Held) -> None:
+        """Show the series from now on: the model keeps sequences."""
+        self.held = held
+        self.seen = True
+
+    def drop(self, reason: str, times: int) -> None:
+        """Count sequences that no client has ended."""
+        self.dropped[reason] = self.dropped.get(reason, 0) + times
+
+
+Labelled = Sequence[tuple[str, SequenceMetrics]]
+"""The label of a model's name, as it is written, and its sequences."""
+
+
+def sequence_lines(models: Labelled) -> Iterator[str]:
+    """Yield the samples of all models that keep sequences."""
+    seen = [(label, each, *each.held()) for label, each in models if each.seen]
+    if not seen:
+        return
+    yield f"# TYPE {SEQUENCES} gauge"
+    yield from (f"{SEQUENCES}{{{label}}} {live}" for label, _, live, _ in seen)
+    yield f"# TYPE {STATE_BYTES} gauge"
+    yield from (f"{STATE_BYTES}{{{label}}} {size}" for label, _, _, size in seen)
+    yield f"# TYPE {DROPPED} counter"
+    for label, each, _, _ in seen:
+        for reason in ("idle", "unloaded"):
+            yield f'{DROPPED}{{{label},reason="{reason}"}} {each.dropped.get(reason, 0)}'

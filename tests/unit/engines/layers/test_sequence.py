@@ -1,0 +1,121 @@
+"""The life of one sequence: every event in every stage, and turns in order."""
+
+import asyncio
+from itertools import product
+
+import pytest
+
+from ie_serving.core.errors import QueueFull
+from ie_serving.engines.layers import sequence as module
+from ie_serving.engines.layers.sequence import (
+    ADMITTING,
+    TRANSITIONS,
+    Event,
+    IllegalEvent,
+    Sequence,
+    Stage,
+    Turns,
+)
+
+
+def in_stage(stage: Stage) -> Sequence:
+    made = Sequence(7, "serving_default")
+    made.stage = stage
+    return made
+
+
+@pytest.mark.parametrize(("stage", "event"), list(product(Stage, Event)))
+def test_an_event_moves_as_the_table_says_or_is_refused_and_changes_nothing(
+    stage: Stage, event: Event
+) -> None:
+    sequence = in_stage(stage)
+    following = TRANSITIONS[stage].get(event)
+    if following is None:
+        with pytest.raises(IllegalEvent, match=f"sequence 7: {event.value} while {stage.value}"):
+            sequence.apply(event)
+        assert sequence.stage is stage
+    else:
+        assert sequence.apply(event) is following
+
+
+def test_each_stage_is_left_but_the_last_and_only_those_before_the_end_admit() -> None:
+    assert [stage for stage in Stage if not set(TRANSITIONS[stage].values()) - {stage}] == [
+        Stage.GONE
+    ]
+    assert {Stage.BRIEF, Stage.ENDING, Stage.GONE}.isdisjoint(ADMITTING)
+
+
+def test_what_is_gone_keeps_no_state() -> None:
+    sequence = in_stage(Stage.ENDING)
+    sequence.state = {"state:total": None}  # type: ignore[dict-item]
+    sequence.apply(Event.ENDED)
+    assert sequence.state == {}
+
+
+async def tidy(*tasks: "asyncio.Task[None]") -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+class Line:
+    """Users of one `Turns`, who note when they are let in and leave when they are told."""
+
+    def __init__(self) -> None:
+        self.turns = Turns()
+        self.entered: list[int] = []
+        self.leave = asyncio.Event()
+
+    def join(self, number: int) -> "asyncio.Task[None]":
+        return asyncio.create_task(self._use(number))
+
+    async def _use(self, number: int) -> None:
+        async with self.turns:
+            self.entered.append(number)
+            await self.leave.wait()
+
+
+async def turn_of_the_loop() -> None:
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+async def test_turns_come_in_the_order_of_arrival() -> None:
+    line = Line()
+    tasks = [line.join(i) for i in range(10)]
+    await turn_of_the_loop()
+    assert line.entered == [0]
+    assert line.turns.taken
+    line.leave.set()
+    await asyncio.wait_for(asyncio.gather(*tasks), 10)
+    assert line.entered == list(range(10))
+    assert not line.turns.taken
+
+
+@pytest.mark.parametrize("handed_over", [False, True])
+async def test_a_cancelled_turn_goes_to_the_next(handed_over: bool) -> None:
+    line = Line()
+    first, second, third = (line.join(i) for i in range(3))
+    await turn_of_the_loop()
+    if handed_over:
+        line.turns._pass_on()  # the second is let in, and cancelled before it runs
+    second.cancel()
+    first.cancel()
+    await turn_of_the_loop()
+    line.leave.set()
+    await asyncio.wait_for(tidy(first, second, third), 10)
+    assert line.entered == [0, 2]
+    assert not line.turns.taken
+
+
+async def test_too_many_are_refused_and_take_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_WAITING", 2)
+    line = Line()
+    tasks = [line.join(i) for i in range(3)]
+    await turn_of_the_loop()
+    with pytest.raises(QueueFull, match="2 requests wait in this sequence already"):
+        await line.join(3)
+    tasks[2].cancel()
+    tasks.append(line.join(4))
+    await turn_of_the_loop()
+    line.leave.set()
+    await asyncio.wait_for(tidy(*tasks), 10)
+    assert line.entered == [0, 1, 4]

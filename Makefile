@@ -6,9 +6,12 @@ PORT ?= 9000
 REST_PORT ?= 8000
 BASE ?=
 SOAK_MINUTES ?= 30
+FUZZ_SECONDS ?= 60
 DOCKER ?= docker
 IMAGE ?= ie-serving-py:latest
 BASE_IMAGE ?=
+
+FUZZED := tests/functional/test_fuzz.py tests/functional/test_fuzz_models.py
 
 # Files side by side: a file's tests share servers, so they stay together.
 TEST_WORKERS ?= 2
@@ -67,9 +70,9 @@ conformance: .venv-dev/.installed ## hold both ports to RFC 9113, 7541, 9112 and
 soak: .venv-dev/.installed ## run the tests that take minutes: a store away, 300 MB served, SOAK_MINUTES (30) of kills, switches, reloads
 	SOAK_MINUTES=$(SOAK_MINUTES) $(DEV)/python -m pytest -m soak tests
 
-fuzz: .venv-dev/.installed ## try more examples on codecs and settings, then nearly right bytes on both ports, then odd values for models
+fuzz: .venv-dev/.installed ## try more examples on codecs and settings, then for FUZZ_SECONDS (60) each: nearly right bytes on both ports, odd values for models
 	$(DEV)/python -m pytest --hypothesis-profile=thorough --timeout=600 tests/unit/wire tests/unit/config
-	$(DEV)/python -m pytest -m fuzz -rP tests/functional/test_fuzz.py tests/functional/test_fuzz_models.py
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(DEV)/python -m pytest -m fuzz -rP $(FUZZED)
 
 drivers: .venv-dev/.installed ## test the drivers whose libraries are too large for every run: 300 MB of catboost and pandas
 	$(DEV)/pip install --quiet --editable '.[catboost,pandas]'

@@ -1,6 +1,6 @@
 """Byte streams that were nearly right, by the thousand: the server goes on as if nothing was.
 
-`make fuzz` runs it for a minute. A failure names the seed that finds it again.
+`make fuzz` runs it for as long as FUZZ_SECONDS says. A failure names the seed that finds it again.
 """
 
 import random
@@ -24,12 +24,12 @@ from hyperframe.frame import (
 )
 from tensorflow_serving.apis import predict_pb2
 
+from tests.functional.fuzzing import SECONDS, marks
 from tests.functional.servers import SAMPLE, Server
 from tests.process import PATIENCE_S, until
 
-pytestmark = [pytest.mark.fuzz, pytest.mark.timeout(180)]
+pytestmark = marks
 
-SECONDS = 30.0
 SETTLED_S = 10.0
 """Until then caches and pools may grow."""
 GROWTH = 16 << 20

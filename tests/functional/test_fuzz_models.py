@@ -1,7 +1,7 @@
 """Values by the thousand for models that compute with them: the worker's process is the witness.
 
-`make fuzz` runs it. The models have shapes that depend on values, indices, sizes and arithmetic of
-integers; a failure names the seed that finds it again.
+`make fuzz` runs it for as long as FUZZ_SECONDS says. The models have shapes that depend on values,
+indices, sizes and arithmetic of integers; a failure names the seed that finds it again.
 """
 
 import random
@@ -16,13 +16,13 @@ import pytest
 
 from ie_serving.core.tensors import DataType
 from tests.functional.cost import forget_peaks, peak
+from tests.functional.fuzzing import SECONDS, marks
 from tests.functional.servers import Server
 from tests.functional.storage.serving import several
 from tests.unit.engines.openvino.models import parameter, result, save
 
-pytestmark = [pytest.mark.fuzz, pytest.mark.timeout(300)]
+pytestmark = marks
 
-SECONDS = 60.0
 MOST_S = 20.0
 """Seconds that one answer may take, of millions of numbers among them."""
 MOST_BYTES = 2 << 30

@@ -86,15 +86,20 @@ def _exact(model: ov.Model, values: Values, mode: str) -> list[Flag]:
             check_constants(node, values, entering)
         flags += carried(node, [_exact(body, values, mode) for body in bodies(node)])
         made = _made(node, values)
-        if made is None and node.get_type_name() in REDUCING and grows(node, values):
-            _check(node, mode)
-            keep_apart(node, values)
         if made is not None:
             _check(node, mode)
             # Before other operations read the output: those of the graph say what of it counts.
             flags += _flags(node, made)
             _replace(node, made, values)
+        if made is None or made.output is None:
+            _keep_apart(node, values, mode)
     return flags
+
+
+def _keep_apart(node: ov.Node, values: Values, mode: str) -> None:
+    if node.get_type_name() in REDUCING and grows(node, values):
+        _check(node, mode)
+        keep_apart(node, values)
 
 
 def _flags(node: ov.Node, made: Made) -> list[Flag]:

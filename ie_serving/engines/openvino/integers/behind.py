@@ -7,12 +7,14 @@ Measured with OpenVINO 2026.4: `reduce_max` and a product behind it, of int32.
 import openvino as ov
 
 from ie_serving.engines.openvino.integers.arithmetic import COMPUTED
-from ie_serving.engines.openvino.integers.bounds import CONVERTS, HELD, Values, is_small
+from ie_serving.engines.openvino.integers.bounds import CONVERTS, HELD, MOVES, Values, is_small
 from ie_serving.engines.openvino.integers.rule import kind_of
 from ie_serving.engines.openvino.integers.steps import sealed
 
-REDUCING = frozenset({"MatMul", "ReduceL1", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum"})
-"""Operations with which arithmetic behind them is fused."""
+REDUCING = frozenset(
+    {"Einsum", "MatMul", "ReduceL1", "ReduceMax", "ReduceMean", "ReduceMin", "ReduceSum"}
+)
+"""Operations with which arithmetic behind them is fused, also behind what only moves numbers."""
 _FUSED = frozenset({*COMPUTED, "CumSum", "Divide", "FloorMod", "Mod", "Power"})
 
 
@@ -24,7 +26,7 @@ def grows(node: ov.Node, values: Values) -> bool:
 
 
 def _is_large(node: ov.Node, values: Values) -> bool:
-    if node.get_type_name() not in _FUSED | CONVERTS:
+    if node.get_type_name() not in _FUSED | CONVERTS | MOVES:
         return False
     bounds = values.of(node.output(0)).bounds
     if bounds is None:

@@ -169,11 +169,19 @@ def _einsum(node: ov.Node, values: Values) -> Made:
 
 
 def _magnitudes(node: ov.Node, values: Values) -> Made | None:
-    """Flag sums of magnitudes that may have been rounded."""
-    if is_small(sum_of(node, values.bounds(node, 0))):
+    """Flag sums of magnitudes that may have been rounded; those of few bits wrap around."""
+    kind, found = kind_of(node), sum_of(node, values.bounds(node, 0))
+    of_few_bits = kind not in WIDE | {"i32"}
+    most = max(map(abs, found))
+    if is_small(found) and not (of_few_bits and most > HELD[kind][1]):
         return None
     check_constants(node, values)
-    return Made(None, [_rounded(node)])
+    faults = [] if is_small(found) else [_rounded(node)]
+    if not of_few_bits:
+        return Made(None, faults)
+    given, keeps = as_int32(node.input_value(0)), bool(node.get_attributes()["keep_dims"])
+    total = op.reduce_l1(given, node.input_value(1), keeps)
+    return Made(cast(total, kind, HELD["i32"]), faults)
 
 
 def _if_exact(node: ov.Node, values: Values, sums: ov.Node) -> Made:

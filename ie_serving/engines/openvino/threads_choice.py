@@ -64,6 +64,15 @@ def compile_fastest(
     Raises:
         LoadFailed: the device does not take the model.
     """
+    trials, device = _Trials(ports, hazards), options.of(OpenVinoOptions).target_device
+    with load_failures(f"the model cannot be compiled for {device}"):
+        chosen = _fastest(model, options, trials)
+        if trials.left_fit(chosen.model):
+            return chosen
+        return replace(chosen, model=compile_cached(model, device, chosen.config))
+
+
+def _fastest(model: ov.Model, options: EngineOptions, trials: "_Trials") -> Compiled:
     config = properties(options, thread_limit())
     # What the user has set is not measured against anything else.
     own = options.of(OpenVinoOptions)
@@ -75,7 +84,7 @@ def compile_fastest(
         return measured(compile_cached(model, device, config), config)
 
     def measured(made: ov.CompiledModel, config: Mapping[str, str]) -> Compiled:
-        return Compiled(made, config, _latency(made, ports, hazards, 1))
+        return Compiled(made, config, trials.latency(made, 1))
 
     def on_one_thread() -> Compiled:
         """Compile for the thread that infers."""
@@ -83,18 +92,17 @@ def compile_fastest(
         # lane, needs none of its own, and a thousand such models do not fill a process with them.
         return compiled({**config, THREADS: "1", STREAMS: "0"})
 
-    with load_failures(f"the model cannot be compiled for {device}"):
-        single = on_one_thread() if may_choose and _looks_tiny(model) else None
-        if single and _keeps_up(ports, hazards, single, None):
-            return single
-        several = compiled(config)
-        if not may_choose or several.seconds is None or several.seconds > TINY_S:
-            return several
-        # A model that looked tiny has been compiled for one thread already. It is measured anew,
-        # beside the other: what a start imports in other threads may have made it three times as
-        # slow (of 70 starts six were so).
-        single = measured(single.model, single.config) if single else on_one_thread()
-    return single if _keeps_up(ports, hazards, single, several) else several
+    single = on_one_thread() if may_choose and _looks_tiny(model) else None
+    if single and trials.keeps_up(single, None):
+        return single
+    several = compiled(config)
+    if not may_choose or several.seconds is None or several.seconds > TINY_S:
+        return several
+    # A model that looked tiny has been compiled for one thread already. It is measured anew,
+    # beside the other: what a start imports in other threads may have made it three times as
+    # slow (of 70 starts six were so).
+    single = measured(single.model, single.config) if single else on_one_thread()
+    return single if trials.keeps_up(single, several) else several
 
 
 def _looks_tiny(model: ov.Model) -> bool:
@@ -106,11 +114,45 @@ def _looks_tiny(model: ov.Model) -> bool:
     return elements <= TINY_WEIGHTS
 
 
-def _latency(model: ov.CompiledModel, ports: Ports, hazards: Hazards, rows: int) -> float | None:
-    """Measure with zeros, `rows` in each open dimension; they may be divisors, and be refused."""
-    measured = replace(hazards, refusals=())
-    make = partial(Slot, model.create_infer_request, ports.inputs, ports.outputs, measured)
-    return probe.latency(make, zeros(ports.inputs, rows), (RuntimeError,))
+class _Trials:
+    """Measures compiled models with zeros, and knows which of them that has left unfit to serve.
+
+    Of open shapes some do not fit together, and zeros may be divisors. With 2026.4 whatever is
+    answered next from the same compiled model may then be memory of that try.
+    """
+
+    def __init__(self, ports: Ports, hazards: Hazards) -> None:
+        self._ports = ports
+        self._hazards = replace(hazards, refusals=())
+        self._is_open = not all(port.static for port in ports.inputs)
+        self._failed: list[ov.CompiledModel] = []
+
+    def latency(self, model: ov.CompiledModel, rows: int) -> float | None:
+        """Give the seconds of one inference with `rows` in each open dimension, where it works."""
+        inputs, outputs = self._ports.inputs, self._ports.outputs
+        make = partial(Slot, model.create_infer_request, inputs, outputs, self._hazards)
+        found = probe.latency(make, zeros(inputs, rows), (RuntimeError,))
+        if found is None:
+            self._failed.append(model)
+        return found
+
+    def keeps_up(self, single: Compiled, several: Compiled | None) -> bool:
+        """Tell whether one thread is about as fast, for many rows too where they may come.
+
+        Without `several` it is compared with an inference that takes no time.
+        """
+        pairs = [(single.seconds, several.seconds if several else 0.0)]
+        if self._is_open:
+            many_s = self.latency(several.model, MANY_ROWS) if several else 0.0
+            pairs.append((self.latency(single.model, MANY_ROWS), many_s))
+        return all(s is not None and m is not None and about_as_fast(s, m) for s, m in pairs)
+
+    def left_fit(self, model: ov.CompiledModel) -> bool:
+        """Tell whether no try of a compiled model has failed, or none that can have spoilt it."""
+        # Where shapes depend on values, what serves is compiled anew for each infer request.
+        if not self._is_open or self._hazards.by_values:
+            return True
+        return not any(failed is model for failed in self._failed)
 
 
 def compile_cached(model: ov.Model, device: str, config: Mapping[str, str]) -> ov.CompiledModel:
@@ -131,18 +173,6 @@ def _warn_not_kept(path: str, error: RuntimeError) -> None:
     advice = Hint("check {storage.cache_dir}")
     cause = one_line(error)
     log.warning(Event("compiled model not kept", path=path, cause=cause, advice=advice))
-
-
-def _keeps_up(ports: Ports, hazards: Hazards, single: Compiled, several: Compiled | None) -> bool:
-    """Tell whether one thread is about as fast, for many rows too where they may come.
-
-    Without `several` it is compared with an inference that takes no time.
-    """
-    pairs = [(single.seconds, several.seconds if several else 0.0)]
-    if not all(port.static for port in ports.inputs):
-        many_s = _latency(several.model, ports, hazards, MANY_ROWS) if several else 0.0
-        pairs.append((_latency(single.model, ports, hazards, MANY_ROWS), many_s))
-    return all(s is not None and m is not None and about_as_fast(s, m) for s, m in pairs)
 
 
 def about_as_fast(single_s: float, several_s: float) -> bool:

@@ -200,6 +200,20 @@ def test_a_model_that_cannot_be_reshaped_says_so(tmp_path: Path) -> None:
         load(tmp_path, shape=(1, 5))
 
 
+async def test_sizes_that_fail_when_they_are_tried_at_load_leave_nothing_to_answer(
+    tmp_path: Path,
+) -> None:
+    """The first answer had the 65 places of a try with 64, and memory that nobody had written."""
+    x, y = (parameter(name, [-1], DataType.INT32) for name in "xy")
+    one, none, fill = (op.constant(np.array(v, np.int64)) for v in ([1], [0], 16777216))
+    padded = op.pad(x, one, none, "constant", op.convert(fill, "i32"))
+    save(tmp_path, [result("less", op.less(y, padded))], [x, y])
+    model = load(tmp_path)
+    inputs = {"x": np.array([23], np.int32), "y": np.array([100], np.int32)}
+    outputs = await run(model, inputs)
+    assert outputs["less"].tolist() == [True, False]
+
+
 def test_the_engine_opens_no_connection() -> None:
     """Telemetry would be a connection; the audit hook sees every one."""
     program = (

@@ -1,13 +1,15 @@
 """Measure what gathering requests into batches wins, and that it costs a lone client nothing.
 
 A small convolution net and a small transformer, one row a request, at several concurrencies: the
-same server with and without `--max_batch_size`, in interleaved rounds.
+same server with and without `--max_batch_size`, and Triton with and without its dynamic batcher, in
+interleaved rounds. Triton runs the same file with OpenVINO in its Python backend, which joins what
+the batcher hands over: it brings no backend of its own for OpenVINO outside of its containers.
 """
 
 import argparse
 import tempfile
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -19,6 +21,7 @@ from benchmarks import models
 from benchmarks.engine import Loop
 from benchmarks.environments import ROOT
 from benchmarks.generators import h2load, wrk
+from benchmarks.peers.catalog import TRITON, triton_in_batches
 from benchmarks.report import ratio, spread, table
 from benchmarks.servers import Server, Target, project
 from benchmarks.subjects import Load, Measurement, Question, Subject, started
@@ -27,9 +30,12 @@ from benchmarks.wire import Array
 CONCURRENCY = (1, 16, 64, 256)
 CLIENT: Mapping[str, Load] = {"gRPC": h2load, "REST": wrk}
 OFF, ON = "alone", "in batches"
+TRITON_OFF, TRITON_ON = "Triton alone", "Triton in batches"
+RATIOS = ((ON, OFF), (TRITON_ON, TRITON_OFF), (ON, TRITON_ON))
+"""What is divided by what."""
 
 Key = tuple[str, str, int, str]
-"""Model, transport, concurrency; with or without batches."""
+"""Model, transport, concurrency; contender."""
 
 
 def convnet_input(random: np.random.Generator) -> Array:
@@ -55,18 +61,17 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--model", choices=sorted(INPUTS), action="append", help="default: both")
     parser.add_argument("--transport", choices=sorted(CLIENT), action="append")
+    parser.add_argument("--concurrency", type=int, action="append", help="default: 1 to 256")
     parser.add_argument("--batch", type=int, default=64, help="max_batch_size")
     parser.add_argument("--flag", action="append", default=[], help="further flag of the server")
+    parser.add_argument("--no-triton", action="store_true", help="leave Triton out")
     parser.add_argument("--installed", type=Path, help="environment that has the server already")
     given = parser.parse_args()
     models.write(ROOT / "models")
-    server = _installed(given.installed) if given.installed else project("working-tree", None)
     run = Run(
-        contenders={
-            OFF: _with(server, given.flag),
-            ON: _with(server, [*given.flag, f"--max_batch_size={given.batch}"]),
-        },
+        contenders=_contenders(given),
         transports=given.transport or list(CLIENT),
+        concurrency=given.concurrency or CONCURRENCY,
         seconds=given.seconds,
     )
     for turn in range(given.rounds):
@@ -80,7 +85,8 @@ class Run:
     """The settings of one run and what it has measured so far, one entry for each round."""
 
     contenders: Mapping[str, Server]
-    transports: list[str]
+    transports: Sequence[str]
+    concurrency: Sequence[int]
     seconds: float
     seen: dict[Key, list[Measurement]] = field(default_factory=lambda: defaultdict(list))
 
@@ -90,7 +96,7 @@ class Run:
         with ExitStack() as stack:
             subjects = {name: self._start(stack, name, question) for name in order}
             for transport in self.transports:
-                for concurrency in CONCURRENCY:
+                for concurrency in self.concurrency:
                     for name, subject in subjects.items():
                         by = CLIENT[transport]
                         measured = subject.load(transport, by, concurrency, self.seconds)
@@ -102,27 +108,45 @@ class Run:
         return stack.enter_context(started(self.contenders[name], question, scratch))
 
     def table(self) -> str:
-        """Tabulate requests per second, p99 and processor time, with the ratio of the first."""
+        """Tabulate requests per second, p99 and processor time, and the ratios of the first."""
         cases = dict.fromkeys(key[:3] for key in self.seen)
         rows = [
             [f"{model}, {transport} c{c}", *self._row((model, transport, c))]
             for model, transport, c in cases
         ]
         heads = [
-            f"{name}, {what}" for name in (OFF, ON) for what in ("requests/s", "p99 ms", "CPU µs")
+            f"{name}, {what}"
+            for name in self.contenders
+            for what in ("requests/s", "p99 ms", "CPU µs")
         ]
-        return table(["case", *heads, "ratio"], rows)
+        ratios = [f"{mine} / {other}" for mine, other in self._ratios()]
+        return table(["case", *heads, *ratios], rows)
+
+    def _ratios(self) -> list[tuple[str, str]]:
+        return [pair for pair in RATIOS if set(pair) <= set(self.contenders)]
 
     def _row(self, case: tuple[str, str, int]) -> list[str]:
-        off, on = (self.seen[(*case, name)] for name in (OFF, ON))
+        seen = {name: self.seen[(*case, name)] for name in self.contenders}
         cells = []
-        for seen in (off, on):
+        for measured in seen.values():
             cells += [
-                spread([m.sample.rps for m in seen]),
-                spread([m.sample.p99_ms for m in seen], 2),
-                spread([m.cpu_us for m in seen]),
+                spread([m.sample.rps for m in measured]),
+                spread([m.sample.p99_ms for m in measured], 2),
+                spread([m.cpu_us for m in measured]),
             ]
-        return [*cells, ratio([m.sample.rps for m in on], [m.sample.rps for m in off])]
+        rps = {name: [m.sample.rps for m in measured] for name, measured in seen.items()}
+        return [*cells, *(ratio(rps[mine], rps[other]) for mine, other in self._ratios())]
+
+
+def _contenders(given: argparse.Namespace) -> dict[str, Server]:
+    server = _installed(given.installed) if given.installed else project("working-tree", None)
+    ours = {
+        OFF: _with(server, given.flag),
+        ON: _with(server, [*given.flag, f"--max_batch_size={given.batch}"]),
+    }
+    if given.no_triton:
+        return ours
+    return {**ours, TRITON_OFF: TRITON, TRITON_ON: triton_in_batches(given.batch)}
 
 
 def _question(model: str) -> Question:

@@ -6,6 +6,8 @@ All serve the same file with OpenVINO's default properties, one process, one inf
 import json
 import os
 import shutil
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import openvino as ov
@@ -76,12 +78,13 @@ def _install_triton() -> Path:
 _STUB = "triton_python_backend_stub"
 
 
-def _serve_triton(environment: Path, target: Target) -> list[str]:
+def _serve_triton(environment: Path, target: Target, most_rows: int = 0) -> list[str]:
+    """Write its repository; with `most_rows` its dynamic batcher gathers up to so many rows."""
     repository = target.scratch / "models"
     version = repository / target.model / "1"
     version.mkdir(parents=True)
     shutil.copy(HERE / "triton_model.py", version / "model.py")
-    (version.parent / "config.pbtxt").write_text(_triton_config(target))
+    (version.parent / "config.pbtxt").write_text(_triton_config(target, most_rows))
     tree = _site_packages(environment) / "pytriton" / "tritonserver"
     return [
         *(str(tree / "bin" / "tritonserver"), f"--model-repository={repository}"),
@@ -92,17 +95,23 @@ def _serve_triton(environment: Path, target: Target) -> list[str]:
     ]
 
 
-def _triton_config(target: Target) -> str:
+def _triton_config(target: Target, most_rows: int) -> str:
     model = ov.Core().read_model(_model_file(target))
     lines = ['backend: "python"', "instance_group [{kind: KIND_CPU, count: 1}]"]
+    if most_rows:
+        # No delay: whatever waits when the instance is free goes together, as with our defaults.
+        lines += [f"max_batch_size: {most_rows}", "dynamic_batching {}"]
     for field, ports in (("input", model.inputs), ("output", model.outputs)):
-        for port in ports:
-            dims = ", ".join(str(d.get_length() if d.is_static else -1) for d in port.partial_shape)
-            dtype = TRITON_DTYPE[port.get_element_type().get_type_name()]
-            lines.append(
-                f'{field} [{{name: "{port.any_name}", data_type: {dtype}, dims: [{dims}]}}]'
-            )
+        lines += [_triton_tensor(field, port, gathered=most_rows > 0) for port in ports]
     return "\n".join(lines)
+
+
+def _triton_tensor(field: str, port: ov.Output, *, gathered: bool) -> str:
+    """Declare a tensor; where Triton gathers, without the dimension of the batch."""
+    sizes = [d.get_length() if d.is_static else -1 for d in port.partial_shape][gathered:]
+    dims = f"dims: {sizes}" if sizes else "dims: [1], reshape: {shape: []}"
+    dtype = TRITON_DTYPE[port.get_element_type().get_type_name()]
+    return f'{field} [{{name: "{port.any_name}", data_type: {dtype}, {dims}}}]'
 
 
 def _triton_variables(environment: Path, target: Target) -> dict[str, str]:
@@ -153,4 +162,12 @@ MLSERVER = Server(
     rest=oip_rest,
     variables=_variables,
 )
+
+
 PEERS = (TRITON, FASTAPI, KSERVE, MLSERVER)
+
+
+def triton_in_batches(most_rows: int) -> Server:
+    """Give Triton with its dynamic batcher, for batches of up to so many rows."""
+    command = partial(_serve_triton, most_rows=most_rows)
+    return replace(TRITON, name="Triton in batches", command=command)

@@ -142,7 +142,8 @@ class Program:
             self._give_when_idle(request, lane)
         if lane.failure is not None:
             raise self._blame(lane.failure) from lane.failure
-        if alone:
+        # What a new shape takes is mostly the engine's preparing for it, and no measure of the next.
+        if alone and not new:
             self._latency.learn(bucket, lane.seconds)
         return lane.result()
 

@@ -206,6 +206,23 @@ async def test_new_shapes_are_admitted_once_and_run_in_a_lane() -> None:
     assert request.threads == ["infer", "MainThread"]
 
 
+async def test_what_a_new_shape_takes_does_not_teach_how_long_known_ones_do() -> None:
+    """Else a few new shapes would send every request of their size to the lanes for a while."""
+    latency = LatencyModel("auto")
+    asked = Program(
+        SIGNATURE,
+        [Doubling()],
+        latency,
+        failures=(EngineFailure,),
+        blame=lambda error: ServingError(),
+        admission=EvenOnly(),
+    )
+    await ask(asked, 1, 2)
+    assert latency.mean_s == {}
+    await ask(asked, 3, 4)
+    assert latency.mean_s.keys() == {2}
+
+
 async def test_a_model_closes_each_program_and_then_tells() -> None:
     order: list[str] = []
     model = CompiledPrograms([program([Doubling()], "async")], lambda: order.append("freed"))

@@ -263,3 +263,18 @@ def test_a_tiny_model_is_compiled_once_and_brings_no_threads(
     assert len(compiled) == 11
     for model in models:
         model.close()
+
+
+def test_each_of_several_models_keeps_to_the_quota(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also those that are too slow for one thread by choice: of 64 cores each would take all."""
+    monkeypatch.setattr(threads_choice, "thread_limit", lambda: 1)
+    monkeypatch.setattr(threads_choice, "TINY_S", -1.0)
+    monkeypatch.setattr(threads_choice, "_looks_tiny", lambda model: False)
+    with caplog.at_level("INFO"):
+        for name in ("a", "b"):
+            load(add_one(tmp_path / name))
+    lines = [each for each in caplog.text.splitlines() if "model compiled" in each]
+    assert len(lines) == 2
+    assert all("nireq=1 threads=1 streams=1" in line for line in lines)

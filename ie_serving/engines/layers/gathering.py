@@ -244,6 +244,18 @@ class Gatherer(Generic[T]):
     def _batch(self, group: _Group[T], why: Reason) -> Batch[T]:
         before = group.rows
         most = max(self.rules.cut(before), self.rules.size_for(group.oldest.rows))
+        if before <= most:  # mostly all of it
+            parts, rows = list(group.parts), before
+            self.waiting -= before
+            del self._groups[parts[0].form]
+        else:
+            parts, rows = self._first(group, most)
+        if rows < before and why is not Reason.FULL:
+            why = Reason.ALLOWED_SIZE
+        return Batch(parts, rows, why)
+
+    def _first(self, group: _Group[T], most: int) -> tuple[list[Part[T]], int]:
+        """Take the oldest parts, of at most `most` rows together; give them and their rows."""
         parts: list[Part[T]] = []
         rows = 0
         for part in group.parts:
@@ -253,9 +265,7 @@ class Gatherer(Generic[T]):
             rows += part.rows
         for part in parts:
             self._leave(group, part)
-        if rows < before and why is not Reason.FULL:
-            why = Reason.ALLOWED_SIZE
-        return Batch(parts, rows, why)
+        return parts, rows
 
     def _leave(self, group: _Group[T], part: Part[T]) -> None:
         del group.parts[part]

@@ -122,7 +122,16 @@ class Queue:
         if opened:
             asyncio.get_running_loop().call_soon(self._end_turn)
         if not at_once:
-            return read(await self._gathered(inputs, rows))
+            parts = self._add(inputs, rows)
+            try:
+                if len(parts) == 1:
+                    outputs = await parts[0].content.outputs
+                else:
+                    outputs = together([await part.content.outputs for part in parts])
+            except BaseException:
+                self._abandon(parts)
+                raise
+            return read(outputs)
         self._record.alone(rows)
         began = now() if opened else 0.0
         try:
@@ -132,25 +141,20 @@ class Queue:
                 self._brief = now() - began < self._brief_s
             self._free_lane()
 
-    async def _gathered(self, inputs: Arrays, rows: int) -> Arrays:
-        """Wait for the outputs in a batch; cancelled meanwhile, it costs no inference."""
+    def _add(self, inputs: Arrays, rows: int) -> Parts:
+        """Let a request wait; cancelled meanwhile, it costs no inference."""
         self._check_size(rows)
-        loop = asyncio.get_running_loop()
+        future = asyncio.get_running_loop().create_future
         form, since = form_of(inputs, self._names), now()
-        parts = [
-            Part(_Waiting(piece, loop.create_future()), count, form, since)
-            for piece, count in pieces(inputs, rows, self._rules.rows)
-        ]
+        if rows <= self._rules.rows:
+            parts = [Part(_Waiting(inputs, future()), rows, form, since)]
+        else:
+            cut = pieces(inputs, rows, self._rules.rows)
+            parts = [Part(_Waiting(piece, future()), count, form, since) for piece, count in cut]
         self._gatherer.add(parts)
         if self._gatherer.waiting >= self._rules.rows:
             self._send_due()  # a full batch has nothing to wait for
-        try:
-            if len(parts) == 1:
-                return await parts[0].content.outputs
-            return together([await part.content.outputs for part in parts])
-        except BaseException:
-            self._abandon(parts)
-            raise
+        return parts
 
     def _check_size(self, rows: int) -> None:
         if self._most_rows and rows > self._most_rows:

@@ -142,7 +142,7 @@ class Program:
             self._give_when_idle(request, lane)
         if lane.failure is not None:
             raise self._blame(lane.failure) from lane.failure
-        # What a new shape takes is mostly the engine's preparing for it, and no measure of the next.
+        # What a new shape takes is mostly the engine's preparing for it: no measure of the next.
         if alone and not new:
             self._latency.learn(bucket, lane.seconds)
         return lane.result()

@@ -90,7 +90,7 @@ format: .venv-dev/.installed ## format the code and fix what lint can fix
 api: .venv-dev/.installed ## write docs/api.md from the conformance table
 	$(DEV)/python -m tests.functional.conformance.document
 
-configuration: .venv-dev/.installed ## write the tables of docs/configuration.md and docs/storage.md
+configuration: .venv-dev/.installed ## write the tables of docs/configuration.md, storage.md and tuning.md
 	$(DEV)/python -m tests.unit.config.document
 
 sample: .venv-dev/.installed ## train the sample models again

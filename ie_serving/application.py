@@ -9,6 +9,7 @@ from functools import partial
 from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.files.option_files import batching_of
 from ie_serving.config.files.text_proto import from_message
+from ie_serving.config.schema.model import with_keys
 from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
 from ie_serving.core.budget import BUDGET
 from ie_serving.engines.base import Engine
@@ -65,6 +66,7 @@ from ie_serving.telemetry.batches import BatchMetrics
 from ie_serving.telemetry.logs import Event
 from ie_serving.telemetry.metrics import BOUNDS, Metrics
 from ie_serving.telemetry.sequences import SequenceMetrics
+from ie_serving.tuning.tools import Tools
 from ie_serving.wire.json.golden import read_golden as golden_json
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs import metadata
@@ -94,6 +96,17 @@ def engine_of(config: ModelConfig) -> Engine:
     return _layered(engine, BatchMetrics(BOUNDS), Family(config.name, SequenceMetrics()))
 
 
+def tools(config: ModelConfig) -> Tools:
+    """Build what `ie_serving tune` works with."""
+    return Tools(
+        engine=engine_of(config),
+        with_keys=with_keys,
+        lower=lower_precisions,
+        of_file=_recorded().of_file,
+        of_version=_recorded(),
+    )
+
+
 def _drivers(fallback: TensorFlowFallback) -> Drivers:
     return every([OnnxRuntimeEngine(), OpenVinoEngine(fallback)])
 
@@ -101,8 +114,11 @@ def _drivers(fallback: TensorFlowFallback) -> Drivers:
 def _engine(drivers: Drivers, config: ModelConfig) -> Engine:
     """Give the engine of one model: what its files must be depends on the driver it names."""
     kept = KeptSound(drivers.named(config.engine.driver))
-    recorded = RecordedRequests(GOLDEN, read_requests, parse_request)
-    return PrecisionEngine(kept, lower_precisions, recorded)
+    return PrecisionEngine(kept, lower_precisions, _recorded())
+
+
+def _recorded() -> RecordedRequests:
+    return RecordedRequests(GOLDEN, read_requests, parse_request)
 
 
 def _layered(engine: Engine, batches: BatchMetrics, family: Family) -> Engine:

@@ -14,7 +14,7 @@ from types import FrameType
 from ie_serving.config.dialects import ie_serving as own
 from ie_serving.config.dialects import manage
 from ie_serving.config.dialects import tensorflow_model_server as tfs
-from ie_serving.config.settings import Parsed, Settings
+from ie_serving.config.settings import Parsed, Settings, TuneSettings
 from ie_serving.core import hints
 from ie_serving.core.errors import ServingError, causes
 from ie_serving.server.process import gunicorn_app
@@ -30,6 +30,9 @@ log = logging.getLogger(__name__)
 WRONG_USAGE = 2
 """Exit code of a wrong command line or configuration, as argparse's own. A port that is taken or a
 first start that fails ends with 1, and the cause is in the log."""
+
+NOT_TUNED = 1
+"""Exit code of `tune` where the model does not load, or answers none of the requests."""
 
 
 def _stop_at_once(number: int, frame: FrameType | None) -> None:
@@ -56,6 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for cause in causes(error):
             print(f"ie_serving: error: {cause}", file=sys.stderr)
         return WRONG_USAGE
+    if parsed.tune is not None:
+        return _tune(parsed, parsed.tune)
     return _check(parsed) if parsed.only_check else _serve(parsed).code
 
 
@@ -106,6 +111,20 @@ def _check(parsed: Parsed) -> int:
     # The report has every cause, each under its signature.
     logging.getLogger(logs.OWN).setLevel(logging.CRITICAL)
     return check(parsed.settings, engine_of, partial(open_storage, options=parsed.storage))
+
+
+def _tune(parsed: Parsed, asked: TuneSettings) -> int:
+    from ie_serving.application import tools
+    from ie_serving.tuning.command import tune
+
+    logging.getLogger(logs.OWN).setLevel(logging.CRITICAL)  # the table has every cause
+    (model,) = parsed.settings.models
+    try:
+        tune(model, asked, open_storage(model.base_path, options=parsed.storage), tools(model))
+    except ServingError as error:
+        print(f"ie_serving: error: {error}", file=sys.stderr)
+        return NOT_TUNED
+    return 0
 
 
 def _build(

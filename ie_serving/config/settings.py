@@ -191,6 +191,26 @@ class Settings:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TuneSettings:
+    """What `ie_serving tune` is asked."""
+
+    requests: Path | None = None
+    """File of requests; None takes what the version brings along, or makes them up."""
+
+    latency_ms: float = 0.0
+    """p99 in milliseconds that is wanted; 0 wants none."""
+
+    seconds: float = 60.0
+    """How long it may take."""
+
+    concurrency: int = 8
+    """Callers that ask at a time."""
+
+    output: Path | None = None
+    """File that keys and measurements are written to as JSON; None writes none."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Parsed:
     """What a command line came to."""
 
@@ -207,3 +227,6 @@ class Parsed:
 
     only_check: bool = False
     """Say what would be served, instead of serving it."""
+
+    tune: TuneSettings | None = None
+    """Measure settings of the one model, instead of serving it."""

@@ -42,6 +42,18 @@ class RecordedRequests:
             yield from _readable(self._of_golden(directory / name, read))
         yield from _readable(self.of_records(directory / RECORDS))
 
+    def of_file(self, path: Path) -> Iterator[Sample]:
+        """Yield the requests of one file, of the kind that the end of its name says.
+
+        Raises:
+            InvalidRequest: the file is damaged.
+            OSError: it cannot be read.
+        """
+        of_json = next((r for name, r in self._golden.items() if name.endswith(".json")), None)
+        if path.suffix == ".json" and of_json:
+            return self._of_golden(path, of_json)
+        return self.of_records(path)
+
     def _of_golden(self, path: Path, read: Read) -> Iterator[Sample]:
         for golden in read(path.read_bytes()):
             yield Sample(f"{golden.place} of {path.name}", golden.request, golden)

@@ -21,6 +21,7 @@ VARIABLE = re.compile(r"\b(?:S3|AWS|GCS|GOOGLE|MINIO|SSL)_[A-Z_]+\b")
 COMMANDS: Mapping[str, Mapping[str, str]] = {
     "ie_serving model": ie_serving.names("model"),
     "ie_serving config": ie_serving.names("config"),
+    "ie_serving tune": ie_serving.names("tune"),
     "tensorflow_model_server": names_in_tensorflow_model_server(),
 }
 
@@ -61,7 +62,7 @@ def test_only_a_dialect_names_flags(path: Path) -> None:
 
 @pytest.mark.parametrize(("where", "hint"), HINTS, ids=str)
 def test_a_hint_names_settings_that_there_are(where: str, hint: Hint) -> None:
-    assert set(hint.fields) <= set(COMMANDS["ie_serving model"]), where
+    assert set(hint.fields) <= set(COMMANDS["ie_serving tune"]), where
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -90,8 +91,8 @@ TFS = {f"--{flag.name}" for flag in FLAGS} | {"--help"}
     ("module", "known"),
     [
         ("environment", set()),
-        # Its help tells what stands without a command.
-        ("ie_serving", OWN_IN_BOTH | MANAGE | {"--help", "--model_path"}),
+        # Its help tells what stands without a command; `tune` takes a model of a file by its name.
+        ("ie_serving", OWN_IN_BOTH | MANAGE | {"--help", "--model_name", "--model_path"}),
         ("no_command", OWN_IN_BOTH | {"--help", "--model_name", "--model_path"}),
         # It also tells the two commands apart by these.
         ("ovms", OWN_IN_BOTH | {"--config_path", "--model_name", "--model_path"}),

@@ -1,4 +1,4 @@
-"""The command line `ie_serving {config,model,check} ...` to `Settings`.
+"""The command line `ie_serving {config,model,check,tune} ...` to `Settings`.
 
 What the command line says beats the file, the file beats the environment. What is wrong is all
 reported together, as one `ConfigError`; arguments that cannot be told apart at all, `--help` and
@@ -22,22 +22,30 @@ from ie_serving.config.schema.model import FOR_ALL, MODEL, model_config, with_ow
 from ie_serving.config.schema.sequences import conflicts
 from ie_serving.config.schema.server import CONFIG_PATH, SERVER
 from ie_serving.config.schema.setting import BOOLEAN, Setting, fields_of
-from ie_serving.config.settings import ModelConfig, Parsed, ServerSettings, Settings
+from ie_serving.config.schema.tune import TUNE
+from ie_serving.config.settings import (
+    ModelConfig,
+    Parsed,
+    ServerSettings,
+    Settings,
+    TuneSettings,
+)
 from ie_serving.config.values import channel, words
 from ie_serving.config.values.faults import Faults
 from ie_serving.core.errors import ConfigError
 from ie_serving.core.nearest import nearest
 from ie_serving.engines.base import EngineOptions
 
-CONFIG, MODEL_COMMAND, CHECK = "config", "model", "check"
+CONFIG, MODEL_COMMAND, CHECK, TUNE_COMMAND = "config", "model", "check", "tune"
 
 OWN_FLAGS: Mapping[str, tuple[Setting, ...]] = {
     CONFIG: (CONFIG_PATH, *FOR_ALL),
     MODEL_COMMAND: tuple(setting for setting in MODEL if setting.flag),
     CHECK: (CONFIG_PATH, *(setting for setting in MODEL if setting.flag)),
+    TUNE_COMMAND: (CONFIG_PATH, *TUNE, *(setting for setting in MODEL if setting.flag)),
 }
-"""Settings whose flags only this command takes; those of `SERVER` belong to all. `check` is one of
-the other two, as its flags say."""
+"""Settings whose flags only this command takes; those of `SERVER` belong to all. `check` and `tune`
+are one of the first two, as their flags say."""
 
 
 @dataclass
@@ -76,15 +84,36 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     engine = _engine(found, reading)
     path, file = _models(engine, reading)
     server = _server(fields_of("server", found), file, reading)
+    tuned, models = _tuned(command, file.models, reading)
     # Only now: whoever has three faults to correct wants to read of all three.
     reading.faults.check()
     return Parsed(
-        settings=Settings(server=server, models=file.models, config_path=path, engine=engine),
+        settings=Settings(server=server, models=models, config_path=path, engine=engine),
         storage=storage,
         warnings=(*reading.warnings, *file.warnings),
-        names=names(reading.command),
+        names=names(command if tuned else reading.command),
         only_check=command == CHECK,
+        tune=tuned,
     )
+
+
+def _tuned(
+    command: str, models: tuple[ModelConfig, ...], reading: _Reading
+) -> tuple[TuneSettings | None, tuple[ModelConfig, ...]]:
+    """Give what `tune` is asked, and the one model that it is about."""
+    if command != TUNE_COMMAND:
+        return None, models
+    read: dict[str, Any] = {
+        each.field: reading.faults.take(each.parse, reading.given[each.flag], f"--{each.flag}")
+        for each in TUNE
+        if each.flag in reading.given
+    }
+    name = reading.given.get("model_name", "")
+    chosen = tuple(each for each in models if name in ("", each.name))
+    if reading.command == CONFIG and len(chosen) != 1:
+        known = ", ".join(each.name for each in models) or "none that can be read"
+        reading.faults.add("--model_name", f"expected one model of the file: {known}")
+    return TuneSettings(**read), chosen
 
 
 def _check_command(argv: Sequence[str]) -> None:
@@ -97,7 +126,7 @@ def _check_command(argv: Sequence[str]) -> None:
 
 def _meant(command: str, given: dict[str, str]) -> str:
     """Tell whether `check` is about a file or about one model, by the name of its path."""
-    if command != CHECK:
+    if command not in (CHECK, TUNE_COMMAND):
         return command
     if CONFIG_PATH.flag in given:
         return CONFIG
@@ -135,11 +164,14 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action=_ShowVersions, nargs=0, help="show versions and exit")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="{config,model,check}")
+    commands = parser.add_subparsers(
+        dest="command", required=True, metavar="{config,model,check,tune}"
+    )
     for name, meaning in (
         (CONFIG, "serve the models of a configuration file"),
         (MODEL_COMMAND, "serve one model"),
         (CHECK, "say what of a model, or of a file's models, would be served, and by what"),
+        (TUNE_COMMAND, "measure which settings of one model win on this machine, and print them"),
     ):
         command = commands.add_parser(name, help=meaning)
         if name in argv:  # to make the eighty flags of a command takes longer than to parse them

@@ -6,8 +6,9 @@ from ie_serving.config.schema.model import MODEL
 from ie_serving.config.schema.server import CONFIG_PATH, SERVER
 from ie_serving.config.schema.setting import Setting
 from ie_serving.config.schema.storage import STORES
+from ie_serving.config.schema.tune import TUNE
 
-SETTINGS: tuple[Setting, ...] = (CONFIG_PATH, *MODEL, *SERVER, *STORES)
+SETTINGS: tuple[Setting, ...] = (CONFIG_PATH, *MODEL, *TUNE, *SERVER, *STORES)
 
 
 BY_TFS: Mapping[str, Setting] = {setting.tfs: setting for setting in SETTINGS if setting.tfs}

@@ -343,3 +343,13 @@ def with_own(engine: EngineOptions, found: Mapping[str, Any]) -> EngineOptions:
     for options in (openvino, tensorflow, steps, batching, sequences):
         engine = engine.having(options)
     return engine
+
+
+def with_keys(engine: EngineOptions, keys: Mapping[str, Any]) -> EngineOptions:
+    """Give options with keys of a model's entry added, which are read as those of the file are.
+
+    Raises:
+        ConfigError: a value is none.
+    """
+    found = {each.place: each.parse(keys[each.key], each.key) for each in MODEL if each.key in keys}
+    return with_own(dataclasses.replace(engine, **fields_of("engine", found)), found)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
+from ie_serving.config.settings import ModelConfig, ServerSettings, Settings, TuneSettings
 from ie_serving.config.values.faults import Parser
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
@@ -33,6 +33,7 @@ OWNERS: Mapping[str, type] = {
     "s3": S3Options,
     "gcs": GcsOptions,
     "minio": MinioOptions,
+    "tune": TuneSettings,
 }
 """The value that a setting is part of, by the first word of its place."""
 

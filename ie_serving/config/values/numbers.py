@@ -118,3 +118,14 @@ def share(value: object, place: str) -> float:
     if not 0 <= found <= 1:
         raise fault(place, value, "a number from 0 to 1, such as 0.01")
     return found
+
+
+def milliseconds(value: object, place: str) -> float:
+    """Read a time in milliseconds; 0 stands for any."""
+    try:
+        found = number(value, place)
+    except ConfigError:
+        found = -1.0
+    if found < 0:
+        raise fault(place, value, "a number of milliseconds, such as 20 or 0.5")
+    return found

@@ -82,6 +82,12 @@ def files(value: object, place: str) -> tuple[str, ...]:
     return tuple(map(str, paths))
 
 
+def existing_file(value: object, place: str) -> Path:
+    """Read the path of a file that is there; made absolute."""
+    (path,) = files([value], place)
+    return Path(path)
+
+
 def library(value: object, place: str) -> str:
     """Read the path of a library that is there; empty for none, and for what is built in since."""
     given = value.strip() if isinstance(value, str) else text(value, place)

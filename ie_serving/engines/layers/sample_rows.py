@@ -31,9 +31,29 @@ def candidates(signature: Signature, count: int) -> Iterator[Mapping[str, Array]
         yield {name: _rows(spec, count, size, random) for name, spec in signature.inputs.items()}
 
 
+def requests(signature: Signature) -> Iterator[Mapping[str, Array]]:
+    """Yield requests for any signature, of one row where it may be, in one size after another."""
+    for size in OPEN_SIZES:
+        random = np.random.default_rng(_SEED)
+        yield {
+            name: _values(spec, _request(spec, size), random)
+            for name, spec in signature.inputs.items()
+        }
+
+
+def _request(spec: TensorSpec, size: int) -> tuple[int, ...]:
+    shape = (-1, -1) if spec.shape is None else spec.shape
+    least = spec.bounds[0][0] if spec.bounds else 1
+    first = (max(least, 1) if dim == -1 else dim for dim in shape[:1])
+    return (*first, *_sizes(spec, shape[1:], size))
+
+
 def _rows(spec: TensorSpec, count: int, size: int, random: np.random.Generator) -> Array:
     assert spec.shape is not None  # an open rank has no first dimension
-    shape = (count, *_sizes(spec, spec.shape[1:], size))
+    return _values(spec, (count, *_sizes(spec, spec.shape[1:], size)), random)
+
+
+def _values(spec: TensorSpec, shape: tuple[int, ...], random: np.random.Generator) -> Array:
     dtype = spec.dtype.numpy
     if spec.dtype is DataType.STRING:
         words = np.empty(shape, np.object_)

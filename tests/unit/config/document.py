@@ -1,4 +1,4 @@
-"""Writes the tables of docs/configuration.md and docs/storage.md: `make configuration`.
+"""Writes the tables of docs/: configuration.md, storage.md, tuning.md. `make configuration`.
 
 What stands between `<!-- NAME: begin -->` and `<!-- NAME: end -->` comes from the declarations in
 `ie_serving/config/schema`; everything else is written by hand.
@@ -19,10 +19,11 @@ from ie_serving.config.schema.model import MODEL
 from ie_serving.config.schema.server import SERVER
 from ie_serving.config.schema.setting import Setting
 from ie_serving.config.schema.storage import GCS, MINIO, S3
+from ie_serving.config.schema.tune import TUNE
 from ie_serving.core.hints import Hint
 
 DOCS = Path(__file__).parents[3] / "docs"
-FILES = (DOCS / "configuration.md", DOCS / "storage.md")
+FILES = (DOCS / "configuration.md", DOCS / "storage.md", DOCS / "tuning.md")
 WORDS = ie_serving.names("model")
 
 
@@ -58,9 +59,9 @@ def model() -> str:
     )
 
 
-def server() -> str:
+def flags(settings: Iterable[Setting]) -> str:
     rows = (
-        (flag(s.flag), code(s.form), s.shown_default, s.meaning, code(s.example)) for s in SERVER
+        (flag(s.flag), code(s.form), s.shown_default, s.meaning, code(s.example)) for s in settings
     )
     return table(("flag", "value", "default", "meaning", "example"), rows)
 
@@ -133,7 +134,8 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "foreign keys": lambda: code(*sorted(foreign.MODEL_KEYS | foreign.TOP_KEYS)) + ".",
     "refused keys": lambda: table(("key", "why"), advice(foreign.REFUSED_KEYS)),
     "refused top keys": lambda: table(("key", "why"), advice(foreign.REFUSED_TOP_KEYS)),
-    "server": server,
+    "server": lambda: flags(SERVER),
+    "tune": lambda: flags(TUNE),
     "aliases": lambda: table(("flag", "meaning"), pairs(ovms.ALIASES, "--")),
     "foreign flags": lambda: table(("flag", "instead"), advice(foreign.FLAGS, "--")),
     "variables": variables,

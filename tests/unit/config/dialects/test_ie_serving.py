@@ -371,7 +371,9 @@ def test_a_line_without_a_command_is_answered_with_an_example(
 ) -> None:
     *unknown, last = faults(*argv)
     assert (*unknown, last.partition(":")[0]) == found
-    assert last.endswith(f"expected config, model, check, then its flags, for example: {EXAMPLE}")
+    assert last.endswith(
+        f"expected config, model, check, tune, then its flags, for example: {EXAMPLE}"
+    )
     assert ie_serving.parse(EXAMPLE.split()[1:], {}).settings.models[0].name == "resnet"
 
 

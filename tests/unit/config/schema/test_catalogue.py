@@ -78,7 +78,11 @@ def test_a_setting_has_a_word_and_an_example_that_can_be_read(
 ) -> None:
     assert setting.flag or setting.key or setting.variables
     monkeypatch.chdir(tmp_path)
-    if setting.parse in (words.files, words.library):  # which take files that are there
+    if setting.parse in (
+        words.files,
+        words.library,
+        words.existing_file,
+    ):  # which take files that are there
         (tmp_path / setting.example).touch()
     setting.parse(setting.example, "example")
 

@@ -4,7 +4,7 @@ import pytest
 
 from ie_serving.core.images import NO_LIMIT, Bounds
 from ie_serving.core.tensors import SERVING_DEFAULT, DataType, Signature, TensorSpec
-from ie_serving.engines.layers.sample_rows import candidates, has_open_rows
+from ie_serving.engines.layers.sample_rows import candidates, has_open_rows, requests
 
 
 def taking(dtype: DataType, *shape: int, bounds: Bounds | None = None) -> Signature:
@@ -33,3 +33,23 @@ def test_values_have_the_dtype_and_are_the_same_each_time(dtype: DataType) -> No
     (first,), (again,) = (list(candidates(taking(dtype, -1, 4), 3)) for _ in range(2))
     assert first["x"].dtype == dtype.numpy
     assert first["x"].tolist() == again["x"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("signature", "shape"),
+    [
+        pytest.param(taking(DataType.FP32, -1, 3), (1, 3), id="one row"),
+        pytest.param(taking(DataType.FP32, 4, 3), (4, 3), id="a fixed batch"),
+        pytest.param(taking(DataType.FP32), (), id="a scalar"),
+        pytest.param(taking(DataType.FP32, -1, bounds=((2, 8),)), (2,), id="a range"),
+        pytest.param(
+            Signature("any", {"x": TensorSpec("x", DataType.FP32, None, "x:0")}, {}),
+            (1, 16),
+            id="any rank",
+        ),
+    ],
+)
+def test_a_request_has_one_row_where_the_signature_leaves_it_open(
+    signature: Signature, shape: tuple[int, ...]
+) -> None:
+    assert next(requests(signature))["x"].shape == shape

@@ -1,0 +1,140 @@
+"""`ie_serving tune`: which settings of a model win here, for its requests, within a latency.
+
+search.py    what is tried, what is better, what wins: pure
+bench.py     compiles and measures one setting after the other
+load.py      callers, and what they get
+requests.py  what they ask
+report.py    what is printed
+"""
+
+import asyncio
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from ie_serving.config.settings import ModelConfig, TuneSettings
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.hints import Hint
+from ie_serving.engines.base import CompiledModel, EngineOptions
+from ie_serving.engines.layers.joining import rows_of
+from ie_serving.engines.layers.precision_trial import Asked
+from ie_serving.engines.layers.row_trial import refused_by_shapes
+from ie_serving.engines.openvino.options import AUTO, OpenVinoOptions
+from ie_serving.engines.run.threads import thread_limit
+from ie_serving.models.repository.source import Source
+from ie_serving.storage.base import Storage
+from ie_serving.tuning import report
+from ie_serving.tuning.bench import Bench, Tried
+from ie_serving.tuning.requests import requests_for
+from ie_serving.tuning.search import Keys, Space, middle, wins
+from ie_serving.tuning.tools import Tools
+
+_LONGER = Hint("; {tune.seconds} gives more")
+
+
+def tune(model: ModelConfig, asked: TuneSettings, storage: Storage, tools: Tools) -> None:
+    """Print what was tried, and the keys to put into the configuration. Blocking.
+
+    Raises:
+        ServingError: the model cannot be loaded as it is configured, or asked.
+    """
+    source = Source(storage, tools.engine, rest_s=0.0)
+    candidates = source.poll(model.version_policy.aspired).candidates
+    if not candidates:
+        raise LoadFailed(f"no version under {model.base_path}: expected directories with numbers")
+    newest = candidates[max(candidates)]
+    if newest.fault:
+        raise LoadFailed(newest.fault)
+    with storage.copy(newest.directory, newest.entries) as directory:
+        print(f"model {model.name}, version {newest.version}", flush=True)
+        asyncio.run(_Tuning(model.engine, asked, directory, tools).run())
+
+
+class _Tuning:
+    """One run, on an event loop of its own."""
+
+    def __init__(
+        self, options: EngineOptions, asked: TuneSettings, directory: Path, tools: Tools
+    ) -> None:
+        self._options = options
+        self._asked = asked
+        self._directory = directory
+        self._tools = tools
+        self._tried: list[Tried] = []
+
+    async def run(self) -> None:
+        requests, space = await self._looked_at()
+        bench = self._bench(requests)
+        print(report.HEAD, flush=True)
+        best, left_out = await bench.best(space)
+        if left_out:
+            print(f"{left_out} more were not tried: the time was over{_LONGER}")
+        kept, rounds = await self._decided(bench, space, best)
+        print("\n".join(rounds))
+        if self._asked.output is not None:
+            text = json.dumps(report.document(kept, self._tried), indent=1)
+            self._asked.output.write_text(f"{text}\n")
+
+    async def _looked_at(self) -> tuple[list[Asked], Space]:
+        """Compile the model as it is configured, once, to see what it takes."""
+        tools, asked = self._tools, self._asked
+        model = await asyncio.to_thread(tools.engine.compile, self._directory, self._options)
+        try:
+            requests, what = await requests_for(
+                model, self._directory, asked.requests, tools.of_file, tools.of_version
+            )
+            space = self._space(model, requests)
+        finally:
+            model.close()
+        print(f"requests: {what}; {asked.concurrency} callers at a time", flush=True)
+        return requests, space
+
+    def _space(self, model: CompiledModel, requests: Sequence[Asked]) -> Space:
+        own = self._options.of(OpenVinoOptions)
+        signatures = [model.signatures[each.signature] for each in requests]
+        in_batches = not any(map(refused_by_shapes, signatures))
+        rows = max(rows_of(each.inputs) for each in requests) * self._asked.concurrency
+        said = own.says_precision or own.inference_precision == AUTO
+        lower = [] if said else _lower(self._tools, own, signatures[0].precision)
+        return Space(
+            cpus=(thread_limit() or os.cpu_count() or 1) if own.target_device == "CPU" else 0,
+            rows=rows if in_batches else 0,
+            precisions=lower,
+            plugin_config=own.plugin_config,
+            latency_ms=self._asked.latency_ms,
+        )
+
+    def _bench(self, requests: Sequence[Asked]) -> Bench:
+        def told(tried: Tried) -> None:
+            self._tried.append(tried)
+            print(report.row(tried), flush=True)
+
+        return Bench(
+            self._tools.engine,
+            self._directory,
+            self._options,
+            self._tools.with_keys,
+            requests,
+            callers=self._asked.concurrency,
+            seconds=self._asked.seconds,
+            tolerance=self._options.of(OpenVinoOptions).precision_tolerance,
+            report=told,
+        )
+
+    async def _decided(self, bench: Bench, space: Space, best: Keys) -> tuple[Keys, list[str]]:
+        """Give the keys that won, and the lines about it."""
+        first = self._tried[0].measured
+        if first is None:
+            raise LoadFailed(f"it cannot be measured as it is configured: {self._tried[0].fault}")
+        if not best:
+            return {}, [*report.verdict({}, space, first, first)]
+        as_it_is, changed = await bench.compared(best)
+        kept: Keys = best if wins(space, changed, as_it_is) else {}
+        lines = [*report.compared(as_it_is, changed)]
+        return kept, [*lines, *report.verdict(kept, space, middle(as_it_is), middle(changed))]
+
+
+def _lower(tools: Tools, own: OpenVinoOptions, used: str) -> list[str]:
+    """Name the precisions to be tried: lower ones than f32 that are not in use already."""
+    return [precision for precision in tools.lower(own) if precision != used]

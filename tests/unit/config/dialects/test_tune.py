@@ -1,0 +1,41 @@
+"""The command line of `ie_serving tune`."""
+
+from pathlib import Path
+
+import pytest
+
+from ie_serving.config.dialects import ie_serving
+from ie_serving.config.settings import TuneSettings
+from ie_serving.core.errors import ConfigError
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "config.json"
+    path.write_text('{"model_config_list": [{"config": {"name": "f", "base_path": "models/f"}}]}')
+    return path
+
+
+def faults(*argv: str) -> tuple[str, ...]:
+    with pytest.raises(ConfigError) as caught:
+        ie_serving.parse(argv, {})
+    return caught.value.faults
+
+
+def test_tune_is_about_one_model(file: Path) -> None:
+    asked = ("--latency_ms=20", "--seconds=5", "--concurrency=3", "--output=tuned.json")
+    found = ie_serving.parse(("tune", "--model_path=/models/resnet", "--nireq=2", *asked), {})
+    expected = TuneSettings(
+        latency_ms=20.0, seconds=5.0, concurrency=3, output=Path("tuned.json").absolute()
+    )
+    assert found.tune == expected
+    (model,) = found.settings.models
+    assert (model.name, model.engine.nireq) == ("resnet", 2)
+    assert ie_serving.parse(("check", "--model_path=/models/resnet"), {}).tune is None
+    assert ie_serving.parse(("tune", f"--config_path={file}"), {}).settings.models[0].name == "f"
+
+
+def test_tune_names_the_models_of_a_file_where_it_means_none(file: Path) -> None:
+    found = faults("tune", f"--config_path={file}", "--model_name=other")
+    assert found == ("--model_name: expected one model of the file: f",)
+    assert "--seconds: '0' given" in faults("tune", "--model_path=/m", "--seconds=0")[0]

@@ -11,6 +11,9 @@ from ie_serving.engines.third_parties import third_parties
 
 Others = Callable[[], Mapping[str, Driver]]
 
+NOTHING = "the model is missing"
+"""How an engine begins that finds nothing of a model."""
+
 AT_HAND = ("onnxruntime", "openvino")
 """Names of the drivers that `application.py` makes at the start."""
 
@@ -67,7 +70,14 @@ class Drivers:
             return None
         if any(each.missing(files) is None for each in self._others().values()):
             return None
-        return lacking[-1]
+        return self._with_others(lacking[-1])
+
+    def _with_others(self, lacks: str | None) -> str | None:
+        """Name the files of the table too, where nothing of any model is there."""
+        forms = [row.forms for row in self._listed if row.forms]
+        if lacks is None or not lacks.startswith(NOTHING) or not forms:
+            return lacks
+        return f"{lacks}; or for other drivers {', '.join(forms)}"
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
         """See `engines.base`."""

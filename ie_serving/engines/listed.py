@@ -131,6 +131,11 @@ TABLE: tuple[Listed, ...] = (
         place="ie_serving.engines.catboost.driver:load",
         suffixes=(".cbm",),
     ),
+    Listed(
+        name="pytorch",
+        place="ie_serving.engines.pytorch.driver:load",
+        suffixes=(".pt2", ".pt", ".pth"),
+    ),
     Listed(name="null", place="ie_serving.engines.null.driver:load"),
 )
 """In the order in which they are asked."""

@@ -7,7 +7,7 @@ import pytest
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.base import Driver, EngineOptions
-from ie_serving.engines.drivers import Drivers, names
+from ie_serving.engines.drivers import Drivers, every, names
 from ie_serving.engines.listed import TABLE, Listed
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compile import OpenVinoEngine
@@ -115,3 +115,11 @@ def test_every_driver_has_its_name() -> None:
 def test_drivers_at_hand_know_no_params(tmp_path: Path, engine: Driver) -> None:
     with pytest.raises(LoadFailed, match=f'driver {engine.name} has no "x"; it knows none'):
         engine.compile(tmp_path, EngineOptions(params={"x": 1}))
+
+
+def test_what_could_be_there_is_told_where_nothing_is() -> None:
+    every_driver = every([OpenVinoEngine()])
+    told = every_driver.missing(["notes.md"]) or ""
+    assert told.startswith("the model is missing: expected *.xml with *.bin")
+    assert told.endswith("; or for other drivers " + ", ".join(r.forms for r in TABLE if r.forms))
+    assert every_driver.missing(["m.xml"]) == "m.bin is missing beside m.xml"

@@ -1,0 +1,113 @@
+"""Reads what PyTorch saves: TorchScript, `torch.export`, and weights for a class of its user."""
+
+import hashlib
+import importlib
+import inspect
+import sys
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.hints import Hint
+from ie_serving.core.tensors import TensorSpec
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.pytorch.tensors import dtype_of
+
+CLASS, ARGUMENTS = "model_class", "model_args"
+EXPORTED = ".pt2"
+PICKLES = Hint("; to trust whoever writes these models, set {engine.allow_pickle}")
+PYTHON = Hint("; to allow that, set {engine.allow_python}")
+
+
+@dataclass(frozen=True)
+class Module:
+    """What a file holds.
+
+    Attributes:
+        call: takes tensors in the order of `arguments`.
+        arguments: their names.
+        inputs: what they are, where the file says it.
+    """
+
+    call: Callable[..., Any]
+    arguments: Sequence[str]
+    inputs: Mapping[str, TensorSpec] = field(default_factory=dict)
+
+
+def read(torch: Any, file: Path, options: EngineOptions) -> Module:  # noqa: ANN401  the library
+    """Read a file by what it is.
+
+    Raises:
+        LoadFailed: it needs a consent that was not given, or a class that was not named.
+    """
+    if file.suffix == EXPORTED:
+        return _exported(torch, file, options)
+    if CLASS in options.params:
+        return _weights(torch, file, options)
+    if not _is_script(file):
+        raise LoadFailed(
+            f"{file.name} is no TorchScript: if it holds weights, name their class by params, as"
+            f' {{"{CLASS}": "module:Class"}}; else export the model by torch.export'
+        )
+    script = torch.jit.load(str(file), map_location="cpu").eval()
+    return Module(script, [each.name for each in script.forward.schema.arguments[1:]])
+
+
+def _is_script(file: Path) -> bool:
+    if not zipfile.is_zipfile(file):
+        return False
+    with zipfile.ZipFile(file) as opened:
+        return any(name.endswith("/constants.pkl") for name in opened.namelist())
+
+
+def _exported(torch: Any, file: Path, options: EngineOptions) -> Module:  # noqa: ANN401
+    # Its weights and sample inputs may be pickles, which PyTorch reads as such.
+    if not options.allow_pickle:
+        raise LoadFailed(
+            f"{file.name} may hold pickles, which may run any code when they are read, so it is"
+            " not read; save the model as TorchScript or ONNX",
+            PICKLES,
+        )
+    program = torch.export.load(str(file))
+    names = list(program.graph_signature.user_inputs)
+    nodes = {node.name: node.meta["val"] for node in program.graph.nodes if node.name in names}
+    specs = {name: _spec(name, nodes[name]) for name in names}
+    return Module(program.module(), names, specs)
+
+
+def _spec(name: str, value: Any) -> TensorSpec:  # noqa: ANN401  the library's
+    sizes = tuple(size if isinstance(size, int) else -1 for size in value.shape)
+    return TensorSpec(name, dtype_of(value), sizes, f"{name}:0")
+
+
+def _weights(torch: Any, file: Path, options: EngineOptions) -> Module:  # noqa: ANN401
+    named, given = options.params[CLASS], options.params.get(ARGUMENTS, {})
+    place, _, name = str(named).partition(":")
+    if not (place and name) or not isinstance(given, Mapping):
+        raise LoadFailed(f'params.{CLASS}: {named!r} given; expected "module:Class"')
+    if not options.allow_python:
+        raise LoadFailed(f"params.{CLASS} asks to run the Python code of {named}", PYTHON)
+    module = getattr(_imported(place, file.parent), name)(**given)
+    module.load_state_dict(torch.load(file, map_location="cpu", weights_only=True))
+    return Module(module.eval(), list(inspect.signature(module.forward).parameters))
+
+
+def _imported(name: str, directory: Path) -> ModuleType:
+    """Import a module: the file of the version, under a name of its own, else an installed one."""
+    path = directory / f"{name}.py"
+    if not path.is_file():
+        return importlib.import_module(name)
+    # Two versions bring along files of one name, which must not share a module.
+    unique = hashlib.sha256(str(path).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    spec = spec_from_file_location(f"ie_serving_model_{unique}", path)
+    assert spec is not None  # it is a file of Python
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module

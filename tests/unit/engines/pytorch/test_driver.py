@@ -1,0 +1,174 @@
+"""PyTorch's files answer as PyTorch itself. It is too large to be installed for every run."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ie_serving.core.errors import InvalidRequest, InvalidTensor, LoadFailed
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.listed import TABLE
+from ie_serving.engines.pytorch.driver import load
+from tests.unit.engines.asking import answer, told
+
+torch = pytest.importorskip("torch", reason="torch is not installed; see `make drivers`")
+
+NET = """
+import torch
+
+class Net(torch.nn.Module):
+    def __init__(self, classes=3):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, classes)
+
+    def forward(self, x):
+        return torch.softmax(self.layer(x), -1)
+"""
+LOADED: dict[str, Any] = {}
+exec(NET, LOADED)
+ROWS = np.random.default_rng(1).standard_normal((5, 4)).astype(np.float32)
+X = {"x": {"dtype": "float32", "shape": [-1, 4]}}
+INPUTS = EngineOptions(params={"inputs": X})
+
+
+class Two(torch.nn.Module):  # type: ignore[misc, name-defined]
+    """Gives several outputs, by name, of other dtypes and shapes."""
+
+    def forward(self, x, n):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+        return {"sum": x.sum(1), "half": x.to(torch.bfloat16), "n": n + 1}
+
+
+@pytest.fixture
+def net() -> Any:
+    torch.manual_seed(0)
+    return LOADED["Net"]().eval()
+
+
+def expected(net: Any, rows: Any = ROWS) -> Any:
+    with torch.inference_mode():
+        return net(torch.from_numpy(np.array(rows))).numpy()
+
+
+def scripted(directory: Path, net: Any) -> Path:
+    torch.jit.trace(net, torch.zeros(1, 4)).save(str(directory / "m.pt"))
+    return directory / "m.pt"
+
+
+def exported(directory: Path, module: Any, *inputs: Any) -> Path:
+    rows = torch.export.Dim("rows")
+    program = torch.export.export(module, inputs, dynamic_shapes=tuple({0: rows} for _ in inputs))
+    torch.export.save(program, directory / "m.pt2")
+    return directory / "m.pt2"
+
+
+async def test_torch_script(tmp_path: Path, net: Any) -> None:
+    model = load(scripted(tmp_path, net), INPUTS)
+    assert told(model) == {"x": "float [-1, 4]", "output": "float [-1, 3]"}
+    assert np.allclose((await answer(model, x=ROWS))["output"], expected(net), atol=1e-5)
+    assert (await answer(model, x=ROWS[:0]))["output"].shape == (0, 3)
+    with pytest.raises(InvalidTensor, match=r"Obtained shape \[5, 3\]"):
+        await answer(model, x=ROWS[:, :3])
+    model.close()
+
+
+async def test_torch_export_knows_its_inputs(tmp_path: Path, net: Any) -> None:
+    file = exported(tmp_path, net, torch.zeros(2, 4))
+    with pytest.raises(LoadFailed, match=r"m\.pt2 may hold pickles.*engine\.allow_pickle"):
+        load(file, EngineOptions())
+    model = load(file, EngineOptions(allow_pickle=True))
+    assert told(model) == {"x": "float [-1, 4]", "output": "float [-1, 3]"}
+    assert np.allclose((await answer(model, x=ROWS))["output"], expected(net), atol=1e-5)
+    model.close()
+
+
+async def test_several_tensors_of_several_types(tmp_path: Path) -> None:
+    file = exported(tmp_path, Two(), torch.zeros(2, 4), torch.zeros(2, dtype=torch.int64))
+    model = load(file, EngineOptions(allow_pickle=True))
+    outputs = {"sum": "float [-1]", "half": "bfloat16 [-1, 4]", "n": "int64 [-1]"}
+    assert told(model) == {"x": "float [-1, 4]", "n": "int64 [-1]"} | outputs
+    answered = await answer(model, x=ROWS, n=[1, 2, 3, 4, 5])
+    assert np.allclose(answered["sum"], ROWS.sum(1), atol=1e-5)
+    assert np.allclose(answered["half"], ROWS, atol=0.02)
+    assert (answered["n"].dtype, answered["n"].tolist()) == (np.int64, [2, 3, 4, 5, 6])
+    model.close()
+
+
+@pytest.mark.parametrize("classes", [3, 7])
+async def test_weights_with_their_class(tmp_path: Path, classes: int) -> None:
+    net = LOADED["Net"](classes).eval()
+    (tmp_path / "net.py").write_text(NET)
+    torch.save(net.state_dict(), tmp_path / "m.pt")
+    params = {"inputs": X, "model_class": "net:Net", "model_args": {"classes": classes}}
+    with pytest.raises(LoadFailed, match=r"Python code of net:Net.*engine\.allow_python"):
+        load(tmp_path / "m.pt", EngineOptions(params=params))
+    model = load(tmp_path / "m.pt", EngineOptions(params=params, allow_python=True))
+    assert np.allclose((await answer(model, x=ROWS))["output"], expected(net), atol=1e-5)
+    model.close()
+
+
+def test_versions_with_files_of_one_name_have_their_own_classes(tmp_path: Path) -> None:
+    params = {"inputs": X, "model_class": "net:Net"}
+    for version, classes in (("1", 3), ("2", 5)):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "net.py").write_text(NET.replace("classes=3", f"classes={classes}"))
+        torch.save(LOADED["Net"](classes).state_dict(), tmp_path / version / "m.pt")
+        model = load(tmp_path / version / "m.pt", EngineOptions(params=params, allow_python=True))
+        assert told(model)["output"] == f"float [-1, {classes}]"
+        model.close()
+
+
+@pytest.mark.parametrize(
+    ("params", "text"),
+    [
+        pytest.param({}, r'no dtypes and shapes; say them by params: .*"x"', id="nothing"),
+        pytest.param({"inputs": {"y": X["x"]}}, "y given; the model takes x", id="another name"),
+        pytest.param(
+            {"inputs": {"x": {"shape": [-1, 9]}}}, r'fails on zeros of "x" \[1, 9\]', id="sizes"
+        ),
+        pytest.param(
+            {"inputs": {"x": {"dtype": "string", "shape": [-1]}}},
+            "no tensors of strings",
+            id="text",
+        ),
+        pytest.param({"model_class": "net"}, 'expected "module:Class"', id="no class"),
+        pytest.param({"model_class": "nowhere:Net"}, "No module named 'nowhere'", id="no module"),
+    ],
+)
+def test_what_is_declared_wrongly(tmp_path: Path, net: Any, params: Any, text: str) -> None:
+    with pytest.raises(LoadFailed, match=text) as failure:
+        load(scripted(tmp_path, net), EngineOptions(params=params, allow_python=True))
+    assert "\n" not in str(failure.value)
+
+
+def test_weights_alone_and_broken_files_are_told(tmp_path: Path, net: Any) -> None:
+    torch.save(net.state_dict(), tmp_path / "w.pt")
+    with pytest.raises(LoadFailed, match=r"w\.pt is no TorchScript: .*model_class"):
+        load(tmp_path / "w.pt", INPUTS)
+    (tmp_path / "b.pt2").write_bytes(b"no model")
+    with pytest.raises(LoadFailed, match=r"^b\.pt2 cannot be read by PyTorch: ") as failure:
+        load(tmp_path / "b.pt2", EngineOptions(allow_pickle=True))
+    assert "\n" not in str(failure.value)
+
+
+async def test_the_cause_of_a_failure_is_its_last_line(tmp_path: Path) -> None:
+    class Picky(torch.nn.Module):  # type: ignore[misc, name-defined]
+        def forward(self, x: torch.Tensor, i: torch.Tensor) -> torch.Tensor:
+            return x.index_select(0, i)
+
+    torch.jit.script(Picky()).save(str(tmp_path / "m.pt"))
+    inputs = {"x": X["x"], "i": {"dtype": "int64", "shape": [-1]}}
+    model = load(tmp_path / "m.pt", EngineOptions(params={"inputs": inputs}))
+    for _ in range(2):
+        with pytest.raises(
+            InvalidRequest, match=r"PyTorch refuses the inputs: .*out of"
+        ) as failure:
+            await answer(model, x=ROWS, i=[9])
+        assert "Traceback" not in str(failure.value)
+    assert (await answer(model, x=ROWS, i=[1]))["output"].tolist() == [ROWS[1].tolist()]
+    model.close()
+
+
+def test_its_files_are_known() -> None:
+    (row,) = (row for row in TABLE if row.name == "pytorch")
+    assert all(row.recognizes([name]) for name in ("m.pt", "m.pth", "m.pt2"))

@@ -19,7 +19,13 @@ from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
 from ie_serving.core.tensors import Array
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S
-from tests.unit.engines.openvino.stateful_models import INPUTS, Direct, accumulator, lstm
+from tests.unit.engines.openvino.stateful_models import (
+    INPUTS,
+    Direct,
+    accumulator,
+    lstm,
+    slow_accumulator,
+)
 
 NONE, START, END = 0, 1, 2
 INTERFACES = pytest.mark.parametrize("interface", ["gRPC", "REST"])
@@ -32,6 +38,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     accumulator(root / "sum" / "1")
     accumulator(root / "few" / "1")
     accumulator(root / "versions" / "1")
+    slow_accumulator(root / "slow" / "1")
     lstm(root / "lstm" / "1")
     return root
 
@@ -42,10 +49,11 @@ def server(root: Path) -> Iterator[Server]:
         "few": {"max_sequence_number": 2},
         "versions": {"model_version_policy": {"latest": {"num_versions": 2}}},
         "lstm": {"inference_precision": "f32", "execution": "async"},
+        "slow": {"execution": "async"},
     }
     entries = [
         {"name": name, "base_path": name, "stateful": True} | own.get(name, {})
-        for name in ("sum", "few", "versions", "lstm")
+        for name in ("sum", "few", "versions", "lstm", "slow")
     ]
     entries.append({"name": "plain", "base_path": "sum"})
     config = {
@@ -75,6 +83,22 @@ CODES = {
 }
 
 
+def message(
+    model: str, number: int, control: int = NONE, x: Array = ONES, version: int = 0
+) -> predict_pb2.PredictRequest:
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = model
+    if version:
+        request.model_spec.version.value = version
+    request.inputs["x"].CopyFrom(tf.make_tensor_proto(x))
+    if number:
+        request.inputs["sequence_id"].CopyFrom(tf.make_tensor_proto([number], tf.uint64))
+    if control:
+        tensor = tf.make_tensor_proto([control], tf.uint32)
+        request.inputs["sequence_control_input"].CopyFrom(tensor)
+    return request
+
+
 class Client:
     """Asks one model over one interface.
 
@@ -89,16 +113,7 @@ class Client:
         self.version = 0
 
     def _grpc(self, number: int, control: int, x: Array = ONES, version: int = 0) -> Array:
-        request = predict_pb2.PredictRequest()
-        request.model_spec.name = self._model
-        if version:
-            request.model_spec.version.value = version
-        request.inputs["x"].CopyFrom(tf.make_tensor_proto(x))
-        if number:
-            request.inputs["sequence_id"].CopyFrom(tf.make_tensor_proto([number], tf.uint64))
-        if control:
-            tensor = tf.make_tensor_proto([control], tf.uint32)
-            request.inputs["sequence_control_input"].CopyFrom(tensor)
+        request = message(self._model, number, control, x, version)
         try:
             reply = self._server.prediction.Predict(request, timeout=PATIENCE_S)
         except grpc.RpcError as error:
@@ -246,20 +261,60 @@ def test_without_stateful_each_request_begins_anew(server: Server) -> None:
 def test_requests_that_are_sent_at_once_are_answered_in_order(server: Server) -> None:
     client = Client(server, "sum", "gRPC")
     client.ask(9, START, ONES * 0)
-    made = predict_pb2.PredictRequest()
-    made.model_spec.name = "sum"
-    made.inputs["x"].CopyFrom(tf.make_tensor_proto(ONES))
-    made.inputs["sequence_id"].CopyFrom(tf.make_tensor_proto([9], tf.uint64))
+    made = message("sum", 9)
     calls = [server.prediction.Predict.future(made, timeout=PATIENCE_S) for _ in range(50)]
     sums = [tf.make_ndarray(call.result().outputs["y"])[0][0] for call in calls]
     assert sums == [float(i) for i in range(1, 51)]
     client.ask(9, END)
 
 
+@pytest.mark.parametrize("way", ["deadline", "cancelled"])
+def test_a_request_without_an_answer_has_moved_nothing(server: Server, way: str) -> None:
+    """The model takes some tens of milliseconds: its clients are gone before."""
+    client = Client(server, "slow", "gRPC")
+    client.ask(5, START)
+    if way == "deadline":
+        with pytest.raises(grpc.RpcError) as error:
+            server.prediction.Predict(message("slow", 5), timeout=0.005)
+        assert error.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+    else:
+        behind = [server.prediction.Predict.future(message("slow", 5)) for _ in range(3)]
+        behind[1].cancel()
+        behind[2].cancel()
+        assert tf.make_ndarray(behind[0].result().outputs["y"]).tolist() == [[2.0, 2.0]]
+        client.ask(5, NONE, ONES * -1)
+    assert client.ask(5, END).tolist() == [[2.0, 2.0]]
+
+
+def test_a_start_while_the_end_is_answered_is_told_so(server: Server) -> None:
+    over_grpc, over_rest = (Client(server, "slow", name) for name in ("gRPC", "REST"))
+    over_grpc.ask(6, START)
+    controls = [NONE] * 8 + [END]
+    sent = [server.prediction.Predict.future(message("slow", 6, each)) for each in controls]
+    for client in (over_grpc, over_rest):
+        code, text = refusal(client, 6, START)
+        assert code == "FAILED_PRECONDITION"
+        assert text.startswith("Sequence last request is being processed and it's not available")
+    assert refusal(over_rest, 6, NONE)[0] == "NOT_FOUND"
+    assert tf.make_ndarray(sent[-1].result(PATIENCE_S).outputs["y"]).tolist() == [[10.0, 10.0]]
+    assert over_grpc.ask(6, START).tolist() == [[1.0, 1.0]]
+    over_grpc.ask(6, END)
+
+
+def golden(directory: Path, y: float) -> None:
+    """Ask for a sequence with the id that a client has, and leave it open."""
+    inputs = {"x": [[1, 1]], "sequence_id": [1], "sequence_control_input": [START]}
+    response = {"outputs": {"y": [[y, y]], "sequence_id": [1]}}
+    document = {"requests": [{"request": {"inputs": inputs}, "response": response}]}
+    directory.mkdir(parents=True)
+    (directory / "golden.json").write_text(json.dumps(document))
+
+
 def test_a_sequence_stays_on_its_version_and_its_client_is_told(server: Server, root: Path) -> None:
     client = Client(server, "versions", "gRPC")
     over_rest = Client(server, "versions", "REST")
     client.ask(1, START)
+    golden(root / "versions" / "2", 100)
     accumulator(root / "versions" / "2", step=100)
     server.line("version state changed model=versions version=2 state=AVAILABLE", PATIENCE_S)
     assert client.ask(1, NONE).tolist() == [[2.0, 2.0]]
@@ -270,6 +325,7 @@ def test_a_sequence_stays_on_its_version_and_its_client_is_told(server: Server, 
     code, text = refusal(client, 1, NONE, version=2)
     assert (code, "1 was started on version 1" in text) == ("NOT_FOUND", True)
     assert refusal(over_rest, 1, START)[0] == "ALREADY_EXISTS"
+    golden(root / "versions" / "3", 1)
     accumulator(root / "versions" / "3")
     server.line("version state changed model=versions version=1 state=END", PATIENCE_S)
     for asked in (client, over_rest):

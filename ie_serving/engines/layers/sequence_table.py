@@ -4,7 +4,7 @@ Texts of errors begin with those of OpenVINO Model Server, by which its clients 
 """
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ie_serving.core.errors import (
     AlreadyExists,
@@ -179,15 +179,20 @@ class SequenceTable:
 
     # -- clean-up ------------------------------------------------------------------------------
 
-    def drop_idle(self) -> list[int]:
-        """Drop what has had no request since the call before; give the ids."""
+    def idle(self) -> list[Sequence]:
+        """Give what has had no request since the call before."""
         if not self.drops_idle:
             return []
-        dropped = [each for each in self._sequences.values() if _is_idle(each)]
-        for sequence in dropped:
-            self._move(Event.IDLE, sequence)
+        found = [each for each in self._sequences.values() if _is_idle(each)]
         for sequence in self._sequences.values():
             sequence.idle = True
+        return found
+
+    def drop(self, idle: Iterable[Sequence]) -> list[int]:
+        """Drop those that still have had none; give the ids."""
+        dropped = [each for each in idle if _is_idle(each)]
+        for sequence in dropped:
+            self._move(Event.IDLE, sequence)
         return [sequence.number for sequence in dropped]
 
     def numbers(self) -> Iterator[int]:

@@ -203,5 +203,5 @@ def _with_controls(signature: Signature) -> Signature:
         outputs={**signature.outputs, ID: _ID_SPEC},
         defaults={**signature.defaults, **_DEFAULTS},
         states=(),
-        runs_on=f"{signature.runs_on}, in sequences with {states} states",
+        runs_on=f"{signature.runs_on}, in sequences that keep its {states} variables",
     )

@@ -28,6 +28,16 @@ def test_what_fits_is_passed_on_as_it_is() -> None:
     assert added == 0
 
 
+def test_a_tensor_that_is_the_servers_own_says_nothing_of_the_outputs() -> None:
+    """A control may be a scalar, and outputs keep their trailing dimensions of size 1."""
+    own = TensorSpec("control", DataType.UINT32, (1,), "control", apart=True)
+    both = Signature("serving_default", {**X.inputs, "control": own}, {})
+    fitted, added = fit(both, {"x": np.zeros((2, 3)), "control": np.array(1, np.uint32)})
+    assert (fitted["control"].shape, added) == ((1,), 0)
+    with pytest.raises(InvalidTensor, match="required shape"):
+        fit(both, {"x": np.zeros((2, 3)), "control": np.zeros((2, 1), np.uint32)})
+
+
 def test_casting_alone_leaves_shapes_to_fit() -> None:
     sent = {"x": np.zeros((2, 3, 1))}
     assert not have_dtypes(X, sent)

@@ -31,11 +31,19 @@ class Clock:
     def cancel(self) -> None:
         self.waiting.clear()
 
-    def pass_one(self) -> None:
+    def pass_one(self) -> int:
+        """Let one interval pass; give how many turns of the loop the scan takes."""
         ((delay_s, call),) = self.waiting
         assert delay_s == EVERY_S
-        self.waiting.clear()
-        call()
+        turns = 0
+        while delay_s in (EVERY_S, 0.0):
+            self.waiting.clear()
+            call()
+            turns += 1
+            if not self.waiting or self.waiting[0][0]:
+                break
+            ((delay_s, call),) = self.waiting
+        return turns
 
 
 def version(family: Family, number: int, most: int = 100) -> SequenceTable:
@@ -136,6 +144,17 @@ def test_one_timer_scans_the_sequences_of_all_models() -> None:
         table.close()
     clock.pass_one()
     assert clock.waiting == []  # the last has left
+
+
+def test_many_idle_sequences_are_dropped_in_several_turns() -> None:
+    clock = Clock()
+    versions = Families(EVERY_S, clock.call_later).of("m", SequenceMetrics())
+    table = version(versions, 1, most=1000)
+    for number in range(1, 251):
+        start(table, number)
+    assert clock.pass_one() == 1
+    assert clock.pass_one() == 4
+    assert (len(table), versions.metrics.dropped) == (0, {"idle": 250})
 
 
 def test_nothing_is_scanned_where_the_interval_is_0_or_the_server_stops() -> None:

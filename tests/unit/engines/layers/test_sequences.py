@@ -12,10 +12,12 @@ from ie_serving.core.errors import (
     InvalidRequest,
     LoadFailed,
     NotFound,
+    QueueFull,
     ServingError,
 )
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import CompiledModel, EngineOptions
+from ie_serving.engines.layers import sequences
 from ie_serving.engines.layers.base import Layer
 from ie_serving.engines.layers.sequence import Control
 from ie_serving.engines.layers.sequence_family import Family
@@ -316,3 +318,23 @@ async def test_over_openvino_hundreds_of_sequences_at_once(tmp_path: Path, execu
     found = await asyncio.wait_for(asyncio.gather(*(one(n) for n in range(1, 201))), 60)
     assert found == [[[n * step] * 2 for step in (1, 2, 3, 4)] for n in range(1, 201)]
     model.close()
+
+
+async def test_a_state_for_which_there_is_no_memory_refuses_the_request_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client = Client()
+    await client.ask(5, START)
+    monkeypatch.setattr(sequences, "BUDGET", Full())
+    for control in (NONE, START):
+        with pytest.raises(QueueFull, match="no room"):
+            await client.ask(5 if control is NONE else 6, control)
+    assert (await client.ask(5, END))["y"] == [2.0]  # which keeps no state
+    assert len(client.table) == 0
+
+
+class Full:
+    """A budget of which nothing is left."""
+
+    def empty(self, *_: object) -> Array:
+        raise QueueFull("no room")

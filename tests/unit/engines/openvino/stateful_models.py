@@ -14,6 +14,8 @@ from tests.unit.engines.openvino.models import Shape, parameter, result, save
 
 INPUTS, HIDDEN = 4, 8
 """Sizes of `lstm`."""
+COSTLY = np.linspace(0, 1, 2_000_000, dtype=np.float32)
+"""What `slow_accumulator` computes with."""
 
 
 def constant(value: object, dtype: type = np.float32) -> Any:
@@ -32,6 +34,18 @@ def accumulator(directory: Path, step: float = 1, start: float = 0) -> Path:
     x = parameter("x", (1, 2))
     total = op6.read_value(constant([[start, start]]), "total")
     total = op.add(total, op.multiply(x, constant(step)))
+    return write(directory, [result("y", total)], [op6.assign(total, "total")], [x])
+
+
+def slow_accumulator(directory: Path) -> Path:
+    """Give the sum of all that was sent so far, after some tens of milliseconds."""
+    x = parameter("x", (1, 2))
+    costly = op.multiply(op.reduce_sum(x, constant([0, 1], np.int32), True), constant([COSTLY]))
+    for _ in range(4):
+        costly = op.sin(op.exp(costly))
+    zero = op.multiply(op.reduce_max(costly, constant([0, 1], np.int32), True), constant(0))
+    total = op6.read_value(constant([[0, 0]]), "total")
+    total = op.add(op.add(total, x), zero)
     return write(directory, [result("y", total)], [op6.assign(total, "total")], [x])
 
 

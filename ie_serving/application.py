@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from ie_serving.config.files import tls_files
 from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.files.option_files import batching_of
 from ie_serving.config.files.text_proto import from_message
@@ -48,6 +49,7 @@ from ie_serving.server.fronts.admin.readiness import Readiness
 from ie_serving.server.fronts.tfs import model_service, prediction_service
 from ie_serving.server.fronts.tfs.model_service import ModelService
 from ie_serving.server.fronts.tfs.prediction_service import PredictionService, grpc_interface
+from ie_serving.server.gate.gate import Gate
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handovers
 from ie_serving.server.process.lifecycle import MakeListener
@@ -138,6 +140,7 @@ class ServingApplication:
         notes: LoadNotes,
     ) -> None:
         server = settings.server
+        self._gate = Gate(server, partial(tls_files.read, server))
         self._connections = ConnectionLimit(most_connections(server.max_connections))
         BUDGET.limit = budget_of(server.memory_budget_bytes)
         self._notes = notes
@@ -213,6 +216,7 @@ class ServingApplication:
 
     async def start(self) -> None:
         """See `Application`."""
+        self._gate.open()
         await self._config.start()
 
     def model_names(self) -> Sequence[str]:
@@ -228,7 +232,8 @@ class ServingApplication:
         self._readiness.set_ready(ready)
 
     async def reload(self) -> None:
-        """See `Application`: the configuration file again, and every repository now."""
+        """See `Application`: certificates and configuration again, and every repository now."""
+        await self._gate.renew()
         await self._config.reload()
         self._models.poll_now()
 
@@ -236,6 +241,7 @@ class ServingApplication:
         """See `Application`."""
         # First of all, so that downloads and starts end while the rest is closed.
         self._stopping.set()
+        self._gate.close()
         self._fallback.stop()
         self._config.close()
         self._sequences.close()
@@ -271,7 +277,10 @@ class ServingApplication:
             write_metadata=METADATA_FORMS[server.rest_metadata],
         )
         poll_s = server.busy_poll_us / 1e6
-        return partial(HttpServer, api.answer, busy_poll_s=poll_s, limit=self._connections)
+        secure = self._gate.secure(REST)
+        return partial(
+            HttpServer, api.answer, busy_poll_s=poll_s, limit=self._connections, secure=secure
+        )
 
     def _grpc(self) -> MakeListener:
         messages.POOL.AddSerializedFile(grpc_health.DESCRIPTOR)
@@ -300,6 +309,7 @@ class ServingApplication:
             age_grace_s=server.grpc_max_connection_age_grace_s,
             max_idle_s=server.grpc_max_connection_idle_s,
             limit=self._connections,
+            secure=self._gate.secure(GRPC),
         )
 
     def _grpcio(self, services: Services) -> MakeListener:
@@ -312,6 +322,7 @@ class ServingApplication:
             max_message_bytes=server.max_message_bytes,
             max_idle_s=server.grpc_max_connection_idle_s,
             arguments=server.grpc_channel_arguments,
+            identity=self._gate.identity(GRPC),
         )
 
     def _open_stream(self, config: ModelConfig) -> ModelStream:

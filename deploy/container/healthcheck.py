@@ -3,18 +3,24 @@
 
 Its ports are not known beforehand, so the kernel is asked what this container's processes listen
 on: the REST port answers `/v2/health/ready`, and without one the gRPC port answers
-`grpc.health.v1`. Source of the tables' columns: proc(5).
+`grpc.health.v1`. Over TLS no certificate is verified: the server is in the same container. A port
+that asks for one of ours is taken for ready, as is gRPC over TLS: by default ports open when every
+model has loaded. Source of the tables' columns: proc(5).
 """
 
 import http.client
 import os
+import socket
+import ssl
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 TIMEOUT_S = 3.0
 LISTEN = "0A"
 READY, NOT_READY = 200, 503
+HTTP1, HTTP2 = "http/1.1", "h2"
 SERVING = b"\x08\x01"
 """`HealthCheckResponse(status=SERVING)` on the wire."""
 
@@ -48,19 +54,53 @@ def rest_status(port: int) -> int | None:
 
     The gRPC port answers HTTP/1.1 as well: with 400, to say that it is not the one.
     """
-    connection = http.client.HTTPConnection("localhost", port, timeout=TIMEOUT_S)
+    try:
+        if agreed(port) == HTTP1:
+            return _status(http.client.HTTPSConnection, port, context=_believing()) or READY
+        return _status(http.client.HTTPConnection, port) or None
+    except OSError:
+        return None
+
+
+def _status(connect: Callable[..., http.client.HTTPConnection], port: int, **more: Any) -> int:
+    """Give the status of readiness, or 0 where none is given."""
+    connection = connect("localhost", port, timeout=TIMEOUT_S, **more)
     try:
         connection.request("GET", "/v2/health/ready")
         status = connection.getresponse().status
-        return status if status in (READY, NOT_READY) else None
+        return status if status in (READY, NOT_READY) else 0
     except (OSError, http.client.HTTPException):
-        return None
+        return 0
     finally:
         connection.close()
 
 
+def agreed(port: int) -> str:
+    """Give the protocol that the port speaks over TLS, by ALPN; empty where it has no TLS.
+
+    Raises:
+        OSError: nothing answers there.
+    """
+    with socket.create_connection(("localhost", port), TIMEOUT_S) as plain:
+        try:
+            with _believing().wrap_socket(plain) as secured:
+                return secured.selected_alpn_protocol() or ""
+        except OSError:
+            return ""
+
+
+def _believing() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    context.set_alpn_protocols([HTTP1, HTTP2])
+    return context
+
+
 def grpc_serving(port: int) -> bool:
     """Ask for readiness over gRPC."""
+    if agreed(port) == HTTP2:
+        return True
     import grpc  # here, not above: most checks end before it is needed
 
     with grpc.insecure_channel(f"localhost:{port}") as channel:

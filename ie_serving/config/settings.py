@@ -35,6 +35,25 @@ class ModelConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TlsMaterial:
+    """What the ports prove themselves with, and whom they believe; PEM, as the files have it.
+
+    Attributes:
+        place: the file that it comes from, for errors.
+        certificate: of the server, then of those between it and the root.
+        key: of the first certificate.
+        client_ca: authorities of clients; empty: clients need no certificate.
+        revoked: lists of revoked certificates, of each of those authorities; empty: none.
+    """
+
+    place: str
+    certificate: bytes
+    key: bytes = field(repr=False)
+    client_ca: bytes = b""
+    revoked: bytes = b""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ServerSettings:
     """How the process listens, polls, stops and logs."""
 
@@ -56,6 +75,20 @@ class ServerSettings:
 
     rest_socket_path: str = ""
     """UNIX socket for REST, beside the port; empty for none."""
+
+    tls_certificate: str = ""
+    """File; empty: the ports are plain, unless `ssl_config_file` is given."""
+
+    tls_key: str = ""
+    tls_client_ca: str = ""
+    """File; empty: clients need no certificate."""
+
+    tls_client_crl: str = ""
+    ssl_config_file: str = ""
+    """TensorFlow Serving's file, instead of the files before."""
+
+    tls_ports: str = "both"
+    """Or `grpc` or `rest`: the other port is plain."""
 
     # gRPC's own default of 4 MiB refuses a batch of images; the messages of a process are bounded
     # by its memory in any case.
@@ -160,6 +193,11 @@ class ServerSettings:
 
     log_path: str = ""
     """Empty for none."""
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether a port is encrypted."""
+        return bool(self.tls_certificate or self.ssl_config_file)
 
     @property
     def grpc_limit_s(self) -> float | None:

@@ -14,6 +14,7 @@ import httpx
 import pytest
 from packaging.requirements import Requirement
 
+from tests.certificates import Authority
 from tests.functional.servers import READY, ROOT, SAMPLE
 from tests.process import COMMANDS, Process, free_ports, output_of
 
@@ -163,11 +164,19 @@ def test_relative_paths_of_2020_begin_where_its_start_script_lies(run: Run, tmp_
     assert "['digits']" in server.line(READY)
 
 
+@pytest.mark.parametrize("tls", ["plain", "TLS", "client certificates"])
 @pytest.mark.parametrize("rest", [True, False], ids=["REST", "gRPC alone"])
-def test_the_health_check_finds_the_ports_by_itself(run: Run, rest: bool) -> None:
+def test_the_health_check_finds_the_ports_by_itself(
+    run: Run, rest: bool, tls: str, tmp_path: Path
+) -> None:
     """In a container no others are found; here it asks only those of the test."""
     port, rest_port = free_ports(2)
     flags = [f"--port={port}", f"--rest_port={rest_port if rest else 0}"]
+    if tls != "plain":
+        authority = Authority(tmp_path)
+        pair = authority.server()
+        flags += [f"--tls_certificate={pair.certificate}", f"--tls_key={pair.key}"]
+        flags += [f"--tls_client_ca={authority.path}"] if tls != "TLS" else []
     server = run("ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}", *flags)
     server.line(READY)
     check = "import healthcheck as h; assert {own} <= h.listening_ports(); assert h.ready({own})"

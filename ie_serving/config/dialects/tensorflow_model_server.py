@@ -148,15 +148,12 @@ def _conflicts(flags: Split) -> Iterator[str]:
             "server_options.batching_parameters_file is set without setting "
             "server_options.enable_batching to true."
         )
-    if flags.on("use_alts_credentials") and flags.text("ssl_config_file"):
-        yield "Either use_alts_credentials must be false or ssl_config_file must be empty."
-    # To accept these and answer in plain text would promise an encryption that there is not.
-    for name in ("use_alts_credentials", "ssl_config_file"):
-        if flags.value(name):
-            yield (
-                f"{name} is set, but this server cannot encrypt yet: remove the flag and put a "
-                "proxy that terminates TLS in front of the server"
-            )
+    # To accept it and answer in plain text would promise an encryption that there is not.
+    if flags.on("use_alts_credentials"):
+        yield (
+            "use_alts_credentials is set, but this server does not speak ALTS: encrypt by "
+            "ssl_config_file"
+        )
     # Another graph of the same file, such as one for training, may compute something else.
     if set(flags.text("saved_model_tags").split(",")) != {SERVED_TAG}:
         yield f"saved_model_tags is set, but only the graph tagged {SERVED_TAG} is served"

@@ -126,7 +126,7 @@ FLAGS: tuple[TfsFlag, ...] = (
     TfsFlag("tensorflow_inter_op_parallelism", Kind.INT64, 0),
     TfsFlag("tensorflow_session_config_file", Kind.STRING, ""),
     TfsFlag("use_alts_credentials", Kind.BOOL, False, "refused: there is no ALTS"),
-    TfsFlag("ssl_config_file", Kind.STRING, "", "refused: there is no TLS yet"),
+    TfsFlag("ssl_config_file", Kind.STRING, ""),
     TfsFlag("platform_config_file", Kind.STRING, ""),
     TfsFlag("per_process_gpu_memory_fraction", Kind.FLOAT, 0.0),
     TfsFlag("saved_model_tags", Kind.STRING, "serve", "refused unless it is serve"),

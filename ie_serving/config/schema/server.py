@@ -3,6 +3,7 @@
 from ie_serving.config.schema.limits import LIMITS
 from ie_serving.config.schema.setting import BOOLEAN, Setting
 from ie_serving.config.schema.storage import CACHE
+from ie_serving.config.schema.tls import TLS
 from ie_serving.config.values import numbers, words
 
 CONFIG_PATH = Setting(
@@ -85,6 +86,7 @@ SERVER: tuple[Setting, ...] = (
         example="/run/ie_serving/rest.sock",
         flag="rest_socket_path",
     ),
+    *TLS,
     *LIMITS,
     # Of the server, not of a model: whoever may write a repository or the configuration may not
     # thereby run code here.

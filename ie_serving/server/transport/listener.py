@@ -6,16 +6,22 @@ but not listening (`server/process/ports.py` says why), and listens from `listen
 
 import asyncio
 import socket
+import ssl
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from ie_serving.core.waits import set_within
+from ie_serving.server.transport.connection_limit import ConnectionLimit
+from ie_serving.server.transport.handshake import Handshake
 
 BACKLOG: Final = 2048
 """Connections that the kernel queues until the event loop accepts them. Beyond it a client's SYN is
 dropped and sent again after a second. The kernel cuts the value to `net.core.somaxconn` (4096)."""
 
 C = TypeVar("C", bound=asyncio.Protocol)
+
+Secure = Callable[[], ssl.SSLContext]
+"""Gives what the next connection agrees upon TLS with."""
 
 
 class Step(NamedTuple, Generic[C]):
@@ -35,10 +41,17 @@ class Listener(Generic[C]):
 
     Args of the constructor:
         connect: makes the protocol of one new connection; `opened` and `closed` tell of its life.
+        limit: counts connections whose handshake is under way, or strangers could open any number.
+        secure: see `Secure`; None: connections are plain.
     """
 
-    def __init__(self, connect: Callable[[], C]) -> None:
+    def __init__(
+        self, connect: Callable[[], C], limit: ConnectionLimit, secure: Secure | None = None
+    ) -> None:
         self._connect = connect
+        self._limit = limit
+        self._secure = secure
+        self._handshakes: set[Handshake] = set()
         self._accepting: list[tuple[asyncio.Server, socket.socket]] = []
         self._open: set[C] = set()
         self._none_open = asyncio.Event()
@@ -56,11 +69,12 @@ class Listener(Generic[C]):
             OSError: a socket cannot be listened on.
         """
         loop = asyncio.get_running_loop()
+        accept = self._greet if self._secure else self._connect
         for bound in sockets:
             allow_listening(bound)
             unix = bound.family == socket.AF_UNIX
             create = loop.create_unix_server if unix else loop.create_server
-            server = await create(self._connect, sock=bound, backlog=BACKLOG)
+            server = await create(accept, sock=bound, backlog=BACKLOG)
             self._accepting.append((server, bound))
 
     def opened(self, connection: C) -> None:
@@ -87,11 +101,25 @@ class Listener(Generic[C]):
             server, bound = self._accepting.pop()
             server.close()
             bound.close()  # uvloop leaves a socket that it was given open
+        for handshake in tuple(self._handshakes):
+            handshake.abort()
         for step in steps:
             for connection in self.connections:
                 step.act(connection)
             if await set_within(self._none_open, step.wait_s):
                 return
+
+    def _greet(self) -> Handshake:
+        assert self._secure
+        return Handshake(self._secure(), self._connect, self._begun, self._over)
+
+    def _begun(self, handshake: Handshake) -> None:
+        self._handshakes.add(handshake)
+        self._limit.opened(handshake)
+
+    def _over(self, handshake: Handshake) -> None:
+        self._limit.closed(handshake)
+        self._handshakes.discard(handshake)
 
 
 def allow_listening(bound: socket.socket) -> None:

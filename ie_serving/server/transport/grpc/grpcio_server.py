@@ -13,7 +13,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, Protocol
 
 import grpc
 from grpc import aio
@@ -36,6 +36,23 @@ CALL: Final = 8 * 1024
 """Bytes that a call itself takes while it is worked on."""
 
 
+class Identity(Protocol):
+    """What the server proves itself with, and whom it believes; PEM.
+
+    Attributes:
+        certificate: of the server, and of those between it and the root.
+        key: of the first of them.
+        client_ca: of whom a client's certificate must be; empty: clients need none.
+    """
+
+    @property
+    def certificate(self) -> bytes: ...  # noqa: D102
+    @property
+    def key(self) -> bytes: ...  # noqa: D102
+    @property
+    def client_ca(self) -> bytes: ...  # noqa: D102
+
+
 class GrpcioServer:
     """Carries services over `grpc.aio`. See `lifecycle.Listener`.
 
@@ -44,6 +61,7 @@ class GrpcioServer:
         max_message_bytes: limit of one message, in and out.
         max_idle_s: seconds after which a connection without a call ends; 0 sets no limit.
         arguments: further channel arguments of the library.
+        identity: gives the present one, in any thread; None: connections are plain.
     """
 
     def __init__(
@@ -53,7 +71,9 @@ class GrpcioServer:
         max_message_bytes: int,
         max_idle_s: float = 0.0,
         arguments: Mapping[str, int | str] | None = None,
+        identity: Callable[[], Identity] | None = None,
     ) -> None:
+        self._identity = identity
         options = {
             "grpc.max_send_message_length": max_message_bytes,
             "grpc.max_receive_message_length": max_message_bytes,
@@ -77,13 +97,18 @@ class GrpcioServer:
         """See `lifecycle.Listener`. The library binds sockets of its own beside those held."""
         for address in map(spelled, bound):
             try:
-                port = self._server.add_insecure_port(address)
+                port = self._add_port(address)
             except RuntimeError as error:
                 raise OSError(f"{address}: {error}") from error
             # Older versions of the library say nothing else.
             if port == 0:
                 raise OSError(f"{address} cannot be bound")
         await self._server.start()
+
+    def _add_port(self, address: str) -> int:
+        if self._identity is None:
+            return self._server.add_insecure_port(address)
+        return self._server.add_secure_port(address, _credentials(self._identity))
 
     @property
     def in_flight(self) -> int:
@@ -97,6 +122,20 @@ class GrpcioServer:
         cut = self.in_flight
         await stopping
         return cut
+
+
+def _credentials(identity: Callable[[], Identity]) -> grpc.ServerCredentials:
+    """Make credentials that ask for the present identity at each handshake."""
+
+    def configuration() -> grpc.ServerCertificateConfiguration:
+        own = identity()
+        return grpc.ssl_server_certificate_configuration(
+            [(own.key, own.certificate)], own.client_ca or None
+        )
+
+    return grpc.dynamic_ssl_server_credentials(
+        configuration(), configuration, bool(identity().client_ca)
+    )
 
 
 def spelled(bound: socket.socket) -> str:

@@ -14,7 +14,7 @@ from ie_serving.server.transport.grpc.conversation import StreamingCall
 from ie_serving.server.transport.grpc.request import interpret
 from ie_serving.server.transport.grpc.services import Answer, Services, Streaming
 from ie_serving.server.transport.http2.driver import Driver
-from ie_serving.server.transport.listener import Listener, Step
+from ie_serving.server.transport.listener import Listener, Secure, Step
 
 CLOSE_S = 1.0
 """Seconds that clients may take to read the last of their replies at the end of a drain; after them
@@ -35,6 +35,7 @@ class Http2Server:
         max_age_s, age_grace_s: see `ConnectionAge`.
         max_idle_s: seconds without a call after which a connection ends; 0 sets no limit.
         limit: of the connections of all ports.
+        secure: see `listener.Secure`.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Http2Server:
         age_grace_s: float = 0.0,
         max_idle_s: float = 0.0,
         limit: ConnectionLimit | None = None,
+        secure: Secure | None = None,
     ) -> None:
         self._max_idle_s = max_idle_s
         self._limit = limit or ConnectionLimit()
@@ -63,7 +65,7 @@ class Http2Server:
             },
             Rules(max_message_bytes, refused, min(max_message_bytes, SMALL - 1)),
         )
-        self._listener = Listener(self._connect)
+        self._listener = Listener(self._connect, self._limit, secure)
 
     async def listen(self, bound: Sequence[socket.socket]) -> None:
         """See `lifecycle.Listener`."""

@@ -271,15 +271,7 @@ def test_flags_without_meaning_warn_once() -> None:
             "server_options.enable_batching to true.",
             id="parameters without batching",
         ),
-        pytest.param(
-            (PATH, "--use_alts_credentials", "--ssl_config_file=/x"),
-            "Either use_alts_credentials must be false or ssl_config_file must be empty.",
-            id="two kinds of encryption",
-        ),
-        pytest.param(
-            (PATH, "--ssl_config_file=/x"), "cannot encrypt yet", id="TLS is never pretended"
-        ),
-        pytest.param((PATH, "--use_alts_credentials"), "cannot encrypt yet", id="nor ALTS"),
+        pytest.param((PATH, "--use_alts_credentials"), "does not speak ALTS", id="ALTS"),
         pytest.param(
             (PATH, "--saved_model_tags=serve,gpu"),
             "only the graph tagged serve is served",

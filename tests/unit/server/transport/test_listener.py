@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.listener import Listener, Step
 
 PATIENCE_S = 10
@@ -44,7 +45,7 @@ async def listening(said: list[str]) -> AsyncIterator[tuple[Listener[Line], int]
         line.listener = listener
         return line
 
-    listener = Listener(connect)
+    listener = Listener(connect, ConnectionLimit())
     bound = socket.create_server(("127.0.0.1", 0))
     await listener.listen([bound])
     try:

@@ -1,0 +1,69 @@
+"""Certificate, key and authorities, from the files that the settings name.
+
+Source of SSLConfig: ssl_config.proto of TensorFlow Serving, and its server.cc.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from ie_serving.config.files import source
+from ie_serving.config.files.text_proto import parse_text
+from ie_serving.config.settings import ServerSettings, TlsMaterial
+from ie_serving.core.errors import ConfigError
+from ie_serving.core.hints import Hint
+from ie_serving.wire.protobuf import messages
+
+
+def read(settings: ServerSettings) -> TlsMaterial:
+    """Read everything anew. Blocking.
+
+    Raises:
+        ConfigError: a file cannot be read, or the settings contradict each other.
+    """
+    if faults := list(map(str, _contradictions(settings))):
+        raise ConfigError(faults)
+    if settings.ssl_config_file:
+        return _of_ssl_config(settings.ssl_config_file)
+    return TlsMaterial(
+        place=settings.tls_certificate,
+        certificate=_bytes(settings.tls_certificate),
+        key=_bytes(settings.tls_key),
+        client_ca=_bytes(settings.tls_client_ca),
+        revoked=_bytes(settings.tls_client_crl),
+    )
+
+
+def _contradictions(settings: ServerSettings) -> Iterator[Hint]:
+    own = (settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
+    if settings.ssl_config_file and any(own):
+        yield Hint(
+            "{server.ssl_config_file} has its own certificates; give it, or the others, not both"
+        )
+    elif bool(settings.tls_certificate) != bool(settings.tls_key):
+        yield Hint("{server.tls_certificate} and {server.tls_key} belong together; give both")
+    elif settings.tls_client_ca and not settings.tls_certificate:
+        yield Hint("{server.tls_client_ca} needs {server.tls_certificate}")
+    if settings.tls_client_crl and not settings.tls_client_ca:
+        yield Hint("{server.tls_client_crl} needs {server.tls_client_ca}, whose clients it revokes")
+    elif settings.tls_client_crl and settings.grpc_transport == "grpcio":
+        yield Hint("{server.tls_client_crl} needs the http2 of {server.grpc_transport}")
+
+
+def _of_ssl_config(path: str) -> TlsMaterial:
+    config = parse_text(source.read_text(Path(path)), messages.SSLConfig, path)
+    for name in ("server_key", "server_cert"):
+        if not getattr(config, name):
+            raise ConfigError([f"{path}: {name} is missing; expected PEM"])
+    # The original would believe every authority that its library knows, so any stranger.
+    if config.client_verify and not config.custom_ca:
+        raise ConfigError([f"{path}: client_verify needs custom_ca, the authorities of clients"])
+    return TlsMaterial(
+        place=path,
+        certificate=config.server_cert.encode(),
+        key=config.server_key.encode(),
+        client_ca=config.custom_ca.encode() if config.client_verify else b"",
+    )
+
+
+def _bytes(path: str) -> bytes:
+    return source.read_text(Path(path)).encode() if path else b""

@@ -1,0 +1,153 @@
+"""What both ports prove themselves with, and whom they believe; renewed when its files change.
+
+Each connection is agreed upon with what is valid when it begins. Those that are open stay: TLS
+cannot renew a certificate within a connection. A context also holds the sessions that clients may
+resume, so a renewal ends these, and with them the trust in a client that has been revoked.
+"""
+
+import asyncio
+import hashlib
+import logging
+import os
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Final
+
+from ie_serving.config.settings import TlsMaterial
+from ie_serving.core.errors import ConfigError
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+LOOK_S: Final = 10.0
+"""Seconds between two looks for renewed files. Kubernetes itself takes about a minute to bring a
+renewed Secret into a volume."""
+
+HTTP1: Final = "http/1.1"
+HTTP2: Final = "h2"
+"""Names of the protocols in ALPN. Source: IANA's registry of RFC 7301."""
+
+
+class Certificates:
+    """The present certificate, key and authorities, ready for use. Belongs to one event loop.
+
+    Args of the constructor:
+        read: reads all of it anew. Blocking. Raises ConfigError.
+
+    Raises:
+        ConfigError: what is read cannot be used.
+    """
+
+    def __init__(self, read: Callable[[], TlsMaterial]) -> None:
+        self._read = read
+        self._task: asyncio.Task[None] | None = None
+        self._refused = ""
+        self.material = read()
+        self._contexts = _contexts(self.material)
+
+    def context(self, protocol: str) -> ssl.SSLContext:
+        """Give what the next connection is agreed upon with; by its name in ALPN."""
+        return self._contexts[protocol]
+
+    def follow(self) -> None:
+        """Look for renewed files from now until `close`."""
+        self._task = asyncio.ensure_future(self._follow())
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._task:
+            self._task.cancel()
+
+    async def renew(self) -> None:
+        """Look now. What cannot be used is logged, once, and the previous certificate stays."""
+        try:
+            material = await asyncio.to_thread(self._read)
+            if material == self.material:
+                return
+            self._contexts = await asyncio.to_thread(_contexts, material)
+        except ConfigError as error:
+            self._log_refusal(str(error))
+            return
+        self.material, self._refused = material, ""
+        log.info(Event("certificate renewed", sha256=_fingerprint(material)))
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_S)
+            await self.renew()
+
+    def _log_refusal(self, cause: str) -> None:
+        if cause != self._refused:
+            log.error(Event("certificate not renewed, the previous one stays", cause=cause))
+        self._refused = cause
+
+
+def _contexts(material: TlsMaterial) -> Mapping[str, ssl.SSLContext]:
+    """Make the contexts of both protocols. Raises: ConfigError."""
+    return {protocol: _context(material, protocol) for protocol in (HTTP1, HTTP2)}
+
+
+def _context(material: TlsMaterial, protocol: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2  # RFC 9113, section 9.2, and RFC 8996
+    context.set_alpn_protocols([protocol])
+    with (
+        _naming(material.place),
+        _as_file(material.certificate) as certificate,
+        _as_file(material.key) as key,
+    ):
+        # Without an answer the library would ask a terminal for the password.
+        context.load_cert_chain(certificate, key, password=_no_password)
+    if material.client_ca:
+        _require_clients(context, material)
+    return context
+
+
+def _require_clients(context: ssl.SSLContext, material: TlsMaterial) -> None:
+    context.verify_mode = ssl.CERT_REQUIRED
+    _believe(context, material.client_ca, f"authorities of clients for {material.place}")
+    if material.revoked:
+        _believe(context, material.revoked, f"revoked certificates for {material.place}")
+        # Without a list of a client's issuer the client is refused.
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_CRL_CHECK_LEAF
+
+
+def _believe(context: ssl.SSLContext, content: bytes, what: str) -> None:
+    with _naming(what), _as_file(content) as path:
+        context.load_verify_locations(cafile=path)
+
+
+def _no_password() -> str:
+    raise ConfigError(["the key is encrypted; expected one without a password"])
+
+
+@contextmanager
+def _naming(what: str) -> Iterator[None]:
+    try:
+        yield
+    except ssl.SSLError as error:
+        cause = error.reason or error.strerror
+        raise ConfigError(
+            [f"{what}: {cause}; expected PEM, and a key that belongs to the certificate"]
+        ) from error
+
+
+@contextmanager
+def _as_file(content: bytes) -> Iterator[str]:
+    """Give `content` a path, since the library reads files alone; it never touches a disk."""
+    descriptor = os.memfd_create("tls")
+    try:
+        with open(descriptor, "wb", closefd=False) as file:
+            file.write(content)
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def _fingerprint(material: TlsMaterial) -> str:
+    """Give the SHA-256 of the server's own certificate, as `openssl x509 -fingerprint` shows it."""
+    end = b"-----END CERTIFICATE-----"
+    first = material.certificate[: material.certificate.index(end) + len(end)]
+    start = first.index(b"-----BEGIN CERTIFICATE-----")
+    return hashlib.sha256(ssl.PEM_cert_to_DER_cert(first[start:].decode())).hexdigest()

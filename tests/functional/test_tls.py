@@ -1,0 +1,196 @@
+"""TLS on both ports and both gRPC transports, with clients that are believed and others."""
+
+import json
+import signal
+import ssl
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
+
+from tests.certificates import PAST, Authority, Pair
+from tests.functional.servers import READY, ROOT, SAMPLE, Server
+from tests.process import PATIENCE_S
+
+TRANSPORTS = ("http2", "grpcio")
+REQUEST = json.loads((ROOT / "examples" / "digits" / "request.json").read_text())
+PREDICT = "/v1/models/digits:predict"
+ROWS_OF_2_MB = 2 * 1024 * 1024 // (64 * 4)
+
+
+class Encrypted(Server):
+    """A server whose clients believe an authority, and may have a certificate."""
+
+    def __init__(self, authority: Authority, *flags: str) -> None:
+        digits = ("--model_name=digits", f"--model_path={SAMPLE}")
+        super().__init__("ie_serving", "model", *digits, *flags)
+        self.line(READY)
+        self.authority = authority
+
+    def https(self, client: Pair | None = None) -> httpx.Client:
+        """Give a client of the REST port."""
+        context = ssl.create_default_context(cafile=self.authority.path)
+        if client:
+            context.load_cert_chain(*client.paths)
+        base_url = f"https://localhost:{self.rest_port}"
+        return httpx.Client(base_url=base_url, verify=context, timeout=PATIENCE_S, trust_env=False)
+
+    def renew(self, outcome: str) -> None:
+        """Let the server look for renewed files now."""
+        self.send(signal.SIGHUP)
+        self.line(outcome)
+
+    def rest_predict(self, client: Pair | None = None) -> Any:
+        """Predict the sample's row over REST."""
+        with self.https(client) as rest:
+            return rest.post(PREDICT, json=REQUEST).json()["predictions"]
+
+    def grpc_predict(self, client: Pair | None = None, rows: int = 1) -> Any:
+        """Predict the sample's row, so many times, over gRPC."""
+        files = (self.authority.path, client.key, client.certificate) if client else ()
+        given = [file.read_bytes() for file in files or (self.authority.path,)]
+        options = [("grpc.max_receive_message_length", -1)]
+        target, credentials = f"localhost:{self.port}", grpc.ssl_channel_credentials(*given)
+        with grpc.secure_channel(target, credentials, options) as channel:
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+            reply = stub.Predict(_request(rows), PATIENCE_S)
+        return tf.make_ndarray(reply.outputs["probabilities"])
+
+
+def _request(rows: int) -> predict_pb2.PredictRequest:
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "digits"
+    image = REQUEST["instances"][0]["image"]
+    request.inputs["image"].CopyFrom(tf.make_tensor_proto([image] * rows, tf.float32))
+    return request
+
+
+def _flags(pair: Pair) -> tuple[str, str]:
+    return f"--tls_certificate={pair.certificate}", f"--tls_key={pair.key}"
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@pytest.fixture(scope="module")
+def friend(authority: Authority) -> Pair:
+    return authority.client("friend")
+
+
+@pytest.fixture(scope="module", params=TRANSPORTS)
+def mutual(
+    request: pytest.FixtureRequest, authority: Authority, friend: Pair
+) -> Iterator[Encrypted]:
+    flags = (*_flags(authority.server()), f"--tls_client_ca={authority.path}")
+    transport = f"--grpc_transport={request.param}"
+    with closing(Encrypted(authority, *flags, transport)) as server:
+        yield server
+
+
+def test_both_ports_answer_alike(mutual: Encrypted, friend: Pair) -> None:
+    (over_rest,) = mutual.rest_predict(friend)
+    (over_grpc,) = mutual.grpc_predict(friend)
+    assert over_grpc == pytest.approx(over_rest["probabilities"], abs=1e-6)
+
+
+def test_large_messages(mutual: Encrypted, friend: Pair) -> None:
+    assert len(mutual.grpc_predict(friend, ROWS_OF_2_MB)) == ROWS_OF_2_MB
+    many = {"instances": REQUEST["instances"] * 3000}
+    with mutual.https(friend) as rest:
+        assert len(rest.post(PREDICT, json=many).json()["predictions"]) == 3000
+
+
+@pytest.mark.parametrize("who", ["nobody", "a stranger", "too late"])
+def test_whom_the_server_does_not_believe(
+    mutual: Encrypted, authority: Authority, tmp_path: Path, who: str
+) -> None:
+    late = authority.client("late", until=PAST)
+    stranger = Authority(tmp_path).client("stranger")
+    client = {"nobody": None, "a stranger": stranger, "too late": late}[who]
+    with pytest.raises(grpc.RpcError) as refused:
+        mutual.grpc_predict(client)
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    with pytest.raises(httpx.TransportError):
+        mutual.rest_predict(client)
+
+
+def test_plain_clients_are_refused(mutual: Encrypted) -> None:
+    with pytest.raises(httpx.TransportError):
+        httpx.get(f"http://127.0.0.1:{mutual.rest_port}/v2/health/live", trust_env=False)
+    with grpc.insecure_channel(f"127.0.0.1:{mutual.port}") as channel:
+        stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+        with pytest.raises(grpc.RpcError) as refused:
+            stub.Predict(_request(1), PATIENCE_S)
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_server_that_the_client_does_not_believe(mutual: Encrypted, tmp_path: Path) -> None:
+    context = ssl.create_default_context(cafile=Authority(tmp_path).path)
+    url = f"https://localhost:{mutual.rest_port}/v2/health/live"
+    with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+        httpx.get(url, verify=context, trust_env=False)
+
+
+def test_renewal(tmp_path: Path) -> None:
+    """New connections see the new one, open ones go on, and a broken file changes nothing."""
+    authority = Authority(tmp_path)
+    pair, clients = authority.server(), [authority.client("one"), authority.client("other")]
+    believed = f"--tls_client_ca={authority.path}"
+    crl = f"--tls_client_crl={authority.revoke()}"
+    with closing(Encrypted(authority, *_flags(pair), believed, crl)) as server:
+        first = _serial(server, clients[0])
+        with server.https(clients[0]) as rest:
+            assert rest.get("/v2/health/live").status_code == 200
+            pair.certificate.write_bytes(authority.path.read_bytes())
+            server.renew("certificate not renewed, the previous one stays")
+            assert _serial(server, clients[0]) == first
+            authority.revoke(clients[0])
+            pair.write(authority.signer.issue_cert("localhost"))
+            server.renew("certificate renewed")
+            assert rest.get("/v2/health/live").status_code == 200
+        assert _serial(server, clients[1]) != first
+        with pytest.raises(httpx.TransportError):
+            server.rest_predict(clients[0])
+
+
+def _serial(server: Encrypted, client: Pair) -> str:
+    """Give the serial number of the certificate that a new connection gets."""
+    with server.https(client) as rest, rest.stream("GET", "/v2/health/live") as reply:
+        stream = reply.extensions["network_stream"]
+        return str(stream.get_extra_info("ssl_object").getpeercert()["serialNumber"])
+
+
+@pytest.mark.parametrize("verify", [False, True], ids=["any client", "known clients"])
+def test_the_file_of_tensorflow_serving(tmp_path: Path, verify: bool) -> None:
+    authority = Authority(tmp_path)
+    pair, client = authority.server(), authority.client("client")
+    parts = {"server_cert": pair.certificate, "server_key": pair.key, "custom_ca": authority.path}
+    lines = [f"{name}: {json.dumps(path.read_text())}" for name, path in parts.items()]
+    file = tmp_path / "ssl.config"
+    file.write_text("\n".join([*lines, f"client_verify: {str(verify).lower()}"]))
+    models = ("--model_name=digits", f"--model_base_path={SAMPLE}")
+    server = Server("tensorflow_model_server", *models, f"--ssl_config_file={file}")
+    with closing(server):
+        server.line(READY)
+        given = [authority.path, *((client.key, client.certificate) if verify else ())]
+        credentials = grpc.ssl_channel_credentials(*[each.read_bytes() for each in given])
+        with grpc.secure_channel(f"localhost:{server.port}", credentials) as channel:
+            stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
+            assert stub.Predict(_request(1), PATIENCE_S).model_spec.name == "digits"
+
+
+def test_one_port_may_stay_plain(authority: Authority) -> None:
+    """As with TensorFlow Serving, whose probes then need no certificate."""
+    flags = (*_flags(authority.server("half")), "--tls_ports=grpc")
+    with closing(Encrypted(authority, *flags)) as server:
+        url = f"http://127.0.0.1:{server.rest_port}/v2/health/ready"
+        assert httpx.get(url, trust_env=False).status_code == 200
+        assert len(server.grpc_predict()) == 1

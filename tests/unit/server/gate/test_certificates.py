@@ -1,0 +1,82 @@
+"""Certificates that cannot be used are refused at the start, and change nothing later."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from ie_serving.config.settings import TlsMaterial
+from ie_serving.core.errors import ConfigError
+from ie_serving.server.gate.certificates import HTTP1, Certificates
+from tests.certificates import Authority
+
+Broken = Callable[[TlsMaterial, TlsMaterial], TlsMaterial]
+
+
+def material(folder: Path) -> TlsMaterial:
+    folder.mkdir()
+    pair = Authority(folder).server()
+    certificate, key = pair.certificate.read_bytes(), pair.key.read_bytes()
+    return TlsMaterial(place="server.crt", certificate=certificate, key=key)
+
+
+def encrypted(good: TlsMaterial, _: TlsMaterial) -> TlsMaterial:
+    key = load_pem_private_key(good.key, None)
+    password = BestAvailableEncryption(b"secret")
+    return replace(good, key=key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, password))
+
+
+BROKEN: dict[str, tuple[Broken, str]] = {
+    "no PEM": (lambda good, _: replace(good, certificate=b"-"), r"server\.crt: .*expected PEM"),
+    "another's key": (lambda good, other: replace(good, key=other.key), "KEY_VALUES_MISMATCH"),
+    "an encrypted key": (encrypted, "without a password"),
+    "no authority": (
+        lambda good, _: replace(good, client_ca=b"-"),
+        r"authorities of clients for server\.crt",
+    ),
+    "no revocations": (
+        lambda good, _: replace(good, client_ca=good.certificate, revoked=b"-"),
+        r"revoked certificates for server\.crt",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_what_cannot_be_used(tmp_path: Path, name: str) -> None:
+    good, other = material(tmp_path / "good"), material(tmp_path / "other")
+    breaks, text = BROKEN[name]
+    with pytest.raises(ConfigError, match=text):
+        Certificates(lambda: breaks(good, other))
+
+
+async def test_a_renewal_that_fails_is_logged_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    good = material(tmp_path / "good")
+    present = [good]
+    certificates = Certificates(lambda: present[0])
+    context = certificates.context(HTTP1)
+    present[0] = replace(good, key=b"")
+    for _ in range(2):
+        await certificates.renew()
+    assert certificates.context(HTTP1) is context
+    assert certificates.material is good
+    (line,) = caplog.messages
+    assert "the previous one stays" in line
+    present[0] = material(tmp_path / "new")
+    await certificates.renew()
+    assert certificates.context(HTTP1) is not context
+
+
+def test_no_key_is_shown(tmp_path: Path) -> None:
+    """What is shown may be logged."""
+    good = material(tmp_path / "good")
+    assert good.key.decode() not in repr(good)
+    assert "PRIVATE" not in repr(good)

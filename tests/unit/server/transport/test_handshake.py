@@ -1,0 +1,117 @@
+"""A handshake is counted, bounded in time, and loses nothing; over real sockets on loopback."""
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from ie_serving.server.transport.connection_limit import EXTRA, ConnectionLimit
+from ie_serving.server.transport.handshake import Handshake
+from tests.certificates import Authority
+
+PATIENCE_S = 10
+
+
+class Echo(asyncio.Protocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self.transport.write(data)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority(tmp_path_factory.mktemp("authority"))
+
+
+@asynccontextmanager
+async def listening(
+    authority: Authority, limit: ConnectionLimit, limit_s: float = PATIENCE_S
+) -> AsyncIterator[int]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.server().paths)
+
+    def greet() -> Handshake:
+        return Handshake(context, Echo, limit.opened, limit.closed, limit_s)
+
+    server = await asyncio.get_running_loop().create_server(greet, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+def trusting(authority: Authority) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=authority.path)
+
+
+async def test_the_protocol_takes_over(authority: Authority) -> None:
+    async with listening(authority, ConnectionLimit()) as port:
+        reader, writer = await asyncio.open_connection(
+            "localhost", port, ssl=trusting(authority), family=2
+        )
+        writer.write(b"hello")
+        assert await asyncio.wait_for(reader.readexactly(5), PATIENCE_S) == b"hello"
+        writer.close()
+
+
+def _first_flight(authority: Authority) -> tuple[ssl.SSLObject, ssl.MemoryBIO, ssl.MemoryBIO]:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting(authority).wrap_bio(incoming, outgoing, server_hostname="localhost")
+    with suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    return client, incoming, outgoing
+
+
+async def test_data_right_behind_the_handshake(authority: Authority) -> None:
+    """In one packet with its last message, and in pieces of few bytes."""
+    async with listening(authority, ConnectionLimit()) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        client, incoming, outgoing = _first_flight(authority)
+        hello = outgoing.read()
+        for start in range(0, len(hello), 100):
+            writer.write(hello[start : start + 100])
+            await writer.drain()
+        while not _is_over(client):
+            incoming.write(await asyncio.wait_for(reader.read(65536), PATIENCE_S))
+        client.write(b"hello")
+        writer.write(outgoing.read())
+        answer = b""
+        while not answer:
+            incoming.write(await asyncio.wait_for(reader.read(65536), PATIENCE_S))
+            with suppress(ssl.SSLWantReadError):
+                answer = client.read()
+        assert answer == b"hello"
+        writer.close()
+
+
+def _is_over(client: ssl.SSLObject) -> bool:
+    try:
+        client.do_handshake()
+    except ssl.SSLWantReadError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01"])
+async def test_whoever_does_not_agree_is_sent_away(authority: Authority, said: bytes) -> None:
+    async with listening(authority, ConnectionLimit(), 0.2) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(said)
+        with suppress(ConnectionResetError):
+            assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
+        writer.close()
+
+
+async def test_connections_that_say_nothing_give_way(authority: Authority) -> None:
+    limit = ConnectionLimit(1)
+    async with listening(authority, limit) as port:
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(EXTRA)]
+        with suppress(ConnectionResetError):
+            assert await asyncio.wait_for(silent[0][0].read(), PATIENCE_S) == b""
+        for _, writer in silent:
+            writer.close()

@@ -9,6 +9,7 @@ does not matter where it is called from. Its last operation keeps the node's nam
 | `SegmentMean` | the segment sum over the number of rows, at least 1 | no rule converts it |
 | `DenseBincount` | the sum, or the maximum, of one-hot rows | no rule converts it |
 | `ScatterNd` | an addition to zeros | OpenVINO keeps one of several values for one place |
+| `SparseReshape` to other sizes | places in a row, divided anew | OpenVINO lets them be |
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,9 +18,11 @@ from types import MappingProxyType
 import numpy as np
 
 from ie_serving.core.tensors import BY_NUMPY, Array, DataType
+from ie_serving.engines.openvino.savedmodel.constants import held
 from ie_serving.wire.protobuf.messages import Proto
 
 _INT32 = DataType.INT32.number
+_INT64 = DataType.INT64.number
 
 
 class Body:
@@ -56,9 +59,19 @@ class Body:
         tensor.tensor_content = array.tobytes()
         return reference
 
+    def node(self, reference: str) -> Proto | None:
+        """Give the node here that a reference is to; None for an argument."""
+        return self._by_name.get(reference.partition(":")[0])
+
+    def is_constant(self, reference: str, value: Sequence[int] | int) -> bool:
+        """Tell whether a reference is to a Const of this value."""
+        node = self.node(reference)
+        array = held(node) if node is not None and node.op == "Const" else None
+        return array is not None and bool(np.array_equal(array, value))
+
     def is_empty_constant(self, reference: str) -> bool:
         """Tell whether a reference is to a Const without elements."""
-        node = self._by_name.get(reference.partition(":")[0])
+        node = self.node(reference)
         if node is None or node.op != "Const":
             return False
         return any(dim.size == 0 for dim in node.attr["value"].tensor.tensor_shape.dim)
@@ -75,15 +88,26 @@ class Body:
         if self._function is not None and output != "output":
             self._rename(f"{node.name}:output:0", f"{node.name}:{output}:0")
 
+    def give_instead(self, node: Proto, outputs: Mapping[str, str]) -> None:
+        """Let what reads the outputs of a node, by name and in order, read other references."""
+        for number, (output, reference) in enumerate(outputs.items()):
+            if self._function is not None:
+                self._rename(f"{node.name}:{output}:0", reference)
+            else:
+                self._rename(f"{node.name}:{number}", reference)
+                if not number:
+                    self._rename(node.name, reference)
+        self.nodes.remove(node)
+
     def _rename(self, old: str, new: str) -> None:
-        assert self._function is not None  # a graph refers to outputs by number
         for node in self.nodes:
             for at, reference in enumerate(node.input):
                 if reference == old:
                     node.input[at] = new
-        for name, reference in self._function.ret.items():
+        returned = {} if self._function is None else self._function.ret
+        for name, reference in returned.items():
             if reference == old:
-                self._function.ret[name] = new
+                returned[name] = new
 
 
 def _segments(body: Body, ids: str, dtype: int) -> str:
@@ -144,11 +168,65 @@ def _scatter_nd(body: Body, node: Proto) -> None:
     body.become(node, "TensorScatterAdd", [zeros, places, updates])
 
 
+def _sparse_reshape(body: Body, node: Proto) -> None:
+    places, old, new = node.input[:3]
+    if _is_two_to_two(body, old, new):
+        return
+    one = body.constant(1, np.int64)
+    is_open = body.add("Equal", [new, body.constant(-1, np.int64)], "z", T=_INT64)
+    sizes = body.add("SelectV2", [is_open, one, new], T=_INT64)
+    first = body.constant([0])
+    total, known = (body.add("Prod", [each, first], T=_INT64, Tidx=_INT32) for each in (old, sizes))
+    known = body.add("Maximum", [known, one], "z", T=_INT64)
+    rest = body.add("FloorDiv", [total, known], "z", T=_INT64)
+    shape = body.add("SelectV2", [is_open, rest, sizes], T=_INT64)
+    parts = body.add("Mul", [places, _strides(body, old)], "z", T=_INT64)
+    flat = body.add("Sum", [parts, body.constant([1])], T=_INT64, Tidx=_INT32)
+    column = body.add("ExpandDims", [flat, body.constant(1)], T=_INT64, Tdim=_INT32)
+    strides, wide = (
+        body.add("Maximum", [each, one], "z", T=_INT64) for each in (_strides(body, shape), shape)
+    )
+    rows = body.add("FloorDiv", [column, strides], "z", T=_INT64)
+    moved = body.add("FloorMod", [rows, wide], "z", T=_INT64)
+    body.give_instead(node, {"output_indices": moved, "output_shape": shape})
+
+
+def _strides(body: Body, shape: str) -> str:
+    """Give how far values lie apart along each dimension: the product of the sizes behind it."""
+    count = body.add("Size", [shape], T=_INT64, out_type=_INT32)
+    at = body.add("Range", [body.constant(0), count, body.constant(1)], Tidx=_INT32)
+    row, column = (
+        body.add("ExpandDims", [at, body.constant(axis)], T=_INT32, Tdim=_INT32) for axis in (0, 1)
+    )
+    is_behind = body.add("Greater", [row, column], "z", T=_INT32)
+    sizes = body.add("ExpandDims", [shape, body.constant(0)], T=_INT64, Tdim=_INT32)
+    kept = body.add("SelectV2", [is_behind, sizes, body.constant(1, np.int64)], T=_INT64)
+    return body.add("Prod", [kept, body.constant([1])], T=_INT64, Tidx=_INT32)
+
+
+def _is_two_to_two(body: Body, old: str, new: str) -> bool:
+    """Tell whether two dimensions stay as they are.
+
+    `safe_embedding_lookup_sparse` reshapes to the product of all sizes but the last, and the last.
+    """
+    packed = body.node(new)
+    if packed is None or packed.op != "Pack" or len(packed.input) != 2:
+        return False
+    product, last = map(body.node, packed.input)
+    if product is None or product.op != "Prod" or last is None or last.op != "GatherV2":
+        return False
+    first = body.node(product.input[0])
+    if first is None or first.op != "Slice" or {first.input[0], last.input[0]} != {old}:
+        return False
+    return body.is_constant(first.input[2], [1]) and body.is_constant(last.input[1], 1)
+
+
 REPLACED: Mapping[str, Callable[[Body, Proto], None]] = MappingProxyType(
     {
         "DenseBincount": _dense_bincount,
         "ScatterNd": _scatter_nd,
         "SegmentMean": _segment_mean,
+        "SparseReshape": _sparse_reshape,
         "SparseSegmentSum": _sparse_segment_sum,
     }
 )

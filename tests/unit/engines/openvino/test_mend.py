@@ -7,6 +7,8 @@ import openvino as ov
 import openvino.opset16 as op
 import pytest
 
+from ie_serving.engines.openvino.graphs.bodies import bodies
+from ie_serving.engines.openvino.mend import mend
 from tests.unit.engines.openvino.models import DataType, load, parameter, result, run, save
 
 
@@ -38,6 +40,37 @@ async def test_flags_of_empty_rows_can_be_selected_by(tmp_path: Path) -> None:
         },
     )
     assert answer["y"].ravel().tolist() == [5, 7, 6]
+
+
+def _sliced(x: ov.Node) -> ov.Node:
+    """Compute x[0, ..., 1:3], with masks as the front end for TensorFlow writes them."""
+    begin, end, step = (op.constant(np.array(row)) for row in ([0, 0, 1], [1, 0, 3], [1, 1, 1]))
+    return op.strided_slice(x, begin, end, step, [0, 0], [0, 0], [0, 0], [1, 0], [0, 1])
+
+
+async def test_an_ellipsis_with_short_masks_writes_nowhere_else(tmp_path: Path) -> None:
+    """Glibc ended the process in one of some twenty requests."""
+    x = parameter("x", (-1, 4))
+    model = load(save(tmp_path, [result("y", _sliced(x))], [x]))
+    for rows in [1, 2, 3, 5, 4] * 20:
+        answer = await run(model, {"x": np.arange(rows * 4, dtype=np.float32).reshape(-1, 4)})
+        assert answer["y"].tolist() == [1, 2]
+
+
+def test_masks_are_filled_up_in_branches_too() -> None:
+    x, flag = parameter("x", (-1, 4)), parameter("f", (), DataType.BOOL)
+    branches = []
+    for inner in (parameter("a", (-1, 4)), parameter("b", (-1, 4))):
+        branches.append((ov.Model([op.result(_sliced(inner))], [inner]), inner))
+    chosen = op.if_op(flag)
+    chosen.set_then_body(branches[0][0])
+    chosen.set_else_body(branches[1][0])
+    chosen.set_input(x.output(0), branches[0][1], branches[1][1])
+    chosen.set_output(branches[0][0].results[0], branches[1][0].results[0])
+    mend(ov.Model([op.result(chosen.output(0))], [x, flag]))
+    for body in bodies(chosen):
+        (found,) = [each for each in body.get_ops() if each.get_type_name() == "StridedSlice"]
+        assert {len(mask) for mask in found.get_attributes().values()} == {3}
 
 
 def _axis(number: int) -> ov.Node:

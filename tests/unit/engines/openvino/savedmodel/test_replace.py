@@ -49,7 +49,27 @@ CASES: Mapping[str, tuple[str, Callable[[Any, Any], Any]]] = {
         "ScatterNd",
         lambda x, ids: tf.scatter_nd(ids[:, tf.newaxis], x, [4, 3]),
     ),
+    "sparse places in other dimensions": (
+        "SparseReshape",
+        lambda x, _: tf.sparse.to_dense(tf.sparse.reshape(_sparse(x), [3, -1])),
+    ),
+    "sparse places in one dimension": (
+        "SparseReshape",
+        lambda x, _: tf.sparse.to_dense(tf.sparse.reshape(_sparse(x[:2]), [6])),
+    ),
+    "embeddings of ids in three dimensions": (
+        "SparseReshape",
+        lambda x, ids: tf.nn.safe_embedding_lookup_sparse(
+            tf.gather(x, tf.range(4)), _sparse(tf.stack([[ids[:2], ids[2:]]]))
+        ),
+    ),
 }
+
+
+def _sparse(dense: Any) -> Any:
+    """Give the values of a tensor of three dimensions that are not 0."""
+    cube = tf.reshape(dense, [1, 2, -1])
+    return tf.sparse.from_dense(tf.cast(cube, tf.int64))
 
 
 def answers(definition: Any) -> Any:
@@ -75,6 +95,16 @@ def test_what_is_written_out_computes_the_same(
     assert op not in ops
     got = answers(v1.GraphDef.FromString(changed.SerializeToString()))
     np.testing.assert_allclose(got, answers(definition), rtol=1e-6)
+
+
+def test_embeddings_of_ids_in_two_dimensions_keep_their_places() -> None:
+    """OpenVINO computes them as they are: with less than half of the operations."""
+    with v1.Graph().as_default() as made:
+        ids, rows = v1.placeholder(tf.int64, [None, None], "ids"), tf.constant(X)
+        tf.nn.safe_embedding_lookup_sparse(rows, tf.sparse.from_dense(ids))
+    changed = graph.GraphDef.FromString(made.as_graph_def().SerializeToString())
+    replace_operations(changed)
+    assert "SparseReshape" in {node.op for node in changed.node}
 
 
 def test_a_graph_without_them_is_left_as_it_is() -> None:

@@ -40,7 +40,7 @@ from benchmarks.wire import Array
 from ie_serving.application import ServingApplication
 from ie_serving.config.dialects import ie_serving as dialect
 from ie_serving.server.process.deadly_loads import LoadNotes
-from ie_serving.server.process.handover import Handover
+from ie_serving.server.process.handover import Handover, Handovers
 from ie_serving.server.process.lifecycle import Orders, serve
 from ie_serving.server.process.ports import bind
 
@@ -201,7 +201,8 @@ class Server:
         self._orders = Orders()
         settings = self._parsed.settings
         notes = LoadNotes({}, Handover().write)
-        application = ServingApplication(settings, self._parsed.storage, Handover(), notes)
+        handovers = Handovers(Handover(), Handover())
+        application = ServingApplication(settings, self._parsed.storage, handovers, notes)
         ports = bind(settings.server)
         await serve(application, settings.server, ports, self._orders, self._ready.set)
 

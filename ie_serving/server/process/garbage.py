@@ -19,7 +19,12 @@ LOOK_S: Final = 10.0
 """Seconds between two looks at whether a collection is due."""
 DUE: Final = 100
 """Collections of the middle generation from which a full one is due: 770,000 objects have come to
-stay. Python takes 10, if they are a quarter of all."""
+stay."""
+DUE_IN_TIME: Final = 10
+"""The same when there was none for `QUIET_LOOKS`; Python's own number. What loads and reloads leave
+is little in number, but holds a model's graph: 30 KB for each load of a small model."""
+QUIET_LOOKS: Final = 6
+"""Looks without a collection, a minute, after which `DUE_IN_TIME` counts."""
 LARGE_WORK: Final = 32 << 20
 """Bytes that requests hold, from which a collection waits for their end."""
 MOST_LOOKS: Final = 30
@@ -51,10 +56,12 @@ async def collect_garbage(
         since: counts collections of the middle generation since the last full one.
         collect: looks through all objects.
     """
-    looks = 0
+    looks = quiet = 0
     while True:
         await pause()
-        looks = looks + 1 if since() >= DUE else 0
+        quiet += 1
+        due = DUE if quiet < QUIET_LOOKS else DUE_IN_TIME
+        looks = looks + 1 if since() >= due else 0
         if looks and (budget.held < LARGE_WORK or looks > MOST_LOOKS):
             collect()
-            looks = 0
+            looks = quiet = 0

@@ -6,7 +6,14 @@ import sys
 import pytest
 
 from ie_serving.core.budget import Budget
-from ie_serving.server.process.garbage import DUE, LARGE_WORK, MOST_LOOKS, collect_garbage
+from ie_serving.server.process.garbage import (
+    DUE,
+    DUE_IN_TIME,
+    LARGE_WORK,
+    MOST_LOOKS,
+    QUIET_LOOKS,
+    collect_garbage,
+)
 from tests.process import output_of
 
 PATIENCE_S = 20.0
@@ -66,6 +73,20 @@ class Looks:
 async def test_it_is_done_when_enough_has_come_to_stay(since: int, expected: int) -> None:
     looks = Looks()
     looks.since = since
+    await looks.look()
+    assert looks.collections == expected
+    looks.end()
+
+
+@pytest.mark.parametrize(("since", "expected"), [(DUE_IN_TIME - 1, 0), (DUE_IN_TIME, 1)])
+async def test_little_is_collected_after_a_minute(since: int, expected: int) -> None:
+    """What loads leave would otherwise stay for half an hour."""
+    looks = Looks()
+    looks.since = since
+    for _ in range(QUIET_LOOKS - 1):
+        await looks.look()
+        assert looks.collections == 0
+    await looks.look()
     await looks.look()
     assert looks.collections == expected
     looks.end()

@@ -1,6 +1,7 @@
 """What `tune` prints and writes, on an engine whose speed follows its options."""
 
 import json
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,46 @@ from ie_serving.engines.testing import FILE, StandInEngine
 from ie_serving.storage.backends.local import LocalStorage
 from ie_serving.tuning.command import tune
 from ie_serving.tuning.tools import Read, Tools
+
+SLOW_S = 0.002
+
+
+class Faster(StandInEngine):
+    """Takes `SLOW_S` of processor time for an inference, but with two infer requests."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before_infer = self._spin
+
+    async def _spin(self) -> None:
+        # The models that are open are compared in turn: which one infers is not told.
+        until = time.perf_counter() + SLOW_S
+        while self.slow and time.perf_counter() < until:
+            pass
+
+    def compile(self, directory: Path, options: EngineOptions) -> Any:
+        model = super().compile(directory, options)
+        infer = model.infer
+
+        def told(*asked: Any) -> Any:
+            self.slow = options.nireq != 2
+            return infer(*asked)
+
+        model.infer = told  # type: ignore[method-assign]
+        return model
+
+
+def test_what_won_in_every_round_is_printed_and_written(
+    base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "tuned.json"
+    tuned(base, tools(Faster()), seconds=1.0, output=output)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-2] == "put into the model's entry of the configuration file:"
+    keys = json.loads(lines[-1])
+    assert keys["nireq"] == 2
+    assert json.loads(output.read_text())["keys"] == keys
+    assert any("in 5 of 5 rounds" in line for line in lines)
 
 
 def sample(value: float) -> Sample:

@@ -7,6 +7,7 @@ BATCHES = ":ie_serving:batches"
 BATCHES_APART = ":ie_serving:batches_apart"
 BATCH_ROWS = ":ie_serving:batch_rows"
 BATCH_QUEUE_TIME = ":ie_serving:batch_queue_time"
+BATCH_PROBES = ":ie_serving:batch_probes"
 
 ROW_BOUNDS = tuple(float(2**power) for power in range(13))
 """Upper bounds of the finite buckets: 1 to 4,096 rows."""
@@ -50,11 +51,13 @@ class BatchMetrics:
         failed: batches whose requests were tried again in smaller ones.
         rows: of each batch, before it is filled up.
         queue_time: microseconds that each request was gathered for.
+        probes: of other windows, by how they ended.
     """
 
     def __init__(self, time_bounds: Sequence[float]) -> None:
         self.reasons: dict[str, int] = {}
         self.failed = 0
+        self.probes: dict[str, int] = {}
         self.rows = Histogram(ROW_BOUNDS)
         self.queue_time = Histogram(time_bounds)
         self._alone: dict[int, int] = {}
@@ -74,6 +77,10 @@ class BatchMetrics:
     def apart(self) -> None:
         """Count a batch that failed."""
         self.failed += 1
+
+    def tuned(self, verdict: str) -> None:
+        """Count a probe of another window, by how it ended."""
+        self.probes[verdict] = self.probes.get(verdict, 0) + 1
 
     def settle(self) -> None:
         """Bring everything that was counted into the series."""
@@ -108,3 +115,13 @@ def batch_lines(models: Labelled) -> Iterator[str]:
     yield f"# TYPE {BATCHES_APART} counter"
     for label, batches in seen:
         yield f"{BATCHES_APART}{{{label}}} {batches.failed}"
+    yield from _probes(seen)
+
+
+def _probes(models: Labelled) -> Iterator[str]:
+    found = [(label, batches.probes) for label, batches in models if batches.probes]
+    if found:
+        yield f"# TYPE {BATCH_PROBES} counter"
+    for label, probes in found:
+        for verdict, number in probes.items():
+            yield f'{BATCH_PROBES}{{{label},verdict="{verdict}"}} {number}'

@@ -44,6 +44,7 @@ def server(root: Path) -> Iterator[Server]:
         | own.get(name, {})
         for name in MODELS
     ]
+    entries.append({**entries[0], "name": "tuned", "nireq": 2, "tuning": "auto"})
     entries.append({"name": "patient", "base_path": "slow", "max_batch_size": 2})
     config = {
         "model_config_list": [{"config": entry} for entry in entries],
@@ -107,20 +108,21 @@ def rows_inferred(server: Server, model: str) -> float:
     return counted(server, "batch_rows_sum", model).get("", 0.0)
 
 
+@pytest.mark.parametrize("model", ["perceptron", "tuned"])
 @pytest.mark.parametrize("interface", ["gRPC", "REST"])
 def test_requests_share_batches_and_answers_are_those_of_openvino(
-    server: Server, root: Path, interface: str
+    server: Server, root: Path, interface: str, model: str
 ) -> None:
     random = np.random.default_rng(1)
     sizes = [1 + i % 5 for i in range(AT_ONCE)] + [40]  # the last is more than a batch holds
     inputs = [random.standard_normal((rows, 16)).astype(np.float32) for rows in sizes]
     direct = Direct(root / "perceptron" / "1")
-    before, rows_before = batches(server, "perceptron"), rows_inferred(server, "perceptron")
-    found = answers(server, "perceptron", inputs, interface)
+    before, rows_before = batches(server, model), rows_inferred(server, model)
+    found = answers(server, model, inputs, interface)
     for x, answer in zip(inputs, found, strict=True):
         np.testing.assert_allclose(answer["y"], direct(x)["y"], rtol=1e-5, atol=1e-5)
-    assert rows_inferred(server, "perceptron") - rows_before == sum(sizes)
-    assert batches(server, "perceptron") - before < len(sizes)
+    assert rows_inferred(server, model) - rows_before == sum(sizes)
+    assert batches(server, model) - before < len(sizes)
 
 
 @pytest.mark.parametrize("interface", ["gRPC", "REST"])

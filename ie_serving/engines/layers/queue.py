@@ -55,6 +55,9 @@ class Record(Protocol):
     def apart(self) -> None:
         """Count a batch that failed, whose requests are tried again in smaller ones."""
 
+    def tuned(self, verdict: str) -> None:
+        """Count a probe of another window, by how it ended."""
+
 
 class _Waiting:
     """What is behind a `Part`: a request's inputs, and the future of its outputs."""
@@ -102,6 +105,16 @@ class Queue:
         self._off = False
         self._brief_s = brief_s
         self._brief = False  # as the last inference that was watched says
+
+    @property
+    def rules(self) -> Rules:
+        """What it keeps to."""
+        return self._rules
+
+    def change(self, rules: Rules) -> None:
+        """Keep to other rules of time and lanes from now on; what waits is looked at anew."""
+        self._rules = self._gatherer.rules = rules
+        self._send_due()
 
     async def infer(self, inputs: Mapping[str, Array], read: Callable[[Arrays], T]) -> T:
         """See `CompiledModel.infer`.

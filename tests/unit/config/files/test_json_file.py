@@ -77,6 +77,8 @@ GATHERED = Batching(
     batch_timeout_micros=1000,
     allowed_batch_sizes=(8, 16, 32),
     max_enqueued_batches=10,
+    tuning="auto",
+    tuning_latency_ms=20.0,
     num_batch_threads=2,
 )
 SEQUENCES = Sequences(

@@ -74,6 +74,9 @@ class Record:
     def apart(self) -> None:
         self.failed += 1
 
+    def tuned(self, verdict: str) -> None:
+        self.sent.append((verdict, 0))
+
 
 class Asked:
     """A queue of `model`. Attributes: `record`; `tasks`, so that none is collected."""

@@ -19,7 +19,8 @@ from ie_serving.core.golden import GoldenRequest
 from ie_serving.core.tensors import SERVING_DEFAULT, Signature
 from ie_serving.inference.deadline import limited
 from ie_serving.inference.interface import Api, Interface, Outputs
-from ie_serving.inference.plane import DataPlane, Unencoded
+from ie_serving.inference.large_reply import Unencoded
+from ie_serving.inference.plane import DataPlane
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.logs import Event
 

@@ -63,6 +63,9 @@ class Interface(Generic[T]):
     """Elements of all outputs from which a reply is encoded in a thread; None where encoding costs
     no more than the copy that this would take."""
 
+    check_large: Callable[[object, Outputs], None] = lambda form, outputs: None
+    """Refuses outputs that are no reply of a form, before those of a large one are copied."""
+
 
 @dataclass(frozen=True, slots=True)
 class Results:

@@ -9,7 +9,6 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar, cast
 
@@ -22,6 +21,7 @@ from ie_serving.inference import checks, examples, summary
 from ie_serving.inference.deadline import Limited, within
 from ie_serving.inference.decoding import decode_examples, decode_large
 from ie_serving.inference.interface import Api, Encode, Interface, Outputs, Results
+from ie_serving.inference.large_reply import Read, Unencoded
 from ie_serving.inference.sequences import following
 from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
@@ -283,18 +283,6 @@ class DataPlane:
         served.add((time.perf_counter() - began) * 1e6)
 
 
-@dataclass(frozen=True, slots=True)
-class Unencoded(Generic[T]):
-    """Copies of outputs that a thread encodes: they are too many for the event loop."""
-
-    encode: Encode[T]
-    outputs: Outputs
-
-
-Read = Callable[[Outputs], T | Unencoded[T]]
-"""What the engine calls with the outputs, while their memory is valid."""
-
-
 class Bound(Generic[T]):
     """How one signature of one version answers one interface: all that requests have in common.
 
@@ -367,9 +355,12 @@ class Bound(Generic[T]):
     def _encoders_for(self, outputs: tuple[str, ...]) -> Mapping[object, Read[T]]:
         interface = self._interface
         encoders = interface.encoders(self._servable, self.signature, outputs)
-        if interface.large_reply is None:
+        large, check = interface.large_reply, interface.check_large
+        if large is None:
             return encoders
-        return {form: _reader(encode, interface.large_reply) for form, encode in encoders.items()}
+        return {
+            form: _reader(encode, large, partial(check, form)) for form, encode in encoders.items()
+        }
 
 
 class NotedBound(Bound[T]):
@@ -386,8 +377,12 @@ class NotedBound(Bound[T]):
         return super().start(inputs, form, output_filter)
 
 
-def _reader(encode: Encode[T], large: int) -> Read[T]:
-    """Encode outputs where they lie, or copy them out when they have `large` elements or more."""
+def _reader(encode: Encode[T], large: int, check: Callable[[Outputs], None]) -> Read[T]:
+    """Encode outputs where they lie, or copy them out when they have `large` elements or more.
+
+    `check` refuses of a large one what `encode` would: while the inference can still fail, and a
+    sequence stays as it was.
+    """
 
     def read(outputs: Outputs) -> T | Unencoded[T]:
         size = 0
@@ -395,6 +390,7 @@ def _reader(encode: Encode[T], large: int) -> Read[T]:
             size += array.size
         if size < large:
             return encode(outputs)
+        check(outputs)
         return Unencoded(encode, {alias: array.copy() for alias, array in outputs.items()})
 
     return read

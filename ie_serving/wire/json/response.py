@@ -90,8 +90,7 @@ def encode_predictions(
             return text
     if not outputs:
         raise InvalidRequest("Cannot convert empty tensor map to JSON")
-    if form is _ROW:
-        _check_rows(outputs)
+    check_rows(form, outputs)
     write = write_rows if form is _ROW else write_columns
     size = sum(math.prod(size or 1 for size in array.shape) for array in outputs.values())
     if size <= EXACT_NUMBERS:
@@ -135,7 +134,14 @@ def encode_error(text: str) -> bytes:
     return f'{{\n    "error": "{escaped(text)}"\n}}'.encode("utf-8", "replace")
 
 
-def _check_rows(outputs: Mapping[str, Array]) -> None:
+def check_rows(form: object, outputs: Mapping[str, Array]) -> None:
+    """Refuse outputs that have no equal number of rows, where the reply is of rows.
+
+    Raises:
+        InvalidRequest: naming the output.
+    """
+    if form is not _ROW:
+        return
     rows = None
     for name, array in outputs.items():
         if array.ndim == 0:

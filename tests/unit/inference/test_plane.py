@@ -138,6 +138,23 @@ async def test_large_replies_are_encoded_in_a_thread(elements: int, apart: bool)
     assert (words.threads != [threading.get_ident()]) is apart
 
 
+async def test_a_large_reply_that_cannot_be_is_refused_while_its_inference_can_fail() -> None:
+    """Before a sequence would move on: what is encoded in a thread is too late for that."""
+    heart, words = Heart(), Words()
+    plane = await heart.plane()
+    seen: list[object] = []
+
+    def refuse(form: object, outputs: Mapping[str, Array]) -> None:
+        seen.append((form, list(outputs)))
+        raise InvalidRequest("no rows")
+
+    interface = words.interface(large_reply=2, check_large=refuse)
+    with pytest.raises(InvalidRequest, match="no rows"):
+        await plane.predict(asked(np.zeros((1, 2), np.float32)), interface, now())
+    await plane.predict(asked(np.zeros((1, 1), np.float32)), interface, now())
+    assert seen == [("plain", ["y"])]
+
+
 async def test_missing_trailing_dimensions_are_added_and_taken_off_again() -> None:
     shapes = []
 

@@ -80,6 +80,7 @@ from ie_serving.wire.json.request import (
     parse_at_once,
 )
 from ie_serving.wire.json.response import (
+    check_rows,
     encode_classifications,
     encode_predictions,
     encode_regressions,
@@ -139,6 +140,7 @@ def rest_interface(*, limit_s: float) -> Interface[Buffer]:
         limit_s=limit_s,
         large_request=LARGE_BODY,
         large_reply=LARGE_OUTPUT,
+        check_large=check_rows,
     )
 
 

@@ -161,6 +161,7 @@ class ServingApplication:
         self._models = self._manager(server)
         self._metrics.show_versions(self._models.served.states)
         self._metrics.show_precisions(self._models.served.precisions)
+        self._metrics.show_memory(self._models.served.memory)
         self._config = FollowedConfig(settings, self._models, handovers)
         self._plane = self._data_plane(server)
         interface = grpc_interface(

@@ -120,6 +120,15 @@ class ServedModels:
             if status.state is not State.END
         ]
 
+    def memory(self) -> list[tuple[str, int, int]]:
+        """Give model name, version and bytes of every AVAILABLE version where they are known."""
+        return [
+            (name, version, servable.memory)
+            for name, served in self.entries.items()
+            for version, servable in served.stream.available.items()
+            if servable.memory is not None
+        ]
+
     def precisions(self) -> list[tuple[str, str]]:
         """Give model name and precision of every signature that an AVAILABLE version computes."""
         return [

@@ -25,6 +25,7 @@ LISTING_FAILURES = ":ie_serving:listing_failures"
 VERSIONS_CHANGED = ":ie_serving:served_versions_changed"
 LOADS = ":ie_serving:loads"
 VERSIONS = ":ie_serving:versions"
+VERSION_MEMORY = ":ie_serving:version_memory_bytes"
 SIGNATURES = ":ie_serving:signatures"
 
 BOUNDS = tuple(10 * 1.8**power for power in range(33))
@@ -39,6 +40,9 @@ Versions = Callable[[], Iterable[tuple[str, str]]]
 
 Precisions = Callable[[], Iterable[tuple[str, str]]]
 """Gives the model name and the precision of each signature that is served."""
+
+Memory = Callable[[], Iterable[tuple[str, int, int]]]
+"""Gives the model name, the version and the bytes that its load has added."""
 
 
 class Served:
@@ -158,6 +162,7 @@ class Metrics:
         self._models: dict[str, ModelMetrics] = {"": self._unknown}
         self._versions: Versions = lambda: ()
         self._precisions: Precisions = lambda: ()
+        self._memory: Memory = lambda: ()
 
     def add(self, model: str) -> ModelMetrics:
         """Give a served model's series, new or as they stand."""
@@ -186,10 +191,15 @@ class Metrics:
         """Ask `precisions` for those in use whenever the page is read."""
         self._precisions = precisions
 
+    def show_memory(self, memory: Memory) -> None:
+        """Ask `memory` for what the versions take whenever the page is read."""
+        self._memory = memory
+
     def text(self) -> str:
         """Write the page that Prometheus reads."""
         gauges = [*_gauge(VERSIONS, "state", self._versions())]
         gauges += _gauge(SIGNATURES, "precision", self._precisions())
+        gauges += _memory_lines(self._memory())
         return "\n".join([*_page(self._models), *gauges]) + "\n"
 
 
@@ -225,6 +235,16 @@ def _gauge(name: str, label: str, found: Iterable[tuple[str, str]]) -> Iterator[
         yield f"# TYPE {name} gauge"
     for (model, value), number in counted.items():
         yield f"{name}{{{_labels(model_name=model, **{label: value})}}} {number}"
+
+
+def _memory_lines(memory: Iterable[tuple[str, int, int]]) -> Iterator[str]:
+    lines = [
+        f"{VERSION_MEMORY}{{{_labels(model_name=name, version=str(version))}}} {size}"
+        for name, version, size in memory
+    ]
+    if lines:
+        yield f"# TYPE {VERSION_MEMORY} gauge"
+        yield from lines
 
 
 def _labels(**labels: str) -> str:

@@ -1,5 +1,6 @@
 """The memory of a version goes with it: a server after many switches is as large as after one."""
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from tests.process import until
 
 SWITCHES = 20
 ROWS, COLUMNS = 1 << 17, 128  # 64 MiB in FP32: more than the slack
+BYTES = ROWS * COLUMNS * 4
 SLACK = 1.1
 SOON_S = 1.0
 """Memory is given back within a second of END."""
@@ -36,8 +38,8 @@ def test_memory_after_twenty_switches_is_that_after_the_first(
     base = tmp_path / "m"
     base.mkdir()
     (base / "1").symlink_to(model)
-    often = "--file_system_poll_wait_seconds=0.1"
-    server = serve("ie_serving", "model", "--model_name=m", f"--model_path={base}", often)
+    flags = ("--file_system_poll_wait_seconds=0.1", "--metrics_path=/metrics")
+    server = serve("ie_serving", "model", "--model_name=m", f"--model_path={base}", *flags)
     worker = psutil.Process(server.pids()[-1])
 
     def switch_to(version: int) -> None:
@@ -50,3 +52,9 @@ def test_memory_after_twenty_switches_is_that_after_the_first(
     for version in range(3, 2 + SWITCHES):
         switch_to(version)
     until(lambda: bool(states(server, "m")) and worker.memory_info().rss < SLACK * first, SOON_S)
+    taken = re.search(
+        r':ie_serving:version_memory_bytes\{model_name="m",version="21"\} (\d+)',
+        server.rest.get("/metrics").text,
+    )
+    assert taken
+    assert BYTES / SLACK < int(taken[1]) < 3 * BYTES

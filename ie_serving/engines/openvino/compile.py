@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import openvino as ov
 
 from ie_serving.core.errors import InvalidRequest, LoadFailed, NoneServed, ServingError
+from ie_serving.core.heaps import HEAPS
 from ie_serving.core.tensors import Array
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
@@ -30,7 +31,7 @@ from ie_serving.engines.openvino.properties import (
 )
 from ie_serving.engines.openvino.read import read
 from ie_serving.engines.openvino.release import release
-from ie_serving.engines.openvino.runtime import extend, in_words, load_failures, return_memory
+from ie_serving.engines.openvino.runtime import extend, in_words, load_failures
 from ie_serving.engines.openvino.shape_inference import ShapeInference
 from ie_serving.engines.openvino.slot import Slot
 from ie_serving.engines.openvino.specs import Port, Ports, check_shapes, prepare, zeros
@@ -90,7 +91,9 @@ class OpenVinoEngine:
             raise _none_served(version)
         listed = version.listed([program.signature.name for program in programs])
         runs_on = {draft.name: draft.runs_on for draft in version.drafts}
-        return CompiledPrograms(programs, freed=return_memory, listed=listed, runs_on=runs_on)
+        # A version's gigabytes in freed blocks count as the process's memory: in a container with a
+        # limit the next version's load would be killed for them.
+        return CompiledPrograms(programs, freed=HEAPS.trim, listed=listed, runs_on=runs_on)
 
 
 def _taken_over(

@@ -1,10 +1,9 @@
 """The process's one OpenVINO core, and its exceptions as texts that may be shown."""
 
-import ctypes
 import re
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import numpy as np
 import openvino as ov
@@ -101,11 +100,3 @@ def load_failures(what: str) -> Iterator[None]:
     # The binding raises ValueError and TypeError for options of another form than it takes.
     except (RuntimeError, ValueError, TypeError, OSError) as error:
         raise LoadFailed(f"{what}: {one_line(error)}") from error
-
-
-def return_memory() -> None:
-    """Hand freed memory back to the system; glibc keeps it otherwise. Does nothing elsewhere."""
-    # A model's gigabytes in freed blocks count as the process's memory: in a container with a limit
-    # the next version's load would be killed for them.
-    with suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)

@@ -25,6 +25,7 @@ class Servable:
         signatures: its signatures by name.
         bound: what those who use it have composed for it, by their own keys; it goes with it.
         holders: how many requests use it now.
+        memory: bytes that its load has added to the process; None where that is not known.
         unheld: set when `holders` falls to 0; None as long as nobody waits for that.
     """
 
@@ -33,6 +34,7 @@ class Servable:
         "bound",
         "compiled",
         "holders",
+        "memory",
         "name",
         "signatures",
         "unheld",
@@ -52,6 +54,7 @@ class Servable:
         self.signatures = signatures
         self.bound: dict[object, Any] = {}
         self.holders = 0
+        self.memory: int | None = None
         self.unheld: asyncio.Event | None = None
 
     def __enter__(self) -> "Servable":

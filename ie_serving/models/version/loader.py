@@ -17,9 +17,11 @@ from threading import Event as Flag
 from typing import TypeVar
 
 from ie_serving.core.errors import EntryChanged, NotAvailable, StorageError
+from ie_serving.core.heaps import HEAPS, resident_bytes
 from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.models.repository.signature_file import with_signature_file
 from ie_serving.models.repository.source import Candidate
+from ie_serving.models.version.footprint import LOADS
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.states import Event
 from ie_serving.storage.base import NEVER, Storage
@@ -28,6 +30,10 @@ from ie_serving.telemetry import logs
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+LARGE_BYTES = 16 << 20
+"""Bytes of a version from which, when it is gone, every heap is asked for what it keeps. That takes
+some milliseconds of processor time, too many for each of 1,000 small models."""
 
 WarmUp = Callable[[Servable, Path], Awaitable[None]]
 """Replays what a version brings along for its warm-up. Raises LoadFailed to refuse the version."""
@@ -115,13 +121,18 @@ class Loader:
             except BaseException:  # cancellation too: nobody else knows of what is in memory now
                 await self.unload(loaded)
                 raise
-        log.info(logs.Event("version loaded", model=self._name, version=candidate.version, **took))
+        self._log(loaded.servable, took)
         return loaded
+
+    def _log(self, servable: Servable, took: dict[str, float]) -> None:
+        memory = {} if servable.memory is None else {"memory_bytes": servable.memory}
+        version = servable.version
+        log.info(logs.Event("version loaded", model=self._name, version=version, **took, **memory))
 
     async def unload(self, loaded: LoadedVersion) -> None:
         """Free a version that nothing uses any more."""
         # Not in the pool of the loads: freeing makes room, and must not wait for slow loads.
-        await asyncio.to_thread(loaded.free)
+        await asyncio.to_thread(_free, loaded)
 
     def _fetch(
         self, candidate: Candidate, given_up: Flag, done: Report, took: dict[str, float]
@@ -151,11 +162,12 @@ class Loader:
             _check_wanted(given_up)
             # In this thread, not before it: what still waits for one cannot have ended the process.
             noted.enter_context(self._noted(self._name_of(candidate)))
-            with _timed(took, "compile_s"):
+            with _timed(took, "compile_s"), LOADS.measured() as footprint:
                 compiled = self._engine.compile(directory, self._options)
             model.callback(compiled.close)  # before anything else can fail
             signatures = with_signature_file(directory, compiled.signatures)
             servable = Servable(self._name, candidate.version, compiled, signatures)
+            servable.memory = footprint.size
             self._check_unchanged(candidate)
             done(Event.COMPILED)
             return LoadedVersion(servable, directory, model.pop_all(), files.pop_all())
@@ -178,6 +190,14 @@ class Loader:
             raise
         except StorageError as error:  # no sign of a change; the next poll looks again
             log.debug(logs.Event("files not compared", model=self._name, cause=error))
+
+
+def _free(loaded: LoadedVersion) -> None:
+    before = resident_bytes()
+    loaded.free()
+    size = loaded.servable.memory
+    if (before - resident_bytes() if size is None else size) >= LARGE_BYTES:
+        HEAPS.give_back()
 
 
 def _in_thread(pool: Executor, work: Callable[[], T]) -> "asyncio.Future[T]":

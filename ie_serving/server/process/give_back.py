@@ -1,6 +1,6 @@
 """Gives memory back to the kernel after large requests.
 
-The worker keeps what is freed (`tuning.py`), so that the next large request finds it. When no
+The worker keeps what is freed (`core/heaps.py`), so that the next large request finds it. When no
 large request has come for a while, glibc is asked to give it back: it looks through its heaps,
 which takes a millisecond for each few megabytes, in a thread. Where requests may hold little, as in
 a small container, what the last ones have left must not lie beside what the next ones take: there
@@ -8,13 +8,12 @@ it is given back while they come.
 """
 
 import asyncio
-import ctypes
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final
 
 from ie_serving.core.budget import BUDGET, Budget
-from ie_serving.server.process.tuning import SMALL_BUDGET
+from ie_serving.core.heaps import HEAPS, SMALL_BUDGET, resident_bytes
 
 LOOK_S: Final = 10.0
 """Seconds between two looks at what requests have taken."""
@@ -27,38 +26,37 @@ MOST_LOOKS: Final = 5
 """Looks after which memory is given back although large requests go on to come. What a burst has
 left is then given back within a minute; what the others need is faulted in anew, 0.25 ms a MB."""
 
+EXCESS: Final = 1.15
+"""Factor of what was resident after memory was given back last, up to which it stays as it is: the
+next large request would only fault it in anew, a third of the time of a 4 MB request."""
+
 
 async def give_back(
     budget: Budget = BUDGET,
     pause: Callable[[], Awaitable[object]] | None = None,
-    trim: Callable[[], object] | None = None,
+    trim: Callable[[], object] = HEAPS.give_back,
+    resident: Callable[[], int] = resident_bytes,
 ) -> None:
     """Give memory back whenever large requests have ended; runs until it is cancelled.
 
     Args:
         budget: counts what requests take.
         pause: waits between two looks; None for as long as fits the budget.
-        trim: gives memory back; None for glibc's way.
+        trim: gives memory back.
+        resident: tells what the process has in memory.
     """
-    trim = trim or trimmer()
     is_small = budget.limit <= SMALL_BUDGET
     pause = pause or partial(asyncio.sleep, SOON_S if is_small else LOOK_S)
     given_back_at = before = budget.taken
-    looks = 0
+    looks = least = 0
     while True:
         await pause()
         taken = budget.taken
         looks = looks + 1 if taken - given_back_at >= LARGE_WORK else 0
         if looks and (taken == before or looks > MOST_LOOKS or is_small):
-            await asyncio.to_thread(trim)
             given_back_at, looks = taken, 0
+            is_over = taken == before
+            if is_small or not is_over or resident() > EXCESS * least:
+                await asyncio.to_thread(trim)
+                least = resident() if is_over else least
         before = taken
-
-
-def trimmer() -> Callable[[], object]:
-    """Give what gives memory back; on another C library than glibc it does nothing."""
-    try:
-        malloc_trim = ctypes.CDLL(None).malloc_trim
-    except AttributeError:
-        return lambda: None
-    return lambda: malloc_trim(0)

@@ -13,6 +13,7 @@ from ie_serving.telemetry.metrics import (
     REQUEST_COUNT,
     REQUEST_LATENCY,
     SIGNATURES,
+    VERSION_MEMORY,
     VERSIONS,
     Metrics,
 )
@@ -185,3 +186,10 @@ def test_signatures_are_counted_by_precision_when_the_page_is_read() -> None:
     metrics.show_precisions(lambda: [("m", "bf16"), ("m", "bf16"), ("n", "f32")])
     assert f'{SIGNATURES}{{model_name="m",precision="bf16"}} 2' in metrics.text()
     assert f'{SIGNATURES}{{model_name="n",precision="f32"}} 1' in metrics.text()
+
+
+def test_the_memory_of_versions_is_told_when_the_page_is_read() -> None:
+    metrics = Metrics()
+    assert VERSION_MEMORY not in metrics.text()
+    metrics.show_memory(lambda: [("m", 2, 1000)])
+    assert f'{VERSION_MEMORY}{{model_name="m",version="2"}} 1000' in metrics.text()

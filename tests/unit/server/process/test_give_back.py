@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from ie_serving.core.budget import Budget
+from ie_serving.core.heaps import SMALL_BUDGET
 from ie_serving.server.process.give_back import LARGE_WORK, MOST_LOOKS, give_back
-from ie_serving.server.process.tuning import SMALL_BUDGET
 from tests.process import output_of
 
 PATIENCE_S = 20.0
@@ -17,13 +17,13 @@ import asyncio, gc, re
 from pathlib import Path
 from ie_serving.core.budget import BUDGET
 from ie_serving.server.process.give_back import give_back
-from ie_serving.server.process.tuning import keep_freed_memory
+from ie_serving.core.heaps import HEAPS
 
 def resident():
     return int(re.findall(r"VmRSS:\\s+(\\d+)", Path("/proc/self/status").read_text())[0]) // 1024
 
 async def main():
-    keep_freed_memory()
+    HEAPS.keep()
     giving_back = asyncio.create_task(give_back(pause=lambda: asyncio.sleep(0.01)))
     await asyncio.sleep(0)
     before = resident()
@@ -52,12 +52,15 @@ def test_what_large_requests_leave_is_given_back() -> None:
 class Looks:
     """Lets the server look when the test says so, and counts how often it gives memory back."""
 
-    def __init__(self, limit: int = sys.maxsize) -> None:
+    def __init__(self, limit: int = sys.maxsize, resident: int = 100) -> None:
         self.budget = Budget(limit)
         self.trims = 0
+        self.resident = resident
         self._looked = False
         self._looks: asyncio.Queue[None] = asyncio.Queue()
-        self._task = asyncio.create_task(give_back(self.budget, self._pause, self._trim))
+        self._task = asyncio.create_task(
+            give_back(self.budget, self._pause, self._trim, lambda: self.resident)
+        )
 
     async def look(self) -> None:
         """Return when the server has looked, and done what follows."""
@@ -111,4 +114,21 @@ async def test_with_a_small_budget_while_more_comes() -> None:
         looks.budget.lease(LARGE_WORK)
         await looks.look()
         assert looks.trims == expected
+    looks.end()
+
+
+@pytest.mark.parametrize(("resident", "expected"), [(114, 1), (116, 2)], ids=["little", "much"])
+async def test_what_is_left_of_little_stays_for_the_next_request(
+    resident: int, expected: int
+) -> None:
+    """Compared with what was resident after memory was given back last."""
+    looks = Looks()
+    await looks.look()
+    for each in (100, resident):
+        looks.resident = each
+        looks.budget.lease(LARGE_WORK)
+        await looks.look()
+        looks.resident = each
+        await looks.look()
+    assert looks.trims == expected
     looks.end()

@@ -101,7 +101,7 @@ def test_arrays_outlive_the_parser_s_next_document() -> None:
 KEPT = """
 import ctypes, re, threading
 from pathlib import Path
-from ie_serving.server.process.tuning import keep_freed_memory
+from ie_serving.core.heaps import HEAPS
 from ie_serving.wire.json.buffers import parse_strictly
 
 def resident():
@@ -114,7 +114,7 @@ def read():
     done.wait()
     over.wait()
 
-keep_freed_memory()
+HEAPS.keep()
 refused = b"[" + b"[NaN]," * 1_000_000 + b"1]"
 done, over = threading.Barrier(9), threading.Event()
 before = resident()

@@ -1,0 +1,78 @@
+"""Freed memory goes back to the kernel, also what lies at the end of a thread's own heap."""
+
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ie_serving.core import heaps
+from ie_serving.core.heaps import FEW_HEAPS, KEPT_PART, MOST_FREE_BYTES, Heaps
+from tests.process import output_of
+
+THREADS = """
+import threading
+from ie_serving.core.heaps import HEAPS, resident_bytes
+
+HEAPS.keep()
+freed, over = threading.Barrier(5), threading.Event()
+
+def work():
+    pieces = [bytes([at % 256]) * 100_000 for at in range(400)]  # written, so it is resident
+    pieces.clear()
+    freed.wait(20)
+    over.wait(20)  # its heap is still its own, as that of a thread of a pool
+
+before = resident_bytes()
+threads = [threading.Thread(target=work) for _ in range(4)]
+for thread in threads:
+    thread.start()
+freed.wait(20)
+kept = resident_bytes()
+HEAPS.give_back()
+left = resident_bytes()
+over.set()
+print(kept - before >> 20, left - before >> 20)
+"""
+
+
+def test_what_threads_of_a_pool_have_freed_goes_back() -> None:
+    kept, left = map(int, output_of(sys.executable, "-c", THREADS)[-1].split())
+    assert kept > 50
+    assert left < 10
+
+
+@pytest.fixture
+def set_to(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
+    """Replace the C library; what its parameters are set to."""
+    found: dict[int, int] = {}
+    libc = SimpleNamespace(malloc_trim=lambda pad: None, mallopt=found.__setitem__)
+    libc.malloc, libc.free = SimpleNamespace(), SimpleNamespace()
+    monkeypatch.setattr(heaps.ctypes, "CDLL", lambda name: libc)
+    return found
+
+
+def test_a_small_budget_has_few_heaps_that_keep_little(set_to: dict[int, int]) -> None:
+    Heaps().keep(64 << 20)
+    assert set_to[heaps._M_ARENA_MAX] == FEW_HEAPS
+    assert set_to[heaps._M_TRIM_THRESHOLD] == (64 << 20) // KEPT_PART
+
+
+def test_memory_is_kept_again_where_no_thread_is_to_be_had(
+    set_to: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(thread: Any) -> None:
+        raise RuntimeError("can't start new thread")
+
+    kept = Heaps()
+    kept.keep()
+    monkeypatch.setattr(heaps.threading.Thread, "start", fail)
+    kept.give_back()
+    assert set_to[heaps._M_TRIM_THRESHOLD] == MOST_FREE_BYTES
+
+
+def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heaps.ctypes, "CDLL", lambda name: SimpleNamespace())
+    other = Heaps()
+    other.keep()
+    other.give_back()

@@ -22,6 +22,7 @@ from ie_serving.engines.layers.precision_trial import Asked
 from ie_serving.engines.layers.row_trial import refused_by_shapes
 from ie_serving.engines.openvino.options import AUTO, OpenVinoOptions
 from ie_serving.engines.run.threads import thread_limit
+from ie_serving.engines.sequences import Sequences
 from ie_serving.models.repository.source import Source
 from ie_serving.storage.base import Storage
 from ie_serving.tuning import report
@@ -39,6 +40,11 @@ def tune(model: ModelConfig, asked: TuneSettings, storage: Storage, tools: Tools
     Raises:
         ServingError: the model cannot be loaded as it is configured, or asked.
     """
+    if model.engine.of(Sequences).stateful:
+        raise LoadFailed(
+            "requests of a stateful model follow from each other, and tune sends them in any order:"
+            " measure it without stateful, and take the keys without max_batch_size"
+        )
     source = Source(storage, tools.engine, rest_s=0.0)
     candidates = source.poll(model.version_policy.aspired).candidates
     if not candidates:

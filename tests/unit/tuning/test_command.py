@@ -16,6 +16,7 @@ from ie_serving.core.requests import InferRequest, ModelSpec
 from ie_serving.core.samples import Sample
 from ie_serving.core.tensors import Signature
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.sequences import Sequences
 from ie_serving.engines.testing import FILE, StandInEngine
 from ie_serving.storage.backends.local import LocalStorage
 from ie_serving.tuning.command import tune
@@ -147,3 +148,10 @@ def test_a_model_that_does_not_load_is_no_model_to_tune(base: Path, tmp_path: Pa
     (tmp_path / "empty").mkdir()
     with pytest.raises(ServingError, match="no version under"):
         tuned(tmp_path / "empty", tools(StandInEngine()))
+
+
+def test_a_stateful_model_is_not_measured(base: Path) -> None:
+    options = EngineOptions().having(Sequences(stateful=True))
+    model = ModelConfig(name="m", base_path=str(base), engine=options)
+    with pytest.raises(LoadFailed, match="measure it without stateful"):
+        tune(model, TuneSettings(), LocalStorage(base), tools(StandInEngine()))

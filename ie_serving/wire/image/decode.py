@@ -22,6 +22,7 @@ from ie_serving.core.budget import BUDGET, Lease, kept
 from ie_serving.core.errors import InvalidTensor, NotSupported
 from ie_serving.core.images import GREY
 from ie_serving.core.tensors import Array
+from ie_serving.wire.image.segments import check_pieces
 
 FORMATS: Final = ("JPEG", "PNG", "WEBP")
 KINDS: Final = "JPEG, PNG or WebP"
@@ -37,8 +38,10 @@ PIECE: Final = 1 << 18
 """Bytes that are copied at a time with the interpreter held, for less than a millisecond."""
 
 MOST_SCANS: Final = 100
-"""Passes over the picture in one JPEG; encoders make 10. Each costs time for every pixel and takes
-some 30 bytes, so a megabyte could ask for minutes."""
+MOST_SCANNED: Final = 1 << 30
+"""Passes over the picture in one JPEG, and pixels of all passes together; encoders make 10. Each
+costs time for every pixel, here about 2 s for all, and takes some 30 bytes, so a megabyte could ask
+for minutes."""
 
 BYTES_A_PIXEL: Final = MappingProxyType({"WEBP": 20})
 MOST_BYTES_A_PIXEL: Final = 12
@@ -84,6 +87,7 @@ def decode(data: bytes, channels: int) -> Array:
     library = _pillow()
     if not data:
         raise InvalidTensor(f"is empty: send a whole {KINDS}")
+    check_pieces(data)
     with _opened(library, data) as image:
         lease = _room(image, data)
         try:
@@ -135,9 +139,10 @@ def _room(image: Any, data: bytes) -> Lease:  # noqa: ANN401
             f"has {width} x {height} pixels; at most {most} are decoded: send a smaller one"
         )
     scans = data.count(b"\xff\xda") if image.format in ("JPEG", "MPO") else 0
-    if scans > MOST_SCANS:
+    if scans > min(MOST_SCANS, MOST_SCANNED // (width * height or 1)):
         raise InvalidTensor(
-            f"is a JPEG of {scans} scans; at most {MOST_SCANS} are decoded: encode it again"
+            f"is a JPEG of {scans} scans of {width} x {height} pixels; at most {MOST_SCANS} scans"
+            f" and {MOST_SCANNED} pixels of all are decoded: encode it again"
         )
     return BUDGET.lease(width * height * BYTES_A_PIXEL.get(image.format, MOST_BYTES_A_PIXEL))
 

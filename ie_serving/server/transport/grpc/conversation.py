@@ -17,6 +17,8 @@ MOST_UNREAD_BYTES: Final = 4 << 20
 """The same in bytes: as much as the receive window of its stream (`receive_window.py`)."""
 WAITING: Final = 256
 """Bytes that a message takes beside its content while it waits."""
+ITSELF: Final = 8 * 1024
+"""Bytes that a conversation takes by itself: task, queue, frames of generators."""
 
 
 class StreamingCall(Call):
@@ -31,6 +33,11 @@ class StreamingCall(Call):
         self._unread_bytes = 0
         self._unread_lease = Lease(BUDGET)
         self._sent = asyncio.Event()
+        try:
+            self._unread_lease.take(ITSELF)
+        except ServingError as error:
+            self._refuse(error)
+            return
         self._run(self._work())
 
     def all_sent(self) -> None:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 from ie_serving.core.codes import Code
 from ie_serving.server.transport.grpc import replies
 from ie_serving.server.transport.grpc.compression import IDENTITY, INFLATERS
-from ie_serving.server.transport.http2.headers import LARGEST_HEADERS, Fields
+from ie_serving.server.transport.http2.headers import Fields
 
 _GRPC: Final = b"application/grpc"
 _CONTENT_TYPE: Final = re.compile(_GRPC + rb"(?:[+;].*)?", re.IGNORECASE)
@@ -49,7 +49,7 @@ class Request(NamedTuple):
         return left_s <= self.timeout_s * NEARLY_LATE
 
 
-def interpret(fields: Fields, oversized: bool) -> Request:
+def interpret(fields: Fields, refused: str) -> Request:
     """Read what matters of headers that HTTP/2 allows. See `http2.headers.Interpret`."""
     values = dict(fields)
     return Request(
@@ -58,7 +58,7 @@ def interpret(fields: Fields, oversized: bool) -> Request:
         reply_encoding=_reply_encoding(values),
         timeout_s=_timeout(values.get(b"grpc-timeout")),
         fields=fields,
-        refusal=_refusal(values, oversized),
+        refusal=_refusal(values, refused),
     )
 
 
@@ -74,16 +74,15 @@ def _reply_encoding(values: dict[bytes, bytes]) -> bytes:
     return encoding if taken else IDENTITY
 
 
-def _refusal(values: dict[bytes, bytes], oversized: bool) -> bytes | None:
+def _refusal(values: dict[bytes, bytes], refused: str) -> bytes | None:
     """Refuse what is no gRPC call: by HTTP's means, or gRPC's where the client speaks it."""
     # Method and type first: clients that are none of gRPC understand these codes alone.
     if values[b":method"] != b"POST":
         return replies.refusal(405, ("allow", "POST"))
     if not _CONTENT_TYPE.fullmatch(values.get(b"content-type", b"")):
         return replies.refusal(415, ("accept", _GRPC.decode()))
-    if oversized:
-        text = f"the metadata is larger than {LARGEST_HEADERS} bytes; send less of it"
-        return replies.failure(Code.RESOURCE_EXHAUSTED, text, alone=True)
+    if refused:
+        return replies.failure(Code.RESOURCE_EXHAUSTED, refused, alone=True)
     encoding = values.get(b"grpc-encoding", IDENTITY)
     if encoding != IDENTITY and encoding not in INFLATERS:
         known = ", ".join(name.decode() for name in (IDENTITY, *INFLATERS))

@@ -44,7 +44,7 @@ from ie_serving.server.transport.http2.states import (
     StreamState,
     Writing,
 )
-from ie_serving.server.transport.http2.streams import MOST_STREAMS, Stream, Streams
+from ie_serving.server.transport.http2.streams import Stream, Streams
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -135,6 +135,7 @@ class Connection(FrameReader):
         """Cancel every stream: the client is gone."""
         self._move(LifeEvent.LOST)
         self._forget()
+        self.streams.settle()
         self.sender.apply(Flow.LOST)
 
     def _move(self, event: LifeEvent) -> Life:
@@ -286,7 +287,7 @@ class Connection(FrameReader):
         streams.last = number
         if head.malformed or depends_on_itself or (ends and head.content_length):
             self._reset(number, ErrorCode.PROTOCOL_ERROR, ends=ends)
-        elif self.life is _CLOSING or len(streams.open) >= MOST_STREAMS:
+        elif self.life is _CLOSING or (len(streams.open) >= streams.room and not streams.grow()):
             self.sender.reset(number, ErrorCode.REFUSED_STREAM, ends=ends)
         else:
             self._begin_stream(number, head, ends=ends)

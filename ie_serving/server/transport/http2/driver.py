@@ -148,6 +148,7 @@ class Driver(asyncio.Protocol):
         Looked for now and then, so that a call costs nothing for it.
         """
         streams = self._connection.streams
+        streams.settle()
         if streams.open or streams.last != self._last_seen:
             self._last_seen, self._idle_since = streams.last, now
 

@@ -13,6 +13,8 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from ie_serving.core.budget import BUDGET, Lease
+from ie_serving.core.errors import ServingError
 from ie_serving.server.transport.http2.frames import ConnectionFault, ErrorCode
 from ie_serving.server.transport.http2.hpack_reader import (
     OVERHEAD,
@@ -40,9 +42,12 @@ length of the block alone would not bound the memory. Calls have about ten."""
 
 Fields: TypeAlias = tuple[tuple[bytes, bytes], ...]
 
-Interpret: TypeAlias = Callable[[Fields, bool], Any]
-"""Gives what a request means to whoever serves it; the second argument tells that its headers are
-larger than announced."""
+Interpret: TypeAlias = Callable[[Fields, str], Any]
+"""Gives what a request means to whoever serves it; the second argument says why its headers are
+refused, and is empty where they are not."""
+HELD_FOR_EACH = 4
+"""Bytes of memory for each byte of large headers, by the way in which they are counted: a field is
+a pair of two strings, and takes 130 bytes where it counts 36."""
 
 _NAME = re.compile(rb"[!#$%&'*+.^_`|~0-9a-z-]+")
 _BAD_IN_VALUES: Final = (b"\0", b"\r", b"\n ", b"\n\t", b" \n", b"\t\n")
@@ -68,7 +73,7 @@ class Head(NamedTuple):
     """One header block.
 
     Attributes:
-        fields: all of it, as it came.
+        fields: all of it, as it came; counted in the budget where they are large.
         malformed: HTTP/2 forbids it as the headers of a request; section 8.1.1.
         content_length: bytes of DATA that it announces; None without.
         request: what `interpret` made of it; None where it is malformed.
@@ -108,7 +113,7 @@ class HeaderReader:
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, f"headers: {error}") from error
         except Undecodable as error:
             raise ConnectionFault(ErrorCode.COMPRESSION_ERROR, f"headers: {error}") from error
-        head = self._head(fields)
+        head = self._head(fields, is_large=len(block) > LONGEST_KNOWN)
         # A block that changed the table means something else when it comes again.
         if before != self._reader.version:
             self.known.clear()
@@ -116,24 +121,42 @@ class HeaderReader:
             self._remember(block, head)
         return head
 
-    def _head(self, fields: Fields) -> Head:
+    def _head(self, fields: Fields, *, is_large: bool) -> Head:
         size = OVERHEAD * len(fields) + sum(map(len, chain.from_iterable(fields)))
         if size > LARGEST_BLOCK:
             text = f"headers above {LARGEST_BLOCK} bytes"
             raise ConnectionFault(ErrorCode.ENHANCE_YOUR_CALM, text)
         if malformed(fields):
             return Head(fields, malformed=True, content_length=None, request=None)
-        return Head(
-            fields,
-            malformed=False,
-            content_length=_content_length(fields),
-            request=self._interpret(fields, size > LARGEST_HEADERS),
-        )
+        length, refused = _content_length(fields), ""
+        if size > LARGEST_HEADERS:
+            refused = f"the metadata is larger than {LARGEST_HEADERS} bytes; send less of it"
+        elif is_large:
+            fields, refused = _counted(fields, HELD_FOR_EACH * size)
+        request = self._interpret(fields, refused)
+        return Head(fields, malformed=False, content_length=length, request=request)
 
     def _remember(self, block: bytes, head: Head) -> None:
         if len(self.known) >= MOST_KNOWN:
             self.known.clear()
         self.known[block] = head
+
+
+class _Counted(tuple[tuple[bytes, bytes], ...]):
+    """Fields with a lease, which ends with them."""
+
+    lease: Lease
+
+
+def _counted(fields: Fields, size: int) -> tuple[Fields, str]:
+    """Count large headers, which a call keeps until it ends; say why that cannot be."""
+    try:
+        lease = BUDGET.lease(size)
+    except ServingError as error:
+        return fields, str(error)
+    counted = _Counted(fields)
+    counted.lease = lease
+    return counted, ""
 
 
 def malformed(fields: Fields) -> bool:

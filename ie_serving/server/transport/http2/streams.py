@@ -3,6 +3,8 @@
 from collections import deque
 from typing import TypeAlias
 
+from ie_serving.core.budget import BUDGET, Lease
+from ie_serving.core.errors import ServingError
 from ie_serving.server.transport.http2.receive_window import ReceiveWindow
 from ie_serving.server.transport.http2.states import STREAM, StreamEvent, StreamState
 
@@ -11,6 +13,12 @@ Buffer: TypeAlias = bytes | memoryview
 MOST_STREAMS = 1000
 """Streams of one connection that may be open at a time; we announce it, clients hold further ones
 back by themselves, and one more is refused with REFUSED_STREAM."""
+FREE_STREAMS = 20
+"""Of these, those that are not counted in the budget."""
+STEP = 70
+"""Streams that are counted at a time."""
+STREAM_BYTES = 2048
+"""Bytes that a stream holds by itself, until it is answered; measured were 1,850."""
 MOST_RESET = 2 * MOST_STREAMS
 """Streams that we reset which are remembered for each connection. The oldest is forgotten for a new
 one: what is still under way on it then ends the connection. At most `MOST_STREAMS` are open at a
@@ -80,13 +88,16 @@ class Streams:
     Attributes:
         open: streams by number, from their first HEADERS until both sides have ended them.
         last: highest number that the client has used.
+        room: how many may be open, before `grow` is asked for more.
     """
 
-    __slots__ = ("_reset", "_skipped", "last", "open")
+    __slots__ = ("_lease", "_reset", "_skipped", "last", "open", "room")
 
     def __init__(self) -> None:
         self.open: dict[int, Stream] = {}
         self.last = -1
+        self.room = FREE_STREAMS
+        self._lease = Lease(BUDGET)
         self._reset: dict[int, None] = {}
         self._skipped: deque[range] = deque(maxlen=MOST_GAPS)
 
@@ -104,6 +115,23 @@ class Streams:
         if any(number in gap for gap in self._skipped):
             return StreamState.SKIPPED
         return StreamState.ENDED
+
+    def grow(self) -> bool:
+        """Make room for more streams; False where there are enough, or no memory is left."""
+        if self.room >= MOST_STREAMS:
+            return False
+        try:
+            self._lease.take(STEP * STREAM_BYTES)
+        except ServingError:
+            return False
+        self.room += STEP
+        return True
+
+    def settle(self) -> None:
+        """Give back the room that is not used."""
+        while self.room - STEP >= max(FREE_STREAMS, len(self.open)):
+            self.room -= STEP
+            self._lease.give(STEP * STREAM_BYTES)
 
     def skip(self, number: int) -> None:
         """Close the numbers between the last that was used and `number`; section 5.1.1."""

@@ -16,7 +16,7 @@ CALL = (
 
 
 def interpreted(fields: Fields) -> Request:
-    return interpret(fields, oversized=False)
+    return interpret(fields, refused="")
 
 
 def test_a_call() -> None:
@@ -26,9 +26,9 @@ def test_a_call() -> None:
     assert request.fields[-3:] == ((b"x-bin", b"AAEC"), (b"x", b"1"), (b"x", b"2"))
 
 
-def test_metadata_above_the_announced_size_fails_the_call() -> None:
+def test_metadata_that_is_refused_fails_the_call() -> None:
     """And no other on its connection."""
-    refusal = interpret(CALL, oversized=True).refusal
+    refusal = interpret(CALL, refused="larger than 65536 bytes").refusal
     assert refusal
     told = dict(Decoder().decode(refusal))
     assert (told[":status"], told["grpc-status"]) == ("200", "8")  # RESOURCE_EXHAUSTED

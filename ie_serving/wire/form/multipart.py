@@ -55,10 +55,7 @@ def parts_of(body: bytes, content_type: bytes) -> list[Part]:
 
 
 def _parts(body: bytes, delimiter: bytes) -> Iterator[Part]:
-    # The first delimiter needs no line before it; so a line is thought before the body.
-    at = 0 if body.startswith(delimiter) else body.find(b"\r\n" + delimiter) + 2
-    if at == 1:
-        raise _fault("no part begins with the boundary that Content-Type names")
+    at = _first(body, delimiter)
     view = memoryview(body)
     for _ in range(MOST_PARTS + 1):
         at = _line_end(body, at + len(delimiter))
@@ -70,6 +67,16 @@ def _parts(body: bytes, delimiter: bytes) -> Iterator[Part]:
         yield _part(body, view, at, max(at, end))
         at = end + 2
     raise _fault(f"more than {MOST_PARTS} parts: send them in several requests")
+
+
+def _first(body: bytes, delimiter: bytes) -> int:
+    """Give where the first delimiter begins: at the start of the body, or of one of its lines."""
+    if body.startswith(delimiter):
+        return 0
+    line_end = body.find(b"\r\n" + delimiter)
+    if line_end < 0:
+        raise _fault("no part begins with the boundary that Content-Type names")
+    return line_end + 2
 
 
 def _line_end(body: bytes, at: int) -> int:

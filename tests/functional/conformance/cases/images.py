@@ -43,9 +43,9 @@ An input of four dimensions with 3 channels, or 1, takes JPEG, PNG and WebP, too
 DT_STRING tensor of shape `[n]`, over REST base64 objects, or a form. Each file becomes a row. It is
 turned upright, resized to the model's size (of a range to the nearest one; where any size is taken
 it keeps its own), and given in the order of colours that `color_format` says clients send, else
-BGR. It is resized bilinearly, as OpenCV does: within 0.02 of 255 of OpenVINO's own resize. Where the
-channels stand `layout` says, else the model, else its shape. The metadata is that of numbers. A form
-has a file for each image, in a field that is named as the input, and what other inputs need as
+BGR. It is resized bilinearly, as OpenCV does: within 0.02 of 255 of OpenVINO's own resize. Where
+the channels stand `layout` says, else the model, else its shape. The metadata is that of numbers. A
+form has a file for each image, in a field that is named as the input, and what other inputs need as
 fields of JSON. `picture` returns its input `x` of shape `[-1, 1, 2, 3]`.
 
     curl -F x=@cat.jpg -F x=@dog.png http://localhost:8501/v1/models/resnet:predict

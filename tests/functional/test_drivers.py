@@ -16,7 +16,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from tensorflow_serving.apis import classification_pb2, get_model_status_pb2, predict_pb2
 
 from tests.functional.servers import SAMPLE, Server
-from tests.process import PATIENCE_S, output_of
+from tests.process import PATIENCE_S
 
 lightgbm = pytest.importorskip("lightgbm")
 skops_io = pytest.importorskip("skops.io")
@@ -193,15 +193,6 @@ def test_what_cannot_be_served_says_why(server: Server, model: str, text: str) -
     assert found.State.Name(found.state) == "LOADING"
     assert re.search(text, found.status.error_message)
     assert re.search(text, server.log)
-
-
-def test_check_tells_by_what_a_model_is_served(root: Path, server: Server) -> None:
-    lines = output_of("ie_serving", "check", f"--model_path={root}/pickled", "--allow_pickle")
-    assert lines[:2] == [
-        "model pickled, version 1",
-        '  classify: served by signatures.json, from "serving_default"',
-    ]
-    assert lines[2] == "  serving_default: served by scikit-learn"
 
 
 def test_what_is_not_used_is_not_imported(tmp_path: Path) -> None:

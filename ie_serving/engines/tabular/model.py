@@ -1,6 +1,7 @@
 """A model of rows, compiled: what is checked of every request, and how texts go in and out."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -44,8 +45,9 @@ def compiled(
     call = partial(answer, form, predict)
     types: Sequence[type[Exception]] = (ValueError, TypeError, *refusals)
     program = function.program(base, call, options, library=library, refusals=types)
-    runs_on = {SERVING_DEFAULT: library}
-    return CompiledPrograms([program], listed=form.of_examples, runs_on=runs_on)
+    told = f'{library}, from "{SERVING_DEFAULT}"'
+    listed = [replace(each, runs_on=told) for each in form.of_examples]
+    return CompiledPrograms([program], listed=listed, runs_on={SERVING_DEFAULT: library})
 
 
 def answer(form: Form, predict: Predict, inputs: Mapping[str, Array]) -> Mapping[str, Array]:

@@ -80,7 +80,7 @@ def _is_listed_only(signature: Signature) -> bool:
 
 
 def _runs_on(signature: Signature) -> str:
-    if signature.examples is not None:
+    if signature.examples is not None and not signature.runs_on:
         return f'signatures.json, from "{signature.examples.base.name}"'
     return f"{signature.runs_on}{_precision(signature)}"
 

@@ -16,9 +16,16 @@ from ie_serving.storage.base import NEVER, Entry, fingerprint_of
 
 VERSION = "1"
 
-SUFFIXES = frozenset({".xml", ".onnx", ".tflite", ".pdmodel", ".pb", ".pt2", ".pt", ".pth"})
-"""How a model's file ends; a repository's directory does not. Those of PyTorch no engine reads:
-whoever names one is told what to do with it."""
+OF_OPENVINO = frozenset({".xml", ".onnx", ".tflite", ".pdmodel", ".pb"})
+OF_OTHERS = frozenset(
+    {
+        *(".skops", ".joblib", ".pkl", ".pickle"),
+        *(".json", ".ubj", ".bst", ".txt", ".cbm"),
+        *(".pt2", ".pt", ".pth"),
+    }
+)
+SUFFIXES = OF_OPENVINO | OF_OTHERS
+"""How a model's file ends, of any driver; a repository's directory does not."""
 
 
 def is_model_file(path: str) -> bool:

@@ -11,6 +11,7 @@ from ie_serving.engines.drivers import Drivers, every, names
 from ie_serving.engines.listed import TABLE, Listed
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compile import OpenVinoEngine
+from ie_serving.storage.backends.single_file import SUFFIXES
 
 ROWS = {row.name: row for row in TABLE}
 XGBOOST = b'{"learner":{"attributes":{},"feature_names":[]'
@@ -123,3 +124,8 @@ def test_what_could_be_there_is_told_where_nothing_is() -> None:
     assert told.startswith("the model is missing: expected *.xml with *.bin")
     assert told.endswith("; or for other drivers " + ", ".join(r.forms for r in TABLE if r.forms))
     assert every_driver.missing(["m.xml"]) == "m.bin is missing beside m.xml"
+
+
+@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
+def test_a_file_of_a_driver_can_be_a_base_path(row: Listed) -> None:
+    assert SUFFIXES.issuperset((*row.suffixes, *row.begins))

@@ -1,6 +1,7 @@
 """What the drivers of models of rows have in common."""
 
 import asyncio
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,12 @@ import pytest
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LinearRegression
 
+from ie_serving.application import engine_of
+from ie_serving.check import check
+from ie_serving.config.dialects.ie_serving import parse
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.drivers import every
+from ie_serving.storage.backends.single_file import SingleFile
 from tests.unit.engines.asking import answer
 
 X, Y = load_iris(return_X_y=True)
@@ -72,3 +77,19 @@ async def test_requests_that_leave_cost_the_others_nothing(tmp_path: Path) -> No
         assert isinstance(each, dict)
         assert np.allclose(each["y"], expected)
     model.close()
+
+
+def test_check_tells_by_what_a_file_is_served(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "m.pkl"
+    file.write_bytes(pickle.dumps(LinearRegression().fit(X, Y)))
+    argv = ["check", f"--model_path={file}", "--allow_pickle"]
+    assert check(parse(argv, {}).settings, engine_of, SingleFile) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "model m.pkl, version 1",
+        '  regress: served by scikit-learn, from "serving_default"',
+        "  serving_default: served by scikit-learn",
+    ]
+    assert check(parse(argv[:2], {}).settings, engine_of, SingleFile) == 1
+    assert "engine.allow_pickle" in capsys.readouterr().out

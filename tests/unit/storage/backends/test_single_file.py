@@ -77,7 +77,7 @@ def test_links_are_not_put_where_another_user_could_change_them(
         pass
 
 
-@pytest.mark.parametrize("name", ["m.xml", "m.onnx", "m.tflite", "m.pdmodel", "m.pb", "m.pt2"])
+@pytest.mark.parametrize("name", ["m.xml", "m.onnx", "m.tflite", "m.pdmodel", "m.pb", "m.skops"])
 def test_a_path_that_ends_like_a_model_is_its_file(tmp_path: Path, name: str) -> None:
     path = str(tmp_path / name)
     assert is_model_file(path)
@@ -91,4 +91,4 @@ def test_a_path_that_ends_like_a_model_is_its_file(tmp_path: Path, name: str) ->
 
 def test_other_paths_are_directories(tmp_path: Path) -> None:
     assert not is_model_file(str(tmp_path))
-    assert not is_model_file(str(tmp_path / "notes.txt"))
+    assert not is_model_file(str(tmp_path / "notes.md"))

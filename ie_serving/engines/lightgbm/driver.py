@@ -11,6 +11,7 @@ import numpy as np
 from ie_serving.core.tensors import Array, DataType
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.lightgbm.whole import check_whole
 from ie_serving.engines.run.function import needed, reading
 from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.run.threads import threads
@@ -31,6 +32,7 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
         import lightgbm
     lightgbm.register_logger(logging.getLogger(LIBRARY))  # else it writes to standard output
     with reading(LIBRARY, file.name):
+        check_whole(file.read_bytes(), file.name)
         booster = lightgbm.Booster(model_file=str(file))
         form = _form(booster)
     predict = partial(_predict, booster, bool(form.classes))

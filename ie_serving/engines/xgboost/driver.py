@@ -18,9 +18,11 @@ from ie_serving.engines.tabular import form as tabular
 from ie_serving.engines.tabular.form import Form, X, Y
 from ie_serving.engines.tabular.model import compiled
 from ie_serving.engines.tabular.scores import labelled
+from ie_serving.engines.xgboost.ubjson import check_whole
 
 LIBRARY = "xgboost"
 BINARY, SOFTMAX, SOFTPROB = "binary:logistic", "multi:softmax", "multi:softprob"
+UBJSON = ".ubj"
 BY_WRAPPER = "scikit_learn"
 """Attribute of models that were saved by XGBClassifier and its like."""
 
@@ -33,6 +35,8 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     with needed(LIBRARY, LIBRARY, file.name):
         import xgboost
     with reading(LIBRARY, file.name):
+        if file.suffix == UBJSON:
+            check_whole(file.read_bytes(), file.name)
         booster = xgboost.Booster()
         booster.load_model(str(file))
         form, predict = _described(xgboost, booster)

@@ -114,10 +114,12 @@ async def test_a_value_that_is_not_there_is_nan(tmp_path: Path) -> None:
     model.close()
 
 
-@pytest.mark.parametrize("name", ["m.json", "m.ubj"])
-def test_a_broken_file_fails_in_one_line(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "text"), [("m.json", "cannot be read by xgboost: "), ("m.ubj", "is damaged")]
+)
+def test_a_broken_file_fails_in_one_line(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_bytes(b'{"learner": {}}\n')
-    with pytest.raises(LoadFailed, match=f"^{name} cannot be read by xgboost: ") as failure:
+    with pytest.raises(LoadFailed, match=f"^{name} {text}") as failure:
         load(tmp_path / name, EngineOptions())
     assert "\n" not in str(failure.value)
 

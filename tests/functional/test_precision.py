@@ -15,7 +15,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
 
 from ie_serving.core.tensors import Array
 from tests.functional.servers import Server
-from tests.process import PATIENCE_S, output_of
+from tests.process import PATIENCE_S, Process, output_of
 from tests.unit.engines.openvino.models import parameter, result, save
 
 HAS = ov.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
@@ -50,10 +50,6 @@ def direct(path: Path, precision: str) -> Callable[[Array], Array]:
     config = {"INFERENCE_PRECISION_HINT": precision}
     model = ov.Core().compile_model(path, "CPU", config)
     return lambda x: np.asarray(model({"x": x})["y"])
-
-
-def said(precision: str) -> str:
-    return "" if precision == "f32" else f", in {precision}"
 
 
 def rows(count: int) -> Array:
@@ -111,28 +107,38 @@ def test_a_model_computes_in_the_precision_that_was_chosen(
     chosen = precisions(server)[model]
     path = root / "bare" / "1" / "model.xml"
     expected, full = direct(path, chosen)(x), direct(path, "f32")(x)
+    # Another number of threads adds up in another order, which lower precisions show.
+    atol = (1e-5 if chosen == "f32" else 2e-3) * np.abs(full).max()
     for found in (tf.make_ndarray(over_grpc), np.array(over_rest, np.float32)):
-        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
-    apart = np.abs(expected - full).max() > 1e-4 * np.abs(full).max()
-    assert apart == (chosen != "f32")
+        np.testing.assert_allclose(found, expected, rtol=0, atol=atol)
+        apart = np.abs(found - full).max() > 1e-4 * np.abs(full).max()
+        assert apart == (chosen != "f32")
 
 
 def test_metrics_and_log_tell_it(server: Server) -> None:
     found = precisions(server)
-    assert found.pop("wide") in LOWER
+    wide = found.pop("wide")
     assert found == dict.fromkeys(("strict", "bare", "named"), "f32")
     chosen = [line for line in server.lines if "precision chosen" in line]
     assert len(chosen) == 3  # not of the model whose precision is named
-    assert any("neither golden requests nor Predicts" in line for line in chosen)
+    none = "the device has no lower precision"
+    cause = none if LOWER == {"f32"} else "neither golden requests nor Predicts"
+    assert any(cause in line for line in chosen)
+    # A processor may have a lower precision that is no faster.
+    slow = any("of the time of f32" in line for line in chosen)
+    assert wide in LOWER or (wide == "f32" and slow)
 
 
 def test_a_dry_run_tells_it(root: Path) -> None:
-    told = {f"  serving_default: served by OpenVINO{said(each)}" for each in LOWER}
-    flags = ("--mixed_precision=auto", "--precision_tolerance=0.05")
-    base = f"--model_base_path={root / 'recorded'}"
-    tfs = output_of("tensorflow_model_server", "--dry_run", "--model_name=m", base, *flags)
-    assert tfs[0] == "model m, version 1"
-    assert tfs[1] in told
+    """Of a precision that is named: no time is measured."""
+    base = f"--model_base_path={root / 'bare'}"
+    command = ("tensorflow_model_server", "--dry_run", "--model_name=m", base)
+    process = Process(*command, "--mixed_precision=bfloat16")
+    has = "bf16" in LOWER
+    assert process.exit_code() == (0 if has else 1)
+    assert process.lines[0].startswith("model m, version 1" + ("" if has else ": not served: CPU"))
+    told = ["  serving_default: served by OpenVINO, in bf16"] if has else []
+    assert process.lines[1:2] == told
 
 
 def test_a_cpu_without_lower_precisions_computes_in_f32(root: Path) -> None:

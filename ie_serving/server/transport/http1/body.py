@@ -4,11 +4,22 @@ import asyncio
 import enum
 from typing import Final, Protocol
 
+from ie_serving.core.budget import BUDGET, Lease
+from ie_serving.core.errors import ServingError
 from ie_serving.server.transport.http1.states import BODY, Body, BodyEvent, after
 
 MOST_UNREAD: Final = 256 * 1024
 """Bytes of a body that may wait for the application. Beyond it the socket is not read, so that the
 client waits; enough for the application to go on while the next piece is on its way."""
+
+
+STEP: Final = 1 << 18
+"""Bytes by which the count of what is held goes ahead of what has come."""
+SMALL_PIECE: Final = 1024
+"""Bytes of a piece below which it is joined to the one before: chunks of two bytes would take
+twenty times their size."""
+LARGEST_JOINED: Final = 1 << 16
+"""Bytes up to which small pieces are joined: what grows further is copied at times."""
 
 
 class Source(Protocol):
@@ -31,16 +42,25 @@ class Wanted(enum.Enum):
 class Stream:
     """The pieces of one body. Belongs to one event loop.
 
+    What has come and was not taken is counted in the budget. Beyond it nothing is kept, and whoever
+    reads gets the refusal.
+
     Attributes:
         state: what is still to come.
         unread: bytes that have come and were not taken.
     """
 
-    __slots__ = ("_news", "_parts", "_room", "_source", "_wanted", "state", "unread")
+    __slots__ = (
+        *("_held", "_lease", "_news", "_parts", "_refused", "_room", "_source", "_wanted"),
+        *("state", "unread"),
+    )
 
     def __init__(self, source: Source, *, client_waits: bool) -> None:
         self._source = source
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | bytearray] = []  # the first is bytes
+        self._held = 0
+        self._lease = Lease(BUDGET)
+        self._refused: ServingError | None = None
         self._wanted = Wanted.PIECES
         self._room = 0  # bytes that a reader of the rest still takes
         self._news: asyncio.Future[None] | None = None  # what a reader waits for
@@ -51,9 +71,12 @@ class Stream:
         """Give what has come since the last call, waiting for some; empty at the end.
 
         Where the body breaks off this waits for ever: the connection then cancels the reader.
+
+        Raises:
+            QueueFull, RequestTooLarge: the budget of bytes has no room.
         """
         self._ask()
-        while not self._parts and self.state is not Body.WHOLE:
+        while not self._parts and self.state is not Body.WHOLE and not self._refused:
             await self._change()
         return self._taken()
 
@@ -65,6 +88,9 @@ class Stream:
 
         Args:
             limit: bytes; when more have come, they are given, and the body is not read further.
+
+        Raises:
+            QueueFull, RequestTooLarge: the budget of bytes has no room.
         """
         self._ask()
         self._room = limit - self.unread
@@ -77,7 +103,7 @@ class Stream:
 
     async def _until_enough(self) -> None:
         try:
-            while self._room >= 0 and self.state is not Body.WHOLE:
+            while self._room >= 0 and self.state is not Body.WHOLE and not self._refused:
                 await self._change()
         finally:
             # Whoever comes after a cancelled reader lets the client wait again.
@@ -85,7 +111,11 @@ class Stream:
 
     def feed(self, data: bytes) -> None:
         """Take a piece."""
-        self._parts.append(data)
+        if self._refused:
+            return
+        self._keep(data)
+        if self._refused:
+            return
         if self._wanted is Wanted.PIECES:
             self.unread += len(data)
             self._wake()
@@ -102,8 +132,7 @@ class Stream:
     def break_off(self) -> None:
         """Take note that no more will come."""
         self._move(BodyEvent.BREAK)
-        self._parts.clear()
-        self.unread = 0
+        self._forget()
 
     def _move(self, event: BodyEvent) -> None:
         self.state = after(BODY, self.state, event)
@@ -114,10 +143,32 @@ class Stream:
             self._move(BodyEvent.ASKED_FOR)
             self._source.allow_body()
 
-    def _taken(self) -> bytes:
-        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
+    def _keep(self, data: bytes) -> None:
+        self._held += len(data)
+        if self._held > self._lease.size:
+            try:
+                self._lease.take(self._held + STEP - self._lease.size)
+            except ServingError as error:
+                self._refused = error
+                self._forget()
+                self._wake()
+                return
+        last = self._parts[-1] if self._parts and len(data) < SMALL_PIECE else None
+        if isinstance(last, bytearray) and len(last) < LARGEST_JOINED:
+            last += data
+        else:
+            self._parts.append(data if last is None else bytearray(data))
+
+    def _forget(self) -> None:
         self._parts.clear()
-        self.unread = 0
+        self._held = self.unread = 0
+        self._lease.release()
+
+    def _taken(self) -> bytes:
+        if self._refused:
+            raise self._refused
+        data = bytes(self._parts[0]) if len(self._parts) == 1 else b"".join(self._parts)
+        self._forget()
         if self.state is not Body.WHOLE:
             self._source.balance()
         return data

@@ -1,9 +1,12 @@
 """A body in pieces: what its reader gets, and when its client has to wait."""
 
 import asyncio
+import tracemalloc
 
 import pytest
 
+from ie_serving.core.budget import BUDGET
+from ie_serving.core.errors import QueueFull
 from ie_serving.server.transport.eager import begin
 from ie_serving.server.transport.http1.body import Stream
 from ie_serving.server.transport.http1.states import Body
@@ -137,3 +140,42 @@ async def test_a_rest_that_breaks_off_gives_nothing_until_its_reader_is_cancelle
         await asyncio.sleep(0)
     assert task and not task.done()
     task.cancel()
+
+
+async def test_small_pieces_take_little_more_than_their_bytes() -> None:
+    """A megabyte in chunks of two bytes was held as half a million objects, of 22 MB."""
+    stream = Stream(Connection(), client_waits=False)
+    tracemalloc.start()
+    try:
+        for number in range(100_000):
+            stream.feed(number.to_bytes(2, "big") if number < 65536 else b"ab")
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 400_000
+    stream.end()
+    body = await stream.rest(1 << 20)
+    assert body[:65536] == b"".join(number.to_bytes(2, "big") for number in range(32768))
+    assert len(body) == 200_000
+
+
+async def test_what_nobody_has_taken_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to a megabyte of each connection was not: 1,000 of them held a gigabyte."""
+    held = BUDGET.held
+    monkeypatch.setattr(BUDGET, "limit", held + (1 << 20))
+    streams = [Stream(Connection(), client_waits=False) for _ in range(4)]
+    waits = [begin(stream.rest(1 << 30)) for stream in streams]
+    for stream in streams:
+        stream.feed(bytes(1 << 18))
+    assert BUDGET.held - held <= 1 << 20
+    assert waits[0] and not waits[0].done()
+    assert waits[3]
+    with pytest.raises(QueueFull, match="send it again later"):
+        await asyncio.wait_for(waits[3], PATIENCE_S)
+    streams[3].feed(b"more")  # is dropped: its reader has been told
+    for stream in streams:
+        stream.break_off()
+    assert BUDGET.held == held
+    for wait in waits[:3]:
+        assert wait
+        wait.cancel()

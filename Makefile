@@ -67,7 +67,7 @@ unit: .venv-dev/.installed ## run the fast tests only
 conformance: .venv-dev/.installed ## hold both ports to RFC 9113, 7541, 9112 and 9110, case by case
 	$(DEV)/python -m pytest tests/functional/protocols
 
-soak: .venv-dev/.installed ## run the tests that take minutes: a store away, 300 MB served, SOAK_MINUTES (30) of kills, switches, reloads
+soak: .venv-dev/.installed ## run the tests that take minutes: a store away, 300 MB served, memory over 1,000,000 requests, SOAK_MINUTES (30) of kills, switches, reloads
 	SOAK_MINUTES=$(SOAK_MINUTES) $(DEV)/python -m pytest -m soak tests
 
 fuzz: .venv-dev/.installed ## try more examples on codecs and settings, then for FUZZ_SECONDS (60) each: nearly right bytes on both ports, odd values for models

@@ -1,4 +1,4 @@
-"""Kernels that make dense tensors of sparse and ragged ones."""
+"""Kernels of sparse and ragged tensors: made dense, in order, one of the other."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -7,10 +7,16 @@ from types import MappingProxyType
 import numpy as np
 
 from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array
+from ie_serving.core.tensors import Array, DataType
 from ie_serving.engines.openvino.savedmodel.host.allowance import make_room
 from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
-from ie_serving.engines.openvino.savedmodel.host.kernel import Compute, Kernel, in_thread
+from ie_serving.engines.openvino.savedmodel.host.kernel import (
+    Compute,
+    Kernel,
+    Output,
+    in_thread,
+    plain,
+)
 from ie_serving.engines.openvino.savedmodel.host.places import filled, in_bounds
 
 _FIRST_SIZE, _ROW_IDS, _SPLITS = b"FIRST_DIM_SIZE", b"VALUE_ROWIDS", b"ROW_SPLITS"
@@ -89,9 +95,37 @@ def _places(kinds: Sequence[bytes], partitions: Sequence[Array], rows: int) -> l
     return places
 
 
+def _ragged_to_sparse(*given: Array) -> list[Array]:
+    """Give the place of each value, the values, and the sizes of the dense tensor."""
+    *splits, values = given
+    if values.ndim != 1 or any(each.ndim != 1 or not each.size for each in splits):
+        raise InvalidRequest("splits and values must be vectors, and splits must not be empty")
+    rows = len(splits[0]) - 1
+    places = _places([_SPLITS] * len(splits), splits, rows)
+    sizes = [rows, *(int(np.diff(each).max(initial=0)) for each in splits)]
+    return [np.stack(places, 1).astype(np.int64), values, np.array(sizes, np.int64)]
+
+
+def _reordered(places: Array, values: Array, _: Array) -> list[Array]:
+    """Bring places and their values into the order of rows."""
+    order = np.lexsort(places.T[::-1]) if places.shape[1] else np.arange(len(places))
+    return [places[order], values[order]]
+
+
 KERNELS: Mapping[str, Kernel] = MappingProxyType(
     {
+        "RaggedTensorToSparse": plain(
+            _ragged_to_sparse,
+            Output("", DataType.INT64, "sparse_indices"),
+            Output(name="sparse_values"),
+            Output("", DataType.INT64, "sparse_dense_shape"),
+        ),
         "RaggedTensorToTensor": in_thread(Kernel(_ragged_to_dense)),
+        "SparseReorder": plain(
+            _reordered,
+            Output("", DataType.INT64, "output_indices"),
+            Output(name="output_values"),
+        ),
         "SparseToDense": in_thread(Kernel(_sparse_to_dense)),
     }
 )

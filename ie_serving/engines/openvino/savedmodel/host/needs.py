@@ -15,7 +15,7 @@ ON_HOST = (
     "AsString DecodeBase64 DecodeBmp DecodeGif DecodeImage DecodeJpeg DecodePng DecodeRaw"
     " EncodeBase64 HashTable LookupTable MutableHashTable ParseExample ParseSingleExample"
     " ReduceJoin RegexFullMatch RegexReplace StaticRegex String Substr UnicodeTranscode"
-    " Bitcast DenseBincount RaggedBincount RaggedTensorToTensor"
+    " Bitcast DenseBincount RaggedBincount RaggedTensorToSparse RaggedTensorToTensor SparseReorder"
 )
 """How operations begin that compute with strings, tables or images; in the last row those that
 stand beside them, that OpenVINO lacks and that `kernels_*.py` have."""

@@ -142,6 +142,22 @@ class Wrong(tf.Module):  # type: ignore[misc]
         return {"y": made.write(0, rows[:1]).write(1, rows).concat()}
 
     @tf.function(input_signature=rows)
+    def joins_alike(self, rows: tf.Tensor) -> dict[str, tf.Tensor]:
+        made = tf.TensorArray(tf.float32, tf.shape(rows)[0], element_shape=[2, 4])
+        for i in tf.range(tf.shape(rows)[0]):
+            made = made.write(i, tf.stack([rows[i], -rows[i]]))
+        return {"y": made.concat()}
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, None, 6], tf.float32, name="x")])
+    def normalized(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        return {"y": tf.nn.lrn(x, 1)}
+
+    @tf.function(input_signature=[tf.TensorSpec([None, None, None, 6], tf.float32, name="x")])
+    def pooled(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        values, places = tf.nn.max_pool_with_argmax(x, 3, 2, "SAME")
+        return {"values": values, "places": places}
+
+    @tf.function(input_signature=rows)
     def other_rank(self, rows: tf.Tensor) -> dict[str, tf.Tensor]:
         _, scores = tf.nn.ctc_greedy_decoder(rows[:, None, :], tf.shape(rows)[:1])
         return {"scores": scores}
@@ -160,7 +176,17 @@ class Wrong(tf.Module):  # type: ignore[misc]
 
 def wrong(path: Path) -> None:
     module = Wrong()
-    names = ["grows", "grows_without_loop", "joins", "other_rank", "has_its_size", "gathers"]
+    names = [
+        "grows",
+        "grows_without_loop",
+        "joins",
+        "joins_alike",
+        "normalized",
+        "pooled",
+        "other_rank",
+        "has_its_size",
+        "gathers",
+    ]
     signatures = {name: getattr(module, name) for name in names}
     signatures["serving_default"] = module.second_outputs
     tf.saved_model.save(module, str(path), signatures=signatures)

@@ -6,6 +6,7 @@ Each was measured with OpenVINO 2026.4 and has its test on a graph made by Tenso
 |---|---|
 | a TensorArray that grows beyond a constant first size | no elements, or the process died |
 | a TensorArray of elements of different lengths that are concatenated | elements were padded |
+| `MaxPoolWithArgmax` with the padding SAME | the places and values of VALID |
 | an output that comes with another rank or fixed size than the file declares | that other shape |
 """
 
@@ -24,7 +25,11 @@ _SIZE_OF = {"TensorListReserve": 1, "TensorArrayV3": 0}
 """Number of the input that says how many elements a list has at first."""
 
 
-_LISTS = ("TensorList", "TensorArray")
+_MAKES_LIST = frozenset({"EmptyTensorList", "TensorListReserve"})
+"""Operations that make a list; their first input is the shape of an element."""
+
+_POOL = "MaxPoolWithArgmax"
+_LOOKED_AT = ("TensorList", "TensorArray", _POOL)
 """How all operations begin that are looked at here."""
 
 
@@ -41,20 +46,31 @@ def check_graph(meta_graph: Proto, library: Library, places: Iterable[Place]) ->
         LoadFailed: naming the operation, and what to do.
     """
     listed = meta_graph.meta_info_def.stripped_op_list.op
-    if listed and not any(each.name.startswith(_LISTS) for each in listed):
+    if listed and not any(each.name.startswith(_LOOKED_AT) for each in listed):
         return
     found = list(_reached(library, places))
+    _check_pools(node for node, _ in found)
     growing = next((node for node, _ in found if _grows(node)), None)
     if growing is not None and any(_has_constant_size(*each) for each in found):
         raise LoadFailed(
             f"{growing.op} {growing.name!r} lets a TensorArray grow, which OpenVINO computes"
             " wrongly: give tf.TensorArray its size"
         )
-    for node, nodes in found:
-        if node.op.startswith("TensorListConcat") and not _has_equal_parts(node, nodes):
+    joining = next((node for node, _ in found if node.op.startswith("TensorListConcat")), None)
+    if joining is not None and any(_has_open_elements(*each) for each in found):
+        raise LoadFailed(
+            f"{joining.op} {joining.name!r} joins elements that may differ in length, which"
+            " OpenVINO computes wrongly: give tf.TensorArray an element_shape without open"
+            " dimensions"
+        )
+
+
+def _check_pools(nodes: Iterable[Proto]) -> None:
+    for node in nodes:
+        if node.op == _POOL and node.attr["padding"].s == b"SAME":
             raise LoadFailed(
-                f"{node.op} {node.name!r} joins elements that may differ in length, which OpenVINO"
-                " computes wrongly: give tf.TensorArray an element_shape without open dimensions"
+                f"{node.op} {node.name!r} has the padding SAME, which OpenVINO computes as VALID:"
+                " pad its input in the model, with tf.pad"
             )
 
 
@@ -111,13 +127,16 @@ def _has_constant_size(node: Proto, nodes: Nodes) -> bool:
     return node.op in _SIZE_OF and _constant(node.input[_SIZE_OF[node.op]], nodes) is not None
 
 
-def _has_equal_parts(node: Proto, nodes: Nodes) -> bool:
-    """Tell whether the first dimension of all elements is known; TensorListConcatV2 has it."""
-    if node.op != "TensorListConcatV2":
+def _has_open_elements(node: Proto, nodes: Nodes) -> bool:
+    """Tell whether a node makes a list whose elements may differ in their first dimension.
+
+    The operation that joins them never says: TensorFlow leaves the first dimension open there.
+    """
+    if node.op not in _MAKES_LIST:
         return False
-    shape = _constant(node.input[1], nodes)
+    shape = _constant(node.input[0], nodes)
     value = None if shape is None else held(shape)
-    return value is not None and value.size > 0 and int(value.ravel()[0]) >= 0
+    return value is None or value.ndim != 1 or not value.size or int(value[0]) < 0
 
 
 def _constant(reference: str, nodes: Nodes) -> Proto | None:

@@ -8,6 +8,7 @@ does not matter where it is called from. Its last operation keeps the node's nam
 | `SparseSegmentSum` | the segment sum of the gathered rows | no rule converts it |
 | `SegmentMean` | the segment sum over the number of rows, at least 1 | no rule converts it |
 | `DenseBincount` | the sum, or the maximum, of one-hot rows | no rule converts it |
+| `LRN` | a product of the squares with a band of ones | OpenVINO adds up other channels |
 | `ScatterNd` | an addition to zeros | OpenVINO keeps one of several values for one place |
 | `SparseReshape` to other sizes | places in a row, divided anew | OpenVINO lets them be |
 """
@@ -221,9 +222,46 @@ def _is_two_to_two(body: Body, old: str, new: str) -> bool:
     return body.is_constant(first.input[2], [1]) and body.is_constant(last.input[1], 1)
 
 
+def _local_response_normalization(body: Body, node: Proto) -> None:
+    (x,) = node.input[:1]
+    dtype, attrs = node.attr["T"].type or DataType.FP32.number, node.attr
+    radius = attrs["depth_radius"].i if "depth_radius" in attrs else 5
+    values = {name: attrs[name].f if name in attrs else value for name, value in _OF_LRN.items()}
+    shape = body.add("Shape", [x], T=dtype, out_type=_INT32)
+    types = {"Tparams": _INT32, "Tindices": _INT32, "Taxis": _INT32}
+    depth = body.add("GatherV2", [shape, body.constant(3), body.constant(0)], "output", **types)
+    near = body.add("LessEqual", [_distances(body, depth), body.constant(radius)], "z", T=_INT32)
+    band = body.add("Cast", [near], "y", SrcT=DataType.BOOL.number, DstT=dtype)
+    squares = body.add("Square", [x], "y", T=dtype)
+    sums = body.add("BatchMatMulV2", [squares, band], T=dtype)
+    alpha, bias, beta = (
+        body.add("Cast", [body.constant(values[name], np.float32)], "y", SrcT=1, DstT=dtype)
+        for name in ("alpha", "bias", "beta")
+    )
+    scaled = body.add("Mul", [sums, alpha], "z", T=dtype)
+    raised = body.add("AddV2", [scaled, bias], "z", T=dtype)
+    norm = body.add("Pow", [raised, beta], "z", T=dtype)
+    body.become(node, "RealDiv", [x, norm], "z")
+
+
+_OF_LRN = MappingProxyType({"alpha": 1.0, "beta": 0.5, "bias": 1.0})
+"""Attributes of LRN that a file leaves out where they have these values."""
+
+
+def _distances(body: Body, count: str) -> str:
+    """Give a table of how far each of `count` places is from each other."""
+    at = body.add("Range", [body.constant(0), count, body.constant(1)], Tidx=_INT32)
+    row, column = (
+        body.add("ExpandDims", [at, body.constant(axis)], T=_INT32, Tdim=_INT32) for axis in (0, 1)
+    )
+    apart = body.add("Sub", [row, column], "z", T=_INT32)
+    return body.add("Abs", [apart], "y", T=_INT32)
+
+
 REPLACED: Mapping[str, Callable[[Body, Proto], None]] = MappingProxyType(
     {
         "DenseBincount": _dense_bincount,
+        "LRN": _local_response_normalization,
         "ScatterNd": _scatter_nd,
         "SegmentMean": _segment_mean,
         "SparseReshape": _sparse_reshape,

@@ -30,6 +30,7 @@ async def test_outputs_of_a_node_in_a_function_are_not_mixed_up(model: CompiledP
         ("grows", "lets a TensorArray grow"),
         ("grows_without_loop", "lets a TensorArray grow"),
         ("joins", "joins elements that may differ in length"),
+        ("pooled", "has the padding SAME"),
         ("other_rank", "'scores' to the shape (1,), but the signature declares (1, 1)"),
     ],
 )
@@ -42,6 +43,20 @@ def test_what_would_be_converted_wrongly_is_left_out(
 async def test_a_list_that_has_its_size_is_served(model: CompiledPrograms) -> None:
     answer = await run(model, {"rows": ROWS}, "has_its_size")
     assert answer["y"].tolist() == (ROWS * 2).tolist()
+
+
+async def test_channels_are_normalized_by_those_beside_them(model: CompiledPrograms) -> None:
+    x = np.array([1, 2, 3, 0, 0, 1], np.float32)
+    answer = await run(model, {"x": x.reshape(1, 1, 1, 6)}, "normalized")
+    sums = np.convolve(x * x, np.ones(3), "same")
+    np.testing.assert_allclose(answer["y"].ravel(), x / np.sqrt(1 + sums), rtol=1e-5)
+
+
+async def test_elements_of_one_length_are_joined(model: CompiledPrograms) -> None:
+    answer = await run(model, {"rows": ROWS}, "joins_alike")
+    assert answer["y"].tolist() == [
+        row for each in ROWS for row in (each.tolist(), (-each).tolist())
+    ]
 
 
 @pytest.mark.parametrize("beyond", [-1, 3])

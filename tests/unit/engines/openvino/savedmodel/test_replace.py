@@ -49,6 +49,14 @@ CASES: Mapping[str, tuple[str, Callable[[Any, Any], Any]]] = {
         "ScatterNd",
         lambda x, ids: tf.scatter_nd(ids[:, tf.newaxis], x, [4, 3]),
     ),
+    "normalization over near channels": (
+        "LRN",
+        lambda x, _: tf.nn.lrn(tf.reshape(x, [1, 2, 1, 6]), 2, bias=2.0, alpha=0.5, beta=0.7),
+    ),
+    "normalization as it is by default": (
+        "LRN",
+        lambda x, _: tf.nn.lrn(tf.reshape(x, [1, 1, 1, 12])),
+    ),
     "sparse places in other dimensions": (
         "SparseReshape",
         lambda x, _: tf.sparse.to_dense(tf.sparse.reshape(_sparse(x), [3, -1])),

@@ -121,12 +121,12 @@ def test_metrics_and_log_tell_it(server: Server) -> None:
     assert found == dict.fromkeys(("strict", "bare", "named"), "f32")
     chosen = [line for line in server.lines if "precision chosen" in line]
     assert len(chosen) == 3  # not of the model whose precision is named
-    none = "the device has no lower precision"
-    cause = none if LOWER == {"f32"} else "neither golden requests nor Predicts"
+    cause = "the device has no lower" if "f32" in LOWER else "neither golden requests nor Predicts"
     assert any(cause in line for line in chosen)
-    # A processor may have a lower precision that is no faster.
-    slow = any("of the time of f32" in line for line in chosen)
-    assert wide in LOWER or (wide == "f32" and slow)
+    # A processor may have a lower precision that is no faster, or that fails in an inference.
+    why = ("of the time of f32", "tf_serving_warmup_requests fails")
+    refused = any(each in line for each in why for line in chosen)
+    assert wide in LOWER or (wide == "f32" and refused)
 
 
 def test_a_dry_run_tells_it(root: Path) -> None:

@@ -91,21 +91,16 @@ class SequenceLayer(Layer):
     """
 
     def __init__(self, inner: CompiledModel, table: SequenceTable) -> None:
-        super().__init__(inner)
-        self._table = table
-        self._stateful = {name: each for name, each in inner.signatures.items() if each.states}
-        if not self._stateful:
+        stateful = {name: each for name, each in inner.signatures.items() if each.states}
+        if not stateful:
             raise LoadFailed(
                 "stateful is set, and the model has no state (ReadValue and Assign) that OpenVINO"
                 " can give out: remove stateful, or set low_latency_transformation if it has loops"
             )
-        told = {name: _with_controls(each) for name, each in self._stateful.items()}
-        self._signatures = {**inner.signatures, **told}
-
-    @property
-    def signatures(self) -> Mapping[str, Signature]:
-        """See `engines.base`."""
-        return self._signatures
+        told = {name: _with_controls(each) for name, each in stateful.items()}
+        super().__init__(inner, {**inner.signatures, **told})
+        self._table = table
+        self._stateful = stateful
 
     def infer(
         self,
@@ -196,6 +191,7 @@ def _with_controls(signature: Signature) -> Signature:
             " them by mapping_config.json, or remove stateful"
         )
     states = len(signature.states)
+    variables = "its variable" if states == 1 else f"its {states} variables"
     log.info(Event("sequences kept", signature=signature.name, states=states))
     return replace(
         signature,
@@ -203,5 +199,5 @@ def _with_controls(signature: Signature) -> Signature:
         outputs={**signature.outputs, ID: _ID_SPEC},
         defaults={**signature.defaults, **_DEFAULTS},
         states=(),
-        runs_on=f"{signature.runs_on}, in sequences that keep its {states} variables",
+        runs_on=f"{signature.runs_on}, in sequences that keep {variables}",
     )

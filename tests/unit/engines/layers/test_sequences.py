@@ -241,6 +241,7 @@ def test_clients_see_the_controls_and_may_leave_them_out() -> None:
         CONTROL: [0],
     }
     assert signature.states == ()
+    assert signature.runs_on.endswith("in sequences that keep its variable")
 
 
 def test_state_is_counted_and_given_back() -> None:

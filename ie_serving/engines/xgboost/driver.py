@@ -22,7 +22,8 @@ from ie_serving.engines.xgboost.ubjson import check_whole
 
 LIBRARY = "xgboost"
 BINARY, SOFTMAX, SOFTPROB = "binary:logistic", "multi:softmax", "multi:softprob"
-UBJSON = ".ubj"
+JSON = ".json"
+"""Ending of text. Whatever else a file is called, XGBoost reads UBJSON, and writes it likewise."""
 BY_WRAPPER = "scikit_learn"
 """Attribute of models that were saved by XGBClassifier and its like."""
 
@@ -35,7 +36,7 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     with needed(LIBRARY, LIBRARY, file.name):
         import xgboost
     with reading(LIBRARY, file.name):
-        if file.suffix == UBJSON:
+        if file.suffix != JSON:
             check_whole(file.read_bytes(), file.name)
         booster = xgboost.Booster()
         booster.load_model(str(file))

@@ -35,7 +35,7 @@ def booster(**params: Any) -> Any:
     return xgboost.train(params, xgboost.DMatrix(X, labels), num_boost_round=3)
 
 
-@pytest.mark.parametrize("name", ["m.json", "m.ubj"])
+@pytest.mark.parametrize("name", ["m.json", "m.ubj", "m.bst"])
 @pytest.mark.parametrize("labels", [TWO, LABELS], ids=["two", "three"])
 async def test_a_classifier(tmp_path: Path, labels: Any, name: str) -> None:
     fitted = xgboost.XGBClassifier(**FEW).fit(X, labels)
@@ -122,6 +122,16 @@ def test_a_broken_file_fails_in_one_line(tmp_path: Path, name: str, text: str) -
     with pytest.raises(LoadFailed, match=f"^{name} {text}") as failure:
         load(tmp_path / name, EngineOptions())
     assert "\n" not in str(failure.value)
+
+
+@pytest.mark.parametrize("name", ["m.ubj", "m.bst"])
+def test_a_file_that_was_cut_is_refused_before_the_library_reads_it(
+    tmp_path: Path, name: str
+) -> None:
+    file = saved(tmp_path, booster(), name)
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    with pytest.raises(LoadFailed, match=f"^{name} is damaged or was cut"):
+        load(file, EngineOptions())
 
 
 async def test_requests_are_gathered_and_answered_apart(tmp_path: Path) -> None:

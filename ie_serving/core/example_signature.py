@@ -36,6 +36,7 @@ def _outputs(method: Method, binding: ExampleBinding) -> Iterator[tuple[str, Ten
         if alias is not None:
             spec = binding.base.outputs[alias]
             yield role, TensorSpec(role, dtype, spec.shape, spec.tensor)
+        # No output of the model: names are put to the scores when the reply is made.
         elif role == CLASSES and binding.labels:
             shape = binding.base.outputs[binding.roles[SCORES]].shape
             yield role, TensorSpec(role, dtype, shape, "classes:0")

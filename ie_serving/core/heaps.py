@@ -69,6 +69,7 @@ class Heaps:
             libc if hasattr(libc, "malloc_trim") and hasattr(libc, "mallopt") else None
         )
         if self._libc:
+            # Without these ctypes cuts addresses to 32 bits.
             libc.malloc.restype = ctypes.c_void_p
             libc.malloc.argtypes = [ctypes.c_size_t]
             libc.free.argtypes = [ctypes.c_void_p]
@@ -87,6 +88,7 @@ class Heaps:
         self._number = FEW_HEAPS if is_small else max(FEW_HEAPS, several)
         self._most_free = min(most, MOST_FREE_BYTES)
         self._libc.mallopt(_M_ARENA_MAX, self._number)
+        # Whichever threshold is set, glibc no longer adapts any of them to what is freed.
         self._libc.mallopt(_M_MMAP_THRESHOLD, min(most, LARGEST_KEPT_BYTES))
         self._libc.mallopt(_M_TRIM_THRESHOLD, self._most_free)
 

@@ -13,6 +13,7 @@ from ie_serving.engines.base import EngineOptions
 INPUTS, OUTPUTS = "inputs", "outputs"
 
 DTYPES: Mapping[str, DataType] = {
+    # Arrays of bf16 are numpy's float32, which must mean FP32 here.
     **{dtype.numpy.name: dtype for dtype in DataType if dtype is not DataType.BF16},
     **{dtype.wire_name: dtype for dtype in DataType},
     **{dtype.word: dtype for dtype in DataType},

@@ -39,6 +39,7 @@ class ThirdParty:
     def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
         """See `engines.base`."""
         if isinstance(self._driver, LoadFailed):
+            # A new error each time: one that several loads raise would gather the frames of all.
             raise LoadFailed(str(self._driver))
         return self._driver.compile(directory, options)
 

@@ -38,6 +38,7 @@ class RecordedRequests:
 
     def __call__(self, directory: Path) -> Iterator[Sample]:
         """Yield golden requests first, then records. Blocking."""
+        # Golden ones first: readers take the first so many, and these say what to expect.
         for name, read in self._golden.items():
             yield from _readable(self._of_golden(directory / name, read))
         yield from _readable(self.of_records(directory / RECORDS))

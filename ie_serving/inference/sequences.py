@@ -37,6 +37,7 @@ def following(
         None where that is not what it failed for, where the client wants this version alone, and
         where the other one is no longer AVAILABLE.
     """
+    # Who names a version means it; the error then tells which one has the sequence.
     if not isinstance(error, SequenceElsewhere) or request.model.version:
         return None
     spec = ModelSpec(request.model.name, error.version, signature=request.model.signature)

@@ -50,6 +50,8 @@ async def _while_some_end(waits: "_Waits") -> "Collection[asyncio.Task[None]]":
     """Wait as long as it takes while none serves, then from one to the next; give what hangs."""
     pending = set(waits)
     while pending:
+        # The time begins anew with each model that serves or fails, so that a thousand models may
+        # take longer than one that hangs.
         done, pending = await asyncio.wait(
             pending, timeout=LONGEST_WAIT_S, return_when=asyncio.FIRST_COMPLETED
         )
@@ -67,6 +69,7 @@ async def _answers(stream: ModelStream, load: "asyncio.Task[None]") -> None:
 
 
 async def _serves(stream: ModelStream) -> None:
+    # Not any version: one below that which answered before would take clients back to it.
     while stream.default is None or stream.default.version != stream.answers_with:
         await stream.changed()
 

@@ -38,5 +38,6 @@ class Successors:
     async def _wait(self, successor: Served) -> None:
         while not successor.stream.default:
             await successor.stream.changed()
+        # Both in one step, without an await: a request in between would find neither or both.
         del self._waiting[successor.config.name]
         self._take_over(successor)

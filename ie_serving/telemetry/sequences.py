@@ -53,5 +53,7 @@ def sequence_lines(models: Labelled) -> Iterator[str]:
     yield from (f"{STATE_BYTES}{{{label}}} {size}" for label, _, _, size in seen)
     yield f"# TYPE {DROPPED} counter"
     for label, each, _, _ in seen:
+        # Both from the first page on: of a counter that appears with its first event Prometheus
+        # sees no increase.
         for reason in ("idle", "unloaded"):
             yield f'{DROPPED}{{{label},reason="{reason}"}} {each.dropped.get(reason, 0)}'

@@ -76,6 +76,8 @@ class Bench:
         keys = next(steps)
         while True:
             tried = None
+            # The configuration as it is comes without keys. However late it is, it is measured: all
+            # others are compared with it.
             if keys and now() - self._began > SEARCHED * self.seconds:
                 left_out += 1
             else:
@@ -89,6 +91,7 @@ class Bench:
     async def compared(self, keys: Keys) -> tuple[list[Measured], list[Measured]]:
         """Measure the configuration as it is and the keys in turn, so that noise meets both."""
         as_it_is, changed = [], []
+        # Both stay open: to compile anew for each round would take the time that the rounds need.
         with closing(await self._open({})) as first, closing(await self._open(keys)) as second:
             for _ in range(ROUNDS):
                 as_it_is.append(await self._slice(first))
@@ -101,12 +104,15 @@ class Bench:
                 fault = await self._fault(keys, model)
                 return Tried(keys, fault=fault) if fault else Tried(keys, await self._slice(model))
         except ServingError as error:
+            # What the device or the model refuses is a result like another; the search goes on.
             return Tried(keys, fault=str(error))
 
     async def _open(self, keys: Keys) -> CompiledModel:
         options = self.with_keys(self.options, keys)
         model = await asyncio.to_thread(self.engine.compile, self.directory, options)
         try:
+            # One after the other first, for the shapes; then from all callers, for the batches and
+            # infer requests that are used only when several ask at once.
             await warm(model, self.asked)
             await measured(model, self.asked, self.callers, SETTLING * self.slice_s)
         except BaseException:
@@ -121,6 +127,7 @@ class Bench:
         """Say how far the answers of another precision are off, where that is too far."""
         if "inference_precision" not in keys:
             return ""
+        # The other keys stay: what is compared is the precision, and nothing else.
         options = self.with_keys(self.options, {**keys, "inference_precision": "f32"})
         full = await asyncio.to_thread(self.engine.compile, self.directory, options)
         with closing(full):

@@ -50,6 +50,7 @@ def tune(model: ModelConfig, asked: TuneSettings, storage: Storage, tools: Tools
     if not candidates:
         raise LoadFailed(f"no version under {model.base_path}: expected directories with numbers")
     newest = candidates[max(candidates)]
+    # An older version is not taken instead: the keys are for the one that is to be served.
     if newest.fault:
         raise LoadFailed(newest.fault)
     with storage.copy(newest.directory, newest.entries) as directory:
@@ -92,6 +93,7 @@ class _Tuning:
             )
             space = self._space(model, requests)
         finally:
+            # Before anything is measured: its threads and its memory would slow the first setting.
             model.close()
         print(f"requests: {what}; {asked.concurrency} callers at a time", flush=True)
         return requests, space
@@ -100,7 +102,10 @@ class _Tuning:
         own = self._options.of(OpenVinoOptions)
         signatures = [model.signatures[each.signature] for each in requests]
         in_batches = not any(map(refused_by_shapes, signatures))
+        # So many rows the callers have under way at once: a larger batch would never be full.
         rows = max(rows_of(each.inputs) for each in requests) * self._asked.concurrency
+        # A precision in plugin_config would contradict the key; `auto` has made the same comparison
+        # at load.
         said = own.says_precision or own.inference_precision == AUTO
         lower = [] if said else _lower(self._tools, own, signatures[0].precision)
         return Space(

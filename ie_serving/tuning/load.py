@@ -39,6 +39,7 @@ async def measured(
     began = now()
 
     async def call(first: int) -> None:
+        # Each caller begins with another request, so that unlike ones are under way at once.
         for each in cycle([*asked[first % len(asked) :], *asked[: first % len(asked)]]):
             arrived = now()
             # A server reads what has come of other clients before it answers the next of this one.
@@ -48,6 +49,7 @@ async def measured(
             if now() - began >= seconds:
                 return
 
+    # All callers end before an error is raised: whoever gets it closes the model.
     ended = await asyncio.gather(*map(call, range(callers)), return_exceptions=True)
     for error in filter(None, ended):
         raise error

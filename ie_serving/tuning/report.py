@@ -38,6 +38,7 @@ def compared(as_it_is: Sequence[Measured], changed: Sequence[Measured]) -> Itera
         f"  the best of these: {_spread(changed)}; {ratio:.2f} times as many, more in {faster} of"
         f" {len(changed)} rounds"
     )
+    # Of one setting alone: between two settings the difference is what is in question.
     least, most = _ends(as_it_is)
     share = (most - least) / middle(as_it_is).requests_s
     yield f"  noise: the same setting differs by {share:.0%} between rounds"

@@ -54,6 +54,7 @@ async def _answered(model: CompiledModel, asked: Sequence[Asked]) -> list[Asked]
         try:
             await warm(model, [each])
         except ServingError:
+            # A recording may be of another version, and one refusal would end all measuring.
             continue
         found.append(each)
     return found

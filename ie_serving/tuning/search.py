@@ -79,6 +79,7 @@ def search(space: Space) -> Search:
     """Begin with the configuration as it is, and change one setting after the other."""
     best: Keys = {}
     measured = yield best
+    # With a configuration that does not work nothing can be compared.
     if measured is None:
         return best
     for step in STEPS:
@@ -101,14 +102,17 @@ def _streams(space: Space, best: Keys, measured: Measured) -> Iterator[Keys]:
     for count in counts:
         yield _plugin(space, {STREAMS: str(count)})
     if space.cpus > 1:
+        # The other processors are then left to the protocols, which take longer than a tiny model.
         yield _plugin(space, {STREAMS: "1", THREADS: "1"})
 
 
 def _plugin(space: Space, properties: Mapping[str, str]) -> Keys:
+    # A key is replaced as a whole, so what is configured there has to be in the new value.
     return {PLUGIN: {**space.plugin_config, **properties}}
 
 
 def _infer_requests(space: Space, best: Keys, measured: Measured) -> Iterator[Keys]:
+    # OpenVINO's own choice keeps the device busy; more can only fill the time between two.
     yield {"nireq": 2 * measured.at_once}
 
 

@@ -45,6 +45,7 @@ def _contradictions(settings: ServerSettings) -> Iterator[Hint]:
         yield Hint("{server.tls_client_ca} needs {server.tls_certificate}")
     if settings.tls_client_crl and not settings.tls_client_ca:
         yield Hint("{server.tls_client_crl} needs {server.tls_client_ca}, whose clients it revokes")
+    # The library of gRPC for Python takes no such list: it would let revoked clients in.
     elif settings.tls_client_crl and settings.grpc_transport == "grpcio":
         yield Hint("{server.tls_client_crl} needs the http2 of {server.grpc_transport}")
 

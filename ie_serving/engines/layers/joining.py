@@ -57,6 +57,7 @@ def joined(parts: Sequence[Arrays], rows: int, size: int) -> Arrays:
 
 def _joined(arrays: list[Array], missing: int) -> Array:
     if missing:
+        # A row that is there, not zeros: a model may refuse these, and the whole batch with them.
         last = arrays[-1][-1:]
         arrays.append(np.broadcast_to(last, (missing, *last.shape[1:])))
     return _concatenated(arrays)

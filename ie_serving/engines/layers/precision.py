@@ -55,6 +55,7 @@ class PrecisionEngine(EngineAround):
         """See `engines.base`; once where the options name the precision."""
         if options.of(OpenVinoOptions).inference_precision != AUTO:
             return self._engine.compile(directory, options)
+        # First, since it refuses settings that contradict the choice, before anything is compiled.
         lower = self._lower(options.of(OpenVinoOptions))
         compiled = {FULL: self._engine.compile(directory, _in(FULL, options))}
         chosen = ""
@@ -78,6 +79,7 @@ class PrecisionEngine(EngineAround):
         given = list(islice(self._samples(directory), MOST_REQUESTS)) if lower else []
         trials: list[Trial] = []
         for precision in lower if given else ():
+            # Compiling included: it takes all processors, so it would slow what others measure.
             with _alone:
                 trial = self._tried(directory, precision, options, compiled, given)
             trials.append(trial)
@@ -102,6 +104,7 @@ class PrecisionEngine(EngineAround):
         except LoadFailed as error:
             return Trial(precision, fault=f"it cannot be compiled so: {error}")
         compiled[precision] = model
+        # A signature that only f32 can compute must not be lost for the speed of the others.
         if _served(model) != _served(full):
             return Trial(precision, fault="not every signature can be compiled so")
         asked = asked_of(full, given)

@@ -9,6 +9,7 @@ from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
 OPEN_SIZES = (16, 64, 224, 1)
 """Sizes that open dimensions are tried with, one for all of them, until the model takes them."""
 
+# Fixed, so that a model is judged alike at each start.
 _SEED = 7
 _LARGEST = {DataType.UINT8: 255, DataType.INT8: 127}
 """Integers are tried from 0 up to these, others 0 and 1 alone: what they index may be short."""
@@ -56,6 +57,7 @@ def _rows(spec: TensorSpec, count: int, size: int, random: np.random.Generator) 
 def _values(spec: TensorSpec, shape: tuple[int, ...], random: np.random.Generator) -> Array:
     dtype = spec.dtype.numpy
     if spec.dtype is DataType.STRING:
+        # Numbers as texts: models that parse their strings read them, others take any.
         words = np.empty(shape, np.object_)
         words.flat[:] = [b"%d" % number for number in random.integers(0, 100, words.size)]
         return words

@@ -129,6 +129,7 @@ class Sequence:
         if following is None:
             raise IllegalEvent(f"sequence {self.number}: {event.value} while {self.stage.value}")
         self.stage = following
+        # A request that still waits holds the sequence, and would hold the memory of its state.
         if following is Stage.GONE:
             self.state = {}
         return following
@@ -190,4 +191,5 @@ class Turns:
             if not turn.done():
                 turn.set_result(None)
                 return
+        # Only now: a turn that is handed over stays taken, or the next to arrive would overtake.
         self._taken = False

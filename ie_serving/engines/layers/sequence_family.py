@@ -15,7 +15,7 @@ from functools import partial
 from itertools import chain
 from typing import Protocol
 
-from ie_serving.engines.layers.sequence import Sequence as One
+from ie_serving.engines.layers import sequence
 from ie_serving.telemetry.logs import Event
 from ie_serving.telemetry.sequences import SequenceMetrics
 
@@ -45,10 +45,10 @@ class Table(Protocol):
     def state_bytes(self) -> int:
         """Bytes that the states take."""
 
-    def idle(self) -> Sequence[One]:
+    def idle(self) -> Sequence[sequence.Sequence]:
         """Give what has had no request since the call before."""
 
-    def drop(self, idle: Iterable[One]) -> Collection[int]:
+    def drop(self, idle: Iterable[sequence.Sequence]) -> Collection[int]:
         """Drop those that still have had none; give the ids."""
 
 

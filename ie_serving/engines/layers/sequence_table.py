@@ -128,6 +128,7 @@ class SequenceTable:
 
     def _move(self, event: Event | None, sequence: Sequence) -> None:
         before = sequence.stage
+        # Gone before: its id may be another sequence's by now, which must stay.
         if event is None or sequence.apply(event) is not Stage.GONE or before is Stage.GONE:
             return
         del self._sequences[sequence.number]

@@ -131,11 +131,13 @@ class SequenceLayer(Layer):
     ) -> T:
         control, number = _control_of(inputs), _value(inputs, ID)
         table = self._table
+        # Before its turn comes, in the step in which it arrived: that is what the order is of.
         sequence = table.admit(control, number, plain.name)
         kept = () if control is Control.END else plain.states
         both = partial(_read_both, read, sequence.number, plain, kept)
         try:
             async with sequence.turns:
+                # The START may have failed while this request waited behind it.
                 table.check(sequence)
                 given = {**{name: inputs[name] for name in plain.inputs}, **sequence.state}
                 answer, state = await self.inner.infer(plain, given, both)

@@ -42,6 +42,7 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
 
 def _form(booster: Any) -> Form:  # noqa: ANN401  the library's
     inputs = tabular.matrix(booster.num_feature(), DataType.FP64)
+    # Of one tree: the dump of all takes much more memory than the model itself.
     objective = booster.dump_model(num_iteration=1).get("objective", "").partition(" ")[0]
     if objective in CLASSIFIES:
         classes = max(booster.num_model_per_iteration(), 2)

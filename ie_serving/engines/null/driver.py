@@ -55,6 +55,7 @@ def _answer(outputs: Specs, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
 
 def _zeros(spec: TensorSpec, rows: int) -> Array:
     sizes = spec.shape or ()
+    # Sizes that are open beyond the rows become 1, the least that fits them.
     shape = [rows if size == -1 and at == 0 else abs(size) for at, size in enumerate(sizes)]
     if spec.dtype is DataType.STRING:
         return np.full(shape, b"", np.object_)

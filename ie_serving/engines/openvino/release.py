@@ -33,6 +33,7 @@ class _Binding:
     def __init__(self) -> None:
         library = ctypes.CDLL(_pyopenvino.__file__)
         api = ctypes.pythonapi
+        # PYFUNCTYPE: these work on Python's objects, so the interpreter has to stay locked.
         self._new = ctypes.PYFUNCTYPE(
             ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
         )(("PyCapsule_New", api))

@@ -33,6 +33,7 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     declared.check_known(options, KNOWN, EXTRA)
     with needed(LIBRARY, EXTRA, file.name):
         import torch
+    # For the whole process, since PyTorch has one pool; the number is the same for each model.
     torch.set_num_threads(threads())
     with reading(NAME, file.name):
         module = read(torch, file, options)
@@ -42,6 +43,7 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
     signature = Signature(SERVING_DEFAULT, inputs, outputs or _tried(compute, inputs))
     refuse_unmet(options, signature, NAME)
     call = partial(_answer, torch, compute, signature.outputs)
+    # RuntimeError as well: PyTorch raises it where shapes or dtypes of a request do not fit.
     refusals = (ValueError, TypeError, IndexError, AssertionError, RuntimeError)
     made = program(signature, call, options, library=NAME, refusals=refusals)
     return CompiledPrograms([made], runs_on={SERVING_DEFAULT: NAME})

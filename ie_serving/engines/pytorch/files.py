@@ -61,6 +61,7 @@ def read(torch: Any, file: Path, options: EngineOptions) -> Module:  # noqa: ANN
 def _is_script(file: Path) -> bool:
     if not zipfile.is_zipfile(file):
         return False
+    # Weights are a zip file as well; only TorchScript keeps constants in it.
     with zipfile.ZipFile(file) as opened:
         return any(name.endswith("/constants.pkl") for name in opened.namelist())
 
@@ -90,6 +91,7 @@ def _weights(torch: Any, file: Path, options: EngineOptions) -> Module:  # noqa:
     place, _, name = str(named).partition(":")
     if not (place and name) or not isinstance(given, Mapping):
         raise LoadFailed(f'params.{CLASS}: {named!r} given; expected "module:Class"')
+    # Asked before the import: to import a module is to run its code.
     if not options.allow_python:
         raise LoadFailed(f"params.{CLASS} asks to run the Python code of {named}", PYTHON)
     module = getattr(_imported(place, file.parent), name)(**given)

@@ -63,6 +63,7 @@ def _outputs(estimator: Any, inputs: Specs, feed: Any) -> tuple[Specs, tuple[str
     if not hasattr(estimator, "predict"):
         raise LoadFailed(f"the file holds a {type(estimator).__name__}, which has no predict")
     classes = getattr(estimator, "classes_", None)
+    # Of several outputs `classes_` is a list with an array for each: these answer values.
     if isinstance(classes, np.ndarray) and classes.ndim == 1:
         labels = tabular.dtype_of(classes)
         has_scores = hasattr(estimator, "predict_proba")

@@ -26,6 +26,7 @@ def read(file: Path, options: EngineOptions) -> Any:  # noqa: ANN401  any estima
             allowed.
     """
     with warnings.catch_warnings(record=True) as caught, reading(LIBRARY, file.name):
+        # Else a warning that an earlier model has caused would not come again for this one.
         warnings.simplefilter("always")
         found = _skops(file, options) if file.suffix == SKOPS else _pickle(file, options)
     for cause in sorted({one_line(each.message) for each in caught if _is_of_version(each)}):

@@ -80,6 +80,7 @@ def check_rows(form: Form, inputs: Mapping[str, Array]) -> None:
 def _given(value: Any, spec: TensorSpec) -> Array:  # noqa: ANN401  whatever a library gives
     array = np.asarray(value)
     rank = len(spec.shape or ())
+    # CatBoost gives labels of several classes as a column; the signature has one for each row.
     if array.ndim > rank and array.shape[rank:] == (1,) * (array.ndim - rank):
         array = array.reshape(array.shape[:rank])
     if spec.dtype is not DataType.STRING:

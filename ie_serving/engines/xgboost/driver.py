@@ -47,6 +47,7 @@ def load(file: Path, options: EngineOptions) -> CompiledPrograms:
 
 def _described(xgboost: Any, booster: Any) -> tuple[Form, Any]:  # noqa: ANN401  the library's
     """Describe a booster, and give what computes its outputs."""
+    # A booster does not tell its objective; its configuration, as JSON, does.
     learner = json.loads(booster.save_config())["learner"]
     objective = learner["objective"]["name"]
     # Labels are the greatest of the probabilities, which Classify needs as well.
@@ -58,6 +59,7 @@ def _described(xgboost: Any, booster: Any) -> tuple[Form, Any]:  # noqa: ANN401 
         outputs = tabular.classified(DataType.INT64, DataType.FP32, classes)
         form = Form(inputs, outputs, tabular.names_of(range(classes)))
         return form, lambda given: labelled(run(given[X]))
+    # One row of zeros, since an objective does not say how many values a row gets.
     sample = run(np.zeros((1, booster.num_features()), np.float32))
     form = Form(inputs, tabular.values(DataType.FP32, *sample.shape[1:]))
     return form, partial(_values, run)
@@ -72,6 +74,7 @@ def _run(xgboost: Any, booster: Any, kind: str) -> Run:  # noqa: ANN401
     # As XGBClassifier and its like predict, which stop where early stopping found the best.
     stops = booster.attr(BY_WRAPPER) is not None and best is not None
     rounds = (0, int(best) + 1) if stops else (0, 0)
+    # Prediction without a copy is for trees alone.
     if kind == "gblinear":
         return lambda x: booster.predict(xgboost.DMatrix(x))
     return partial(_in_place, booster, rounds)

@@ -49,6 +49,7 @@ class _Reader:
         at += 0 if kind is None else 2
         if self._content[at] == ord("#"):
             count, at = self._integer(at + 1)
+            # Arrays of one type hold nearly all of a model: they are passed over in one step.
             if kind in SIZES and not keys:
                 return self._within(at + count * SIZES[kind])
             for _ in range(count):

@@ -33,6 +33,8 @@ class Loads:
     def measured(self) -> Iterator[Footprint]:
         """Measure the body, unless another one is under way."""
         footprint = Footprint()
+        # Resident memory is of the whole process: of two loads at once nobody knows whose it is.
+        # One that begins and ends meanwhile shows only in the number of those that have begun.
         with self._lock:
             alone = not self._under_way
             self._under_way += 1
@@ -47,6 +49,7 @@ class Loads:
                 self._under_way -= 1
                 alone = alone and own == self._begun
         if alone and before:
+            # It may be less than before: what an older version had freed was given back meanwhile.
             footprint.size = max(0, added)
 
 

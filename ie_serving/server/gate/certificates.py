@@ -63,6 +63,7 @@ class Certificates:
         """Look now. What cannot be used is logged, once, and the previous certificate stays."""
         try:
             material = await asyncio.to_thread(self._read)
+            # By content, not by the times of files: Kubernetes swaps links when any key changes.
             if material == self.material:
                 return
             self._contexts = await asyncio.to_thread(_contexts, material)
@@ -74,6 +75,7 @@ class Certificates:
 
     async def _follow(self) -> None:
         while True:
+            # By looking: file systems over the network tell nobody of changes made elsewhere.
             await asyncio.sleep(LOOK_S)
             await self.renew()
 
@@ -147,6 +149,7 @@ def _as_file(content: bytes) -> Iterator[str]:
 
 def _fingerprint(material: TlsMaterial) -> str:
     """Give the SHA-256 of the server's own certificate, as `openssl x509 -fingerprint` shows it."""
+    # The first in the file: behind it are those between it and the root.
     end = b"-----END CERTIFICATE-----"
     first = material.certificate[: material.certificate.index(end) + len(end)]
     start = first.index(b"-----BEGIN CERTIFICATE-----")

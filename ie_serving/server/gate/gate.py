@@ -30,6 +30,7 @@ class Gate:
         """Give what gives the present context of a port; None for a port that is plain."""
         if self._certificates is None or not self._is_encrypted(port):
             return None
+        # A function, not a context: a renewal replaces it, and later connections need the new one.
         return partial(self._certificates.context, _ALPN[port])
 
     def identity(self, port: str) -> Callable[[], TlsMaterial] | None:

@@ -63,6 +63,7 @@ def _segments(data: bytes) -> Iterator[None]:
         elif kind in _BARE:
             at = begin + 2
         else:
+            # A length counts its own two bytes; a smaller one must not keep the loop in place.
             at = begin + 2 + max(2, int.from_bytes(data[begin + 2 : begin + 4], "big"))
 
 

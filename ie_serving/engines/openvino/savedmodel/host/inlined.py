@@ -56,6 +56,7 @@ def inline(graph_def: Proto, outputs: Iterable[str], numbers: Numbers) -> list[s
     library = Library(graph_def)
     wanted = list(outputs)
     while True:
+        # Again until none is left: what was written out may itself call such functions.
         above = Nodes(graph_def).above(wanted)
         calls = [node for node in above if _leads_to_first_form(node, library)]
         if not calls:

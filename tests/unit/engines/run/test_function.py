@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import weakref
 from collections.abc import Mapping
 
 import numpy as np
@@ -13,6 +12,7 @@ from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature,
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run import function
 from ie_serving.engines.run.function import Failure, FunctionRequest, needed, program, reading
+from tests.unit.engines.asking import Ran, run_once
 
 WAIT_S = 20.0
 SPEC = TensorSpec("x", DataType.FP32, (-1,), "x:0")
@@ -103,18 +103,7 @@ def test_inputs_are_let_go_of_when_they_are_answered() -> None:
     def fail(inputs: Mapping[str, Array]) -> Mapping[str, Array]:
         raise ValueError("no")
 
-    request = FunctionRequest(fail)
-    array = np.zeros(4, np.float32)
-    request.fill({"x": array})
-    # Without `pytest.raises`: it keeps the error, and with that the frames that hold the inputs.
-    try:
-        request.run()
-        failed = False
-    except Failure:
-        failed = True
-    kept = weakref.ref(array)
-    del array
-    assert (failed, kept()) == (True, None)
+    assert run_once(FunctionRequest(fail), Failure) == Ran(failed=True, holds_inputs=False)
 
 
 def test_a_library_that_is_there_and_cannot_be_imported_is_told() -> None:

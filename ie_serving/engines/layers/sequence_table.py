@@ -171,7 +171,8 @@ class SequenceTable:
     def _missing(self, number: int) -> NotFound:
         other = self._family.version_of(number, self)
         if other is None:
-            return NotFound(f"{NOT_THERE}: {number}{self._family.why_gone(number)}")
+            why = self._family.why_gone(number) or "; start it by sequence_control_input 1"
+            return NotFound(f"{NOT_THERE}: {number}{why}")
         return SequenceElsewhere(
             f"{NOT_THERE}: {number} was started on version {other}; ask that version while it is"
             " AVAILABLE, or start a new sequence",

@@ -12,6 +12,7 @@ import os
 import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Final
 
 from ie_serving.config.settings import TlsMaterial
@@ -100,7 +101,7 @@ def _context(material: TlsMaterial, protocol: str) -> ssl.SSLContext:
         _as_file(material.key) as key,
     ):
         # Without an answer the library would ask a terminal for the password.
-        context.load_cert_chain(certificate, key, password=_no_password)
+        context.load_cert_chain(certificate, key, partial(_no_password, material.place))
     if material.client_ca:
         _require_clients(context, material)
     return context
@@ -120,8 +121,10 @@ def _believe(context: ssl.SSLContext, content: bytes, what: str) -> None:
         context.load_verify_locations(cafile=path)
 
 
-def _no_password() -> str:
-    raise ConfigError(["the key is encrypted; expected one without a password"])
+def _no_password(place: str) -> str:
+    raise ConfigError(
+        [f"{place}: its key is encrypted; expected one without a password, as openssl pkey writes"]
+    )
 
 
 @contextmanager

@@ -88,7 +88,7 @@ def test_after_the_unload_of_its_version_a_client_is_told_of_it() -> None:
     assert versions.metrics.dropped == {"unloaded": 1}
     start(new, 5)
     new.answered(END, new.admit(END, 5, "s"))
-    with pytest.raises(NotFound, match=r"does not exist: 5$"):
+    with pytest.raises(NotFound, match=r"does not exist: 5; start it by sequence_control_input 1$"):
         new.admit(NONE, 5, "s")
 
 

@@ -206,6 +206,7 @@ class ServingApplication:
             require_available=server.require_available,
             opens_early=server.open_ports_early,
             ready_after_s=server.ready_after_s,
+            poll_wait_of=server.poll_wait_of,
             # Otherwise the numbers of models that are gone would be shown, and kept, for ever.
             on_names=self._metrics.keep,
             on_applied=self._leave,

@@ -45,6 +45,7 @@ class ModelManager:
         require_available: the start waits until each model serves, and ends when one has failed.
         opens_early: the start lists every repository, and does not wait for the loads.
         ready_after_s: how long `ready` waits for models that have never served; None: for ever.
+        poll_wait_of: gives how often a model's repository is listed; 0: once.
         on_names: told the names of all models in the step in which they change hands.
         on_applied: told after each change of what is desired or served.
 
@@ -62,10 +63,12 @@ class ModelManager:
         require_available: bool,
         opens_early: bool = False,
         ready_after_s: float | None = None,
+        poll_wait_of: Callable[[ModelConfig], float] = lambda config: config.poll_wait_s or 0.0,
         on_names: Callable[[Collection[str]], None] = lambda names: None,
         on_applied: Callable[[], None] = lambda: None,
     ) -> None:
         self._open_stream = open_stream
+        self._poll_wait_of = poll_wait_of
         self._on_names = on_names
         self._on_applied = on_applied
         self._labels_for_unavailable = labels_for_unavailable
@@ -325,11 +328,22 @@ class ModelManager:
         used = (*after.values(), *self._successors.entries.values())
         for served in used:
             served.stream.adopt(served.config.version_policy, served.config.version_labels)
+        self._poll_at_other_intervals(before, after)
         # By identity: an entry that is kept is a new object around the same stream.
         kept = {id(served.stream) for served in used}
         left = (*before.values(), *waiting.values())
         self._retire(s.stream for s in left if id(s.stream) not in kept)
         self._on_applied()
+
+    def _poll_at_other_intervals(
+        self, before: Mapping[str, Served], after: Mapping[str, Served]
+    ) -> None:
+        for name, served in after.items():
+            old, config = before.get(name), served.config
+            if old is None or old.stream is not served.stream:
+                continue
+            if old.config.poll_wait_s != config.poll_wait_s:
+                served.stream.poll_every(self._poll_wait_of(config))
 
     def _take_over(self, new: Served) -> None:
         """Let a successor that serves have its name."""
@@ -358,11 +372,18 @@ def _leave(versions: Iterable[VersionControl]) -> None:
 def _identity(config: ModelConfig) -> ModelConfig:
     """How a model is read: what cannot change without loading it anew.
 
-    The same files are read whatever policy, labels and platform say, and however their place is
-    spelt.
+    The same files are read whatever policy, labels, platform and poll interval say, and however
+    their place is spelt.
     """
     place = config.base_path.removeprefix("file://").rstrip("/")
-    return replace(config, base_path=place, version_policy=Latest(), version_labels={}, platform="")
+    return replace(
+        config,
+        base_path=place,
+        version_policy=Latest(),
+        version_labels={},
+        platform="",
+        poll_wait_s=None,
+    )
 
 
 def _going_on(

@@ -1,11 +1,12 @@
-"""What of a model's configuration never changes while it is followed."""
+"""What of a model's configuration does not change while it is followed, but for the interval."""
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ie_serving.core.backoff import Backoff
+from ie_serving.models.repository.trouble import ListingTrouble
 from ie_serving.models.version.control import Rules
 
 LONGEST_BACK_OFF_S = 60.0
@@ -25,7 +26,7 @@ start goes on without them: an upload may take hours."""
 
 @dataclass(frozen=True, kw_only=True)
 class StreamRules:
-    """How a model is followed; unlike its policy and labels, this never changes.
+    """How a model is followed; unlike its policy and labels, only the interval changes.
 
     Attributes:
         labels_wait: whether a label waits until its version is AVAILABLE.
@@ -50,6 +51,30 @@ class StreamRules:
     on_load: Callable[[bool], None] = lambda succeeded: None
     clock: Callable[[], float] = time.monotonic
     chance: Callable[[], float] = random.random
+
+    def pause_s(
+        self, trouble: ListingTrouble, retries: Collection[float], *, is_moving: bool
+    ) -> float | None:
+        """Give the seconds until the next poll; None: there is none until somebody asks.
+
+        That is the poll interval; more while listings fail, and less while a version is still
+        being written. Without an interval it is the time until a failed version is tried again.
+
+        Args:
+            trouble: of the listings.
+            retries: when failed versions are to be tried again, by `clock`.
+            is_moving: whether a version is still being written.
+        """
+        if trouble.retry_s and self.poll_wait_s:
+            return max(self.poll_wait_s, trouble.retry_s)
+        if is_moving:
+            return min(self.poll_wait_s, SOON_S)
+        if self.poll_wait_s > 0:
+            return self.poll_wait_s
+        # A retry begins with a listing. One that fails leaves the retry due, and must not be
+        # repeated without a pause.
+        pause_s = trouble.retry_s or (FIRST_BACK_OFF_S if trouble.error else 0.0)
+        return max(pause_s, min(retries) - self.clock()) if retries else None
 
     def backoff(self) -> Backoff:
         """Give the waits after failed listings and failed loads."""

@@ -10,6 +10,7 @@ happen in threads.
 import asyncio
 import logging
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from ie_serving.core.errors import StorageError
@@ -21,7 +22,7 @@ from ie_serving.models.repository.source import Candidate, Listing, Source
 from ie_serving.models.repository.trouble import ListingTrouble
 from ie_serving.models.repository.version_policy import VersionPolicy
 from ie_serving.models.repository.wanted import Wanted
-from ie_serving.models.rules import FIRST_BACK_OFF_S, POLLS_FOR_REST, SOON_S, StreamRules
+from ie_serving.models.rules import POLLS_FOR_REST, StreamRules
 from ie_serving.models.traffic.labels import assigned
 from ie_serving.models.version.control import VersionControl, Work
 from ie_serving.models.version.handle import Servable
@@ -40,7 +41,7 @@ class ModelStream:
     Args of the constructor, beside those that are attributes:
         loader: makes its versions.
         polls: the schedule of listings.
-        rules: what of the configuration never changes.
+        rules: how it is followed; of them the poll interval alone may change.
 
     Attributes:
         name: model name.
@@ -148,6 +149,11 @@ class ModelStream:
         self._assign_labels()
         self._aspire()
 
+    def poll_every(self, seconds: float) -> None:
+        """Poll at this interval from now on; 0 polls no more by itself."""
+        self._rules = replace(self._rules, poll_wait_s=seconds)
+        self._schedule.reschedule(self)
+
     def poll_now(self) -> None:
         """Poll now instead of at the next interval, and compare the files of what serves."""
         self._comparisons.ask()
@@ -183,23 +189,10 @@ class ModelStream:
     # -- listing -----------------------------------------------------------------------------
 
     def next_poll_s(self) -> float | None:
-        """Seconds until the next poll, unless `poll_now` asks for one before; None: only then.
-
-        That is the poll interval; more while listings fail, and less while a version is still
-        being written. Without an interval it is the time until a failed version is tried again.
-        """
-        poll_wait_s = self._rules.poll_wait_s
-        if self._trouble.retry_s and poll_wait_s:
-            return max(poll_wait_s, self._trouble.retry_s)
-        if self._wanted.listing.moving:
-            return min(poll_wait_s, SOON_S)
-        if poll_wait_s > 0:
-            return poll_wait_s
-        retries = self._versions.retries_at()
-        # A retry begins with a listing. One that fails leaves the retry due, and must not be
-        # repeated without a pause.
-        pause_s = self._trouble.retry_s or (FIRST_BACK_OFF_S if self.trouble else 0.0)
-        return max(pause_s, min(retries) - self._rules.clock()) if retries else None
+        """Seconds until the next poll, unless `poll_now` asks for one before; None: only then."""
+        return self._rules.pause_s(
+            self._trouble, self._versions.retries_at(), is_moving=self._wanted.listing.moving
+        )
 
     async def poll(self) -> None:
         """List once and act on it.

@@ -132,7 +132,7 @@ class Loader:
     async def unload(self, loaded: LoadedVersion) -> None:
         """Free a version that nothing uses any more."""
         # Not in the pool of the loads: freeing makes room, and must not wait for slow loads.
-        await asyncio.to_thread(_free, loaded)
+        await asyncio.to_thread(_free, [loaded])
 
     def _fetch(
         self, candidate: Candidate, given_up: Flag, done: Report, took: dict[str, float]
@@ -192,7 +192,9 @@ class Loader:
             log.debug(logs.Event("files not compared", model=self._name, cause=error))
 
 
-def _free(loaded: LoadedVersion) -> None:
+def _free(leaving: list[LoadedVersion]) -> None:
+    # Taken out: the thread keeps its argument for a moment longer than its end is known.
+    loaded = leaving.pop()
     before = resident_bytes()
     loaded.free()
     size = loaded.servable.memory

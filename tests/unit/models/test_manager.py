@@ -163,6 +163,23 @@ def test_what_does_not_change_how_a_model_is_read_loads_nothing_anew(world: Worl
     run(test())
 
 
+def test_another_poll_interval_counts_at_once_and_loads_nothing_anew(world: World) -> None:
+    """A reload by RPC has no word for it: what the file said of 300 models would load them anew."""
+
+    async def test() -> None:
+        world.poll_s = 0.0
+        world.write(1)
+        manager = await managed(world)
+        served = manager.served.entries["m"].stream
+        world.write(2)
+        await manager.apply([world.config(poll_wait_s=0.01)], all_or_nothing=True)
+        assert manager.served.entries["m"].stream is served
+        await until(served, lambda: 2 in served.available)
+        await manager.close()
+
+    run(test())
+
+
 def test_a_defect_in_one_models_preparation_leaves_none_of_the_others_behind(
     world: World,
 ) -> None:

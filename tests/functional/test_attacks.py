@@ -3,7 +3,9 @@
 `docs/security.md` names these tests. Sizes of requests are those that were seen to stop the server.
 """
 
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from gzip import compress as gzip_of
 from typing import Any
 
@@ -154,3 +156,27 @@ def test_a_header_table_that_churns_silences_nobody(server: Server) -> None:
     with bounded(server, 100 * MEGABYTE, 4.0):
         found = outcome(server.port, HELLO, sent)
     assert found.split(", ") == [f"{2 * n + 1} status 12" for n in range(1000)]
+
+
+_GET = b"GET /v1/models/digits/metadata HTTP/1.1\r\nHost: x\r\n\r\n"
+_POST = b"POST /v1/models/digits:predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+HELD = (
+    _GET * (250_000 // len(_GET)),
+    _GET[:-2] + b"".join(b"x%d:\r\n" % number for number in range(1000)),
+    _POST + b"2\r\nab\r\n" * 30_000,
+)
+"""What a client may send that then is silent, and reads nothing: requests, headers, a body."""
+
+
+def test_connections_that_wait_hold_little_more_than_they_sent(server: Server) -> None:
+    """Each was held as 3.3 MB, 174 KB or 1.8 MB, which nobody counted."""
+    with ExitStack() as clients, bounded(server, 80 * MEGABYTE, 10):
+        for sent in HELD * 40:
+            client = clients.enter_context(socket.socket())
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.settimeout(0.02)
+            client.connect(("127.0.0.1", server.rest_port))
+            with suppress(TimeoutError):
+                client.sendall(sent)
+        # All of it was met before this is answered.
+        assert server.rest.get("/v1/models/digits").status_code == 200

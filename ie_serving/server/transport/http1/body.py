@@ -153,11 +153,7 @@ class Stream:
                 self._forget()
                 self._wake()
                 return
-        last = self._parts[-1] if self._parts and len(data) < SMALL_PIECE else None
-        if isinstance(last, bytearray) and len(last) < LARGEST_JOINED:
-            last += data
-        else:
-            self._parts.append(data if last is None else bytearray(data))
+        join(self._parts, data)
 
     def _forget(self) -> None:
         self._parts.clear()
@@ -183,3 +179,12 @@ class Stream:
     def _wake(self) -> None:
         if self._news and not self._news.done():
             self._news.set_result(None)
+
+
+def join(parts: list[bytes | bytearray], data: bytes) -> None:
+    """Keep a piece; small ones are joined. The first of the parts always is bytes."""
+    last = parts[-1] if parts and len(data) < SMALL_PIECE else None
+    if isinstance(last, bytearray) and len(last) < LARGEST_JOINED:
+        last += data
+    else:
+        parts.append(data if last is None else bytearray(data))

@@ -156,7 +156,10 @@ class Connection(asyncio.Protocol):
             self._server.outbox.send(self._transport, *self._protocol.send(CONTINUE))
 
     def balance(self) -> None:
-        """Stop reading while requests wait, or while the application leaves a body unread."""
+        """Stop reading while requests wait, or while the application leaves a body unread.
+
+        Before it reads on it goes on with what has been read and not looked at.
+        """
         if self._protocol.writer is Writer.CLOSED:
             return
         coming, reading = self._coming, self._transport.is_reading()
@@ -165,6 +168,10 @@ class Connection(asyncio.Protocol):
                 self._transport.pause_reading()
         elif not reading:
             self._heard = self._server.busy_poll.now()
+            if self._protocol.rest:
+                asyncio.get_running_loop().call_soon(self._read_on)
+                return
+            self._protocol.settle()
             self._transport.resume_reading()
 
     # -- from the server -------------------------------------------------------------------------
@@ -177,12 +184,13 @@ class Connection(asyncio.Protocol):
     def end_if_idle(self) -> None:
         """Close, unless a request is being read or answered: its reply closes."""
         reading = self._protocol.reader not in (Reader.IDLE, Reader.CLOSED)
-        if not (reading or self._answering or self._waiting or self._fault):
+        waits = self._waiting or self._protocol.rest
+        if not (reading or self._answering or waits or self._fault):
             self._end()
 
     def idle_since(self) -> float | None:
         """See `connection_limit.Limited`; a request that is still coming counts as none."""
-        busy = self._answering or self._waiting or self._fault
+        busy = self._answering or self._waiting or self._fault or self._protocol.rest
         return None if busy or self._protocol.writer is Writer.CLOSED else self._heard
 
     def end_idle(self) -> None:
@@ -262,6 +270,12 @@ class Connection(asyncio.Protocol):
 
     def _proceed_and_balance(self) -> None:
         self._proceed()
+        self.balance()
+
+    def _read_on(self) -> None:
+        """Learn what was read behind requests that have waited."""
+        if self._protocol.rest and not self._waiting:
+            self.data_received(b"")
         self.balance()
 
     async def _answer(self, request: Request) -> None:

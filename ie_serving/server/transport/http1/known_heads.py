@@ -14,9 +14,10 @@ LONGEST: Final = 1024
 """Bytes of the longest head that is remembered; a longer one is parsed each time. Clients and
 proxies send 150 to 600."""
 MOST: Final = 1024
-"""Heads that are remembered, with what they mean: 2 MB at most. When they are that many and a new
-one comes, all are forgotten and those in use are learnt again. To find the oldest would cost
-something with every request; this costs something only when clients send ever new heads."""
+"""Heads that are remembered, with what they mean: 2 MB, or 10 where each has `holding.FREE_FIELDS`
+headers; one with more is not remembered. When they are that many and a new one comes, all are
+forgotten and those in use are learnt again. To find the oldest would cost something with every
+request; this costs something only when clients send ever new heads."""
 
 
 class KnownHeads:

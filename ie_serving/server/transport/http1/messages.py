@@ -3,6 +3,7 @@
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from ie_serving.core.budget import Lease
 from ie_serving.server.transport.http1.body import Stream
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -28,6 +29,7 @@ class RequestHead(NamedTuple):
         length: bytes of the body; None where only its end will tell.
         keep_alive: another request may follow on the connection.
         expects: the client sends the body when it is told to (`Expect: 100-continue`).
+        lease: of the memory of the headers, where they are many.
     """
 
     method: str
@@ -39,6 +41,7 @@ class RequestHead(NamedTuple):
     length: int | None
     keep_alive: bool
     expects: bool
+    lease: Lease | None = None
 
 
 class Request(NamedTuple):

@@ -8,7 +8,10 @@ bare line feeds and other ways to make two readers see two different requests. B
 - an offered upgrade, as Java's HTTP client sends it, is ignored (RFC 9110 section 7.8): the parser
   would stop there, so the head is given to a new one without it;
 - a head that was parsed before is not parsed again (`known_heads.py`), since clients send the same
-  few hundred bytes with every request.
+  few hundred bytes with every request;
+- behind requests that wait nothing more is parsed: the rest of a read is kept as bytes, which take
+  a tenth of what they mean. What a connection holds of requests that have come in part, or wait, is
+  counted in the budget (`holding.py`).
 
 Which moves there are, and why, is in `states.py`.
 """
@@ -20,16 +23,16 @@ from typing import Final
 
 import httptools
 
+from ie_serving.core.budget import Lease
+from ie_serving.core.errors import ServingError
+from ie_serving.server.transport.http1.body import join
 from ie_serving.server.transport.http1.faults import (
     LARGEST_HEAD,
-    MOST_FIELDS,
     TOO_LARGE,
     TOO_LONG,
-    TOO_MANY,
     Refused,
     refusal_of,
 )
-from ie_serving.server.transport.http1.head_rules import by_name, check_host, is_chunked, spoken
 from ie_serving.server.transport.http1.heads import (
     CLOSE,
     CONTINUE_HEAD,
@@ -37,6 +40,12 @@ from ie_serving.server.transport.http1.heads import (
     date,
     head,
     plain,
+)
+from ie_serving.server.transport.http1.holding import (
+    FREE_FIELDS,
+    Holding,
+    room_for_fields,
+    waiting_bytes,
 )
 from ie_serving.server.transport.http1.known_heads import BLANK_LINE, LONGEST, KnownHeads
 from ie_serving.server.transport.http1.messages import (
@@ -52,6 +61,7 @@ from ie_serving.server.transport.http1.messages import (
     Request,
     RequestHead,
 )
+from ie_serving.server.transport.http1.parsed_heads import request_head, without_upgrade
 from ie_serving.server.transport.http1.states import (
     ENDING,
     IDLE,
@@ -65,7 +75,6 @@ from ie_serving.server.transport.http1.states import (
     Writer,
     after,
 )
-from ie_serving.server.transport.http1.targets import target
 
 GATHERED: Final = 64 * 1024
 """Bytes of the largest body that is kept until it is whole, so that the application need not wait
@@ -77,8 +86,11 @@ JOINED: Final = 64 * 1024
 the copy costs more than the second buffer of a `writev`."""
 
 PARSED: Final = 16 * 1024
-"""Bytes that the parser is given at a time while no length of a body is known: after each the limit
-of what is no body is looked at, which the parser does not know."""
+"""Bytes of a body of unknown length that the parser is given at a time: after each the limit of
+what is no body is looked at, which the parser does not know."""
+PARSED_AT_ONCE: Final = 2 * 1024
+"""The same between two requests and within a head: after each it is looked at whether requests
+wait. As long as most small requests, and as little as 80 of the smallest."""
 FRAMING: Final = 16
 """Bytes that a chunk may take beside its data without being counted: a size and two ends of lines.
 What is longer holds extensions."""
@@ -96,12 +108,14 @@ class Protocol:
         addresses: given with each request.
         reader: what the client is in the middle of sending.
         writer: what may still be sent to it.
+        rest: bytes behind requests that wait; `receive` goes on with them, be it with nothing new.
     """
 
     def __init__(self, known: KnownHeads) -> None:
         self.addresses = NO_ADDRESSES
         self.reader = Reader.IDLE
         self.writer = Writer.OPEN
+        self.rest = b""
         self._known = known
         self._parser = self._new_parser()
         self._events: list[Event] = []
@@ -111,12 +125,15 @@ class Protocol:
         self._headers: list[tuple[bytes, bytes]] = []
         self._text = b""  # of a head that may be remembered
         self._head: RequestHead
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | bytearray] = []
         self._gathered = 0
+        self._holding = Holding()
+        self._room = FREE_FIELDS  # headers that may come before more are counted
+        self._fields_lease: Lease | None = None
 
     def receive(self, data: bytes) -> Sequence[Event]:
         """Take what has come from the client; give what it means. After a fault: nothing."""
-        if self.reader is IDLE:
+        if self.reader is IDLE and not self.rest:
             end = data.find(BLANK_LINE, 0, LONGEST) + len(BLANK_LINE)
             self._text = data[:end]
             known = self._known.get(self._text)
@@ -164,8 +181,14 @@ class Protocol:
         self.writer = after(WRITER, self.writer, Write.INPUT_CLOSED)
         return True
 
+    def settle(self) -> None:
+        """Count no longer what the requests took that have waited."""
+        self._holding.settle(self._held())
+
     def close(self) -> None:
         """End both halves: nothing more is read or sent."""
+        self._drop()
+        self._unanswered.clear()
         self.reader = after(READER, self.reader, Read.CLOSE)
         self.writer = after(WRITER, self.writer, Write.CLOSE)
 
@@ -185,7 +208,8 @@ class Protocol:
             raise ValueError(f"{length} bytes are announced and {len(body)} given")
         ends = closes or last or not asked.keep_alive
         if ends or self.writer is not OPEN:
-            ends = ends or (self.writer is ENDING and len(self._unanswered) == 1)
+            last_comes = self.writer is ENDING and len(self._unanswered) == 1 and not self.rest
+            ends = ends or last_comes
             event = Write.LAST_REPLY if ends else Write.REPLY
             self.writer = after(WRITER, self.writer, event)
         self._unanswered.popleft()
@@ -202,21 +226,49 @@ class Protocol:
     # -- the slower way: what is not one request with a head that is known ------------------------
 
     def _parse(self, data: bytes) -> Sequence[Event]:
-        self._events = []
-        rest = memoryview(data)
+        rest = memoryview(self.rest + data if self.rest else data)
+        self.rest = b""
         try:
             while rest and self.reader is not Reader.CLOSED:
-                size = len(rest) if self._length_known() else PARSED
+                size = self._size_of_piece(len(rest))
                 self._feed(rest[:size])
                 rest = rest[size:]
+                if len(self._unanswered) > 1:
+                    break
         except httptools.HttpParserError as error:
             if self.reader is not Reader.CLOSED:  # else it follows the last request: ignored
                 self._fail(refusal_of(error))
-        return self._events
+        if self.reader is not IDLE or len(self._unanswered) > 1 or self._holding.size:
+            self._count(rest)
+        events, self._events = self._events, []  # whose memory is theirs who are given them
+        return events
 
-    def _length_known(self) -> bool:
-        within = self.reader in (Reader.GATHERING, Reader.STREAMING)
-        return within and self._head.length is not None
+    def _count(self, rest: memoryview) -> None:
+        if self.reader is Reader.CLOSED:
+            return
+        self.rest = bytes(rest)
+        try:
+            self._holding.count(self._held())
+        except ServingError as error:
+            self._fail(Fault(429, str(error)))
+
+    def _held(self) -> int:
+        """Estimate the bytes of what waits, or has come in part."""
+        head = self._unparsed if self.reader is Reader.HEAD else 0
+        return len(self.rest) + head + self._gathered + waiting_bytes(self._unanswered)
+
+    def _drop(self) -> None:
+        """Keep nothing of what will not be a request."""
+        self.rest = b""
+        self._headers, self._parts = [], []
+        self._gathered = 0
+        self._fields_lease = None
+        self._holding.settle(0)
+
+    def _size_of_piece(self, most: int) -> int:
+        if self.reader not in (Reader.GATHERING, Reader.STREAMING):
+            return PARSED_AT_ONCE
+        return PARSED if self._head.length is None else most
 
     def _feed(self, rest: memoryview) -> None:
         self._unparsed += len(rest)
@@ -226,7 +278,7 @@ class Protocol:
                 break
             except httptools.HttpParserUpgrade as upgrade:
                 rest = rest[upgrade.args[0] :]
-                again = self._head_without_upgrade()
+                again = without_upgrade(self._parser, self._url, self._headers)
                 self._parser = self._new_parser()
                 self._parser.feed_data(again)
         if self._unparsed > LARGEST_HEAD and self.reader is not Reader.CLOSED:
@@ -247,14 +299,8 @@ class Protocol:
         if self.reader is Reader.STREAMING and not answered:
             self._unanswered.pop()  # the refusal is its reply
         self.reader = after(READER, self.reader, Read.FAULT)
+        self._drop()
         self._events.append(BROKEN if answered else fault)
-
-    def _head_without_upgrade(self) -> bytes:
-        parser = self._parser
-        version = parser.get_http_version().encode()
-        lines = [b"%b %b HTTP/%b" % (parser.get_method(), self._url, version)]
-        lines += [b"%b: %b" % pair for pair in self._headers if pair[0] != b"upgrade"]
-        return b"\r\n".join((*lines, b"\r\n"))
 
     # -- from the parser -------------------------------------------------------------------------
 
@@ -265,6 +311,8 @@ class Protocol:
         self.reader = after(READER, self.reader, Read.HEAD_BEGINS)
         self._url = b""
         self._headers = []
+        self._room = FREE_FIELDS
+        self._fields_lease = None
 
     def on_url(self, url: bytes) -> None:
         """Take the target, or a piece of it."""
@@ -274,9 +322,14 @@ class Protocol:
         """Take a header; nobody asked for trailers."""
         if self.reader is not Reader.HEAD:
             return
-        if len(self._headers) == MOST_FIELDS:
-            raise Refused(431, TOO_MANY)
+        if len(self._headers) == self._room:
+            self._make_room()
         self._headers.append((name.lower(), value.rstrip(b" \t")))
+
+    def _make_room(self) -> None:
+        self._text = b""  # it is too large to be remembered
+        self._fields_lease = room_for_fields(self._fields_lease, self._room)
+        self._room += FREE_FIELDS
 
     def on_headers_complete(self) -> None:
         """Know what is asked for, and what body is to come."""
@@ -288,11 +341,11 @@ class Protocol:
         if self._unparsed > LARGEST_HEAD:
             self._measure_head()
         self._unparsed = 0
-        self._head = asked = self._request_head()
+        self._head = asked = request_head(parser, self._url, self._headers, self._fields_lease)
         self._known.learn(self._text, asked)
         self._text = b""
-        self._parts = []
-        self._gathered = 0
+        self._headers = []
+        self._fields_lease = None
         if asked.expects or (asked.length or 0) > GATHERED:
             self._pass_on(Read.LARGE)
         else:
@@ -308,11 +361,17 @@ class Protocol:
         if self.reader is Reader.STREAMING:
             self._events.append(Piece(data))
             return
-        self._parts.append(data)
+        join(self._parts, data)
         self._gathered += len(data)
         if self._gathered > GATHERED:
             self._pass_on(Read.GROWN)
-            self._events.append(Piece(b"".join(self._parts)))
+            self._events.append(Piece(self._body()))
+
+    def _body(self) -> bytes:
+        body = b"".join(self._parts)
+        self._parts = []
+        self._gathered = 0
+        return body
 
     def on_message_complete(self) -> None:
         """Give the request, or the end of its body."""
@@ -323,9 +382,9 @@ class Protocol:
             self._events.append(END)
         else:
             self._unanswered.append(self._head)
-            body = b"".join(self._parts)
-            self._events.append(Request(self._head, body, None, self.addresses))
+            self._events.append(Request(self._head, self._body(), None, self.addresses))
         ended = Read.END if self._head.keep_alive else Read.LAST_END
+        del self._head  # which, and the memory of its headers, is the request's from here on
         self.reader = after(READER, self.reader, ended)
 
     def _pass_on(self, event: Read) -> None:
@@ -337,23 +396,3 @@ class Protocol:
         size = sum(len(name) + len(value) + _SEPARATORS for name, value in self._headers)
         if len(self._url) + size > LARGEST_HEAD:
             raise Refused(*self._too_large())
-
-    def _request_head(self) -> RequestHead:
-        parser = self._parser
-        version = spoken(parser.get_http_version())
-        check_host(version, self._headers)
-        fields = by_name(self._headers)
-        chunked = is_chunked(version, fields)
-        path, query = target(self._url)
-        return RequestHead(
-            method=parser.get_method().decode(),
-            path=path,
-            query=query,
-            version=version,
-            headers=tuple(self._headers),
-            fields=fields,
-            length=None if chunked else int(fields.get(b"content-length", 0)),
-            keep_alive=parser.should_keep_alive(),
-            # RFC 9110 section 10.1.1: a client that speaks HTTP/1.0 knows no 100.
-            expects=version == "1.1" and fields.get(b"expect", b"").lower() == b"100-continue",
-        )

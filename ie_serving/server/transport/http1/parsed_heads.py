@@ -1,0 +1,46 @@
+"""What the parser has found in the head of a request."""
+
+import httptools
+
+from ie_serving.core.budget import Lease
+from ie_serving.server.transport.http1.head_rules import by_name, check_host, is_chunked, spoken
+from ie_serving.server.transport.http1.messages import RequestHead
+from ie_serving.server.transport.http1.targets import target
+
+Fields = list[tuple[bytes, bytes]]
+
+
+def request_head(
+    parser: "httptools.HttpRequestParser", url: bytes, headers: Fields, lease: Lease | None
+) -> RequestHead:
+    """Give a head whose end the parser has met.
+
+    Raises:
+        Refused: it does not say what it has to, or what nobody may say.
+    """
+    version = spoken(parser.get_http_version())
+    check_host(version, headers)
+    fields = by_name(headers)
+    chunked = is_chunked(version, fields)
+    path, query = target(url)
+    return RequestHead(
+        method=parser.get_method().decode(),
+        path=path,
+        query=query,
+        version=version,
+        headers=tuple(headers),
+        fields=fields,
+        length=None if chunked else int(fields.get(b"content-length", 0)),
+        keep_alive=parser.should_keep_alive(),
+        # RFC 9110 section 10.1.1: a client that speaks HTTP/1.0 knows no 100.
+        expects=version == "1.1" and fields.get(b"expect", b"").lower() == b"100-continue",
+        lease=lease,
+    )
+
+
+def without_upgrade(parser: "httptools.HttpRequestParser", url: bytes, headers: Fields) -> bytes:
+    """Give the bytes of a head as if it offered no other protocol."""
+    version = parser.get_http_version().encode()
+    lines = [b"%b %b HTTP/%b" % (parser.get_method(), url, version)]
+    lines += [b"%b: %b" % pair for pair in headers if pair[0] != b"upgrade"]
+    return b"\r\n".join((*lines, b"\r\n"))

@@ -80,7 +80,7 @@ def test_a_wrong_file_names_every_fault_with_its_place(tmp_path: Path) -> None:
 
 
 def test_a_model_path_that_cannot_be_listed_names_path_and_reason(tmp_path: Path) -> None:
-    file = tmp_path / "model.txt"
+    file = tmp_path / "notes.md"
     file.touch()
     port = free_ports(1)[0]
     process = Process(

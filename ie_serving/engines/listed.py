@@ -7,7 +7,6 @@ models imports neither them nor the driver.
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import cast
 
@@ -68,6 +67,8 @@ class Listed:
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
         """See `engines.base`."""
+        from importlib.metadata import EntryPoint  # see `third_parties.py`
+
         load = cast("Load", EntryPoint(self.name, self.place, GROUP).load())
         if not self.forms:
             return load(directory, options)

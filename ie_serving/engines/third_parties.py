@@ -8,16 +8,20 @@ installed packages are looked through when a model's configuration has a name th
 or when no built-in driver knows a version's files: never for a server that needs none of it.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping
 from functools import cache, cached_property
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import MappingProxyType
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.base import CompiledModel, Driver, EngineOptions
 from ie_serving.engines.listed import GROUP
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 class ThirdParty:
@@ -57,5 +61,8 @@ class ThirdParty:
 @cache
 def third_parties() -> Mapping[str, ThirdParty]:
     """Find the drivers of installed packages, by name. Takes some 30 ms, once."""
+    # Here, not above: thirty modules, for which no start waits.
+    from importlib.metadata import entry_points
+
     found = {entry.name: ThirdParty(entry) for entry in entry_points(group=GROUP)}
     return MappingProxyType(found)

@@ -6,7 +6,6 @@ from typing import Final
 
 import numpy as np
 import openvino as ov
-from openvino.passes import LowLatency2, Manager
 
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.openvino.hazards import Hazards
@@ -25,6 +24,8 @@ def unroll(model: ov.Model) -> None:
         LoadFailed: OpenVINO cannot.
     """
     with load_failures("low_latency_transformation cannot be applied"):
+        from openvino.passes import LowLatency2, Manager  # few models have loops with a state
+
         passes = Manager()
         passes.register_pass(LowLatency2())
         passes.run_passes(model)

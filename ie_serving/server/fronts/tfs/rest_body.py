@@ -3,7 +3,7 @@
 import asyncio
 import gzip
 
-from ie_serving.core.budget import BUDGET, SMALL, Lease
+from ie_serving.core.budget import BUDGET, Lease
 from ie_serving.core.errors import InvalidRequest, RequestTooLarge, UnknownEncoding
 from ie_serving.core.hints import Hint
 from ie_serving.server.transport import inflate
@@ -24,6 +24,9 @@ LARGE = 16 * 1024
 loop for a millisecond."""
 PIECE = 1 << 20
 """Bytes of a body that are counted at a time as it comes."""
+COUNTED = 8 * 1024
+"""Bytes of a body from which it is counted while it is worked on or waits for the model: 10,000
+connections with smaller ones hold 80 MB at most."""
 WORKED_ON = 4
 """How often a JSON body lies in memory while it is parsed, beside itself: simdjson keeps strings
 and a tape, and numbers become an array."""
@@ -59,7 +62,7 @@ async def read_body(request: Request, limit: int, lease: Lease) -> bytes:
         raise _too_large(limit)
     if _is_gzip(request.head):
         body = await _inflated(body, limit)
-    if len(body) >= SMALL:
+    if len(body) >= COUNTED:
         lease.take(WORKED_ON * len(body))
     return body
 

@@ -12,6 +12,11 @@ from ie_serving.core.errors import ServingError
 from ie_serving.server.transport.http1.faults import MOST_FIELDS, TOO_MANY, Refused
 from ie_serving.server.transport.http1.messages import RequestHead
 
+GATHERED: Final = 64 * 1024
+"""Bytes of the largest body that is kept until it is whole, so that the application need not wait
+for it. A larger one the application reads as it comes, or refuses by its head. A body of 64 KB
+mostly comes in one read of the socket, which brings up to 256 KB, and is little to hold for a
+connection whose client is slow."""
 FREE: Final = 8 * 1024
 """Bytes of a connection that are not counted."""
 STEP: Final = 8 * 1024
@@ -51,6 +56,15 @@ class Holding:
             self._lease.give(self.size - wanted)
 
 
+def room_for_head(lease: Lease | None, size: int) -> Lease | None:
+    """Count a head of `size` bytes that is complete, where it is large.
+
+    Raises:
+        Refused: the budget of bytes has no room.
+    """
+    return _with_room(lease, size) if size > FREE else lease
+
+
 def room_for_fields(lease: Lease | None, room: int) -> Lease:
     """Count `FREE_FIELDS` more headers of a request that has `room`.
 
@@ -59,16 +73,26 @@ def room_for_fields(lease: Lease | None, room: int) -> Lease:
     """
     if room == MOST_FIELDS:
         raise Refused(431, TOO_MANY)
+    return _with_room(lease, FREE_FIELDS * FIELD_BYTES)
+
+
+def _with_room(lease: Lease | None, size: int) -> Lease:
     lease = lease or Lease(BUDGET)
     try:
-        lease.take(FREE_FIELDS * FIELD_BYTES)
+        lease.take(size)
     except ServingError as error:
         raise Refused(429, str(error)) from error
     return lease
 
 
 def waiting_bytes(heads: Iterable[RequestHead]) -> int:
-    """Estimate what requests take that wait, without headers that have their own lease."""
+    """Estimate what requests take that wait, without headers that have their own lease.
+
+    A body of unknown length counts as the largest that is gathered, since it is not asked for.
+    """
     return sum(
-        REQUEST_BYTES + (0 if head.lease else FIELD_BYTES * len(head.headers)) for head in heads
+        REQUEST_BYTES
+        + (0 if head.lease else FIELD_BYTES * len(head.headers))
+        + min(GATHERED if head.length is None else head.length, GATHERED)
+        for head in heads
     )

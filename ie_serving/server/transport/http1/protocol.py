@@ -43,8 +43,10 @@ from ie_serving.server.transport.http1.heads import (
 )
 from ie_serving.server.transport.http1.holding import (
     FREE_FIELDS,
+    GATHERED,
     Holding,
     room_for_fields,
+    room_for_head,
     waiting_bytes,
 )
 from ie_serving.server.transport.http1.known_heads import BLANK_LINE, LONGEST, KnownHeads
@@ -76,11 +78,6 @@ from ie_serving.server.transport.http1.states import (
     after,
 )
 
-GATHERED: Final = 64 * 1024
-"""Bytes of the largest body that is kept until it is whole, so that the application need not wait
-for it. A larger one the application reads as it comes, or refuses by its head. A body of 64 KB
-mostly comes in one read of the socket, which brings up to 256 KB, and is little to hold for a
-connection whose client is slow."""
 JOINED: Final = 64 * 1024
 """Bytes of the largest body of a reply that is copied behind its head, to be one write. Beyond it
 the copy costs more than the second buffer of a `writev`."""
@@ -340,6 +337,7 @@ class Protocol:
             return  # the head is parsed again, without the upgrade
         if self._unparsed > LARGEST_HEAD:
             self._measure_head()
+        self._fields_lease = room_for_head(self._fields_lease, self._unparsed)
         self._unparsed = 0
         self._head = asked = request_head(parser, self._url, self._headers, self._fields_lease)
         self._known.learn(self._text, asked)

@@ -7,7 +7,7 @@ import pytest
 
 from ie_serving.core.budget import BUDGET, Budget, Lease
 from ie_serving.core.errors import InvalidRequest, QueueFull, RequestTooLarge
-from ie_serving.server.fronts.tfs.rest_body import ALWAYS_INFLATED, MOST_GROWTH, read_body
+from ie_serving.server.fronts.tfs.rest_body import ALWAYS_INFLATED, COUNTED, MOST_GROWTH, read_body
 from ie_serving.server.transport.eager import begin
 from ie_serving.server.transport.http1.body import Stream
 from ie_serving.server.transport.http1.messages import Request, RequestHead
@@ -50,6 +50,13 @@ async def test_a_body_that_may_grow_much_is_inflated_beside_the_loop(
     if task:
         await asyncio.wait_for(task, PATIENCE_S)
     assert read == [content]
+
+
+@pytest.mark.parametrize(("size", "counted"), [(COUNTED - 1, 0), (COUNTED, 4 * COUNTED)])
+async def test_a_body_is_counted_while_it_waits_for_the_model(size: int, counted: int) -> None:
+    lease = Lease(Budget())
+    await read_body(request(bytes(size), b""), LIMIT, lease)
+    assert lease.size == counted
 
 
 @pytest.mark.parametrize("coding", [b"gzip", b""])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.server.transport.http1.faults import LARGEST_HEAD, MOST_FIELDS
-from ie_serving.server.transport.http1.protocol import GATHERED
+from ie_serving.server.transport.http1.holding import GATHERED
 from tests.unit.server.transport.http1.talk import (
     CLOSE,
     GET,

@@ -8,10 +8,10 @@ from contextlib import contextmanager
 import pytest
 
 from ie_serving.core.budget import BUDGET
-from ie_serving.server.transport.http1.holding import FREE_FIELDS
+from ie_serving.server.transport.http1.holding import FREE_FIELDS, GATHERED
 from ie_serving.server.transport.http1.known_heads import KnownHeads
 from ie_serving.server.transport.http1.messages import Event, Fault, Reply, Request
-from ie_serving.server.transport.http1.protocol import GATHERED, Protocol
+from ie_serving.server.transport.http1.protocol import Protocol
 from tests.unit.server.transport.http1.talk import GET, POST, Gate, Talk, echo
 
 SMALLEST = b"GET / HTTP/1.1\r\nHost:x\r\n\r\n"
@@ -20,6 +20,7 @@ READ = 256 * 1024
 PIPELINED = SMALLEST * (READ // len(SMALLEST))
 MANY_FIELDS = SMALLEST[:-2] + b"".join(b"x%d:\r\n" % number for number in range(1000))
 CHUNKED = b"POST / HTTP/1.1\r\nHost:x\r\nTransfer-Encoding:chunked\r\n\r\n"
+CHUNKED_LINE = "Transfer-Encoding:chunked\r\n\r\n"
 TINY_CHUNKS = CHUNKED + b"2\r\nab\r\n" * (60_000 // 2)
 LARGE_VALUE = SMALLEST[:-2] + b"x: " + bytes(b"v" * 60_000)
 UNFINISHED = {
@@ -100,6 +101,30 @@ def test_many_headers_are_counted_until_the_request_is_answered() -> None:
     assert BUDGET.held - held > 250_000
     spoken.send(Reply(200, (), b""))
     del request
+    assert BUDGET.held == held
+
+
+def test_a_large_head_is_counted_until_the_request_is_answered() -> None:
+    spoken, held = protocol(), BUDGET.held
+    (request,) = spoken.receive(LARGE_VALUE + b"\r\n\r\n")
+    assert isinstance(request, Request)
+    assert BUDGET.held - held > 60_000
+    spoken.send(Reply(200, (), b""))
+    del request
+    assert BUDGET.held == held
+
+
+@pytest.mark.parametrize("length", ["Content-Length:60000\r\n\r\n", CHUNKED_LINE])
+def test_bodies_that_wait_behind_another_request_are_counted(length: str) -> None:
+    spoken, held = protocol(), BUDGET.held
+    body = bytes(60_000)
+    sent = body if length is not CHUNKED_LINE else b"EA60\r\n" + body + b"\r\n0\r\n\r\n"
+    events = spoken.receive((b"POST / HTTP/1.1\r\nHost:x\r\n" + length.encode() + sent) * 2)
+    assert len(events) == 2
+    assert BUDGET.held - held > 120_000
+    for _ in events:
+        spoken.send(Reply(200, (), b""))
+    spoken.forget()
     assert BUDGET.held == held
 
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from ie_serving.server.transport.http1.heads import CLOSE
+from ie_serving.server.transport.http1.holding import GATHERED
 from ie_serving.server.transport.http1.known_heads import KnownHeads
 from ie_serving.server.transport.http1.messages import (
     CONTINUE,
@@ -14,7 +15,7 @@ from ie_serving.server.transport.http1.messages import (
     Reply,
     Request,
 )
-from ie_serving.server.transport.http1.protocol import GATHERED, JOINED, Protocol
+from ie_serving.server.transport.http1.protocol import JOINED, Protocol
 from ie_serving.server.transport.http1.states import IllegalMoveError, Reader, Writer
 
 GET = b"GET /a?b HTTP/1.1\r\nHost: x\r\n\r\n"

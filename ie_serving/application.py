@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ie_serving.config.files import tls_files
 from ie_serving.config.files.followed import FollowedConfig
@@ -69,6 +68,7 @@ from ie_serving.telemetry.batches import BatchMetrics
 from ie_serving.telemetry.logs import Event
 from ie_serving.telemetry.metrics import BOUNDS, Metrics
 from ie_serving.telemetry.sequences import SequenceMetrics
+from ie_serving.tuning.tools import Tools
 from ie_serving.wire.json.golden import read_golden as golden_json
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs import metadata
@@ -76,9 +76,6 @@ from ie_serving.wire.tfs.example import parse_examples, serialize_examples
 from ie_serving.wire.tfs.golden import read_golden as golden_records
 from ie_serving.wire.tfs.predict import parse_request
 from ie_serving.wire.tfs.prediction_log import read_requests
-
-if TYPE_CHECKING:
-    from ie_serving.tuning.tools import Tools
 
 log = logging.getLogger(__name__)
 
@@ -101,10 +98,8 @@ def engine_of(config: ModelConfig) -> Engine:
     return _layered(engine, BatchMetrics(BOUNDS), Family(config.name, SequenceMetrics()))
 
 
-def tools(config: ModelConfig) -> "Tools":
+def tools(config: ModelConfig) -> Tools:
     """Build what `ie_serving tune` works with."""
-    from ie_serving.tuning.tools import Tools  # no server needs it
-
     return Tools(
         engine=engine_of(config),
         with_keys=with_keys,

@@ -1,5 +1,7 @@
 """Examples become one batch, or a fault that names example and feature."""
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,12 @@ from ie_serving.core.errors import InvalidRequest, RequestTooLarge
 from ie_serving.core.requests import Features
 from ie_serving.core.tensors import Array, DataType, TensorSpec
 from ie_serving.inference.features import decode_examples
+
+
+@pytest.fixture(autouse=True, scope="module")
+def nothing_is_held() -> None:
+    """Connections of other tests may wait for the garbage collector with what they have counted."""
+    gc.collect()
 
 
 def batch(examples: list[Features], dtype: DataType, shape: tuple[int, ...] | None) -> Array:

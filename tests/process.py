@@ -15,7 +15,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -37,6 +36,9 @@ TAIL = 80
 
 started: list["Process"] = []
 """Those of the running test and those that still run from before it, for the report."""
+
+reserved: list[socket.socket] = []
+"""Of `free_ports`."""
 
 
 class Process:
@@ -172,12 +174,20 @@ def output_of(
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody holds now; distinct, since all are held until the last is known."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in sockets]
+    """Ports that are given to nobody else while these tests run.
+
+    A socket stays bound to each and never listens: the kernel gives such a port neither to a
+    connection nor to `bind()` of port 0, while a server that binds it with SO_REUSEADDR, as all
+    here do, gets it.
+    """
+    ports = []
+    for _ in range(count):
+        bound = socket.socket()
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(("127.0.0.1", 0))
+        reserved.append(bound)
+        ports.append(int(bound.getsockname()[1]))
+    return ports
 
 
 def until(holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:

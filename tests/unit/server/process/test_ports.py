@@ -12,12 +12,12 @@ from ie_serving.config.settings import ServerSettings
 from ie_serving.server.process.ports import GRPC, REST, PortError, Ports, bind
 from ie_serving.server.transport.grpc.grpcio_server import spelled
 from ie_serving.server.transport.listener import allow_listening
+from tests.process import free_ports
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    (port,) = free_ports(1)
+    return port
 
 
 @contextmanager

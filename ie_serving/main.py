@@ -94,7 +94,7 @@ def _prepare(parsed: Parsed) -> None:
     """
     hints.speak(parsed.names)
     server = parsed.settings.server
-    logs.configure(server.log_level, server.log_path)
+    logs.configure(server.log_level, server.log_path, server.log_format)
     for warning in parsed.warnings:
         log.warning(warning)
     check_urls((model.base_path for model in parsed.settings.models), parsed.storage)

@@ -194,6 +194,9 @@ class ServerSettings:
     log_path: str = ""
     """Empty for none."""
 
+    log_format: str = "text"
+    """Or `json`."""
+
     @property
     def has_tls(self) -> bool:
         """Whether a port is encrypted."""

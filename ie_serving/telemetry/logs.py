@@ -1,83 +1,36 @@
-"""Log lines: a constant event, then its facts, in the line format of 2020.
+"""Where log lines go, from which level on, and in which form.
 
     2026-11-21 09:00:00,123 - ie_serving.models.version.loader - INFO - version loaded model=m ...
 
-Only this server's own loggers follow the chosen level. Everything else logs at WARNING or above,
-since storage clients print credentials at DEBUG. What looks like a secret is masked in every line,
-tracebacks included: a last defence, not a licence to log one. Every event has its row in
-`docs/operations.md`, which a test compares with the calls.
+That is the line format of 2020; `json_lines.py` has the other one. Only this server's own loggers
+follow the chosen level. Everything else logs at WARNING or above, since storage clients print
+credentials at DEBUG.
 """
 
 import logging
 import logging.handlers
-import re
+from collections.abc import Callable, Mapping
 
 from ie_serving.core.errors import ServingError
+from ie_serving.telemetry.events import MASK, Event, mask, one_line, render
+from ie_serving.telemetry.json_lines import JsonFormatter
+
+__all__ = ["MASK", "OWN", "Event", "configure", "mask", "render"]
 
 OWN = "ie_serving"
 FORMAT = "%(asctime)s - %(name)s - %(levelname)s - %(message)s"
-MASK = "***"
-
-# "user:password@" of a URL. The slash ends it, so that an @ in a path is left alone.
-_USER_INFO = re.compile(r"(?<=://)[^/\s@]+(?=@)")
-# "name: value" and "name=value", quoted or not, as headers, queries, JSON and reprs of clients have
-# it. The value alone is replaced: the name tells the operator which credential it was.
-_NAMED_SECRET = re.compile(
-    r"""(?ix)
-    (?P<name> (?: secret (?: [_-]? (?:access[_-]?)? key )? | access[_-]?key (?:[_-]?id)?
-                       | password | passwd | credential | authorization
-                       | (?: amz- | goog- | [?&] ) signature
-                       | (?: auth | access | security ) [_-]? token )
-              ["']? \s* [=:] \s* (?: bearer \s+ | basic \s+ )? )
-    (?: "[^"]*" | '[^']*' | [^\s"'&,;)}]+ )
-    """
-)
-# What a reader that splits a line at blanks and "=" takes for one value.
-_BARE = re.compile(r'[^\s"=\\]+')
 
 
-class Event:
-    """What happened, in constant words, and its facts; becomes text only when a line is written.
-
-    `log.info(Event("version available", model=name, version=7, fetch_s=1.9))`
-    """
-
-    __slots__ = ("_event", "_facts")
-
-    def __init__(self, event: str, /, **facts: object) -> None:
-        self._event = event
-        self._facts = facts
-
-    def __str__(self) -> str:
-        facts = (f" {name}={render(value)}" for name, value in self._facts.items())
-        return self._event + "".join(facts)
-
-
-def render(value: object) -> str:
-    """Write one fact's value so that a line splits at its blanks again.
-
-    Text with blanks, quotes, `=` or control characters stands in double quotes, escaped as in
-    JSON; a float has six significant digits.
-    """
-    if isinstance(value, float):
-        return f"{value:.6g}"
-    text = str(value)
-    if _BARE.fullmatch(text) and text.isprintable():
-        return text
-    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-    return f'"{_one_line(quoted)}"'
-
-
-def mask(text: str) -> str:
-    """Replace what looks like a credential: user info of URLs, values named as secrets."""
-    return _NAMED_SECRET.sub(rf"\g<name>{MASK}", _USER_INFO.sub(MASK, text))
-
-
-def configure(level: str, path: str = "") -> None:
+def configure(level: str, path: str = "", form: str = "text") -> None:
     """Send log lines to stderr and, when `path` is given, to that file as well.
 
     The file is opened anew when it was moved away, as log rotation does. Calling this again
     replaces what the last call set up.
+
+    Args:
+        level: least severe lines of this server's own.
+        path: file that they are appended to; empty for none.
+        form: of the lines, one of `FORMS`. In JSON come also the warnings of Python.
 
     Raises:
         ServingError: the file cannot be opened.
@@ -88,15 +41,18 @@ def configure(level: str, path: str = "") -> None:
     root = logging.getLogger()
     _remove_ours(root)
     for handler in handlers:
-        handler.setFormatter(_Formatter(FORMAT))
+        handler.setFormatter(FORMS[form]())
         root.addHandler(handler)
     root.setLevel(max(logging.WARNING, logging.getLevelName(level)))
     logging.getLogger(OWN).setLevel(level)
+    # They are several lines of text each, which a reader of JSON would stumble over.
+    logging.captureWarnings(form == "json")
 
 
 # Handlers of others (pytest's, an embedding program's) stay: ours are known by their formatter.
 def _remove_ours(root: logging.Logger) -> None:
-    for old in [handler for handler in root.handlers if isinstance(handler.formatter, _Formatter)]:
+    ours = (TextFormatter, JsonFormatter)
+    for old in [handler for handler in root.handlers if isinstance(handler.formatter, ours)]:
         root.removeHandler(old)
         old.close()
 
@@ -112,12 +68,15 @@ def _file_handler(path: str) -> logging.Handler:
         ) from error
 
 
-class _Formatter(logging.Formatter):
+class TextFormatter(logging.Formatter):
     """Keeps a message on one line, whoever logged it, and masks secrets."""
+
+    def __init__(self) -> None:
+        super().__init__(FORMAT)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging's name)
         """Give the line of a record without its traceback."""
-        record.message = _one_line(record.message)
+        record.message = one_line(record.message)
         return super().formatMessage(record)
 
     def format(self, record: logging.LogRecord) -> str:
@@ -125,10 +84,8 @@ class _Formatter(logging.Formatter):
         return mask(super().format(record))
 
 
-def _one_line(text: str) -> str:
-    """Escape whatever could end a line or steer a terminal."""
-    if text.isprintable():  # nearly every line, and one call in C
-        return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
-    )
+FORMS: Mapping[str, Callable[[], logging.Formatter]] = {
+    "text": TextFormatter,
+    "json": JsonFormatter,
+}
+"""What writes a line, by the word of the setting."""

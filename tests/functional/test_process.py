@@ -1,5 +1,6 @@
 """The process: signals, the drain, workers that die. Real processes, real connections."""
 
+import json
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -203,3 +204,33 @@ def test_several_workers_share_both_ports(start: Start, gate: Gate) -> None:
     assert {pid_of(server.line("reloaded")) for _ in range(2)} == pids
     server.send(signal.SIGTERM)
     assert server.exit_code() == 0
+
+
+# -- log lines -----------------------------------------------------------------------------------
+
+
+def test_every_line_of_arbiter_and_worker_is_json_when_that_is_asked(start: Start) -> None:
+    """A traceback is a field, and no line of its own."""
+    server = start(**both(), log_format="json", start_error="unexpected")
+    assert server.exit_code() == 1
+    lines = [json.loads(line) for line in server.lines]
+    failed = next(line for line in lines if line["message"] == "server failed by a defect")
+    assert failed["exception"].splitlines()[-1] == "ZeroDivisionError: a defect"
+    assert failed["logger"].startswith("ie_serving.")
+
+
+def test_what_the_arbiter_says_of_a_dead_worker_is_json(start: Start) -> None:
+    server = start(**both(), log_format="json")
+    server.line(READY)
+    os.kill(int(server.get()), signal.SIGKILL)
+    line = json.loads(server.line("worker ended and is replaced"))
+    assert (line["pid"], line["level"]) == (server.popen.pid, "ERROR")
+    assert line["fields"] == {
+        "pid": line["fields"]["pid"],
+        "cause": "SIGKILL, perhaps out of memory",
+        "pause_s": 0.0,
+    }
+    server.line(READY)
+    server.send(signal.SIGTERM)
+    assert server.exit_code() == 0
+    assert all(json.loads(each)["time"] for each in server.lines)

@@ -120,7 +120,7 @@ def main() -> int:
     known = ServerSettings.__dataclass_fields__
     server = ServerSettings(**{name: options[name] for name in options if name in known})
     hints.speak(ie_serving.names("model"))
-    logs.configure(server.log_level, server.log_path)
+    logs.configure(server.log_level, server.log_path, server.log_format)
     settings = Settings(server=server, models=())
     return run(settings, lambda *_: build(options), workers=options.get("workers", 1)).code
 

@@ -355,4 +355,13 @@ SERVER: tuple[Setting, ...] = (
         variables=("LOG_PATH",),
         ovms=("log_path",),
     ),
+    Setting(
+        place="server.log_format",
+        parse=words.one_of("text", "json"),
+        form="text|json",
+        meaning="form of the log lines: text as in 2020, or one JSON object a line",
+        example="json",
+        flag="log_format",
+        variables=("LOG_FORMAT",),
+    ),
 )

@@ -169,6 +169,7 @@ def test_flags_may_be_shortened_as_in_2020() -> None:
         (("--num_request_iterations_for_warmup", "3"), "warmup_iterations", 3),
         (("--log_level", "debug"), "log_level", "DEBUG"),
         (("--log_path", "/tmp/log"), "log_path", "/tmp/log"),
+        (("--log_format", "JSON"), "log_format", "json"),
         (("--file_system_poll_wait_seconds", "-1"), "poll_wait_s", 0.0),
         (("--file_system_poll_wait_seconds", "0"), "config_poll_wait_s", 0.0),
         (("--config_poll_wait_seconds", "7"), "config_poll_wait_s", 7.0),
@@ -210,6 +211,7 @@ def test_a_cache_that_was_named_keeps_compiled_models_too() -> None:
     [
         ({"LOG_LEVEL": "error"}, "log_level", "ERROR"),
         ({"LOG_PATH": "/tmp/log"}, "log_path", "/tmp/log"),
+        ({"LOG_FORMAT": "json"}, "log_format", "json"),
         ({"FILE_SYSTEM_POLL_WAIT_SECONDS": "0.25"}, "poll_wait_s", 0.25),
         ({"FILE_SYSTEM_POLL_WAIT_SECONDS": "0.25"}, "config_poll_wait_s", 0.25),
         ({"FILE_SYSTEM_POLL_WAIT_SECONDS": "-1"}, "poll_wait_s", 0.0),

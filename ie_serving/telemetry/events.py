@@ -1,0 +1,81 @@
+"""What a log line says: a constant event, then its facts; and the mask over what looks secret.
+
+What looks like a secret is masked in every line, tracebacks included: a last defence, not a licence
+to log one. Every event has its row in `docs/operations.md`, which a test compares with the calls.
+"""
+
+import re
+
+MASK = "***"
+
+# "user:password@" of a URL. The slash ends it, so that an @ in a path is left alone.
+_USER_INFO = re.compile(r"(?<=://)[^/\s@]+(?=@)")
+# "name: value" and "name=value", quoted or not, as headers, queries, JSON and reprs of clients have
+# it. The value alone is replaced: the name tells the operator which credential it was.
+_NAMED_SECRET = re.compile(
+    r"""(?ix)
+    (?P<name> (?: secret (?: [_-]? (?:access[_-]?)? key )? | access[_-]?key (?:[_-]?id)?
+                       | password | passwd | credential | authorization
+                       | (?: amz- | goog- | [?&] ) signature
+                       | (?: auth | access | security ) [_-]? token )
+              ["']? \s* [=:] \s* (?: bearer \s+ | basic \s+ )? )
+    (?: "[^"]*" | '[^']*' | [^\s"'&,;)}]+ )
+    """
+)
+# What a reader that splits a line at blanks and "=" takes for one value.
+_BARE = re.compile(r'[^\s"=\\]+')
+
+
+class Event:
+    """What happened, in constant words, and its facts; becomes text only when a line is written.
+
+    `log.info(Event("version available", model=name, version=7, fetch_s=1.9))`
+
+    Attributes:
+        text: the words.
+        facts: by name.
+    """
+
+    __slots__ = ("facts", "text")
+
+    def __init__(self, event: str, /, **facts: object) -> None:
+        self.text = event
+        self.facts = facts
+
+    def __str__(self) -> str:
+        facts = (f" {name}={render(value)}" for name, value in self.facts.items())
+        return self.text + "".join(facts)
+
+
+def render(value: object) -> str:
+    """Write one fact's value so that a line splits at its blanks again.
+
+    Text with blanks, quotes, `=` or control characters stands in double quotes, escaped as in
+    JSON; a float has six significant digits.
+    """
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    text = str(value)
+    if _BARE.fullmatch(text) and text.isprintable():
+        return text
+    quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{one_line(quoted)}"'
+
+
+def mask(text: str) -> str:
+    """Replace what looks like a credential: user info of URLs, values named as secrets."""
+    return _NAMED_SECRET.sub(rf"\g<name>{MASK}", _USER_INFO.sub(MASK, text))
+
+
+def is_secret(name: str) -> bool:
+    """Tell whether what is called `name` is a credential, whatever it looks like."""
+    return _NAMED_SECRET.search(f"{name}=x") is not None
+
+
+def one_line(text: str) -> str:
+    """Escape whatever could end a line or steer a terminal."""
+    if text.isprintable():  # nearly every line, and one call in C
+        return text
+    return "".join(
+        char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
+    )

@@ -372,7 +372,7 @@ class ModelStream:
         self.labels = assigned(self._wanted.labels, before, self.available, wait=wait)
         for label, version in self.labels.items():
             if before.get(label) != version:
-                facts = {"label": label, "version": version}
+                facts = {"label": label, "version": version, "base_path": self._source.url}
                 log.info(logs.Event("label assigned", model=self.name, **facts))
 
     def _serves_all_it_should(self) -> bool:

@@ -204,9 +204,19 @@ class VersionControl:
             if loaded:
                 loaded.leave()
         except Exception:
-            log.exception(logs.Event("version not freed cleanly", model=self._rules.model))
+            log.exception(logs.Event("version not freed cleanly", **self._facts))
 
     # -- how it is done ----------------------------------------------------------------------
+
+    @property
+    def _facts(self) -> dict[str, object]:
+        """What its log lines name: the base path, too, since a model that is moved has two."""
+        rules = self._rules
+        return {
+            "model": rules.model,
+            "version": self._life.version,
+            "base_path": rules.base_path,
+        }
 
     async def _load(self) -> None:
         limit_s = self._rules.load_timeout_s
@@ -225,21 +235,11 @@ class VersionControl:
     def _expire(self) -> None:
         if self._life.stage not in LIMITED:
             return
-        rules, stage = self._rules, self._life.stage
-        limit_s = rules.load_timeout_s
-        log.error(
-            logs.Event(
-                "load takes too long",
-                model=rules.model,
-                version=self._life.version,
-                base_path=rules.base_path,
-                stage=stage.value,
-                limit_s=limit_s,
-            )
-        )
+        stage, limit_s = self._life.stage.value, self._rules.load_timeout_s
+        log.error(logs.Event("load takes too long", **self._facts, stage=stage, limit_s=limit_s))
         why = f"it takes longer than {limit_s:g} s; it goes on, and is served if it ends well"
         self._move(Event.EXPIRE, f"{LOAD_ERROR}: {why}")
-        rules.on_overdue()
+        self._rules.on_overdue()
 
     async def _try(self) -> None:
         candidate = self._candidate
@@ -250,7 +250,7 @@ class VersionControl:
         # An engine may raise anything. Let through, it would leave the version in a stage that no
         # event leads out of, and whoever waits for the first load would wait for ever.
         except Exception as error:
-            log.exception(logs.Event("load failed by a defect", model=self._rules.model))
+            log.exception(logs.Event("load failed by a defect", **self._facts))
             self._fail(str(error))
         else:
             self._served = candidate.fingerprint
@@ -259,14 +259,9 @@ class VersionControl:
 
     def _note_change(self) -> None:
         self._rules.on_changed()
-        model, version = self._rules.model, self._life.version
+        advice = Hint("upload a version of its own, or set {server.reload_changed_versions}")
         log.warning(
-            logs.Event(
-                "files of a served version have changed",
-                model=model,
-                version=version,
-                advice=Hint("upload a version of its own, or set {server.reload_changed_versions}"),
-            )
+            logs.Event("files of a served version have changed", **self._facts, advice=advice)
         )
 
     def _fail(self, why: str) -> None:
@@ -285,9 +280,7 @@ class VersionControl:
         log.error(
             logs.Event(
                 "version failed to load",
-                model=self._rules.model,
-                version=self._life.version,
-                base_path=self._rules.base_path,
+                **self._facts,
                 attempt=self._attempts,
                 next_try_s=wait_s,
                 cause=why,
@@ -303,7 +296,7 @@ class VersionControl:
         # What a device reports while it closes changes nothing for clients, and a version that did
         # not reach its end would keep its model from ever retiring.
         except Exception:
-            log.exception(logs.Event("version not freed cleanly", model=self._rules.model))
+            log.exception(logs.Event("version not freed cleanly", **self._facts))
         self._move(Event.FREED)
 
     async def _drain_and_free(self, loaded: LoadedVersion) -> None:
@@ -322,8 +315,7 @@ class VersionControl:
         log.warning(
             logs.Event(
                 "version still in use after the drain timeout",
-                model=self._rules.model,
-                version=servable.version,
+                **self._facts,
                 holders=servable.holders,
             )
         )

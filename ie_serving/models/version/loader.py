@@ -126,8 +126,9 @@ class Loader:
 
     def _log(self, servable: Servable, took: dict[str, float]) -> None:
         memory = {} if servable.memory is None else {"memory_bytes": servable.memory}
-        version = servable.version
-        log.info(logs.Event("version loaded", model=self._name, version=version, **took, **memory))
+        whose = {"model": self._name, "version": servable.version}
+        base_path = self._storage.url
+        log.info(logs.Event("version loaded", **whose, **took, **memory, base_path=base_path))
 
     async def unload(self, loaded: LoadedVersion) -> None:
         """Free a version that nothing uses any more."""
@@ -189,7 +190,8 @@ class Loader:
         except EntryChanged:
             raise
         except StorageError as error:  # no sign of a change; the next poll looks again
-            log.debug(logs.Event("files not compared", model=self._name, cause=error))
+            whose = {"model": self._name, "base_path": self._storage.url}
+            log.debug(logs.Event("files not compared", **whose, cause=error))
 
 
 def _free(leaving: list[LoadedVersion]) -> None:

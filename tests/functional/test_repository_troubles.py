@@ -1,15 +1,21 @@
 """Repositories of which a part is broken, or all is gone for a while: what served, serves."""
 
+import os
 import shutil
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
+from subprocess import run
 
 import httpx
 import pytest
 
-from tests.functional.load import AVAILABLE, Load, failure, states
+from tests.functional.load import AVAILABLE, LOADING, Load, failure, states
 from tests.functional.servers import SAMPLE, Server
-from tests.process import until
+from tests.process import COMMANDS, until
+
+HELD_TO_RIGHTS = ("/usr/bin/env", "setpriv", "--bounding-set=-dac_override,-dac_read_search")
+"""The beginning of a command that may read what the rights of files say, also as root."""
 
 
 @pytest.fixture
@@ -61,6 +67,34 @@ def test_a_start_beside_a_broken_newest_version_serves_the_one_below(
         assert server.rest.get("/v2/health/ready").status_code == 200
     finally:
         server.close()
+
+
+@pytest.fixture
+def held_to_rights() -> tuple[str, ...]:
+    if os.geteuid():
+        return ()
+    if run((*HELD_TO_RIGHTS, "true"), check=False, capture_output=True).returncode:
+        pytest.skip("root reads every directory here; test_stream_changes.py refuses a listing")
+    return HELD_TO_RIGHTS
+
+
+def test_directories_that_may_not_be_read_fail_alone_until_they_may(
+    base: Path, held_to_rights: tuple[str, ...]
+) -> None:
+    """One below what serves, of which nobody asks anything, and one above it."""
+    for version in (2, 3):
+        shutil.copytree(SAMPLE / "1", base / str(version))
+    for version in (1, 3):
+        (base / str(version)).chmod(0)
+    command = (*held_to_rights, str(COMMANDS / "ie_serving"), *arguments(base))
+    with closing(Server(*command)) as server:
+        server.ready()
+        assert states(server) == {2: AVAILABLE, 3: LOADING}
+        assert f"{base / '3'}: permission denied" in failure(server, 3)
+        assert server.rest.get("/v2/health/ready").status_code == 200
+        (base / "3").chmod(0o755)
+        until(lambda: states(server)[3] == AVAILABLE)
+    (base / "1").chmod(0o755)
 
 
 def test_a_volume_that_is_unmounted_unloads_nothing_unless_that_is_asked_for(

@@ -24,21 +24,13 @@ from ie_serving.core.errors import NotThereYet, StorageError
 from ie_serving.core.hints import Hint
 from ie_serving.core.integers import INT64_MAX
 from ie_serving.engines.base import Engine
+from ie_serving.models.repository.left_out import LeftOut, LeftOuts
 from ie_serving.storage.base import Entry, Storage, fingerprint_of
 from ie_serving.storage.retry import PASSING
 from ie_serving.storage.siblings import Sibling
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
-
-LONGEST_PAUSE_S = 10.0
-"""Longest time in seconds between two looks at a directory that is no complete version: one that
-stays without a model should not cost a listing at every poll, and an upload that has just ended
-should not wait."""
-
-MOST_LOOKS = 2
-"""Incomplete directories that one poll looks at again, so that a repository with a thousand of them
-costs no more requests than one with two. Those that changed last come first: an upload is one."""
 
 MOST_MISSED = 8
 """Incomplete directories after which a poll ends; the rest is left to the next one, which follows
@@ -90,25 +82,6 @@ class Listing:
     offered: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class _LeftOut:
-    """A directory that is no complete version.
-
-    Attributes:
-        fingerprint: of what is there.
-        lacks: what it lacks; empty where it only waits for its marker file.
-        since_s: when that was seen first.
-        due_s: when it is to be looked at again.
-        at_rest: whether two looks have found the same.
-    """
-
-    fingerprint: str
-    lacks: str
-    since_s: float
-    due_s: float
-    at_rest: bool
-
-
 class Source:
     """Watches the versions under one base path.
 
@@ -139,9 +112,10 @@ class Source:
         self._unload_when_empty = unload_when_empty
         self._clock = clock
         self._known: dict[int, Candidate] = {}
-        self._left_out: dict[str, _LeftOut] = {}
+        self._left_out = LeftOuts(clock, rests_at_once=rest_s == 0)
         self._last = Listing({}, moving=False)
         self._names: list[str] = []
+        self._directories: Mapping[int, str] = {}
         self._chosen_by: Choose | None = None
         self._is_whole = False
         self._last_seen: dict[str, str] = {}
@@ -180,14 +154,12 @@ class Source:
         # that may have changed comes as another function.
         if self._is_whole and choose is self._chosen_by and names == self._names and not again:
             return self._last
-        directories = self._version_directories(names)
-        self._check_emptied(directories)
-        self._forget_all_but(names)
+        directories = self._directories_of(names)
         known = {v: c for v, c in self._known.items() if directories.get(v) == c.directory}
         # A version that is known is not listed again: a store charges for each listing, and its
         # files are not read again once they are loaded.
         settled = {v for v, candidate in known.items() if candidate.at_rest and v not in again}
-        offered = self._offered(directories, known)
+        offered = set(directories.keys() - self._left_out.resting(known))
         moving, missed = False, 0
         # Each turn lists what the policy wants of the rest once those found incomplete are out.
         while (unlisted := frozenset(choose(offered)) - settled) and missed < MOST_MISSED:
@@ -195,30 +167,35 @@ class Source:
                 found = self._inspect(version, directories[version])
                 moving = moving or (found is not None and not found.at_rest)
                 if not self._enter(version, found, known):
-                    offered -= {version}
+                    offered.discard(version)
                     missed += 1
             settled |= unlisted
-        listing = Listing(known, moving, offered)
+        listing = Listing(known, moving, frozenset(offered))
         if not known and not moving and not unlisted:
-            listing = self._without_any(directories, choose(directories.keys()), offered)
-        self._known, self._names, self._chosen_by = known, names, choose
+            listing = self._without_any(choose(directories.keys()), listing.offered)
+        self._known, self._chosen_by = known, choose
         # What was left out, or is still being written, may change below an unchanged base.
         self._is_whole = not listing.moving and not self._left_out
         if listing != self._last:
             self._last = listing
         return self._last
 
-    def _without_any(
-        self, directories: Mapping[int, str], wanted: Collection[int], offered: frozenset[int]
-    ) -> Listing:
+    def _directories_of(self, names: list[str]) -> Mapping[int, str]:
+        """Give the versions' directories; those of the last poll where nothing came or went."""
+        if names != self._names:
+            self._is_whole = False  # whatever this poll comes to
+            directories = self._version_directories(names)
+            self._check_emptied(directories)
+            self._forget_all_but(names)
+            self._left_out.forget_all_but(directories)
+            self._names, self._directories = names, directories
+        return self._directories
+
+    def _without_any(self, wanted: Collection[int], offered: frozenset[int]) -> Listing:
         """Give what there is when no version is complete: those at fault, once they are at rest."""
-        left_out = {v: each for v in wanted if (each := self._left_out.get(directories[v]))}
-        faults = {
-            v: Candidate(v, directories[v], (), each.fingerprint, fault=each.lacks)
-            for v, each in left_out.items()
-            if each.lacks and each.at_rest
-        }
-        moving = any(each.lacks and not each.at_rest for each in left_out.values())
+        left_out = [each for version in wanted if (each := self._left_out.get(version))]
+        faults = {each.version: _failing(each) for each in left_out if each.is_at_fault}
+        moving = any(each.lacks and not each.at_rest for each in left_out)
         return Listing(faults, moving, offered | faults.keys())
 
     def _enter(self, version: int, found: Candidate | None, known: dict[int, Candidate]) -> bool:
@@ -228,25 +205,12 @@ class Source:
         # Being replaced, or damaged: it stays known, or the policy would unload what serves, but a
         # retry must not read half of the old and half of the new.
         elif version in known:
-            known[version] = self._at_fault(known[version])
+            left = self._left_out.get(version)
+            if left and left.is_at_fault:
+                known[version] = _failing(left)
+            else:
+                known[version] = replace(known[version], at_rest=False)
         return version in known
-
-    def _at_fault(self, candidate: Candidate) -> Candidate:
-        """Give a known version that is incomplete: with what it lacks once that is at rest."""
-        left = self._left_out.get(candidate.directory)
-        if left is None or not left.lacks or not left.at_rest:
-            return replace(candidate, at_rest=False)
-        version, directory = candidate.version, candidate.directory
-        return Candidate(version, directory, (), left.fingerprint, fault=left.lacks)
-
-    def _offered(self, directories: Mapping[int, str], known: Collection[int]) -> frozenset[int]:
-        """Give all versions but those that were incomplete and are not due to be looked at."""
-        left_out = {v: self._left_out[d] for v, d in directories.items() if d in self._left_out}
-        self._left_out = {directories[v]: each for v, each in left_out.items()}
-        now_s = self._clock()
-        due = [v for v, each in left_out.items() if each.due_s <= now_s]
-        due.sort(key=lambda version: (-left_out[version].since_s, left_out[version].due_s))
-        return frozenset(directories) - (left_out.keys() - set(due[:MOST_LOOKS]) - set(known))
 
     def _forget_all_but(self, names: Collection[str]) -> None:
         """Forget what was noted of directories that are gone: versions come and go for years."""
@@ -288,28 +252,19 @@ class Source:
         files = {entry.path.removeprefix(f"{directory}/") for entry in entries}
         fingerprint = fingerprint_of(entries)
         if self._ready_marker and self._ready_marker not in files:
-            self._leave_out(directory, fingerprint)
+            self._left_out.note(version, directory, fingerprint)
             self._remark(directory, f'it waits for the marker file "{self._ready_marker}"')
             return None
         if lacks := self._engine.missing(files):
-            self._leave_out(directory, fingerprint, lacks)
+            self._left_out.note(version, directory, fingerprint, lacks)
             self._remark(directory, f"not loaded: {lacks}")
             return None
-        self._left_out.pop(directory, None)
+        self._left_out.forget(version)
         self._remarked.pop(directory, None)
         settled = self._last_seen.get(directory) == fingerprint
         self._last_seen[directory] = fingerprint
         at_rest = settled or self._is_old(entries)
         return Candidate(version, directory, entries, fingerprint, at_rest)
-
-    def _leave_out(self, directory: str, fingerprint: str, lacks: str = "") -> None:
-        before, now_s = self._left_out.get(directory), self._clock()
-        is_same = before is not None and before.fingerprint == fingerprint
-        since_s = before.since_s if before and is_same else now_s
-        # The longer nothing has happened, the less likely something is to happen now.
-        due_s = now_s + min(LONGEST_PAUSE_S, (now_s - since_s) / 4)
-        at_rest = is_same or self._rest_s == 0
-        self._left_out[directory] = _LeftOut(fingerprint, lacks, since_s, due_s, at_rest)
 
     # Clocks of machines and stores differ, so age alone is not trusted for young files: they are
     # taken when two listings agree.
@@ -323,3 +278,8 @@ class Source:
             self._remarked[directory] = why
             path = f"{self._storage.url}/{directory}"
             log.info(Event("directory ignored", path=path, cause=why))
+
+
+def _failing(left: LeftOut) -> Candidate:
+    """Give a version that stays incomplete as one that fails to load, with what it lacks."""
+    return Candidate(left.version, left.directory, (), left.fingerprint, fault=left.lacks)

@@ -3,6 +3,8 @@
 import json
 import os
 import shutil
+import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,8 @@ import pytest
 
 from ie_serving.core.errors import Missing, NotThereYet
 from ie_serving.engines.testing import FILE, StandInEngine
-from ie_serving.models.repository.source import LONGEST_PAUSE_S, MOST_LOOKS, MOST_MISSED, Source
+from ie_serving.models.repository.left_out import LONGEST_PAUSE_S
+from ie_serving.models.repository.source import MOST_MISSED, Source
 from ie_serving.models.repository.version_policy import Latest, Specific
 from ie_serving.storage.backends.local import LocalStorage
 from ie_serving.storage.base import Entry
@@ -268,7 +271,7 @@ def test_directories_without_a_model_are_looked_at_less_and_less(
     while not watched.poll(Latest().aspired).candidates:
         pass
     listed_at_a_poll()
-    assert max(listed_at_a_poll() for _ in range(200)) <= MOST_LOOKS
+    assert max(listed_at_a_poll() for _ in range(200)) <= 2
     write("200", name="notes.txt")
     listed_at_a_poll()
     write("200", name="more.txt")
@@ -280,6 +283,101 @@ def test_directories_without_a_model_are_looked_at_less_and_less(
     write("2")
     now[0] += LONGEST_PAUSE_S
     assert 2 in watched.poll(Latest().aspired).candidates
+
+
+def test_each_incomplete_directory_has_its_turn(counting: Counting, write: Write) -> None:
+    """Whichever of a hundred is completed in the end, also the one that has not changed longest."""
+    write("1")
+    for version in range(2, 102):
+        write(str(version), name="notes.txt")
+    now = [NOW]
+    watched = Source(counting, StandInEngine(), rest_s=1.0, clock=lambda: now[0])
+
+    def found(version: int) -> bool:
+        now[0] += 1.0
+        return version in watched.poll(Latest().aspired).candidates
+
+    for _ in range(50):
+        found(1)
+    for version in (101, 2, 50):
+        write(str(version))
+        assert any(found(version) for _ in range(101))
+        shutil.rmtree(counting.path / str(version))
+
+
+class Numbers:
+    """A store of ten thousand directories, of which one is a version; the others are empty."""
+
+    url = "numbers"
+
+    def __init__(self) -> None:
+        self.names = [str(number) for number in range(1, 10_001)]
+        self.listed = 0
+
+    def directories(self) -> list[str]:
+        return self.names
+
+    def list(self, directory: str) -> Iterator[Entry]:
+        self.listed += 1
+        if directory == "9900":
+            yield Entry(f"{directory}/{FILE}", 2, "tag", OLD)
+
+
+def test_ten_thousand_directories_cost_a_poll_next_to_nothing() -> None:
+    """Neither listings nor a call for each of them, though a hundred above the version are left."""
+    store, now = Numbers(), [NOW]
+    watched = Source(store, StandInEngine(), rest_s=1.0, clock=lambda: now[0])  # type: ignore[arg-type]
+    while not watched.poll(Latest().aspired).candidates:
+        now[0] += 1.0
+    assert store.listed < 200
+    store.listed, calls = 0, [0]
+
+    def count(*_: object) -> None:
+        calls[0] += 1
+
+    for _ in range(20):
+        now[0] += 1.0
+        sys.setprofile(count)
+        watched.poll(Latest().aspired)
+        sys.setprofile(None)
+    assert store.listed <= 20 * 2
+    assert calls[0] < 20 * 500
+
+
+def test_of_a_thousand_local_directories_a_poll_reads_few(
+    tmp_path: Path, write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some are above the version that serves, most below it; none of the others is one."""
+    for number in range(1, 1001):
+        (tmp_path / f"{number}").mkdir()
+    write("990")
+    now = [NOW]
+    storage = LocalStorage(str(tmp_path))
+    watched = Source(storage, StandInEngine(), rest_s=1.0, clock=lambda: now[0])
+    while not watched.poll(Latest().aspired).candidates:
+        pass
+    asked = count_calls(monkeypatch, "scandir", "stat", "lstat")
+    for _ in range(30):
+        now[0] += 1.0
+        watched.poll(Latest().aspired)
+    assert asked["scandir"] <= 30 * 3
+    assert asked["stat"] + asked["lstat"] <= 30 * 5
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, *names: str) -> Counter[str]:
+    """Count from now on how often the file system is asked."""
+    calls: Counter[str] = Counter()
+
+    def counted(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+        def count_and_call(*arguments: Any, **named: Any) -> Any:
+            calls[name] += 1
+            return call(*arguments, **named)
+
+        return count_and_call
+
+    for name in names:
+        monkeypatch.setattr(os, name, counted(name, getattr(os, name)))
+    return calls
 
 
 def test_a_base_that_is_not_there_is_an_error_and_not_an_empty_list(

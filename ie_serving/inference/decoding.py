@@ -3,13 +3,13 @@
 A small Predict does not come here: `DataPlane.predict` decodes it where it is.
 """
 
-import asyncio
 from collections.abc import Sequence
 from typing import Final
 
 from ie_serving.core.fit import cast_all, have_dtypes
 from ie_serving.core.requests import Decoded, ExamplesRequest, Features, InferRequest
 from ie_serving.core.tensors import Signature
+from ie_serving.core.threads import in_thread
 
 MANY_EXAMPLES: Final = 1000
 """Examples from which they are read in a thread: each takes 0.8 us, however large it is, since its
@@ -24,7 +24,7 @@ async def decode_large(request: InferRequest, signature: Signature) -> Decoded:
     decoded = request.at_once(signature) if request.at_once else None
     if decoded is not None and have_dtypes(signature, decoded[0]):
         return decoded
-    return await asyncio.to_thread(_decode_and_cast, request, signature)
+    return await in_thread(_decode_and_cast, request, signature)
 
 
 def _decode_and_cast(request: InferRequest, signature: Signature) -> Decoded:
@@ -37,4 +37,4 @@ async def decode_examples(request: ExamplesRequest) -> Sequence[Features]:
     """Read the Examples of a Classify, Regress or MultiInference."""
     if request.count < MANY_EXAMPLES:
         return request.decode()
-    return await asyncio.to_thread(request.decode)
+    return await in_thread(request.decode)

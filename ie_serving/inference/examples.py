@@ -5,7 +5,6 @@ errors contain. A signature takes Examples in one of two ways: its model parses 
 `signatures.json` beside the model says which feature fills which input of another signature.
 """
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,6 +28,7 @@ from ie_serving.core.tensors import (
     Method,
     Signature,
 )
+from ie_serving.core.threads import in_thread
 from ie_serving.inference import checks, summary
 from ie_serving.inference.features import decode_examples
 from ie_serving.inference.interface import Outputs, Results
@@ -281,7 +281,7 @@ async def run_base(
 
 async def apart(examples: int, work: Callable[[], T]) -> T:
     """Do what takes time by the number of examples, in a thread where there are many."""
-    return await asyncio.to_thread(work) if examples >= MANY else work()
+    return await in_thread(work) if examples >= MANY else work()
 
 
 def by_role(binding: ExampleBinding, outputs: Outputs) -> dict[str, Array]:

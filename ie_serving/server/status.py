@@ -5,13 +5,13 @@ TensorFlow Serving's REST API documents.
 """
 
 import logging
-import traceback
 import uuid
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from ie_serving.core import errors
 from ie_serving.core.codes import Code, code_of
+from ie_serving.core.threads import let_go
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -68,18 +68,6 @@ def explain(error: Exception) -> tuple[Code, str]:
     incident = uuid.uuid4().hex[:12]
     log.error(Event("unexpected error", incident=incident), exc_info=error)
     return Code.INTERNAL, f"internal error; the server's log has the cause under {incident}"
-
-
-def let_go(error: BaseException | None) -> None:
-    """Have an error, and those behind it, not keep what the frames hold in which they were raised.
-
-    That is what the request held. The frames often refer to the error or to the future that has it,
-    so that it would all stay in memory until the garbage collector runs, which may be hours.
-    """
-    while error is not None:
-        traceback.clear_frames(error.__traceback__)
-        error.__traceback__ = None
-        error = error.__context__
 
 
 def cut(text: str) -> str:

@@ -10,10 +10,6 @@ from tests.functional.loop_time import MOST_HELD_S, LoopTime
 from tests.functional.payloads import MEGABYTE
 from tests.functional.servers import Server
 
-HEADERS_HELD_S = 0.03
-"""Headers are worked on at once, and cannot be put into a thread: 20 ms at worst, and what a shared
-machine adds to the processor time."""
-
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
@@ -28,4 +24,4 @@ def test_no_request_holds_the_event_loop(server: Server, name: str) -> None:
         REQUESTS[name](server)
     print(f"{name}: held {loop.longest_s * 1e3:.1f} ms, slowest {loop.slowest_s * 1e3:.0f} ms")
     assert server.pids()[1] == worker
-    assert loop.longest_s < (HEADERS_HELD_S if "headers" in name else MOST_HELD_S)
+    assert loop.longest_s < MOST_HELD_S

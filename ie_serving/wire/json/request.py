@@ -144,7 +144,10 @@ class PredictBody:
         brackets = count_brackets(self._body)
         if key not in self._keys or brackets > FEW_LISTS:
             return None
-        arrays = self._numbers(self._document[key], form, signature.inputs, brackets)
+        values = self._document[key]
+        if type(values) is simdjson.Object and len(values) > max(FEW_KEYS, len(signature.inputs)):
+            return None
+        arrays = self._numbers(values, form, signature.inputs, brackets)
         return None if arrays is None else (arrays, form)
 
     # Both keys or none: which one was meant cannot be told, and TensorFlow Serving refuses as well.

@@ -1,6 +1,5 @@
 """A signature whose model computes only a part: the rest is answered here, around it."""
 
-import asyncio
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,6 +7,7 @@ from typing import Final, TypeVar
 
 from ie_serving.core.errors import ServingError
 from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.threads import in_thread
 from ie_serving.engines.openvino.savedmodel.example_spec import ExampleSpec
 from ie_serving.engines.openvino.savedmodel.examples import parse
 from ie_serving.engines.openvino.savedmodel.sequences import SequenceSpec, parse_sequences
@@ -114,7 +114,7 @@ async def _parsed(spec: ExampleSpec | SequenceSpec, examples: Array) -> dict[str
     serialized: list[bytes] = examples.ravel().tolist()
     if sum(map(len, serialized)) <= PARSED_INLINE_BYTES:
         return _parse(spec, serialized)
-    return await asyncio.to_thread(_parse, spec, serialized)
+    return await in_thread(_parse, spec, serialized)
 
 
 def _parse(spec: ExampleSpec | SequenceSpec, serialized: list[bytes]) -> dict[str, Array]:

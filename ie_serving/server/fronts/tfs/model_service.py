@@ -1,6 +1,5 @@
 """`tensorflow.serving.ModelService`: status, and reloading the configuration. Bytes to bytes."""
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
@@ -9,6 +8,7 @@ from ie_serving.core.codes import Code
 from ie_serving.core.errors import Forbidden, InvalidRequest
 from ie_serving.core.hints import Hint
 from ie_serving.core.requests import ModelSpec
+from ie_serving.core.threads import in_thread
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.server.transport.grpc.services import Answer, CallContext
@@ -82,7 +82,7 @@ class ModelService:
                 Hint(", or start the server with {server.reload_by_rpc}"),
             )
         # In a thread: thousands of models take some 10 us each to read and to check.
-        await self._apply(await asyncio.to_thread(self._wanted, payload))
+        await self._apply(await in_thread(self._wanted, payload))
         response = messages.ReloadConfigResponse()
         response.status.error_code = Code.OK
         return bytes(response.SerializeToString())

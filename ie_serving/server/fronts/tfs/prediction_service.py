@@ -1,6 +1,5 @@
 """`tensorflow.serving.PredictionService` over gRPC: bytes, the data plane, bytes."""
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
@@ -9,6 +8,7 @@ from typing import TypeVar
 from ie_serving.core.errors import InvalidRequest, PreconditionFailed
 from ie_serving.core.requests import ExamplesRequest, ModelSpec, Task
 from ie_serving.core.tensors import Method, Signature
+from ie_serving.core.threads import in_thread
 from ie_serving.inference.interface import Api, Encode, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.warmup import Replay
@@ -144,7 +144,7 @@ class PredictionService:
 
     async def _parsed(self, read: Callable[[Buffer], T], payload: Buffer) -> T:
         if len(payload) >= LARGE_MESSAGE:
-            return await asyncio.to_thread(read, payload)
+            return await in_thread(read, payload)
         return read(payload)
 
     async def _replay_predict(self, servable: Servable, payload: bytes) -> None:

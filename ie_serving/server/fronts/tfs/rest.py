@@ -28,6 +28,7 @@ from ie_serving.core.errors import (
 from ie_serving.core.hints import Hint
 from ie_serving.core.requests import ExamplesRequest, InferRequest, ModelSpec
 from ie_serving.core.tensors import Method, Signature
+from ie_serving.core.threads import in_thread, let_go
 from ie_serving.inference.interface import Api, Encode, Interface, Results
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.version.handle import Servable
@@ -61,7 +62,6 @@ from ie_serving.server.fronts.tfs.rest_routes import (
     route,
     target_of,
 )
-from ie_serving.server.status import let_go
 from ie_serving.server.transport.http1.asgi import Asgi
 from ie_serving.server.transport.http1.messages import (
     Buffer,
@@ -286,7 +286,7 @@ class RestApi:
             size = len(body)
             asked: PredictBody | SlicedBody | FormBody | None = parse_at_once(body)
             if asked is None:
-                asked = await asyncio.to_thread(parse_slowly, request.head, body)
+                asked = await in_thread(parse_slowly, request.head, body)
                 size = max(size, LARGE_BODY)  # to decode it takes long, too
         except ENDED as error:
             self._plane.refused(model.name, error)
@@ -309,9 +309,9 @@ class RestApi:
         held = Lease(BUDGET)
         with self._plane.counting_refusals(model.name):
             body = await read_body(request, self._max_body_bytes, held)
-            in_thread = len(body) >= LARGE_EXAMPLES_BODY
+            is_large = len(body) >= LARGE_EXAMPLES_BODY
             work = partial(parse_examples, body, method.word)
-            asked = await asyncio.to_thread(work) if in_thread else work()
+            asked = await in_thread(work) if is_large else work()
         decode = partial(with_context, asked.examples, asked.context)
         return ExamplesRequest(model, asked.signature_name, decode, len(asked.examples))
 

@@ -17,7 +17,8 @@ from ie_serving.core.errors import (
     NotSupported,
     ServingError,
 )
-from ie_serving.server.status import explain, let_go
+from ie_serving.core.threads import let_go
+from ie_serving.server.status import explain
 from ie_serving.server.transport.eager import begin
 from ie_serving.server.transport.grpc import replies
 from ie_serving.server.transport.grpc.compression import (

@@ -22,6 +22,10 @@ SOURCES := ie_serving tests examples benchmarks deploy setup.py
 BIN := .venv/bin
 DEV := .venv-dev/bin
 
+# Keep compiled modules, whatever the environment says: else each of the hundreds of processes of the
+# tests compiles the server's modules again, and each run the tests.
+export PYTHONDONTWRITEBYTECODE :=
+
 .DEFAULT_GOAL := help
 .PHONY: help run venv test unit conformance soak fuzz drivers style format api configuration sample bench-quick bench bench-batching bench-strain bench-stall \
 	walk docker_build docker_check docker_lock clean

@@ -66,7 +66,7 @@ from ie_serving.storage.pools import StorePools
 from ie_serving.storage.siblings import Neighbours
 from ie_serving.telemetry.batches import BatchMetrics
 from ie_serving.telemetry.logs import Event
-from ie_serving.telemetry.metrics import BOUNDS, Metrics
+from ie_serving.telemetry.metrics import Metrics
 from ie_serving.telemetry.sequences import SequenceMetrics
 from ie_serving.tuning.tools import Tools
 from ie_serving.wire.json.golden import read_golden as golden_json
@@ -95,7 +95,7 @@ GOLDEN = {"golden.json": golden_json, "golden.tfrecord": golden_records}
 def engine_of(config: ModelConfig) -> Engine:
     """Build the engine of one model, with its layers, for who serves none."""
     engine = _engine(_drivers(TensorFlowFallback()), config)
-    return _layered(engine, BatchMetrics(BOUNDS), Family(config.name, SequenceMetrics()))
+    return _layered(engine, BatchMetrics(), Family(config.name, SequenceMetrics()))
 
 
 def tools(config: ModelConfig) -> Tools:
@@ -155,13 +155,13 @@ class ServingApplication:
         self._listings = StorePools(MOST_THREADS, "list")
         self._polls = Polls(self._listings.of)
         self._neighbours = Neighbours()
-        self._metrics = Metrics()
+        self._metrics = Metrics(wanted=bool(server.metrics_paths))
         self._sequences = Families(60.0 * server.sequence_cleaner_poll_wait_minutes)
         self._health = Health()
         self._models = self._manager(server)
-        self._metrics.show_versions(self._models.served.states)
+        self._metrics.show_states(self._models.served.states)
         self._metrics.show_precisions(self._models.served.precisions)
-        self._metrics.show_memory(self._models.served.memory)
+        self._metrics.show_versions(self._models.served.available)
         self._config = FollowedConfig(settings, self._models, handovers)
         self._plane = self._data_plane(server)
         interface = grpc_interface(
@@ -266,7 +266,7 @@ class ServingApplication:
             self._health,
             max_body_bytes=server.max_message_bytes,
             enable_cors=server.enable_cors,
-            metrics_path=server.metrics_path,
+            metrics_paths=server.metrics_paths,
             invocations_model=server.invocations_model,
             poll=poll,
             config=ConfigPages(

@@ -157,11 +157,15 @@ class ServerSettings:
     # As the server of 2020 and OpenVINO Model Server; `tensorflow_model_server` sets the other.
     rest_metadata: str = "camel"
 
-    metrics_path: str = ""
+    # As Prometheus looks for it: what is on by default is there when it is needed.
+    metrics_path: str = "/metrics"
     """Empty serves none."""
 
+    monitoring_path: str = ""
+    """Where the metrics are as well: what a monitoring file of TensorFlow Serving names."""
+
     invocations_model: str = ""
-    """Model that answers `POST /invocations`; empty serves neither that nor `/ping`."""
+    """Model that answers `POST /invocations`; empty serves none."""
 
     labels_for_unavailable: bool = False
     method_name_check: bool = False
@@ -206,6 +210,13 @@ class ServerSettings:
     def grpc_limit_s(self) -> float | None:
         """Longest time that an inference may take over gRPC; None sets no limit."""
         return self.grpc_timeout_s or None
+
+    @property
+    def metrics_paths(self) -> tuple[str, ...]:
+        """Where the metrics are; nowhere without a REST port."""
+        has_rest = self.rest_port or self.rest_socket_path
+        paths = {self.metrics_path, self.monitoring_path} - {""}
+        return tuple(sorted(paths)) if has_rest else ()
 
     @property
     def warmup_times(self) -> int:

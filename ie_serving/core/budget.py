@@ -19,7 +19,7 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from ie_serving.core.errors import QueueFull, RequestTooLarge
+from ie_serving.core.errors import BudgetFull, RequestTooLarge
 from ie_serving.core.hints import Hint
 from ie_serving.core.tensors import Array
 
@@ -62,7 +62,7 @@ class Budget:
 
         Raises:
             RequestTooLarge: they are more than may ever be held.
-            QueueFull: they are more than is left now.
+            BudgetFull: they are more than is left now.
         """
         lease = Lease(self)
         lease.take(size)
@@ -72,7 +72,7 @@ class Budget:
         """Get memory that is counted, if it is not small, until nothing refers to it.
 
         Raises:
-            RequestTooLarge, QueueFull: as `lease`.
+            RequestTooLarge, BudgetFull: as `lease`.
         """
         return self.counted(np.empty(size, np.uint8))
 
@@ -80,7 +80,7 @@ class Budget:
         """Count the memory of an array, if it is not small; give the array to be used instead.
 
         Raises:
-            RequestTooLarge, QueueFull: as `lease`.
+            RequestTooLarge, BudgetFull: as `lease`.
         """
         return kept(array, self.lease(array.nbytes)) if array.nbytes >= SMALL else array
 
@@ -88,7 +88,7 @@ class Budget:
         """Get an array without values, counted before it is made if it is not small.
 
         Raises:
-            RequestTooLarge, QueueFull: as `lease`.
+            RequestTooLarge, BudgetFull: as `lease`.
         """
         size = math.prod(shape) * dtype.itemsize
         if size < SMALL:
@@ -104,7 +104,7 @@ class Budget:
         """Count bytes that are there already, if they are not small; give what to use instead.
 
         Raises:
-            RequestTooLarge, QueueFull: as `lease`.
+            RequestTooLarge, BudgetFull: as `lease`.
         """
         if len(data) < SMALL:
             return data
@@ -137,14 +137,14 @@ class Budget:
             self._held -= self._given.popleft()
         return self._held
 
-    def _refusal(self, size: int, held: int) -> QueueFull | RequestTooLarge:
+    def _refusal(self, size: int, held: int) -> BudgetFull | RequestTooLarge:
         if size > self.limit:
             return RequestTooLarge(
                 f"the request takes {size} bytes of memory, and all requests together may take"
                 f" {self.limit}: send less at once",
                 _ADVICE,
             )
-        return QueueFull(
+        return BudgetFull(
             f"the server holds {held} of at most {self.limit} bytes for requests, and this one"
             f" takes {size} more: send it again later, or less at once",
             _ADVICE,

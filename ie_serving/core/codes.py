@@ -69,3 +69,19 @@ def code_of(error: BaseException) -> Code:
         return next((said for said in error.args if isinstance(said, Code)), Code.CANCELLED)
     # Every error has one: `Exception` ends the search.
     return next(CODE_OF[kind] for kind in type(error).__mro__ if kind in CODE_OF)
+
+
+REASON_OF: Mapping[type[BaseException], str] = MappingProxyType(
+    {
+        errors.BudgetFull: "memory",
+        errors.QueueFull: "queue_full",
+        errors.RequestTooLarge: "too_large",
+        errors.DeadlineExceeded: "deadline",
+    }
+)
+"""Why a request was refused that a server with more room, or time, would have answered."""
+
+
+def rejected_for(error: BaseException) -> str:
+    """Give why a request was rejected; empty for any other failure."""
+    return next((REASON_OF[kind] for kind in type(error).__mro__ if kind in REASON_OF), "")

@@ -14,6 +14,7 @@
     ├── NotAvailable              will work later: loading, stopping
     ├── Forbidden                 the server is configured not to do that
     ├── QueueFull                 too many requests wait already
+    │   └── BudgetFull            requests hold as much memory as they may
     ├── DeadlineExceeded          the caller's time, or the server's limit, is over
     ├── RequestTooLarge           more bytes than the server takes
     ├── LoadFailed                a version could not be loaded (also the loader's own error)
@@ -105,6 +106,10 @@ class Forbidden(ServingError):
 
 class QueueFull(ServingError):
     """Too many requests wait already; the same request can succeed later."""
+
+
+class BudgetFull(QueueFull):
+    """Requests hold as much memory as they may; the same request can succeed later."""
 
 
 class DeadlineExceeded(ServingError):

@@ -24,15 +24,15 @@ Encode = Callable[[Outputs], T]
 
 
 class Api(enum.Enum):
-    """What can be asked of the data plane."""
+    """What can be asked of the data plane; the values are labels of the metrics."""
 
-    PREDICT = enum.auto()
-    CLASSIFY = enum.auto()
-    REGRESS = enum.auto()
-    MULTI_INFERENCE = enum.auto()
-    METADATA = enum.auto()
-    STATUS = enum.auto()
-    MODELS = enum.auto()
+    PREDICT = "Predict"
+    CLASSIFY = "Classify"
+    REGRESS = "Regress"
+    MULTI_INFERENCE = "MultiInference"
+    METADATA = "GetModelMetadata"
+    STATUS = "GetModelStatus"
+    MODELS = "ListModels"
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

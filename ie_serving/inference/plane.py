@@ -7,33 +7,41 @@ decided here, the same for every protocol.
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
-from ie_serving.core.codes import ENDED, code_of
-from ie_serving.core.fit import fit, shed
+from ie_serving.core.codes import ENDED, code_of, rejected_for
 from ie_serving.core.requests import ExamplesRequest, InferRequest, ModelSpec, Task
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, Method, Signature
+from ie_serving.core.tensors import SERVING_DEFAULT, Method
 from ie_serving.core.versions import VersionStatus
 from ie_serving.inference import checks, examples, summary
+from ie_serving.inference.bound import Bound, NotedBound
 from ie_serving.inference.deadline import Limited, within
 from ie_serving.inference.decoding import decode_examples, decode_large
-from ie_serving.inference.interface import Api, Encode, Interface, Outputs, Results
-from ie_serving.inference.large_reply import Read, Unencoded
+from ie_serving.inference.interface import Api, Interface, Results
+from ie_serving.inference.large_reply import Unencoded
 from ie_serving.inference.sequences import following
 from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
-from ie_serving.telemetry.metrics import Metrics, Served
+from ie_serving.telemetry.histogram import SETTLED_AT
+from ie_serving.telemetry.metrics import Metrics
+from ie_serving.telemetry.requests import Key, Served
 
 T = TypeVar("T")
 
-MOST_FILTERS = 64
-"""Output filters whose encoders one version and signature remembers; the oldest is forgotten for a
-new one. Clients choose filters, so their number has no other bound."""
-
 API_OF = {Method.CLASSIFY: Api.CLASSIFY, Method.REGRESS: Api.REGRESS}
+
+
+class Asked:
+    """What is found out about a request while it is answered.
+
+    Attributes:
+        version: that answers it; None where none does.
+    """
+
+    version: int | None = None
 
 
 class DataPlane:
@@ -81,6 +89,7 @@ class DataPlane:
             else:
                 inputs, form = await decode_large(request, bound.signature)
             work = bound.start(inputs, form, request.output_filter)
+            started = time.perf_counter()
             if interface.limit_s is None:
                 reply = await work
             else:
@@ -94,7 +103,8 @@ class DataPlane:
                 reply = await asyncio.to_thread(reply.encode, reply.outputs)  # still held
         except ENDED as error:
             if (elsewhere := following(self._models, request, error)) is None:
-                self.refused(request.model.name, error)
+                version = servable.version if servable is not None else None
+                self.refused(request.model.name, error, interface, Api.PREDICT, version)
                 raise
             return await self.predict(elsewhere, interface, began)
         finally:
@@ -103,7 +113,12 @@ class DataPlane:
                 if not servable.holders and servable.unheld:
                     servable.unheld.set()
         # Not in a `finally`: TensorFlow Serving times the requests that succeed.
-        bound.served.add((time.perf_counter() - began) * 1e6)
+        if (served := bound.served) is not None:  # as `Served.add`, without the call
+            took = served.took
+            took.append(time.perf_counter() - began)
+            served.decoded.append(started - began)
+            if len(took) >= SETTLED_AT:
+                served.settle()
         return cast(T, reply)
 
     async def classify(
@@ -141,9 +156,10 @@ class DataPlane:
         """
         name = tasks[0].model.name if tasks else ""
         with (
-            self._measured(interface, Api.MULTI_INFERENCE, name, began),
+            self._measured(interface, Api.MULTI_INFERENCE, name, began) as asked,
             self._models.handle(examples.model_of(tasks)) as servable,
         ):
+            asked.version = servable.version
             rows = await decode_examples(request)
             check = self._method_name_check
             work = examples.run_tasks(servable, tasks, rows, self._codec, method_check=check)
@@ -159,9 +175,10 @@ class DataPlane:
     ) -> T:
         """Describe the signatures of a version."""
         with (
-            self._measured(interface, Api.METADATA, model.name, began),
+            self._measured(interface, Api.METADATA, model.name, began) as asked,
             self._models.handle(model) as servable,
         ):
+            asked.version = servable.version
             return encode(servable)
 
     def status(
@@ -194,23 +211,41 @@ class DataPlane:
             return encode(self._models.names())
 
     @contextmanager
-    def counting_refusals(self, model: str) -> Iterator[None]:
+    def counting_refusals(
+        self, model: str, interface: Interface[Any] | None = None, api: Api | None = None
+    ) -> Iterator[Asked]:
         """Count, by `refused`, whatever the body raises while it parses a request."""
+        asked = Asked()
         try:
-            yield
+            yield asked
         except ENDED as error:
-            self.refused(model, error)
+            self.refused(model, error, interface, api, asked.version)
             raise
 
-    def refused(self, model: str, error: BaseException) -> None:
+    def refused(
+        self,
+        model: str,
+        error: BaseException,
+        interface: Interface[Any] | None = None,
+        api: Api | None = None,
+        version: int | None = None,
+    ) -> None:
         """Count one that failed or was cancelled; front ends say so of one that they cannot parse.
 
         Args:
             model: name that it asked for; empty when it could not be read.
             error: what it failed with.
+            interface: over which it came, where that is known.
+            api: what it asked for, where that is known.
+            version: that it would have been answered by, where that was found.
         """
         code = code_of(error)
-        self._metrics.of(model).count(code.name)
+        entrypoint = interface.entrypoint if interface else ""
+        key = Key("" if version is None else str(version), entrypoint, api.value if api else "", "")
+        series = self._metrics.of(model)
+        series.requests.count(key, code.name)
+        if reason := rejected_for(error):
+            series.rejected[reason] += 1
         summary.note_refusal(model, code)
 
     # -- warm-up: with a version that does not serve yet; nothing is counted -------------------
@@ -238,16 +273,17 @@ class DataPlane:
 
     # By the name that was sent: the empty one and "serving_default" are bound apart, which costs
     # one entry and saves a comparison for every request.
-    def _bind(self, servable: Servable, name: str, interface: Interface[T]) -> "Bound[T]":
+    def _bind(self, servable: Servable, name: str, interface: Interface[T]) -> Bound[T]:
         signature = servable.signatures.get(name or SERVING_DEFAULT)
         if signature is None:
             raise interface.unknown_signature(servable, name or SERVING_DEFAULT)
         checks.check_served(signature)
         if self._method_name_check:
             checks.check_method(signature)
-        # `add`, not `of`: a warm-up binds before the manager has told the new model's name.
-        label = interface.labels[Api.PREDICT]
-        served = self._metrics.add(servable.name).served(label, interface.entrypoint)
+        served: Served | None = None
+        if self._metrics.wanted:
+            key = _key(interface, Api.PREDICT, servable.version)
+            served = self._metrics.served(servable.name, key)
         # Decided here, once for a signature: a request pays nothing where no lines are wanted.
         kind: type[Bound[T]] = NotedBound if summary.is_wanted() else Bound
         bound = kind(servable, signature, interface, served, self._codec.parse)
@@ -263,9 +299,10 @@ class DataPlane:
         encode: Callable[[Results], T],
     ) -> T:
         with (
-            self._measured(interface, API_OF[method], request.model.name, began),
+            self._measured(interface, API_OF[method], request.model.name, began) as asked,
             self._models.handle(request.model) as servable,
         ):
+            asked.version = servable.version
             rows = await decode_examples(request)
             name, check = request.signature, self._method_name_check
             work = examples.run(servable, name, method, rows, self._codec, method_check=check)
@@ -275,122 +312,16 @@ class DataPlane:
     @contextmanager
     def _measured(
         self, interface: Interface[Any], api: Api, model: str, began: float
-    ) -> Iterator[None]:
+    ) -> Iterator[Asked]:
         """Count the request that the body answers, and its latency if it succeeds."""
-        with self.counting_refusals(model):
-            yield
-        served = self._metrics.of(model).served(interface.labels[api], interface.entrypoint)
-        served.add((time.perf_counter() - began) * 1e6)
+        with self.counting_refusals(model, interface, api) as asked:
+            yield asked
+        key, series = _key(interface, api, asked.version), self._metrics.of(model)
+        # Names that nobody serves have no series of their own.
+        name = model if series is not self._metrics.of("") else ""
+        self._metrics.served(name, key).add(time.perf_counter() - began)
 
 
-class Bound(Generic[T]):
-    """How one signature of one version answers one interface: all that requests have in common.
-
-    Attributes:
-        signature: the signature.
-        served: counts the requests that succeed.
-    """
-
-    __slots__ = (
-        "_encoders",
-        "_filtered",
-        "_interface",
-        "_parse_examples",
-        "_servable",
-        "served",
-        "signature",
-    )
-
-    def __init__(
-        self,
-        servable: Servable,
-        signature: Signature,
-        interface: Interface[T],
-        served: Served,
-        parse_examples: examples.Parse,
-    ) -> None:
-        self.signature = signature
-        self.served = served
-        self._servable = servable
-        self._interface = interface
-        self._parse_examples = parse_examples
-        self._encoders = self._encoders_for(tuple(signature.outputs))
-        self._filtered: dict[tuple[str, ...], Mapping[object, Read[T]]] = {}
-
-    def start(
-        self, inputs: Mapping[str, Array], form: object, output_filter: tuple[str, ...]
-    ) -> Coroutine[Any, Any, T | Unencoded[T]]:
-        """Check the inputs and prepare to run the model; the coroutine gives the reply.
-
-        Args:
-            inputs: arrays by alias.
-            form: of the reply.
-            output_filter: aliases of the outputs to return; empty for all.
-
-        Raises:
-            InvalidRequest: names, dtypes or shapes do not fit, or the output filter does not.
-        """
-        encoders = self._encoders
-        if output_filter:
-            encoders = self._filtered.get(output_filter) or self._filter(output_filter)
-        read = encoders[form]
-        signature = self.signature
-        fitted, added = fit(signature, inputs)
-        if signature.examples is not None:
-            return examples.infer_serialized(
-                self._servable, signature.examples, fitted, self._parse_examples, read
-            )
-        if added:
-            return self._servable.compiled.infer(signature, fitted, lambda o: read(shed(o, added)))
-        return self._servable.compiled.infer(signature, fitted, read)
-
-    def _filter(self, outputs: tuple[str, ...]) -> Mapping[object, Read[T]]:
-        checks.check_output_filter(self.signature, outputs)
-        # Oldest first, as dicts keep their order: no clock, and nothing to do on a hit.
-        if len(self._filtered) >= MOST_FILTERS:
-            del self._filtered[next(iter(self._filtered))]
-        encoders = self._filtered[outputs] = self._encoders_for(outputs)
-        return encoders
-
-    def _encoders_for(self, outputs: tuple[str, ...]) -> Mapping[object, Read[T]]:
-        interface = self._interface
-        encoders = interface.encoders(self._servable, self.signature, outputs)
-        large, check = interface.large_reply, interface.check_large
-        if large is None:
-            return encoders
-        return {
-            form: _reader(encode, large, partial(check, form)) for form, encode in encoders.items()
-        }
-
-
-class NotedBound(Bound[T]):
-    """A `Bound` whose requests are logged."""
-
-    __slots__ = ()
-
-    def start(
-        self, inputs: Mapping[str, Array], form: object, output_filter: tuple[str, ...]
-    ) -> Coroutine[Any, Any, T | Unencoded[T]]:
-        """See `Bound`."""
-        entrypoint = self._interface.entrypoint
-        summary.note_tensors(self._servable, self.signature, entrypoint, inputs, output_filter)
-        return super().start(inputs, form, output_filter)
-
-
-def _reader(encode: Encode[T], large: int, check: Callable[[Outputs], None]) -> Read[T]:
-    """Encode outputs where they lie, or copy them out when they have `large` elements or more.
-
-    `check` refuses of a large one what `encode` would: while the inference can still fail, and a
-    sequence stays as it was.
-    """
-
-    def read(outputs: Outputs) -> T | Unencoded[T]:
-        size = 0
-        for array in outputs.values():
-            size += array.size
-        if size < large:
-            return encode(outputs)
-        check(outputs)
-        return Unencoded(encode, {alias: array.copy() for alias, array in outputs.items()})
-
-    return read
+def _key(interface: Interface[Any], api: Api, version: int | None) -> Key:
+    number = "" if version is None else str(version)
+    return Key(number, interface.entrypoint, api.value, interface.labels[api])

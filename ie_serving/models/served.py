@@ -111,22 +111,21 @@ class ServedModels:
         served = self.entries.get(name)
         return version_of(served.stream.labels if served else {}, label)
 
-    def states(self) -> list[tuple[str, str]]:
-        """Give model name and state of every version that is not at its end."""
+    def states(self) -> list[tuple[str, int, str]]:
+        """Give model name, number and state of every version that is not at its end."""
         return [
-            (name, status.state.name)
+            (name, status.version, status.state.name)
             for name, served in self.entries.items()
             for status in served.stream.statuses()
             if status.state is not State.END
         ]
 
-    def memory(self) -> list[tuple[str, int, int]]:
-        """Give model name, version and bytes of every AVAILABLE version where they are known."""
+    def available(self) -> list[Servable]:
+        """Give every AVAILABLE version."""
         return [
-            (name, version, servable.memory)
-            for name, served in self.entries.items()
-            for version, servable in served.stream.available.items()
-            if servable.memory is not None
+            servable
+            for served in self.entries.values()
+            for servable in served.stream.available.values()
         ]
 
     def precisions(self) -> list[tuple[str, str]]:

@@ -1,13 +1,15 @@
 """What became of a model's requests where they are gathered into batches."""
 
-from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-BATCHES = ":ie_serving:batches"
-BATCHES_APART = ":ie_serving:batches_apart"
-BATCH_ROWS = ":ie_serving:batch_rows"
-BATCH_QUEUE_TIME = ":ie_serving:batch_queue_time"
-BATCH_PROBES = ":ie_serving:batch_probes"
+from ie_serving.telemetry.histogram import EVERY_SECOND, Histogram
+from ie_serving.telemetry.text import family
+
+BATCHES = "ie_serving_batches_total"
+BATCHES_APART = "ie_serving_batches_apart_total"
+BATCH_ROWS = "ie_serving_batch_rows"
+BATCH_QUEUE = "ie_serving_batch_queue_seconds"
+BATCH_PROBES = "ie_serving_batch_probes_total"
 
 ROW_BOUNDS = tuple(float(2**power) for power in range(13))
 """Upper bounds of the finite buckets: 1 to 4,096 rows."""
@@ -16,50 +18,23 @@ ALONE = "lane_free"
 """Reason of a request that goes at once: a lane was free."""
 
 
-class Histogram:
-    """Numbers by bucket, and their sum."""
-
-    def __init__(self, bounds: Sequence[float]) -> None:
-        self._bounds = bounds
-        self._buckets = [0] * (len(bounds) + 1)
-        self._sum = 0.0
-
-    def add(self, value: float, times: int = 1) -> None:
-        """Count a number, so many times."""
-        self._buckets[bisect_left(self._bounds, value)] += times
-        self._sum += value * times
-
-    def lines(self, name: str, labels: str) -> Iterator[str]:
-        """Yield the samples; `labels` stand before `le`."""
-        total = 0
-        ends = [*(f"{bound:g}" for bound in self._bounds), "+Inf"]
-        for bound, count in zip(ends, self._buckets, strict=True):
-            total += count
-            yield f'{name}_bucket{{{labels},le="{bound}"}} {total}'
-        yield f"{name}_sum{{{labels}}} {self._sum:.15g}"
-        yield f"{name}_count{{{labels}}} {total}"
-
-
 class BatchMetrics:
     """The series of one model's batches; see `engines.layers.queue.Record`.
-
-    Args of the constructor:
-        time_bounds: upper bounds of the buckets of times, in microseconds.
 
     Attributes:
         reasons: batches by why they were sent; of lone requests, after `settle`.
         failed: batches whose requests were tried again in smaller ones.
         rows: of each batch, before it is filled up.
-        queue_time: microseconds that each request was gathered for.
+        queue_time: seconds that each request was gathered for.
         probes: of other windows, by how they ended.
     """
 
-    def __init__(self, time_bounds: Sequence[float]) -> None:
+    def __init__(self) -> None:
         self.reasons: dict[str, int] = {}
         self.failed = 0
         self.probes: dict[str, int] = {}
         self.rows = Histogram(ROW_BOUNDS)
-        self.queue_time = Histogram(time_bounds)
+        self.queue_time = Histogram()
         self._alone: dict[int, int] = {}
 
     def alone(self, rows: int) -> None:
@@ -72,7 +47,7 @@ class BatchMetrics:
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
         self.rows.add(rows)
         for each in waited_us:
-            self.queue_time.add(each)
+            self.queue_time.add(each / 1e6)
 
     def apart(self) -> None:
         """Count a batch that failed."""
@@ -100,28 +75,52 @@ def batch_lines(models: Labelled) -> Iterator[str]:
     for _, batches in models:
         batches.settle()
     seen = [(label, batches) for label, batches in models if batches.reasons]
-    if not seen:
-        return
-    yield f"# TYPE {BATCHES} counter"
-    for label, batches in seen:
-        for reason, number in batches.reasons.items():
-            yield f'{BATCHES}{{{label},reason="{reason}"}} {number}'
-    yield f"# TYPE {BATCH_ROWS} histogram"
-    for label, batches in seen:
-        yield from batches.rows.lines(BATCH_ROWS, label)
-    yield f"# TYPE {BATCH_QUEUE_TIME} histogram"
-    for label, batches in seen:
-        yield from batches.queue_time.lines(BATCH_QUEUE_TIME, label)
-    yield f"# TYPE {BATCHES_APART} counter"
-    for label, batches in seen:
-        yield f"{BATCHES_APART}{{{label}}} {batches.failed}"
-    yield from _probes(seen)
+    yield from _counted(
+        BATCHES,
+        "Batches by why each was sent with the rows it had.",
+        "reason",
+        [(label, batches.reasons) for label, batches in seen],
+    )
+    yield from family(
+        BATCH_ROWS,
+        "histogram",
+        "Rows of each batch, before it is filled up.",
+        (line for label, batches in seen for line in batches.rows.lines(BATCH_ROWS, label)),
+    )
+    yield from family(
+        BATCH_QUEUE,
+        "histogram",
+        "Seconds that each request was gathered for.",
+        (
+            line
+            for label, batches in seen
+            for line in batches.queue_time.lines(BATCH_QUEUE, label, shown=EVERY_SECOND)
+        ),
+    )
+    yield from family(
+        BATCHES_APART,
+        "counter",
+        "Batches that failed, whose requests were inferred again in halves.",
+        (f"{BATCHES_APART}{{{label}}} {batches.failed}" for label, batches in seen),
+    )
+    yield from _counted(
+        BATCH_PROBES,
+        "Probes of another batch window by how they ended.",
+        "verdict",
+        [(label, batches.probes) for label, batches in seen],
+    )
 
 
-def _probes(models: Labelled) -> Iterator[str]:
-    found = [(label, batches.probes) for label, batches in models if batches.probes]
-    if found:
-        yield f"# TYPE {BATCH_PROBES} counter"
-    for label, probes in found:
-        for verdict, number in probes.items():
-            yield f'{BATCH_PROBES}{{{label},verdict="{verdict}"}} {number}'
+def _counted(
+    name: str, meaning: str, label: str, found: Sequence[tuple[str, Mapping[str, int]]]
+) -> Iterator[str]:
+    yield from family(
+        name,
+        "counter",
+        meaning,
+        (
+            f'{name}{{{of},{label}="{value}"}} {number}'
+            for of, numbers in found
+            for value, number in numbers.items()
+        ),
+    )

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-SEQUENCES = ":ie_serving:sequences"
-STATE_BYTES = ":ie_serving:sequence_state_bytes"
-DROPPED = ":ie_serving:sequences_dropped"
+from ie_serving.telemetry.text import family
+
+SEQUENCES = "ie_serving_sequences"
+STATE_BYTES = "ie_serving_sequence_state_bytes"
+DROPPED = "ie_serving_sequences_dropped_total"
 
 Held = Callable[[], tuple[int, int]]
 """Gives how many sequences are live, and the bytes of their state."""
@@ -45,15 +47,27 @@ Labelled = Sequence[tuple[str, SequenceMetrics]]
 def sequence_lines(models: Labelled) -> Iterator[str]:
     """Yield the samples of all models that keep sequences."""
     seen = [(label, each, *each.held()) for label, each in models if each.seen]
-    if not seen:
-        return
-    yield f"# TYPE {SEQUENCES} gauge"
-    yield from (f"{SEQUENCES}{{{label}}} {live}" for label, _, live, _ in seen)
-    yield f"# TYPE {STATE_BYTES} gauge"
-    yield from (f"{STATE_BYTES}{{{label}}} {size}" for label, _, _, size in seen)
-    yield f"# TYPE {DROPPED} counter"
-    for label, each, _, _ in seen:
-        # Both from the first page on: of a counter that appears with its first event Prometheus
-        # sees no increase.
-        for reason in ("idle", "unloaded"):
-            yield f'{DROPPED}{{{label},reason="{reason}"}} {each.dropped.get(reason, 0)}'
+    yield from family(
+        SEQUENCES,
+        "gauge",
+        "Live sequences over all versions.",
+        (f"{SEQUENCES}{{{label}}} {live}" for label, _, live, _ in seen),
+    )
+    yield from family(
+        STATE_BYTES,
+        "gauge",
+        "Bytes of their states.",
+        (f"{STATE_BYTES}{{{label}}} {size}" for label, _, _, size in seen),
+    )
+    # Both reasons from the first page on: of a counter that appears with its first event Prometheus
+    # sees no increase.
+    yield from family(
+        DROPPED,
+        "counter",
+        "Sequences that ended without their clients.",
+        (
+            f'{DROPPED}{{{label},reason="{reason}"}} {each.dropped.get(reason, 0)}'
+            for label, each, _, _ in seen
+            for reason in ("idle", "unloaded")
+        ),
+    )

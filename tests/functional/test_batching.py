@@ -96,12 +96,12 @@ def answers(server: Server, model: str, inputs: list[Array], interface: str) -> 
 def counted(server: Server, metric: str, model: str) -> dict[str, float]:
     """Give the samples of a model by their labels, without its name."""
     page = server.rest.get("/metrics").text
-    pattern = rf'^:ie_serving:{metric}{{model_name="{model}",?([^}}]*)}} (\S+)$'
+    pattern = rf'^ie_serving_{metric}{{model_name="{model}",?([^}}]*)}} (\S+)$'
     return {labels: float(number) for labels, number in re.findall(pattern, page, re.MULTILINE)}
 
 
 def batches(server: Server, model: str) -> float:
-    return sum(counted(server, "batches", model).values())
+    return sum(counted(server, "batches_total", model).values())
 
 
 def rows_inferred(server: Server, model: str) -> float:

@@ -53,7 +53,7 @@ def test_memory_after_twenty_switches_is_that_after_the_first(
         switch_to(version)
     until(lambda: bool(states(server, "m")) and worker.memory_info().rss < SLACK * first, SOON_S)
     taken = re.search(
-        r':ie_serving:version_memory_bytes\{model_name="m",version="21"\} (\d+)',
+        r'ie_serving_version_memory_bytes\{model_name="m",version="21"\} (\d+)',
         server.rest.get("/metrics").text,
     )
     assert taken

@@ -107,7 +107,7 @@ def test_a_volume_that_is_unmounted_unloads_nothing_unless_that_is_asked_for(
         with Load(server) as load:
             (base / "1").rename(away)
             server.line("ERROR - listing failed, served versions stay model=digits")
-            assert ":ie_serving:listing_failures" in server.rest.get("/metrics").text
+            assert "ie_serving_listing_failures_total" in server.rest.get("/metrics").text
             away.rename(base / "1")
             server.line("listing works again model=digits")
         assert load.failures == []

@@ -148,7 +148,7 @@ def refusal(client: Client, number: int, control: int, **given: Any) -> tuple[st
 
 def counted(server: Server, metric: str, model: str) -> dict[str, float]:
     page = server.rest.get("/metrics").text
-    pattern = rf'^:ie_serving:{metric}{{model_name="{model}",?([^}}]*)}} (\S+)$'
+    pattern = rf'^ie_serving_{metric}{{model_name="{model}",?([^}}]*)}} (\S+)$'
     return {labels: float(number) for labels, number in re.findall(pattern, page, re.MULTILINE)}
 
 
@@ -333,5 +333,5 @@ def test_a_sequence_stays_on_its_version_and_its_client_is_told(server: Server, 
         assert code == "NOT_FOUND"
         assert "1, version 1, which had it, is unloaded: start a new one" in text
     assert client.ask(2, END).tolist() == [[200.0, 200.0]]
-    assert counted(server, "sequences_dropped", "versions")['reason="unloaded"'] == 1.0
+    assert counted(server, "sequences_dropped_total", "versions")['reason="unloaded"'] == 1.0
     shutil.rmtree(root / "versions" / "1")

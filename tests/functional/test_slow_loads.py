@@ -79,16 +79,16 @@ def test_a_load_that_takes_too_long_has_failed_until_it_ends(
     assert states(server, "m") == {1: LOADING}
     assert "0.5" in failure(server, 1, "m")
     assert f"load takes too long model=m version=1 base_path={slow}" in server.log
-    assert ':ie_serving:versions{model_name="m",state="LOADING"} 1' in metrics(server)
+    assert 'ie_serving_versions{model_name="m",state="LOADING"} 1' in metrics(server)
     gate.open()
     until(lambda: serves(server, 1, "m"))
     assert failure(server, 1, "m") == ""
-    assert ':ie_serving:versions{model_name="m",state="AVAILABLE"} 1' in metrics(server)
+    assert 'ie_serving_versions{model_name="m",state="AVAILABLE"} 1' in metrics(server)
     (put(slow, 2) / "2" / "model.xml").write_text("<net/>")
     until(lambda: any(f in metrics(server) for f in failures(1, 2, 3)))
-    states_now = ':ie_serving:versions{model_name="m",state="%s"} 1'
+    states_now = 'ie_serving_versions{model_name="m",state="%s"} 1'
     assert all(states_now % state in metrics(server) for state in ("AVAILABLE", "LOADING"))
-    assert ':ie_serving:loads{model_name="m",result="ok"} 1' in metrics(server)
+    assert 'ie_serving_loads_total{model_name="m",result="ok"} 1' in metrics(server)
 
 
 def metrics(server: Server) -> str:
@@ -96,7 +96,9 @@ def metrics(server: Server) -> str:
 
 
 def failures(*counts: int) -> list[str]:
-    return [f':ie_serving:loads{{model_name="m",result="failed"}} {count}\n' for count in counts]
+    return [
+        f'ie_serving_loads_total{{model_name="m",result="failed"}} {count}\n' for count in counts
+    ]
 
 
 def test_files_that_are_replaced_while_the_engine_has_read_some_serve_no_mix(

@@ -28,7 +28,7 @@ class Limit:
 GOAL = Limit(functions=60, files=16, changes=24, visits=3)
 """Where both shall be. A limit below is lowered when a way becomes shorter, and never raised."""
 LIMITS = {
-    "REST": Limit(functions=42, files=16, changes=24, visits=3),
+    "REST": Limit(functions=42, files=16, changes=23, visits=3),
     "gRPC": Limit(functions=34, files=16, changes=21, visits=3),
 }
 

@@ -338,22 +338,21 @@ def _server(given: dict[str, Any], file: ConfigFile, reading: _Reading) -> Serve
     # As in OpenVINO Model Server, which has one interval for both.
     if "poll_wait_s" in given:
         given.setdefault("config_poll_wait_s", given["poll_wait_s"])
-    if "metrics_path" not in given and ovms.metrics_enabled(
-        reading.given, file.metrics, reading.faults
-    ):
-        given["metrics_path"] = METRICS_PATH
+    enabled = ovms.metrics_enabled(reading.given, file.metrics, reading.faults)
+    if "metrics_path" not in given and enabled is not None:
+        given["metrics_path"] = METRICS_PATH if enabled else ""
     settings = ServerSettings(**given)
-    _check_ports(settings, reading.faults)
+    _check_ports(settings, reading.faults, metrics_asked_for=bool(given.get("metrics_path")))
     return settings
 
 
-def _check_ports(settings: ServerSettings, faults: Faults) -> None:
+def _check_ports(settings: ServerSettings, faults: Faults, *, metrics_asked_for: bool) -> None:
     rest = settings.rest_port or settings.rest_socket_path
     if not (settings.port or settings.grpc_socket_path or rest):
         faults.add("--port", "port and rest_port cannot both be unset; turn one on")
     elif settings.port and settings.port == settings.rest_port:
         faults.add("--rest_port", "port and rest_port cannot have the same values; change one")
-    if settings.metrics_path and not rest:
+    if metrics_asked_for and not rest:
         faults.add("--metrics_path", "metrics are served on the REST port; give --rest_port")
     if settings.invocations_model and not rest:
         faults.add("--invocations_model", "it is asked on the REST port; give --rest_port")

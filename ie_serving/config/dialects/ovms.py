@@ -14,7 +14,8 @@ from ie_serving.config.values.faults import Faults
 METRICS_ENABLE = "metrics_enable"
 
 ALIASES: Mapping[str, str] = {
-    METRICS_ENABLE: f"true serves Prometheus metrics at {METRICS_PATH} (see --metrics_path)",
+    METRICS_ENABLE: f"false serves no metrics, true serves them at {METRICS_PATH} (see"
+    " --metrics_path)",
 }
 """Its flags that say in other words what a flag of ours says."""
 
@@ -39,8 +40,8 @@ def _without_grpc(argv: Sequence[str], names: Collection[str]) -> list[str]:
     return ["--port=0"] if is_taken and "--port" not in names else []
 
 
-def metrics_enabled(given: Mapping[str, str], in_file: bool, faults: Faults) -> bool:
-    """Tell whether metrics are asked for, by flag or else by the file."""
+def metrics_enabled(given: Mapping[str, str], in_file: bool | None, faults: Faults) -> bool | None:
+    """Tell whether metrics are asked for, by flag or else by the file; None where neither says."""
     if METRICS_ENABLE not in given:
         return in_file
     return bool(faults.take(words.boolean, given[METRICS_ENABLE], f"--{METRICS_ENABLE}"))

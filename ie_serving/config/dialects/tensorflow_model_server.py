@@ -124,7 +124,7 @@ def _parsed(flags: Split, texts: Mapping[str, str], environ: Mapping[str, str]) 
     # The original has no flag for these, so the variables of `ie_serving` are all there is.
     variables = environment.read([each for each in SERVER if not each.tfs], environ, faults)
     storage = environment.storage_options(environ, faults)
-    metrics = _metrics_path(flags, texts, faults)
+    metrics = _metrics(flags, texts, faults)
     if CONFIG_FILE in texts:
         models = _file_models(flags, texts[CONFIG_FILE], engine, faults)
     else:
@@ -233,15 +233,16 @@ def _batching(flags: Split, texts: Mapping[str, str], faults: Faults) -> Batchin
     return Batching(in_version=True, num_batch_threads=given.num_batch_threads)
 
 
-def _metrics_path(flags: Split, texts: Mapping[str, str], faults: Faults) -> str:
-    """Give the path of the metrics that the monitoring file names."""
+def _metrics(flags: Split, texts: Mapping[str, str], faults: Faults) -> dict[str, str]:
+    """Give the settings that the monitoring file decides: where the metrics are beside /metrics."""
     if MONITORING_FILE not in texts:
-        return ""
+        return {}
     # Here, not above: it brings protobuf, which a server without these files can do without.
     from ie_serving.config.files import option_files
 
     place = flags.text(MONITORING_FILE)
-    return faults.take(option_files.metrics_path, texts[MONITORING_FILE], place) or ""
+    path = faults.take(option_files.metrics_path, texts[MONITORING_FILE], place)
+    return {"monitoring_path": path} if path else {"metrics_path": ""}
 
 
 def _file_models(
@@ -287,12 +288,14 @@ def _base_path(flags: Split, environ: Mapping[str, str]) -> str:
     return f"{parent}/{name}"
 
 
-def _server(flags: Split, metrics_path: str, variables: Mapping[str, Any]) -> ServerSettings:
+def _server(
+    flags: Split, metrics: Mapping[str, str], variables: Mapping[str, Any]
+) -> ServerSettings:
     """Give the settings of the server.
 
     Args:
         flags: as they are given.
-        metrics_path: of the monitoring file.
+        metrics: fields that the monitoring file decides.
         variables: fields of the settings that only the environment gives.
     """
     named = [
@@ -305,8 +308,7 @@ def _server(flags: Split, metrics_path: str, variables: Mapping[str, Any]) -> Se
     }
     channel.settle(given, ServerSettings.grpc_transport)
     return ServerSettings(
-        **{**given, **variables},
-        metrics_path=metrics_path,
+        **{**given, **variables, **metrics},
         announce_as_tfs=True,
         rest_metadata="snake",
         # The original waits for a base path that does not exist yet.

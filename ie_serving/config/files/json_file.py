@@ -31,7 +31,7 @@ _NO_LINE_END = re.compile(r"[^\n]")
 
 TOP_KEYS: Mapping[str, str] = {
     "model_config_list": 'list of {"config": {...}}, one for each model',
-    "monitoring": f'{{"metrics": {{"enable": true}}}} serves Prometheus metrics at {METRICS_PATH}',
+    "monitoring": f'{{"metrics": {{"enable": false}}}} serves no metrics, true at {METRICS_PATH}',
 }
 
 
@@ -41,8 +41,8 @@ class ConfigFile:
 
     models: tuple[ModelConfig, ...]
 
-    metrics: bool = False
-    """Whether `monitoring` asks for metrics."""
+    metrics: bool | None = None
+    """Whether `monitoring` asks for metrics; None where it does not say."""
 
     warnings: tuple[str, ...] = ()
 
@@ -191,12 +191,13 @@ def _of_model(entry: Mapping[str, Any]) -> str:
     return f' (model "{name}")' if isinstance(name, str) else ""
 
 
-def _metrics(monitoring: object, findings: _Findings) -> bool:
+def _metrics(monitoring: object, findings: _Findings) -> bool | None:
     metrics = monitoring.get("metrics", {}) if isinstance(monitoring, Mapping) else None
     if not isinstance(monitoring, Mapping) or not isinstance(metrics, Mapping):
         findings.add("monitoring", 'expected an object such as {"metrics": {"enable": true}}')
         return False
     findings.unknown(monitoring, frozenset({"metrics"}), "monitoring.")
     findings.unknown(metrics, frozenset({"enable"}), "monitoring.metrics.")
-    enable = metrics.get("enable", False)
-    return bool(findings.take(boolean, enable, "monitoring.metrics.enable"))
+    if "enable" not in metrics:
+        return None
+    return bool(findings.take(boolean, metrics["enable"], "monitoring.metrics.enable"))

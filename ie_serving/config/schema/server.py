@@ -228,7 +228,7 @@ SERVER: tuple[Setting, ...] = (
         parse=words.url_path,
         form="PATH",
         meaning="REST path of the Prometheus metrics",
-        example="/metrics",
+        example="/monitoring/prometheus/metrics",
         flag="metrics_path",
         tfs="monitoring_config_file",
         # There a switch, with the path fixed.
@@ -238,8 +238,8 @@ SERVER: tuple[Setting, ...] = (
         place="server.invocations_model",
         parse=words.text,
         form="TEXT",
-        meaning="model that answers POST /invocations, with GET /ping as readiness, as Amazon"
-        " SageMaker asks for them",
+        meaning="model that answers POST /invocations, as Amazon SageMaker asks for them beside"
+        " GET /ping",
         example="resnet",
         flag="invocations_model",
     ),

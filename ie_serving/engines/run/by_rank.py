@@ -9,6 +9,7 @@ take are noted apart, so that asking for them costs no other client its program.
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
 from typing import TypeVar
 
 from ie_serving.core.errors import InvalidTensor, LoadFailed, QueueFull
@@ -70,6 +71,8 @@ class ByRank:
         self._refused: dict[Ranks, str] = {}
         # One: compiling takes all cores by itself.
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="rank")
+        # What is made later belongs to the record of the version that is loaded now.
+        self._context = copy_context()
 
     async def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
         """See `CompiledModel.infer`.
@@ -103,7 +106,8 @@ class ByRank:
                 " inputs: send the request again later, and keep to a few ranks; those of warm-up"
                 " records are compiled before the version serves"
             )
-        begun = self._compiling[ranks] = _Kept(self._threads.submit(self._make, ranks))
+        made = self._threads.submit(self._context.run, self._make, ranks)
+        begun = self._compiling[ranks] = _Kept(made)
         # Whether or not a request still waits for it by then.
         begun.arrived.add_done_callback(lambda _: self._arrived(ranks))
         return begun

@@ -20,6 +20,7 @@ class Lane(Generic[T]):
         done: resolved when the infer request is idle again, whatever came of it.
         failure: what the engine failed with.
         seconds: how long the inference alone took.
+        waited_s: how long it waited for its thread.
     """
 
     def __init__(
@@ -43,6 +44,8 @@ class Lane(Generic[T]):
         self.done: asyncio.Future[None] = self._loop.create_future()
         self.failure: Exception | None = None
         self.seconds = 0.0
+        self.waited_s = 0.0
+        self._made = time.perf_counter()
 
     def start(self, threads: Executor) -> None:
         """Run in one of `threads`; here, this once, where the system has no thread left."""
@@ -72,6 +75,7 @@ class Lane(Generic[T]):
             infer = self._to_do.pop()
         except IndexError:  # an executor that could not start a thread keeps what it was given
             return
+        self.waited_s = time.perf_counter() - self._made
         try:
             infer()
         # All: an error that ended the thread silently would leave the request waiting for ever.

@@ -23,6 +23,8 @@ from ie_serving.engines.run.latency_model import CEILING_S, WEIGHT, LatencyModel
 from ie_serving.engines.run.pool import Pool
 from ie_serving.engines.run.request import Admission, InferRequest, Outputs
 from ie_serving.engines.run.threads import thread_limit
+from ie_serving.telemetry.histogram import SETTLED_AT
+from ie_serving.telemetry.inferences import current
 
 T = TypeVar("T")
 Read = Callable[[Outputs], T]
@@ -84,6 +86,8 @@ class Program:
         self._own_threads = _own_threads(len(requests), apart)
         self._threads = self._own_threads or _shared_threads
         self._freed = freed
+        self._record = current()
+        self._ran = self._record.ran
 
     async def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
         """See `CompiledModel.infer`."""
@@ -99,10 +103,10 @@ class Program:
         bucket = sum([array.size for array in inputs.values()]).bit_length()
         # While an item is free nobody waits, so taking it here jumps no queue.
         free = self._pool.free
-        request = free.pop() if free else await self._pool.take()
+        request, waited_s = (free.pop(), 0.0) if free else await self._taken()
         mean_s = self._mean_s.get(bucket, CEILING_S)
         if new or mean_s > self._latency.longest_inline_s:
-            return await self._infer_in_lane(request, inputs, read, bucket, new)
+            return await self._infer_in_lane(request, inputs, read, bucket, new, waited_s)
         # Not `finally` over all: after a failure the request may have to be renewed first.
         try:
             request.fill(inputs)
@@ -114,6 +118,10 @@ class Program:
         seconds = time.perf_counter() - started
         seen_s = seconds if seconds < CEILING_S else CEILING_S
         self._mean_s[bucket] = mean_s + WEIGHT * (seen_s - mean_s)
+        ran = self._ran  # here, and not by a call: an append is all that most inferences pay
+        ran.append(seconds)
+        if waited_s or len(ran) >= SETTLED_AT:
+            self._record.waited(waited_s)
         try:
             return read(outputs)
         finally:
@@ -122,6 +130,15 @@ class Program:
             else:
                 free.append(request)
 
+    async def _taken(self) -> tuple[InferRequest, float]:
+        """Wait for an infer request; tell for how many seconds."""
+        began = time.perf_counter()
+        self._record.waiting += 1
+        try:
+            return await self._pool.take(), time.perf_counter() - began
+        finally:
+            self._record.waiting -= 1
+
     async def _infer_in_lane(
         self,
         request: InferRequest,
@@ -129,6 +146,7 @@ class Program:
         read: Read[T],
         bucket: int,
         new: bool,
+        waited_s: float,
     ) -> T:
         """Run in a thread, copies and `read` included; the request goes back once it is idle."""
         # Requests that share the engine's threads slow each other down, and would teach that this
@@ -142,6 +160,8 @@ class Program:
             self._give_when_idle(request, lane)
         if lane.failure is not None:
             raise self._blame(lane.failure) from lane.failure
+        self._ran.append(lane.seconds)
+        self._record.waited(waited_s + lane.waited_s)
         # What a new shape takes is mostly the engine's preparing for it: no measure of the next.
         if alone and not new:
             self._latency.learn(bucket, lane.seconds)

@@ -13,6 +13,7 @@ from typing import Any
 from ie_serving.core.tensors import Signature
 from ie_serving.core.waits import set_within
 from ie_serving.engines.base import CompiledModel
+from ie_serving.telemetry.inferences import Inferences
 
 
 class Servable:
@@ -25,6 +26,8 @@ class Servable:
         signatures: its signatures by name.
         bound: what those who use it have composed for it, by their own keys; it goes with it.
         holders: how many requests use it now.
+        inferences: how long its inferences take.
+        load_s: seconds that each step of its load took, such as `fetch_s`.
         memory: bytes that its load has added to the process; None where that is not known.
         unheld: set when `holders` falls to 0; None as long as nobody waits for that.
     """
@@ -34,6 +37,8 @@ class Servable:
         "bound",
         "compiled",
         "holders",
+        "inferences",
+        "load_s",
         "memory",
         "name",
         "signatures",
@@ -54,6 +59,8 @@ class Servable:
         self.signatures = signatures
         self.bound: dict[object, Any] = {}
         self.holders = 0
+        self.inferences = Inferences()
+        self.load_s: Mapping[str, float] = {}
         self.memory: int | None = None
         self.unheld: asyncio.Event | None = None
 

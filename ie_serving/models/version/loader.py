@@ -26,6 +26,7 @@ from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.states import Event
 from ie_serving.storage.base import NEVER, Storage
 from ie_serving.telemetry import logs
+from ie_serving.telemetry.inferences import Inferences, recording
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +122,8 @@ class Loader:
             except BaseException:  # cancellation too: nobody else knows of what is in memory now
                 await self.unload(loaded)
                 raise
+        loaded.servable.load_s = took
+        loaded.servable.inferences.forget()
         self._log(loaded.servable, took)
         return loaded
 
@@ -163,12 +166,13 @@ class Loader:
             _check_wanted(given_up)
             # In this thread, not before it: what still waits for one cannot have ended the process.
             noted.enter_context(self._noted(self._name_of(candidate)))
-            with _timed(took, "compile_s"), LOADS.measured() as footprint:
+            record = Inferences()
+            with _timed(took, "compile_s"), LOADS.measured() as footprint, recording(record):
                 compiled = self._engine.compile(directory, self._options)
             model.callback(compiled.close)  # before anything else can fail
             signatures = with_signature_file(directory, compiled.signatures)
             servable = Servable(self._name, candidate.version, compiled, signatures)
-            servable.memory = footprint.size
+            servable.memory, servable.inferences = footprint.size, record
             self._check_unchanged(candidate)
             done(Event.COMPILED)
             return LoadedVersion(servable, directory, model.pop_all(), files.pop_all())

@@ -359,7 +359,7 @@ def test_a_version_that_is_replaced_while_it_serves_is_said_or_loaded_anew(
         until(lambda: not answers_as(reloads, 1))
         warns.line("files of a served version have changed model=digits version=1")
         assert answers_as(warns, 1)
-        counted = ':ie_serving:served_versions_changed{model_name="digits"} 1'
+        counted = 'ie_serving_served_versions_changed_total{model_name="digits"} 1'
         assert counted in warns.rest.get("/metrics").text
         repository.put("1/mapping_config.json", b'{"inputs": {}}')
         until(lambda: warns.log.count("files of a served version have changed") == 2)

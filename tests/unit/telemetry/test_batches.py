@@ -33,7 +33,7 @@ def test_batches_by_reason_with_rows_and_times() -> None:
     assert 'model_name="a\\"b"' in metrics.text()
     assert "idle" not in metrics.text()
     found = samples(metrics)
-    name = ":ie_serving:batch"
+    name = "ie_serving_batch"
     assert found[f"{name}es_total lane_free"] == 1
     assert found[f"{name}es_total full"] == 2
     assert found[f"{name}es_apart_total"] == 1
@@ -44,6 +44,6 @@ def test_batches_by_reason_with_rows_and_times() -> None:
         3,
     ]
     assert (found[f"{name}_rows_sum"], found[f"{name}_rows_count"]) == (137, 3)
-    assert found[f"{name}_queue_time_count"] == 3
-    assert found[f"{name}_queue_time_sum"] == 515
-    assert found[f"{name}_queue_time_bucket 18"] == 2
+    assert found[f"{name}_queue_seconds_count"] == 3
+    assert found[f"{name}_queue_seconds_sum"] == 515e-6
+    assert found[f"{name}_queue_seconds_bucket 3.24e-05"] == 2

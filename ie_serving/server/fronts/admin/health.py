@@ -13,6 +13,8 @@ from ie_serving.core.requests import ModelSpec
 
 LIVE = "/v2/health/live"
 READY = "/v2/health/ready"
+STARTUP = "/v2/health/startup"
+"""Ours: the protocol has none, but Kubernetes asks whether a start is over."""
 _MODEL = re.compile(rb"/v2/models/([^/]+)(?:/versions/([0-9]{1,18}))?/ready")
 
 
@@ -49,6 +51,11 @@ class Health:
     def live_reply(self) -> tuple[int, bytes]:
         """HTTP status and JSON body of a liveness probe."""
         return 200, b'{"live":true}'
+
+    def startup_reply(self) -> tuple[int, bytes]:
+        """HTTP status and JSON body of a startup probe: whether it was ever ready."""
+        started = self.phase is not Phase.STARTING
+        return (200, b'{"started":true}') if started else (503, b'{"started":false}')
 
     def ready_reply(self) -> tuple[int, bytes]:
         """HTTP status and JSON body of a readiness probe."""

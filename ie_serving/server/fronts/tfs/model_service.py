@@ -70,7 +70,7 @@ class ModelService:
     async def get_model_status(self, payload: Buffer, context: CallContext) -> bytes:
         """Give the states of one version or of all, highest first."""
         began = time.perf_counter()
-        with self._plane.counting_refusals(""):
+        with self._plane.counting_refusals("", self._interface):
             model = _status_model(payload)
         return self._plane.status(model, self._interface, began, metadata.status_response)
 

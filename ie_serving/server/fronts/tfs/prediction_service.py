@@ -102,7 +102,7 @@ class PredictionService:
         except Unclear:
             return self._predict_unclear(payload, began)
         except Exception as error:
-            self._plane.refused("", error)
+            self._plane.refused("", error, self._interface, Api.PREDICT)
             raise
         return self._plane.predict(request, self._interface, began)
 
@@ -139,7 +139,7 @@ class PredictionService:
 
     async def _read(self, read: Callable[[Buffer], T], payload: Buffer) -> T:
         """Parse a request; one that cannot be parsed counts under no model's name."""
-        with self._plane.counting_refusals(""):
+        with self._plane.counting_refusals("", self._interface):
             return await self._parsed(read, payload)
 
     async def _parsed(self, read: Callable[[Buffer], T], payload: Buffer) -> T:

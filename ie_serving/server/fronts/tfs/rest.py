@@ -156,7 +156,7 @@ class RestApi:
         *,
         max_body_bytes: int,
         enable_cors: bool,
-        metrics_path: str,
+        metrics_paths: Sequence[str] = (),
         invocations_model: str = "",
         poll: Poll,
         config: ConfigPages,
@@ -173,7 +173,7 @@ class RestApi:
         self._poll_allowed = poll_allowed
         self._config = config
         self._invocations = invoked(invocations_model)
-        self._pages = fixed_pages(health, metrics, metrics_path, has_ping=bool(invocations_model))
+        self._pages = fixed_pages(health, metrics, metrics_paths)
         self._runs: dict[str, Run] = {
             "predict": self._predict,
             "classify": self._classify,
@@ -245,7 +245,7 @@ class RestApi:
 
     async def _reloaded(self) -> Page:
         try:
-            with self._plane.counting_refusals(""):
+            with self._plane.counting_refusals("", self._interface):
                 return json_page(*await self._config.reload())
         except Exception as error:
             return failed(error)
@@ -261,7 +261,7 @@ class RestApi:
         try:
             asked = route(request.method, target_of(path, request.scope["query_string"]))
         except InvalidRequest as error:
-            self._plane.refused("", error)
+            self._plane.refused("", error, self._interface)
             return misrouted(error)
         try:
             return 200, JSON, self._looks[asked.verb](asked.model, began)
@@ -289,25 +289,25 @@ class RestApi:
                 asked = await in_thread(parse_slowly, request.head, body)
                 size = max(size, LARGE_BODY)  # to decode it takes long, too
         except ENDED as error:
-            self._plane.refused(model.name, error)
+            self._plane.refused(model.name, error, self._interface, Api.PREDICT)
             raise
         name, decode = asked.signature_name, asked.decode
         inputs = InferRequest(model, name, decode, size, asked.decode_at_once)
         return await self._plane.predict(inputs, self._interface, began)
 
     async def _classify(self, request: Request, model: ModelSpec, began: float) -> Buffer:
-        examples = await self._examples(request, model, Method.CLASSIFY)
+        examples = await self._examples(request, model, Method.CLASSIFY, Api.CLASSIFY)
         return await self._plane.classify(examples, self._interface, began, _classifications)
 
     async def _regress(self, request: Request, model: ModelSpec, began: float) -> Buffer:
-        examples = await self._examples(request, model, Method.REGRESS)
+        examples = await self._examples(request, model, Method.REGRESS, Api.REGRESS)
         return await self._plane.regress(examples, self._interface, began, _regressions)
 
     async def _examples(
-        self, request: Request, model: ModelSpec, method: Method
+        self, request: Request, model: ModelSpec, method: Method, api: Api
     ) -> ExamplesRequest:
         held = Lease(BUDGET)
-        with self._plane.counting_refusals(model.name):
+        with self._plane.counting_refusals(model.name, self._interface, api):
             body = await read_body(request, self._max_body_bytes, held)
             is_large = len(body) >= LARGE_EXAMPLES_BODY
             work = partial(parse_examples, body, method.word)
@@ -316,7 +316,7 @@ class RestApi:
         return ExamplesRequest(model, asked.signature_name, decode, len(asked.examples))
 
     async def _poll(self, _: Request, model: ModelSpec, began: float) -> Buffer:
-        with self._plane.counting_refusals(model.name):
+        with self._plane.counting_refusals(model.name, self._interface):
             if not self._poll_allowed:
                 raise Forbidden(
                     "polls by request are switched off: wait for the poll interval",

@@ -3,10 +3,10 @@
 Errors become `{"error": ...}` here and nowhere else.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from ie_serving.core.errors import InvalidRequest
-from ie_serving.server.fronts.admin.health import LIVE, READY, Health
+from ie_serving.server.fronts.admin.health import LIVE, READY, STARTUP, Health
 from ie_serving.server.fronts.tfs.rest_routes import PING, UnknownMethod, VersionOverflow
 from ie_serving.server.status import explain, http_of
 from ie_serving.server.transport.http1.messages import Buffer
@@ -56,16 +56,16 @@ def preflight(origin: str) -> Page:
 
 # By the bytes of the path as they were sent, since probes write it alike each time.
 def fixed_pages(
-    health: Health, metrics: Metrics, metrics_path: str, *, has_ping: bool = False
+    health: Health, metrics: Metrics, metrics_paths: Sequence[str]
 ) -> Mapping[bytes, Callable[[], Page]]:
     """Give the pages that are the same for every query, by their paths."""
     pages: dict[bytes, Callable[[], Page]] = {
         LIVE.encode(): lambda: json_page(*health.live_reply()),
         READY.encode(): lambda: json_page(*health.ready_reply()),
+        STARTUP.encode(): lambda: json_page(*health.startup_reply()),
+        # Amazon SageMaker sends requests as soon as it has answered 200.
+        PING.encode(): lambda: json_page(*health.ready_reply()),
     }
-    if metrics_path:  # empty: no metrics are wanted
-        path = metrics_path.encode()
-        pages[path] = lambda: (200, CONTENT_TYPE, metrics.text().encode())
-    if has_ping:  # SageMaker sends requests as soon as it has answered 200
-        pages[PING.encode()] = pages[READY.encode()]
+    for path in metrics_paths:
+        pages[path.encode()] = lambda: (200, CONTENT_TYPE, metrics.text().encode())
     return pages

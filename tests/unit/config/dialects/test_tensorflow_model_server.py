@@ -158,11 +158,16 @@ def test_the_monitoring_file_names_the_path_of_the_metrics(tmp_path: Path) -> No
         file: parse(PATH, "--rest_api_port=1", f"--monitoring_config_file={file}")
         for file in (example, silent, off)
     }
-    assert [found.settings.server.metrics_path for found in paths.values()] == [
-        "/monitoring/prometheus/metrics",
-        "/monitoring/prometheus/metrics",
-        "",
+    assert [found.settings.server.metrics_paths for found in paths.values()] == [
+        ("/metrics", "/monitoring/prometheus/metrics"),
+        ("/metrics", "/monitoring/prometheus/metrics"),
+        (),
     ]
+
+
+def test_metrics_are_at_their_usual_path_without_a_monitoring_file() -> None:
+    assert parse(PATH, "--rest_api_port=1").settings.server.metrics_paths == ("/metrics",)
+    assert parse(PATH).settings.server.metrics_paths == ()
 
 
 def test_batching_parameters_hold_for_every_model() -> None:

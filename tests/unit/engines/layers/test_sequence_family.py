@@ -189,13 +189,15 @@ def test_the_page_shows_what_is_live_and_what_was_dropped() -> None:
     start(old, 2)
     start(new, 3)
     old.close()
-    lines = [line for line in metrics.text().splitlines() if "sequence" in line]
+    lines = [
+        line for line in metrics.text().splitlines() if "_sequence" in line and "HELP" not in line
+    ]
     assert lines == [
-        "# TYPE :ie_serving:sequences gauge",
-        ':ie_serving:sequences{model_name="m"} 1',
-        "# TYPE :ie_serving:sequence_state_bytes gauge",
-        ':ie_serving:sequence_state_bytes{model_name="m"} 0',
-        "# TYPE :ie_serving:sequences_dropped counter",
-        ':ie_serving:sequences_dropped{model_name="m",reason="idle"} 0',
-        ':ie_serving:sequences_dropped{model_name="m",reason="unloaded"} 2',
+        "# TYPE ie_serving_sequences gauge",
+        'ie_serving_sequences{model_name="m"} 1',
+        "# TYPE ie_serving_sequence_state_bytes gauge",
+        'ie_serving_sequence_state_bytes{model_name="m"} 0',
+        "# TYPE ie_serving_sequences_dropped_total counter",
+        'ie_serving_sequences_dropped_total{model_name="m",reason="idle"} 0',
+        'ie_serving_sequences_dropped_total{model_name="m",reason="unloaded"} 2',
     ]

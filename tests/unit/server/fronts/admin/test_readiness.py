@@ -45,6 +45,18 @@ async def turns() -> None:
         await asyncio.sleep(0)
 
 
+async def test_its_start_is_over_when_it_was_ready_and_stays_so_while_it_drains() -> None:
+    process = Process()
+    assert process.health.startup_reply()[0] == 503
+    process.served.set()
+    process.readiness.begin()
+    await turns()
+    assert process.health.startup_reply() == (200, b'{"started":true}')
+    process.readiness.end()
+    assert process.health.startup_reply()[0] == 200
+    assert process.health.ready_reply()[0] == 503
+
+
 async def test_it_is_ready_when_the_ports_are_open_and_every_model_has_served() -> None:
     process = Process()
     assert await process.told() == (503, False)

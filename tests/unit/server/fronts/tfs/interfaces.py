@@ -144,7 +144,7 @@ class Rest:
             self.health,
             max_body_bytes=1 << 20,
             enable_cors=False,
-            metrics_path="",
+            metrics_paths=(),
             poll=poll,
             config=NO_CONFIG,
             poll_allowed=poll_allowed,

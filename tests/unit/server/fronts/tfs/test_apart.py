@@ -90,7 +90,7 @@ async def waits_for_rest(verb: str, body: bytes) -> bool:
         Health(),
         max_body_bytes=1 << 22,
         enable_cors=False,
-        metrics_path="",
+        metrics_paths=(),
         poll=no_poll,
         config=NO_CONFIG,
     )

@@ -154,7 +154,7 @@ class Rest:
             Health(),
             max_body_bytes=1 << 20,
             enable_cors=False,
-            metrics_path="",
+            metrics_paths=(),
             poll=NEVER,
             config=NO_CONFIG,
         )

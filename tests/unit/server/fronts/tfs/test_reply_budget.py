@@ -35,7 +35,7 @@ async def answered(body: bytes) -> Reply:
         Health(),
         max_body_bytes=1 << 22,
         enable_cors=False,
-        metrics_path="",
+        metrics_paths=(),
         poll=no_poll,
         config=NO_CONFIG,
     )

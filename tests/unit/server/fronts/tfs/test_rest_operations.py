@@ -53,6 +53,20 @@ async def test_polls_can_be_switched_off() -> None:
     assert "polls by request are switched off" in json.loads(text)["error"]
 
 
+async def test_probes_of_the_whole_server() -> None:
+    rest = Rest(await Heart().plane())
+    for phase, ready, started in (
+        (Phase.STARTING, 503, 503),
+        (Phase.READY, 200, 200),
+        (Phase.STOPPING, 503, 200),
+    ):
+        rest.health.phase = phase
+        assert [
+            (await rest.call("GET", path))[0]
+            for path in ("/ping", "/v2/health/ready", "/v2/health/startup", "/v2/health/live")
+        ] == [ready, ready, started, 200]
+
+
 async def test_a_model_says_whether_it_is_ready_whatever_the_others_do() -> None:
     rest = Rest(await Heart().plane())
     for path, status in (

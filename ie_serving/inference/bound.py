@@ -1,0 +1,149 @@
+"""One signature of one version as an interface asks it: what requests have in common."""
+
+import array
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, Generic, TypeVar
+
+from ie_serving.core.fit import fit, shed
+from ie_serving.core.tensors import Array, Signature
+from ie_serving.inference import checks, examples, summary
+from ie_serving.inference.interface import Encode, Interface, Outputs
+from ie_serving.inference.large_reply import Read, Unencoded
+from ie_serving.models.version.handle import Servable
+from ie_serving.telemetry.requests import Served
+
+T = TypeVar("T")
+
+MOST_FILTERS = 64
+"""Output filters whose encoders one version and signature remembers; the oldest is forgotten for a
+new one. Clients choose filters, so their number has no other bound."""
+
+
+class Bound(Generic[T]):
+    """How one signature of one version answers one interface: all that requests have in common.
+
+    Attributes:
+        signature: the signature.
+        served: counts the requests that succeed; None where nobody wants to know.
+    """
+
+    __slots__ = (
+        "_encoders",
+        "_filtered",
+        "_interface",
+        "_parse_examples",
+        "_servable",
+        "served",
+        "signature",
+    )
+
+    def __init__(
+        self,
+        servable: Servable,
+        signature: Signature,
+        interface: Interface[T],
+        served: Served | None,
+        parse_examples: examples.Parse,
+    ) -> None:
+        self.signature = signature
+        self.served = served
+        self._servable = servable
+        self._interface = interface
+        self._parse_examples = parse_examples
+        self._encoders = self._encoders_for(tuple(signature.outputs))
+        self._filtered: dict[tuple[str, ...], Mapping[object, Read[T]]] = {}
+
+    def start(
+        self, inputs: Mapping[str, Array], form: object, output_filter: tuple[str, ...]
+    ) -> Coroutine[Any, Any, T | Unencoded[T]]:
+        """Check the inputs and prepare to run the model; the coroutine gives the reply.
+
+        Args:
+            inputs: arrays by alias.
+            form: of the reply.
+            output_filter: aliases of the outputs to return; empty for all.
+
+        Raises:
+            InvalidRequest: names, dtypes or shapes do not fit, or the output filter does not.
+        """
+        encoders = self._encoders
+        if output_filter:
+            encoders = self._filtered.get(output_filter) or self._filter(output_filter)
+        read = encoders[form]
+        signature = self.signature
+        fitted, added = fit(signature, inputs)
+        if signature.examples is not None:
+            return examples.infer_serialized(
+                self._servable, signature.examples, fitted, self._parse_examples, read
+            )
+        if added:
+            return self._servable.compiled.infer(signature, fitted, lambda o: read(shed(o, added)))
+        return self._servable.compiled.infer(signature, fitted, read)
+
+    def _filter(self, outputs: tuple[str, ...]) -> Mapping[object, Read[T]]:
+        checks.check_output_filter(self.signature, outputs)
+        # Oldest first, as dicts keep their order: no clock, and nothing to do on a hit.
+        if len(self._filtered) >= MOST_FILTERS:
+            del self._filtered[next(iter(self._filtered))]
+        encoders = self._filtered[outputs] = self._encoders_for(outputs)
+        return encoders
+
+    def _encoders_for(self, outputs: tuple[str, ...]) -> Mapping[object, Read[T]]:
+        interface = self._interface
+        encoders = interface.encoders(self._servable, self.signature, outputs)
+        if self.served is not None:
+            noted = self.served.encoded
+            encoders = {form: _timed(encode, noted) for form, encode in encoders.items()}
+        large, check = interface.large_reply, interface.check_large
+        if large is None:
+            return encoders
+        return {
+            form: _reader(encode, large, partial(check, form)) for form, encode in encoders.items()
+        }
+
+
+class NotedBound(Bound[T]):
+    """A `Bound` whose requests are logged."""
+
+    __slots__ = ()
+
+    def start(
+        self, inputs: Mapping[str, Array], form: object, output_filter: tuple[str, ...]
+    ) -> Coroutine[Any, Any, T | Unencoded[T]]:
+        """See `Bound`."""
+        entrypoint = self._interface.entrypoint
+        summary.note_tensors(self._servable, self.signature, entrypoint, inputs, output_filter)
+        return super().start(inputs, form, output_filter)
+
+
+def _timed(encode: Encode[T], noted: "array.array[float]") -> Encode[T]:
+    """Note the seconds that each reply takes; in whatever thread it is encoded."""
+
+    def timed(outputs: Outputs) -> T:
+        began = time.perf_counter()
+        reply = encode(outputs)
+        noted.append(time.perf_counter() - began)
+        return reply
+
+    return timed
+
+
+def _reader(encode: Encode[T], large: int, check: Callable[[Outputs], None]) -> Read[T]:
+    """Encode outputs where they lie, or copy them out when they have `large` elements or more.
+
+    `check` refuses of a large one what `encode` would: while the inference can still fail, and a
+    sequence stays as it was.
+    """
+
+    def read(outputs: Outputs) -> T | Unencoded[T]:
+        size = 0
+        for output in outputs.values():
+            size += output.size
+        if size < large:
+            return encode(outputs)
+        check(outputs)
+        return Unencoded(encode, {alias: array.copy() for alias, array in outputs.items()})
+
+    return read

@@ -1,0 +1,37 @@
+"""The text form of Prometheus, version 0.0.4: families of samples."""
+
+from collections.abc import Iterable, Iterator
+
+CONTENT_TYPE = "text/plain"
+"""As in TensorFlow Serving."""
+
+
+def family(name: str, kind: str, meaning: str, samples: Iterable[str]) -> Iterator[str]:
+    """Yield a family with what it means; nothing where it has no samples.
+
+    Args:
+        name: of the metric.
+        kind: `counter`, `gauge` or `histogram`.
+        meaning: one line for whoever reads the page.
+        samples: their lines.
+    """
+    found = list(samples)
+    if found:
+        yield f"# HELP {name} {meaning}"
+        yield f"# TYPE {name} {kind}"
+        yield from found
+
+
+def sample(name: str, value: float, /, **labels: str) -> str:
+    """Write one sample."""
+    return f"{name}{{{written(**labels)}}} {value:.15g}" if labels else f"{name} {value:.15g}"
+
+
+def written(**labels: str) -> str:
+    """Write labels."""
+    return ",".join(f'{name}="{escape(value)}"' for name, value in labels.items())
+
+
+def escape(value: str) -> str:
+    """Escape a label value. TF Serving leaves newlines, which breaks the page; they are escaped."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,57 @@
+"""Pages of metrics, read with the official client library's parser; and requests to be counted."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from ie_serving.telemetry.inferences import Inferences
+from ie_serving.telemetry.metrics import Metrics
+from ie_serving.telemetry.requests import Key
+
+GRPC = Key("1", "GRPC", "Predict", "Predict")
+REST = Key("1", "REST", "Predict", "predict")
+
+Labels = frozenset[tuple[str, str]]
+
+
+@dataclass
+class Version:
+    """An AVAILABLE version, as the page asks for it."""
+
+    name: str
+    version: int
+    holders: int = 0
+    inferences: Inferences = field(default_factory=Inferences)
+    load_s: Mapping[str, float] = field(default_factory=dict)
+    memory: int | None = None
+
+
+def samples(metrics: Metrics) -> dict[tuple[str, Labels], float]:
+    """Give the samples by name, to which the parser adds `_total` for counters, and labels."""
+    found = {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(metrics.text())
+        for sample in family.samples
+    }
+    assert len(found) == sum(line[:1] not in ("#", "") for line in metrics.text().splitlines())
+    return found
+
+
+def of(metrics: Metrics, name: str, /, *shown: str, **labels: str) -> dict[tuple[str, ...], float]:
+    """Give the samples of a name that have these labels, by the values of the labels `shown`."""
+    return {
+        tuple(dict(given).get(label, "") for label in shown): value
+        for (found, given), value in samples(metrics).items()
+        if found == name and given >= frozenset(labels.items())
+    }
+
+
+def serve(metrics: Metrics, model: str, key: Key, seconds: float = 0.001) -> None:
+    """Count a request that has succeeded."""
+    metrics.served(model, key).add(seconds)
+
+
+def fail(metrics: Metrics, model: str, status: str, key: Key = GRPC) -> None:
+    """Count a request that has failed."""
+    metrics.of(model).requests.count(key, status)

@@ -6,12 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-from ie_serving.config.files import tls_files
+from ie_serving.config.files import access_file, tls_files
 from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.files.option_files import batching_of
 from ie_serving.config.files.text_proto import from_message
 from ie_serving.config.schema.model import with_keys
 from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
+from ie_serving.core.access import Caller
 from ie_serving.core.budget import BUDGET
 from ie_serving.engines.base import Engine
 from ie_serving.engines.drivers import Drivers, every
@@ -27,17 +28,18 @@ from ie_serving.engines.openvino.supported import lower_precisions
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.golden import Golden, in_turn
-from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.samples import RecordedRequests
 from ie_serving.inference.sequences import open_to_clients
 from ie_serving.inference.warmup import WarmUp
+from ie_serving.models.allowed import AllowedModels
 from ie_serving.models.asked_polls import AskedPolls
 from ie_serving.models.asked_reload import AskedReload
 from ie_serving.models.manager import ModelManager
 from ie_serving.models.polls import MOST_THREADS, Polls
 from ie_serving.models.repository.source import Source
 from ie_serving.models.rules import StreamRules
+from ie_serving.models.served import ServedModels
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.version.loader import Loader
 from ie_serving.server.fronts.admin import grpc_health
@@ -57,7 +59,7 @@ from ie_serving.server.process.memory_limit import budget_of
 from ie_serving.server.process.ports import GRPC, REST
 from ie_serving.server.process.tuning import most_connections
 from ie_serving.server.transport.connection_limit import ConnectionLimit
-from ie_serving.server.transport.grpc.services import Services
+from ie_serving.server.transport.grpc.services import Admission, Services
 from ie_serving.storage.backends.by_url import check_urls, open_storage, sibling_of, store_of
 from ie_serving.storage.backends.later import OpenedLater
 from ie_serving.storage.base import Storage
@@ -86,7 +88,6 @@ FETCH_THREADS = 4
 """Versions of one store fetched at a time, so 16 of all four kinds. Each download has eight
 connections of its own, and more of them only share the network; the next one waits. Local versions
 pass within milliseconds."""
-
 
 GOLDEN = {"golden.json": golden_json, "golden.tfrecord": golden_records}
 """What reads golden requests, by the name of the file."""
@@ -140,7 +141,7 @@ class ServingApplication:
         notes: LoadNotes,
     ) -> None:
         server = settings.server
-        self._gate = Gate(server, partial(tls_files.read, server))
+        self._gate = Gate(server, tls_files.read, access_file.read)
         self._connections = ConnectionLimit(most_connections(server.max_connections))
         BUDGET.limit = budget_of(server.memory_budget_bytes)
         self._notes = notes
@@ -163,35 +164,41 @@ class ServingApplication:
         self._metrics.show_precisions(self._models.served.precisions)
         self._metrics.show_versions(self._models.served.available)
         self._config = FollowedConfig(settings, self._models, handovers)
-        self._plane = self._data_plane(server)
-        interface = grpc_interface(
+        self._plane = self._data_plane(self._models.served)
+        self._interface = grpc_interface(
             tensor_content=server.tensor_content, limit_s=server.grpc_limit_s
         )
-        prediction = PredictionService(self._plane, interface)
-        self._services: Services = {
-            prediction_service.NAME: prediction.answers(),
-            model_service.NAME: self._model_service(interface).answers(),
-        }
+        self._services = self._services_over(self._plane)
         self._grpc_health = HealthService(self._services, self._plane.is_ready)
         self._readiness = Readiness(self._health, self._grpc_health, self._models.ready)
+        replays = PredictionService(self._plane, self._interface).replays()
         self._warm_up = in_turn(
             Golden(self._plane, GOLDEN),
-            WarmUp(read_requests, prediction.replays(), server.warmup_times),
+            WarmUp(read_requests, replays, server.warmup_times),
             open_to_clients,
         )
 
-    def _data_plane(self, server: ServerSettings) -> DataPlane:
+    def _data_plane(self, served: ServedModels) -> DataPlane:
         return DataPlane(
-            self._models.served,
+            served,
             self._metrics,
             ExampleCodec(parse_examples, serialize_examples),
-            method_name_check=server.method_name_check,
+            method_name_check=self._settings.server.method_name_check,
         )
 
-    def _model_service(self, interface: Interface[bytes]) -> ModelService:
+    def _services_over(self, plane: DataPlane) -> Services:
+        return {
+            prediction_service.NAME: PredictionService(plane, self._interface).answers(),
+            model_service.NAME: self._model_service(plane).answers(),
+        }
+
+    def _services_for(self, caller: Caller) -> Services:
+        return self._services_over(self._data_plane(AllowedModels(self._models.served, caller)))
+
+    def _model_service(self, plane: DataPlane) -> ModelService:
         return ModelService(
-            self._plane,
-            interface,
+            plane,
+            self._interface,
             partial(from_message, engine=self._settings.engine),
             partial(check_urls, options=self._storage_options),
             partial(self._models.apply, all_or_nothing=True),
@@ -253,7 +260,8 @@ class ServingApplication:
         self._loads.shutdown(wait=False, cancel_futures=True)
 
     def _rest(self) -> MakeListener:
-        from ie_serving.server.fronts.tfs.rest import RestApi, rest_interface
+        from ie_serving.server.fronts.tfs.rest import RestApi, refusal, rest_interface
+        from ie_serving.server.fronts.tfs.rest_routes import wanting
         from ie_serving.server.transport.http1.server import HttpServer
 
         server = self._settings.server
@@ -278,10 +286,13 @@ class ServingApplication:
             poll_allowed=server.reload_by_rpc,
             write_metadata=METADATA_FORMS[server.rest_metadata],
         )
-        poll_s = server.busy_poll_us / 1e6
-        secure = self._gate.secure(REST)
+        wanted = wanting(server.metrics_path, server.invocations_model)
         return partial(
-            HttpServer, api.answer, busy_poll_s=poll_s, limit=self._connections, secure=secure
+            HttpServer,
+            self._gate.rest(api.answer, wanted, refusal, partial(self._plane.refused, "")),
+            busy_poll_s=server.busy_poll_us / 1e6,
+            limit=self._connections,
+            secure=self._gate.secure(REST),
         )
 
     def _grpc(self) -> MakeListener:
@@ -294,9 +305,10 @@ class ServingApplication:
             **reflection.services(),
         }
         transports = {"http2": self._http2, "grpcio": self._grpcio}
-        return transports[self._settings.server.grpc_transport](services)
+        admission = self._gate.grpc(services, self._services_for, partial(self._plane.refused, ""))
+        return transports[self._settings.server.grpc_transport](services, admission)
 
-    def _http2(self, services: Services) -> MakeListener:
+    def _http2(self, services: Services, admission: Admission | None) -> MakeListener:
         # Here, not above: some thirty modules, for which no load waits.
         from ie_serving.server.transport.grpc.http2_server import Http2Server
 
@@ -312,9 +324,10 @@ class ServingApplication:
             max_idle_s=server.grpc_max_connection_idle_s,
             limit=self._connections,
             secure=self._gate.secure(GRPC),
+            admission=admission,
         )
 
-    def _grpcio(self, services: Services) -> MakeListener:
+    def _grpcio(self, services: Services, admission: Admission | None) -> MakeListener:
         from ie_serving.server.transport.grpc.grpcio_server import GrpcioServer
 
         server = self._settings.server
@@ -325,6 +338,7 @@ class ServingApplication:
             max_idle_s=server.grpc_max_connection_idle_s,
             arguments=server.grpc_channel_arguments,
             identity=self._gate.identity(GRPC),
+            admission=admission,
         )
 
     def _open_stream(self, config: ModelConfig) -> ModelStream:

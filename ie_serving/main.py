@@ -9,10 +9,11 @@ import signal
 import sys
 from collections.abc import Sequence
 from functools import partial
+from getpass import getpass
 from types import FrameType
 
 from ie_serving.config.dialects import ie_serving as own
-from ie_serving.config.dialects import manage
+from ie_serving.config.dialects import keys, manage
 from ie_serving.config.dialects import tensorflow_model_server as tfs
 from ie_serving.config.settings import Parsed, Settings, TuneSettings
 from ie_serving.core import hints
@@ -52,7 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if argv is None else argv
     try:
         if manage.is_asked(given):
-            return _manage(given)
+            return _show(manage.run(given, os.environ))
+        if keys.is_asked(given):
+            return _show(keys.run(given, _password))
         parsed = own.parse(given, os.environ)
         _prepare(parsed)
     except ServingError as error:
@@ -80,10 +83,15 @@ def tensorflow_model_server(argv: Sequence[str] | None = None) -> int:
     return ended.code
 
 
-def _manage(argv: Sequence[str]) -> int:
-    for line in manage.run(argv, os.environ):
+def _show(lines: Sequence[str]) -> int:
+    for line in lines:
         print(line)
     return 0
+
+
+def _password() -> str:
+    """Read a password: unseen where a terminal is there, else the first line that is piped in."""
+    return getpass() if sys.stdin.isatty() else sys.stdin.readline().rstrip("\n")
 
 
 def _prepare(parsed: Parsed) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ie_serving.core.access import Caller
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.repository.version_policy import Latest, VersionPolicy
 from ie_serving.storage.options import StorageOptions
@@ -54,6 +55,40 @@ class TlsMaterial:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Password:
+    """What a user's password must come to, by scrypt (RFC 7914).
+
+    Attributes:
+        caller: who has it.
+        salt: of the hash.
+        n, r, p: cost of the hash.
+        digest: the hash.
+    """
+
+    caller: Caller
+    salt: bytes
+    n: int
+    r: int
+    p: int
+    digest: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AccessMaterial:
+    """Who may ask: what a request's credentials are compared with.
+
+    Attributes:
+        keys: callers by the SHA-256 of their keys.
+        users: passwords by the names of the users.
+        certificates: callers by a name in their certificates.
+    """
+
+    keys: Mapping[bytes, Caller] = field(repr=False)
+    users: Mapping[str, Password]
+    certificates: Mapping[str, Caller]
+
+
+@dataclass(frozen=True, kw_only=True)
 class ServerSettings:
     """How the process listens, polls, stops and logs."""
 
@@ -89,6 +124,18 @@ class ServerSettings:
 
     tls_ports: str = "both"
     """Or `grpc` or `rest`: the other port is plain."""
+
+    api_key_file: str = ""
+    """Empty, and no `enable_auth`: nobody is asked who they are."""
+
+    enable_auth: bool = False
+    """The one user below has every right."""
+
+    auth_username: str = ""
+    auth_password: str = field(default="", repr=False)
+
+    # Kubernetes' probes have no credentials of their own.
+    open_health: bool = True
 
     # gRPC's own default of 4 MiB refuses a batch of images; the messages of a process are bounded
     # by its memory in any case.
@@ -205,6 +252,11 @@ class ServerSettings:
     def has_tls(self) -> bool:
         """Whether a port is encrypted."""
         return bool(self.tls_certificate or self.ssl_config_file)
+
+    @property
+    def has_access(self) -> bool:
+        """Whether callers are asked who they are."""
+        return bool(self.api_key_file or self.enable_auth)
 
     @property
     def grpc_limit_s(self) -> float | None:

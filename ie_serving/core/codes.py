@@ -43,6 +43,7 @@ CODE_OF: Mapping[type[BaseException], Code] = MappingProxyType(
         errors.PreconditionFailed: Code.FAILED_PRECONDITION,
         errors.NotSupported: Code.UNIMPLEMENTED,
         errors.NotAvailable: Code.UNAVAILABLE,
+        errors.Unauthenticated: Code.UNAUTHENTICATED,
         errors.Forbidden: Code.PERMISSION_DENIED,
         errors.QueueFull: Code.RESOURCE_EXHAUSTED,
         errors.DeadlineExceeded: Code.DEADLINE_EXCEEDED,

@@ -12,7 +12,8 @@
     │   └── SequenceEnding        the sequence of this id has not ended yet
     ├── NotSupported              asks for what this server does not have
     ├── NotAvailable              will work later: loading, stopping
-    ├── Forbidden                 the server is configured not to do that
+    ├── Unauthenticated           nobody knows who asks
+    ├── Forbidden                 the server is configured not to do that, or not for this caller
     ├── QueueFull                 too many requests wait already
     │   └── BudgetFull            requests hold as much memory as they may
     ├── DeadlineExceeded          the caller's time, or the server's limit, is over
@@ -100,8 +101,12 @@ class NotAvailable(ServingError):
     """The same request can succeed later."""
 
 
+class Unauthenticated(ServingError):
+    """The request brings no credentials, or none that are known."""
+
+
 class Forbidden(ServingError):
-    """The server is configured not to do what the request asks for."""
+    """The server is configured not to do what the request asks for, or not for its caller."""
 
 
 class QueueFull(ServingError):

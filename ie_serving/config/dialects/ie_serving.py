@@ -215,7 +215,10 @@ def _add_flag(group: "argparse.ArgumentParser | argparse._ArgumentGroup", settin
 _WITHOUT_A_COMMAND = """without one of these words:
   --config_path and --model_path tell config from model
   --list_models, --add_to_config, --remove_from_config: list the models of a repository, or change
-    the configuration file, and end; with --help they say more"""
+    the configuration file, and end; with --help they say more
+
+key new NAME and key password NAME print credentials for --api_key_file; ie_serving key --help says
+    more"""
 
 
 def _variables_text() -> str:

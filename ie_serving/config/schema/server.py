@@ -1,5 +1,6 @@
 """The settings of the server itself: flags of every command, some of them variables too."""
 
+from ie_serving.config.schema.access import ACCESS
 from ie_serving.config.schema.limits import LIMITS
 from ie_serving.config.schema.setting import BOOLEAN, Setting
 from ie_serving.config.schema.storage import CACHE
@@ -87,6 +88,7 @@ SERVER: tuple[Setting, ...] = (
         flag="rest_socket_path",
     ),
     *TLS,
+    *ACCESS,
     *LIMITS,
     # Of the server, not of a model: whoever may write a repository or the configuration may not
     # thereby run code here.

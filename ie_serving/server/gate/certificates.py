@@ -5,90 +5,45 @@ cannot renew a certificate within a connection. A context also holds the session
 resume, so a renewal ends these, and with them the trust in a client that has been revoked.
 """
 
-import asyncio
 import hashlib
 import logging
 import os
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
 from ie_serving.config.settings import TlsMaterial
 from ie_serving.core.errors import ConfigError
+from ie_serving.server.gate.renewed import Renewed
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
-
-LOOK_S: Final = 10.0
-"""Seconds between two looks for renewed files. Kubernetes itself takes about a minute to bring a
-renewed Secret into a volume."""
 
 HTTP1: Final = "http/1.1"
 HTTP2: Final = "h2"
 """Names of the protocols in ALPN. Source: IANA's registry of RFC 7301."""
 
 
-class Certificates:
-    """The present certificate, key and authorities, ready for use. Belongs to one event loop.
-
-    Args of the constructor:
-        read: reads all of it anew. Blocking. Raises ConfigError.
-
-    Raises:
-        ConfigError: what is read cannot be used.
-    """
-
-    def __init__(self, read: Callable[[], TlsMaterial]) -> None:
-        self._read = read
-        self._task: asyncio.Task[None] | None = None
-        self._refused = ""
-        self.material = read()
-        self._contexts = _contexts(self.material)
+class Certificates(Renewed[TlsMaterial, Mapping[str, ssl.SSLContext]]):
+    """The present certificate, key and authorities, ready for use."""
 
     def context(self, protocol: str) -> ssl.SSLContext:
         """Give what the next connection is agreed upon with; by its name in ALPN."""
-        return self._contexts[protocol]
+        return self.prepared[protocol]
 
-    def follow(self) -> None:
-        """Look for renewed files from now until `close`."""
-        self._task = asyncio.ensure_future(self._follow())
+    def prepare(self, material: TlsMaterial) -> Mapping[str, ssl.SSLContext]:
+        """Make the contexts of both protocols."""
+        return {protocol: _context(material, protocol) for protocol in (HTTP1, HTTP2)}
 
-    def close(self) -> None:
-        """Look no more."""
-        if self._task:
-            self._task.cancel()
+    def renewed(self) -> None:
+        """See `Renewed`."""
+        log.info(Event("certificate renewed", sha256=_fingerprint(self.material)))
 
-    async def renew(self) -> None:
-        """Look now. What cannot be used is logged, once, and the previous certificate stays."""
-        try:
-            material = await asyncio.to_thread(self._read)
-            # By content, not by the times of files: Kubernetes swaps links when any key changes.
-            if material == self.material:
-                return
-            self._contexts = await asyncio.to_thread(_contexts, material)
-        except ConfigError as error:
-            self._log_refusal(str(error))
-            return
-        self.material, self._refused = material, ""
-        log.info(Event("certificate renewed", sha256=_fingerprint(material)))
-
-    async def _follow(self) -> None:
-        while True:
-            # By looking: file systems over the network tell nobody of changes made elsewhere.
-            await asyncio.sleep(LOOK_S)
-            await self.renew()
-
-    def _log_refusal(self, cause: str) -> None:
-        if cause != self._refused:
-            log.error(Event("certificate not renewed, the previous one stays", cause=cause))
-        self._refused = cause
-
-
-def _contexts(material: TlsMaterial) -> Mapping[str, ssl.SSLContext]:
-    """Make the contexts of both protocols. Raises: ConfigError."""
-    return {protocol: _context(material, protocol) for protocol in (HTTP1, HTTP2)}
+    def refused(self, cause: str) -> None:
+        """See `Renewed`."""
+        log.error(Event("certificate not renewed, the previous one stays", cause=cause))
 
 
 def _context(material: TlsMaterial, protocol: str) -> ssl.SSLContext:

@@ -1,14 +1,23 @@
-"""What stands before every port, whatever is answered behind it: TLS, where a port has it."""
+"""What stands before every port, whatever is answered behind it: TLS, and who may do what."""
 
 import ssl
 from collections.abc import Callable
 from functools import partial
 
-from ie_serving.config.settings import ServerSettings, TlsMaterial
+from ie_serving.config.settings import AccessMaterial, ServerSettings, TlsMaterial
+from ie_serving.server.gate import rights
+from ie_serving.server.gate.access import Access
 from ie_serving.server.gate.certificates import HTTP1, HTTP2, Certificates
+from ie_serving.server.gate.grpc_guard import GrpcGuard, ServicesFor
+from ie_serving.server.gate.rest_guard import Phrase, RestGuard, Wanted
 from ie_serving.server.process.ports import GRPC, REST
+from ie_serving.server.transport.grpc.services import Admission, Services
+from ie_serving.server.transport.http1.messages import App
 
 _ALPN = {GRPC: HTTP2, REST: HTTP1}
+
+Refused = Callable[[BaseException], None]
+"""Told of each request that is refused here, for the metrics."""
 
 
 class Gate:
@@ -16,15 +25,40 @@ class Gate:
 
     Args of the constructor:
         settings: of the server.
-        read: reads certificates and keys. Blocking. Raises ConfigError.
+        read_tls, read_access: read certificates and keys, and callers, as the settings say.
+            Blocking. Raise ConfigError.
 
     Raises:
         ConfigError: they cannot be used.
     """
 
-    def __init__(self, settings: ServerSettings, read: Callable[[], TlsMaterial]) -> None:
+    def __init__(
+        self,
+        settings: ServerSettings,
+        read_tls: Callable[[ServerSettings], TlsMaterial],
+        read_access: Callable[[ServerSettings], AccessMaterial],
+    ) -> None:
         self._ports = settings.tls_ports
-        self._certificates = Certificates(read) if settings.has_tls else None
+        self._open_health = settings.open_health
+        self._certificates = Certificates(partial(read_tls, settings)) if settings.has_tls else None
+        self._access = Access(partial(read_access, settings)) if settings.has_access else None
+        self._files = [each for each in (self._certificates, self._access) if each]
+
+    def rest(self, app: App, wanted: Wanted, phrase: Phrase, refused: Refused) -> App:
+        """Put the check of callers before `app`, where callers are asked who they are."""
+        if self._access is None:
+            return app
+        needs = rights.needs(rights.REST, open_health=self._open_health)
+        return RestGuard(app, self._access, needs, wanted, phrase, refused).answer
+
+    def grpc(
+        self, services: Services, services_for: ServicesFor, refused: Refused
+    ) -> Admission | None:
+        """Give what admits calls; None where nobody is asked who they are."""
+        if self._access is None:
+            return None
+        needs = rights.needs(rights.RPC, open_health=self._open_health)
+        return GrpcGuard(services, services_for, self._access, needs, refused)
 
     def secure(self, port: str) -> Callable[[], ssl.SSLContext] | None:
         """Give what gives the present context of a port; None for a port that is plain."""
@@ -41,19 +75,19 @@ class Gate:
         return lambda: certificates.material
 
     def open(self) -> None:
-        """Look for renewed certificates from now on."""
-        if self._certificates:
-            self._certificates.follow()
+        """Look for renewed files from now on."""
+        for each in self._files:
+            each.follow()
 
     async def renew(self) -> None:
-        """Look for renewed certificates now."""
-        if self._certificates:
-            await self._certificates.renew()
+        """Look for renewed files now."""
+        for each in self._files:
+            await each.renew()
 
     def close(self) -> None:
         """Look no more."""
-        if self._certificates:
-            self._certificates.close()
+        for each in self._files:
+            each.close()
 
     def _is_encrypted(self, port: str) -> bool:
         return self._ports in ("both", port.lower())

@@ -209,7 +209,7 @@ class RestApi:
                 body = await self._runs[asked.verb](request, asked.model, began)
                 reply = Reply(200, JSON_REPLY, body)
             except Exception as error:
-                reply = _refusal(error)
+                reply = refusal(error)
             except asyncio.CancelledError as error:
                 let_go(error)
                 raise
@@ -383,9 +383,10 @@ def _counted(reply: Reply) -> Reply:
     try:
         return reply._replace(body=BUDGET.held_with(reply.body))
     except ServingError as error:
-        return _refusal(error)
+        return refusal(error)
 
 
-def _refusal(error: Exception) -> Reply:
+def refusal(error: Exception) -> Reply:
+    """Phrase an error as the reply to a request."""
     status, _, text = failed(error)
     return Reply(status, RETRY_LATER if status == TOO_MANY_REQUESTS else JSON_REPLY, text)

@@ -6,15 +6,17 @@ is written.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from urllib.parse import unquote
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.integers import INT64_MAX
 from ie_serving.core.requests import ModelSpec
-from ie_serving.server.fronts.admin.config_pages import STATUS
+from ie_serving.server.fronts.admin.config_pages import RELOAD, STATUS
+from ie_serving.server.fronts.admin.health import LIVE, READY, model_asked
+from ie_serving.server.transport.http1.messages import RequestHead
 
 MODELS = "/v1/models"
 
@@ -41,6 +43,10 @@ class UnknownMethod(InvalidRequest):
 
 PING, INVOCATIONS = "/ping", "/invocations"
 """What Amazon SageMaker asks of a container. Source: its documentation of custom inference code."""
+
+
+NOTHING = "nothing"
+"""Verb of a request for what there is not."""
 
 
 class VersionOverflow(InvalidRequest):
@@ -106,6 +112,45 @@ def posted(path: bytes, query: bytes) -> Route | None:
 
 remembered_post = lru_cache(maxsize=1024)(posted)
 """`posted` for targets of at most `LONGEST_REMEMBERED` bytes."""
+
+
+def wanting(metrics_path: str, invocations_model: str) -> Callable[[RequestHead], tuple[str, str]]:
+    """Give what tells a request's verb, and the model that it names, if any.
+
+    It looks in the same order as `RestApi`: what is not the API's, the pages, is told by its path.
+    """
+    pages = page_verbs(metrics_path, has_ping=bool(invocations_model))
+    return partial(_wanted, pages=pages, invocations=invoked(invocations_model))
+
+
+def page_verbs(metrics_path: str, *, has_ping: bool) -> Mapping[bytes, str]:
+    """Say what each page outside of the API is, by its path."""
+    verbs = {LIVE.encode(): "health", READY.encode(): "health"}
+    if metrics_path:
+        verbs[metrics_path.encode()] = "metrics"
+    return {**verbs, PING.encode(): "health"} if has_ping else verbs
+
+
+def _wanted(
+    head: RequestHead, pages: Mapping[bytes, str], invocations: Mapping[bytes, Route]
+) -> tuple[str, str]:
+    if head.method == "POST":
+        asked = posted(head.path, head.query) or invocations.get(head.path)
+        if asked:
+            return asked.verb, asked.model.name
+    target = target_of(head.path, head.query)
+    if head.method == "POST" and target.lower() == RELOAD:
+        return "reload", ""
+    if head.path[:4].lower() != b"/v1/":
+        is_health = model_asked(head.path) is not None
+        return pages.get(head.path, "health" if is_health else NOTHING), ""
+    if head.method == "OPTIONS":
+        return "preflight", ""
+    try:
+        found = route(head.method, target)
+    except InvalidRequest:
+        return NOTHING, ""
+    return found.verb, found.model.name
 
 
 def _post(target: str) -> Route:

@@ -52,7 +52,7 @@ _BEFORE = Struct(f">5sL{len(replies.HEADERS)}sHBBBLBL")
 _AFTER = Struct(f">5sL{len(replies.SUCCESS)}s")
 
 
-_UNKNOWN = replies.failure(Code.UNIMPLEMENTED, NO_SUCH_METHOD, alone=True)
+UNKNOWN_METHOD = replies.failure(Code.UNIMPLEMENTED, NO_SUCH_METHOD, alone=True)
 
 
 class Answered(enum.IntEnum):
@@ -279,16 +279,16 @@ class Calls:
     """
 
     def __init__(self, methods: Mapping[bytes, tuple[type[Call], Any]], rules: Rules) -> None:
-        self._methods = methods
-        self._rules = rules
+        self.methods = methods
+        self.rules = rules
 
     def accept(self, number: int, request: Request, sender: Sender) -> Call | bytes:
         """Make the call of a stream, or the header block that refuses it."""
-        found = self._methods.get(request.path)
+        found = self.methods.get(request.path)
         if found is None or request.refusal is not None:
-            return request.refusal or _UNKNOWN
+            return request.refusal or UNKNOWN_METHOD
         kind, method = found
-        return kind(number, request, sender, self._rules, method)
+        return kind(number, request, sender, self.rules, method)
 
 
 WAITING: Final = 8 * 1024

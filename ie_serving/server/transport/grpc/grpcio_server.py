@@ -13,15 +13,22 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final, Protocol
+from typing import Final, Protocol, cast
 
 import grpc
 from grpc import aio
 
+from ie_serving.core.access import Credentials
 from ie_serving.core.budget import BUDGET
 from ie_serving.core.codes import Code
 from ie_serving.server.status import cut, explain
-from ie_serving.server.transport.grpc.services import Answer, Services, Streaming
+from ie_serving.server.transport.grpc.services import (
+    Admission,
+    Answer,
+    Method,
+    Services,
+    Streaming,
+)
 
 GRPC_CODE = {code: grpc.StatusCode[code.name] for code in Code}
 
@@ -62,6 +69,7 @@ class GrpcioServer:
         max_idle_s: seconds after which a connection without a call ends; 0 sets no limit.
         arguments: further channel arguments of the library.
         identity: gives the present one, in any thread; None: connections are plain.
+        admission: chooses what answers; None: nobody is asked who they are.
     """
 
     def __init__(
@@ -72,6 +80,7 @@ class GrpcioServer:
         max_idle_s: float = 0.0,
         arguments: Mapping[str, int | str] | None = None,
         identity: Callable[[], Identity] | None = None,
+        admission: Admission | None = None,
     ) -> None:
         self._identity = identity
         options = {
@@ -87,7 +96,8 @@ class GrpcioServer:
         self._working = _Working()
         for name, methods in services.items():
             handlers = {
-                method: _handler(answer, self._working) for method, answer in methods.items()
+                method: _handler(answer, self._working, _chooser(name, method, answer, admission))
+                for method, answer in methods.items()
             }
             self._server.add_generic_rpc_handlers(
                 [grpc.method_handlers_generic_handler(name, handlers)]
@@ -169,17 +179,50 @@ class _Working:
             lease.release()
 
 
-def _handler(answer: Answer | Streaming, working: _Working) -> grpc.RpcMethodHandler[bytes, bytes]:
-    if isinstance(answer, Streaming):
-        return grpc.stream_stream_rpc_method_handler(_converse(answer))
-    return grpc.unary_unary_rpc_method_handler(_unary(answer, working))
+Choose = Callable[[Context], Method]
+"""Gives what answers a call. Raises: ServingError."""
 
 
-def _unary(answer: Answer, working: _Working) -> Callable[[bytes, Context], Awaitable[bytes]]:
+def _chooser(service: str, name: str, method: Method, admission: Admission | None) -> Choose:
+    if admission is None:
+        return lambda _: method
+    path = f"/{service}/{name}".encode()
+    return lambda context: admission.method(path, _credentials_of(context))
+
+
+def _credentials_of(context: Context) -> Credentials:
+    """Read what the caller says of itself; the library gives texts, but of binary metadata."""
+    given = dict(context.invocation_metadata() or ())
+    certificate = context.auth_context()
+    names = (
+        *certificate.get("x509_common_name", ()),
+        *certificate.get("x509_subject_alternative_name", ()),
+    )
+    return Credentials(
+        _bytes_of(given.get("authorization")),
+        _bytes_of(given.get("x-api-key")),
+        tuple(name.decode("utf-8", "replace") for name in names),
+    )
+
+
+def _bytes_of(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _handler(
+    method: Method, working: _Working, choose: Choose
+) -> grpc.RpcMethodHandler[bytes, bytes]:
+    if isinstance(method, Streaming):
+        return grpc.stream_stream_rpc_method_handler(_converse(choose))
+    return grpc.unary_unary_rpc_method_handler(_unary(choose, working))
+
+
+def _unary(choose: Choose, working: _Working) -> Callable[[bytes, Context], Awaitable[bytes]]:
     async def call(payload: bytes, context: Context) -> bytes:
         """Answer one message with one. An error becomes the status, and ends the call."""
         try:
             with working.counting(payload):
+                answer = cast(Answer, choose(context))
                 return await answer(payload, context)
         except Exception as error:
             code, text = explain(error)
@@ -189,12 +232,11 @@ def _unary(answer: Answer, working: _Working) -> Callable[[bytes, Context], Awai
     return call
 
 
-def _converse(
-    method: Streaming,
-) -> Callable[[AsyncIterator[bytes], Context], AsyncIterator[bytes]]:
+def _converse(choose: Choose) -> Callable[[AsyncIterator[bytes], Context], AsyncIterator[bytes]]:
     async def call(requests: AsyncIterator[bytes], context: Context) -> AsyncIterator[bytes]:
         """Pass messages on in both directions. An error becomes the status, and ends the call."""
         try:
+            method = cast(Streaming, choose(context))
             async for reply in method.converse(requests):
                 yield reply
         except Exception as error:

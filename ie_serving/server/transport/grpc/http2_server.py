@@ -9,12 +9,20 @@ from ie_serving.core.budget import SMALL
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.connection_age import ConnectionAge
 from ie_serving.server.transport.connection_limit import ConnectionLimit
+from ie_serving.server.transport.grpc.admitted import AdmittedCalls
 from ie_serving.server.transport.grpc.call import Call, Calls, Rules, UnaryCall
 from ie_serving.server.transport.grpc.conversation import StreamingCall
 from ie_serving.server.transport.grpc.request import interpret
-from ie_serving.server.transport.grpc.services import Answer, Services, Streaming
+from ie_serving.server.transport.grpc.services import (
+    Admission,
+    Answer,
+    Services,
+    Streaming,
+    by_path,
+)
 from ie_serving.server.transport.http2.driver import Driver
 from ie_serving.server.transport.listener import Listener, Secure, Step
+from ie_serving.server.transport.peer import client_names
 
 CLOSE_S = 1.0
 """Seconds that clients may take to read the last of their replies at the end of a drain; after them
@@ -36,6 +44,7 @@ class Http2Server:
         max_idle_s: seconds without a call after which a connection ends; 0 sets no limit.
         limit: of the connections of all ports.
         secure: see `listener.Secure`.
+        admission: chooses what answers; None: nobody is asked who they are.
     """
 
     def __init__(
@@ -50,21 +59,18 @@ class Http2Server:
         max_idle_s: float = 0.0,
         limit: ConnectionLimit | None = None,
         secure: Secure | None = None,
+        admission: Admission | None = None,
     ) -> None:
         self._max_idle_s = max_idle_s
         self._limit = limit or ConnectionLimit()
         self._sweeper: asyncio.TimerHandle | None = None
         self._age: ConnectionAge[Driver] = ConnectionAge(max_age_s, age_grace_s)
         self._busy_poll = BusyPoll(busy_poll_s)
-        self._calls = Calls(
-            {
-                # The kind of a call is found here, once, instead of for each call.
-                f"/{service}/{name}".encode(): (_kind(method), method)
-                for service, methods in services.items()
-                for name, method in methods.items()
-            },
-            Rules(max_message_bytes, refused, min(max_message_bytes, SMALL - 1)),
-        )
+        # The kind of a call is found here, once, instead of for each call.
+        methods = {path: (_kind(method), method) for path, method in by_path(services).items()}
+        rules = Rules(max_message_bytes, refused, min(max_message_bytes, SMALL - 1))
+        calls = AdmittedCalls(methods, rules, admission) if admission else Calls(methods, rules)
+        self._accept = calls.accept
         self._listener = Listener(self._connect, self._limit, secure)
 
     async def listen(self, bound: Sequence[socket.socket]) -> None:
@@ -89,9 +95,10 @@ class Http2Server:
 
     def _connect(self) -> Driver:
         arrived = self._busy_poll.arrived
-        return Driver(interpret, self._calls.accept, self._opened, self._closed, arrived)
+        return Driver(interpret, self._accept, self._opened, self._closed, arrived)
 
     def _opened(self, driver: Driver) -> None:
+        driver.name_client(client_names)
         self._listener.opened(driver)
         self._age.watch(driver)
         self._limit.opened(driver)

@@ -28,6 +28,7 @@ class Request(NamedTuple):
         reply_encoding: the same for messages of the reply: the client asks for it by compressing
             its own, and says in `grpc-accept-encoding` that it takes it.
         timeout_s: `grpc-timeout` in seconds; None without.
+        authorization, key: the headers `authorization` and `x-api-key`; None without.
         fields: all headers, as they came.
         refusal: header block of the answer to a request that is no call we take; None for a call.
     """
@@ -36,6 +37,8 @@ class Request(NamedTuple):
     encoding: bytes = IDENTITY
     reply_encoding: bytes = IDENTITY
     timeout_s: float | None = None
+    authorization: bytes | None = None
+    key: bytes | None = None
     fields: Fields = ()
     refusal: bytes | None = None
 
@@ -57,6 +60,8 @@ def interpret(fields: Fields, refused: str) -> Request:
         encoding=values.get(b"grpc-encoding", IDENTITY),
         reply_encoding=_reply_encoding(values),
         timeout_s=_timeout(values.get(b"grpc-timeout")),
+        authorization=values.get(b"authorization"),
+        key=values.get(b"x-api-key"),
         fields=fields,
         refusal=_refusal(values, refused),
     )

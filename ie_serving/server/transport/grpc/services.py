@@ -10,6 +10,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+from ie_serving.core.access import Credentials
+
 NO_SUCH_METHOD = "Method not found!"
 """What gRPC's own servers answer to a call of an unknown method."""
 
@@ -45,5 +47,28 @@ class Streaming:
     converse: Converse
 
 
-Services = Mapping[str, Mapping[str, "Answer | Streaming"]]
+Method: TypeAlias = Answer | Streaming
+"""What answers the calls of a method."""
+
+Services = Mapping[str, Mapping[str, Method]]
 """Full service name to method name to what answers it."""
+
+
+def by_path(services: Services) -> dict[bytes, Method]:
+    """Give every method by its path, as it stands in the headers of a call."""
+    return {
+        f"/{service}/{name}".encode(): method
+        for service, methods in services.items()
+        for name, method in methods.items()
+    }
+
+
+class Admission(Protocol):
+    """Chooses what answers a call by who calls."""
+
+    def method(self, path: bytes, credentials: Credentials) -> Method:
+        """Give what answers a call of a method that is served.
+
+        Raises:
+            ServingError: the caller may not ask that, or is nobody who is known.
+        """

@@ -47,7 +47,7 @@ class Asgi:
 def _scope(request: Request) -> Message:
     head = request.head
     path = head.path.decode("ascii")
-    client, server = request.addresses
+    client, server, _ = request.ends
     return {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},

@@ -32,6 +32,7 @@ from ie_serving.server.transport.http1.messages import (
     Address,
     App,
     Broken,
+    Ends,
     Event,
     Fault,
     Piece,
@@ -48,6 +49,7 @@ from ie_serving.server.transport.http1.states import (
     Writer,
 )
 from ie_serving.server.transport.outbox import Outbox
+from ie_serving.server.transport.peer import client_names
 from ie_serving.telemetry import logs
 
 log = logging.getLogger(__name__)
@@ -103,10 +105,8 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.Protocol."""
         self._transport = cast(asyncio.Transport, transport)
-        self._protocol.addresses = (
-            _address(transport, "peername"),
-            _address(transport, "sockname"),
-        )
+        addresses = (_address(transport, "peername"), _address(transport, "sockname"))
+        self._protocol.ends = Ends(*addresses, client_names(transport))
         self._server.opened(self)
 
     def data_received(self, data: bytes) -> None:

@@ -12,7 +12,21 @@ Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
 Address: TypeAlias = tuple[str, int] | None
 """Host and port; None where the socket has no such thing."""
 
-NO_ADDRESSES: Final[tuple[Address, Address]] = (None, None)
+
+class Ends(NamedTuple):
+    """The two ends of a connection.
+
+    Attributes:
+        client, server: their addresses.
+        names: in the client's certificate, which TLS has verified; none without one.
+    """
+
+    client: Address = None
+    server: Address = None
+    names: tuple[str, ...] = ()
+
+
+NO_ENDS: Final = Ends()
 
 
 class RequestHead(NamedTuple):
@@ -51,13 +65,13 @@ class Request(NamedTuple):
         head: its head.
         body: the whole body; None for one that comes in pieces.
         stream: gives the pieces.
-        addresses: of the client and of this server's end of the connection.
+        ends: of the connection.
     """
 
     head: RequestHead
     body: bytes | None
     stream: Stream | None = None
-    addresses: tuple[Address, Address] = NO_ADDRESSES
+    ends: Ends = NO_ENDS
 
 
 class Piece(NamedTuple):

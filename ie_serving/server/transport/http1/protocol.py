@@ -53,7 +53,7 @@ from ie_serving.server.transport.http1.known_heads import BLANK_LINE, LONGEST, K
 from ie_serving.server.transport.http1.messages import (
     BROKEN,
     END,
-    NO_ADDRESSES,
+    NO_ENDS,
     Buffer,
     Continue,
     Event,
@@ -102,14 +102,14 @@ class Protocol:
         known: heads that were parsed before, on any connection.
 
     Attributes:
-        addresses: given with each request.
+        ends: given with each request.
         reader: what the client is in the middle of sending.
         writer: what may still be sent to it.
         rest: bytes behind requests that wait; `receive` goes on with them, be it with nothing new.
     """
 
     def __init__(self, known: KnownHeads) -> None:
-        self.addresses = NO_ADDRESSES
+        self.ends = NO_ENDS
         self.reader = Reader.IDLE
         self.writer = Writer.OPEN
         self.rest = b""
@@ -136,7 +136,7 @@ class Protocol:
             known = self._known.get(self._text)
             if known is not None and known.length == len(data) - end:
                 self._unanswered.append(known)
-                return (Request(known, data[end:], None, self.addresses),)
+                return (Request(known, data[end:], None, self.ends),)
         return () if self.reader is Reader.CLOSED else self._parse(data)
 
     def send(self, said: Reply | Continue | Fault, *, last: bool = False) -> Sequence[Buffer]:
@@ -380,7 +380,7 @@ class Protocol:
             self._events.append(END)
         else:
             self._unanswered.append(self._head)
-            self._events.append(Request(self._head, self._body(), None, self.addresses))
+            self._events.append(Request(self._head, self._body(), None, self.ends))
         ended = Read.END if self._head.keep_alive else Read.LAST_END
         del self._head  # which, and the memory of its headers, is the request's from here on
         self.reader = after(READER, self.reader, ended)
@@ -388,7 +388,7 @@ class Protocol:
     def _pass_on(self, event: Read) -> None:
         self.reader = after(READER, self.reader, event)
         self._unanswered.append(self._head)
-        self._events.append(Request(self._head, None, None, self.addresses))
+        self._events.append(Request(self._head, None, None, self.ends))
 
     def _measure_head(self) -> None:
         size = sum(len(name) + len(value) + _SEPARATORS for name, value in self._headers)

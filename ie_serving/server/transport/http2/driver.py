@@ -110,6 +110,11 @@ class Driver(asyncio.Protocol):
 
     # What the server asks and calls.
 
+    def name_client(self, names_of: Callable[[asyncio.BaseTransport], tuple[str, ...]]) -> None:
+        """Have those who accept calls know the names in the client's certificate."""
+        if self._transport:
+            self._connection.sender.client = names_of(self._transport)
+
     @property
     def streams(self) -> Collection[Stream]:
         """Those that are open."""

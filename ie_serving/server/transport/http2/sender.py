@@ -47,6 +47,7 @@ class Sender:
         frame: bytes of the largest payload of a frame that the client takes.
         early: streams that were answered before their request has ended; see `stop_requests`.
         sent: answers, and DATA frames of long answers, that were sent so far.
+        client: names in the certificate of the client.
     """
 
     def __init__(self, streams: Streams, wake: Callable[[], None]) -> None:
@@ -60,6 +61,7 @@ class Sender:
         self.initial_window = frames.DEFAULT_WINDOW
         self.frame = frames.DEFAULT_FRAME
         self.sent = 0
+        self.client: tuple[str, ...] = ()
 
     # What the connection and its driver say.
 

@@ -137,7 +137,7 @@ class Rest:
         poll_allowed: bool = True,
     ) -> None:
         self.health = Health()
-        self._app = RestApi(
+        self.api = RestApi(
             plane,
             rest_interface(limit_s=3600 if limit_s is None else limit_s),
             Metrics(),
@@ -148,11 +148,11 @@ class Rest:
             poll=poll,
             config=NO_CONFIG,
             poll_allowed=poll_allowed,
-        ).answer
+        )
 
     async def call(self, method: str, target: str, body: bytes = b"") -> tuple[int, bytes]:
         head = RequestHead(method, target.encode(), b"", "1.1", (), {}, len(body), True, False)
-        status, _, text = await self._app(Request(head, body))
+        status, _, text = await self.api.answer(Request(head, body))
         return status, bytes(text)
 
     async def predict(self, model: ModelSpec, x: Rows) -> Answer:

@@ -1,0 +1,56 @@
+"""`ie_serving key`: makes credentials, prints the line for the file of keys, and ends.
+
+ie_serving key new alice --rights predict,read --models 'resnet*'
+ie_serving key password bob --rights read < password.txt
+"""
+
+import argparse
+import secrets
+from collections.abc import Callable, Sequence
+
+from ie_serving.config.files import access_file
+
+COMMAND = "key"
+KEY_BYTES = 32
+"""Random bytes of a key: nobody can try all of them, so that one fast hash is enough."""
+
+
+def is_asked(argv: Sequence[str]) -> bool:
+    """Tell whether a command line makes credentials instead of serving."""
+    return list(argv[:1]) == [COMMAND]
+
+
+def run(argv: Sequence[str], read_password: Callable[[], str]) -> list[str]:
+    """Do what is asked; give the lines to print.
+
+    Args:
+        argv: without the program's name.
+        read_password: gives the password of a user.
+
+    Raises:
+        ConfigError: a name, right or pattern that a line cannot have.
+        SystemExit: `--help`, or flags that do not belong here.
+    """
+    given = _parser().parse_args(argv[1:])
+    if given.what == "new":
+        key = secrets.token_urlsafe(KEY_BYTES)
+        credential = access_file.key_credential(key)
+        line = access_file.line(given.name, given.rights, given.models, credential)
+        return [f"# key of {given.name}, shown only now: {key}", line]
+    credential = access_file.password_credential(read_password())
+    return [access_file.line(given.name, given.rights, given.models, credential)]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=f"ie_serving {COMMAND}", allow_abbrev=False)
+    asked = parser.add_subparsers(dest="what", required=True, metavar="{new,password}")
+    for what, meaning in (
+        ("new", "make a key; print it, and the line of its hash for --api_key_file"),
+        ("password", "read a password from standard input; print the line of its hash"),
+    ):
+        command = asked.add_parser(what, help=meaning)
+        command.add_argument("name", help="who has it, on one word")
+        known = ", ".join(access_file.RIGHTS)
+        command.add_argument("--rights", default="predict", help=f"some of {known} (predict)")
+        command.add_argument("--models", default="*", help="patterns with commas (*, all models)")
+    return parser

@@ -1,0 +1,178 @@
+"""Who may do what, from the file of keys and the flags of one user.
+
+A line has four words: name, rights, models, credential. Rights and models are lists with commas;
+models are patterns as of files in a shell, `*` is all. The credential is one of
+
+    sha256:HEX                  of an API key
+    scrypt:N:R:P:SALT:HEX       of a password; the name is the user's
+    certificate:NAME            a name in a client's certificate
+
+Empty lines and those that begin with `#` say nothing.
+"""
+
+import re
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple, TypeVar
+
+from ie_serving.config.files import source
+from ie_serving.config.settings import AccessMaterial, Password, ServerSettings
+from ie_serving.config.values.faults import Faults, shown
+from ie_serving.core import hashes
+from ie_serving.core.access import EVERY_RIGHT, Caller, Right
+from ie_serving.core.errors import ConfigError
+from ie_serving.core.hints import Hint
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+RIGHTS: Final = {str(right.name).lower(): right for right in Right}
+ALL_MODELS: Final = "*"
+COST: Final = (2**14, 8, 1)
+"""n, r and p of new passwords: 16 MB and some 40 ms each, as RFC 7914 has it for logins."""
+MOST_MEMORY: Final = 64 << 20
+"""Bytes that one password may cost to verify: strangers choose how often that is done."""
+MOST_PASSES: Final = 16
+"""The most of p, which multiplies the time."""
+_CHEAP: Final = (2, 1, 1)
+"""Cost of a password that stands on the command line in clear: a hash hides nothing."""
+_SHA256 = re.compile(r"sha256:([0-9a-f]{64})")
+_SCRYPT = re.compile(r"scrypt:(\d{1,8}):(\d{1,3}):(\d{1,3}):((?:[0-9a-f]{2}){8,64}):([0-9a-f]{64})")
+_CERTIFICATE = re.compile(r"certificate:(\S+)")
+
+
+class _Found(NamedTuple):
+    keys: dict[bytes, Caller]
+    users: dict[str, Password]
+    certificates: dict[str, Caller]
+
+
+def read(settings: ServerSettings) -> AccessMaterial:
+    """Read everything anew. Blocking.
+
+    Raises:
+        ConfigError: all faults of the file, or the settings contradict each other.
+    """
+    if faults := list(map(str, contradictions(settings))):
+        raise ConfigError(faults)
+    found = _Found({}, {}, {})
+    path = settings.api_key_file
+    if path:
+        _take_lines(source.read_text(Path(path)), path, found)
+    if settings.auth_username:
+        found.users[settings.auth_username] = _plain(settings)
+    if found.certificates and not (settings.tls_client_ca or settings.ssl_config_file):
+        asked = Hint("; TLS asks clients for them with {server.tls_client_ca}")
+        raise ConfigError([f"{path}: names certificates, and no client has one{asked}"])
+    return AccessMaterial(**found._asdict())
+
+
+def line(name: str, rights: str, models: str, credential: str) -> str:
+    """Write a line of the file, and check it. Raises: ConfigError."""
+    text = f"{name} {rights} {models} {credential}"
+    _take_lines(text, "line", _Found({}, {}, {}))
+    return text
+
+
+def key_credential(key: str) -> str:
+    """Give the last word of an API key's line."""
+    return f"sha256:{hashes.of_key(key.encode()).hex()}"
+
+
+def password_credential(password: str) -> str:
+    """Give the last word of a user's line."""
+    salt = secrets.token_bytes(16)
+    cost = ":".join(map(str, COST))
+    digest = hashes.of_password(password.encode(), salt, *COST)
+    return f"scrypt:{cost}:{salt.hex()}:{digest.hex()}"
+
+
+def contradictions(settings: ServerSettings) -> Iterator[Hint]:
+    """Name what the settings must not say together."""
+    named = bool(settings.auth_username)
+    if named != bool(settings.auth_password):
+        yield Hint("{server.auth_username} and {server.auth_password} belong together; give both")
+    if named and not settings.enable_auth:
+        yield Hint("{server.auth_username} needs {server.enable_auth}")
+    if settings.enable_auth and not (named or settings.api_key_file):
+        yield Hint(
+            "{server.enable_auth} needs {server.api_key_file}, or {server.auth_username} and"
+            " {server.auth_password}"
+        )
+    if ":" in settings.auth_username:
+        yield Hint("{server.auth_username} must have no colon, which ends a name on the wire")
+
+
+def _plain(settings: ServerSettings) -> Password:
+    n, r, p = _CHEAP
+    salt = b"command line"  # always the same: a file that is read again must equal itself
+    caller = Caller(name=settings.auth_username, rights=EVERY_RIGHT)
+    digest = hashes.of_password(settings.auth_password.encode(), salt, n, r, p)
+    return Password(caller=caller, salt=salt, n=n, r=r, p=p, digest=digest)
+
+
+def _take_lines(text: str, path: str, found: _Found) -> None:
+    faults = Faults()
+    for number, each in enumerate(text.splitlines(), 1):
+        words = each.split()
+        if words and not words[0].startswith("#"):
+            faults.take(lambda given, place: _take(given, place, found), words, f"{path}:{number}")
+    faults.check()
+    if not any(found):
+        raise ConfigError(
+            [f"{path}: names nobody, which is taken for a file that is being written"]
+        )
+
+
+def _take(words: list[str], place: str, found: _Found) -> None:
+    if len(words) != 4:
+        raise ConfigError(
+            [f"{place}: {len(words)} words; expected 4: name, rights, models, credential"]
+        )
+    name, rights, models, credential = words
+    patterns = tuple(models.split(","))
+    names = () if ALL_MODELS in patterns else patterns
+    caller = Caller(name=name, rights=_rights(rights, place), models=names)
+    if matched := _SHA256.fullmatch(credential):
+        _add(found.keys, bytes.fromhex(matched[1]), caller, place)
+    elif matched := _CERTIFICATE.fullmatch(credential):
+        _add(found.certificates, matched[1], caller, place)
+    elif matched := _SCRYPT.fullmatch(credential):
+        _add(found.users, name, _password(matched, caller, place), place)
+    else:
+        # Not shown: it may be a key that somebody has forgotten to hash.
+        raise ConfigError(
+            [f"{place}: expected sha256:, scrypt: or certificate: as `ie_serving key` prints them"]
+        )
+
+
+def _rights(given: str, place: str) -> Right:
+    rights = Right(0)
+    for word in given.split(","):
+        if word not in RIGHTS:
+            known = ", ".join(RIGHTS)
+            raise ConfigError([f"{place}: right {shown(word)} given; expected some of {known}"])
+        rights |= RIGHTS[word]
+    return rights
+
+
+def _password(matched: "re.Match[str]", caller: Caller, place: str) -> Password:
+    n, r, p = (int(matched[part]) for part in (1, 2, 3))
+    is_power = n > 1 and n & (n - 1) == 0
+    memory = hashes.PASSES * n * r
+    if not (is_power and r and 0 < p <= MOST_PASSES and memory <= MOST_MEMORY):
+        raise ConfigError(
+            [
+                f"{place}: scrypt:{n}:{r}:{p} given; expected a power of 2, then 1 or more, then"
+                f" 1 to {MOST_PASSES}, with a cost of {MOST_MEMORY} bytes at most"
+            ]
+        )
+    salt, digest = bytes.fromhex(matched[4]), bytes.fromhex(matched[5])
+    return Password(caller=caller, salt=salt, n=n, r=r, p=p, digest=digest)
+
+
+def _add(known: dict[K, V], name: K, value: V, place: str) -> None:
+    if name in known:
+        raise ConfigError([f"{place}: this credential stands in the file twice; remove one line"])
+    known[name] = value

@@ -1,0 +1,214 @@
+"""Who asks: credentials become callers.
+
+A password costs some 40 ms and 16 MB of scrypt, so it is verified in a thread, and remembered.
+Wrong credentials take as long as right ones that are not remembered: digests are compared as a
+whole, and the password of an unknown user is hashed like another's. Keys are found by the first
+bytes of their SHA-256, which nobody who lacks the key can choose.
+"""
+
+import asyncio
+import base64
+import binascii
+import hmac
+import logging
+import math
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, NamedTuple
+
+from ie_serving.config.settings import AccessMaterial, Password
+from ie_serving.core import hashes
+from ie_serving.core.access import Caller, Credentials, Right
+from ie_serving.core.errors import QueueFull, Unauthenticated
+from ie_serving.server.gate.renewed import Renewed
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+MOST_KNOWN: Final = 4096
+"""Credentials, and decisions by them, that are remembered. For one more all are forgotten and those
+in use are learnt again. Only those of known callers are remembered: strangers fill nothing."""
+LONGEST: Final = 1024
+"""Bytes of the longest credentials that are looked at; keys have 43, passwords are short."""
+MOST_WAITING: Final = 64
+"""Passwords that wait to be verified, one at a time: 3 s of waiting. One more is refused, so that
+strangers with wrong passwords hold one processor and 16 MB, not all of them."""
+
+_FOUND_BY: Final = 2
+"""Bytes of a key's hash by which it is found: so few that the rest is compared in constant time, so
+many that ten thousand keys are not."""
+
+_NOBODY: Final = Caller(name="", rights=Right(0))
+_NO_DIGEST: Final = bytes(32)
+_COST: Final = (2**14, 8, 1)
+_MISSING: Final = (
+    "credentials are missing: send `Authorization: Bearer KEY` or `x-api-key: KEY`, as a header or"
+    " as metadata"
+)
+_UNKNOWN: Final = "these credentials are not known here"
+
+
+class Compared(NamedTuple):
+    """What credentials are compared with.
+
+    Attributes:
+        keys: hashes of keys and who has them, by the first bytes of the hashes.
+        nobody: the password of users who are not there: it costs what others' do.
+    """
+
+    keys: Mapping[bytes, Sequence[tuple[bytes, Caller]]]
+    nobody: Password
+
+
+class Access(Renewed[AccessMaterial, Compared]):
+    """The callers that are known now. Belongs to one event loop.
+
+    Attributes:
+        decisions: what guards remember of callers; forgotten with every renewal. See `remember`.
+    """
+
+    def __init__(self, read: Callable[[], AccessMaterial]) -> None:
+        super().__init__(read)
+        self.decisions: dict[object, Any] = {}
+        self._known: dict[Credentials, Caller] = {}
+        self._verifying: dict[tuple[bytes, Password], asyncio.Future[bool]] = {}
+        self._thread = ThreadPoolExecutor(1, "password")
+
+    @property
+    def challenge(self) -> str:
+        """Say what credentials are taken, as `WWW-Authenticate` does."""
+        bearer = 'Bearer realm="ie_serving"'
+        return f'{bearer}, Basic realm="ie_serving"' if self.material.users else bearer
+
+    def caller(self, credentials: Credentials) -> Caller | None:
+        """Give who asks; None where that is a matter of a password, which `verified` looks at.
+
+        Raises:
+            Unauthenticated: nobody knows.
+        """
+        known = self._known.get(credentials)
+        if known is not None:
+            return known
+        given, key, names = credentials
+        if given is not None:
+            scheme, _, value = given.partition(b" ")
+            if scheme.lower() == b"basic" and self.material.users:
+                return None
+            key = value.strip() if scheme.lower() == b"bearer" else b""
+        found = self._of_certificate(names) if key is None else self._of_key(key)
+        remember(self._known, credentials, found)
+        return found
+
+    async def verified(self, credentials: Credentials) -> Caller:
+        """Give who asks, also by a password.
+
+        Raises:
+            Unauthenticated: nobody knows.
+            QueueFull: too many passwords wait to be verified.
+        """
+        found = self.caller(credentials)
+        if found is not None:
+            return found
+        material, header = self.material, credentials.authorization or b""
+        user, password = _user(header)
+        expected = material.users.get(user, self.prepared.nobody)
+        is_right = await self._is_right(expected, password, header)
+        # The file may have changed meanwhile, and the user may be gone.
+        if material is not self.material:
+            return await self.verified(credentials)
+        if not is_right or expected.caller is _NOBODY:
+            raise Unauthenticated(_UNKNOWN)
+        remember(self._known, credentials, expected.caller)
+        return expected.caller
+
+    def prepare(self, material: AccessMaterial) -> Compared:
+        """See `Renewed`."""
+        keys: dict[bytes, list[tuple[bytes, Caller]]] = {}
+        for digest, caller in material.keys.items():
+            keys.setdefault(digest[:_FOUND_BY], []).append((digest, caller))
+        costs = ((each.n, each.r, each.p) for each in material.users.values())
+        n, r, p = max(costs, key=math.prod, default=_COST)
+        nobody = Password(caller=_NOBODY, salt=bytes(16), n=n, r=r, p=p, digest=_NO_DIGEST)
+        return Compared(keys, nobody)
+
+    def renewed(self) -> None:
+        """See `Renewed`: whoever has left the file is asked again at the next request."""
+        self._known.clear()
+        self.decisions.clear()
+        found = self.material
+        log.info(
+            Event(
+                "callers renewed",
+                keys=len(found.keys),
+                users=len(found.users),
+                certificates=len(found.certificates),
+            )
+        )
+
+    def refused(self, cause: str) -> None:
+        """See `Renewed`."""
+        log.error(Event("callers not renewed, the previous ones stay", cause=cause))
+
+    def close(self) -> None:
+        """See `Renewed`."""
+        super().close()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _of_key(self, key: bytes) -> Caller:
+        digest = hashes.of_key(key[:LONGEST])
+        found = _NOBODY
+        for known, caller in self.prepared.keys.get(digest[:_FOUND_BY], ((_NO_DIGEST, _NOBODY),)):
+            found = caller if hmac.compare_digest(known, digest) else found
+        if found is _NOBODY or len(key) > LONGEST:
+            raise Unauthenticated(_UNKNOWN)
+        return found
+
+    def _of_certificate(self, names: tuple[str, ...]) -> Caller:
+        known = self.material.certificates
+        for name in names:
+            if name in known:
+                return known[name]
+        raise Unauthenticated(_MISSING if not names else f"{_UNKNOWN}; {_MISSING}")
+
+    async def _is_right(self, expected: Password, password: bytes, header: bytes) -> bool:
+        """Compare in the thread; many requests with the same header wait for one comparison."""
+        key = (header, expected)
+        asked = self._verifying.get(key)
+        if asked is None:
+            if len(self._verifying) >= MOST_WAITING:
+                raise QueueFull(
+                    f"more than {MOST_WAITING} passwords wait to be verified; ask again"
+                )
+            loop = asyncio.get_running_loop()
+            asked = loop.run_in_executor(self._thread, _matches, expected, password)
+            self._verifying[key] = asked
+            asked.add_done_callback(lambda _: self._verifying.pop(key, None))
+        # Shielded: others may wait for the same, and who leaves must not cancel it.
+        return await asyncio.shield(asked)
+
+
+def remember(known: dict[Any, Any], key: object, value: object) -> None:
+    """Remember what is asked often, in bounded memory."""
+    if len(known) >= MOST_KNOWN:
+        known.clear()
+    known[key] = value
+
+
+def _matches(expected: Password, password: bytes) -> bool:
+    cost = (expected.n, expected.r, expected.p)
+    digest = hashes.of_password(password, expected.salt, *cost)
+    return hmac.compare_digest(digest, expected.digest)
+
+
+def _user(header: bytes) -> tuple[str, bytes]:
+    """Read the user and the password of `Basic`; RFC 7617. Raises: Unauthenticated."""
+    if len(header) > LONGEST:
+        raise Unauthenticated(_UNKNOWN)
+    try:
+        given = base64.b64decode(header.partition(b" ")[2].strip(), validate=True)
+        user, _, password = given.partition(b":")
+        return user.decode(), password
+    except (binascii.Error, ValueError):
+        raise Unauthenticated(
+            "Basic credentials cannot be read; send base64 of user:password"
+        ) from None

@@ -1,0 +1,80 @@
+"""What is read from files, and read again when they change."""
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+from ie_serving.core.errors import ConfigError
+
+M = TypeVar("M")
+P = TypeVar("P")
+
+LOOK_S: Final = 10.0
+"""Seconds between two looks for renewed files. Kubernetes itself takes about a minute to bring a
+renewed Secret into a volume."""
+
+
+class Renewed(ABC, Generic[M, P]):
+    """The present material, ready for use. Belongs to one event loop.
+
+    Args of the constructor:
+        read: reads all of it anew. Blocking. Raises ConfigError.
+
+    Raises:
+        ConfigError: what is read cannot be used.
+
+    Attributes:
+        material: what was read last and can be used.
+        prepared: what `prepare` made of it.
+    """
+
+    def __init__(self, read: Callable[[], M]) -> None:
+        self._read = read
+        self._task: asyncio.Task[None] | None = None
+        self._refused = ""
+        self.material = read()
+        self.prepared = self.prepare(self.material)
+
+    @abstractmethod
+    def prepare(self, material: M) -> P:
+        """Make of the material what requests need. Blocking. Raises: ConfigError."""
+
+    @abstractmethod
+    def renewed(self) -> None:
+        """Say, and do, what a renewal asks for."""
+
+    @abstractmethod
+    def refused(self, cause: str) -> None:
+        """Say that what was read cannot be used and the previous stays; once for each cause."""
+
+    def follow(self) -> None:
+        """Look for renewed files from now until `close`."""
+        self._task = asyncio.ensure_future(self._follow())
+
+    def close(self) -> None:
+        """Look no more."""
+        if self._task:
+            self._task.cancel()
+
+    async def renew(self) -> None:
+        """Look now. What cannot be used is logged, once, and what was there before stays."""
+        try:
+            material = await asyncio.to_thread(self._read)
+            # By content, not by the times of files: Kubernetes swaps links when any key changes.
+            if material == self.material:
+                return
+            prepared = await asyncio.to_thread(self.prepare, material)
+        except ConfigError as error:
+            if (cause := str(error)) != self._refused:
+                self.refused(cause)
+            self._refused = cause
+            return
+        self.material, self.prepared, self._refused = material, prepared, ""
+        self.renewed()
+
+    async def _follow(self) -> None:
+        while True:
+            # By looking: file systems over the network tell nobody of changes made elsewhere.
+            await asyncio.sleep(LOOK_S)
+            await self.renew()

@@ -1,0 +1,84 @@
+"""Who may do what over REST: before the application, by the head of a request alone."""
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from ie_serving.core.access import Credentials, Models, Need
+from ie_serving.core.codes import ENDED
+from ie_serving.core.errors import Unauthenticated
+from ie_serving.server.gate.access import Access, remember
+from ie_serving.server.transport.http1.messages import App, Reply, Request, RequestHead
+
+Wanted = Callable[[RequestHead], tuple[str, str]]
+"""Gives the verb of a request, a key of `rights.REST`, and the model that it names, if any."""
+
+Phrase = Callable[[Exception], Reply]
+"""Makes a reply of an error."""
+
+
+class RestGuard:
+    """Answers what its caller may not ask; passes on all else.
+
+    Args of the constructor:
+        app: answers what is allowed.
+        access: knows the callers.
+        needs: by verb.
+        wanted: see `Wanted`.
+        phrase: see `Phrase`.
+        refused: told of each request that is not passed on.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        access: Access,
+        needs: Mapping[str, Need],
+        wanted: Wanted,
+        phrase: Phrase,
+        refused: Callable[[BaseException], None],
+    ) -> None:
+        self._app = app
+        self._access = access
+        self._needs = needs
+        self._wanted = wanted
+        self._phrase = phrase
+        self._refused = refused
+
+    def answer(self, request: Request) -> Coroutine[Any, Any, Reply]:
+        """Answer one request. See `http1.messages.App`."""
+        head = request.head
+        fields = head.fields
+        credentials = (fields.get(b"authorization"), fields.get(b"x-api-key"), request.ends.names)
+        asked = (credentials, head.method, head.path, head.query)
+        if asked in self._access.decisions:
+            return self._app(request)
+        return self._judged(request, Credentials(*credentials), asked)
+
+    async def _judged(self, request: Request, credentials: Credentials, asked: object) -> Reply:
+        try:
+            await self._check(request.head, credentials, asked)
+        except ENDED as error:
+            self._refused(error)
+            if not isinstance(error, Exception):
+                raise
+            return self._refusal(error)
+        return await self._app(request)
+
+    async def _check(self, head: RequestHead, credentials: Credentials, asked: object) -> None:
+        """Refuse what the caller may not ask, and remember what it may. Raises: ServingError."""
+        verb, model = self._wanted(head)
+        need = self._needs[verb]
+        if need.right is None:
+            return
+        caller = await self._access.verified(credentials)
+        caller.check(need)
+        if need.models is Models.NAMED:
+            caller.check_model(model)
+        remember(self._access.decisions, asked, True)
+
+    def _refusal(self, error: Exception) -> Reply:
+        reply = self._phrase(error)
+        if not isinstance(error, Unauthenticated):
+            return reply
+        challenge = (b"www-authenticate", self._access.challenge.encode())
+        return reply._replace(headers=(*reply.headers, challenge))

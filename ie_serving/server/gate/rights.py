@@ -1,0 +1,59 @@
+"""What each request needs: every RPC and every kind of REST request. What is not here is refused.
+
+A test compares both tables with what the server registers.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from ie_serving.core.access import Models, Need, Right
+
+_PREDICT: Final = Need(Right.PREDICT, Models.NAMED)
+_READ: Final = Need(Right.READ, Models.NAMED)
+_READ_ALL: Final = Need(Right.READ, Models.ALL)
+_CHANGE: Final = Need(Right.ADMINISTRATE, Models.NAMED)
+_CHANGE_ALL: Final = Need(Right.ADMINISTRATE, Models.ALL)
+_HEALTH: Final = Need(Right.READ, Models.NONE)
+_OPEN: Final = Need(None, Models.NONE)
+
+RPC: Mapping[str, Need] = {
+    "/tensorflow.serving.PredictionService/Predict": _PREDICT,
+    "/tensorflow.serving.PredictionService/Classify": _PREDICT,
+    "/tensorflow.serving.PredictionService/Regress": _PREDICT,
+    "/tensorflow.serving.PredictionService/MultiInference": _PREDICT,
+    "/tensorflow.serving.PredictionService/GetModelMetadata": _READ,
+    "/tensorflow.serving.ModelService/GetModelStatus": _READ,
+    # It replaces the whole list, so it is about the models that it leaves out, too.
+    "/tensorflow.serving.ModelService/HandleReloadConfigRequest": _CHANGE_ALL,
+    "/grpc.health.v1.Health/Check": _HEALTH,
+    "/grpc.health.v1.Health/Watch": _HEALTH,
+    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo": Need(Right.READ, Models.NONE),
+    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo": Need(Right.READ, Models.NONE),
+}
+"""By the path of the method."""
+
+REST: Mapping[str, Need] = {
+    "predict": _PREDICT,
+    "classify": _PREDICT,
+    "regress": _PREDICT,
+    "poll": _CHANGE,
+    "status": _READ,
+    "metadata": _READ,
+    "models": _READ_ALL,
+    "config": _READ_ALL,
+    "reload": _CHANGE_ALL,
+    "metrics": _READ_ALL,
+    "health": _HEALTH,
+    # A browser asks it before it sends any credentials, and is told the same of every page.
+    "preflight": _OPEN,
+    # Credentials first: what there is not is answered by whoever would answer it if it were.
+    "nothing": Need(Right(0), Models.NONE),
+}
+"""By the verb of the request (`rest_routes.py`)."""
+
+
+def needs(table: Mapping[str, Need], *, open_health: bool) -> Mapping[str, Need]:
+    """Give a table with health as it is wanted: open to all, or to who may read."""
+    if not open_health:
+        return table
+    return {name: _OPEN if need is _HEALTH else need for name, need in table.items()}

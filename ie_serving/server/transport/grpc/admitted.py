@@ -1,0 +1,43 @@
+"""Calls whose callers are asked who they are, over our own HTTP/2."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ie_serving.core.access import Credentials
+from ie_serving.core.errors import ServingError
+from ie_serving.server.status import explain
+from ie_serving.server.transport.grpc import replies
+from ie_serving.server.transport.grpc.call import UNKNOWN_METHOD, Call, Calls, Rules
+from ie_serving.server.transport.grpc.request import Request
+from ie_serving.server.transport.grpc.services import Admission
+from ie_serving.server.transport.http2.sender import Sender
+
+
+class AdmittedCalls(Calls):
+    """Opens the calls of those who may call. Who may not is told before its message comes.
+
+    Args of the constructor:
+        methods, rules: see `Calls`.
+        admission: chooses what answers.
+    """
+
+    def __init__(
+        self,
+        methods: Mapping[bytes, tuple[type[Call], Any]],
+        rules: Rules,
+        admission: Admission,
+    ) -> None:
+        super().__init__(methods, rules)
+        self._admission = admission
+
+    def accept(self, number: int, request: Request, sender: Sender) -> Call | bytes:
+        """See `Calls`."""
+        found = self.methods.get(request.path)
+        if found is None or request.refusal is not None:
+            return request.refusal or UNKNOWN_METHOD
+        credentials = Credentials(request.authorization, request.key, sender.client)
+        try:
+            method = self._admission.method(request.path, credentials)
+        except ServingError as error:
+            return replies.failure(*explain(error), alone=True)
+        return found[0](number, request, sender, self.rules, method)

@@ -1,0 +1,299 @@
+"""Who may do what, on both ports and both gRPC transports."""
+
+import base64
+import hashlib
+import json
+import signal
+import ssl
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    inference_pb2,
+    model_management_pb2,
+    predict_pb2,
+    regression_pb2,
+)
+
+from tests.certificates import Authority
+from tests.functional.servers import READY, ROOT, SAMPLE, Server
+from tests.process import PATIENCE_S
+
+OK, UNKNOWN, DENIED = (
+    grpc.StatusCode.OK,
+    grpc.StatusCode.UNAUTHENTICATED,
+    grpc.StatusCode.PERMISSION_DENIED,
+)
+BODY = (ROOT / "examples" / "digits" / "request.json").read_bytes()
+PREDICT = "/v1/models/digits:predict"
+CALLERS = {
+    "alice": "predict digi*",
+    "zoe": "predict,read other",
+    "prom": "read *",
+    "ops": "predict,read,administrate *",
+    "part": "predict,read,administrate digits",
+}
+"""Rights and models of each; "-key" behind the name makes the key."""
+ROUTES = [
+    ("POST", PREDICT, "alice ops part"),
+    ("POST", "/v1/models/digits:classify", "alice ops part"),
+    ("POST", "/v1/models/digits/versions/1:regress", "alice ops part"),
+    ("POST", "/v1/models/other:predict", "zoe ops"),
+    ("GET", "/v1/models/digits", "prom ops part"),
+    ("GET", "/v1/models/digits/metadata", "prom ops part"),
+    ("GET", "/v1/models", "prom ops"),
+    ("GET", "/v1/config", "prom ops"),
+    ("GET", "/metrics", "prom ops"),
+    ("POST", "/v1/models/digits:poll", "ops part"),
+    ("POST", "/v1/config/reload", "ops"),
+    ("GET", "/v1/nonsense", "alice zoe prom ops part"),
+    ("GET", "/nonsense", "alice zoe prom ops part"),
+]
+"""Who may ask each route; what there is not is told to whoever is known."""
+OPEN = ["/v2/health/live", "/v2/health/ready", "/v2/models/digits/ready"]
+
+
+def line(name: str, rights: str) -> str:
+    return f"{name} {rights} sha256:{hashlib.sha256(f'{name}-key'.encode()).hexdigest()}\n"
+
+
+def bearer(name: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {name}-key"}
+
+
+def basic(user: str, password: str) -> dict[str, str]:
+    return {"authorization": f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"}
+
+
+class Guarded(Server):
+    """A server that knows its callers."""
+
+    def __init__(self, file: Path, *flags: str) -> None:
+        self.file = file
+        digits = ("--model_name=digits", f"--model_path={SAMPLE}", "--metrics_path=/metrics")
+        super().__init__("ie_serving", "model", *digits, f"--api_key_file={file}", *flags)
+
+    def code(self, call: Callable[..., Any], request: Any, given: dict[str, str]) -> Any:
+        """Give the status of a call; that of any answer is OK."""
+        try:
+            reply = call(request, PATIENCE_S, metadata=tuple(given.items()))
+            if not hasattr(reply, "SerializeToString"):
+                next(iter(reply))
+                reply.cancel()
+        except grpc.RpcError as error:
+            return error.code()
+        return OK
+
+    def predict(self, given: dict[str, str]) -> Any:
+        return self.code(self.prediction.Predict, predict_request("digits"), given)
+
+
+def predict_request(model: str) -> Any:
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = model
+    tensor = request.inputs["image"]
+    tensor.dtype = 1
+    for size in (1, 64):
+        tensor.tensor_shape.dim.add(size=size)
+    tensor.float_val.extend(json.loads(BODY)["instances"][0]["image"])
+    return request
+
+
+@pytest.fixture(scope="module", params=["http2", "grpcio"])
+def server(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Guarded]:
+    file = tmp_path_factory.mktemp("keys") / "keys"
+    file.write_text("".join(line(name, rights) for name, rights in CALLERS.items()))
+    user = ("--enable_auth", "--auth_username=admin", "--auth_password=word")
+    with closing(Guarded(file, f"--grpc_transport={request.param}", *user)) as started:
+        started.ready()
+        yield started
+
+
+@pytest.mark.parametrize(("method", "target", "allowed"), ROUTES)
+def test_who_may_ask_each_route(server: Guarded, method: str, target: str, allowed: str) -> None:
+    for name in CALLERS:
+        reply = server.rest.request(method, target, content=BODY, headers=bearer(name))
+        assert (reply.status_code != 403) is (name in allowed.split()), (name, reply.text)
+        assert reply.status_code != 401
+    for given in ({}, bearer("nobody"), {"x-api-key": "nobody"}, basic("admin", "wrong")):
+        reply = server.rest.request(method, target, content=BODY, headers=given)
+        assert reply.status_code == 401, reply.text
+        assert reply.headers["www-authenticate"].startswith('Bearer realm="ie_serving"')
+    assert server.rest.request(method, target, headers=basic("admin", "word")).status_code != 401
+
+
+def test_keys_come_in_two_headers_and_passwords_in_one(server: Guarded) -> None:
+    for given in (bearer("alice"), {"x-api-key": "alice-key"}, basic("admin", "word")):
+        reply = server.rest.post(PREDICT, content=BODY, headers=given)
+        assert reply.status_code == 200, reply.text
+        assert server.predict(given) is OK
+
+
+@pytest.mark.parametrize("path", OPEN)
+def test_health_is_open(server: Guarded, path: str) -> None:
+    assert server.rest.get(path).status_code == 200
+
+
+def calls(server: Guarded) -> list[tuple[str, Any, Any, str]]:
+    """Give each RPC, a request of it, and who may ask that."""
+    health = health_pb2_grpc.HealthStub(server.channel)
+    reflection = reflection_pb2_grpc.ServerReflectionStub(server.channel)
+    everyone = " ".join(("nobody", *CALLERS))
+    info = iter([reflection_pb2.ServerReflectionRequest(list_services="")])
+    made: list[tuple[str, Any, Any, str]] = [
+        ("Check", health.Check, health_pb2.HealthCheckRequest(), everyone),
+        ("Watch", health.Watch, health_pb2.HealthCheckRequest(), everyone),
+        ("Info", reflection.ServerReflectionInfo, info, "zoe prom ops part"),
+        ("Predict", server.prediction.Predict, predict_request("digits"), "alice ops part"),
+        ("Predict other", server.prediction.Predict, predict_request("other"), "zoe ops"),
+    ]
+    for name, kind in (
+        ("Classify", classification_pb2.ClassificationRequest),
+        ("Regress", regression_pb2.RegressionRequest),
+        ("GetModelMetadata", get_model_metadata_pb2.GetModelMetadataRequest),
+    ):
+        request = kind()
+        request.model_spec.name = "digits"
+        if name == "GetModelMetadata":
+            request.metadata_field.append("signature_def")
+        who = "prom ops part" if name == "GetModelMetadata" else "alice ops part"
+        made.append((name, getattr(server.prediction, name), request, who))
+    status = get_model_status_pb2.GetModelStatusRequest()
+    status.model_spec.name = "digits"
+    made.append(("GetModelStatus", server.model.GetModelStatus, status, "prom ops part"))
+    multi = inference_pb2.MultiInferenceRequest()
+    multi.tasks.add(method_name="tensorflow/serving/classify").model_spec.name = "digits"
+    made.append(("MultiInference", server.prediction.MultiInference, multi, "alice ops part"))
+    reload = model_management_pb2.ReloadConfigRequest()
+    reload.config.custom_model_config.SetInParent()  # not supported: changes nothing
+    handle = server.model.HandleReloadConfigRequest
+    made.append(("HandleReloadConfigRequest", handle, reload, "ops"))
+    return made
+
+
+def test_who_may_call_each_rpc(server: Guarded) -> None:
+    for caller in ("nobody", *CALLERS):
+        for name, call, request, allowed in calls(server):
+            code = server.code(call, request, bearer(caller))
+            if caller in allowed.split():
+                assert code not in (UNKNOWN, DENIED), (name, caller)
+            else:
+                assert code is (UNKNOWN if caller == "nobody" else DENIED), (name, caller)
+
+
+def test_each_task_names_a_model_that_its_caller_may_ask_for(server: Guarded) -> None:
+    multi = inference_pb2.MultiInferenceRequest()
+    for model in ("digits", "other"):
+        multi.tasks.add(method_name="tensorflow/serving/classify").model_spec.name = model
+    for name in ("alice", "zoe"):  # several models are refused in any case, before one is asked
+        assert server.code(server.prediction.MultiInference, multi, bearer(name)) is not OK
+    del multi.tasks[0]
+    assert server.code(server.prediction.MultiInference, multi, bearer("alice")) is DENIED
+
+
+def test_a_refused_model_is_not_told_apart_from_none(server: Guarded) -> None:
+    """Whether a model that a caller may not ask for exists is not its business."""
+    for model in ("digits", "nonsense"):
+        code = server.code(server.prediction.Predict, predict_request(model), bearer("zoe"))
+        assert code is DENIED
+        target = f"/v1/models/{model}"
+        assert server.rest.get(target, headers=bearer("zoe")).status_code == 403
+
+
+def test_refusals_are_counted(server: Guarded) -> None:
+    def counted(status: str) -> int:
+        page = server.rest.get("/metrics", headers=bearer("prom")).text
+        start = f':tensorflow:serving:request_count{{model_name="",status="{status}"}} '
+        return sum(int(each.removeprefix(start)) for each in page.splitlines() if start in each)
+
+    before = [counted("UNAUTHENTICATED"), counted("PERMISSION_DENIED")]
+    server.rest.post(PREDICT, content=BODY)
+    server.predict({})
+    server.rest.post(PREDICT, content=BODY, headers=bearer("prom"))
+    server.predict(bearer("prom"))
+    after = [counted("UNAUTHENTICATED"), counted("PERMISSION_DENIED")]
+    assert [now - was for now, was in zip(after, before, strict=True)] == [2, 2]
+
+
+def test_a_body_that_is_refused_is_not_taken(server: Guarded) -> None:
+    """A stranger's megabytes end with the head."""
+    reply = server.rest.post(PREDICT, content=bytes(8 << 20))
+    assert reply.status_code == 401
+    assert reply.headers["connection"] == "close"
+
+
+def test_the_file_is_read_again_without_a_lost_connection(server: Guarded) -> None:
+    good = server.file.read_text()
+    assert server.predict(bearer("alice")) is OK
+    server.file.write_text("alice predict")
+    server.send(signal.SIGHUP)
+    server.line("callers not renewed, the previous ones stay")
+    assert server.predict(bearer("alice")) is OK
+    server.file.write_text(good.replace(line("alice", CALLERS["alice"]), line("new", "predict *")))
+    server.send(signal.SIGHUP)
+    server.line("callers renewed keys=5")
+    assert server.predict(bearer("alice")) is UNKNOWN
+    assert server.predict(bearer("new")) is OK
+    assert server.rest.post(PREDICT, content=BODY, headers=bearer("alice")).status_code == 401
+    server.file.write_text(good)
+    server.send(signal.SIGHUP)
+    server.line("callers renewed keys=5")
+    assert server.predict(bearer("alice")) is OK
+
+
+@pytest.mark.parametrize("transport", ["http2", "grpcio"])
+def test_certificates_and_closed_health(tmp_path: Path, transport: str) -> None:
+    """The client's certificate says who asks; whoever has none of the file may not read health."""
+    authority = Authority(tmp_path)
+    pair, edge, other = authority.server(), authority.client("edge"), authority.client("other")
+    file = tmp_path / "keys"
+    file.write_text("edge predict,read digits certificate:edge.test\n")
+    tls = (f"--tls_certificate={pair.certificate}", f"--tls_key={pair.key}")
+    believed = (f"--tls_client_ca={authority.path}", "--open_health=false")
+    with closing(Guarded(file, *tls, *believed, f"--grpc_transport={transport}")) as server:
+        server.line(READY)
+        for client, code, status in ((edge, OK, 200), (other, UNKNOWN, 401)):
+            files = (authority.path, client.key, client.certificate)
+            credentials = grpc.ssl_channel_credentials(*[each.read_bytes() for each in files])
+            with grpc.secure_channel(f"localhost:{server.port}", credentials) as channel:
+                predict = channel.unary_unary(
+                    "/tensorflow.serving.PredictionService/Predict",
+                    lambda message: message.SerializeToString(),
+                )
+                assert _code(predict, predict_request("digits")) is code
+                health = health_pb2_grpc.HealthStub(channel)
+                assert _code(health.Check, health_pb2.HealthCheckRequest()) is code
+            context = ssl.create_default_context(cafile=authority.path)
+            context.load_cert_chain(*client.paths)
+            url = f"https://localhost:{server.rest_port}"
+            with httpx.Client(base_url=url, verify=context, trust_env=False) as rest:
+                assert rest.post(PREDICT, content=BODY).status_code == status
+                assert rest.get("/v2/health/ready").status_code == status
+
+
+def _code(call: Any, request: Any) -> Any:
+    try:
+        call(request, timeout=PATIENCE_S)
+    except grpc.RpcError as error:
+        return error.code()  # type: ignore[attr-defined]
+    return OK
+
+
+def test_a_file_that_is_broken_at_the_start(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("alice predict *\n")
+    with closing(Guarded(file)) as server:
+        server.line("3 words; expected 4: name, rights, models, credential")
+        assert server.exit_code() == 1

@@ -1,0 +1,39 @@
+"""`ie_serving key` prints lines that the server takes."""
+
+from pathlib import Path
+
+import pytest
+
+from ie_serving.config.dialects import keys
+from ie_serving.config.files import access_file
+from ie_serving.config.settings import AccessMaterial, ServerSettings
+from ie_serving.core import hashes
+from ie_serving.core.access import Caller, Right
+from ie_serving.core.errors import ConfigError
+
+
+def read(folder: Path, lines: list[str]) -> AccessMaterial:
+    file = folder / "keys"
+    file.write_text("\n".join(lines))
+    return access_file.read(ServerSettings(api_key_file=str(file)))
+
+
+def test_a_new_key(tmp_path: Path) -> None:
+    asked = ["key", "new", "alice", "--rights=predict,read", "--models=resnet*"]
+    lines = keys.run(asked, lambda: "")
+    key = lines[0].rpartition(" ")[2]
+    caller = Caller(name="alice", rights=Right.PREDICT | Right.READ, models=("resnet*",))
+    assert read(tmp_path, lines).keys == {hashes.of_key(key.encode()): caller}
+    assert keys.run(asked, lambda: "") != lines
+
+
+def test_a_password(tmp_path: Path) -> None:
+    found = read(tmp_path, keys.run(["key", "password", "bob"], lambda: "word")).users["bob"]
+    assert found.caller == Caller(name="bob", rights=Right.PREDICT)
+    assert hashes.of_password(b"word", found.salt, found.n, found.r, found.p) == found.digest
+
+
+@pytest.mark.parametrize("flag", ["--rights=all", "--models=a b"])
+def test_a_line_that_the_server_would_refuse(flag: str) -> None:
+    with pytest.raises(ConfigError):
+        keys.run(["key", "new", "alice", flag], lambda: "")

@@ -1,0 +1,93 @@
+"""Who may do what, as the file and the flags of one user say it."""
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ie_serving.config.files import access_file
+from ie_serving.config.settings import AccessMaterial, ServerSettings
+from ie_serving.core import hashes
+from ie_serving.core.access import EVERY_RIGHT, Caller, Right
+from ie_serving.core.errors import ConfigError
+
+DIGEST = hashlib.sha256(b"secret").hexdigest()
+KEY = f"sha256:{DIGEST}"
+SCRYPT = f"scrypt:2:1:1:{'00' * 16}:{DIGEST}"
+
+
+def read(folder: Path, text: str, **settings: Any) -> AccessMaterial:
+    file = folder / "keys"
+    file.write_text(text)
+    return access_file.read(ServerSettings(api_key_file=str(file), **settings))
+
+
+def test_a_file(tmp_path: Path) -> None:
+    text = f"# who\n\nalice predict,read resnet*,bert {KEY}\n  bob administrate * {SCRYPT}\n"
+    found = read(tmp_path, text)
+    assert found.keys == {
+        hashes.of_key(b"secret"): Caller(
+            name="alice", rights=Right.PREDICT | Right.READ, models=("resnet*", "bert")
+        )
+    }
+    assert found.users["bob"].caller == Caller(name="bob", rights=Right.ADMINISTRATE)
+    assert DIGEST not in repr(found)  # what is shown may be logged
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", "names nobody, which is taken for a file that is being written"),
+        ("# nobody\n", "names nobody"),
+        (f"a predict {KEY}", "keys:1: 3 words; expected 4"),
+        (f"a predict,write * {KEY}", "keys:1: right 'write' given; expected some of predict"),
+        (f"a  predict, * {KEY}", "keys:1: right '' given"),
+        (f"a predict * {KEY}\nb read * {KEY}", "keys:2: this credential stands in the file twice"),
+        (f"a predict * {SCRYPT.replace(':2:', ':3:')}", "scrypt:3:1:1 given"),
+        (f"a predict * {SCRYPT.replace(':2:1:', ':65536:99:')}", "a cost of 67108864 bytes"),
+        (f"a predict * {SCRYPT.replace(':2:1:1', ':2:1:99')}", "1 to 16"),
+        ("a predict * certificate:x", "names certificates, and no client has one"),
+    ],
+)
+def test_files_at_fault(tmp_path: Path, text: str, expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        read(tmp_path, text)
+
+
+def test_a_key_that_nobody_has_hashed_is_not_shown(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="keys:1: expected sha256:") as refused:
+        read(tmp_path, "alice predict * my-very-secret-key")
+    assert "secret" not in str(refused.value)
+
+
+def test_certificates_need_clients_that_have_them(tmp_path: Path) -> None:
+    found = read(tmp_path, "edge predict * certificate:edge.test", tls_client_ca="ca")
+    assert found.certificates["edge.test"].name == "edge"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"enable_auth": True}, "server.enable_auth needs server.api_key_file, or"),
+        ({"auth_password": "p", "enable_auth": True}, "belong together"),
+        ({"auth_username": "u", "auth_password": "p"}, "needs server.enable_auth"),
+        (
+            {"auth_username": "u:v", "auth_password": "p", "enable_auth": True},
+            "must have no colon",
+        ),
+    ],
+)
+def test_contradictions(given: dict[str, Any], expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        access_file.read(ServerSettings(**given))
+
+
+def test_the_user_of_the_flags_may_do_everything() -> None:
+    settings = ServerSettings(enable_auth=True, auth_username="u", auth_password="word")
+    found = access_file.read(settings)
+    user = found.users["u"]
+    assert user.caller == Caller(name="u", rights=EVERY_RIGHT)
+    assert hashes.of_password(b"word", user.salt, user.n, user.r, user.p) == user.digest
+    assert found == access_file.read(settings)  # else each look would find a renewal
+    assert "word" not in repr(settings)

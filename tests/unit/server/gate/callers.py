@@ -1,0 +1,45 @@
+"""Callers for the tests of the gate."""
+
+import base64
+from collections.abc import Mapping
+
+from ie_serving.config.settings import AccessMaterial, Password
+from ie_serving.core import hashes
+from ie_serving.core.access import Caller, Credentials, Right
+from ie_serving.server.gate.access import Access
+
+ALICE = Caller(name="alice", rights=Right.PREDICT | Right.READ, models=("m*",))
+BOB = Caller(name="bob", rights=Right.READ)
+CAROL = Caller(name="carol", rights=Right.PREDICT | Right.READ | Right.ADMINISTRATE)
+EDGE = Caller(name="edge", rights=Right.PREDICT)
+ALICE_KEY = Credentials(b"Bearer alices-key")
+CAROL_KEY = Credentials(key=b"carols-key")
+
+
+def basic(user: str, password: str) -> Credentials:
+    return Credentials(b"Basic " + base64.b64encode(f"{user}:{password}".encode()))
+
+
+BOB_PASSWORD = basic("bob", "bobs-password")
+
+
+def password(caller: Caller, word: str) -> Password:
+    salt, cost = b"salt of a test..", (2, 1, 1)
+    digest = hashes.of_password(word.encode(), salt, *cost)
+    n, r, p = cost
+    return Password(caller=caller, salt=salt, n=n, r=r, p=p, digest=digest)
+
+
+def material(
+    keys: Mapping[bytes, Caller] | None = None, users: Mapping[str, Password] | None = None
+) -> AccessMaterial:
+    known = {b"alices-key": ALICE, b"carols-key": CAROL} if keys is None else keys
+    return AccessMaterial(
+        keys={hashes.of_key(key): caller for key, caller in known.items()},
+        users={"bob": password(BOB, "bobs-password")} if users is None else users,
+        certificates={"edge.test": EDGE},
+    )
+
+
+def access() -> Access:
+    return Access(material)

@@ -1,0 +1,214 @@
+"""Credentials become callers, at the same cost whether they are right or wrong."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from ie_serving.config.settings import AccessMaterial
+from ie_serving.core import hashes
+from ie_serving.core.access import Caller, Credentials
+from ie_serving.core.errors import ConfigError, QueueFull, Unauthenticated
+from ie_serving.server.gate import access as access_module
+from ie_serving.server.gate.access import LONGEST, MOST_WAITING, Access
+from tests.unit.server.gate.callers import (
+    ALICE,
+    ALICE_KEY,
+    BOB,
+    BOB_PASSWORD,
+    CAROL,
+    CAROL_KEY,
+    EDGE,
+    access,
+    basic,
+    material,
+    password,
+)
+
+PATIENCE_S = 20.0
+KNOWN = [
+    (ALICE_KEY, ALICE),
+    (Credentials(b"bearer  alices-key"), ALICE),
+    (Credentials(key=b"alices-key", names=("nobody",)), ALICE),
+    (CAROL_KEY, CAROL),
+    (BOB_PASSWORD, BOB),
+    (Credentials(names=("other", "edge.test")), EDGE),
+]
+WRONG = [
+    Credentials(),
+    Credentials(b""),
+    Credentials(b"Bearer"),
+    Credentials(b"Bearer wrong"),
+    Credentials(b"alices-key"),
+    Credentials(b"Digest alices-key"),
+    Credentials(key=b"Bearer alices-key"),
+    Credentials(key=b""),
+    Credentials(key=b"x" * (LONGEST + 1)),
+    Credentials(names=("nobody",)),
+    # Who gives wrong credentials means them: the certificate is no way out.
+    Credentials(b"Bearer wrong", names=("edge.test",)),
+    basic("bob", "wrong"),
+    basic("bob", ""),
+    basic("", ""),
+    basic("alice", "alices-key"),
+    basic("x" * LONGEST, ""),
+    Credentials(b"Basic ===="),
+    Credentials(b"Basic"),
+    Credentials(b"Basic " + b"/w=="),
+]
+
+
+class Hashes:
+    """Counts the passwords that are hashed, and may hold them at a gate."""
+
+    def __init__(self) -> None:
+        self.costs: list[tuple[int, int, int]] = []
+        self.gate = threading.Event()
+        self.gate.set()
+        self._hash = hashes.of_password
+
+    def __call__(self, word: bytes, salt: bytes, n: int, r: int, p: int) -> bytes:
+        self.costs.append((n, r, p))
+        assert self.gate.wait(PATIENCE_S)
+        return self._hash(word, salt, n, r, p)
+
+
+@pytest.fixture
+def hashed(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hashes]:
+    counted = Hashes()
+    monkeypatch.setattr(hashes, "of_password", counted)
+    yield counted
+    counted.gate.set()
+
+
+@pytest.mark.parametrize(("credentials", "caller"), KNOWN)
+async def test_who_is_known(credentials: Credentials, caller: Caller) -> None:
+    assert await access().verified(credentials) == caller
+
+
+@pytest.mark.parametrize("credentials", WRONG)
+async def test_who_is_not(credentials: Credentials) -> None:
+    gate = access()
+    with pytest.raises(Unauthenticated) as refused:
+        await gate.verified(credentials)
+    for secret in (b"alices-key", b"wrong"):
+        assert secret.decode() not in str(refused.value)
+
+
+async def test_a_password_is_hashed_once_and_remembered(hashed: Hashes) -> None:
+    gate = access()
+    hashed.costs.clear()
+    together = [gate.verified(BOB_PASSWORD) for _ in range(10)]
+    assert await asyncio.gather(*together) == [BOB] * 10
+    assert await gate.verified(BOB_PASSWORD) == BOB
+    assert gate.caller(BOB_PASSWORD) == BOB
+    assert len(hashed.costs) == 1
+
+
+@pytest.mark.parametrize("user", ["bob", "nobody", ""])
+async def test_a_wrong_password_costs_what_a_right_one_does(hashed: Hashes, user: str) -> None:
+    gate = access()
+    hashed.costs.clear()
+    for _ in range(2):  # nothing is remembered of strangers
+        with pytest.raises(Unauthenticated):
+            await gate.verified(basic(user, "wrong"))
+    assert hashed.costs == [(2, 1, 1)] * 2
+
+
+@pytest.mark.parametrize("key", [b"alices-key", b"wrong"])
+async def test_a_key_is_compared_in_constant_time(
+    monkeypatch: pytest.MonkeyPatch, key: bytes
+) -> None:
+    compared: list[tuple[bytes, bytes]] = []
+    compare = access_module.hmac.compare_digest
+
+    def counting(first: bytes, second: bytes) -> bool:
+        compared.append((first, second))
+        return bool(compare(first, second))
+
+    monkeypatch.setattr(access_module.hmac, "compare_digest", counting)
+    try:
+        access().caller(Credentials(key=key))
+    except Unauthenticated:
+        assert key == b"wrong"
+    ((known, given),) = compared
+    assert given == hashes.of_key(key)
+    assert len(known) == len(given) == 32
+
+
+async def test_passwords_that_wait_are_bounded(hashed: Hashes) -> None:
+    gate = access()
+    hashed.gate.clear()
+    waiting = [
+        asyncio.ensure_future(gate.verified(basic("bob", str(number))))
+        for number in range(MOST_WAITING)
+    ]
+    await asyncio.sleep(0)
+    with pytest.raises(QueueFull):
+        await gate.verified(BOB_PASSWORD)
+    hashed.gate.set()
+    done = await asyncio.wait_for(asyncio.gather(*waiting, return_exceptions=True), PATIENCE_S)
+    assert {type(each) for each in done} == {Unauthenticated}
+    assert await gate.verified(BOB_PASSWORD) == BOB
+
+
+async def test_who_leaves_does_not_disturb_who_waits_for_the_same(hashed: Hashes) -> None:
+    gate = access()
+    hashed.gate.clear()
+    leaving, staying = (asyncio.ensure_future(gate.verified(BOB_PASSWORD)) for _ in range(2))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    hashed.gate.set()
+    assert await asyncio.wait_for(staying, PATIENCE_S) == BOB
+
+
+async def test_a_renewal_counts_at_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    present = [material()]
+    gate = Access(lambda: present[0])
+    for credentials in (ALICE_KEY, BOB_PASSWORD):
+        await gate.verified(credentials)
+    gate.decisions["a"] = "decision"
+    await gate.renew()
+    assert gate.decisions  # nothing has changed
+    present[0] = material(keys={b"new": CAROL}, users={})
+    await gate.renew()
+    assert not gate.decisions
+    assert await gate.verified(Credentials(key=b"new")) == CAROL
+    for credentials in (ALICE_KEY, BOB_PASSWORD):
+        with pytest.raises(Unauthenticated):
+            await gate.verified(credentials)
+    assert caplog.messages == ["callers renewed keys=1 users=0 certificates=1"]
+
+
+async def test_a_password_that_is_verified_while_it_goes(hashed: Hashes) -> None:
+    present, other = [material()], material(users={"bob": password(BOB, "another")})
+    gate = Access(lambda: present[0])
+    hashed.gate.clear()
+    asked = asyncio.ensure_future(gate.verified(BOB_PASSWORD))
+    await asyncio.sleep(0)
+    present[0] = other
+    await gate.renew()
+    hashed.gate.set()
+    with pytest.raises(Unauthenticated):
+        await asyncio.wait_for(asked, PATIENCE_S)
+    with pytest.raises(Unauthenticated):
+        await gate.verified(BOB_PASSWORD)
+
+
+async def test_a_broken_file_keeps_the_callers(caplog: pytest.LogCaptureFixture) -> None:
+    def read() -> AccessMaterial:
+        if faults:
+            raise ConfigError(faults)
+        return material()
+
+    faults: list[str] = []
+    gate = Access(read)
+    faults.append("keys:1: 3 words")
+    for _ in range(2):
+        await gate.renew()
+    assert await gate.verified(ALICE_KEY) == ALICE
+    assert caplog.messages == [
+        'callers not renewed, the previous ones stay cause="keys:1: 3 words"'
+    ]

@@ -1,0 +1,97 @@
+"""Every route and every RPC that is served has an entry, and no other."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from google.protobuf.descriptor_pool import DescriptorPool
+
+from ie_serving.core.access import Need, Right
+from ie_serving.server.fronts.admin.grpc_health import HealthService
+from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
+from ie_serving.server.fronts.tfs import model_service, prediction_service
+from ie_serving.server.fronts.tfs.model_service import ModelService
+from ie_serving.server.fronts.tfs.prediction_service import PredictionService
+from ie_serving.server.fronts.tfs.rest_pages import fixed_pages
+from ie_serving.server.fronts.tfs.rest_routes import page_verbs, wanting
+from ie_serving.server.gate import rights
+from ie_serving.server.transport.grpc.services import by_path
+from ie_serving.server.transport.http1.messages import RequestHead
+from tests.unit.inference.stand_ins import Heart
+from tests.unit.server.fronts.tfs.interfaces import Rest
+
+NEVER: Any = None
+REQUESTS = [
+    ("POST", "/v1/models/m:predict", "predict", "m"),
+    ("POST", "/V1/Models/a%2Fb/versions/3:classify", "classify", "a/b"),
+    ("POST", "/v1/models/m/labels/l:regress", "regress", "m"),
+    ("POST", "/v1/models/m:poll", "poll", "m"),
+    ("POST", "/invocations", "predict", "default"),
+    ("POST", "/v1/config/reload", "reload", ""),
+    ("POST", "/V1/CONFIG/RELOAD", "reload", ""),
+    ("GET", "/v1/config", "config", ""),
+    ("GET", "/v1/models", "models", ""),
+    ("GET", "/v1/models/m", "status", "m"),
+    ("HEAD", "/v1/models/m/versions/1", "status", "m"),
+    ("GET", "/v1/models/m/metadata", "metadata", "m"),
+    ("GET", "/metrics", "metrics", ""),
+    ("POST", "/metrics", "metrics", ""),
+    ("GET", "/ping", "health", ""),
+    ("GET", "/v2/health/live", "health", ""),
+    ("GET", "/v2/health/ready", "health", ""),
+    ("GET", "/v2/models/m/ready", "health", ""),
+    ("OPTIONS", "/v1/models/m:predict", "preflight", ""),
+    ("OPTIONS", "/metrics", "metrics", ""),
+    ("GET", "/v1/config/reload", "nothing", ""),
+    ("POST", "/v1/models/m:PREDICT", "nothing", ""),
+    ("POST", "/v1/models/m:predict?x=1", "nothing", ""),
+    ("DELETE", "/v1/models/m", "nothing", ""),
+    ("GET", "/", "nothing", ""),
+    ("GET", "/metrics/", "nothing", ""),
+]
+
+
+def test_every_rpc_has_an_entry() -> None:
+    services = {
+        prediction_service.NAME: PredictionService(NEVER, NEVER).answers(),
+        model_service.NAME: ModelService(NEVER, NEVER, NEVER, NEVER, NEVER).answers(),
+        **HealthService((), NEVER).services(),
+        **ReflectionService((), DescriptorPool()).services(),
+    }
+    assert {path.decode() for path in by_path(services)} == set(rights.RPC)
+
+
+async def test_every_route_has_an_entry() -> None:
+    api = Rest(await Heart().plane()).api
+    beside = {"reload", "metrics", "health", "preflight", "nothing"}
+    assert {*api._runs, *api._looks, *beside} == set(rights.REST)
+    for metrics_path, has_ping in (("", False), ("/metrics", True)):
+        verbs = page_verbs(metrics_path, has_ping=has_ping)
+        pages = fixed_pages(NEVER, NEVER, metrics_path, has_ping=has_ping)
+        assert set(verbs) == set(pages)
+        assert set(verbs.values()) <= beside
+
+
+@pytest.mark.parametrize(("method", "target", "verb", "model"), REQUESTS)
+def test_what_a_request_asks_for(method: str, target: str, verb: str, model: str) -> None:
+    path, _, query = target.partition("?")
+    head = RequestHead(method, path.encode(), query.encode(), "1.1", (), {}, 0, True, False)
+    assert wanting("/metrics", "default")(head) == (verb, model)
+
+
+def test_nothing_else_is_open() -> None:
+    """What no caller need be known for: what a browser asks first, and health where it is open."""
+    for is_open, verbs, rpcs in ((True, {"health"}, {"Check", "Watch"}), (False, set(), set())):
+        found = rights.needs(rights.REST, open_health=is_open)
+        assert open_in(found) == {"preflight", *verbs}
+        found = rights.needs(rights.RPC, open_health=is_open)
+        assert {name.rpartition("/")[2] for name in open_in(found)} == rpcs
+
+
+def open_in(table: Mapping[str, Need]) -> set[str]:
+    return {name for name, need in table.items() if need.right is None}
+
+
+def test_what_changes_the_server_is_for_administrators() -> None:
+    changing = {name for name, need in rights.REST.items() if need.right is Right.ADMINISTRATE}
+    assert changing == {"poll", "reload"}

@@ -25,7 +25,9 @@ from ie_serving.engines.layers.sequences import WithSequences
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.openvino.supported import lower_precisions
+from ie_serving.engines.others import AtHand, WithOthers
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
+from ie_serving.inference.asked_models import AskedModels
 from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.golden import Golden, in_turn
 from ie_serving.inference.plane import DataPlane
@@ -379,6 +381,9 @@ class ServingApplication:
             ),
         )
 
+    def _at_hand(self, config: ModelConfig) -> AtHand:
+        return AtHand(config.name, AskedModels(self._models.served))
+
     def _loaded(self, name: str, succeeded: bool) -> None:
         # `add`, not `of`: a reload loads before the manager has told the new model's name.
         self._metrics.add(name).count_load(succeeded)
@@ -390,7 +395,7 @@ class ServingApplication:
         return Loader(
             config.name,
             storage,
-            _layered(engine, metrics.batches, family),
+            _layered(WithOthers(engine, self._at_hand(config)), metrics.batches, family),
             config.engine,
             self._warm_up,
             self._loads,

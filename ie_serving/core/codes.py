@@ -56,6 +56,25 @@ CODE_OF: Mapping[type[BaseException], Code] = MappingProxyType(
 )
 
 
+ERROR_OF: Mapping[int, type[errors.ServingError]] = MappingProxyType(
+    {
+        Code.INVALID_ARGUMENT: errors.InvalidRequest,
+        Code.OUT_OF_RANGE: errors.InvalidRequest,  # of a value in the request, mostly
+        Code.NOT_FOUND: errors.NotFound,
+        Code.ALREADY_EXISTS: errors.AlreadyExists,
+        Code.PERMISSION_DENIED: errors.Forbidden,
+        Code.FAILED_PRECONDITION: errors.PreconditionFailed,
+        Code.UNIMPLEMENTED: errors.NotSupported,
+        Code.RESOURCE_EXHAUSTED: errors.QueueFull,
+        Code.DEADLINE_EXCEEDED: errors.DeadlineExceeded,
+        Code.UNAVAILABLE: errors.NotAvailable,
+        Code.ABORTED: errors.NotAvailable,
+        Code.INTERNAL: errors.ServingError,
+    }
+)
+"""The error for a code that came from elsewhere: another process, or a kernel."""
+
+
 ENDED = (Exception, asyncio.CancelledError)
 """By what a request ends without an answer; to be caught where requests are counted."""
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from ie_serving.core.tensors import Array, Signature
 
@@ -47,6 +47,7 @@ class InferRequest:
         at_once: does the same as `decode` where that takes a few milliseconds at most, whatever the
             size, and gives None where it may take longer; None for a protocol that never knows.
         output_filter: aliases of the outputs to return; empty for all.
+        caller: what the front end knows of who asks, in its own form (`Interface.caller`).
     """
 
     model: ModelSpec
@@ -55,6 +56,7 @@ class InferRequest:
     size: int
     at_once: Callable[[Signature], Decoded | None] | None = None
     output_filter: tuple[str, ...] = ()
+    caller: Any = None
 
 
 @dataclass(slots=True)

@@ -128,6 +128,8 @@ class Signature:
         precision: that its floats are computed in, such as `bf16`; empty where that is not told.
         states: names under which `CompiledModel.infer` gives what lasts beyond an inference, beside
             the outputs, and takes it beside the inputs: all of them, or none to begin anew.
+        gathers: the model makes batches of its requests itself, if anybody does.
+        told: the model is told who asks, by `core.callers.CALLER`.
     """
 
     name: str
@@ -141,6 +143,8 @@ class Signature:
     runs_on: str = ""
     precision: str = ""
     states: tuple[str, ...] = ()
+    gathers: bool = False
+    told: bool = False
 
 
 CLASSES, SCORES, OUTPUTS = "classes", "scores", "outputs"

@@ -43,26 +43,39 @@ def specs(options: EngineOptions, key: str) -> dict[str, TensorSpec]:
     Raises:
         LoadFailed: naming the place and what was expected.
     """
-    given = options.params.get(key, {})
-    if not isinstance(given, Mapping) or (key in options.params and not given):
-        raise LoadFailed(f'params.{key}: expected an object such as {{"x": {{"dtype": "float"}}}}')
-    return {name: _spec(name, each, f"params.{key}.{name}") for name, each in given.items()}
+    return tensors(options.params[key], f"params.{key}") if key in options.params else {}
+
+
+def tensors(given: object, place: str) -> dict[str, TensorSpec]:
+    """Read tensors by name, one at least.
+
+    Raises:
+        LoadFailed: naming the place and what was expected.
+    """
+    if not isinstance(given, Mapping) or not given:
+        raise LoadFailed(f'{place}: expected an object such as {{"x": {{"dtype": "float"}}}}')
+    return {str(name): _spec(str(name), each, f"{place}.{name}") for name, each in given.items()}
 
 
 def _spec(name: str, given: object, place: str) -> TensorSpec:
     if not isinstance(given, Mapping) or not given.keys() <= {"dtype", "shape"}:
         raise LoadFailed(f'{place}: expected an object such as {{"dtype": "float", "shape": [-1]}}')
-    dtype = DTYPES.get(str(given.get("dtype", "float")))
+    dtype = DTYPES.get(_word(given.get("dtype", "float")))
     if dtype is None:
         known = ", ".join(each.word for each in DataType)
         raise LoadFailed(f"{place}.dtype: {given['dtype']!r} given; expected one of {known}")
     return TensorSpec(name, dtype, _shape(given.get("shape"), f"{place}.shape"), f"{name}:0")
 
 
+def _word(dtype: object) -> str:
+    """Name a dtype, which Python code may give as numpy's type."""
+    return dtype.__name__.rstrip("_") if isinstance(dtype, type) else str(dtype)
+
+
 def _shape(given: object, place: str) -> tuple[int, ...] | None:
     if given is None:
         return None
-    sizes = given if isinstance(given, list) else [None]
+    sizes = given if isinstance(given, list | tuple) else [None]
     if not all(isinstance(size, int) and size >= -1 for size in sizes):
         raise LoadFailed(f"{place}: {given!r} given; expected sizes such as [-1, 4], -1 for any")
     return tuple(sizes)

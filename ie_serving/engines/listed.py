@@ -137,6 +137,7 @@ TABLE: tuple[Listed, ...] = (
         place="ie_serving.engines.pytorch.driver:load",
         suffixes=(".pt2", ".pt", ".pth"),
     ),
+    Listed(name="python", place="ie_serving.engines.python.driver:load"),
     Listed(name="null", place="ie_serving.engines.null.driver:load"),
 )
 """In the order in which they are asked."""

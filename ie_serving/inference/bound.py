@@ -6,7 +6,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from ie_serving.core.callers import CALLER
 from ie_serving.core.fit import fit, shed
+from ie_serving.core.requests import InferRequest
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.inference import checks, examples, summary
 from ie_serving.inference.interface import Encode, Interface, Outputs
@@ -56,24 +58,26 @@ class Bound(Generic[T]):
         self._filtered: dict[tuple[str, ...], Mapping[object, Read[T]]] = {}
 
     def start(
-        self, inputs: Mapping[str, Array], form: object, output_filter: tuple[str, ...]
+        self, inputs: Mapping[str, Array], form: object, request: InferRequest
     ) -> Coroutine[Any, Any, T | Unencoded[T]]:
         """Check the inputs and prepare to run the model; the coroutine gives the reply.
 
         Args:
             inputs: arrays by alias.
             form: of the reply.
-            output_filter: aliases of the outputs to return; empty for all.
+            request: that they are of.
 
         Raises:
             InvalidRequest: names, dtypes or shapes do not fit, or the output filter does not.
         """
         encoders = self._encoders
-        if output_filter:
+        if output_filter := request.output_filter:
             encoders = self._filtered.get(output_filter) or self._filter(output_filter)
         read = encoders[form]
         signature = self.signature
         fitted, added = fit(signature, inputs)
+        if signature.told:
+            CALLER.set(self._interface.caller(request.caller))
         if signature.examples is not None:
             return examples.infer_serialized(
                 self._servable, signature.examples, fitted, self._parse_examples, read
@@ -110,12 +114,12 @@ class NotedBound(Bound[T]):
     __slots__ = ()
 
     def start(
-        self, inputs: Mapping[str, Array], form: object, output_filter: tuple[str, ...]
+        self, inputs: Mapping[str, Array], form: object, request: InferRequest
     ) -> Coroutine[Any, Any, T | Unencoded[T]]:
         """See `Bound`."""
-        entrypoint = self._interface.entrypoint
-        summary.note_tensors(self._servable, self.signature, entrypoint, inputs, output_filter)
-        return super().start(inputs, form, output_filter)
+        entrypoint, names = self._interface.entrypoint, request.output_filter
+        summary.note_tensors(self._servable, self.signature, entrypoint, inputs, names)
+        return super().start(inputs, form, request)
 
 
 def _timed(encode: Encode[T], noted: "array.array[float]") -> Encode[T]:

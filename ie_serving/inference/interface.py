@@ -7,8 +7,9 @@ that is to be phrased, so that the phrased error is the one that is counted.
 import enum
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
+from ie_serving.core.callers import NOBODY, Caller
 from ie_serving.core.errors import ServingError
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.models.version.handle import Servable
@@ -62,6 +63,9 @@ class Interface(Generic[T]):
     large_reply: int | None = None
     """Elements of all outputs from which a reply is encoded in a thread; None where encoding costs
     no more than the copy that this would take."""
+
+    caller: Callable[[Any], Caller] = lambda _: NOBODY
+    """Tells of `InferRequest.caller` what models may know; asked for those alone that are told."""
 
     check_large: Callable[[object, Outputs], None] = lambda form, outputs: None
     """Refuses outputs that are no reply of a form, before those of a large one are copied."""

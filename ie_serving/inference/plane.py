@@ -88,7 +88,7 @@ class DataPlane:
                 inputs, form = request.decode(bound.signature)
             else:
                 inputs, form = await decode_large(request, bound.signature)
-            work = bound.start(inputs, form, request.output_filter)
+            work = bound.start(inputs, form, request)
             started = time.perf_counter()
             if interface.limit_s is None:
                 reply = await work
@@ -261,7 +261,7 @@ class DataPlane:
             inputs, form = request.decode(bound.signature)
         else:
             inputs, form = await decode_large(request, bound.signature)
-        return await bound.start(inputs, form, request.output_filter)
+        return await bound.start(inputs, form, request)
 
     async def replay_examples(
         self, servable: Servable, request: ExamplesRequest, tasks: Sequence[Task]

@@ -21,7 +21,7 @@ PROSE = [
     page for page in PAGES if page.name != "api.md"
 ]  # api.md is made from the conformance table
 TOP = {path.name for path in ROOT.iterdir()} | {path.name for path in PACKAGE.iterdir()}
-OF_USERS = ("models/resnet", "models/digits", "models/iris", "config/...")
+OF_USERS = ("models/resnet", "models/digits", "models/iris", "models/risk", "config/...")
 """Paths in commands that the reader makes."""
 
 TARGETS = set(re.findall(r"^([a-z_-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))

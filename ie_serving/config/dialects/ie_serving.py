@@ -16,7 +16,7 @@ from ie_serving import __version__
 from ie_serving.config.dialects import environment, no_command, ovms
 from ie_serving.config.files import source
 from ie_serving.config.files.json_file import METRICS_PATH, ConfigFile
-from ie_serving.config.schema import foreign
+from ie_serving.config.schema import foreign, kernels
 from ie_serving.config.schema.catalogue import SETTINGS, names_in_ie_serving
 from ie_serving.config.schema.model import FOR_ALL, MODEL, model_config, with_own
 from ie_serving.config.schema.sequences import conflicts
@@ -323,9 +323,10 @@ def _from_flags(
             _note_missing(setting, reading)
     if len(reading.faults.found) > before:
         return (), []
-    for place, text in conflicts(found):
+    for place, text in (*conflicts(found), *kernels.conflicts(found)):
         reading.faults.add(names(MODEL_COMMAND)[place], text)
     found["model.base_path"] = words.resolved(found["model.base_path"], Path.cwd())
+    kernels.beside(found, Path.cwd())
     model, warnings = model_config(found, engine)
     return (model,), warnings
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
-from ie_serving.config.schema import foreign
+from ie_serving.config.schema import foreign, kernels
 from ie_serving.config.schema.model import MODEL, model_config
 from ie_serving.config.schema.sequences import conflicts
 from ie_serving.config.settings import ModelConfig
@@ -120,6 +120,7 @@ def _models(
         if name is None or "model.base_path" not in found:
             continue
         found["model.base_path"] = resolved(found["model.base_path"], origin)
+        kernels.beside(found, origin)
         model, warnings = model_config(found, engine)
         findings.warnings += warnings
         yield model
@@ -174,7 +175,7 @@ def _note_conflicts(
     found: Mapping[str, Any], where: str, entry: Mapping[str, Any], findings: _Findings
 ) -> None:
     keys = {setting.place: setting.key for setting in MODEL}
-    for place, text in conflicts(found):
+    for place, text in (*conflicts(found), *kernels.conflicts(found)):
         findings.add(f"{where}.{keys[place]}", f"{text}{_of_model(entry)}")
 
 

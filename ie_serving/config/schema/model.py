@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ie_serving.config.schema.batching import BATCHING
+from ie_serving.config.schema.kernels import KERNELS, driver_of
 from ie_serving.config.schema.preprocess import PREPROCESS
 from ie_serving.config.schema.sequences import SEQUENCES
 from ie_serving.config.schema.setting import BOOLEAN, Setting, fields_of
@@ -15,6 +16,7 @@ from ie_serving.core.integers import INT64_MAX
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.drivers import names
+from ie_serving.engines.kernels import KernelOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.sequences import Sequences
@@ -275,6 +277,7 @@ MODEL: tuple[Setting, ...] = (
         flag="execution",
         key="execution",
     ),
+    *KERNELS,
     *BATCHING,
     *SEQUENCES,
     *TENSORFLOW,
@@ -325,6 +328,7 @@ def model_config(found: Mapping[str, Any], engine: EngineOptions) -> tuple[Model
     # Values of drivers stay under their places: which driver they are for is part of those.
     options, fields = (fields_of(owner, found) for owner in ("engine", "model"))
     of_drivers = {setting.place: v for setting, v in given.items() if setting.place != ignored}
+    options |= driver_of(found)
     compiled = with_own(dataclasses.replace(engine, **options), of_drivers)
     return ModelConfig(**fields, engine=compiled), warnings
 
@@ -340,7 +344,8 @@ def with_own(engine: EngineOptions, found: Mapping[str, Any]) -> EngineOptions:
     steps = dataclasses.replace(engine.of(Preprocessing), **fields_of("preprocess", found))
     batching = dataclasses.replace(engine.of(Batching), **fields_of("batching", found))
     sequences = dataclasses.replace(engine.of(Sequences), **fields_of("sequences", found))
-    for options in (openvino, tensorflow, steps, batching, sequences):
+    kernel = dataclasses.replace(engine.of(KernelOptions), **fields_of("kernel", found))
+    for options in (openvino, tensorflow, steps, batching, sequences, kernel):
         engine = engine.having(options)
     return engine
 

@@ -13,6 +13,7 @@ from ie_serving.config.settings import ModelConfig, ServerSettings, Settings, Tu
 from ie_serving.config.values.faults import Parser
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
+from ie_serving.engines.kernels import KernelOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.sequences import Sequences
@@ -28,6 +29,7 @@ OWNERS: Mapping[str, type] = {
     "batching": Batching,
     "sequences": Sequences,
     "tensorflow": TensorFlowOptions,
+    "kernel": KernelOptions,
     "server": ServerSettings,
     "storage": StorageOptions,
     "s3": S3Options,

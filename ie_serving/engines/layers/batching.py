@@ -126,7 +126,8 @@ class BatchingEngine(EngineAround):
         notes: dict[str, str] = {}
         for name, signature in model.signatures.items():
             # What takes Examples runs another signature, which has its own queue.
-            if signature.left_out or signature.definition or signature.examples:
+            by_others = signature.left_out or signature.definition or signature.examples
+            if by_others or signature.gathers:
                 continue
             refusal = refused_by_shapes(signature) or refused_by_trial(model, signature)
             if refusal:

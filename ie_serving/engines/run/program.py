@@ -34,7 +34,8 @@ SHARED_THREADS = max(16, thread_limit() or os.cpu_count() or 1)
 """Lanes of all models that run at once, made as they are needed: more would only divide the
 processors further. A model that asks for more infer requests than that has threads of its own."""
 
-_shared_threads = ThreadPoolExecutor(SHARED_THREADS, thread_name_prefix="infer")
+INFER_THREADS = ThreadPoolExecutor(SHARED_THREADS, thread_name_prefix="infer")
+"""Those threads."""
 
 
 def _own_threads(requests: int, apart: bool) -> ThreadPoolExecutor | None:
@@ -84,7 +85,7 @@ class Program:
         self._pool = Pool(requests)
         self.at_once = len(requests)
         self._own_threads = _own_threads(len(requests), apart)
-        self._threads = self._own_threads or _shared_threads
+        self._threads = self._own_threads or INFER_THREADS
         self._freed = freed
         self._record = current()
         self._ran = self._record.ran

@@ -9,18 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ie_serving.core.codes import Code
-from ie_serving.core.errors import (
-    DeadlineExceeded,
-    InvalidRequest,
-    LoadFailed,
-    NotAvailable,
-    NotFound,
-    NotSupported,
-    PreconditionFailed,
-    QueueFull,
-    ServingError,
-)
+from ie_serving.core.codes import ERROR_OF
+from ie_serving.core.errors import LoadFailed, NotAvailable, ServingError
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.latency_model import LatencyModel
@@ -53,18 +43,6 @@ COMMAND = (
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
 """TensorFlow's variables, unless the environment has them: errors alone in the log."""
-
-KIND_OF: Mapping[int, type[ServingError]] = {
-    Code.INVALID_ARGUMENT: InvalidRequest,
-    Code.OUT_OF_RANGE: InvalidRequest,  # of a value in the request, as far as there is one
-    Code.NOT_FOUND: NotFound,
-    Code.FAILED_PRECONDITION: PreconditionFailed,
-    Code.UNIMPLEMENTED: NotSupported,
-    Code.RESOURCE_EXHAUSTED: QueueFull,
-    Code.DEADLINE_EXCEEDED: DeadlineExceeded,
-    Code.UNAVAILABLE: NotAvailable,
-    Code.ABORTED: NotAvailable,
-}
 
 
 def serve(
@@ -190,7 +168,7 @@ class TensorFlowProgram:
 
 def _blame(error: Exception) -> ServingError:
     if isinstance(error, Fault):
-        return KIND_OF.get(error.code, ServingError)(str(error))
+        return ERROR_OF.get(error.code, ServingError)(str(error))
     return NotAvailable(
         "the TensorFlow process of this version ended while it ran this request; it is started"
         " again: send the request again"

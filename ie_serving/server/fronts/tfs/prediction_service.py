@@ -13,6 +13,7 @@ from ie_serving.inference.interface import Api, Encode, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.warmup import Replay
 from ie_serving.models.version.handle import Servable
+from ie_serving.server.fronts.tfs.callers import grpc_caller
 from ie_serving.server.fronts.tfs.grpc_results import (
     encode_classification,
     encode_multi_inference,
@@ -62,6 +63,7 @@ def grpc_interface(*, tensor_content: bool, limit_s: float | None) -> Interface[
         labels=LABELS,
         encoders=partial(_encoders, tensor_content=tensor_content),
         unknown_signature=_unknown_signature,
+        caller=partial(grpc_caller, limit_s),
         limit_s=limit_s,
     )
 
@@ -100,15 +102,17 @@ class PredictionService:
         try:
             request = self._parser.parse(payload)
         except Unclear:
-            return self._predict_unclear(payload, began)
+            return self._predict_unclear(payload, context, began)
         except Exception as error:
             self._plane.refused("", error, self._interface, Api.PREDICT)
             raise
+        request.caller = context
         return self._plane.predict(request, self._interface, began)
 
-    async def _predict_unclear(self, payload: Buffer, began: float) -> bytes:
+    async def _predict_unclear(self, payload: Buffer, context: CallContext, began: float) -> bytes:
         """Let protobuf parse a large request of another form than clients write."""
         request = await self._read(parse_whole, payload)
+        request.caller = context
         return await self._plane.predict(request, self._interface, began)
 
     async def classify(self, payload: Buffer, context: CallContext) -> bytes:

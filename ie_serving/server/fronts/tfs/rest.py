@@ -34,6 +34,7 @@ from ie_serving.inference.plane import DataPlane
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.config_pages import RELOAD, ConfigPages
 from ie_serving.server.fronts.admin.health import Health, Phase, model_asked
+from ie_serving.server.fronts.tfs.callers import rest_caller
 from ie_serving.server.fronts.tfs.rest_body import (
     SMALLEST_COMPRESSED,
     compressed,
@@ -138,6 +139,7 @@ def rest_interface(*, limit_s: float) -> Interface[Buffer]:
         encoders=_encoders,
         unknown_signature=_unknown_signature,
         limit_s=limit_s,
+        caller=partial(rest_caller, limit_s),
         large_request=LARGE_BODY,
         large_reply=LARGE_OUTPUT,
         check_large=check_rows,
@@ -292,7 +294,7 @@ class RestApi:
             self._plane.refused(model.name, error, self._interface, Api.PREDICT)
             raise
         name, decode = asked.signature_name, asked.decode
-        inputs = InferRequest(model, name, decode, size, asked.decode_at_once)
+        inputs = InferRequest(model, name, decode, size, asked.decode_at_once, (), request.head)
         return await self._plane.predict(inputs, self._interface, began)
 
     async def _classify(self, request: Request, model: ModelSpec, began: float) -> Buffer:

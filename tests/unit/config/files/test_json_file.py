@@ -14,6 +14,7 @@ from ie_serving.config.settings import ModelConfig
 from ie_serving.core.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
+from ie_serving.engines.kernels import KernelOptions, Place
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Pair, Preprocessing
 from ie_serving.engines.sequences import Sequences
@@ -64,6 +65,12 @@ def test_an_empty_list_is_a_server_without_models() -> None:
     assert read(of()).models == ()
 
 
+KERNEL = KernelOptions(
+    place=Place(file="kernel.py", name="Risk", beside=str(CONFIG)),
+    isolation="inline",
+    max_concurrency=4,
+    timeout_ms=2000,
+)
 IMAGES = Preprocessing(
     layout=Pair("NHWC", "NCHW"),
     mean=(123.675, 116.28, 103.53),
@@ -126,8 +133,9 @@ def test_every_key_reaches_its_field() -> None:
         "scale": (1, 3),
     }
     assert (found.metrics, found.warnings) == (True, ())
-    images, gathered, sequences, saved_model, texts = (each.engine for each in others)
+    images, gathered, sequences, saved_model, texts, risk = (each.engine for each in others)
     assert images == EngineOptions(image_inputs=False, own=(IMAGES,))
+    assert risk == EngineOptions(driver="python", own=(KERNEL,))
     assert gathered == EngineOptions(own=(GATHERED,))
     assert sequences == EngineOptions(own=(SEQUENCES,))
     assert saved_model == EngineOptions(

@@ -1,0 +1,85 @@
+"""The settings of Python code that answers for a model."""
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ie_serving.config.schema.setting import Setting
+from ie_serving.config.values import kernels, numbers, words
+from ie_serving.core.integers import INT32_MAX
+from ie_serving.engines.base import AUTO
+from ie_serving.engines.kernels import INLINE, THREAD
+
+DRIVER = "python"
+"""Driver of models with a kernel."""
+
+PLACE = Setting(
+    place="kernel.place",
+    parse=kernels.place,
+    form="FILE[:NAME]",
+    default="none",
+    meaning="Python code that answers for the model: a class, function or object with predict, in"
+    " the version directory, else beside the configuration, or absolute; needs allow_python",
+    example="kernel.py:Scale",
+    flag="kernel",
+    key="kernel",
+)
+
+_OTHERS: tuple[Setting, ...] = (
+    Setting(
+        place="kernel.isolation",
+        parse=words.one_of(INLINE, THREAD),
+        form=f"{INLINE}|{THREAD}",
+        meaning="run the kernel in threads of its own, or inline in those that all models share;"
+        " never on the event loop",
+        example="inline",
+        flag="isolation",
+        key="isolation",
+    ),
+    Setting(
+        place="kernel.max_concurrency",
+        parse=numbers.integer(1, 1000),
+        form="N",
+        meaning="calls of the kernel that run at a time, or batches of calls",
+        example="4",
+        flag="max_concurrency",
+        key="max_concurrency",
+    ),
+    Setting(
+        place="kernel.timeout_ms",
+        parse=numbers.integer(0, INT32_MAX),
+        form="MILLISECONDS",
+        meaning="longest time of a call of the kernel, waiting for its turn included; beyond it is"
+        " DEADLINE_EXCEEDED or 504; 0 sets no limit",
+        example="2000",
+        flag="timeout_ms",
+        key="timeout_ms",
+    ),
+)
+
+KERNELS: tuple[Setting, ...] = (PLACE, *_OTHERS)
+"""Keys of a model and flags."""
+
+
+def beside(found: dict[str, Any], directory: Path) -> None:
+    """Note where the configuration lies, beside which a kernel may."""
+    place = found.get(PLACE.place)
+    if place is not None:
+        found[PLACE.place] = dataclasses.replace(place, beside=str(directory))
+
+
+def driver_of(found: Mapping[str, Any]) -> Mapping[str, str]:
+    """Give the driver of a model with a kernel, as an option of the engine; nothing of others."""
+    return {"driver": DRIVER} if found.get(PLACE.place) is not None else {}
+
+
+def conflicts(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield what cannot be beside the other settings of a model: its place, and why."""
+    if found.get(PLACE.place) is None:
+        for setting in _OTHERS:
+            if setting.place in found:
+                yield setting.place, "it has a meaning for a kernel alone: name the kernel too"
+    elif found.get("engine.driver", AUTO) not in (AUTO, DRIVER):
+        driver = found["engine.driver"]
+        yield "engine.driver", f"{driver} given beside a kernel, which needs no driver: remove one"

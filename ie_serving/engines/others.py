@@ -1,0 +1,53 @@
+"""The other models of the server, for what asks them while it answers itself.
+
+`application.py` hands them in at compilation; the manager alone knows which versions serve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from ie_serving.engines.around import EngineAround
+from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+
+if TYPE_CHECKING:
+    from ie_serving.core.requests import ModelSpec
+    from ie_serving.core.tensors import Array, Signature
+
+
+class Others(Protocol):
+    """The models that serve now. Used on the event loop."""
+
+    def signature(self, spec: ModelSpec) -> Signature:
+        """Give the signature that `spec` means. Raises: ServingError, as for a request."""
+
+    def infer(self, spec: ModelSpec, inputs: Mapping[str, Array]) -> Awaitable[Mapping[str, Array]]:
+        """Run it as a request would; the outputs are copies. Raises: ServingError."""
+
+
+@dataclass(frozen=True, eq=False)
+class AtHand:
+    """Options that no configuration has: what surrounds the model that is compiled.
+
+    Attributes:
+        model: its name.
+        others: None where none are served, as by `ie_serving check`.
+    """
+
+    model: str = ""
+    others: Others | None = None
+
+
+class WithOthers(EngineAround):
+    """`engine`, which is told of the other models. See `engines.base.Engine`."""
+
+    def __init__(self, engine: Engine, at_hand: AtHand) -> None:
+        super().__init__(engine)
+        self._at_hand = at_hand
+
+    def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
+        """See `engines.base`."""
+        return self._engine.compile(directory, options.having(self._at_hand))

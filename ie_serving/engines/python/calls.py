@@ -1,0 +1,137 @@
+"""Calls of a kernel, and how one or several of them are run."""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ie_serving.core.errors import ServingError
+from ie_serving.core.tensors import Array
+from ie_serving.engines.python.context import Context, failure
+from ie_serving.engines.python.outputs import Specs, checked
+from ie_serving.engines.run.function import one_line
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+Inputs = Mapping[str, Array]
+
+
+class Call:
+    """One call, as `execute_batch` sees it.
+
+    Attributes:
+        inputs: arrays by name.
+        ctx: who asks.
+        outcome: the outputs, or the error; None before there is either.
+    """
+
+    __slots__ = ("_kernel", "_outputs", "ctx", "inputs", "outcome")
+
+    def __init__(self, kernel: str, outputs: Specs, inputs: Inputs, ctx: Context) -> None:
+        self._kernel = kernel
+        self._outputs = outputs
+        self.inputs = inputs
+        self.ctx = ctx
+        self.outcome: Mapping[str, Array] | ServingError | None = None
+
+    def reply(self, tensors: object) -> None:
+        """Answer with the outputs; they count for more than what `execute_batch` returns."""
+        try:
+            self.outcome = checked(self._kernel, tensors, self._outputs)
+        except ServingError as error:
+            self.outcome = error
+
+    def fail(self, code: str, text: str) -> None:
+        """Answer with an error of a canonical code, such as `INVALID_ARGUMENT`."""
+        self.outcome = failure(code, text)
+
+    def failed(self, error: BaseException) -> None:
+        """Answer with what the kernel raised: its class and text. The log has where."""
+        self.outcome = error if isinstance(error, ServingError) else self._unforeseen(error)
+
+    def finish(self, given: object) -> None:
+        """Answer with what the kernel returned, unless it has answered, or said `skip`."""
+        if isinstance(given, BaseException):
+            self.failed(given)
+        elif self.outcome is None:
+            self.reply(self.ctx.skipped if given is None else given)
+
+    def _unforeseen(self, error: BaseException) -> ServingError:
+        request = self.ctx.request_id
+        log.error(Event("kernel failed", kernel=self._kernel, request_id=request), exc_info=error)
+        text = f"kernel {self._kernel} failed: {type(error).__name__}: {one_line(error)}"
+        return ServingError(text)
+
+
+class Runner(Protocol):
+    """What runs calls, one batch at a time."""
+
+    def run(self, calls: Sequence[Call]) -> None:
+        """Give each of them its outcome. Blocking. Raises nothing that a kernel does."""
+
+    def close(self) -> None:
+        """End it. Nothing runs any more."""
+
+
+Execute = Callable[[Inputs, Context], object]
+ExecuteBatch = Callable[[Sequence[Call]], "Sequence[object] | None"]
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """Runs calls in the thread that asks. See `Runner`."""
+
+    execute: Execute | None
+    execute_batch: ExecuteBatch | None
+
+    def run(self, calls: Sequence[Call]) -> None:
+        """See `Runner`."""
+        if self.execute_batch is None:
+            for call in calls:
+                self._run_alone(call)
+        elif not self._run_together(self.execute_batch, calls) and len(calls) > 1:
+            # One that fails must not fail those beside it: which it is, is found one by one.
+            for call in [each for each in calls if each.outcome is None]:
+                self.run([call])
+
+    def close(self) -> None:
+        """See `Runner`."""
+
+    def _run_alone(self, call: Call) -> None:
+        assert self.execute is not None  # a kernel has either
+        try:
+            call.finish(self.execute(call.inputs, call.ctx))
+        # SystemExit as well: whoever ends the program in a call ends the call.
+        except BaseException as error:
+            call.failed(error)
+
+    def _run_together(self, execute: ExecuteBatch, calls: Sequence[Call]) -> bool:
+        """Run a batch; False where it failed as a whole, with more than one call in it."""
+        try:
+            given = execute(calls)
+        except BaseException as error:
+            if len(calls) > 1:
+                return False
+            calls[0].failed(error)
+            return True
+        _share(given, calls)
+        return True
+
+
+def _share(given: Any, calls: Sequence[Call]) -> None:  # noqa: ANN401  anything
+    """Give each call what `execute_batch` returned for it."""
+    fits = isinstance(given, Sequence) and len(given) == len(calls)
+    for at, call in enumerate(calls):
+        if fits:
+            call.finish(given[at])
+        elif call.outcome is None:
+            call.failed(_unanswered(given, len(calls)))
+
+
+def _unanswered(given: object, count: int) -> ServingError:
+    has = f"{len(given)} answers" if isinstance(given, Sequence) else type(given).__name__
+    return ServingError(
+        f"execute_batch left this call without an answer: it returned {has} for {count} calls;"
+        " return one for each, or use call.reply or call.fail"
+    )

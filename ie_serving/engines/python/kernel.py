@@ -1,0 +1,245 @@
+"""Whatever a file has for a kernel, in one form: a class, a function, or an object with `predict`.
+
+class Scale:
+    def load(self, ctx): ...                      # optional, as all but the last two
+    def metadata(self): ...                       # {"inputs": {NAME: {"dtype", "shape"}}, ...}
+    def update(self, params): ...
+    def close(self): ...
+    def execute(self, inputs, ctx): ...           # or
+    def execute_batch(self, calls): ...
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.tensors import TensorSpec
+from ie_serving.engines import declared
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.python.calls import Execute, ExecuteBatch, Inputs
+from ie_serving.engines.python.context import Context, LoadContext
+from ie_serving.engines.python.predictor import given_by
+
+Specs = Mapping[str, TensorSpec]
+
+ALL = ("inputs", "data")
+"""Parameters of a function that take all inputs, by name."""
+GIVEN = (*ALL, "ctx", "params")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """A kernel that is loaded.
+
+    Attributes:
+        name: for errors.
+        inputs, outputs: what it declares.
+        execute, execute_batch: one of them at least.
+        update: takes other parameters; None where the model has to be loaded anew.
+        close: ends it.
+    """
+
+    name: str
+    inputs: Specs
+    outputs: Specs
+    execute: Execute | None = None
+    execute_batch: ExecuteBatch | None = None
+    update: Callable[[Mapping[str, Any]], object] | None = None
+    close: Callable[[], object] = lambda: None
+
+
+def kernel_of(module: ModuleType, name: str, ctx: LoadContext, options: EngineOptions) -> Kernel:
+    """Make a kernel of what a module has under a name; loads it.
+
+    Raises:
+        LoadFailed: there is no such thing, or it is no kernel.
+        Exception: whatever the kernel raises.
+    """
+    name = name or _only_class(module)
+    if not hasattr(module, name):
+        raise LoadFailed(
+            f"the file has no {name}; it has {', '.join(_own_names(module)) or 'nothing'}"
+        )
+    found = getattr(module, name)
+    subject = found() if inspect.isclass(found) else found
+    if _has(subject, "execute") or _has(subject, "execute_batch"):
+        return _of_object(name, subject, ctx, options)
+    if _has(subject, "predict"):
+        return _of_predictor(name, subject, ctx, options)
+    if callable(subject):
+        return _of_function(name, subject, module, options, ctx.params)
+    raise LoadFailed(
+        f"{name} is no kernel: expected a class with execute, execute_batch or predict, a function,"
+        " or an object with predict"
+    )
+
+
+def _own_names(module: ModuleType) -> list[str]:
+    return [
+        name
+        for name, value in vars(module).items()
+        if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
+    ]
+
+
+def _only_class(module: ModuleType) -> str:
+    names = [name for name in _own_names(module) if _is_kernel(getattr(module, name))]
+    if len(names) != 1:
+        has = f"it has {', '.join(names or _own_names(module)) or 'nothing'}"
+        raise LoadFailed(
+            f"name the kernel, as FILE:NAME; without a name the file's one class: {has}"
+        )
+    return names[0]
+
+
+def _is_kernel(value: object) -> bool:
+    methods = ("execute", "execute_batch", "predict")
+    return inspect.isclass(value) and any(_has(value, method) for method in methods)
+
+
+def _has(subject: object, method: str) -> bool:
+    return callable(getattr(subject, method, None))
+
+
+# -- objects with execute ---------------------------------------------------------------------
+
+
+def _of_object(name: str, subject: Any, ctx: LoadContext, options: EngineOptions) -> Kernel:  # noqa: ANN401
+    execute = _with_context(name, subject.execute) if _has(subject, "execute") else None
+    _load(subject, ctx)
+    described = subject.metadata() if _has(subject, "metadata") else None
+    inputs, outputs = _specs(described, options, name)
+    return Kernel(
+        name=name,
+        inputs=inputs,
+        outputs=outputs,
+        execute=execute,
+        execute_batch=subject.execute_batch if _has(subject, "execute_batch") else None,
+        update=subject.update if _has(subject, "update") else None,
+        close=subject.close if _has(subject, "close") else lambda: None,
+    )
+
+
+def _load(subject: Any, ctx: LoadContext) -> None:  # noqa: ANN401
+    if _has(subject, "load"):
+        subject.load(*([ctx] if _parameters(subject.load) else []))
+
+
+def _with_context(name: str, execute: Callable[..., object]) -> Execute:
+    """Take `execute(inputs)` as well. A decorator may hide which it is, and gets both."""
+    parameters = _parameters(execute)
+    if any(each.kind is each.VAR_POSITIONAL for each in parameters) or len(parameters) == 2:
+        return execute
+    if len(parameters) != 1:
+        given = ", ".join(each.name for each in parameters) or "nothing"
+        raise LoadFailed(f"{name}.execute takes {given}; expected execute(self, inputs, ctx)")
+    return lambda inputs, _: execute(inputs)
+
+
+def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
+    return list(inspect.signature(inspect.unwrap(function)).parameters.values())
+
+
+# -- objects with predict ---------------------------------------------------------------------
+
+
+def _of_predictor(name: str, subject: Any, ctx: LoadContext, options: EngineOptions) -> Kernel:  # noqa: ANN401
+    _load(subject, ctx)
+    described = subject.metadata() if _has(subject, "metadata") else None
+    if described is None and declared.OUTPUTS not in options.params:
+        given = declared.specs(options, declared.INPUTS)
+        inputs, outputs = given_by(name, subject, given)
+    else:
+        inputs, outputs = _specs(described, options, name)
+    return Kernel(name=name, inputs=inputs, outputs=outputs, execute=partial(_predict, subject))
+
+
+def _predict(subject: Any, inputs: Inputs, _: Context) -> object:  # noqa: ANN401
+    (*several,) = inputs.values()
+    return subject.predict(several[0] if len(several) == 1 else inputs)
+
+
+# -- functions --------------------------------------------------------------------------------
+
+
+def _of_function(
+    name: str,
+    function: Callable[..., object],
+    module: ModuleType,
+    options: EngineOptions,
+    params: Mapping[str, Any],
+) -> Kernel:
+    describe = getattr(function, "metadata", None) or getattr(module, "metadata", None)
+    inputs, outputs = _specs(describe() if describe else None, options, name, function)
+    call = _binding(name, function, inputs, params)
+    return Kernel(name=name, inputs=inputs, outputs=outputs, execute=call)
+
+
+def _binding(
+    name: str, function: Callable[..., object], inputs: Specs, params: Mapping[str, Any]
+) -> Execute:
+    """Give what calls a function with what its parameters name."""
+    parameters = _parameters(function)
+    rest = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    names = [p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
+    required = {
+        each.name for each in parameters if each.default is each.empty and each.name in names
+    }
+    unknown = sorted(required - {*GIVEN, *inputs})
+    if unknown:
+        raise LoadFailed(
+            f"{name} takes {', '.join(unknown)}; its inputs are {', '.join(inputs)}, beside which"
+            f" there are {', '.join(GIVEN)}"
+        )
+    takes_all = rest or any(each in names and each not in inputs for each in ALL)
+    lost = [] if takes_all else [each for each in inputs if each not in names]
+    if lost:
+        raise LoadFailed(f"{name} takes no {', '.join(lost)}, which its metadata declares as input")
+
+    def call(given: Inputs, ctx: Context) -> object:
+        known = {**dict.fromkeys(ALL, given), "ctx": ctx, "params": params, **given}
+        bound = {each: known[each] for each in names if each in known}
+        return function(
+            **bound, **({k: v for k, v in given.items() if k not in bound} if rest else {})
+        )
+
+    return call
+
+
+# -- what it declares -------------------------------------------------------------------------
+
+
+def _specs(
+    described: object,
+    options: EngineOptions,
+    name: str,
+    function: "Callable[..., object] | None" = None,
+) -> tuple[Specs, Specs]:
+    """Read `metadata()`; where there is none, what `params` declares."""
+    if described is None:
+        inputs = declared.specs(options, declared.INPUTS)
+        outputs = declared.specs(options, declared.OUTPUTS)
+        if inputs and outputs:
+            return inputs, outputs
+        raise LoadFailed(_undeclared(name, function))
+    place = f"{name}.metadata()"
+    if not isinstance(described, Mapping):
+        raise LoadFailed(f'{place}: expected {{"inputs": {{...}}, "outputs": {{...}}}}')
+    return tuple(  # type: ignore[return-value]
+        declared.tensors(described.get(key), f"{place}.{key}")
+        for key in (declared.INPUTS, declared.OUTPUTS)
+    )
+
+
+def _undeclared(name: str, function: "Callable[..., object] | None") -> str:
+    taken = [p.name for p in _parameters(function) if p.name not in GIVEN] if function else ["x"]
+    form = '{"dtype": "float32", "shape": [-1]}'
+    inputs = ", ".join(f'"{each}": {form}' for each in taken)
+    return (
+        f"{name} declares no inputs and outputs: give it a metadata() that returns"
+        f' {{"inputs": {{{inputs}}}, "outputs": {{"y": {form}}}}}, or write both into params'
+    )

@@ -1,0 +1,143 @@
+"""Calls that wait for a kernel, and those that run: on the event loop, with threads behind it.
+
+Calls that wait while all of its runners work form the next batch, if the kernel takes batches.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from ie_serving.core.errors import DeadlineExceeded, NotAvailable, QueueFull, ServingError
+from ie_serving.core.tensors import Array
+from ie_serving.engines.python.calls import Call, Runner
+from ie_serving.engines.run.pool import MOST_WAITING
+
+T = TypeVar("T")
+
+
+class Turn:
+    """One call with whoever waits for it. Its work is done in a thread."""
+
+    __slots__ = ("call", "done", "error", "left", "read", "value")
+
+    def __init__(
+        self, call: Call, read: Callable[[Mapping[str, Array]], Any], done: "asyncio.Future[Any]"
+    ) -> None:
+        self.call = call
+        self.read = read
+        self.done = done
+        self.left = False
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def finish(self) -> None:
+        """Read the outputs, in the thread that computed them."""
+        outcome = self.call.outcome
+        if not isinstance(outcome, Mapping):
+            self.error = outcome or ServingError("the kernel left this call without an answer")
+            return
+        try:
+            self.value = None if self.left else self.read(outcome)
+        except BaseException as error:
+            self.error = error
+
+    def settle(self) -> None:
+        """Tell whoever waits, on the event loop."""
+        if self.done.done():
+            return
+        if self.error is not None:
+            self.done.set_exception(self.error)
+        else:
+            self.done.set_result(self.value)
+
+
+class Line:
+    """The calls of one kernel. Used from one event loop at a time.
+
+    Args of the constructor:
+        runners: as many batches run at once.
+        threads: in which they run.
+        most: calls of a batch.
+        timeout_s: longest time of a call, waiting included; None sets no limit.
+    """
+
+    def __init__(
+        self, runners: Sequence[Runner], threads: Executor, most: int, timeout_s: float | None
+    ) -> None:
+        self._free = list(runners)
+        self._threads = threads
+        self._most = most
+        self._timeout_s = timeout_s
+        self._waiting: dict[Turn, None] = {}
+
+    async def answer(self, call: Call, read: Callable[[Mapping[str, Array]], T]) -> T:
+        """Run a call when its turn comes, and give what `read` makes of its outputs.
+
+        Raises:
+            QueueFull: too many wait already.
+            DeadlineExceeded: the time-out of the model has passed.
+            ServingError: whatever became of the call.
+        """
+        if len(self._waiting) >= MOST_WAITING:
+            raise QueueFull(f"{MOST_WAITING} calls wait for this kernel already: ask again later")
+        loop = asyncio.get_running_loop()
+        turn = Turn(call, read, loop.create_future())
+        timer = self._timeout_s and loop.call_later(self._timeout_s, self._expire, turn)
+        self._waiting[turn] = None
+        self._advance()
+        try:
+            return await turn.done  # type: ignore[no-any-return]
+        finally:
+            turn.left = True
+            self._waiting.pop(turn, None)
+            if timer:
+                timer.cancel()
+
+    def _expire(self, turn: Turn) -> None:
+        if not turn.done.done():
+            limit = f"{(self._timeout_s or 0) * 1e3:g} ms"
+            text = f"the kernel did not answer within {limit} (timeout_ms of the model)"
+            turn.done.set_exception(DeadlineExceeded(text))
+
+    def _advance(self) -> None:
+        while self._free and self._waiting:
+            turns = [turn for turn, _ in zip(self._waiting, range(self._most), strict=False)]
+            for turn in turns:
+                del self._waiting[turn]
+            self._start(self._free.pop(), turns)
+
+    def _start(self, runner: Runner, turns: list[Turn]) -> None:
+        loop = asyncio.get_running_loop()
+        work = [turns]  # popped by whoever runs it: what no thread took may be run later after all
+        try:
+            self._threads.submit(self._run, runner, work, loop)
+        except RuntimeError as error:
+            work.clear()
+            self._free.append(runner)
+            for turn in turns:
+                turn.error = NotAvailable(f"no thread takes the call: {error}")
+                turn.settle()
+
+    def _run(self, runner: Runner, work: list[list[Turn]], loop: asyncio.AbstractEventLoop) -> None:
+        """Run a batch, in a thread."""
+        if not work:
+            return
+        turns = [turn for turn in work.pop() if not turn.left]
+        try:
+            runner.run([turn.call for turn in turns])
+        # All: an error that ended the thread silently would leave the calls waiting for ever.
+        except BaseException as error:
+            for turn in turns:
+                turn.call.failed(error)
+        for turn in turns:
+            turn.finish()
+        with suppress(RuntimeError):  # the loop has been closed meanwhile
+            loop.call_soon_threadsafe(self._end, runner, turns)
+
+    def _end(self, runner: Runner, turns: list[Turn]) -> None:
+        for turn in turns:
+            turn.settle()
+        self._free.append(runner)
+        self._advance()

@@ -1,0 +1,120 @@
+"""What a kernel returned, as arrays of the dtypes and shapes that it declared."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ie_serving.core.errors import ServingError
+from ie_serving.core.tensors import BY_NUMPY, Array, DataType, TensorSpec
+from ie_serving.engines.run.texts import objects
+
+Specs = Mapping[str, TensorSpec]
+
+
+class WrongOutput(ServingError):
+    """A kernel returned something else than it declared."""
+
+
+def checked(kernel: str, given: object, specs: Specs) -> Mapping[str, Array]:
+    """Give the outputs by name.
+
+    Args:
+        kernel: for errors.
+        given: an object with all outputs; of a single one the value will do, of several a tuple.
+        specs: what was declared.
+
+    Raises:
+        WrongOutput: naming the output, what it is and what was declared.
+    """
+    try:
+        by_name = _by_name(given, specs)
+        return {name: _array(by_name[name], spec) for name, spec in specs.items()}
+    except WrongOutput as error:
+        raise WrongOutput(f"kernel {kernel} {error}") from error.__cause__
+
+
+def array_of(value: object) -> Array:
+    """Give anything as requests bring it: numbers as they are, texts as objects of bytes."""
+    array = np.asarray(value)
+    return _texts(value) if array.dtype.kind in "USO" else array
+
+
+def _by_name(given: object, specs: Specs) -> Mapping[str, Any]:
+    if isinstance(given, Mapping):
+        found: Mapping[str, Any] = given
+    elif isinstance(given, tuple) and len(specs) > 1 and len(given) == len(specs):
+        found = dict(zip(specs, given, strict=True))
+    elif len(specs) == 1 and given is not None:
+        found = dict.fromkeys(specs, given)
+    else:
+        raise WrongOutput(f"returned {_shown(given)}; expected an object with {_named(specs)}")
+    if found.keys() != specs.keys():
+        raise WrongOutput(
+            f"returned {_named(found) or 'no output'}; it declares {_named(specs)}: return exactly"
+            " these"
+        )
+    return found
+
+
+def _named(names: Mapping[Any, object]) -> str:
+    return ", ".join(f'"{name}"' for name in names)
+
+
+def _shown(given: object) -> str:
+    return "nothing" if given is None else f"a {type(given).__name__}"
+
+
+def _array(value: object, spec: TensorSpec) -> Array:
+    try:
+        array = _texts(value) if spec.dtype is DataType.STRING else _numbers(value, spec)
+    except (ValueError, TypeError, OverflowError) as error:
+        raise WrongOutput(
+            f"returned {_shown(value)} that is no {spec.dtype.word} as output {spec}: {error}"
+        ) from error
+    sizes = spec.shape
+    if sizes is not None and not _admits(sizes, array.shape):
+        raise WrongOutput(f"returned an array of shape {array.shape} as output {spec}")
+    return array
+
+
+def _admits(sizes: Sequence[int], shape: Sequence[int]) -> bool:
+    return len(sizes) == len(shape) and all(
+        size in (-1, given) for size, given in zip(sizes, shape, strict=True)
+    )
+
+
+def _numbers(value: object, spec: TensorSpec) -> Array:
+    wanted = spec.dtype.numpy
+    array: Array = np.asarray(value)
+    if array.dtype == wanted:
+        return array
+    # An array's dtype was chosen by somebody, if only by numpy: to cast it could hide a mistake. A
+    # list or a number has none that anybody chose.
+    chosen = hasattr(value, "dtype") and not isinstance(value, np.generic)
+    if chosen or not _goes(array.dtype, wanted):
+        has = BY_NUMPY.get(array.dtype)
+        word = has.word if has else str(array.dtype)
+        raise WrongOutput(
+            f"returned {word} as output {spec}: convert it with .astype(np.{wanted.name})"
+        )
+    return np.array(value, wanted)
+
+
+def _goes(given: "np.dtype[Any]", wanted: "np.dtype[Any]") -> bool:
+    """Tell whether numbers of a list may become `wanted`; numpy looks at the range of integers."""
+    both_whole = given.kind in "iu" and wanted.kind in "iu"
+    return both_whole or np.can_cast(given, wanted, "same_kind")
+
+
+def _texts(value: object) -> Array:
+    array = np.asarray(value, None if hasattr(value, "dtype") else object)
+    return objects((_bytes(each) for each in array.ravel().tolist()), array.shape)
+
+
+def _bytes(text: object) -> bytes:
+    if isinstance(text, str):
+        return text.encode()
+    if isinstance(text, bytes):
+        return text
+    raise TypeError(f"{type(text).__name__} is no text; expected str or bytes")

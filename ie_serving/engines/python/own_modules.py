@@ -1,0 +1,128 @@
+"""A version's Python code, imported under names of its own.
+
+Versions have files of the same names, which must share no module. So the directory of a kernel is a
+package with a number, and `import helpers` in it means the file beside it, if there is one. Nothing
+is written into the directory, and nothing of it is on `sys.path`.
+"""
+
+import builtins
+import importlib
+import itertools
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from importlib.abc import MetaPathFinder
+from importlib.machinery import (
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    ModuleSpec,
+    SourceFileLoader,
+)
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+_numbers = itertools.count(1)
+
+
+class OwnModules:
+    """The modules of one version.
+
+    Args of the constructor:
+        directory: where its files lie.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._package = f"ie_serving_kernel_{next(_numbers)}"
+        self._builtins = {**vars(builtins), "__import__": self._import}
+        self._beside: dict[str, bool] = {}
+        self._finder = _Finder(f"{self._package}.", partial(_Source, self._builtins))
+        package = ModuleType(self._package)
+        package.__path__ = [str(directory)]
+        sys.modules[self._package] = package
+        sys.meta_path.insert(0, self._finder)  # before the one that reads any path
+
+    def load(self, file: Path) -> ModuleType:
+        """Run a file as a module. Raises whatever it raises."""
+        name = f"{self._package}.{file.stem.replace('.', '_')}"
+        spec = spec_from_file_location(name, file, loader=_Source(self._builtins, name, str(file)))
+        assert spec is not None  # a loader was given
+        assert spec.loader is not None
+        module = module_from_spec(spec)
+        sys.modules[name] = module
+        spec.loader.exec_module(module)
+        return module
+
+    def close(self) -> None:
+        """Forget them all."""
+        if self._finder in sys.meta_path:
+            sys.meta_path.remove(self._finder)
+        for name in [each for each in sys.modules if f"{each}.".startswith(f"{self._package}.")]:
+            # What functions and their module hold of each other would stay until the next
+            # collection of garbage, which may be minutes away.
+            vars(sys.modules.pop(name)).clear()
+        self._builtins.clear()
+
+    # Args as those of `builtins.__import__`.
+    def _import(
+        self,
+        name: str,
+        names: Mapping[str, object] | None = None,
+        local: Mapping[str, object] | None = None,
+        fromlist: Sequence[str] = (),
+        level: int = 0,
+    ) -> ModuleType:
+        top = name.partition(".")[0]
+        if level or not self._has(top):
+            return builtins.__import__(name, names, local, fromlist, level)
+        own = f"{self._package}.{name}"
+        if fromlist:
+            return builtins.__import__(own, names, local, fromlist)
+        importlib.import_module(own)
+        return sys.modules[f"{self._package}.{top}"]
+
+    def _has(self, top: str) -> bool:
+        if top not in self._beside:
+            # A directory without that file is one of assets, and may be called as a library is.
+            files = (f"{top}.py", f"{top}/__init__.py", *(f"{top}{e}" for e in EXTENSION_SUFFIXES))
+            self._beside[top] = any((self._directory / file).is_file() for file in files)
+        return self._beside[top]
+
+
+class _Finder(MetaPathFinder):
+    """Finds the modules whose names begin with `start`."""
+
+    def __init__(self, start: str, source: Any) -> None:  # noqa: ANN401  makes a loader
+        self._start = start
+        loaders = ((ExtensionFileLoader, EXTENSION_SUFFIXES), (source, SOURCE_SUFFIXES))
+        self._finder = FileFinder.path_hook(*loaders)
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """See `importlib.abc.MetaPathFinder`."""
+        if not fullname.startswith(self._start):
+            return None
+        found = (self._finder(each).find_spec(fullname) for each in path or ())
+        return next((spec for spec in found if spec is not None), None)
+
+
+class _Source(SourceFileLoader):
+    """Reads the source each time, and keeps no compiled file beside it, or takes one from there."""
+
+    def __init__(self, its_builtins: dict[str, Any], name: str, path: str) -> None:
+        super().__init__(name, path)
+        self._builtins = its_builtins
+
+    def path_stats(self, path: str) -> Mapping[str, Any]:
+        """Tell nothing, by which no compiled file is looked for. See `SourceLoader.get_code`."""
+        raise OSError
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run it with an `import` that knows the files beside it."""
+        vars(module)["__builtins__"] = self._builtins
+        super().exec_module(module)

@@ -1,0 +1,56 @@
+"""What an object with `predict` takes and gives, where nobody declares it, as of scikit-learn."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.tensors import BY_NUMPY, Array, DataType, TensorSpec
+from ie_serving.engines.run.function import one_line
+
+Specs = Mapping[str, TensorSpec]
+
+ROWS = 2
+FEATURES = "n_features_in_"
+"""Attribute by which estimators of scikit-learn tell how many features they were fitted with."""
+
+
+def given_by(name: str, subject: Any, given: Specs) -> tuple[Specs, Specs]:  # noqa: ANN401
+    """Find what is not declared by zeros: a row of features each, and one output.
+
+    Raises:
+        LoadFailed: it cannot be found.
+    """
+    inputs = given or _matrix(name, subject)
+    zeros = {each: _zeros(spec) for each, spec in inputs.items()}
+    try:
+        answer = np.asarray(
+            subject.predict(next(iter(zeros.values())) if len(zeros) == 1 else zeros)
+        )
+    except Exception as error:  # libraries raise what they like
+        raise LoadFailed(
+            f"{name}.predict fails on zeros: {one_line(error)}; declare its outputs in params"
+        ) from error
+    dtype = DataType.STRING if answer.dtype.kind in "USO" else BY_NUMPY.get(answer.dtype)
+    if dtype is None or answer.shape[:1] != (ROWS,):
+        raise LoadFailed(
+            f"{name}.predict gives {answer.dtype} {list(answer.shape)} for {ROWS} rows; declare"
+            " its outputs in params"
+        )
+    return inputs, {"y": TensorSpec("y", dtype, (-1, *answer.shape[1:]), "y:0")}
+
+
+def _matrix(name: str, subject: object) -> Specs:
+    features = getattr(subject, FEATURES, None)
+    if not isinstance(features, int):
+        raise LoadFailed(
+            f"{name} does not say what predict takes: declare it in params, as"
+            ' {"inputs": {"x": {"dtype": "float64", "shape": [-1, 4]}}}'
+        )
+    return {"x": TensorSpec("x", DataType.FP64, (-1, features), "x:0")}
+
+
+def _zeros(spec: TensorSpec) -> Array:
+    sizes = [ROWS if at == 0 else abs(size) for at, size in enumerate(spec.shape or (-1,))]
+    return np.full(sizes, b"" if spec.dtype is DataType.STRING else 0, spec.dtype.numpy)

@@ -1,0 +1,49 @@
+"""Models that are asked by other models. See `engines.others.Others`."""
+
+from collections.abc import Mapping
+
+from ie_serving.core.errors import NotFound
+from ie_serving.core.fit import fit, shed
+from ie_serving.core.requests import ModelSpec
+from ie_serving.core.tensors import SERVING_DEFAULT, Array, Signature
+from ie_serving.inference.checks import check_served
+from ie_serving.models.served import ServedModels
+from ie_serving.models.version.handle import Servable
+
+
+class AskedModels:
+    """Asks what serves when it is asked. Requests of this kind are not counted.
+
+    Args of the constructor:
+        models: gives the handles.
+    """
+
+    def __init__(self, models: ServedModels) -> None:
+        self._models = models
+
+    def signature(self, spec: ModelSpec) -> Signature:
+        """See `Others`."""
+        return _signature(self._models.handle(spec), spec.signature)
+
+    async def infer(self, spec: ModelSpec, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        """See `Others`."""
+        with self._models.handle(spec) as servable:
+            signature = _signature(servable, spec.signature)
+            fitted, added = fit(signature, inputs)
+            outputs = await servable.compiled.infer(signature, fitted, _copies)
+            return shed(outputs, added) if added else outputs
+
+
+def _signature(servable: Servable, name: str) -> Signature:
+    found = servable.signatures.get(name or SERVING_DEFAULT)
+    if found is None:
+        raise NotFound(
+            f'model "{servable.name}" version {servable.version} has no signature "{name}"; it has'
+            f" {servable.signature_names}"
+        )
+    check_served(found)
+    return found
+
+
+def _copies(outputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    return {name: array.copy() for name, array in outputs.items()}

@@ -1,0 +1,30 @@
+"""What the transports know of who asks, for models that are told."""
+
+from collections.abc import Iterable
+
+from ie_serving.core.callers import Caller
+from ie_serving.server.transport.grpc.services import CallContext
+from ie_serving.server.transport.http1.messages import RequestHead
+
+
+def rest_caller(limit_s: float | None, head: RequestHead | None) -> Caller:
+    """Tell it of a REST request; there is no head where a version is warmed up."""
+    if head is None:
+        return Caller()
+    return Caller(_named(head.fields.items()), limit_s)
+
+
+def grpc_caller(limit_s: float | None, call: CallContext | None) -> Caller:
+    """Tell it of a gRPC call."""
+    if call is None:
+        return Caller()
+    limits = [each for each in (limit_s, call.time_remaining()) if each is not None]
+    return Caller(_named(call.invocation_metadata()), min(limits, default=None))
+
+
+def _named(pairs: Iterable[tuple[str | bytes, str | bytes]]) -> dict[str, str]:
+    return {_text(key).lower(): _text(value) for key, value in pairs}
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode("latin-1") if isinstance(value, bytes) else value

@@ -1,0 +1,159 @@
+"""Python code that answers for models, as clients and operators see it."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from tensorflow_serving.apis import predict_pb2
+
+from tests.functional.servers import Server
+from tests.process import PATIENCE_S
+
+ASKER = '''
+"""Asks another model of the server, twice."""
+NUMBERS = {"dtype": "float32", "shape": [-1]}
+TEXT = {"dtype": "string", "shape": []}
+
+class Asker:
+    def metadata(self):
+        return {"inputs": {"x": NUMBERS}, "outputs": {"y": NUMBERS, "who": TEXT}}
+
+    def execute(self, inputs, ctx):
+        if inputs["x"][0] < 0:
+            ctx.models["nobody"].predict(inputs)
+        if not ctx.time_left():
+            raise TimeoutError("no deadline")
+        once = ctx.models["scale"].predict(inputs)["y"]
+        again = ctx.models("scale", version=1).predict({"x": once.tolist()})
+        who = ctx.headers.get("x-user", "?")
+        return {"y": again["y"], "who": f"{ctx.request_id} {who}"}
+'''
+SCALE = """
+import threading
+import numpy as np
+
+def metadata():
+    numbers = {"dtype": np.float32, "shape": [-1]}
+    return {"inputs": {"x": numbers}, "outputs": {"y": numbers}}
+
+def scale(x, params):
+    return x * np.float32(params["factor"])
+
+def broken(x):
+    return {}[int(x[0])]
+
+def hangs(x):
+    threading.Event().wait()
+"""
+
+
+def write(root: Path) -> Path:
+    models: dict[str, dict[str, Any]] = {
+        "risk": {"kernel": "kernel.py"},
+        "asker": {"kernel": "asker.py:Asker"},
+        "scale": {"kernel": "kernels/scale.py:scale", "params": {"factor": 3}},
+        "broken": {"kernel": "kernels/scale.py:broken"},
+        "hangs": {"kernel": "kernels/scale.py:hangs", "timeout_ms": 200},
+        "lost": {"kernel": "no.py:nothing"},
+    }
+    for name in models:
+        (root / name / "1").mkdir(parents=True)
+    (root / "asker/1/asker.py").write_text(ASKER)
+    (root / "risk/1/kernel.py").write_text(printed(r"```python\n(.*?)```"))
+    (root / "kernels").mkdir()
+    (root / "kernels/scale.py").write_text(SCALE)
+    entries = [{"config": {"name": n, "base_path": n, **own}} for n, own in models.items()]
+    file = root / "config.json"
+    file.write_text(json.dumps({"model_config_list": entries}))
+    return file
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write(tmp_path_factory.mktemp("kernels"))
+
+
+@pytest.fixture(scope="module")
+def server(file: Path) -> Iterator[Server]:
+    flags = ("--allow_python", "--ready_after_seconds=0")
+    server = Server("ie_serving", "config", f"--config_path={file}", *flags)
+    try:
+        yield server.ready()
+    finally:
+        server.close()
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "own-code.md"
+HEADING = "## From ten lines of Python to a service"
+
+
+def printed(pattern: str) -> str:
+    """Find something in the page's section."""
+    section = PAGE.read_text().partition(HEADING)[2].partition("\n## ")[0]
+    found = re.search(pattern, section, re.DOTALL)
+    assert found, pattern
+    return found[1]
+
+
+def ask(server: Server, model: str, x: Any, **headers: str) -> Any:
+    body = {"inputs": {"x": x}}
+    return server.rest.post(f"/v1/models/{model}:predict", json=body, headers=headers)
+
+
+def test_a_kernel_asks_another_model_and_knows_its_caller(server: Server) -> None:
+    found = ask(server, "asker", [1.0, 2.0], **{"X-Request-Id": "r7", "X-User": "ann"})
+    assert found.json() == {"outputs": {"y": [9.0, 18.0], "who": "r7 ann"}}
+
+
+def test_grpc_tells_metadata_and_deadline(server: Server) -> None:
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "asker"
+    x = request.inputs["x"]
+    x.dtype = 1
+    x.tensor_shape.dim.add().size = 1
+    x.tensor_content = np.float32(2).tobytes()
+    metadata = (("x-request-id", "r8"), ("x-user", "bob"))
+    reply = server.prediction.Predict(request, PATIENCE_S, metadata=metadata)
+    assert list(reply.outputs["who"].string_val) == [b"r8 bob"]
+    x.tensor_content = np.float32(-2).tobytes()
+    with pytest.raises(grpc.RpcError) as raised:
+        server.prediction.Predict(request, PATIENCE_S)
+    assert raised.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_an_exception_is_told_without_a_traceback(server: Server) -> None:
+    found = ask(server, "broken", [1.0])
+    assert (found.status_code, found.json()) == (
+        500,
+        {"error": "kernel broken failed: KeyError: 1"},
+    )
+    assert "return {}[int(x[0])]" in server.log
+
+
+def test_what_hangs_costs_its_neighbours_nothing(server: Server) -> None:
+    found = ask(server, "hangs", [1.0])
+    assert found.status_code == 504
+    assert "within 200 ms" in found.json()["error"]
+    assert ask(server, "scale", [1.0]).json() == {"outputs": [3.0]}
+
+
+def test_a_kernel_that_is_not_there_is_its_models_status(server: Server) -> None:
+    status = server.rest.get("/v1/models/lost").json()["model_version_status"][0]["status"]
+    assert "kernel no.py is neither" in status["error_message"]
+
+
+def test_the_metadata_is_the_kernels(server: Server) -> None:
+    found = server.rest.get("/v1/models/scale/metadata").json()["metadata"]["signature_def"]
+    outputs = found["signatureDef"]["serving_default"]["outputs"]
+    assert outputs["y"]["dtype"] == "DT_FLOAT"
+
+
+def test_the_ten_lines_of_the_page_are_served(server: Server) -> None:
+    body, path = printed(r"curl -d '([^']*)'"), printed(r"localhost:8000(\S+)\n")
+    expected = json.loads(printed(r"```json\n(.*?)```"))
+    assert server.rest.post(path, content=body).json() == expected

@@ -1,0 +1,65 @@
+"""Which Python code answers for a model, as configurations say it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ie_serving.config.dialects.ie_serving import parse
+from ie_serving.config.files.json_file import parse_config_file
+from ie_serving.config.settings import ModelConfig
+from ie_serving.core.errors import ConfigError
+from ie_serving.engines.kernels import KernelOptions, Place
+
+ORIGIN = Path("/etc/serving")
+
+
+def read(**keys: Any) -> ModelConfig:
+    entry = {"config": {"name": "m", "base_path": "m", **keys}}
+    text = json.dumps({"model_config_list": [entry]})
+    (model,) = parse_config_file(text, origin=ORIGIN, place="c.json").models
+    return model
+
+
+@pytest.mark.parametrize(
+    ("given", "file", "name"),
+    [
+        ("k.py", "k.py", ""),
+        (" code/k.py:Name ", "code/k.py", "Name"),
+        ("/code/k.py:name", "/code/k.py", "name"),
+    ],
+)
+def test_a_kernel_needs_no_driver(given: str, file: str, name: str) -> None:
+    engine = read(kernel=given).engine
+    place = Place(file=file, name=name, beside=str(ORIGIN))
+    assert (engine.driver, engine.of(KernelOptions).place) == ("python", place)
+
+
+def test_flags_say_the_same() -> None:
+    argv = ["model", "--model_name=m", "--model_path=m", "--kernel=k.py:K", "--timeout_ms=5"]
+    (model,) = parse(argv, {}).settings.models
+    expected = KernelOptions(
+        place=Place(file="k.py", name="K", beside=str(Path.cwd())), timeout_ms=5
+    )
+    assert (model.engine.driver, model.engine.of(KernelOptions)) == ("python", expected)
+
+
+@pytest.mark.parametrize(
+    ("keys", "fault"),
+    [
+        ({"kernel": "k.txt"}, "kernel: 'k.txt' given; expected FILE.py or FILE.py:NAME"),
+        ({"kernel": "k.py:"}, "kernel: 'k.py:' given; expected FILE.py"),
+        ({"kernel": "k.py:a b"}, "kernel: 'k.py:a b' given; expected FILE.py"),
+        ({"kernel": "../k.py"}, "kernel: '../k.py' given; expected FILE.py"),
+        ({"kernel": 7}, "kernel: 7 given; expected FILE.py"),
+        ({"timeout_ms": 5}, "timeout_ms: it has a meaning for a kernel alone: name the kernel too"),
+        ({"kernel": "k.py", "driver": "sklearn"}, "driver: sklearn given beside a kernel"),
+        ({"kernel": "k.py", "isolation": "vm"}, "isolation: 'vm' given; expected one of inline"),
+    ],
+)
+def test_faults(keys: dict[str, Any], fault: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(**keys)
+    (found,) = caught.value.faults
+    assert found.removeprefix("model_config_list[0].config.").startswith(fault)

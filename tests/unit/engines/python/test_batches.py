@@ -1,0 +1,128 @@
+"""Calls that wait form the next batch of a kernel that takes batches."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.batching import Batching
+from ie_serving.engines.layers.batching import BatchingEngine
+from ie_serving.engines.layers.queue import Record
+from ie_serving.engines.python.driver import load
+from ie_serving.engines.python.model import KernelModel
+from tests.unit.engines.asking import answer
+from tests.unit.engines.python.kernels import options, written
+
+BATCHES = """
+import threading
+
+class Batches:
+    def load(self, ctx):
+        ctx.params["of"][0], self.sizes, self.free = self, [], threading.Event()
+
+    def metadata(self):
+        number = {"dtype": "int64", "shape": []}
+        return {"inputs": {"x": number}, "outputs": {"y": number}}
+
+    def execute_batch(self, calls):
+        self.sizes.append(len(calls))
+        self.free.wait(30)
+        found = [int(call.inputs["x"]) for call in calls]
+        if 13 in found:
+            raise RuntimeError("13")
+        if found == [12]:
+            return None
+        if 11 in found:
+            return [ValueError("eleven") if each == 11 else each for each in found]
+        for call in calls:
+            if int(call.inputs["x"]) == 10:
+                call.fail("NOT_FOUND", "ten")
+            elif int(call.inputs["x"]) == 9:
+                call.reply({"y": 900})
+        return [each * 10 for each in found]
+"""
+
+
+class Compiles:
+    """An engine with one driver."""
+
+    name = "python"
+
+    def missing(self, files: Any) -> None:
+        return None
+
+    def compile(self, directory: Path, given: EngineOptions) -> KernelModel:
+        return load(directory, given)
+
+
+class Batch:
+    """A kernel that holds its first call, while others come."""
+
+    def __init__(self, directory: Path, rows: int) -> None:
+        of: list[Any] = [None]
+        given = options("", {"of": of}, Batching(max_batch_size=rows))
+        # As served, with the layer of batches around it: it leaves such kernels alone.
+        engine = BatchingEngine(Compiles(), record=_NoRecord(), read=_nothing)
+        self.model = engine.compile(written(directory, BATCHES), given)
+        self.kernel = of[0]
+
+    async def answers(self, *numbers: int) -> list[Any]:
+        """Ask for 0, and while that runs for the others, all at once."""
+        self.kernel.free.clear()
+        self.kernel.sizes.clear()
+        asked = [asyncio.ensure_future(answer(self.model, x=n)) for n in (0, *numbers)]
+        await asyncio.sleep(0)  # each of them has had its first turn
+        self.kernel.free.set()
+        found = await asyncio.wait_for(asyncio.gather(*asked, return_exceptions=True), 30)
+        return [str(e) if isinstance(e, Exception) else int(e["y"]) for e in found[1:]]
+
+
+class _NoRecord(Record):
+    pass
+
+
+def _nothing(text: str, name: str) -> Batching:
+    raise AssertionError(name)
+
+
+@pytest.fixture
+def batch(tmp_path: Path) -> Any:
+    found = Batch(tmp_path, 8)
+    yield found
+    found.model.close()
+
+
+async def test_what_waits_is_the_next_batch(batch: Batch) -> None:
+    assert await batch.answers(*range(1, 9), 1) == [*range(10, 90, 10), 10]
+    assert batch.kernel.sizes == [1, 8, 1]
+
+
+async def test_without_a_batch_size_each_call_is_a_batch(tmp_path: Path) -> None:
+    alone = Batch(tmp_path, 0)
+    assert await alone.answers(1, 2) == [10, 20]
+    assert alone.kernel.sizes == [1, 1, 1]
+    alone.model.close()
+
+
+async def test_answers_of_their_own(batch: Batch) -> None:
+    assert await batch.answers(1, 10, 9) == [10, "ten", 900]
+    assert await batch.answers(11, 2) == ["kernel Batches failed: ValueError: eleven", 2]
+
+
+async def test_one_that_raises_does_not_fail_those_beside_it(batch: Batch) -> None:
+    assert await batch.answers(1, 13, 3) == [10, "kernel Batches failed: RuntimeError: 13", 30]
+    assert batch.kernel.sizes == [1, 3, 1, 1, 1]
+
+
+async def test_a_call_without_an_answer_fails(batch: Batch) -> None:
+    (found,) = await batch.answers(12)
+    assert found.startswith("execute_batch left this call without an answer: it returned NoneType")
+
+
+async def test_the_mean_batch_of_32_clients_is_large(batch: Batch) -> None:
+    """The kernel is held until all have asked; then it takes as many as it may."""
+    assert await batch.answers(*[1] * 32) == [10] * 32
+    sizes = batch.kernel.sizes[1:]
+    assert sum(sizes) / len(sizes) >= 8

@@ -288,7 +288,7 @@ class ServingApplication:
             poll_allowed=server.reload_by_rpc,
             write_metadata=METADATA_FORMS[server.rest_metadata],
         )
-        wanted = wanting(server.metrics_path, server.invocations_model)
+        wanted = wanting(server.metrics_paths, server.invocations_model)
         return partial(
             HttpServer,
             self._gate.rest(api.answer, wanted, refusal, partial(self._plane.refused, "")),

@@ -5,12 +5,14 @@ from typing import Any
 
 from ie_serving.core.access import Credentials, Models, Need
 from ie_serving.core.codes import ENDED
-from ie_serving.core.errors import Unauthenticated
+from ie_serving.core.errors import NotFound, Unauthenticated
 from ie_serving.server.gate.access import Access, remember
 from ie_serving.server.transport.http1.messages import App, Reply, Request, RequestHead
 
 Wanted = Callable[[RequestHead], tuple[str, str]]
-"""Gives the verb of a request, a key of `rights.REST`, and the model that it names, if any."""
+"""Gives the verb of a request, a key of `rights.REST`, and the model that it names, if any.
+
+Raises NotFound for what nobody answers."""
 
 Phrase = Callable[[Exception], Reply]
 """Makes a reply of an error."""
@@ -66,7 +68,11 @@ class RestGuard:
 
     async def _check(self, head: RequestHead, credentials: Credentials, asked: object) -> None:
         """Refuse what the caller may not ask, and remember what it may. Raises: ServingError."""
-        verb, model = self._wanted(head)
+        try:
+            verb, model = self._wanted(head)
+        except NotFound:
+            await self._access.verified(credentials)  # strangers learn nothing
+            raise
         need = self._needs[verb]
         if need.right is None:
             return

@@ -46,7 +46,7 @@ REST: Mapping[str, Need] = {
     "health": _HEALTH,
     # A browser asks it before it sends any credentials, and is told the same of every page.
     "preflight": _OPEN,
-    # Credentials first: what there is not is answered by whoever would answer it if it were.
+    # Below /v1/, where what there is not is refused in TensorFlow Serving's words.
     "nothing": Need(Right(0), Models.NONE),
 }
 """By the verb of the request (`rest_routes.py`)."""

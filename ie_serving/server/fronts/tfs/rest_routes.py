@@ -6,16 +6,16 @@ is written.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from urllib.parse import unquote
 
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.errors import InvalidRequest, NotFound
 from ie_serving.core.integers import INT64_MAX
 from ie_serving.core.requests import ModelSpec
 from ie_serving.server.fronts.admin.config_pages import RELOAD, STATUS
-from ie_serving.server.fronts.admin.health import LIVE, READY, model_asked
+from ie_serving.server.fronts.admin.health import LIVE, READY, STARTUP, model_asked
 from ie_serving.server.transport.http1.messages import RequestHead
 
 MODELS = "/v1/models"
@@ -46,7 +46,7 @@ PING, INVOCATIONS = "/ping", "/invocations"
 
 
 NOTHING = "nothing"
-"""Verb of a request for what there is not."""
+"""Verb of a request in `/v1/` for what there is not; `RestApi` refuses it by the same `route`."""
 
 
 class VersionOverflow(InvalidRequest):
@@ -114,21 +114,22 @@ remembered_post = lru_cache(maxsize=1024)(posted)
 """`posted` for targets of at most `LONGEST_REMEMBERED` bytes."""
 
 
-def wanting(metrics_path: str, invocations_model: str) -> Callable[[RequestHead], tuple[str, str]]:
+def wanting(
+    metrics_paths: Sequence[str], invocations_model: str
+) -> Callable[[RequestHead], tuple[str, str]]:
     """Give what tells a request's verb, and the model that it names, if any.
 
     It looks in the same order as `RestApi`: what is not the API's, the pages, is told by its path.
+    It raises NotFound for a path outside of the API that is no page.
     """
-    pages = page_verbs(metrics_path, has_ping=bool(invocations_model))
+    pages = page_verbs(metrics_paths)
     return partial(_wanted, pages=pages, invocations=invoked(invocations_model))
 
 
-def page_verbs(metrics_path: str, *, has_ping: bool) -> Mapping[bytes, str]:
+def page_verbs(metrics_paths: Sequence[str]) -> Mapping[bytes, str]:
     """Say what each page outside of the API is, by its path."""
-    verbs = {LIVE.encode(): "health", READY.encode(): "health"}
-    if metrics_path:
-        verbs[metrics_path.encode()] = "metrics"
-    return {**verbs, PING.encode(): "health"} if has_ping else verbs
+    health = {path.encode(): "health" for path in (LIVE, READY, STARTUP, PING)}
+    return {**health, **{path.encode(): "metrics" for path in metrics_paths}}
 
 
 def _wanted(
@@ -142,8 +143,10 @@ def _wanted(
     if head.method == "POST" and target.lower() == RELOAD:
         return "reload", ""
     if head.path[:4].lower() != b"/v1/":
-        is_health = model_asked(head.path) is not None
-        return pages.get(head.path, "health" if is_health else NOTHING), ""
+        page = pages.get(head.path) or ("health" if model_asked(head.path) else "")
+        if not page:
+            raise NotFound(f"Malformed request: {head.method} {target}")
+        return page, ""
     if head.method == "OPTIONS":
         return "preflight", ""
     try:

@@ -7,6 +7,7 @@ import pytest
 from google.protobuf.descriptor_pool import DescriptorPool
 
 from ie_serving.core.access import Need, Right
+from ie_serving.core.errors import NotFound
 from ie_serving.server.fronts.admin.grpc_health import HealthService
 from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
 from ie_serving.server.fronts.tfs import model_service, prediction_service
@@ -46,9 +47,9 @@ REQUESTS = [
     ("POST", "/v1/models/m:PREDICT", "nothing", ""),
     ("POST", "/v1/models/m:predict?x=1", "nothing", ""),
     ("DELETE", "/v1/models/m", "nothing", ""),
-    ("GET", "/", "nothing", ""),
-    ("GET", "/metrics/", "nothing", ""),
+    ("GET", "/v2/health/startup", "health", ""),
 ]
+NOWHERE = ["/", "/metrics/", "/METRICS", "/ping/", "/v2/health", "/v2/models/m", "/v11/models"]
 
 
 def test_every_rpc_has_an_entry() -> None:
@@ -65,18 +66,28 @@ async def test_every_route_has_an_entry() -> None:
     api = Rest(await Heart().plane()).api
     beside = {"reload", "metrics", "health", "preflight", "nothing"}
     assert {*api._runs, *api._looks, *beside} == set(rights.REST)
-    for metrics_path, has_ping in (("", False), ("/metrics", True)):
-        verbs = page_verbs(metrics_path, has_ping=has_ping)
-        pages = fixed_pages(NEVER, NEVER, metrics_path, has_ping=has_ping)
-        assert set(verbs) == set(pages)
+    for metrics_paths in ((), ("/metrics", "/monitoring")):
+        verbs = page_verbs(metrics_paths)
+        assert set(verbs) == set(fixed_pages(NEVER, NEVER, metrics_paths))
         assert set(verbs.values()) <= beside
 
 
 @pytest.mark.parametrize(("method", "target", "verb", "model"), REQUESTS)
 def test_what_a_request_asks_for(method: str, target: str, verb: str, model: str) -> None:
+    assert wanted(method, target) == (verb, model)
+
+
+@pytest.mark.parametrize("target", NOWHERE)
+def test_a_page_without_an_entry_is_nowhere(target: str) -> None:
+    """Even if `RestApi` had it: what is not in the table is refused."""
+    with pytest.raises(NotFound):
+        wanted("GET", target)
+
+
+def wanted(method: str, target: str) -> tuple[str, str]:
     path, _, query = target.partition("?")
     head = RequestHead(method, path.encode(), query.encode(), "1.1", (), {}, 0, True, False)
-    assert wanting("/metrics", "default")(head) == (verb, model)
+    return wanting(["/metrics"], "default")(head)
 
 
 def test_nothing_else_is_open() -> None:

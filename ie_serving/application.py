@@ -16,6 +16,8 @@ from ie_serving.core.access import Caller
 from ie_serving.core.budget import BUDGET
 from ie_serving.engines.base import Engine
 from ie_serving.engines.drivers import Drivers, every
+from ie_serving.engines.graph.engine import FILE as GRAPH
+from ie_serving.engines.graph.engine import WithGraphs, models_of
 from ie_serving.engines.kept import KeptSound
 from ie_serving.engines.layers.batching import BatchingEngine
 from ie_serving.engines.layers.images import WithImages
@@ -43,6 +45,7 @@ from ie_serving.models.repository.source import Source
 from ie_serving.models.rules import StreamRules
 from ie_serving.models.served import ServedModels
 from ie_serving.models.stream import ModelStream
+from ie_serving.models.used_models import UsedModels
 from ie_serving.models.version.loader import Loader
 from ie_serving.server.fronts.admin import grpc_health
 from ie_serving.server.fronts.admin.config_pages import ConfigPages
@@ -68,6 +71,7 @@ from ie_serving.storage.base import Storage
 from ie_serving.storage.options import StorageOptions
 from ie_serving.storage.pools import StorePools
 from ie_serving.storage.siblings import Neighbours
+from ie_serving.storage.stated import stated_or
 from ie_serving.telemetry.batches import BatchMetrics
 from ie_serving.telemetry.logs import Event
 from ie_serving.telemetry.metrics import Metrics
@@ -162,6 +166,7 @@ class ServingApplication:
         self._sequences = Families(60.0 * server.sequence_cleaner_poll_wait_minutes)
         self._health = Health()
         self._models = self._manager(server)
+        self._used = UsedModels(self._models.served, models_of)
         self._metrics.show_states(self._models.served.states)
         self._metrics.show_precisions(self._models.served.precisions)
         self._metrics.show_versions(self._models.served.available)
@@ -348,10 +353,12 @@ class ServingApplication:
         poll_wait_s = server.poll_wait_of(config)
         url = config.base_path
         sibling = sibling_of(url, self._neighbours)
-        storage = OpenedLater(
+        opened = OpenedLater(
             url, partial(open_storage, url, self._storage_options, self._stopping, sibling)
         )
-        engine = _engine(self._drivers, config)
+        storage = stated_or(opened, GRAPH, config.graph)
+        steps = self._metrics.add(config.name).steps
+        engine = WithGraphs(_engine(self._drivers, config), self._models.served, steps.add)
         source = Source(
             storage,
             engine,
@@ -388,6 +395,7 @@ class ServingApplication:
         # `add`, not `of`: a reload loads before the manager has told the new model's name.
         self._metrics.add(name).count_load(succeeded)
         self._config.note_load()
+        self._used.note_load(name, succeeded)
 
     def _loader(self, config: ModelConfig, storage: Storage, engine: Engine) -> Loader:
         metrics = self._metrics.add(config.name)
@@ -401,4 +409,5 @@ class ServingApplication:
             self._loads,
             self._fetches.of(store_of(config.base_path)),
             self._notes.noted,
+            partial(self._used.before, config.name),
         )

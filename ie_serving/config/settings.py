@@ -16,6 +16,16 @@ from ie_serving.storage.options import StorageOptions
 
 
 @dataclass(frozen=True, kw_only=True)
+class Graph:
+    """A graph of models that stands in the configuration."""
+
+    text: str
+    """What its `graph.json` would hold."""
+
+    version: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """One model: where its versions lie, which are served, and how they are compiled."""
 
@@ -30,6 +40,9 @@ class ModelConfig:
 
     ready_marker: str = ""
     """Empty asks for none."""
+
+    graph: "Graph | None" = None
+    """A graph that stands in the configuration itself; there is no repository."""
 
     platform: str = ""
     """TensorFlow Serving's `model_platform`; empty where the configuration has no such word."""

@@ -98,7 +98,7 @@ def cast(array: Array, spec: TensorSpec, index: int) -> Array:
     """
     if array.dtype.kind == "O" and spec.image:  # encoded images, which the model decodes itself
         return array
-    if not _castable(array.dtype, spec.dtype.numpy):
+    if not castable(array.dtype, spec.dtype.numpy):
         raise InvalidTensor(_wrong_dtype(array, spec, index))
     with np.errstate(over="ignore", invalid="ignore"):  # `_survived` finds what they warn of
         result = array.astype(spec.dtype.numpy)
@@ -126,7 +126,8 @@ def _admits(wanted: tuple[int, ...] | None, given: tuple[int, ...]) -> bool:
 
 # Fractions cannot become integers, as rounding would hide a client's mistake; and a boolean is no
 # number, though numpy would take it as 0 or 1.
-def _castable(given: np.dtype[np.generic], wanted: np.dtype[np.generic]) -> bool:
+def castable(given: np.dtype[np.generic], wanted: np.dtype[np.generic]) -> bool:
+    """Tell whether arrays of one dtype may be cast to another, if their values survive it."""
     if wanted.kind == "f":
         return given.kind in "fiu"
     return wanted.kind in "iu" and given.kind in "iu"

@@ -131,7 +131,7 @@ class ModelStream:
 
     async def first_load(self) -> None:
         """Wait until every wanted version is loaded or has failed once."""
-        while not self._is_settled():
+        while not self.is_settled:
             await self.changed()
 
     async def changed(self) -> None:
@@ -153,6 +153,11 @@ class ModelStream:
         """Poll at this interval from now on; 0 polls no more by itself."""
         self._rules = replace(self._rules, poll_wait_s=seconds)
         self._schedule.reschedule(self)
+
+    def retry_now(self) -> None:
+        """Wait no longer, at the next poll, with what has failed to load."""
+        for version in self._versions.values():
+            version.retry_now()
 
     def poll_now(self) -> None:
         """Poll now instead of at the next interval, and compare the files of what serves."""
@@ -256,8 +261,7 @@ class ModelStream:
             return
         self._changed.set()
         # Loads that failed while the store was away most likely failed of that.
-        for version in self._versions.values():
-            version.retry_now()
+        self.retry_now()
 
     def _failed_of_all(self) -> frozenset[int]:
         """Give the versions that have failed to load while none serves; else nothing.
@@ -381,7 +385,8 @@ class ModelStream:
             return False
         return self._renewals.is_over and self._versions.are_at_rest
 
-    def _is_settled(self) -> bool:
+    @property
+    def is_settled(self) -> bool:
         """Tell whether the first load is over: nothing on its way, nothing still being written."""
         if self._is_retired:  # nothing is wanted any more; it may never have been listed
             return True

@@ -20,6 +20,7 @@ from ie_serving.telemetry.histogram import MICROSECONDS
 from ie_serving.telemetry.ovms import ovms_lines
 from ie_serving.telemetry.requests import Key, RequestMetrics, Served
 from ie_serving.telemetry.sequences import SequenceMetrics, sequence_lines
+from ie_serving.telemetry.steps import StepMetrics, step_lines
 from ie_serving.telemetry.text import CONTENT_TYPE, family, sample, written
 from ie_serving.telemetry.versions import Versions, version_lines
 
@@ -53,6 +54,7 @@ class ModelMetrics:
     Attributes:
         batches: of requests that were gathered.
         sequences: of requests that share a state.
+        steps: of a graph.
         requests: by outcome.
         rejected: requests that were refused for the state of the server, by why.
         loads: of versions, by how they ended.
@@ -63,6 +65,7 @@ class ModelMetrics:
     def __init__(self) -> None:
         self.batches = BatchMetrics()
         self.sequences = SequenceMetrics()
+        self.steps = StepMetrics()
         self.requests = RequestMetrics()
         self.rejected: Counter[str] = Counter()
         self.loads: Counter[str] = Counter()
@@ -227,6 +230,7 @@ def _own(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
     yield from sequence_lines(
         [(written(model_name=name), m.sequences) for name, m in models.items()]
     )
+    yield from step_lines({name: each.steps for name, each in models.items()})
 
 
 def _counted(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ie_serving.telemetry import batches, metrics, ovms, sequences, versions
+from ie_serving.telemetry import batches, metrics, ovms, sequences, steps, versions
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text()
@@ -162,7 +162,7 @@ def test_a_line_with_text_of_its_own_is_an_event(path: Path) -> None:
 def test_metrics() -> None:
     names = {
         value
-        for module in (metrics, batches, ovms, sequences, versions)
+        for module in (metrics, batches, ovms, sequences, steps, versions)
         for value in vars(module).values()
         if str(value).startswith((":tensorflow:", "ie_serving_", "ovms_"))
     }

@@ -48,6 +48,11 @@ Noted = Callable[[str], AbstractContextManager[None]]
 cannot take it away. Raises LoadFailed for one that has ended it before and has to wait."""
 
 
+Awaits = Callable[[Path], Callable[[], Awaitable[None]] | None]
+"""Looks at the files of a version, in the thread that fetched them: gives what has to be awaited on
+the event loop before it is compiled, or None for most. What is awaited raises LoadFailed."""
+
+
 class LoadedVersion:
     """A version in memory, and what must be given back with it: its model, its local files."""
 
@@ -83,8 +88,10 @@ class Loader:
         executor: Executor,
         fetches: Executor,
         noted: Noted = lambda load: nullcontext(),
+        awaits: Awaits = lambda directory: None,
     ) -> None:
         self._name = name
+        self._awaits = awaits
         self._noted = noted
         self._storage = storage
         self._engine = engine
@@ -112,7 +119,9 @@ class Loader:
             loop.call_soon_threadsafe(report, event)
 
         fetch = partial(self._fetch, candidate, given_up, done, took)
-        kept, directory = await _in_thread(self._fetches, fetch)
+        kept, directory, awaited = await _in_thread(self._fetches, fetch)
+        if awaited is not None:
+            await _or_close(kept, awaited())
         with ExitStack() as noted:
             build = partial(self._compile, candidate, kept, directory, noted, given_up, done, took)
             loaded = await _in_thread(self._executor, build)
@@ -140,7 +149,7 @@ class Loader:
 
     def _fetch(
         self, candidate: Candidate, given_up: Flag, done: Report, took: dict[str, float]
-    ) -> tuple[ExitStack, Path]:
+    ) -> tuple[ExitStack, Path, Callable[[], Awaitable[None]] | None]:
         _check_wanted(given_up)
         if candidate.fault:
             raise StorageError(candidate.fault)
@@ -150,7 +159,8 @@ class Loader:
                     self._storage.copy(candidate.directory, candidate.entries, given_up)
                 )
             done(Event.FETCHED)
-            return stack.pop_all(), directory
+            awaited = self._awaits(directory)
+            return stack.pop_all(), directory, awaited
 
     def _compile(
         self,
@@ -206,6 +216,15 @@ def _free(leaving: list[LoadedVersion]) -> None:
     size = loaded.servable.memory
     if (before - resident_bytes() if size is None else size) >= LARGE_BYTES:
         HEAPS.give_back()
+
+
+async def _or_close(kept: ExitStack, awaited: Awaitable[None]) -> None:
+    """Await it; give back what is kept where that fails."""
+    try:
+        await awaited
+    except BaseException:  # cancellation too: nobody else knows of it
+        await asyncio.to_thread(kept.close)
+        raise
 
 
 def _in_thread(pool: Executor, work: Callable[[], T]) -> "asyncio.Future[T]":

@@ -1,0 +1,77 @@
+"""`graphs` of the JSON file: each entry is a model without a repository."""
+
+import json
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from ie_serving.config.settings import Graph, ModelConfig
+from ie_serving.config.values.faults import Faults
+from ie_serving.config.values.numbers import version
+from ie_serving.config.values.words import text
+from ie_serving.core.errors import ConfigError
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.graph.definition import Definition, circle
+from ie_serving.engines.graph.reading import read
+
+KEY = "graphs"
+OWN = ("name", "version")
+"""Keys of an entry that `graph.json` does not have: there they follow from the directory."""
+
+
+def graphs(
+    given: object, models: Collection[str], engine: EngineOptions, faults: Faults
+) -> Iterator[ModelConfig]:
+    """Read the entries; what is wrong is noted in `faults`.
+
+    Args:
+        given: the list.
+        models: names that are taken.
+        engine: options that hold for all models.
+        faults: of the file.
+    """
+    if not isinstance(given, list):
+        faults.add(
+            KEY, 'expected a list such as [{"name": "both", "steps": [..], "outputs": {..}}]'
+        )
+        return
+    uses: dict[str, frozenset[str]] = {}
+    for index, entry in enumerate(given):
+        place = f"{KEY}[{index}]"
+        if not isinstance(entry, Mapping):
+            faults.add(place, 'expected an object with "name", "steps" and "outputs"')
+            continue
+        name = faults.take(text, entry.get("name"), f"{place}.name")
+        number = faults.take(version, entry.get("version", 1), f"{place}.version")
+        rest = {key: value for key, value in entry.items() if key not in OWN}
+        definition = _definition(rest, place, faults)
+        if name in models or name in uses:
+            faults.add(f"{place}.name", f'"{name}" is the name of another model already')
+        elif name is not None and number is not None and definition is not None:
+            uses[name] = definition.models
+            yield _model(name, number, rest, engine)
+    _check_uses(uses, models, faults)
+
+
+def _definition(given: Mapping[str, Any], place: str, faults: Faults) -> Definition | None:
+    try:
+        return read(given, place)
+    except ConfigError as error:
+        faults.found.extend(error.faults)
+        return None
+
+
+def _model(name: str, number: int, given: Mapping[str, Any], engine: EngineOptions) -> ModelConfig:
+    graph = Graph(text=json.dumps(given), version=number)
+    return ModelConfig(name=name, base_path=f"graph:{name}", graph=graph, engine=engine)
+
+
+def _check_uses(
+    uses: Mapping[str, frozenset[str]], models: Collection[str], faults: Faults
+) -> None:
+    known = {*models, *uses}
+    for name, used in uses.items():
+        for each in sorted(used - known):
+            there = f"the file has {', '.join(sorted(known))}"
+            faults.add(KEY, f'graph "{name}" uses model "{each}", which is not configured; {there}')
+    if found := circle(uses):
+        faults.add(KEY, f"graphs use each other: {' -> '.join(found)}")

@@ -1,0 +1,81 @@
+"""The engine of versions that hold a `graph.json`; every other version is another engine's.
+
+Imported by every server; what reads, plans and runs graphs is imported with the first graph.
+"""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ie_serving.core.errors import ConfigError, LoadFailed
+from ie_serving.core.requests import ModelSpec
+from ie_serving.core.tensors import SERVING_DEFAULT, Signature
+from ie_serving.engines.around import EngineAround
+from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+from ie_serving.engines.graph.models import Models, Record
+
+if TYPE_CHECKING:
+    from ie_serving.engines.graph.definition import Definition
+
+FILE = "graph.json"
+
+
+class WithGraphs(EngineAround):
+    """`engine`, and graphs of models. See `engines.base.Engine`.
+
+    Args of the constructor:
+        engine: for versions that are no graphs.
+        models: what graphs use.
+        record: told the seconds that each step of the graph took.
+    """
+
+    def __init__(self, engine: Engine, models: Models, record: Record) -> None:
+        super().__init__(engine)
+        self._models = models
+        self._record = record
+
+    def missing(self, files: Collection[str]) -> str | None:
+        """See `engines.base`: a graph is whole with its file."""
+        return None if FILE in files else self._engine.missing(files)
+
+    def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
+        """See `engines.base`. The models of a graph are AVAILABLE, as far as they ever were."""
+        if not (directory / FILE).is_file():
+            return self._engine.compile(directory, options)
+        from ie_serving.engines.graph.model import GraphModel
+        from ie_serving.engines.graph.planning import plan
+
+        return GraphModel(plan(_definition(directory), self._find), self._models, self._record)
+
+    def _find(self, spec: ModelSpec) -> Signature:
+        signatures = self._models.handle(spec).signatures
+        name = spec.signature or SERVING_DEFAULT
+        if name not in signatures:
+            known = ", ".join(sorted(signatures))
+            raise LoadFailed(f'model "{spec.name}" has no signature "{name}"; it has {known}')
+        return signatures[name]
+
+
+def models_of(directory: Path) -> Collection[str] | None:
+    """Name the models that a version uses. Blocking.
+
+    Returns:
+        None for one that is no graph; nothing for one that cannot be read, which its load says.
+    """
+    if not (directory / FILE).is_file():
+        return None
+    try:
+        return _definition(directory).models
+    except LoadFailed:
+        return ()
+
+
+def _definition(directory: Path) -> "Definition":
+    from ie_serving.engines.graph.reading import read_text
+
+    try:
+        return read_text((directory / FILE).read_text("utf-8"), FILE)
+    except ConfigError as error:
+        raise LoadFailed(str(error)) from error
+    except (OSError, ValueError) as error:
+        raise LoadFailed(f"{FILE} cannot be read: {error}") from error

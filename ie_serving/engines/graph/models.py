@@ -1,0 +1,48 @@
+"""What a graph asks of the server: the right to use a model for one request. Nothing else.
+
+`models.served.ServedModels` is a `Models`, and `models.version.handle.Servable` a `Held`.
+"""
+
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Protocol
+
+from ie_serving.core.requests import ModelSpec
+from ie_serving.core.tensors import Signature
+from ie_serving.engines.base import CompiledModel
+
+
+class Held(Protocol):
+    """A version of a model; while it is entered, it stays loaded."""
+
+    version: int
+    compiled: CompiledModel
+    signatures: Mapping[str, Signature]
+
+    def __enter__(self) -> "Held":
+        """Hold it."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+        /,
+    ) -> None:
+        """Let go of it."""
+
+
+class Models(Protocol):
+    """The models that are served now."""
+
+    def handle(self, spec: ModelSpec, /) -> Held:
+        """Find the version that `spec` means. Also called in threads, while a graph loads.
+
+        Raises:
+            NotFound: no such model, or no such version is AVAILABLE.
+            UnknownLabel: the label is not assigned.
+        """
+
+
+Record = Callable[[str, float], None]
+"""Is told the name of each step that has run a model, and the seconds that this took."""

@@ -1,0 +1,269 @@
+"""One step of a graph, read from JSON."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from ie_serving.core.nearest import nearest
+from ie_serving.core.requests import ModelSpec
+from ie_serving.engines.graph.condition import parse as parse_condition
+from ie_serving.engines.graph.definition import (
+    ITEM,
+    REQUEST,
+    AnyStep,
+    MergeStep,
+    ModelStep,
+    Ref,
+    Step,
+    SwitchStep,
+    parse_ref,
+)
+
+FOR_ALL = ("when", "fallback", "keep")
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "model": (
+        *("version", "version_label", "signature_name", "in", "outputs"),
+        *("for_each", "timeout_ms", "retries"),
+    ),
+    "switch": (),
+    "merge": ("on_conflict", "combine"),
+    "any": (),
+}
+"""The keys of each kind of step, by the one that every step of this kind has."""
+
+KINDS = ", ".join(f'"{kind}"' for kind in KEYS)
+LATER: Mapping[str, str] = {
+    "kernel": "kernels are no steps yet: serve the code as a model, and name that",
+    "use": "there are no built-in steps yet",
+    "graph": 'name the graph as a "model": it is served as one',
+}
+"""What others have as steps, and what to do instead."""
+
+MOST_RETRIES = 10
+LONGEST_MS = 86_400_000
+"""One day."""
+
+WHOLE = "expected an object of inputs, or the name of a step whose items have their names"
+
+
+class StepReader:
+    """Reads one step; notes in `faults` what is wrong with it.
+
+    Args of the constructor:
+        name: of the step.
+        place: of the step, for faults.
+        faults: what is wrong with the graph so far.
+    """
+
+    def __init__(self, name: str, place: str, faults: list[str]) -> None:
+        self._name = name
+        self._place = place
+        self._faults = faults
+
+    def step(self, given: object, before: tuple[str, ...]) -> Step | None:
+        """Read it; None where that is impossible.
+
+        Args:
+            given: what JSON has decoded to.
+            before: steps that it takes items of where it does not say of which.
+        """
+        if "." in self._name or self._name in (REQUEST, ITEM, ""):
+            self._add("", f'no name for a step: it has no dot, and is not "{REQUEST}" or "{ITEM}"')
+        kinds = [kind for kind in KEYS if kind in given] if isinstance(given, Mapping) else []
+        if not isinstance(given, Mapping) or len(kinds) != 1:
+            self._add("", self._no_kind(given))
+            return None
+        (kind,) = kinds
+        known = (kind, *KEYS[kind], *FOR_ALL)
+        for key in given.keys() - set(known):
+            self._add(key, f"unknown key; expected one of {', '.join(known)}{nearest(key, known)}")
+        read: Callable[[Mapping[str, Any], tuple[str, ...]], Step | None]
+        read = getattr(self, f"_{kind}")
+        return read(given, before)
+
+    def _add(self, where: str, text: str) -> None:
+        self._faults.append(f"{self._place}{where and '.'}{where}: {text}")
+
+    def _no_kind(self, given: object) -> str:
+        named = given if isinstance(given, Mapping) else {}
+        advice = [f"; {text}" for key, text in LATER.items() if key in named]
+        return f"expected an object with exactly one of {KINDS}{''.join(advice)}"
+
+    # -- the kinds -----------------------------------------------------------------------------
+
+    def _model(self, given: Mapping[str, Any], before: tuple[str, ...]) -> ModelStep:
+        items = self._items(given.get("for_each"))
+        inputs, split = self._inputs(given.get("in"), items)
+        if items and not split:
+            self._add("for_each", f'no input takes an item; say "in": {{"x": "{ITEM}"}}')
+        return ModelStep(
+            **self._common(given),
+            model=self._spec(given),
+            inputs=inputs,
+            sources=self._sources(given.get("in"), before),
+            outputs=self._renamed(given.get("outputs", {})),
+            split=frozenset(split),
+            timeout_s=self._number(given, "timeout_ms", LONGEST_MS) / 1000,
+            retries=int(self._number(given, "retries", MOST_RETRIES)),
+        )
+
+    def _switch(self, given: Mapping[str, Any], _before: tuple[str, ...]) -> SwitchStep | None:
+        switch = given["switch"]
+        keys = set(switch) if isinstance(switch, Mapping) else set()
+        if {"on", "cases"} <= keys <= {"on", "cases", "default"}:
+            return self._by_value(given, switch)
+        if {"weights"} <= keys <= {"weights", "sticky"}:
+            return self._by_weight(given, switch)
+        self._add(
+            "switch", 'expected {"on": .., "cases": {..}, "default": ..} or {"weights": {..}}'
+        )
+        return None
+
+    def _by_value(self, given: Mapping[str, Any], switch: Mapping[str, Any]) -> SwitchStep:
+        cases, default = switch["cases"], switch.get("default", "")
+        if not _is_map_of(cases, str) or not isinstance(default, str):
+            self._add("switch.cases", 'expected steps by value, such as {"en": "english"}')
+            cases, default = {}, ""
+        return SwitchStep(
+            **self._common(given),
+            on=self._ref(switch["on"], "switch.on"),
+            cases=cases,
+            default=default,
+        )
+
+    def _by_weight(self, given: Mapping[str, Any], switch: Mapping[str, Any]) -> SwitchStep:
+        weights, sticky = switch["weights"], switch.get("sticky")
+        whole = _is_map_of(weights, int) and not _is_map_of(weights, bool)
+        if not whole or min(weights.values()) < 0 or not any(weights.values()):
+            self._add("switch.weights", 'expected shares of steps, such as {"a": 90, "b": 10}')
+            weights = {}
+        return SwitchStep(
+            **self._common(given),
+            weights=weights,
+            sticky=None if sticky is None else self._ref(sticky, "switch.sticky"),
+        )
+
+    def _merge(self, given: Mapping[str, Any], _before: tuple[str, ...]) -> MergeStep:
+        return MergeStep(
+            **self._common(given),
+            of=self._names(given["merge"], "merge"),
+            on_conflict=self._word(given, "on_conflict", "last", "prefix"),
+            combine=self._word(given, "combine", "mean", "max"),
+        )
+
+    def _any(self, given: Mapping[str, Any], _before: tuple[str, ...]) -> AnyStep:
+        return AnyStep(**self._common(given), of=self._names(given["any"], "any"))
+
+    # -- their parts ---------------------------------------------------------------------------
+
+    def _common(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        fallback = given.get("fallback", "")
+        if not isinstance(fallback, str):
+            self._add("fallback", f"{fallback!r} given; expected the name of a step")
+            fallback = ""
+        if not isinstance(given.get("keep", False), bool):
+            self._add("keep", "expected true or false")
+        condition = self._condition(given.get("when"))
+        return {"name": self._name, "fallback": fallback, **condition}
+
+    def _condition(self, given: object) -> dict[str, Any]:
+        if given is None:
+            return {}
+        found = parse_condition(given) if isinstance(given, str) else None
+        tested = parse_ref(found.of) if found else None
+        if tested is None or tested.step == ITEM:
+            self._add("when", f'{given!r} given; expected a test such as "detect.count > 0"')
+        return {"when": found, "tested": tested}
+
+    def _spec(self, given: Mapping[str, Any]) -> ModelSpec:
+        name, version = given["model"], given.get("version", "latest")
+        label, signature = given.get("version_label"), given.get("signature_name", "")
+        if not isinstance(name, str) or not name:
+            self._add("model", f"{name!r} given; expected the name of a served model")
+        if version != "latest" and (type(version) is not int or version < 0):
+            self._add("version", f'{version!r} given; expected a number, or "latest"')
+        if not isinstance(label, str | None) or (label is not None and version != "latest"):
+            self._add("version_label", "expected a text, and no version beside it")
+        if not isinstance(signature, str):
+            self._add("signature_name", "expected a text")
+        return ModelSpec(str(name), None if version == "latest" else version, label, signature)
+
+    def _items(self, given: object) -> dict[str, Ref]:
+        """Read `for_each`: one tensor, or several by name; the name of one alone is empty."""
+        if given is None:
+            return {}
+        named = given if isinstance(given, Mapping) else {"": given}
+        found = {name: self._ref(each, "for_each") for name, each in named.items()}
+        return {name: ref for name, ref in found.items() if ref}
+
+    def _inputs(
+        self, given: object, items: Mapping[str, Ref]
+    ) -> tuple[dict[str, Ref], dict[str, Ref]]:
+        """Read `in`: what fills each input; and which of that is split."""
+        inputs: dict[str, Ref] = {}
+        split: dict[str, Ref] = {}
+        for name, each in given.items() if isinstance(given, Mapping) else ():
+            taken = _item_of(each)
+            if taken is None:
+                inputs |= {name: ref} if (ref := self._ref(each, f"in.{name}")) else {}
+            elif taken in items:
+                inputs[name] = split[name] = items[taken]
+            else:
+                self._add(f"in.{name}", f"{each!r} given; for_each names no such item")
+        return inputs, split
+
+    def _sources(self, given: object, before: tuple[str, ...]) -> tuple[str, ...]:
+        if isinstance(given, Mapping):
+            return ()
+        if isinstance(given, str) and given:
+            return (given,)
+        if given is not None or not before:
+            self._add("in", f'{WHOLE}; to take what the client sends say "in": "{REQUEST}"')
+        return before
+
+    def _renamed(self, given: object) -> dict[str, str]:
+        if isinstance(given, list) and all(isinstance(each, str) for each in given):
+            return {each: each for each in given}
+        if _is_map_of(given, str) or given == {}:
+            return dict(given)  # type: ignore[call-overload, no-any-return]
+        self._add("outputs", 'expected outputs of the model by item, such as {"label": "y"}')
+        return {}
+
+    def _ref(self, given: object, where: str) -> Ref | None:
+        ref = parse_ref(given)
+        if ref is None or ref.step == ITEM:
+            self._add(where, f'{given!r} given; expected "step.item", such as "{REQUEST}.x"')
+        return ref
+
+    def _names(self, given: object, where: str) -> tuple[str, ...]:
+        names = given if isinstance(given, list) else []
+        if not names or not all(isinstance(each, str) for each in names):
+            self._add(where, 'expected a list of steps, such as ["a", "b"]')
+            return ()
+        return tuple(names)
+
+    def _word(self, given: Mapping[str, Any], key: str, *words: str) -> str:
+        found = given.get(key, "")
+        if found and found not in words:
+            self._add(key, f"{found!r} given; expected one of {', '.join(words)}")
+        return str(found)
+
+    def _number(self, given: Mapping[str, Any], key: str, most: int) -> int:
+        found = given.get(key, 0)
+        if type(found) is not int or not 0 <= found <= most:
+            self._add(key, f"{found!r} given; expected a whole number from 0 to {most}")
+            return 0
+        return found
+
+
+def _item_of(given: object) -> str | None:
+    """Give the name in `item` or `item.NAME`; None for what is no item."""
+    if given == ITEM:
+        return ""
+    ref = parse_ref(given)
+    return ref.item if ref and ref.step == ITEM else None
+
+
+def _is_map_of(given: object, kind: type) -> bool:
+    if not isinstance(given, Mapping) or not given:
+        return False
+    return all(isinstance(each, kind) for each in given.values())

@@ -1,0 +1,227 @@
+"""One request to a graph: which steps run, when, and what becomes of what they give.
+
+Steps are asked for from the outputs backwards, so that one whose items nobody asks for, as the
+other branches of a switch, does not run. A step asks at once for all that it needs, and what waits
+runs side by side. A step that only one other waits for runs in that one's task: a chain takes none.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+
+from ie_serving.core.codes import code_of
+from ie_serving.core.errors import ServingError
+from ie_serving.core.requests import ModelSpec
+from ie_serving.core.tensors import Array
+from ie_serving.engines.graph import choosing
+from ie_serving.engines.graph.calls import call, call_each
+from ie_serving.engines.graph.definition import (
+    REQUEST,
+    AnyStep,
+    MergeStep,
+    ModelStep,
+    Ref,
+    Step,
+    SwitchStep,
+)
+from ie_serving.engines.graph.models import Held, Record
+from ie_serving.engines.graph.planning import Plan
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+Items = Mapping[str, Array]
+Given = Items | None
+"""What a step gives; None where it is skipped."""
+
+
+class Run:
+    """One request, with the versions that it uses from its beginning to its end.
+
+    Args of the constructor:
+        plan: of the graph.
+        held: the version of each model; whoever made this holds them.
+        inputs: of the request.
+        record: told how long each model took.
+    """
+
+    def __init__(
+        self, plan: Plan, held: Mapping[ModelSpec, Held], inputs: Items, record: Record
+    ) -> None:
+        self._plan = plan
+        self._held = held
+        self._given: dict[str, Given] = {REQUEST: inputs}
+        self._record = record
+        self._tasks: dict[str, asyncio.Task[Given]] = {}
+
+    async def outputs(self) -> dict[str, Array]:
+        """Give the graph's outputs; those that skipped steps would give have no rows.
+
+        Raises:
+            ServingError: of the first step that failed, with its name.
+        """
+        outputs = self._plan.outputs
+        try:
+            await self._all({ref.step for ref in outputs.values()})
+        finally:
+            await self._end()
+        return {name: self._output(name, ref) for name, ref in outputs.items()}
+
+    def _output(self, name: str, ref: Ref) -> Array:
+        found = self._value(ref)
+        return choosing.empty(self._plan.signature.outputs[name]) if found is None else found
+
+    def _value(self, ref: Ref) -> Array | None:
+        given = self._given[ref.step]
+        return None if given is None else given[ref.item]
+
+    # -- asking --------------------------------------------------------------------------------
+
+    async def _all(self, names: Collection[str]) -> None:
+        """Wait for several steps; each runs beside the others."""
+        lacking = sorted(name for name in names if name not in self._given)
+        if len(lacking) == 1:
+            await self._get(lacking[0])
+        elif lacking:
+            tasks = [self._task(name) for name in lacking]
+            # What fails leaves the others to whoever else may wait for them, as a fallback; they
+            # are cancelled when the request ends.
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+            for task in done:
+                task.result()
+
+    async def _get(self, name: str) -> Given:
+        if name in self._given:
+            return self._given[name]
+        if name not in self._plan.shared:
+            return await self._step(name)
+        task = self._task(name)
+        # Not awaited itself: whoever gives up, as a branch that is cancelled, must not cancel it.
+        await asyncio.wait((task,))
+        return task.result()
+
+    def _task(self, name: str) -> "asyncio.Task[Given]":
+        task = self._tasks.get(name)
+        if task is None:
+            task = self._tasks[name] = asyncio.get_running_loop().create_task(self._step(name))
+        return task
+
+    async def _end(self) -> None:
+        """Cancel what still runs, and wait until it holds nothing any more."""
+        running = [task for task in self._tasks.values() if task.cancel()]
+        if running:
+            await asyncio.wait(running)
+        for task in self._tasks.values():
+            if not task.cancelled():
+                task.exception()  # else the loop would log those that nobody has looked at
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    async def _step(self, name: str) -> Given:
+        step = self._plan.steps[name]
+        try:
+            given = await self._own(step) if await self._holds(step) else None
+        except ServingError as error:
+            if not step.fallback:
+                raise
+            code = code_of(error).name
+            log.debug(Event("fallback taken", step=name, fallback=step.fallback, code=code))
+            other = await self._get(step.fallback)
+            given = other and {item: other[item] for item in self._plan.gives[name]}
+        self._given[name] = given
+        return given
+
+    async def _holds(self, step: Step) -> bool:
+        if step.when is None or step.tested is None:
+            return True
+        await self._all({step.tested.step})
+        tested = self._value(step.tested)
+        with naming(step):
+            return tested is not None and step.when.holds(tested)
+
+    async def _own(self, step: Step) -> Given:
+        if isinstance(step, ModelStep):
+            return await self._model(step)
+        if isinstance(step, SwitchStep):
+            return await self._switch(step)
+        if isinstance(step, MergeStep):
+            return await self._merge(step)
+        assert isinstance(step, AnyStep)
+        return await self._any(step)
+
+    async def _model(self, step: ModelStep) -> Given:
+        await self._all({ref.step for ref in step.inputs.values()})
+        inputs: dict[str, Array] = {}
+        for name, ref in step.inputs.items():
+            value = self._value(ref)
+            if value is None:
+                return None
+            inputs[name] = value
+        with naming(step):
+            began = time.perf_counter()
+            given = await self._called(step, inputs)
+            self._record(step.name, time.perf_counter() - began)
+        return given
+
+    async def _called(self, step: ModelStep, inputs: Items) -> Items:
+        held = self._held[step.model]
+        if not step.split:
+            return await call(step, held, inputs)
+        return await call_each(step, held, inputs, self._plan.gives[step.name])
+
+    async def _switch(self, step: SwitchStep) -> Given:
+        await self._all({ref.step for ref in step.reads})
+        values = [self._value(ref) for ref in step.reads]
+        if any(value is None for value in values):
+            return None
+        with naming(step):
+            name = choosing.chosen(step, values[0] if values else None)
+        return self._only(step, await self._get(name))
+
+    async def _merge(self, step: MergeStep) -> Given:
+        await self._all(set(step.of))
+        several = [(name, given) for name in step.of if (given := self._given[name]) is not None]
+        if not several:
+            return None
+        if step.combine:
+            with naming(step):
+                return choosing.combined(step, self._plan.gives[step.name], several)
+        return choosing.merged(step, self._plan.gives[step.name], several)
+
+    async def _any(self, step: AnyStep) -> Given:
+        for name in step.of:
+            given = await self._get(name)
+            if given is not None:
+                return self._only(step, given)
+        return None
+
+    def _only(self, step: Step, given: Given) -> Given:
+        """Leave out what not every step has that might have been chosen."""
+        return given and {item: given[item] for item in self._plan.gives[step.name]}
+
+
+@contextmanager
+def naming(step: Step) -> Iterator[None]:
+    """Name the step in whatever error the body raises.
+
+    Raises:
+        ServingError: of the same kind where that has no more than a text.
+    """
+    told = partial(_told, step)
+    try:
+        yield
+    except ServingError as error:
+        # Its own class, or the next above that is made of a text alone.
+        kind = next(each for each in type(error).__mro__ if "__init__" not in vars(each))
+        raise kind(told(error)) from error
+    except Exception as error:
+        log.exception(Event("step failed by a defect", step=step.name))
+        raise ServingError(told("it failed by a defect, which the log names")) from error
+
+
+def _told(step: Step, what: object) -> str:
+    model = f' (model "{step.model.name}")' if isinstance(step, ModelStep) else ""
+    return f'step "{step.name}"{model}: {what}'

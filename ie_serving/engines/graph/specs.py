@@ -1,0 +1,87 @@
+"""Do tensors of one step fit an input of another, as far as their specs say it?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ie_serving.core.fit import castable
+from ie_serving.core.tensors import TensorSpec
+
+Specs = Mapping[str, TensorSpec]
+Shape = tuple[int, ...] | None
+
+
+def unfit(given: TensorSpec, wanted: TensorSpec) -> str:
+    """Say why a tensor of `given` never fits `wanted`; empty where it may."""
+    if given.dtype.numpy != wanted.dtype.numpy and not castable(
+        given.dtype.numpy, wanted.dtype.numpy
+    ):
+        return f"and {wanted} is expected: the dtypes do not go together"
+    if not _shapes_may_fit(given.shape, wanted.shape):
+        return f"and {wanted} is expected: the shapes do not go together"
+    return ""
+
+
+# One that is shorter may have trailing dimensions of size 1 added; see `core/fit.py`.
+def _shapes_may_fit(given: Shape, wanted: Shape) -> bool:
+    if given is None or wanted is None:
+        return True
+    if len(given) > len(wanted):
+        return False
+    padded = given + (1,) * (len(wanted) - len(given))
+    return all(-1 in pair or pair[0] == pair[1] for pair in zip(padded, wanted, strict=True))
+
+
+def united(known: TensorSpec, wanted: TensorSpec, *, is_declared: bool) -> TensorSpec | str:
+    """Give what an input of the graph must be that several steps take; or why nothing can be.
+
+    Args:
+        known: what it is so far.
+        wanted: what one more step takes.
+        is_declared: `known` was written down, and stays.
+    """
+    if wrong := unfit(known, wanted):
+        return wrong
+    if is_declared:
+        return known
+    if known.dtype is not wanted.dtype:
+        return f"and {wanted} is expected: declare it in inputs"
+    return replace(known, shape=_narrower(known.shape, wanted.shape), bounds=None)
+
+
+def _narrower(one: Shape, other: Shape) -> Shape:
+    if one is None or other is None:
+        return one if other is None else other
+    pairs = zip(one, other, strict=False)
+    return tuple(b if a == -1 else a for a, b in pairs)
+
+
+def _wider(one: Shape, other: Shape) -> Shape:
+    if one is None or other is None or len(one) != len(other):
+        return None
+    return tuple(a if a == b else -1 for a, b in zip(one, other, strict=True))
+
+
+def common(several: Sequence[Specs]) -> Specs | str:
+    """Give the items that all have, with what holds for each; or what is wrong with them."""
+    first, *others = several
+    found = {name: spec for name, spec in first.items() if all(name in each for each in others)}
+    if not found:
+        return "they have no item in common"
+    for name, spec in found.items():
+        for each in (other[name] for other in others):
+            if each.dtype is not spec.dtype:
+                return f"the dtypes of {spec} and {each} differ"
+            shape = _wider(found[name].shape, each.shape)
+            found[name] = replace(found[name], shape=shape, bounds=None)
+    return found
+
+
+def stacked(spec: TensorSpec) -> TensorSpec:
+    """Give the spec of as many such tensors as there are items."""
+    shape = None if spec.shape is None else (-1, *spec.shape)
+    return replace(spec, shape=shape, bounds=None, layout="")
+
+
+def each_of(spec: TensorSpec) -> TensorSpec:
+    """Give what `for_each` has to name for an input of `spec`."""
+    return replace(stacked(spec), image=None)

@@ -1,0 +1,95 @@
+"""A graph waits, before it is compiled, for the models that it uses."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
+from pathlib import Path
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.models.served import Served, ServedModels
+
+ModelsOf = Callable[[Path], Collection[str] | None]
+"""Names the models that a version uses; None for one that is no graph. Blocking."""
+
+
+class UsedModels:
+    """Which model uses which. Lives on one event loop, but for `before`.
+
+    Args of the constructor:
+        served: all models.
+        models_of: reads what a version uses.
+    """
+
+    def __init__(self, served: ServedModels, models_of: ModelsOf) -> None:
+        self._served = served
+        self._models_of = models_of
+        self._uses: dict[str, frozenset[str]] = {}
+
+    def before(self, name: str, directory: Path) -> Callable[[], Awaitable[None]] | None:
+        """See `models.version.loader.Awaits`. In a thread."""
+        used = self._models_of(directory)
+        if used is None:
+            self._uses.pop(name, None)
+            return None
+        return partial(self._serve, name, frozenset(used))
+
+    async def _serve(self, name: str, used: frozenset[str]) -> None:
+        """Wait until every model in `used` serves.
+
+        Raises:
+            LoadFailed: one does not, and nothing is under way that could change it; or it uses this
+                graph itself.
+        """
+        self._uses[name] = used
+        if circle := _way_back(name, self._uses):
+            raise LoadFailed(f"graphs use each other: {' -> '.join(circle)}")
+        for each in sorted(used):
+            await self._serves(each)
+
+    def note_load(self, name: str, succeeded: bool) -> None:
+        """Load at once, after a load of model `name`, the graphs that failed and use it."""
+        if succeeded:  # it serves at the end of this turn of the loop
+            asyncio.get_running_loop().call_soon(self._retry, name)
+
+    def _retry(self, name: str) -> None:
+        for graph, used in self._uses.items():
+            served = self._served.entries.get(graph)
+            if name in used and served and served.stream.failures():
+                served.stream.retry_now()
+                served.stream.poll_now()
+
+    async def _serves(self, name: str) -> None:
+        while True:
+            served = self._served.entries.get(name)
+            if served is None:
+                known = ", ".join(self._served.names()) or "none"
+                raise LoadFailed(
+                    f'it uses model "{name}", which is not configured; there is {known}'
+                )
+            stream = served.stream
+            if stream.default is not None:
+                return
+            if stream.is_settled or stream.trouble is not None:
+                raise LoadFailed(f'it uses model "{name}", which does not serve{_why(served)}')
+            await stream.changed()
+
+
+def _why(served: Served) -> str:
+    failures = served.stream.failures()
+    if failures:
+        return f": version {max(failures)}: {failures[max(failures)]}"
+    return f": {served.stream.trouble}" if served.stream.trouble else ""
+
+
+def _way_back(name: str, uses: Mapping[str, frozenset[str]]) -> list[str]:
+    """Give the way from `name` to itself; empty where there is none."""
+    ways = [[name, each] for each in sorted(uses[name])]
+    seen: set[str] = set()
+    while ways:
+        way = ways.pop()
+        if way[-1] == name:
+            return way
+        if way[-1] not in seen:
+            seen.add(way[-1])
+            ways += [[*way, each] for each in sorted(uses.get(way[-1], ()))]
+    return []

@@ -1,0 +1,74 @@
+"""A version whose one file stands in the configuration: a repository without a place."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Event as Flag
+from typing import Protocol
+
+from ie_serving.core.errors import StorageError
+from ie_serving.storage.base import NEVER, Entry, Storage
+
+LONG_AGO = 1.0
+"""When the file was changed last, in seconds since the epoch: it is at rest."""
+
+
+class Text(Protocol):
+    """What stands in the configuration."""
+
+    @property
+    def text(self) -> str:
+        """Of the file."""
+
+    @property
+    def version(self) -> int:
+        """Of the model."""
+
+
+class Stated:
+    """One version with one file. See `storage.base.Storage`.
+
+    Args of the constructor:
+        url: what logs call it.
+        version: its number.
+        name: of the file.
+        text: of the file.
+    """
+
+    def __init__(self, url: str, version: int, name: str, text: str) -> None:
+        self.url = url
+        self._version = str(version)
+        self._name = name
+        self._content = text.encode()
+
+    def directories(self) -> list[str]:
+        """Name the one version."""
+        return [self._version]
+
+    def list(self, directory: str) -> Iterator[Entry]:
+        """Yield its file."""
+        if directory == self._version:
+            tag = hashlib.sha256(self._content).hexdigest()
+            yield Entry(f"{directory}/{self._name}", len(self._content), tag, LONG_AGO)
+
+    @contextmanager
+    def copy(
+        self, directory: str, entries: tuple[Entry, ...], given_up: Flag = NEVER
+    ) -> Iterator[Path]:
+        """Give a directory with the file, which goes with the context."""
+        try:
+            made = TemporaryDirectory(prefix="ie_serving-")
+        except OSError as error:
+            raise StorageError(f"{self.url}: no temporary directory: {error.strerror}") from error
+        with made as path:
+            (Path(path) / self._name).write_bytes(self._content)
+            yield Path(path)
+
+
+def stated_or(storage: Storage, name: str, stated: Text | None) -> Storage:
+    """Give the version that is stated as the file `name`; `storage` where none is."""
+    if stated is None:
+        return storage
+    return Stated(storage.url, stated.version, name, stated.text)

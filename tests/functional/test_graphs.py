@@ -1,0 +1,153 @@
+"""Graphs of models, as clients see them: addressed, described, versioned and measured as models."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import get_model_status_pb2, predict_pb2
+
+from tests.functional.graph_models import linear, total
+from tests.functional.servers import ROOT, Server
+from tests.process import PATIENCE_S
+
+PAGE = (ROOT / "docs" / "graphs.md").read_text()
+EXAMPLE = json.loads(re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)[0])
+ROWS = [[1.0, 2.0, 3.0, 4.0], [-1.0, 0.0, 0.0, 0.0]]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("graphs")
+    linear(root / "models/scaler/1", 0.5)
+    total(root / "models/scorer/1")
+    graph = {
+        "steps": [{"model": "scored", "in": "request"}],
+        "outputs": {"twice": "scored.score"},
+    }
+    (root / "models/nested/7").mkdir(parents=True)
+    (root / "models/nested/7/graph.json").write_text(json.dumps(graph))
+    return root
+
+
+def write(root: Path, top: dict[str, Any]) -> Path:
+    names = ("scaler", "scorer", "nested")
+    models = [{"config": {"name": n, "base_path": f"models/{n}"}} for n in names]
+    lone = {"name": "lone", "base_path": "models/lone"}
+    file = root / "config.json"
+    file.write_text(json.dumps({**top, "model_config_list": [*models, {"config": lone}]}))
+    return file
+
+
+@pytest.fixture(scope="module")
+def server(root: Path) -> Iterator[Server]:
+    """The example of the page, a graph in a repository, and a graph whose model is not there."""
+    steps = [{"model": "lone", "in": "request"}]
+    early = {"name": "early", "version": 3, "steps": steps, "outputs": {"y": "lone.y"}}
+    config = write(root, {"graphs": [*EXAMPLE["graphs"], early]})
+    flags = ("--metrics_path=/metrics", "--file_system_poll_wait_seconds=0.2")
+    server = Server("ie_serving", "config", f"--config_path={config}", *flags)
+    with closing(server):
+        yield server.ready(100)
+
+
+def predict(server: Server, model: str, x: object) -> dict[str, Any]:
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = model
+    request.inputs["x"].CopyFrom(tf.make_tensor_proto(x, np.float32))
+    reply = server.prediction.Predict(request, PATIENCE_S)
+    found = {name: tf.make_ndarray(proto).tolist() for name, proto in reply.outputs.items()}
+    return {**found, "version": reply.model_spec.version.value}
+
+
+def test_the_example_of_the_page(server: Server) -> None:
+    """Over both interfaces; also by the path of a version, as the page asks."""
+    answer = {"score": [5.0, -0.5], "scaled": [[0.5, 1.0, 1.5, 2.0], [-0.5, 0.0, 0.0, 0.0]]}
+    assert predict(server, "scored", ROWS) == {**answer, "version": 1}
+    body = re.findall(r"curl -d '(.*)'", PAGE)[0]
+    shown = re.findall(r"^\{\"outputs\".*", PAGE, re.MULTILINE)[0]
+    path = "/v1/models/scored/versions/1:predict"
+    reply = server.rest.post(path, content=body).json()
+    assert reply == json.loads(shown)
+
+
+def test_metadata(server: Server) -> None:
+    found = server.rest.get("/v1/models/scored/metadata").json()["metadata"]["signature_def"]
+    default = found["signatureDef"]["serving_default"]
+    shapes = {
+        name: [dim["size"] for dim in spec["tensorShape"]["dim"]]
+        for name, spec in {**default["inputs"], **default["outputs"]}.items()
+    }
+    assert shapes == {"x": ["-1", "4"], "score": ["-1"], "scaled": ["-1", "4"]}
+
+
+def test_a_graph_in_a_repository_uses_a_graph(server: Server) -> None:
+    assert predict(server, "nested", ROWS) == {"twice": [5.0, -0.5], "version": 7}
+
+
+def test_steps_are_measured(server: Server) -> None:
+    predict(server, "scored", ROWS)
+    page = server.rest.get("/metrics").text
+    for step in ("scale", "score"):
+        line = f'ie_serving_step_seconds_count{{graph="scored",step="{step}"}} '
+        assert int(page.split(line)[1].split()[0]) > 0
+    assert ':request_count{model_name="scored",status="OK"}' in page
+
+
+def test_a_wrong_request_names_what_the_graph_takes(server: Server) -> None:
+    with pytest.raises(grpc.RpcError) as caught:
+        predict(server, "scored", [[1.0, 2.0]])
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert '"x" float (-1, 4)' in caught.value.details()
+
+
+def status(server: Server, model: str) -> Any:
+    request = get_model_status_pb2.GetModelStatusRequest()
+    request.model_spec.name = model
+    (found,) = server.model.GetModelStatus(request, PATIENCE_S).model_version_status
+    return found
+
+
+def test_a_graph_serves_when_its_models_do(server: Server, root: Path) -> None:
+    """The start did not wait for what is not there; the graph follows its model by itself."""
+    found = status(server, "early")
+    assert (found.version, found.State.Name(found.state)) == (3, "LOADING")
+    assert 'it uses model "lone", which does not serve' in found.status.error_message
+    made = linear(root / "made", 3.0)
+    (root / "models/lone").mkdir()
+    shutil.move(made, root / "models/lone/1")
+    server.line(r"model=early version=3 state=AVAILABLE", PATIENCE_S)
+    assert predict(server, "early", [ROWS[0]])["y"] == [[3.0, 6.0, 9.0, 12.0]]
+
+
+def test_a_reload_of_the_file_changes_graphs(server: Server, root: Path) -> None:
+    steps = [{"model": "scorer", "in": "request"}]
+    other = {"name": "scored", "version": 2, "steps": steps, "outputs": {"s": "scorer.score"}}
+    write(root, {"graphs": [other]})
+    reply = server.rest.post("/v1/config/reload")
+    assert reply.status_code in (200, 201), reply.text
+    server.line(r"model=scored version=2 state=AVAILABLE", PATIENCE_S)
+    assert predict(server, "scored", [ROWS[0]]) == {"s": [10.0], "version": 2}
+
+
+def test_a_file_with_a_broken_graph_says_where(root: Path, tmp_path: Path) -> None:
+    steps = {"a": {"model": "none", "in": "request"}, "b": {"model": "scorer"}}
+    graphs = [
+        {"name": "g", "steps": steps, "outputs": {"y": "b.y"}},
+        {"name": "scorer", "steps": [{"model": "scaler"}], "outputs": {"y": "scaler.y"}},
+    ]
+    (tmp_path / "models").symlink_to(root / "models")
+    config = write(tmp_path, {"graphs": graphs})
+    server = Server("ie_serving", "config", f"--config_path={config}")
+    with closing(server):
+        assert server.popen.wait(PATIENCE_S) == 2
+        text = server.log
+    assert "graphs[0].steps.b.in: expected" in text
+    assert 'graphs[1].name: "scorer" is the name of another model already' in text

@@ -1,0 +1,74 @@
+"""`graphs` of the JSON file: what they become, and every fault with its place."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ie_serving.config.files.json_file import parse_config_file
+from ie_serving.config.settings import ModelConfig
+from ie_serving.core.errors import ConfigError
+
+MODELS = [{"config": {"name": name, "base_path": f"/models/{name}"}} for name in ("a", "b")]
+
+
+def graph(name: str = "g", **keys: object) -> dict[str, Any]:
+    return {"name": name, "steps": [{"model": "a"}], "outputs": {"y": "a.y"}, **keys}
+
+
+def read(graphs: object) -> tuple[ModelConfig, ...]:
+    text = json.dumps({"model_config_list": MODELS, "graphs": graphs})
+    return parse_config_file(text, origin=Path("/"), place="c.json").models
+
+
+def test_a_graph_is_a_model_without_a_repository() -> None:
+    *models, found = read([graph(version=4)])
+    assert [model.graph for model in models] == [None, None]
+    assert (found.name, found.base_path) == ("g", "graph:g")
+    assert found.graph
+    assert found.graph.version == 4
+    assert json.loads(found.graph.text) == {"steps": [{"model": "a"}], "outputs": {"y": "a.y"}}
+
+
+def test_only_a_graph_that_differs_is_read_anew() -> None:
+    (one, two, other) = (read([graph(**keys)])[-1] for keys in ({}, {}, {"version": 2}))
+    assert one == two
+    assert one != other
+
+
+@pytest.mark.parametrize(
+    ("graphs", "faults"),
+    [
+        (
+            {},
+            ['graphs: expected a list such as [{"name": "both", "steps": [..], "outputs": {..}}]'],
+        ),
+        (["g"], ['graphs[0]: expected an object with "name", "steps" and "outputs"']),
+        ([graph("a")], ['graphs[0].name: "a" is the name of another model already']),
+        ([graph(), graph()], ['graphs[1].name: "g" is the name of another model already']),
+        ([graph(version="x")], ["graphs[0].version: "]),
+        ([graph(steps={"s": {}})], ["graphs[0].steps.s: expected an object with exactly one of "]),
+        (
+            [graph(steps=[{"model": "c"}], outputs={"y": "c.y"})],
+            ['graphs: graph "g" uses model "c", which is not configured; the file has a, b, g'],
+        ),
+        (
+            [
+                graph("g", steps=[{"model": "h"}], outputs={"y": "h.y"}),
+                graph("h", steps=[{"model": "g"}], outputs={"y": "g.y"}),
+            ],
+            ["graphs: graphs use each other: g -> h -> g"],
+        ),
+        (
+            [graph(steps=[{"model": "g"}], outputs={"y": "g.y"})],
+            ["graphs: graphs use each other: g -> g"],
+        ),
+    ],
+)
+def test_faults(graphs: object, faults: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        read(graphs)
+    found = caught.value.faults
+    assert len(found) == len(faults)
+    assert all(each.startswith(text) for each, text in zip(found, faults, strict=True)), found

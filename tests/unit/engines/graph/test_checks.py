@@ -1,0 +1,198 @@
+"""What is wrong with a graph is said at load, all of it, each fault with its step."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.engines.graph.engine import FILE, models_of
+from tests.unit.engines.asking import told
+from tests.unit.engines.graph.shelf import Model, Shelf, plus
+
+
+def shelf() -> Shelf:
+    words = Model("text:s[-1]", "n:i[-1]", lambda text: {"n": text})
+    image = Model("data:f[1,3,8,8]", "boxes:f[1,4] n:f[1]", lambda data: {"boxes": data})
+    square = Model("x:f[4,4]", "y:f[4,4]", lambda x: {"y": x})
+    return Shelf(add=plus(1), words=words, image=image, square=square)
+
+
+def refused(directory: Path, steps: object, **rest: object) -> str:
+    with pytest.raises(LoadFailed) as caught:
+        shelf().graph(directory, steps, **rest)
+    return str(caught.value)
+
+
+def one(**step: object) -> dict[str, Any]:
+    return {"last": {"model": "add", "in": {"x": "request.x"}, **step}}
+
+
+@pytest.mark.parametrize(
+    ("steps", "text"),
+    [
+        pytest.param([], "graph.json.steps: expected steps", id="no steps"),
+        pytest.param({"last": {}}, 'graph.json.steps.last: expected .* "model"', id="no kind"),
+        pytest.param({"last": 3}, "graph.json.steps.last: expected an object", id="no object"),
+        pytest.param({"last": {"use": "resize"}}, "no built-in steps yet", id="another kind"),
+        pytest.param({"last": {"kernel": "a.py"}}, "serve the code as a model", id="a kernel"),
+        pytest.param(
+            one(modle="x"), 'steps.last.modle: unknown key; .*did you mean "model"', id="a key"
+        ),
+        pytest.param({"a.b": one()["last"]}, "steps.a.b: no name for a step", id="a name"),
+        pytest.param({"last": {"model": "add"}}, 'steps.last.in: .*"in": "request"', id="no in"),
+        pytest.param(
+            one(**{"in": {"x": "scale"}}),
+            "steps.last.in.x: 'scale' given; .*\"step.item\"",
+            id="in",
+        ),
+        pytest.param(
+            one(**{"in": {"x": "lst.y"}}), 'steps.last: no step "lst"; .*"last"', id="a step"
+        ),
+        pytest.param(one(version="new"), "steps.last.version: 'new' given", id="a version"),
+        pytest.param(one(timeout_ms=-1), "steps.last.timeout_ms: -1 given", id="a time"),
+        pytest.param(one(retries=11), "steps.last.retries: 11 given; .* 0 to 10", id="retries"),
+        pytest.param(one(when="x >"), "steps.last.when: 'x >' given", id="when"),
+        pytest.param(one(for_each="request.x"), "steps.last.for_each: no input takes", id="item"),
+        pytest.param(
+            one(**{"in": {"x": "item"}}), "steps.last.in.x: 'item' given; for_each", id="no items"
+        ),
+        pytest.param(
+            {
+                "a": {"model": "add", "in": {"x": "last.y"}},
+                "last": {"model": "add", "in": {"x": "a.y"}},
+            },
+            "steps.a: needs itself: a -> last -> a",
+            id="a circle",
+        ),
+        pytest.param(
+            {**one(), "idle": one()["last"]}, "steps.idle: no output needs it", id="unused"
+        ),
+        pytest.param({"last": {"switch": {}}}, "steps.last.switch: expected", id="switch"),
+        pytest.param(
+            {**one(), "last": {"switch": {"weights": {"last": -1}}}},
+            "steps.last.switch.weights: expected shares",
+            id="weights",
+        ),
+        pytest.param({"last": {"merge": []}}, "steps.last.merge: expected a list", id="merge"),
+        pytest.param(
+            {"last": {"merge": ["a"], "combine": "sum"}}, "one of mean, max", id="combine"
+        ),
+        pytest.param(
+            [one()["last"], {"name": "add", "model": "add"}],
+            r'steps\[1\].name: "add" is the name of an earlier',
+            id="a name twice",
+        ),
+    ],
+)
+def test_what_is_written_wrongly(tmp_path: Path, steps: object, text: str) -> None:
+    assert re.search(text, refused(tmp_path, steps))
+
+
+@pytest.mark.parametrize(
+    ("steps", "text"),
+    [
+        pytest.param(one(model="ad"), 'step "last": no model ad', id="no model"),
+        pytest.param(one(signature_name="s"), 'step "last": .*no signature "s"', id="signature"),
+        pytest.param(
+            one(**{"in": {"y": "request.x"}}),
+            'step "last": model "add" has no input "y": "x" float .*nothing fills input "x"',
+            id="an input",
+        ),
+        pytest.param(
+            one(outputs={"y": "z"}), 'step "last": outputs: .*no output "z"; it has y', id="output"
+        ),
+        pytest.param(
+            {**one(), "first": {"model": "words", "in": "request"}}
+            | one(**{"in": {"x": "first.m"}}),
+            'step "last": in.x: step "first" has no item "m"; it gives n',
+            id="an item",
+        ),
+        pytest.param(
+            {"first": {"model": "add", "in": "request"}}
+            | {"last": {"model": "words", "in": {"text": "first.y"}, "outputs": {"y": "n"}}},
+            'step "last": in.text: first.y is .*float.* and .*string.* dtypes do not go together',
+            id="a dtype",
+        ),
+        pytest.param(
+            {"first": {"model": "image", "in": "request"}}
+            | one(model="square", **{"in": {"x": "first.boxes"}}),
+            'step "last": in.x: first.boxes is .*shapes do not go together',
+            id="a shape",
+        ),
+        pytest.param(
+            {"first": {"model": "words", "in": {"text": "request.x"}}} | one(when="first.n"),
+            'step "last": in.x: request.x is "text" string .* elsewhere, and "x" float',
+            id="an input of the request",
+        ),
+        pytest.param(
+            one(when="request.go"), "when: no model takes request.go; declare it", id="undeclared"
+        ),
+        pytest.param(
+            {
+                "a": {"model": "add", "in": "request"},
+                "b": {"model": "add", "in": "request"},
+                "last": {"merge": ["a", "b"]},
+            },
+            'step "last": merge: "y" is an item of several steps; say "on_conflict"',
+            id="a conflict",
+        ),
+        pytest.param(
+            {
+                "a": {"model": "add", "in": "request"},
+                "b": {"model": "words", "in": "request"},
+                "last": {"any": ["a", "b"]},
+            },
+            'step "last": a, b: they have no item in common',
+            id="nothing in common",
+        ),
+        pytest.param(
+            one(fallback="b") | {"b": {"model": "words", "in": "request"}},
+            'step "last": fallback "b" has no item "y"',
+            id="a fallback",
+        ),
+    ],
+)
+def test_what_does_not_fit_the_models(tmp_path: Path, steps: object, text: str) -> None:
+    assert re.search(text, refused(tmp_path, steps))
+
+
+def test_every_fault_is_named_at_once(tmp_path: Path) -> None:
+    steps = {"a": {"model": "nil", "in": "request"}, "last": {"model": "none", "in": "request"}}
+    text = refused(tmp_path, steps, outputs={"y": "last.y", "z": "a.y"})
+    assert text == 'step "a": no model nil; step "last": no model none'
+
+
+@pytest.mark.parametrize(
+    ("rest", "text"),
+    [
+        ({"outputs": {}}, "graph.json.outputs: expected an object"),
+        ({"outputs": {"y": "lost.y"}}, 'outputs.y: no step "lost"'),
+        ({"outputs": {"y": "last.z"}}, 'output y: step "last" has no item "z"; it gives y'),
+        ({"output": {}}, 'graph.json.output: unknown key; .*did you mean "outputs"'),
+        ({"inputs": {"x": {"dtype": "flat"}}}, "graph.json.inputs.x.dtype: 'flat' given"),
+        ({"inputs": {"x": {"dtype": "string"}}}, 'step "last": in.x: request.x is "x" string'),
+    ],
+)
+def test_what_is_wrong_beside_the_steps(tmp_path: Path, rest: dict[str, object], text: str) -> None:
+    assert re.search(text, refused(tmp_path, one(), **rest))
+
+
+def test_an_input_is_what_every_step_can_take(tmp_path: Path) -> None:
+    open_ = Model("x:f[-1,4]", "y:f[-1,4]", lambda x: {"y": x})
+    models = Shelf(a=open_, b=Model("x:f[2,-1]", "z:f[2]", lambda x: {"z": x}))
+    steps = {"a": {"model": "a", "in": "request"}, "b": {"model": "b", "in": "request"}}
+    graph = models.graph(tmp_path, steps, outputs={"y": "a.y", "z": "b.z", "same": "request.x"})
+    assert told(graph)["x"] == "float [2, 4]"
+    assert told(graph)["same"] == "float [2, 4]"
+
+
+def test_a_version_that_is_no_graph_is_another_engines(tmp_path: Path) -> None:
+    assert models_of(tmp_path) is None
+    (tmp_path / FILE).write_text("{")
+    assert models_of(tmp_path) == ()
+    text = json.dumps({"steps": [{"model": "a"}, {"model": "b"}], "outputs": {"y": "b.y"}})
+    (tmp_path / FILE).write_text(text)
+    assert models_of(tmp_path) == {"a", "b"}

@@ -1,0 +1,132 @@
+"""A graph is compiled when the models that it uses serve, and not before."""
+
+import asyncio
+from collections.abc import Collection
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ie_serving.core.errors import LoadFailed, Unreachable
+from ie_serving.models.served import ServedModels
+from ie_serving.models.used_models import UsedModels
+from tests.unit.models.stand_ins import settle
+
+PATIENCE_S = 20
+
+
+class Stream:
+    """A stream that changes when the test says so."""
+
+    def __init__(self) -> None:
+        self.default: object = None
+        self.is_settled = False
+        self.trouble: Exception | None = None
+        self.failed: dict[int, str] = {}
+        self.retried = 0
+        self._changed = asyncio.Event()
+
+    def failures(self) -> dict[int, str]:
+        return self.failed
+
+    def retry_now(self) -> None:
+        self.retried += 1
+
+    def poll_now(self) -> None:
+        """Find nothing."""
+
+    async def changed(self) -> None:
+        self._changed.clear()
+        await self._changed.wait()
+
+    def change(self, **fields: object) -> None:
+        vars(self).update(fields)
+        self._changed.set()
+
+
+class World:
+    """Models `a` and `b`, and graphs by what they use."""
+
+    def __init__(self, **uses: Collection[str]) -> None:
+        self.streams = {name: Stream() for name in ("a", "b", *uses)}
+        self.served = ServedModels()
+        entries: Any = {n: SimpleNamespace(stream=s, config=None) for n, s in self.streams.items()}
+        self.served.entries = entries
+        self.uses = uses
+        self.used = UsedModels(self.served, lambda path: self.uses.get(path.name))
+
+    def load(self, name: str) -> "asyncio.Task[None]":
+        awaited = self.used.before(name, Path(name))
+        assert awaited is not None
+        return asyncio.create_task(_done(awaited()))
+
+
+async def _done(awaited: Any) -> None:
+    await awaited
+
+
+async def test_it_waits_for_every_model() -> None:
+    world = World(g=("a", "b"))
+    load = world.load("g")
+    await settle()
+    world.streams["a"].change(default=object())
+    await settle()
+    assert not load.done()
+    world.streams["b"].change(default=object())
+    await asyncio.wait_for(load, PATIENCE_S)
+
+
+async def test_a_model_waits_for_nothing() -> None:
+    assert World().used.before("a", Path("a")) is None
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"is_settled": True}, 'it uses model "a", which does not serve$'),
+        ({"is_settled": True, "failed": {3: "broken"}}, "does not serve: version 3: broken$"),
+        ({"trouble": Unreachable("away")}, "does not serve: away$"),
+    ],
+)
+async def test_it_says_why_a_model_does_not_serve(fields: dict[str, Any], text: str) -> None:
+    world = World(g=("a",))
+    load = world.load("g")
+    await settle()
+    world.streams["a"].change(**fields)
+    with pytest.raises(LoadFailed, match=text):
+        await asyncio.wait_for(load, PATIENCE_S)
+
+
+async def test_a_model_that_is_removed_meanwhile() -> None:
+    world = World(g=("a",))
+    load = world.load("g")
+    await settle()
+    world.served.entries = {name: e for name, e in world.served.entries.items() if name != "a"}
+    world.streams["a"].change()
+    with pytest.raises(LoadFailed, match='model "a", which is not configured; there is b, g'):
+        await asyncio.wait_for(load, PATIENCE_S)
+
+
+async def test_graphs_that_wait_for_each_other() -> None:
+    world = World(g=("h",), h=("a", "g"))
+    first = world.load("g")
+    await settle()
+    with pytest.raises(LoadFailed, match="graphs use each other: h -> g -> h"):
+        await asyncio.wait_for(world.load("h"), PATIENCE_S)
+    first.cancel()
+
+
+async def test_a_model_that_serves_calls_for_the_graphs_that_failed() -> None:
+    world = World(g=("a",), h=("b",))
+    for name in ("g", "h"):
+        world.streams[name].failed = {1: "waits"}
+        load = world.load(name)
+        await settle()
+        load.cancel()
+    world.used.note_load("a", succeeded=False)
+    await settle()
+    assert world.streams["g"].retried == 0
+    world.used.note_load("a", succeeded=True)
+    await settle()
+    assert (world.streams["g"].retried, world.streams["h"].retried) == (1, 0)

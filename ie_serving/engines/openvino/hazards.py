@@ -224,6 +224,9 @@ def _skipped(node: ov.Node) -> ov.Node:
 
 
 def _size(output: ov.Output) -> ov.Node:
+    rank = output.get_partial_shape().rank
+    if rank.is_static and rank.get_length() == 0:  # `mend.py` says what its shape would do
+        return int64([1])
     return op.reduce_prod(op.shape_of(output, "i64"), int64([0]), True)
 
 

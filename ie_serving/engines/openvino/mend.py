@@ -3,6 +3,9 @@
 Each fault was measured with OpenVINO 2026.4; `docs/design.md` section 11 lists them, and
 `tests/unit/engines/openvino/test_mend.py` shows each:
 
+- What an `If` of open shape gives is lost where the memory of an operation beside it grows before
+  it is read: the answer is made of freed memory. An output that is also a result keeps its memory.
+- `ShapeOf` of a number that `Gather` takes out of an open row ends the process that compiles it.
 - `SparseFillEmptyRows` gives its flags of empty rows in a form that the operations behind it
   refuse: "unsupported src_prc: boolean".
 - `StridedSlice` with an ellipsis between other entries writes beyond its memory where its masks are
@@ -17,32 +20,40 @@ from types import MappingProxyType
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.engines.openvino.graphs.bodies import bodies
-from ie_serving.engines.openvino.graphs.constants import int32
+from ie_serving.engines.openvino.graphs.bodies import add_result, bodies
+from ie_serving.engines.openvino.graphs.constants import int32, int64
 
 _FLAGS = 2
 """Number of the output of SparseFillEmptyRows that tells which rows were empty."""
-_SLICE = "StridedSlice"
 _PLACES = 2
 """Number of the output of Unique that tells where each element is among the unique ones."""
 
 
 def mend(model: ov.Model) -> None:
-    """Change the operations that would give wrong answers; inside of bodies, slices alone."""
+    """Change the operations that would give wrong answers, those of bodies too."""
     for node in model.get_ordered_ops():
+        for body in bodies(node):
+            mend(body)
         change = _CHANGES.get(node.get_type_name())
         if change is not None:
             change(model, node)
-        for body in bodies(node):
-            _fill_masks_of_all(body)
 
 
-def _fill_masks_of_all(body: ov.Model) -> None:
-    for node in body.get_ordered_ops():
-        if node.get_type_name() == _SLICE:
-            _fill_masks(body, node)
-        for inner in bodies(node):
-            _fill_masks_of_all(inner)
+def _keep_outputs(model: ov.Model, node: ov.Node) -> None:
+    """Let the outputs of an `If` be results, which share their memory with nothing."""
+    # One that readers behind have is lost; one that the model gives is a result already.
+    for output in node.outputs():
+        if output.get_partial_shape().is_dynamic:
+            add_result(model, output)
+
+
+def _know_no_sizes(_: ov.Model, node: ov.Node) -> None:
+    """Replace the shape of a number, which has no dimensions, by what it is."""
+    rank = node.get_input_partial_shape(0).rank
+    if rank.is_static and rank.get_length() == 0:
+        empty = op.convert(int64([]), node.get_output_element_type(0)).output(0)
+        for reader in list(node.output(0).get_target_inputs()):
+            reader.replace_source_output(empty)
 
 
 def _fill_masks(_: ov.Model, node: ov.Node) -> None:
@@ -68,9 +79,15 @@ def _convert_flags(_: ov.Model, node: ov.Node) -> None:
 def _read_places(model: ov.Model, node: ov.Node) -> None:
     places = node.output(_PLACES)
     if not places.get_target_inputs():
-        model.add_results([op.result(places)])
+        add_result(model, places)
 
 
 _CHANGES: Mapping[str, Callable[[ov.Model, ov.Node], None]] = MappingProxyType(
-    {_SLICE: _fill_masks, "SparseFillEmptyRows": _convert_flags, "Unique": _read_places}
+    {
+        "If": _keep_outputs,
+        "ShapeOf": _know_no_sizes,
+        "SparseFillEmptyRows": _convert_flags,
+        "StridedSlice": _fill_masks,
+        "Unique": _read_places,
+    }
 )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 import openvino as ov
 import openvino.opset15 as op
 
-from ie_serving.engines.openvino.graphs.constants import int32, int64
+from ie_serving.engines.openvino.graphs.constants import Operand, int32, int64
 from ie_serving.engines.openvino.graphs.flags import Flag
 
 BRANCH = "If"
@@ -61,7 +61,7 @@ def of_branches(node: ov.Node, values: Sequence[ov.Node]) -> ov.Output:
         values: one of each body, all of the same type and shape.
     """
     pairs = zip(bodies(node), values, strict=True)
-    return node.set_output(*[_added(body, value) for body, value in pairs])
+    return node.set_output(*[add_result(body, value) for body, value in pairs])
 
 
 def of_rounds(node: ov.Node, joined: Callable[[ov.Node], ov.Node], count: int) -> ov.Output:
@@ -76,16 +76,16 @@ def of_rounds(node: ov.Node, joined: Callable[[ov.Node], ov.Node], count: int) -
     (body,) = bodies(node)
     so_far = op.parameter([count], ov.Type.i32)
     body.add_parameters([so_far])
-    result = _added(body, joined(so_far))
+    result = add_result(body, joined(so_far))
     node.set_merged_input(so_far, zeros(count).output(0), result.output(0))
     _forget_order(node)
     return node.get_iter_value(result.output(0), -1)
 
 
-def _added(body: ov.Model, value: ov.Node) -> ov.Node:
-    """Add a result to a body."""
+def add_result(model: ov.Model, value: Operand) -> ov.Node:
+    """Add a result to a model, or to a body, which need not hand it on."""
     result = op.result(value)
-    body.add_results([result])
+    model.add_results([result])
     _forget_order(result)
     return result
 

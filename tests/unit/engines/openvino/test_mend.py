@@ -7,6 +7,7 @@ import openvino as ov
 import openvino.opset16 as op
 import pytest
 
+from ie_serving.core.errors import InvalidTensor
 from ie_serving.engines.openvino.graphs.bodies import bodies
 from ie_serving.engines.openvino.mend import mend
 from tests.unit.engines.openvino.models import DataType, load, parameter, result, run, save
@@ -71,6 +72,82 @@ def test_masks_are_filled_up_in_branches_too() -> None:
     for body in bodies(chosen):
         (found,) = [each for each in body.get_ops() if each.get_type_name() == "StridedSlice"]
         assert {len(mask) for mask in found.get_attributes().values()} == {3}
+
+
+def _branched(x: ov.Node) -> ov.Output:
+    """Add 1 to what begins above 0, and nothing to the rest."""
+    inner = [op.parameter(x.output(0).get_partial_shape(), x.get_element_type()) for _ in range(2)]
+    one = op.convert(op.constant(np.int32(1)), x.get_element_type())
+    results = [op.result(op.add(inner[0], one)), op.result(inner[1])]
+    branches = [ov.Model([y], [each], "branch") for y, each in zip(results, inner, strict=True)]
+    first = op.gather(op.reshape(x, _axis(-1), False), op.constant(0), op.constant(0))
+    chosen = op.if_op(op.greater(op.convert(first, "f32"), op.constant(np.float32(0))).output(0))
+    chosen.set_then_body(branches[0])
+    chosen.set_else_body(branches[1])
+    chosen.set_input(x.output(0), *inner)
+    return chosen.set_output(*results)
+
+
+def _beside(x: ov.Node) -> ov.Node:
+    """Compute in several steps, each of which takes memory for as many rows as there are."""
+    return op.softmax(op.softmax(op.concat([op.convert(x, "f32")] * 2, 0), 1), 1)
+
+
+GROWING = [2, 3, 1, 5, 4000, 7, 9000]
+
+
+@pytest.mark.parametrize(
+    "dtype", [DataType.FP32, DataType.FP64, DataType.INT32, DataType.INT64, DataType.INT16]
+)
+async def test_what_a_branch_gave_is_kept_until_it_is_read(tmp_path: Path, dtype: DataType) -> None:
+    """Where another operation's memory grew in between, the answer was that of nobody."""
+    x = parameter("x", (-1, -1), dtype)
+    chosen = _branched(x)
+    behind = op.add(chosen, chosen)
+    outputs = [result("y", behind), result("z", _beside(x))]
+    model = load(save(tmp_path, outputs, [x]))
+    for rows in GROWING:
+        sent = np.arange(1, 4 * rows + 1).reshape(rows, 4).astype(dtype.numpy) % 1000
+        answer = await run(model, {"x": sent})
+        assert np.array_equal(answer["y"], 2 * (sent + 1))
+
+
+async def test_what_a_branch_in_a_loop_gave_is_kept_until_it_is_read(tmp_path: Path) -> None:
+    x, inner = parameter("x", (-1, -1)), op.parameter([-1, -1])
+    chosen = _branched(inner)
+    goes_on = op.result(op.constant(np.array([True])))
+    results = [goes_on, op.result(op.add(chosen, chosen)), op.result(_beside(inner))]
+    loop = op.loop(op.constant(1).output(0), op.constant(np.array(True)).output(0))
+    loop.set_function(ov.Model(results, [inner], "rounds"))
+    loop.set_special_body_ports([-1, 0])
+    loop.set_merged_input(inner, x.output(0), results[1].output(0))
+    outputs = [loop.get_iter_value(each.output(0), -1) for each in results[1:]]
+    named = [result(name, each) for name, each in zip("yz", outputs, strict=True)]
+    model = load(save(tmp_path, named, [x]))
+    for rows in GROWING:
+        sent = np.arange(1, 4 * rows + 1, dtype=np.float32).reshape(rows, 4)
+        answer = await run(model, {"x": sent})
+        assert np.array_equal(answer["y"], 2 * (sent + 1))
+
+
+async def test_the_size_of_a_number_out_of_a_row_does_not_end_the_process(tmp_path: Path) -> None:
+    x = parameter("x", (-1,), DataType.INT32)
+    number = op.gather(x, op.constant(0), op.constant(0))
+    size = op.reduce_prod(op.shape_of(number), _axis(0), keep_dims=False)
+    model = load(save(tmp_path, [result("y", number), result("n", size)], [x]))
+    answer = await run(model, {"x": np.array([4, 3], np.int32)})
+    assert (answer["y"].tolist(), answer["n"].tolist()) == (4, 1)
+
+
+async def test_nothing_to_take_a_number_out_of_is_refused(tmp_path: Path) -> None:
+    """The flag of it is computed from the size of that number."""
+    x = parameter("x", (-1,), DataType.INT32)
+    found = op.gather(x, op.squeeze(op.non_zero(x), _axis(0)), op.constant(0))
+    number = op.gather(found, op.constant(0), op.constant(0))
+    model = load(save(tmp_path, [result("y", op.add(number, number))], [x]))
+    assert (await run(model, {"x": np.array([0, 3], np.int32)}))["y"] == 6
+    with pytest.raises(InvalidTensor, match="nothing is left"):
+        await run(model, {"x": np.array([0, 0], np.int32)})
 
 
 def _axis(number: int) -> ov.Node:

@@ -73,8 +73,10 @@ class WarmUp:
         """
         try:
             for _ in range(self._iterations):
+                # In front of each, and so behind a bad one, too: what runs on the loop never waits
+                # by itself.
+                await asyncio.sleep(0)
                 await self._replay(servable, *record)
-                await asyncio.sleep(0)  # an inference on the loop never waits by itself
         except DeadlineExceeded:
             raise
         except ServingError as error:

@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+import pytest
 
+from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.requests import InferRequest, ModelSpec
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, Signature
 from ie_serving.inference.warmup import MOST_RECORDS, RECORDS, WarmUp
@@ -18,8 +20,11 @@ from tests.unit.inference.stand_ins import MODEL, Heart
 ITERATIONS = 2
 
 
-async def test_other_work_has_its_turn_between_any_two_replays(tmp_path: Path) -> None:
-    """However many records there are: an inference on the loop never waits by itself."""
+@pytest.mark.parametrize("is_bad", [False, True])
+async def test_other_work_has_its_turn_between_any_two_replays(
+    tmp_path: Path, is_bad: bool
+) -> None:
+    """However many records there are, and however many of them are refused."""
     turns = 0
     seen: list[int] = []
 
@@ -31,6 +36,8 @@ async def test_other_work_has_its_turn_between_any_two_replays(tmp_path: Path) -
 
     async def replay(servable: Servable, request: bytes) -> None:
         seen.append(turns)
+        if is_bad:
+            raise InvalidRequest("no such input")
 
     def records(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
         yield from [("predict_log", b"")] * MOST_RECORDS
@@ -41,7 +48,7 @@ async def test_other_work_has_its_turn_between_any_two_replays(tmp_path: Path) -
     beside = asyncio.create_task(others())
     await WarmUp(records, {"predict_log": replay}, ITERATIONS)(Heart().servable, tmp_path)
     beside.cancel()
-    assert len(seen) == ITERATIONS * MOST_RECORDS
+    assert len(seen) == (1 if is_bad else ITERATIONS) * MOST_RECORDS
     assert sorted(set(seen)) == seen
 
 

@@ -20,7 +20,7 @@ from ie_serving.models.first_loads import (
     until_it_serves,
     until_they_answer,
 )
-from ie_serving.models.repository.version_policy import Latest
+from ie_serving.models.identity import going_on, identity, updated
 from ie_serving.models.served import Served, ServedModels
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.successors import Successors
@@ -134,6 +134,10 @@ class ModelManager:
             self._check_platforms(configs)
             if all_or_nothing:
                 self._check_labels(configs)
+            else:
+                waiting = self._successors.entries
+                going = [config for config in configs if config.name not in waiting]
+                self.served.entries = await updated(self.served.entries, going)
             fresh = self._opened(c for c in configs if self._must_load(c, anew=all_or_nothing))
             if all_or_nothing:
                 await self._prepare(fresh.values())
@@ -282,7 +286,7 @@ class ModelManager:
         if successor and anew:
             return True
         there = (self.served.entries.get(config.name), successor)
-        return not any(each and _identity(each.config) == _identity(config) for each in there)
+        return not any(each and identity(each.config) == identity(config) for each in there)
 
     def _check_platforms(self, configs: Iterable[ModelConfig]) -> None:
         for config in configs:
@@ -312,7 +316,7 @@ class ModelManager:
         after: dict[str, Served] = {}
         for config in configs:
             old = before.get(config.name)
-            new = fresh.get(config.name) or _going_on(config, old, waiting)
+            new = fresh.get(config.name) or going_on(config, old, waiting)
             # What serves goes on under its name until its successor does, with its own policy and
             # labels: a typo in a file must not take a model down.
             if old and new and old.stream.answers_with is not None and not new.stream.default:
@@ -367,29 +371,3 @@ class ModelManager:
 def _leave(versions: Iterable[VersionControl]) -> None:
     for version in versions:
         version.leave()
-
-
-def _identity(config: ModelConfig) -> ModelConfig:
-    """How a model is read: what cannot change without loading it anew.
-
-    The same files are read whatever policy, labels, platform and poll interval say, and however
-    their place is spelt.
-    """
-    place = config.base_path.removeprefix("file://").rstrip("/")
-    return replace(
-        config,
-        base_path=place,
-        version_policy=Latest(),
-        version_labels={},
-        platform="",
-        poll_wait_s=None,
-    )
-
-
-def _going_on(
-    config: ModelConfig, old: Served | None, waiting: Mapping[str, Served]
-) -> Served | None:
-    """Give what loads already for `config`, to take over from `old`; None where it is `old`."""
-    if old is None or _identity(old.config) == _identity(config):
-        return None
-    return replace(waiting[config.name], config=config)

@@ -15,6 +15,7 @@ from functools import partial
 
 from ie_serving.core.errors import StorageError
 from ie_serving.core.versions import State, VersionStatus
+from ie_serving.engines.base import EngineOptions
 from ie_serving.models.polled import List, TurnWanted
 from ie_serving.models.polls import Polls
 from ie_serving.models.repository.comparisons import Comparisons
@@ -113,6 +114,11 @@ class ModelStream:
     def recall(self, version: int | None) -> None:
         """Load that version first: it answered until the worker died that this one replaces."""
         self._wanted.recalled = version
+
+    async def update(self, options: EngineOptions) -> bool:
+        """Let all versions take other parameters; False where one cannot, or is being loaded."""
+        settled = self.is_settled() and bool(self.available)
+        return settled and await self._loader.update(options, [*self.available.values()])
 
     async def start(self) -> None:
         """List once and begin to load and to poll.

@@ -33,6 +33,22 @@ class Asker:
         who = ctx.headers.get("x-user", "?")
         return {"y": again["y"], "who": f"{ctx.request_id} {who}"}
 '''
+LIMITS = """
+loads = []
+class Limits:
+    def load(self, ctx):
+        loads.append(ctx.version)
+        self.update(ctx.params)
+    def metadata(self):
+        number = {"dtype": "int64", "shape": []}
+        return {"inputs": {"x": number}, "outputs": {"limit": number, "loads": number}}
+    def update(self, params):
+        if params["limit"] < 0:
+            raise ValueError("below 0")
+        self.limit = params["limit"]
+    def execute(self, inputs):
+        return {"limit": self.limit, "loads": len(loads)}
+"""
 SCALE = """
 import threading
 import numpy as np
@@ -55,6 +71,7 @@ def hangs(x):
 def write(root: Path) -> Path:
     models: dict[str, dict[str, Any]] = {
         "risk": {"kernel": "kernel.py"},
+        "limits": {"kernel": "limits.py", "params": {"limit": 1}},
         "asker": {"kernel": "asker.py:Asker"},
         "scale": {"kernel": "kernels/scale.py:scale", "params": {"factor": 3}},
         "broken": {"kernel": "kernels/scale.py:broken"},
@@ -65,6 +82,7 @@ def write(root: Path) -> Path:
         (root / name / "1").mkdir(parents=True)
     (root / "asker/1/asker.py").write_text(ASKER)
     (root / "risk/1/kernel.py").write_text(printed(r"```python\n(.*?)```"))
+    (root / "limits/1/limits.py").write_text(LIMITS)
     (root / "kernels").mkdir()
     (root / "kernels/scale.py").write_text(SCALE)
     entries = [{"config": {"name": n, "base_path": n, **own}} for n, own in models.items()]
@@ -157,3 +175,26 @@ def test_the_ten_lines_of_the_page_are_served(server: Server) -> None:
     body, path = printed(r"curl -d '([^']*)'"), printed(r"localhost:8000(\S+)\n")
     expected = json.loads(printed(r"```json\n(.*?)```"))
     assert server.rest.post(path, content=body).json() == expected
+
+
+def test_changed_params_are_taken_or_load_the_model_anew(server: Server, file: Path) -> None:
+    def change(model: str, **params: Any) -> None:
+        top = json.loads(file.read_text())
+        for entry in top["model_config_list"]:
+            if entry["config"]["name"] == model:
+                entry["config"]["params"] = params
+        file.write_text(json.dumps(top))
+        # It returns when what is new serves, and fails for the model whose kernel is not there.
+        assert "no.py is neither" in server.rest.post("/v1/config/reload").text
+
+    def limits() -> Any:
+        return server.rest.post("/v1/models/limits:predict", json={"inputs": 0}).json()["outputs"]
+
+    assert limits() == {"limit": 1, "loads": 1}
+    change("limits", limit=2)
+    assert limits() == {"limit": 2, "loads": 1}
+    change("limits", limit=-1)
+    server.line("parameters refused model=limits cause=\"ValueError\\('below 0'\\)\"")
+    assert limits() == {"limit": 2, "loads": 1}
+    change("scale", factor=5)
+    assert ask(server, "scale", [1.0]).json() == {"outputs": [5.0]}

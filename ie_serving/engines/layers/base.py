@@ -45,6 +45,11 @@ class Layer:
         """See `engines.base`."""
         return self.inner.at_once(signature)
 
+    @property
+    def update(self) -> "Callable[[Mapping[str, Any]], object] | None":
+        """Takes other `params`; None where the model has to be loaded anew."""
+        return getattr(self.inner, "update", None)
+
     def close(self) -> None:
         """See `engines.base`. The layer's own resources go first, then the inner model's."""
         self.inner.close()

@@ -8,13 +8,13 @@ the same path as requests.
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from threading import Event as Flag
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ie_serving.core.errors import EntryChanged, NotAvailable, StorageError
 from ie_serving.core.heaps import HEAPS, resident_bytes
@@ -141,6 +141,23 @@ class Loader:
         whose = {"model": self._name, "version": servable.version}
         base_path = self._storage.url
         log.info(logs.Event("version loaded", **whose, **took, **memory, base_path=base_path))
+
+    async def update(self, options: EngineOptions, servables: Sequence[Servable]) -> bool:
+        """Let versions take other parameters, as those that are loaded later have them.
+
+        Returns:
+            False where one of them has no `update`, or it raises: it has to be loaded anew.
+        """
+        takers: list[Any] = [getattr(each.compiled, "update", None) for each in servables]
+        try:
+            for update in takers if all(takers) else ():
+                await asyncio.to_thread(update, options.params)
+        except Exception as error:  # of users' code
+            log.warning(logs.Event("parameters refused", model=self._name, cause=repr(error)))
+            return False
+        if all(takers):
+            self._options = options
+        return all(takers)
 
     async def unload(self, loaded: LoadedVersion) -> None:
         """Free a version that nothing uses any more."""

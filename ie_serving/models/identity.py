@@ -1,0 +1,64 @@
+"""What of a model's configuration can change without loading it anew."""
+
+import logging
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from ie_serving.config.settings import ModelConfig
+from ie_serving.models.repository.version_policy import Latest
+from ie_serving.models.served import Served
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+
+def identity(config: ModelConfig) -> ModelConfig:
+    """How a model is read: what cannot change without loading it anew.
+
+    The same files are read whatever policy, labels, platform and poll interval say, and however
+    their place is spelt.
+    """
+    place = config.base_path.removeprefix("file://").rstrip("/")
+    return replace(
+        config,
+        base_path=place,
+        version_policy=Latest(),
+        version_labels={},
+        platform="",
+        poll_wait_s=None,
+    )
+
+
+def going_on(
+    config: ModelConfig, old: Served | None, waiting: Mapping[str, Served]
+) -> Served | None:
+    """Give what loads already for `config`, to take over from `old`; None where it is `old`."""
+    if old is None or identity(old.config) == identity(config):
+        return None
+    return replace(waiting[config.name], config=config)
+
+
+async def updated(
+    entries: Mapping[str, Served], configs: Iterable[ModelConfig]
+) -> Mapping[str, Served]:
+    """Let models take other `params` where nothing else changes and all their versions can.
+
+    Returns:
+        The entries, of which those that did have the new configuration.
+    """
+    found = dict(entries)
+    for config in configs:
+        old = entries.get(config.name)
+        if old is None or not _only_params_differ(old.config, config):
+            continue
+        if await old.stream.update(config.engine):
+            found[config.name] = replace(old, config=replace(old.config, engine=config.engine))
+            log.info(Event("parameters updated", model=config.name))
+    return found
+
+
+def _only_params_differ(old: ModelConfig, new: ModelConfig) -> bool:
+    if old.engine.params == new.engine.params:
+        return False
+    engine = replace(new.engine, params=old.engine.params)
+    return identity(old) == identity(replace(new, engine=engine))

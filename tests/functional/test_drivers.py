@@ -3,28 +3,41 @@
 import json
 import re
 from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
-import joblib
 import numpy as np
 import pytest
 import tensorflow as tf
-from sklearn.datasets import load_iris
-from sklearn.linear_model import LinearRegression, LogisticRegression
 from tensorflow_serving.apis import classification_pb2, get_model_status_pb2, predict_pb2
 
 from tests.functional.servers import SAMPLE, Server
 from tests.process import PATIENCE_S
 
-lightgbm = pytest.importorskip("lightgbm")
-skops_io = pytest.importorskip("skops.io")
-xgboost = pytest.importorskip("xgboost")
+# Imported and fitted when a test runs: they take seconds, which each collection would wait for.
+pytestmark = [
+    pytest.mark.skipif(find_spec(name) is None, reason=f"{name} is not installed")
+    for name in ("lightgbm", "sklearn", "skops", "xgboost")
+]
 
-X, LABELS = load_iris(return_X_y=True)
-NAMES = np.array(["setosa", "versicolor", "virginica"])[LABELS]
-ROWS = X[::15].astype(np.float32)
+ROWS = np.float32(
+    [
+        [5.1, 3.5, 1.4, 0.2],
+        [5.7, 4.4, 1.5, 0.4],
+        [4.8, 3.1, 1.6, 0.2],
+        [4.8, 3.0, 1.4, 0.3],
+        [5.0, 2.0, 3.5, 1.0],
+        [6.6, 3.0, 4.4, 1.4],
+        [5.5, 2.6, 4.4, 1.2],
+        [7.6, 3.0, 6.6, 2.1],
+        [6.9, 3.2, 5.7, 2.3],
+        [7.7, 3.0, 6.1, 2.3],
+    ]
+)
+"""Each fifteenth flower of the data set `iris`."""
 
 ABSENT = "raise ModuleNotFoundError(\"No module named 'catboost'\", name='catboost')\n"
 TELL = """
@@ -39,26 +52,48 @@ os._exit = tell
 OPTIONAL = ("sklearn", "skops", "joblib", "scipy", "xgboost", "lightgbm", "catboost", "pandas")
 
 
-class Fitted:
+class Fitted(NamedTuple):
     """Models by name, as their libraries have them."""
 
-    iris = LogisticRegression(max_iter=1000).fit(X, NAMES)
-    boosted = xgboost.XGBClassifier(n_estimators=3).fit(X, LABELS)
-    line = LinearRegression().fit(X, LABELS)
-    light = lightgbm.train(
-        {"objective": "regression", "verbose": -1}, lightgbm.Dataset(X, LABELS), num_boost_round=3
+    iris: Any
+    boosted: Any
+    line: Any
+    light: Any
+
+
+@cache
+def fitted() -> Fitted:
+    import lightgbm
+    import xgboost
+    from sklearn.datasets import load_iris
+    from sklearn.linear_model import LinearRegression, LogisticRegression
+
+    x, labels = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])[labels]
+    return Fitted(
+        LogisticRegression(max_iter=1000).fit(x, names),
+        xgboost.XGBClassifier(n_estimators=3).fit(x, labels),
+        LinearRegression().fit(x, labels),
+        lightgbm.train(
+            {"objective": "regression", "verbose": -1},
+            lightgbm.Dataset(x, labels),
+            num_boost_round=3,
+        ),
     )
 
 
 def write(root: Path) -> Path:
     """Write a repository for each model, and the configuration of all."""
+    import joblib
+    from skops import io as skops_io
+
     for name in ("iris", "boosted", "light", "pickled", "cat", "echo", "line"):
         (root / name / "1").mkdir(parents=True)
-    skops_io.dump(Fitted.iris, root / "iris/1/iris.skops")
-    skops_io.dump(Fitted.line, root / "line/1/line.skops")
-    Fitted.boosted.save_model(root / "boosted/1/model.json")
-    Fitted.light.save_model(root / "light/1/model.txt")
-    joblib.dump(Fitted.iris, root / "pickled/1/model.joblib")
+    skops_io.dump(fitted().iris, root / "iris/1/iris.skops")
+    skops_io.dump(fitted().line, root / "line/1/line.skops")
+    fitted().boosted.save_model(root / "boosted/1/model.json")
+    fitted().light.save_model(root / "light/1/model.txt")
+    joblib.dump(fitted().iris, root / "pickled/1/model.joblib")
     (root / "cat/1/model.cbm").write_bytes(b"CBM1")
     own: dict[str, dict[str, Any]] = {
         "echo": {"driver": "null", "params": {"inputs": {"a": {"dtype": "int32", "shape": [-1]}}}},
@@ -106,11 +141,11 @@ def status(server: Server, model: str) -> Any:
 
 def by_library(model: str) -> dict[str, Any]:
     if model == "light":
-        return {"y": Fitted.light.predict(ROWS)}
-    fitted = getattr(Fitted, model)
+        return {"y": fitted().light.predict(ROWS)}
+    found = getattr(fitted(), model)
     if model == "line":
-        return {"y": fitted.predict(ROWS)}
-    return {"label": fitted.predict(ROWS), "probabilities": fitted.predict_proba(ROWS)}
+        return {"y": found.predict(ROWS)}
+    return {"label": found.predict(ROWS), "probabilities": found.predict_proba(ROWS)}
 
 
 @pytest.mark.parametrize("model", ["iris", "boosted", "light", "line"])
@@ -152,11 +187,13 @@ def test_classify_and_regress(server: Server) -> None:
     example = request.input.example_list.examples.add()
     example.features.feature["x"].float_list.value.extend(ROWS[0].tolist())
     (found,) = server.prediction.Classify(request, PATIENCE_S).result.classifications
-    wanted = dict(zip(Fitted.iris.classes_, Fitted.iris.predict_proba(ROWS[:1])[0], strict=True))
+    wanted = dict(
+        zip(fitted().iris.classes_, fitted().iris.predict_proba(ROWS[:1])[0], strict=True)
+    )
     assert {each.label: each.score for each in found.classes} == pytest.approx(wanted, abs=1e-5)
     body = {"signature_name": "regress", "examples": [{"x": row} for row in ROWS.tolist()]}
     reply = server.rest.post("/v1/models/line:regress", json=body).json()
-    assert reply["results"] == pytest.approx(Fitted.line.predict(ROWS).tolist(), abs=1e-5)
+    assert reply["results"] == pytest.approx(fitted().line.predict(ROWS).tolist(), abs=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,11 @@
 """No text of the server names a flag that the running command does not have."""
 
 import ast
+import io
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import redirect_stdout
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -30,22 +33,28 @@ def place(path: Path) -> str:
     return path.relative_to(PACKAGE).as_posix()
 
 
-def texts(tree: ast.AST) -> Iterator[str]:
+@cache
+def nodes(path: Path) -> Sequence[ast.AST]:
+    return tuple(ast.walk(ast.parse(path.read_text())))
+
+
+def texts(path: Path) -> Iterator[str]:
     """Every constant text of a module that is no docstring."""
     docs = {
         id(node.value)
-        for node in ast.walk(tree)
+        for node in nodes(path)
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docs:
             yield node.value
 
 
 def hints() -> Iterator[tuple[str, Hint]]:
     """Every hint of the package, with the module that gives it."""
-    for path in MODULES:
-        for node in ast.walk(ast.parse(path.read_text())):
+    # Parsed alone where there is one: all of the package takes seconds at each collection.
+    for path in (each for each in MODULES if "Hint(" in each.read_text()):
+        for node in nodes(path):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Hint":
                 yield place(path), Hint(ast.literal_eval(node.args[0]))
 
@@ -57,7 +66,7 @@ HINTS = [pair for _, pair in sorted({hint.text: (where, hint) for where, hint in
 def test_only_a_dialect_names_flags(path: Path) -> None:
     """Everywhere else a setting is named by its field, in a `Hint`."""
     if not place(path).startswith("config/dialects/"):
-        assert [text for text in texts(ast.parse(path.read_text())) if FLAG.search(text)] == []
+        assert [text for text in texts(path) if FLAG.search(text)] == []
 
 
 @pytest.mark.parametrize(("where", "hint"), HINTS, ids=str)
@@ -68,14 +77,20 @@ def test_a_hint_names_settings_that_there_are(where: str, hint: Hint) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize(("where", "hint"), HINTS, ids=str)
 def test_a_hint_names_only_flags_of_the_running_command(
-    where: str, hint: Hint, command: str, capsys: pytest.CaptureFixture[str]
+    where: str, hint: Hint, command: str
 ) -> None:
+    assert set(FLAG.findall(hint.said(COMMANDS[command]))) <= flags(command), where
+
+
+@cache
+def flags(command: str) -> frozenset[str]:
+    """Those of its help."""
     dialect, *argv = command.split()
     parse = {"ie_serving": ie_serving, "tensorflow_model_server": tensorflow_model_server}[dialect]
-    with pytest.raises(SystemExit):
+    printed = io.StringIO()
+    with redirect_stdout(printed), pytest.raises(SystemExit):
         parse.parse([*argv, "--help"], {})
-    known = set(FLAG.findall(capsys.readouterr().out))
-    assert set(FLAG.findall(hint.said(COMMANDS[command]))) <= known, where
+    return frozenset(FLAG.findall(printed.getvalue()))
 
 
 OWN_IN_BOTH = {"--version"} | {
@@ -103,8 +118,8 @@ TFS = {f"--{flag.name}" for flag in FLAGS} | {"--help"}
     ],
 )
 def test_a_dialect_names_only_flags_of_its_own(module: str, known: set[str]) -> None:
-    tree = ast.parse((PACKAGE / "config" / "dialects" / f"{module}.py").read_text())
-    assert {name for text in texts(tree) for name in FLAG.findall(text)} <= known
+    path = PACKAGE / "config" / "dialects" / f"{module}.py"
+    assert {name for text in texts(path) for name in FLAG.findall(text)} <= known
 
 
 def test_every_dialect_is_held_to_its_flags() -> None:
@@ -118,5 +133,5 @@ def test_every_dialect_is_held_to_its_flags() -> None:
 def test_variables_of_storage_that_a_text_names_are_declared(path: Path) -> None:
     declared = {name for setting in STORES for name in setting.variables}
     declared |= {"AWS_PROFILE", *ENDPOINTS_OF_BOTO3}  # which boto3 reads
-    named = {name for text in texts(ast.parse(path.read_text())) for name in VARIABLE.findall(text)}
+    named = {name for text in texts(path) for name in VARIABLE.findall(text)}
     assert named <= declared

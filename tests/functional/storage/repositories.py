@@ -1,8 +1,11 @@
 """Repositories on each kind of store, for the scenarios: how to write, and how to be reached."""
 
-from contextlib import suppress
+import http.client
+from collections.abc import Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlsplit
 
 import boto3
 from google.auth.credentials import AnonymousCredentials
@@ -14,6 +17,7 @@ from ie_serving.storage.backends.by_url import open_storage
 from ie_serving.storage.base import Storage
 from ie_serving.storage.options import StorageOptions
 from tests.functional.storage.servers import ADMIN, FakeGcs, Proxy, User, Weed
+from tests.process import PATIENCE_S
 
 BUCKET = "models"
 """Of all tests on SeaweedFS, which takes a fifth of a second for the first object of a bucket."""
@@ -34,6 +38,10 @@ class LocalRepository:
         beside.write_bytes(data)
         beside.rename(target)
 
+    def put_all(self, files: Mapping[str, bytes]) -> None:
+        for path, data in files.items():
+            self.put(path, data)
+
     def remove(self, path: str) -> None:
         """Delete a file, and its directory with the last one, as stores do."""
         target = self._base / path
@@ -51,6 +59,7 @@ class S3Repository:
         self._base = f"{folder}/base path/m"
         self._cache_dir = cache_dir
         self._admin = s3_admin(weed)
+        self._filer = weed.filer
         self.environ = s3_environ(scheme, proxy.url, ADMIN)
         self.storage = self.opened()
 
@@ -63,6 +72,11 @@ class S3Repository:
 
     def put(self, path: str, data: bytes) -> None:
         self._admin.put_object(Bucket=BUCKET, Key=f"{self._base}/{path}", Body=data)
+
+    def put_all(self, files: Mapping[str, bytes]) -> None:
+        """Put thousands: by the store's own interface, which takes a tenth of the time of S3's."""
+        folder = quote(f"/buckets/{BUCKET}/{self._base}/")
+        _send_all("PUT", self._filer, {folder + quote(path): data for path, data in files.items()})
 
     def put_file(self, path: str, file: Path) -> None:
         self._admin.upload_file(str(file), BUCKET, f"{self._base}/{path}")
@@ -85,6 +99,7 @@ class GcsRepository:
     def __init__(self, server: FakeGcs, proxy: Proxy, bucket: str, cache_dir: Path) -> None:
         self.proxy = proxy
         self._cache_dir = cache_dir
+        self._server = server
         self._bucket = gcs_admin(server).create_bucket(bucket)
         self.environ = {"STORAGE_EMULATOR_HOST": proxy.url}
         self.storage = self.opened()
@@ -98,8 +113,26 @@ class GcsRepository:
     def put(self, path: str, data: bytes) -> None:
         self._bucket.blob(f"base path/m/{path}").upload_from_string(data)
 
+    def put_all(self, files: Mapping[str, bytes]) -> None:
+        """Put thousands: without the client, which takes ten times as long."""
+        upload = f"/upload/storage/v1/b/{self._bucket.name}/o?uploadType=media&name="
+        names = {
+            upload + quote(f"base path/m/{path}", safe=""): data for path, data in files.items()
+        }
+        _send_all("POST", urlsplit(self._server.url).netloc, names)
+
     def remove(self, path: str) -> None:
         self._bucket.blob(f"base path/m/{path}").delete()
+
+
+def _send_all(method: str, address: str, bodies: Mapping[str, bytes]) -> None:
+    """Send each body to its target, over one connection."""
+    with closing(http.client.HTTPConnection(address, timeout=PATIENCE_S)) as connection:
+        for target, body in bodies.items():
+            connection.request(method, target, body, {"Content-Type": "application/octet-stream"})
+            with connection.getresponse() as reply:
+                reply.read()
+                assert reply.status in (200, 201), (target, reply.status)
 
 
 def s3_admin(weed: Weed, ca: str | None = None) -> Any:

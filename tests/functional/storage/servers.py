@@ -54,7 +54,7 @@ class Weed:
         self._tls = certificate and (f"-s3.cert.file={certificate}", f"-s3.key.file={key}")
         names = ("s3", "master", "volume", "filer")
         ports = free_ports(2 * len(names))
-        self.port = ports[0]
+        self.port, self._filer_port = ports[0], ports[names.index("filer")]
         self._ports = [f"-{name}.port={port}" for name, port in zip(names, ports[:4], strict=True)]
         self._ports += [
             f"-{name}.port.grpc={port}" for name, port in zip(names, ports[4:], strict=True)
@@ -64,6 +64,11 @@ class Weed:
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def filer(self) -> str:
+        """Address of its own interface, below that of S3; asks for no credentials."""
+        return f"127.0.0.1:{self._filer_port}"
 
     @property
     def url(self) -> str:

@@ -35,7 +35,12 @@ def served(base: Path, graphs: list[RandomGraph]) -> Iterator[Server]:
     """Serve each as a model that has its seed for a name."""
     for graph in graphs:
         graph.save(base / str(graph.seed) / "1")
-    models = several(base / "c.json", {str(g.seed): str(base / str(g.seed)) for g in graphs})
+    # In f32: numbers that graphs take by way of reals would be rounded as the device's choice is.
+    keys = {
+        str(graph.seed): {"base_path": str(base / str(graph.seed)), "inference_precision": "f32"}
+        for graph in graphs
+    }
+    models = several(base / "c.json", keys)
     with closing(Server("ie_serving", *models, "--allow_unavailable_models")) as server:
         yield server.ready()
 

@@ -1,10 +1,14 @@
 """Any mix of requests: what is not cancelled gets the answer, or error, that it gets alone."""
 
 import asyncio
+import gc
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ie_serving.core import budget
 from ie_serving.core.errors import InvalidTensor
 from tests.unit.engines.layers.models import REFUSED, Asked, Model
 
@@ -58,6 +62,13 @@ async def play(asked: Asked, requests: list[tuple[list[float], int, int, int | N
             assert answer == [value + 1 for value in values]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def every_byte_counted() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(budget, "SMALL", 1)
+        yield
+
+
 @settings(deadline=None)
 @given(
     REQUESTS,
@@ -77,4 +88,8 @@ def test_any_mix_of_requests(
         assert await asyncio.wait_for(asked.ask(7.0), WAIT_S) == [8.0]
         assert all(rows <= 8 and (not sizes or rows in sizes) for rows in asked.model.batches)
 
+    gc.collect(0)
+    before = budget.BUDGET.held
     asyncio.run(run())
+    gc.collect()  # errors and their frames refer to each other
+    assert budget.BUDGET.held == before

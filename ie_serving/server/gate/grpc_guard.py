@@ -7,7 +7,7 @@ whose data plane refuses others.
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 from ie_serving.core.access import Caller, Credentials, Models, Need
 from ie_serving.core.codes import ENDED
@@ -54,6 +54,7 @@ class GrpcGuard:
         self._needs = {path: needs[path.decode()] for path in self._plain}
         self._own = lru_cache(MOST_OWN)(lambda caller: by_path(services_for(caller)))
         self._access = access
+        self.decided: Mapping[Any, Any] = access.decisions
         self._refused = refused
 
     def method(self, path: bytes, credentials: Credentials) -> Method:
@@ -62,7 +63,7 @@ class GrpcGuard:
         Raises:
             ServingError: nobody may answer it.
         """
-        known: Method | None = self._access.decisions.get((path, credentials))
+        known: Method | None = self.decided.get((path, credentials))
         if known is not None:
             return known
         try:

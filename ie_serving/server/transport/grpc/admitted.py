@@ -28,6 +28,7 @@ class AdmittedCalls(Calls):
         admission: Admission,
     ) -> None:
         super().__init__(methods, rules)
+        self._decided = admission.decided
         self._admission = admission
 
     def accept(self, number: int, request: Request, sender: Sender) -> Call | bytes:
@@ -35,9 +36,12 @@ class AdmittedCalls(Calls):
         found = self.methods.get(request.path)
         if found is None or request.refusal is not None:
             return request.refusal or UNKNOWN_METHOD
-        credentials = Credentials(request.authorization, request.key, sender.client)
-        try:
-            method = self._admission.method(request.path, credentials)
-        except ServingError as error:
-            return replies.failure(*explain(error), alone=True)
+        # Looked up without a call or an object more: this is done for every request.
+        who = (request.authorization, request.key, sender.client)
+        method = self._decided.get((request.path, who))
+        if method is None:
+            try:
+                method = self._admission.method(request.path, Credentials(*who))
+            except ServingError as error:
+                return replies.failure(*explain(error), alone=True)
         return found[0](number, request, sender, self.rules, method)

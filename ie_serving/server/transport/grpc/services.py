@@ -64,7 +64,13 @@ def by_path(services: Services) -> dict[bytes, Method]:
 
 
 class Admission(Protocol):
-    """Chooses what answers a call by who calls."""
+    """Chooses what answers a call by who calls.
+
+    Attributes:
+        decided: what `method` gave, and gives again, by its arguments; whatever else is in it.
+    """
+
+    decided: Mapping[Any, Any]
 
     def method(self, path: bytes, credentials: Credentials) -> Method:
         """Give what answers a call of a method that is served.

@@ -5,6 +5,8 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ie_serving.config.settings import AccessMaterial
 from ie_serving.core import hashes
@@ -212,3 +214,15 @@ async def test_a_broken_file_keeps_the_callers(caplog: pytest.LogCaptureFixture)
     assert caplog.messages == [
         'callers not renewed, the previous ones stay cause="keys:1: 3 words"'
     ]
+
+
+@given(authorization=st.none() | st.binary(), key=st.none() | st.binary())
+@settings(deadline=None)
+def test_no_bytes_of_strangers_get_in(authorization: bytes | None, key: bytes | None) -> None:
+    """Nor do they do anything but get refused."""
+
+    async def ask() -> None:
+        with pytest.raises(Unauthenticated):
+            await access().verified(Credentials(authorization, key))
+
+    asyncio.run(ask())

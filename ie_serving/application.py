@@ -63,7 +63,7 @@ from ie_serving.server.process.lifecycle import MakeListener
 from ie_serving.server.process.memory_limit import budget_of
 from ie_serving.server.process.ports import GRPC, REST
 from ie_serving.server.process.tuning import most_connections
-from ie_serving.server.transport.connection_limit import ConnectionLimit
+from ie_serving.server.transport.address_limit import limit_of
 from ie_serving.server.transport.grpc.services import Admission, Services
 from ie_serving.storage.backends.by_url import check_urls, open_storage, sibling_of, store_of
 from ie_serving.storage.backends.later import OpenedLater
@@ -148,7 +148,8 @@ class ServingApplication:
     ) -> None:
         server = settings.server
         self._gate = Gate(server, tls_files.read, access_file.read)
-        self._connections = ConnectionLimit(most_connections(server.max_connections))
+        most, each = most_connections(server.max_connections), server.max_connections_per_address
+        self._connections = limit_of(most, each)
         BUDGET.limit = budget_of(server.memory_budget_bytes)
         self._notes = notes
         self._settings = settings

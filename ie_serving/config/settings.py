@@ -176,6 +176,10 @@ class ServerSettings:
     max_connections: int = 0
     """0 takes 10,000, or fewer where the limit of files is lower (`tuning.py`)."""
 
+    # Off: behind a proxy or a load balancer all clients have one address.
+    max_connections_per_address: int = 0
+    """0 sets no limit."""
+
     grpc_channel_arguments: Mapping[str, int | str] = field(default_factory=dict)
     """For grpcio; those of them that the own HTTP/2 knows are settings of their own as well."""
 

@@ -82,6 +82,16 @@ LIMITS: tuple[Setting, ...] = (
         flag="max_connections",
     ),
     Setting(
+        place="server.max_connections_per_address",
+        parse=numbers.integer(0, 1_000_000),
+        form="N",
+        default="no limit",
+        meaning="connections of both ports that one address may have open, where no proxy stands"
+        " before them; for one more the one of its own is closed that is idle longest",
+        example="100",
+        flag="max_connections_per_address",
+    ),
+    Setting(
         place="server.grpc_channel_arguments",
         parse=channel.arguments,
         form="NAME=VALUE,..",

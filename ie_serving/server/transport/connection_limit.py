@@ -39,6 +39,9 @@ class Limited(Protocol):
     def idle_since(self) -> float | None:
         """Since when no request has come; None while one is answered, or when it ends already."""
 
+    def address(self) -> str | None:
+        """Where its client is; None over a UNIX socket."""
+
     def end_idle(self) -> None:
         """Close, with whatever the protocol says at the end."""
 
@@ -56,7 +59,7 @@ class ConnectionLimit:
 
     def __init__(self, most: int = sys.maxsize, now: Callable[[], float] = time.monotonic) -> None:
         self._most = most
-        self._now = now
+        self.now = now
         self._open: set[Limited] = set()
         self._ending: dict[Limited, float] = {}
         """Those that were told to end, and when; the first was told first."""
@@ -81,7 +84,7 @@ class ConnectionLimit:
 
     def _has_room(self) -> bool:
         """Tell whether the limit is kept, now or when those have gone that were told to end."""
-        late = self._now() - ENDING_S
+        late = self.now() - ENDING_S
         while self._ending and self._ending[told := next(iter(self._ending))] < late:
             del self._ending[told]
         return len(self._open) - len(self._ending) <= self._most
@@ -97,7 +100,7 @@ class ConnectionLimit:
         evicted = [connection for _, _, connection in idle[: max(1, self._most // EVICTED_PART)]]
         for connection in evicted:
             self._closed += 1
-            self._ending[connection] = self._now()
+            self._ending[connection] = self.now()
             connection.end_idle()
         return bool(evicted)
 
@@ -109,11 +112,11 @@ class ConnectionLimit:
 
     def _refuse(self, connection: Limited) -> None:
         self._refused += 1
-        self._ending[connection] = self._now()
+        self._ending[connection] = self.now()
         connection.abort()
 
     def _say(self) -> None:
-        now = self._now()
+        now = self.now()
         if now - self._said_at < QUIET_S:
             return
         self._said_at = now

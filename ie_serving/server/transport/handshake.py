@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from ie_serving.server.transport import eager
+from ie_serving.server.transport.peer import client_address
 
 HANDSHAKE_S: Final = 10.0
 """Seconds that a client may take to agree upon TLS; then its connection is cut. It takes two round
@@ -65,6 +66,10 @@ class Handshake(asyncio.Protocol):
     def idle_since(self) -> float | None:
         """See `connection_limit.Limited`."""
         return self._began
+
+    def address(self) -> str | None:
+        """See `connection_limit.Limited`."""
+        return client_address(self._transport)
 
     def end_idle(self) -> None:
         """See `connection_limit.Limited`."""

@@ -15,3 +15,9 @@ def client_names(transport: asyncio.BaseTransport) -> tuple[str, ...]:
     subject = (pair for part in certificate.get("subject", ()) for pair in part)
     common = [value for name, value in subject if name == "commonName"]
     return (*common, *(value for _, value in certificate.get("subjectAltName", ())))
+
+
+def client_address(transport: asyncio.BaseTransport | None) -> str | None:
+    """Give the address of a client; None over a UNIX socket, and of one that has left already."""
+    address = transport.get_extra_info("peername") if transport else None
+    return str(address[0]) if isinstance(address, tuple) else None

@@ -49,7 +49,7 @@ from ie_serving.server.transport.http1.states import (
     Writer,
 )
 from ie_serving.server.transport.outbox import Outbox
-from ie_serving.server.transport.peer import client_names
+from ie_serving.server.transport.peer import client_address, client_names
 from ie_serving.telemetry import logs
 
 log = logging.getLogger(__name__)
@@ -192,6 +192,10 @@ class Connection(asyncio.Protocol):
         """See `connection_limit.Limited`; a request that is still coming counts as none."""
         busy = self._answering or self._waiting or self._fault or self._protocol.rest
         return None if busy or self._protocol.writer is Writer.CLOSED else self._heard
+
+    def address(self) -> str | None:
+        """See `connection_limit.Limited`."""
+        return client_address(self._transport)
 
     def end_idle(self) -> None:
         """See `connection_limit.Limited`."""

@@ -138,6 +138,11 @@ class Driver(asyncio.Protocol):
         busy = connection.streams.open or connection.life not in (Life.PREFACE, Life.OPEN)
         return None if busy else self._idle_since
 
+    def address(self) -> str | None:
+        """See `connection_limit.Limited`."""
+        client = self._transport.get_extra_info("peername") if self._transport else None
+        return str(client[0]) if isinstance(client, tuple) else None
+
     def end_idle(self) -> None:
         """See `connection_limit.Limited`: a call that is under way is still taken."""
         self.drain()

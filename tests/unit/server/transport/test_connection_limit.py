@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from ie_serving.server.transport import connection_limit
+from ie_serving.server.transport.address_limit import limit_of
 from ie_serving.server.transport.connection_limit import (
     ENDING_S,
     EVICTED_PART,
@@ -24,11 +25,17 @@ class Line:
         limit: what knows it.
         idle_since: seconds by the clock of the limit.
         drains: whether it takes time to end, as a gRPC connection does until its client answers.
+        client: its address.
     """
 
     def __init__(
-        self, limit: ConnectionLimit, idle_since: float | None, drains: bool = False
+        self,
+        limit: ConnectionLimit,
+        idle_since: float | None,
+        drains: bool = False,
+        client: str | None = None,
     ) -> None:
+        self.client = client
         self.limit = limit
         self.since = idle_since
         self.drains = drains
@@ -37,6 +44,9 @@ class Line:
 
     def idle_since(self) -> float | None:
         return None if self.how else self.since
+
+    def address(self) -> str | None:
+        return self.client
 
     def end_idle(self) -> None:
         self.how = "ended"
@@ -158,3 +168,42 @@ async def test_the_log_says_why_once_in_a_while(caplog: pytest.LogCaptureFixture
     assert len(texts) == 2
     assert "connection limit reached limit=1 closed_idle=1 refused=0" in texts[0]
     assert "closed_idle=9" in texts[1]
+
+
+def each_of(limit: ConnectionLimit, client: str | None, *idle_since: float | None) -> list[Line]:
+    lines = [Line(limit, since, client=client) for since in idle_since]
+    for line in lines:
+        limit.opened(line)
+    return lines
+
+
+async def test_of_one_address_its_own_give_way(caplog: pytest.LogCaptureFixture) -> None:
+    limit = limit_of(100, 2)
+    others = each_of(limit, "::1", 1.0, 1.0)
+    lines = each_of(limit, "192.0.2.1", 5.0, 3.0, None, None)
+    assert [line.how for line in lines] == ["ended", "ended", "", ""]
+    (refused,) = each_of(limit, "192.0.2.1", 4.0)
+    assert refused.how == "aborted"
+    assert not any(line.how for line in (*others, *lines[2:]))
+    assert [line for line in caplog.messages if "address=192.0.2.1 limit=2" in line]
+    assert len(caplog.messages) == 1
+    lines[2].leave()
+    assert not each_of(limit, "192.0.2.1", None)[0].how
+    for line in (*others, *lines):
+        line.leave()
+
+
+async def test_unix_sockets_have_no_address() -> None:
+    assert not any(line.how for line in each_of(limit_of(100, 1), None, 1.0, 2.0, 3.0))
+
+
+async def test_one_that_ends_by_and_by_has_given_way() -> None:
+    limit = limit_of(100, 1)
+    lines = [Line(limit, float(i), drains=True, client="192.0.2.1") for i in range(3)]
+    for line in lines:
+        limit.opened(line)
+    assert [line.how for line in lines] == ["ended", "ended", ""]
+
+
+def test_without_a_limit_addresses_are_not_counted() -> None:
+    assert type(limit_of(100, 0)) is ConnectionLimit

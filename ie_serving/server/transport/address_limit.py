@@ -1,0 +1,90 @@
+"""How many connections one address may have open, beside the limit of all.
+
+At its limit the connection of the same address gives way that is idle longest; where none is idle,
+the new one is refused. Others' connections are left alone.
+"""
+
+import logging
+from typing import Final
+
+from ie_serving.core.hints import Hint
+from ie_serving.server.transport.connection_limit import QUIET_S, ConnectionLimit, Limited
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+NEVER: Final = float("-inf")
+
+
+class AddressLimit(ConnectionLimit):
+    """Counts connections by the address of their client, too.
+
+    Args of the constructor:
+        most: see `ConnectionLimit`.
+        most_each: connections that one address may have open.
+    """
+
+    def __init__(self, most: int, most_each: int) -> None:
+        super().__init__(most)
+        self._most_each = most_each
+        self._of: dict[str, set[Limited]] = {}
+        self._address: dict[Limited, str] = {}
+        self._logged_at = NEVER
+
+    def opened(self, connection: Limited) -> None:
+        """See `ConnectionLimit`."""
+        super().opened(connection)
+        address = connection.address()
+        if address is not None:
+            theirs = self._of.setdefault(address, set())
+            theirs.add(connection)
+            self._address[connection] = address
+            if len(theirs) > self._most_each:
+                self._give_way(connection, address)
+
+    def closed(self, connection: Limited) -> None:
+        """See `ConnectionLimit`."""
+        self._drop(connection)
+        super().closed(connection)
+
+    def _give_way(self, new: Limited, address: str) -> None:
+        """End one connection of an address: one that is idle, or the new one."""
+        idle = [
+            (since, id(each), each)
+            for each in self._of[address]
+            if each is not new and (since := each.idle_since()) is not None
+        ]
+        self._tell(address)
+        leaving = min(idle)[2] if idle else new
+        self._drop(leaving)  # it has given way, although it may take a while to end
+        if idle:
+            leaving.end_idle()
+        else:
+            leaving.abort()
+
+    def _drop(self, connection: Limited) -> None:
+        address = self._address.pop(connection, None)
+        if address is None:
+            return
+        theirs = self._of[address]
+        theirs.discard(connection)
+        if not theirs:
+            del self._of[address]
+
+    def _tell(self, address: str) -> None:
+        now = self.now()
+        if now - self._logged_at < QUIET_S:
+            return
+        self._logged_at = now
+        advice = Hint("find out who that is, or raise {server.max_connections_per_address}")
+        most = self._most_each
+        log.warning(
+            Event(
+                "connection limit of an address reached", address=address, limit=most, advice=advice
+            )
+        )
+
+
+def limit_of(most: int, most_each: int) -> ConnectionLimit:
+    """Give what limits connections; `most_each` is that of an address, 0 for none."""
+    return AddressLimit(most, most_each) if most_each else ConnectionLimit(most)

@@ -75,7 +75,9 @@ from ie_serving.storage.stated import stated_or
 from ie_serving.telemetry.batches import BatchMetrics
 from ie_serving.telemetry.logs import Event
 from ie_serving.telemetry.metrics import Metrics
+from ie_serving.telemetry.process import ProcessMetrics
 from ie_serving.telemetry.sequences import SequenceMetrics
+from ie_serving.telemetry.stores import STORES
 from ie_serving.tuning.tools import Tools
 from ie_serving.wire.json.golden import read_golden as golden_json
 from ie_serving.wire.protobuf import messages
@@ -171,6 +173,9 @@ class ServingApplication:
         self._metrics.show_states(self._models.served.states)
         self._metrics.show_precisions(self._models.served.precisions)
         self._metrics.show_versions(self._models.served.available)
+        self._process = ProcessMetrics(self._connections)
+        self._metrics.show(self._process.lines)
+        self._metrics.show(STORES.lines)
         self._config = FollowedConfig(settings, self._models, handovers)
         self._plane = self._data_plane(self._models.served)
         self._interface = grpc_interface(
@@ -234,6 +239,8 @@ class ServingApplication:
     async def start(self) -> None:
         """See `Application`."""
         self._gate.open()
+        if self._metrics.wanted:
+            self._process.lag.begin()
         await self._config.start()
 
     def model_names(self) -> Sequence[str]:
@@ -262,6 +269,7 @@ class ServingApplication:
         self._fallback.stop()
         self._config.close()
         self._sequences.close()
+        self._process.lag.end()
         await self._models.close()
         self._listings.shutdown()
         self._fetches.shutdown()

@@ -82,9 +82,10 @@ class Histogram:
         """
         totals = list(accumulate(self._buckets))
         written = words or [f"{bound * unit:g}" for bound in self._bounds]
+        before = f"{labels}," if labels else ""
         for bound, count in zip(written[shown], totals[:-1][shown], strict=True):
-            yield f'{name}_bucket{{{labels},le="{bound}"}} {count}'
-        yield f'{name}_bucket{{{labels},le="+Inf"}} {totals[-1]}'
+            yield f'{name}_bucket{{{before}le="{bound}"}} {count}'
+        yield f'{name}_bucket{{{before}le="+Inf"}} {totals[-1]}'
         yield f"{name}_sum{{{labels}}} {self._sum * unit:.15g}"
         yield f"{name}_count{{{labels}}} {totals[-1]}"
 

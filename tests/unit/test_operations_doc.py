@@ -12,7 +12,16 @@ from typing import NamedTuple
 
 import pytest
 
-from ie_serving.telemetry import batches, metrics, ovms, sequences, steps, versions
+from ie_serving.telemetry import (
+    batches,
+    metrics,
+    ovms,
+    process,
+    sequences,
+    steps,
+    stores,
+    versions,
+)
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text()
@@ -170,8 +179,8 @@ def test_a_line_with_text_of_its_own_is_an_event(path: Path) -> None:
 def test_metrics() -> None:
     names = {
         value
-        for module in (metrics, batches, ovms, sequences, steps, versions)
+        for module in (metrics, batches, ovms, process, sequences, steps, stores, versions)
         for value in vars(module).values()
-        if str(value).startswith((":tensorflow:", "ie_serving_", "ovms_"))
+        if str(value).startswith((":tensorflow:", "ie_serving_", "ovms_", "process_", "python_"))
     }
     assert {row[0].strip("`") for row in cells("metrics")} == names

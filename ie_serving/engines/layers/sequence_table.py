@@ -4,7 +4,7 @@ Texts of errors begin with those of OpenVINO Model Server, by which its clients 
 """
 
 import secrets
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from ie_serving.core.errors import (
     AlreadyExists,
@@ -14,6 +14,7 @@ from ie_serving.core.errors import (
     SequenceElsewhere,
     SequenceEnding,
 )
+from ie_serving.core.tensors import Array
 from ie_serving.engines.layers.sequence import (
     ADMITTING,
     ANSWERED,
@@ -42,6 +43,7 @@ class SequenceTable:
     Attributes:
         version: number of the version; None until it serves.
         drops_idle: whether sequences without requests are dropped.
+        state_bytes: bytes that the states take.
     """
 
     def __init__(self, most: int, family: Family, *, drops_idle: bool = True) -> None:
@@ -50,6 +52,7 @@ class SequenceTable:
         self._most = most
         self._family = family
         self._sequences: dict[int, Sequence] = {}
+        self.state_bytes = 0
 
     def __len__(self) -> int:
         return len(self._sequences)
@@ -57,21 +60,20 @@ class SequenceTable:
     def __contains__(self, number: object) -> bool:
         return number in self._sequences
 
-    @property
-    def state_bytes(self) -> int:
-        """Bytes that the states take."""
-        return sum(each.nbytes for one in self._sequences.values() for each in one.state.values())
-
     def serve(self, version: int) -> None:
         """Begin anew, as this version, beside the others: what warmed it up is no client's."""
-        self._sequences.clear()
+        self._forget_all()
         self.version = version
         self._family.join(self)
 
     def close(self) -> None:
         """Drop all sequences: the version is unloaded. In any thread, when no request is left."""
         self._family.leave(self, list(self._sequences))
+        self._forget_all()
+
+    def _forget_all(self) -> None:
         self._sequences.clear()
+        self.state_bytes = 0
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -117,6 +119,11 @@ class SequenceTable:
         if sequence.stage is Stage.GONE:
             raise self._missing(sequence.number)
 
+    def keep(self, sequence: Sequence, state: Mapping[str, Array]) -> None:
+        """Let a sequence go on from another state."""
+        before, sequence.state = sequence.state, state
+        self.state_bytes += _size(state) - _size(before)
+
     def answered(self, control: Control, sequence: Sequence) -> None:
         """Note that a request was answered."""
         sequence.idle = False
@@ -127,11 +134,12 @@ class SequenceTable:
         self._move(FAILED.get(control), sequence)
 
     def _move(self, event: Event | None, sequence: Sequence) -> None:
-        before = sequence.stage
+        before, state = sequence.stage, sequence.state
         # Gone before: its id may be another sequence's by now, which must stay.
         if event is None or sequence.apply(event) is not Stage.GONE or before is Stage.GONE:
             return
         del self._sequences[sequence.number]
+        self.state_bytes -= _size(state)
 
     def _begin(self, number: int, signature: str) -> Sequence:
         if number:
@@ -200,6 +208,10 @@ class SequenceTable:
     def numbers(self) -> Iterator[int]:
         """Yield the ids."""
         return iter(self._sequences)
+
+
+def _size(state: Mapping[str, Array]) -> int:
+    return sum([array.nbytes for array in state.values()])
 
 
 def _is_idle(sequence: Sequence) -> bool:

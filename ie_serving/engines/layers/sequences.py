@@ -142,7 +142,7 @@ class SequenceLayer(Layer):
                 given = {**{name: inputs[name] for name in plain.inputs}, **sequence.state}
                 answer, state = await self.inner.infer(plain, given, both)
                 # Only now, in one step: until here the sequence is as it was before the request.
-                sequence.state = state
+                table.keep(sequence, state)
         except BaseException:
             table.failed(control, sequence)
             raise

@@ -64,7 +64,19 @@ class ConnectionLimit:
         self._ending: dict[Limited, float] = {}
         """Those that were told to end, and when; the first was told first."""
         self._said_at = -QUIET_S
-        self._closed = self._refused = 0
+        self._closed = self._refused = 0  # since the last log line
+        self._ended = (0, 0)
+
+    @property
+    def count(self) -> int:
+        """How many connections are open."""
+        return len(self._open)
+
+    @property
+    def ended(self) -> tuple[int, int]:
+        """How many had to go since they were idle, and were refused."""
+        closed, refused = self._ended
+        return closed + self._closed, refused + self._refused
 
     def opened(self, connection: Limited) -> None:
         """Take note of a new connection; close it or others if there are too many."""
@@ -131,4 +143,5 @@ class ConnectionLimit:
                 ),
             )
         )
+        self._ended = self.ended
         self._closed = self._refused = 0

@@ -16,6 +16,7 @@ from ie_serving.core.hints import Hint
 from ie_serving.storage.base import Entry
 from ie_serving.storage.remote import Location, shown
 from ie_serving.storage.trouble import Trouble, translated
+from ie_serving.telemetry.stores import STORES
 
 CONNECT_TIMEOUT_S = 5.0
 """A host that does not answer within this is down or behind a firewall: Unreachable."""
@@ -157,7 +158,10 @@ class BucketRemote(ABC, Generic[Client]):
             return found
 
         try:
-            with translated(self.url, action, classify, self.advice):
+            with (
+                STORES.call(self.url, action),
+                translated(self.url, action, classify, self.advice),
+            ):
                 client = self._kept.get()
                 yield client
         # Clients read their credentials once. Those on disk may have been rotated since, so the

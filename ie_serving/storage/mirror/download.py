@@ -25,6 +25,7 @@ from ie_serving.storage.mirror.speed import LeastSpeed
 from ie_serving.storage.remote import Remote
 from ie_serving.storage.retry import Retrying, Tries
 from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.stores import STORES
 
 log = logging.getLogger(__name__)
 
@@ -238,6 +239,7 @@ class _Range:
         self._position += len(data)
         self._place.progress.add(len(data))
         self._place.speed.add(len(data))
+        STORES.received(self._place.remote.url, len(data))
         self._retrying.progressed()
 
     # A store that ignores ranges answers with the whole file, which would overwrite other parts.

@@ -1,0 +1,145 @@
+"""The page of metrics of a real server, read by the official parser, promtool and Prometheus."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import grpc
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.functional.servers import SAMPLE, Server
+from tests.functional.test_transports import predict
+from tests.process import PATIENCE_S, Process, free_ports, until
+
+BODY = json.dumps({"instances": [[0.0] * 64]}).encode()
+REQUESTS = "ie_serving_requests_total"
+
+PROMETHEUS = shutil.which("prometheus")
+needs_prometheus = pytest.mark.skipif(
+    PROMETHEUS is None, reason="Prometheus is not there: apt-get install prometheus"
+)
+
+
+def read(
+    server: Server, name: str, *shown: str, path: str = "/metrics"
+) -> dict[tuple[str, ...], float]:
+    """Give the samples of a name by the values of the labels `shown`."""
+    return {
+        tuple(sample.labels[label] for label in shown): sample.value
+        for family in text_string_to_metric_families(server.rest.get(path).text)
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.mktemp("base")
+    shutil.copytree(SAMPLE / "1", base / "1")
+    return base
+
+
+@pytest.fixture(scope="module")
+def server(base: Path) -> Iterator[Server]:
+    model = ("model", "--model_name=digits", f"--model_path={base}")
+    with closing(Server("ie_serving", *model, "--file_system_poll_wait_seconds=0.1")) as server:
+        yield server.ready()
+
+
+def test_requests_of_both_interfaces_by_version_method_and_code(server: Server) -> None:
+    server.rest.post("/v1/models/digits:predict", content=BODY)
+    server.prediction.Predict(predict(), PATIENCE_S)
+    server.prediction.Predict(predict(), PATIENCE_S)
+    server.rest.get("/v1/models/digits")
+    server.rest.post("/v1/models/digits:predict", content=b"{")
+    with pytest.raises(grpc.RpcError):
+        server.prediction.Predict(predict(signature="none"), PATIENCE_S)
+    assert read(server, REQUESTS, "model_name", "version", "interface", "method", "code") == {
+        ("digits", "1", "REST", "Predict", "OK"): 1,
+        ("digits", "1", "gRPC", "Predict", "OK"): 2,
+        ("digits", "", "REST", "GetModelStatus", "OK"): 1,
+        ("digits", "", "REST", "Predict", "INVALID_ARGUMENT"): 1,
+        ("digits", "1", "gRPC", "Predict", "FAILED_PRECONDITION"): 1,
+    }
+    stages = read(server, "ie_serving_stage_seconds_count", "stage")
+    assert stages == {("queue",): 3, ("inference",): 3, ("decode",): 3, ("encode",): 3}
+    assert (
+        read(server, "ovms_requests_success_total", "interface", "method")["gRPC", "Predict"] == 2
+    )
+    assert read(server, ":tensorflow:serving:request_count_total", "status")["OK",] == 4
+
+
+def test_strangers_make_no_series(server: Server) -> None:
+    names = {f"stranger-{number}" for number in range(20)}
+    before = len(server.rest.get("/metrics").text.splitlines())
+    for name in names:
+        server.rest.post(f"/v1/models/{name}:predict", content=BODY)
+        server.rest.post(f"/v1/models/digits/versions/{name[9:]}000:predict", content=BODY)
+    page = server.rest.get("/metrics").text
+    assert "stranger" not in page
+    assert "000" not in {labels[0] for labels in read(server, REQUESTS, "version")}
+    assert len(page.splitlines()) < before + 10
+
+
+def test_each_family_is_told_once_and_ours_pass_the_lint_of_promtool(server: Server) -> None:
+    page = server.rest.get("/metrics").text
+    types = [line.split()[2] for line in page.splitlines() if line.startswith("# TYPE")]
+    assert len(types) == len(set(types))
+    if shutil.which("promtool"):
+        found = subprocess.run(
+            ["promtool", "check", "metrics"], input=page, capture_output=True, text=True,
+            timeout=PATIENCE_S, check=False,
+        )  # fmt: skip
+        remarks = [line for line in found.stderr.splitlines() if line.strip()]
+        assert remarks  # on the names of others, which have no HELP
+        assert [each for each in remarks if not each.startswith((":tensorflow:", "ovms_"))] == []
+
+
+@needs_prometheus
+def test_a_real_prometheus_scrapes_it(server: Server, tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    config = tmp_path / "prometheus.yml"
+    target = server.url.removeprefix("http://")
+    config.write_text(
+        "global: {scrape_interval: 1s}\nscrape_configs:\n"
+        f"  - {{job_name: ie_serving, static_configs: [{{targets: ['{target}']}}]}}\n"
+    )
+    flags = (f"--storage.tsdb.path={tmp_path / 'data'}", f"--web.listen-address=127.0.0.1:{port}")
+    with (
+        closing(Process(str(PROMETHEUS), f"--config.file={config}", *flags)) as prometheus,
+        httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as client,
+    ):
+        prometheus.line("Server is ready to receive web requests")
+
+        def answer(query: str) -> list[str]:
+            reply = client.get("/api/v1/query", params={"query": query}).json()
+            return [each["value"][1] for each in reply["data"]["result"]]
+
+        until(lambda: answer('up{job="ie_serving"}') == ["1"])
+        # As a dashboard of TensorFlow Serving, of OpenVINO Model Server, and ours ask.
+        for metric in (
+            ":tensorflow:serving:request_count",
+            "ovms_current_requests",
+            "ie_serving_versions",
+        ):
+            until(lambda metric=metric: answer(f'{{__name__="{metric}",__name__!=""}}'))
+
+
+def test_series_of_a_version_that_is_gone_are_gone(server: Server, base: Path) -> None:
+    """Last: it changes what is served."""
+    server.rest.post("/v1/models/digits:predict", content=BODY)
+    counted = read(server, ":tensorflow:serving:request_count_total", "model_name", "status")
+    shutil.copytree(base / "1", base / "2")
+    until(lambda: read(server, "ie_serving_in_flight_requests", "version").keys() == {("2",)})
+    until(lambda: set(read(server, "ie_serving_versions", "state")) == {("AVAILABLE",)})
+    assert ("1",) not in read(server, REQUESTS, "version")
+    assert (
+        read(server, ":tensorflow:serving:request_count_total", "model_name", "status") == counted
+    )
+    steps = read(server, "ie_serving_version_load_seconds", "version", "step")
+    assert steps.keys() == {("2", "fetch"), ("2", "compile"), ("2", "warmup")}

@@ -173,7 +173,7 @@ class ServingApplication:
         self._metrics.show_states(self._models.served.states)
         self._metrics.show_precisions(self._models.served.precisions)
         self._metrics.show_versions(self._models.served.available)
-        self._process = ProcessMetrics(self._connections)
+        self._process = ProcessMetrics(self._connections, wanted=self._metrics.wanted)
         self._metrics.show(self._process.lines)
         self._metrics.show(STORES.lines)
         self._config = FollowedConfig(settings, self._models, handovers)
@@ -239,8 +239,7 @@ class ServingApplication:
     async def start(self) -> None:
         """See `Application`."""
         self._gate.open()
-        if self._metrics.wanted:
-            self._process.lag.begin()
+        self._process.begin()
         await self._config.start()
 
     def model_names(self) -> Sequence[str]:
@@ -269,7 +268,7 @@ class ServingApplication:
         self._fallback.stop()
         self._config.close()
         self._sequences.close()
-        self._process.lag.end()
+        self._process.end()
         await self._models.close()
         self._listings.shutdown()
         self._fetches.shutdown()

@@ -73,13 +73,26 @@ class ProcessMetrics:
     Args of the constructor:
         connections: of both ports.
         budget: of the memory of requests.
+        wanted: whether anybody reads them.
     """
 
-    def __init__(self, connections: Connections, budget: Budget = BUDGET) -> None:
+    def __init__(
+        self, connections: Connections, budget: Budget = BUDGET, *, wanted: bool = True
+    ) -> None:
         self.lag = LoopLag()
+        self._wanted = wanted
         self._connections = connections
         self._budget = budget
         self._started = time.time()
+
+    def begin(self) -> None:
+        """Measure what cannot be asked for when the page is read; on the event loop."""
+        if self._wanted:
+            self.lag.begin()
+
+    def end(self) -> None:
+        """Measure no more."""
+        self.lag.end()
 
     def lines(self) -> Iterator[str]:
         """Yield the samples."""

@@ -50,15 +50,21 @@ def test_memory_processor_files_and_garbage_of_the_process() -> None:
 async def test_a_loop_that_was_held_up_shows_in_its_lag(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "LOOK_S", 0.0)
     worker = process.ProcessMetrics(Ports())
-    worker.lag.begin()
+    worker.begin()
     while not len(worker.lag.late):
         await asyncio.sleep(0)
-    worker.lag.end()
+    worker.end()
     looked = len(worker.lag.late)
     await asyncio.sleep(0)
     assert len(worker.lag.late) == looked
     (counted,) = of(page(worker), f"{process.LOOP_LAG}_count").values()
     assert counted == looked
+
+
+async def test_nothing_looks_at_the_loop_where_nobody_reads_the_page() -> None:
+    before = len(asyncio.get_running_loop()._scheduled)  # type: ignore[attr-defined]
+    process.ProcessMetrics(Ports(), wanted=False).begin()
+    assert len(asyncio.get_running_loop()._scheduled) == before  # type: ignore[attr-defined]
 
 
 def test_calls_to_stores_by_how_they_ended() -> None:

@@ -89,10 +89,15 @@ class LeftOuts:
         no more requests than one with two: at the one that changed last, since an upload is one,
         and at the one that has waited for longest, so that each has its turn.
         """
-        now_s = self._clock()
-        due = [e for e in self._entries.values() if e.due_s <= now_s and e.version not in known]
+        due = [each for each in self._due() if each.version not in known]
         newest = max(due, key=attrgetter("since_s"), default=None)
         others = [each for each in due if each is not newest]
         longest = min(others, key=attrgetter("due_s"), default=None)
         looked_at = {each.version for each in (newest, longest) if each}
         return self._entries.keys() - looked_at - set(known)
+
+    def _due(self) -> list[LeftOut]:
+        now_s = self._clock()
+        # What is due later than any pause lasts was noted before the clock was set back.
+        latest_s = now_s + LONGEST_PAUSE_S
+        return [each for each in self._entries.values() if not now_s < each.due_s <= latest_s]

@@ -305,6 +305,19 @@ def test_each_incomplete_directory_has_its_turn(counting: Counting, write: Write
         shutil.rmtree(counting.path / str(version))
 
 
+def test_a_clock_that_is_set_back_keeps_no_upload_waiting(counting: Counting, write: Write) -> None:
+    write("1")
+    write("2", name="notes.txt")
+    now = [NOW]
+    watched = Source(counting, StandInEngine(), rest_s=1.0, clock=lambda: now[0])
+    for _ in range(20):
+        watched.poll(Latest().aspired)
+        now[0] += 1.0
+    now[0] -= 3600.0
+    write("2")
+    assert 2 in watched.poll(Latest().aspired).candidates
+
+
 class Numbers:
     """A store of ten thousand directories, of which one is a version; the others are empty."""
 

@@ -49,9 +49,15 @@ class ConfigWatch:
         """Look at the file at each interval, for ever; return at once when the interval is 0."""
         while self._poll_wait_s > 0:
             await asyncio.sleep(self._poll_wait_s)
-            digest = await asyncio.to_thread(self._digest)
-            if digest not in (None, self.seen):
-                await self._reload_and_log(digest)
+            try:
+                await self._look()
+            except Exception:  # such as for want of a thread, of which there may be one next time
+                log.exception(Event("configuration not applied", path=self._path))
+
+    async def _look(self) -> None:
+        digest = await asyncio.to_thread(self._digest)
+        if digest not in (None, self.seen):
+            await self._reload_and_log(digest)
 
     async def reload(self) -> None:
         """Read and apply the file now, changed or not.

@@ -117,7 +117,7 @@ class ModelStream:
 
     async def update(self, options: EngineOptions) -> bool:
         """Let all versions take other parameters; False where one cannot, or is being loaded."""
-        settled = self.is_settled() and bool(self.available)
+        settled = self.is_settled and bool(self.available)
         return settled and await self._loader.update(options, [*self.available.values()])
 
     async def start(self) -> None:

@@ -1,8 +1,5 @@
 """Examples become one batch, or a fault that names example and feature."""
 
-import gc
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 
@@ -11,15 +8,6 @@ from ie_serving.core.errors import InvalidRequest, RequestTooLarge
 from ie_serving.core.requests import Features
 from ie_serving.core.tensors import Array, DataType, TensorSpec
 from ie_serving.inference.features import decode_examples
-
-
-@pytest.fixture(autouse=True, scope="module")
-def nothing_is_held() -> Iterator[None]:
-    """Connections of other tests may wait for the garbage collector with what they have counted."""
-    gc.collect()
-    others, BUDGET._held = BUDGET.held, 0
-    yield
-    BUDGET._held += others
 
 
 def batch(examples: list[Features], dtype: DataType, shape: tuple[int, ...] | None) -> Array:

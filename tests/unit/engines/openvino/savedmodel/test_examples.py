@@ -1,8 +1,5 @@
 """Examples are parsed as the graph's own op would have: values, padding, defaults, faults."""
 
-import gc
-from collections.abc import Iterator
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -25,15 +22,6 @@ from ie_serving.wire.tfs.example import serialize_examples
 FLOAT, INTEGER = DataType.FP32, DataType.INT64
 LONG = 2000
 ROWS = serialize_examples([{"f": [1.0, 2.0, 3.0, 4.0], "n": [7]}, {"n": [8, 9]}])
-
-
-@pytest.fixture(autouse=True, scope="module")
-def nothing_is_held() -> Iterator[None]:
-    """Connections of other tests may wait for the garbage collector with what they have counted."""
-    gc.collect()
-    others, BUDGET._held = BUDGET.held, 0
-    yield
-    BUDGET._held += others
 
 
 def test_a_dense_feature_that_is_missing_takes_its_default() -> None:

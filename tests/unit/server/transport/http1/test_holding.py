@@ -19,6 +19,7 @@ READ = 256 * 1024
 """Bytes that one read of a socket brings."""
 PIPELINED = SMALLEST * (READ // len(SMALLEST))
 MANY_FIELDS = SMALLEST[:-2] + b"".join(b"x%d:\r\n" % number for number in range(1000))
+TOO_MANY = SMALLEST[:-2] + b"a:b\r\n" * 2000
 CHUNKED = b"POST / HTTP/1.1\r\nHost:x\r\nTransfer-Encoding:chunked\r\n\r\n"
 CHUNKED_LINE = "Transfer-Encoding:chunked\r\n\r\n"
 TINY_CHUNKS = CHUNKED + b"2\r\nab\r\n" * (60_000 // 2)
@@ -92,6 +93,21 @@ def test_beyond_the_budget_it_is_refused(sent: bytes) -> None:
     spoken.forget()
     gc.collect()
     assert BUDGET.held == held
+
+
+@pytest.mark.parametrize("sent", [*UNFINISHED.values(), TOO_MANY], ids=[*UNFINISHED, "too many"])
+async def test_a_lost_connection_gives_all_back_without_the_collector(sent: bytes) -> None:
+    held = BUDGET.held
+    gc.disable()  # a quiet server might not collect for hours
+    try:
+        talk = Talk(Gate())
+        talk.connection.data_received(sent[:READ])
+        await talk.settle()
+        talk.hang_up()
+        await talk.settle()
+        assert BUDGET.held == held
+    finally:
+        gc.enable()
 
 
 def test_many_headers_are_counted_until_the_request_is_answered() -> None:

@@ -32,6 +32,7 @@ from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.inference.asked_models import AskedModels
 from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.golden import Golden, in_turn
+from ie_serving.inference.noted import plane_of
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.samples import RecordedRequests
 from ie_serving.inference.sequences import open_to_clients
@@ -47,6 +48,7 @@ from ie_serving.models.served import ServedModels
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.used_models import UsedModels
 from ie_serving.models.version.loader import Loader
+from ie_serving.server.access_log.optional import OptionalLog
 from ie_serving.server.fronts.admin import grpc_health
 from ie_serving.server.fronts.admin.config_pages import ConfigPages
 from ie_serving.server.fronts.admin.grpc_health import HealthService
@@ -89,13 +91,9 @@ from ie_serving.wire.tfs.prediction_log import read_requests
 
 log = logging.getLogger(__name__)
 
-METADATA_FORMS = {"camel": metadata.message_json, "snake": metadata.metadata_json}
-"""What writes metadata over REST, by the word of the setting."""
-
 FETCH_THREADS = 4
 """Versions of one store fetched at a time, so 16 of all four kinds. Each download has eight
-connections of its own, and more of them only share the network; the next one waits. Local versions
-pass within milliseconds."""
+connections of its own; more would only share the network. Local versions pass in milliseconds."""
 
 GOLDEN = {"golden.json": golden_json, "golden.tfrecord": golden_records}
 """What reads golden requests, by the name of the file."""
@@ -142,16 +140,13 @@ class ServingApplication:
     """Models and the front ends over them. See `server.process.lifecycle.Application`."""
 
     def __init__(
-        self,
-        settings: Settings,
-        storage: StorageOptions,
-        handovers: Handovers,
-        notes: LoadNotes,
+        self, settings: Settings, storage: StorageOptions, handovers: Handovers, notes: LoadNotes
     ) -> None:
         server = settings.server
         self._gate = Gate(server, tls_files.read, access_file.read)
         most, each = most_connections(server.max_connections), server.max_connections_per_address
         self._connections = limit_of(most, each)
+        self._access_log = OptionalLog(server.access_log, server.log_format)
         BUDGET.limit = budget_of(server.memory_budget_bytes)
         self._notes = notes
         self._settings = settings
@@ -192,7 +187,8 @@ class ServingApplication:
         )
 
     def _data_plane(self, served: ServedModels) -> DataPlane:
-        return DataPlane(
+        kind = plane_of(access_log=self._settings.server.access_log)
+        return kind(
             served,
             self._metrics,
             ExampleCodec(parse_examples, serialize_examples),
@@ -273,6 +269,7 @@ class ServingApplication:
         self._listings.shutdown()
         self._fetches.shutdown()
         self._loads.shutdown(wait=False, cancel_futures=True)
+        await self._access_log.close()
 
     def _rest(self) -> MakeListener:
         from ie_serving.server.fronts.tfs.rest import RestApi, refusal, rest_interface
@@ -299,12 +296,13 @@ class ServingApplication:
                 limit_s=server.rest_timeout_s,
             ),
             poll_allowed=server.reload_by_rpc,
-            write_metadata=METADATA_FORMS[server.rest_metadata],
+            write_metadata=metadata.FORMS[server.rest_metadata],
         )
         wanted = wanting(server.metrics_paths, server.invocations_model)
+        app = self._gate.rest(api.answer, wanted, refusal, partial(self._plane.refused, ""))
         return partial(
             HttpServer,
-            self._gate.rest(api.answer, wanted, refusal, partial(self._plane.refused, "")),
+            self._access_log.rest(app),
             busy_poll_s=server.busy_poll_us / 1e6,
             limit=self._connections,
             secure=self._gate.secure(REST),
@@ -321,7 +319,8 @@ class ServingApplication:
         }
         transports = {"http2": self._http2, "grpcio": self._grpcio}
         admission = self._gate.grpc(services, self._services_for, partial(self._plane.refused, ""))
-        return transports[self._settings.server.grpc_transport](services, admission)
+        noted, admission = self._access_log.grpc(services, admission)
+        return transports[self._settings.server.grpc_transport](noted, admission)
 
     def _http2(self, services: Services, admission: Admission | None) -> MakeListener:
         # Here, not above: some thirty modules, for which no load waits.
@@ -340,6 +339,7 @@ class ServingApplication:
             limit=self._connections,
             secure=self._gate.secure(GRPC),
             admission=admission,
+            unary=self._access_log.unary(),
         )
 
     def _grpcio(self, services: Services, admission: Admission | None) -> MakeListener:

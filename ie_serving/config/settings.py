@@ -265,6 +265,10 @@ class ServerSettings:
     log_format: str = "text"
     """Or `json`."""
 
+    # As TensorFlow Serving and OpenVINO Model Server, which have none.
+    access_log: str = ""
+    """File; `-` is standard output, and empty writes none."""
+
     @property
     def has_tls(self) -> bool:
         """Whether a port is encrypted."""

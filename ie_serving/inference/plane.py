@@ -284,11 +284,13 @@ class DataPlane:
         if self._metrics.wanted:
             key = _key(interface, Api.PREDICT, servable.version)
             served = self._metrics.served(servable.name, key)
-        # Decided here, once for a signature: a request pays nothing where no lines are wanted.
-        kind: type[Bound[T]] = NotedBound if summary.is_wanted() else Bound
-        bound = kind(servable, signature, interface, served, self._codec.parse)
+        bound: Bound[T] = self._kind()(servable, signature, interface, served, self._codec.parse)
         servable.bound[interface, name] = bound
         return bound
+
+    def _kind(self) -> "type[Bound[Any]]":
+        """Decide once for a signature: a request pays nothing where no lines are wanted."""
+        return NotedBound if summary.is_wanted() else Bound
 
     async def _answer(
         self,

@@ -64,6 +64,8 @@ def render(value: object) -> str:
 
 def mask(text: str) -> str:
     """Replace what looks like a credential: user info of URLs, values named as secrets."""
+    if "=" not in text and ":" not in text:  # each has one of them
+        return text
     return _NAMED_SECRET.sub(rf"\g<name>{MASK}", _USER_INFO.sub(MASK, text))
 
 

@@ -12,6 +12,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from numbers import Integral, Real
 
 from ie_serving.telemetry.events import MASK, Event, is_secret, mask
@@ -53,8 +54,12 @@ def head(created: float, level: str, logger: str, process: int | None) -> dict[s
 
 def written_time(created: float) -> str:
     """Write a time as RFC 3339 has it, in UTC, with milliseconds."""
-    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(created))
-    return f"{whole}.{int(created * 1000) % 1000:03d}Z"
+    return f"{_second(int(created))}.{int(created * 1000) % 1000:03d}Z"
+
+
+@lru_cache(maxsize=16)  # a busy server writes many lines in a second
+def _second(created: int) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(created))
 
 
 def fields(facts: Mapping[str, object]) -> dict[str, Scalar]:

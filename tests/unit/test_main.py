@@ -43,7 +43,10 @@ def test_a_command_names_settings_by_its_own_flags() -> None:
     assert str(hint) == "--rest_api_port"
 
 
-@pytest.mark.parametrize("argument", ["--model_path=ftp://host/m", "--log_path=/nowhere/log"])
+@pytest.mark.parametrize(
+    "argument",
+    ["--model_path=ftp://host/m", "--log_path=/nowhere/log", "--access_log=/nowhere/log"],
+)
 def test_what_cannot_be_prepared_ends_ie_serving_with_2(
     argument: str, served: list[Settings], capsys: pytest.CaptureFixture[str]
 ) -> None:

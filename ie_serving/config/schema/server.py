@@ -366,4 +366,13 @@ SERVER: tuple[Setting, ...] = (
         flag="log_format",
         variables=("LOG_FORMAT",),
     ),
+    Setting(
+        place="server.access_log",
+        parse=words.text,
+        form="FILE",
+        meaning="file that a line is appended to for each request; - is standard output",
+        example="-",
+        flag="access_log",
+        variables=("ACCESS_LOG",),
+    ),
 )

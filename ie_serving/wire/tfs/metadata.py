@@ -194,3 +194,7 @@ def _in_camel_case(definition: Proto) -> dict[str, Any]:
 
 def _unless_empty(key: str, value: Any) -> dict[str, Any]:  # noqa: ANN401 (a part of JSON)
     return {key: value} if value else {}
+
+
+FORMS = {"camel": message_json, "snake": metadata_json}
+"""What writes metadata over REST, by the word of the setting."""

@@ -51,7 +51,6 @@ _BEFORE = Struct(f">5sL{len(replies.HEADERS)}sHBBBLBL")
 """HEADERS, the head of DATA, the prefix of the message."""
 _AFTER = Struct(f">5sL{len(replies.SUCCESS)}s")
 
-
 UNKNOWN_METHOD = replies.failure(Code.UNIMPLEMENTED, NO_SUCH_METHOD, alone=True)
 
 
@@ -110,6 +109,7 @@ class Call(Stream):
         "_task",
         "_timer",
     )
+    _trailing = _after = b""  # a subclass's metadata, and the frame that ends a reply with it
 
     def __init__(
         self,
@@ -214,7 +214,7 @@ class Call(Stream):
         if self._answered is _ALL:
             return
         # Headers and status are one frame where nothing was sent: Trailers-Only.
-        status = replies.failure(code, text, alone=self._answered is _NOTHING)
+        status = replies.failure(code, text, alone=self._answered is _NOTHING) + self._trailing
         self._sender.finish(self, frames.headers(self.number, status, ends=True))
 
     def _refuse(self, error: Exception) -> None:
@@ -251,7 +251,8 @@ class Call(Stream):
 
     def _end_reply(self) -> None:
         self._start_reply()
-        self._sender.end(self, frames.headers(self.number, replies.SUCCESS, ends=True))
+        after = self._after or frames.headers(self.number, replies.SUCCESS, ends=True)
+        self._sender.end(self, after)
 
     async def _content(self, message: Message) -> Buffer:
         """Give a message's bytes, inflated if it is compressed."""
@@ -381,7 +382,7 @@ class UnaryCall(Call):
             if size <= JOINED:
                 data = (size >> 8, size & 0xFF, frames.DATA, 0, number, 0, len(reply))
                 before = _BEFORE.pack(_OPENING, number, replies.HEADERS, *data)
-                after = _AFTER.pack(_ENDING, number, replies.SUCCESS)
+                after = self._after or _AFTER.pack(_ENDING, number, replies.SUCCESS)
                 # Joined in one go: each further call would cost as much as the join.
                 if self._sender.send_whole(self, size, b"".join((before, reply, after))):
                     self._answered = _ALL

@@ -10,12 +10,11 @@ from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.connection_age import ConnectionAge
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.grpc.admitted import AdmittedCalls
-from ie_serving.server.transport.grpc.call import Call, Calls, Rules, UnaryCall
+from ie_serving.server.transport.grpc.call import Calls, Rules, UnaryCall
 from ie_serving.server.transport.grpc.conversation import StreamingCall
 from ie_serving.server.transport.grpc.request import interpret
 from ie_serving.server.transport.grpc.services import (
     Admission,
-    Answer,
     Services,
     Streaming,
     by_path,
@@ -45,6 +44,7 @@ class Http2Server:
         limit: of the connections of all ports.
         secure: see `listener.Secure`.
         admission: chooses what answers; None: nobody is asked who they are.
+        unary: what carries a call of one message.
     """
 
     def __init__(
@@ -60,6 +60,7 @@ class Http2Server:
         limit: ConnectionLimit | None = None,
         secure: Secure | None = None,
         admission: Admission | None = None,
+        unary: type[UnaryCall] = UnaryCall,
     ) -> None:
         self._max_idle_s = max_idle_s
         self._limit = limit or ConnectionLimit()
@@ -67,7 +68,10 @@ class Http2Server:
         self._age: ConnectionAge[Driver] = ConnectionAge(max_age_s, age_grace_s)
         self._busy_poll = BusyPoll(busy_poll_s)
         # The kind of a call is found here, once, instead of for each call.
-        methods = {path: (_kind(method), method) for path, method in by_path(services).items()}
+        methods = {
+            path: (StreamingCall if isinstance(method, Streaming) else unary, method)
+            for path, method in by_path(services).items()
+        }
         rules = Rules(max_message_bytes, refused, min(max_message_bytes, SMALL - 1))
         calls = AdmittedCalls(methods, rules, admission) if admission else Calls(methods, rules)
         self._accept = calls.accept
@@ -118,7 +122,3 @@ class Http2Server:
                 driver.end_idle()
         pause_s = min(SWEEP_S, self._max_idle_s / 4 or SWEEP_S)
         self._sweeper = asyncio.get_running_loop().call_later(pause_s, self._sweep)
-
-
-def _kind(method: Answer | Streaming) -> type[Call]:
-    return StreamingCall if isinstance(method, Streaming) else UnaryCall

@@ -72,6 +72,7 @@ class Driver(asyncio.Protocol):
         """Wait for the client's preface."""
         self._transport = transport
         transport.set_write_buffer_limits(high=HIGH_WATER)
+        self._connection.sender.peer = transport.get_extra_info("peername")
         self._opened(self)
         self._follow()
 

@@ -48,6 +48,7 @@ class Sender:
         early: streams that were answered before their request has ended; see `stop_requests`.
         sent: answers, and DATA frames of long answers, that were sent so far.
         client: names in the certificate of the client.
+        peer: the client's address, as the socket has it, where there is a socket.
     """
 
     def __init__(self, streams: Streams, wake: Callable[[], None]) -> None:
@@ -62,6 +63,7 @@ class Sender:
         self.frame = frames.DEFAULT_FRAME
         self.sent = 0
         self.client: tuple[str, ...] = ()
+        self.peer: object = None
 
     # What the connection and its driver say.
 

@@ -1,0 +1,144 @@
+"""The data plane where the access log is on: requests tell it their model, version and times."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from ie_serving.core.requests import ModelSpec
+from ie_serving.core.versions import VersionStatus
+from ie_serving.inference import summary
+from ie_serving.inference.bound import Bound, NotedBound
+from ie_serving.inference.examples import ExampleCodec
+from ie_serving.inference.interface import Api, Encode, Interface, Outputs
+from ie_serving.inference.large_reply import Read, Unencoded
+from ie_serving.inference.plane import DataPlane
+from ie_serving.models.served import Served, ServedModels
+from ie_serving.models.version.handle import Servable
+from ie_serving.telemetry.access_log import Entry, current, now
+from ie_serving.telemetry.metrics import Metrics
+
+T = TypeVar("T")
+
+
+def plane_of(*, access_log: str) -> type[DataPlane]:
+    """Give the data plane for this target of the access log; without one nothing is noted."""
+    return NotedPlane if access_log else DataPlane
+
+
+class NotedModels(ServedModels):
+    """The models, which tell the access log whom a request means and what it gets."""
+
+    def __init__(self, models: ServedModels) -> None:
+        self._models = models
+
+    @property
+    def entries(self) -> Mapping[str, Served]:  # type: ignore[override]
+        """See `ServedModels`."""
+        return self._models.entries
+
+    def handle(self, spec: ModelSpec) -> Servable:
+        """See `ServedModels`."""
+        entry = current()
+        if entry is None:
+            return self._models.handle(spec)
+        entry.model = spec.name
+        servable = self._models.handle(spec)
+        entry.version = servable.version
+        return servable
+
+
+class NotedPlane(DataPlane):
+    """Answers as `DataPlane` does."""
+
+    def __init__(
+        self,
+        models: ServedModels,
+        metrics: Metrics,
+        codec: ExampleCodec,
+        *,
+        method_name_check: bool,
+    ) -> None:
+        super().__init__(NotedModels(models), metrics, codec, method_name_check=method_name_check)
+
+    def status(
+        self,
+        model: ModelSpec,
+        interface: Interface[Any],
+        began: float,
+        encode: Callable[[Sequence[VersionStatus]], T],
+    ) -> T:
+        """See `DataPlane`; no version answers."""
+        if entry := current():
+            entry.model = model.name
+        return super().status(model, interface, began, encode)
+
+    def refused(
+        self,
+        model: str,
+        error: BaseException,
+        interface: Interface[Any] | None = None,
+        api: Api | None = None,
+        version: int | None = None,
+    ) -> None:
+        """See `DataPlane`: what cannot be parsed has found no model yet."""
+        if model and (entry := current()):
+            entry.model = model
+        super().refused(model, error, interface, api, version)
+
+    def _kind(self) -> type[Bound[Any]]:
+        return TimedNotedBound if summary.is_wanted() else TimedBound
+
+
+class TimedBound(Bound[T]):
+    """A `Bound` whose requests tell the access log their times."""
+
+    __slots__ = ()
+
+    def _encoders_for(self, outputs: tuple[str, ...]) -> Mapping[object, Read[T]]:
+        return _Timed(super()._encoders_for(outputs))
+
+
+class TimedNotedBound(TimedBound[T], NotedBound[T]):
+    """A `TimedBound` whose requests are logged at DEBUG as well."""
+
+    __slots__ = ()
+
+
+class _Timed(Mapping[object, Read[T]]):
+    """Gives what reads the outputs of the present request, with a look at the clock around it.
+
+    A request asks for it when its inputs are decoded, and on the event loop: outputs may be read in
+    any thread, which does not know whose they are.
+    """
+
+    def __init__(self, encoders: Mapping[object, Read[T]]) -> None:
+        self._encoders = encoders
+
+    def __getitem__(self, form: object) -> Read[T]:
+        read = self._encoders[form]
+        entry = current()
+        if entry is None:
+            return read
+        entry.started = now()
+        return partial(_read, read, entry)
+
+    def __iter__(self) -> Iterator[object]:
+        return iter(self._encoders)
+
+    def __len__(self) -> int:
+        return len(self._encoders)
+
+
+def _read(read: Read[T], entry: Entry, outputs: Outputs) -> T | Unencoded[T]:
+    entry.inferred = now()
+    reply = read(outputs)
+    entry.encoded = now()
+    if isinstance(reply, Unencoded):
+        return Unencoded(partial(_encode, reply.encode, entry), reply.outputs)
+    return reply
+
+
+def _encode(encode: Encode[T], entry: Entry, outputs: Outputs) -> T:
+    reply = encode(outputs)
+    entry.encoded = now()
+    return reply

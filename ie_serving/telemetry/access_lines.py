@@ -1,0 +1,183 @@
+"""How a line of the access log is written: the same columns in each line, in text or in JSON.
+
+    2026-11-21 09:00:00,123 - ie_serving.access - INFO - request answered id=... client=... ...
+
+`-`, or null in JSON, stands where something is not known. Text comes from clients, who send the
+same again: what it becomes is remembered. As in every log line, what looks like a secret is masked.
+"""
+
+import json
+import os
+import re
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import pairwise
+from typing import Protocol
+from urllib.parse import unquote
+
+from ie_serving.telemetry.events import mask, render
+from ie_serving.telemetry.json_lines import written_time
+
+NAME = "ie_serving.access"
+EVENT = "request answered"
+LONGEST = 256
+"""Characters of a path or of a model's name: they are what the client sent."""
+
+WHO = ("client", "interface", "method", "path", "model", "version", "code")
+"""What many requests have in common, so that it is written once and remembered."""
+SIZES = ("bytes_in", "bytes_out")
+TIMES = ("total_ms", "decode_ms", "infer_ms", "encode_ms")
+"""Milliseconds: of the whole request until its answer was made; until the inputs were arrays; then
+until the outputs were there, the wait for its turn included; then until they were encoded."""
+COLUMNS = ("id", *WHO, *SIZES, *TIMES)
+MOST_REMEMBERED = 1024
+"""Clients with what they ask, each some 500 bytes."""
+
+# Of a client of IPv4 at a socket of both families.
+_MAPPED = re.compile(r"^\[::ffff:([0-9.]+)\]")
+
+
+class Entry(Protocol):
+    """See `access_log.Entry`."""
+
+    id: str
+    client: object
+    interface: str
+    method: str
+    path: str
+    model: str
+    version: int | None
+    code: str | int
+    received: int | None
+    sent: int
+    at: float
+    began: float
+    started: float
+    inferred: float
+    encoded: float
+    ended: float
+
+
+def writer_of(form: str) -> Callable[[Entry], str]:
+    """Give what writes an entry as one line, its end included; `form` is `text` or `json`."""
+    return (_json_form() if form == "json" else _text_form()).line
+
+
+class _Form:
+    """How a form of line is written.
+
+    Args of the constructor:
+        whole: the line, with places for time, id, what `WHO` names, sizes and times.
+        time_of: writes a time.
+        pair: a column, with places for its name and its value.
+        between: stands between columns.
+        quote: writes text.
+        unknown: stands for what is not known.
+    """
+
+    def __init__(
+        self,
+        whole: str,
+        time_of: Callable[[float], str],
+        pair: str,
+        between: str,
+        quote: Callable[[str], str],
+        unknown: str,
+    ) -> None:
+        columns = between.join(pair % (name, "%s") for name in (*SIZES, *TIMES))
+        self._whole = whole % ("%s", between.join((pair % ("id", "%s"), "%s", columns)))
+        # Most requests have all of it: one step writes the numbers.
+        known = self._whole
+        for _ in TIMES:
+            known = "%.3f".join(known.rsplit("%s", 1))
+        self._known = known
+        self._time_of = time_of
+        self._pair = pair
+        self._between = between
+        self._quote = quote
+        self._word = quote("word").replace("word", "%s")
+        self._unknown = unknown
+        self._who = lru_cache(MOST_REMEMBERED)(self._written_who)
+
+    def line(self, entry: Entry) -> str:
+        """Write an entry."""
+        began, started, inferred = entry.began, entry.started, entry.inferred
+        who = self._who(
+            entry.client,
+            entry.interface,
+            entry.method,
+            entry.path[:LONGEST],
+            entry.model[:LONGEST],
+            entry.version,
+            entry.code,
+        )
+        given = entry.id
+        # One that was made has nothing to quote.
+        quoted = self._word % given if given.isalnum() else self._quote(given)
+        head = (self._time_of(entry.at), quoted, who)
+        if not entry.encoded or entry.received is None:
+            return self._whole % (*head, *self._rest(entry))
+        return self._known % (
+            *head,
+            entry.received,
+            entry.sent,
+            (entry.ended - began) * 1e3,
+            (started - began) * 1e3,
+            (inferred - started) * 1e3,
+            (entry.encoded - inferred) * 1e3,
+        )
+
+    def _written_who(self, client: object, *values: str | int | None) -> str:
+        texts = (written_client(client), *values)
+        pairs = zip(WHO, map(self._value, texts), strict=True)
+        return self._between.join(self._pair % pair for pair in pairs)
+
+    def _value(self, value: str | int | None) -> str:
+        if isinstance(value, int):
+            return str(value)
+        return self._quote(value) if value else self._unknown
+
+    def _rest(self, entry: Entry) -> tuple[str, ...]:
+        """Write sizes and times of which some are not known."""
+        steps = (entry.began, entry.started, entry.inferred, entry.encoded)
+        times = ((entry.began, entry.ended), *pairwise(steps))
+        return (
+            self._value(entry.received),
+            str(entry.sent),
+            *(f"{(b - a) * 1e3:.3f}" if a and b else self._unknown for a, b in times),
+        )
+
+
+def written_client(client: object) -> str:
+    """Write the address of a client; empty for one on a UNIX socket."""
+    if isinstance(client, tuple):  # with more behind the port over IPv6
+        host, port = client[:2]
+        address = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    else:
+        family, _, address = unquote(str(client)).partition(":")
+        address = address if family in ("ipv4", "ipv6") else ""
+    return _MAPPED.sub(r"\1", address)
+
+
+def _text_form() -> _Form:
+    whole = f"%s - {NAME} - INFO - {EVENT} %s\n"
+    return _Form(whole, _local_time, "%s=%s", " ", lambda text: render(mask(text)), "-")
+
+
+def _json_form() -> _Form:
+    """Make the form, with the number of the process that asks."""
+    whole = (
+        f'{{"time":"%s","level":"INFO","logger":"{NAME}","message":"{EVENT}","pid":{os.getpid()},'
+        '"fields":{%s}}\n'
+    )
+    return _Form(whole, written_time, '"%s":%s', ",", lambda text: json.dumps(mask(text)), "null")
+
+
+def _local_time(at: float) -> str:
+    return f"{_second(int(at))},{int(at * 1000) % 1000:03d}"
+
+
+@lru_cache(maxsize=16)
+def _second(at: int) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))

@@ -1,0 +1,240 @@
+"""The access log: a line for each request, written by a thread of its own.
+
+Whoever carries a request makes an `Entry` when it has come, sets `CURRENT`, and gives the entry to
+the log when the answer is made; who works for the request adds what it knows. The event loop only
+appends to a queue. The thread gathers for `GATHER_S`, formats, and writes many lines at once, so it
+alone waits for a slow disk or a full pipe. Meanwhile the queue fills, and beyond `MOST_WAITING`
+lines are dropped and counted: no client waits for the log, and memory stays bounded.
+"""
+
+import logging
+import os
+import select
+import threading
+import time
+from collections import deque
+from contextvars import ContextVar
+from typing import Final
+
+from ie_serving.core.errors import ServingError
+from ie_serving.telemetry.access_lines import writer_of
+from ie_serving.telemetry.events import Event
+from ie_serving.telemetry.request_id import RequestIds
+
+log = logging.getLogger(__name__)
+
+_STDOUT_NUMBER = 1
+STDOUT: Final = "-"
+"""The target that is standard output, as gunicorn has it."""
+GATHER_S: Final = 0.1
+"""Seconds that lines are gathered for; as late they are in the file."""
+MOST_WAITING: Final = 20_000
+"""Entries that wait for the thread; they take about 20 MB. Further ones are dropped."""
+AT_ONCE: Final = 64
+"""Lines of one write. To format them takes some 0.3 ms, for which the event loop may have to wait
+for the interpreter; during the write it goes on."""
+CLOSE_S: Final = 1.0
+"""Seconds that the end of the server waits for the last lines."""
+TELL_S: Final = 10.0
+"""Seconds between two warnings that lines are lost."""
+
+
+now: Final = time.perf_counter
+"""The clock of an entry."""
+
+
+class Entry:
+    """What is known of one request. Times are of `time.perf_counter()`, 0.0 where unknown.
+
+    Attributes:
+        id: request id.
+        client: address, as the transport has it: host and port, or what gRPC's library makes of
+            them, `ipv4:HOST:PORT`.
+        interface: `REST` or `gRPC`.
+        method: HTTP's, or the name of the RPC.
+        path: of the request, without the query.
+        model: name that was asked for; empty where none is known.
+        version: version that answered.
+        code: HTTP status, or canonical code.
+        received: bytes of the body or message; None where it came in pieces of unknown length.
+        sent: bytes of the body or message that answers.
+        at: seconds since 1970 when it came.
+        began: when it came.
+        started: when its inputs were decoded.
+        inferred: when its outputs were there.
+        encoded: when they were encoded.
+        ended: when the answer was made; 0.0 while it is worked on.
+    """
+
+    model = ""
+    version: int | None = None
+    code: str | int = ""
+    received: int | None = None
+    sent = 0
+    started = inferred = encoded = ended = 0.0
+
+    def __init__(self, id: str, client: object, interface: str, method: str, path: str) -> None:
+        self.id = id
+        self.client = client
+        self.interface = interface
+        self.method = method
+        self.path = path
+        self.at = time.time()
+        self.began = time.perf_counter()
+
+
+CURRENT: ContextVar[Entry | None] = ContextVar("access_log_entry", default=None)
+"""The entry of the request that is worked on. It stays set when the request has ended, since what
+begins eagerly shares the context of the connection: who reads it looks at `ended`."""
+
+
+def current() -> Entry | None:
+    """Give the entry of the request that is worked on; None where there is none."""
+    entry = CURRENT.get()
+    return None if entry is None or entry.ended else entry
+
+
+class AccessLog:
+    """Takes entries on the event loop, and writes their lines in a thread.
+
+    Args of the constructor:
+        target: file that lines are appended to; `-` is standard output.
+        form: of the lines, `text` or `json`.
+
+    Attributes:
+        ids: gives the id of a request.
+
+    Raises:
+        ServingError: the file cannot be opened.
+    """
+
+    def __init__(self, target: str, form: str = "text") -> None:
+        self._line = writer_of(form)
+        self.ids = RequestIds()
+        self._file = LineFile(target)
+        self._waiting: deque[Entry] = deque()
+        # Each is counted by one thread alone.
+        self._refused = self._failed = self._told = 0
+        self._tell_at = 0.0
+        self._wake, self._stop = threading.Event(), threading.Event()
+        self._woken = False
+        self._thread = threading.Thread(target=self._run, name="access-log", daemon=True)
+        self._thread.start()
+
+    @property
+    def dropped(self) -> int:
+        """Lines that were lost so far."""
+        return self._refused + self._failed
+
+    def note(self, entry: Entry) -> None:
+        """Take the entry of a request that has ended. Never waits."""
+        entry.ended = time.perf_counter()
+        if len(self._waiting) >= MOST_WAITING:
+            self._refused += 1
+            return
+        self._waiting.append(entry)
+        if not self._woken:
+            self._woken = True
+            self._wake.set()
+
+    def reopen(self) -> None:
+        """Open the file anew before the next line."""
+        self._file.reopen()
+
+    def close(self) -> None:
+        """Write what waits, for at most `CLOSE_S`. Blocking."""
+        self._stop.set()
+        self._wake.set()
+        self._thread.join(CLOSE_S)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._wake.wait()
+            self._stop.wait(GATHER_S)
+            self._wake.clear()
+            # Before the queue is emptied: what comes after that wakes this thread again.
+            self._woken = False
+            self._write_all()
+        self._write_all()
+
+    def _write_all(self) -> None:
+        waiting = self._waiting
+        while waiting:
+            taken = [waiting.popleft() for _ in range(min(len(waiting), AT_ONCE))]
+            try:
+                self._file.write("".join(map(self._line, taken)).encode())
+            except OSError as error:
+                self._failed += len(taken)
+                self._tell_loss(error.strerror or str(error))
+        if self.dropped > self._told:
+            self._tell_loss("they came faster than they could be written")
+
+    def _tell_loss(self, cause: str) -> None:
+        now = time.monotonic()
+        if now < self._tell_at and not self._stop.is_set():
+            return
+        self._tell_at = now + TELL_S
+        dropped = self.dropped
+        log.warning(Event("access log lines lost", lines=dropped - self._told, cause=cause))
+        self._told = dropped
+
+
+class LineFile:
+    """A file that lines are appended to, opened anew when it was moved away.
+
+    Args of the constructor:
+        target: its path, or `-`.
+
+    Raises:
+        ServingError: it cannot be opened.
+    """
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._renew = False
+        self._file = _opened(target)
+
+    def reopen(self) -> None:
+        """Open it anew at the next write. From any thread."""
+        self._renew = True
+
+    def write(self, data: bytes) -> None:
+        """Write all of `data`; waits for whoever reads a pipe. Raises: OSError."""
+        if self._target != STDOUT and (self._renew or self._was_moved()):
+            self._renew = False
+            renewed = os.open(self._target, _APPEND, 0o644)
+            os.close(self._file)
+            self._file = renewed
+        while data:
+            try:
+                data = data[os.write(self._file, data) :]
+            except BlockingIOError:  # whoever shares standard output has made it non-blocking
+                select.select((), (self._file,), ())
+
+    def _was_moved(self) -> bool:
+        try:
+            there = os.stat(self._target)
+        except FileNotFoundError:
+            return True
+        return not os.path.samestat(there, os.fstat(self._file))
+
+
+_APPEND: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+
+
+def _opened(target: str) -> int:
+    if target == STDOUT:
+        return _STDOUT_NUMBER
+    try:
+        return os.open(target, _APPEND, 0o644)
+    except OSError as error:
+        raise ServingError(
+            f'access log "{target}" cannot be opened: {error.strerror}: name a file in a directory'
+            " that exists and that this user may write to, or - for standard output"
+        ) from error
+
+
+def check(target: str) -> None:
+    """See that the file can be opened. Raises: ServingError."""
+    if target and target != STDOUT:
+        os.close(_opened(target))

@@ -1,0 +1,184 @@
+"""The access log: a line for each request of both interfaces, with its id."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import grpc
+import numpy as np
+import pytest
+from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
+
+from tests.functional.servers import SAMPLE, Server
+from tests.functional.test_transports import TRANSPORTS, predict
+from tests.process import PATIENCE_S, until
+
+BODY = json.dumps({"instances": np.zeros((1, 64)).tolist()})
+
+
+class Logged(NamedTuple):
+    """A server with an access log."""
+
+    server: Server
+    path: Path
+
+    def lines(self) -> list[dict[str, Any]]:
+        # What is behind the last end of a line is still being written.
+        whole = self.path.read_text().split("\n")[:-1]
+        return [json.loads(line) for line in whole]
+
+    def line_of(self, request_id: str) -> dict[str, Any]:
+        """Wait for the line of a request; give its fields."""
+
+        def found() -> list[dict[str, Any]]:
+            return [each for each in self.lines() if each["fields"]["id"] == request_id]
+
+        until(lambda: bool(found()))
+        (line,) = found()
+        assert (line["logger"], line["message"]) == ("ie_serving.access", "request answered")
+        fields: dict[str, Any] = line["fields"]
+        return fields
+
+
+@pytest.fixture(scope="module", params=TRANSPORTS)
+def logged(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Logged]:
+    path = tmp_path_factory.mktemp("log") / "access.log"
+    server = Server(
+        "ie_serving",
+        "model",
+        "--model_name=digits",
+        f"--model_path={SAMPLE}",
+        f"--grpc_transport={request.param}",
+        f"--access_log={path}",
+        "--log_format=json",
+        "--max_message_bytes=100000",
+    )
+    with closing(server):
+        yield Logged(server.ready(), path)
+
+
+def test_a_request_over_rest(logged: Logged) -> None:
+    reply = logged.server.rest.post("/v1/models/digits:predict", content=BODY)
+    fields = logged.line_of(reply.headers["x-request-id"])
+    times = [fields.pop(name) for name in ("decode_ms", "infer_ms", "encode_ms", "total_ms")]
+    assert 0 < sum(times[:3]) <= times[3] + 0.003  # each is rounded
+    assert fields.pop("client").startswith("127.0.0.1:")
+    assert fields.pop("id") == reply.headers["x-request-id"]
+    assert fields == {
+        "interface": "REST",
+        "method": "POST",
+        "path": "/v1/models/digits:predict",
+        "model": "digits",
+        "version": 2,
+        "code": 200,
+        "bytes_in": len(BODY),
+        "bytes_out": len(reply.content),
+    }
+
+
+def test_a_query_is_not_logged(logged: Logged) -> None:
+    """It is where clients of other servers put their tokens."""
+    reply = logged.server.rest.post("/v1/models/digits:predict?token=hunter2", content=BODY)
+    assert logged.line_of(reply.headers["x-request-id"])["path"] == "/v1/models/digits:predict"
+    assert "hunter2" not in logged.path.read_text()
+
+
+def test_a_call_over_grpc(logged: Logged) -> None:
+    request = predict()
+    reply, call = logged.server.prediction.Predict.with_call(request, PATIENCE_S)
+    fields = logged.line_of(dict(call.trailing_metadata())["x-request-id"])
+    times = [fields.pop(name) for name in ("decode_ms", "infer_ms", "encode_ms", "total_ms")]
+    assert 0 < sum(times[:3]) <= times[3] + 0.003
+    assert fields.pop("client").startswith("127.0.0.1:")
+    del fields["id"]
+    assert fields == {
+        "interface": "gRPC",
+        "method": "Predict",
+        "path": "/tensorflow.serving.PredictionService/Predict",
+        "model": "digits",
+        "version": 2,
+        "code": "OK",
+        "bytes_in": request.ByteSize(),
+        "bytes_out": reply.ByteSize(),
+    }
+
+
+def test_what_asks_no_model_to_run_has_a_line_too(logged: Logged) -> None:
+    """Pages of REST by their path, RPCs by their name; version and times where there are any."""
+    for path, code in (("/v1/models/digits", 200), ("/v2/health/ready", 200), ("/x", 404)):
+        reply = logged.server.rest.get(path)
+        fields = logged.line_of(reply.headers["x-request-id"])
+        assert (fields["method"], fields["path"], fields["code"]) == ("GET", path, code)
+    status = get_model_status_pb2.GetModelStatusRequest(model_spec={"name": "digits"})
+    _, call = logged.server.model.GetModelStatus.with_call(status, PATIENCE_S)
+    fields = logged.line_of(dict(call.trailing_metadata())["x-request-id"])
+    assert (fields["model"], fields["version"]) == ("digits", None)
+    metadata = get_model_metadata_pb2.GetModelMetadataRequest(
+        model_spec={"name": "digits"}, metadata_field=["signature_def"]
+    )
+    _, call = logged.server.prediction.GetModelMetadata.with_call(metadata, PATIENCE_S)
+    fields = logged.line_of(dict(call.trailing_metadata())["x-request-id"])
+    assert (fields["model"], fields["version"], fields["infer_ms"]) == ("digits", 2, None)
+
+
+def test_a_request_that_fails_has_its_code(logged: Logged) -> None:
+    reply = logged.server.rest.post("/v1/models/absent:predict", content=BODY)
+    fields = logged.line_of(reply.headers["x-request-id"])
+    assert (fields["code"], fields["model"], fields["version"]) == (404, "absent", None)
+    with pytest.raises(grpc.RpcError) as ended:
+        logged.server.prediction.Predict(predict(name="absent"), PATIENCE_S)
+    fields = logged.line_of(dict(ended.value.trailing_metadata())["x-request-id"])
+    assert (fields["code"], fields["model"]) == ("NOT_FOUND", "absent")
+
+
+def test_a_call_that_is_refused_before_it_is_answered(
+    logged: Logged, request: pytest.FixtureRequest
+) -> None:
+    """The library of grpcio refuses it by itself, and tells nobody."""
+    if "http2" not in request.node.name:
+        return
+    with pytest.raises(grpc.RpcError) as ended:
+        logged.server.prediction.Predict(predict(rows=1000), PATIENCE_S)
+    fields = logged.line_of(dict(ended.value.trailing_metadata())["x-request-id"])
+    assert (fields["method"], fields["code"]) == ("Predict", "RESOURCE_EXHAUSTED")
+    assert fields["bytes_in"] is None
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        ("0f7a-1.b:c=d/e", True),
+        ("x" * 128, True),
+        ("x" * 129, False),
+        ('a"b', False),
+        ("two words", False),
+    ],
+)
+def test_the_clients_own_id_is_taken_where_it_is_safe(
+    logged: Logged, given: str, taken: bool
+) -> None:
+    reply = logged.server.rest.post(
+        "/v1/models/digits:predict", content=BODY, headers={"X-Request-Id": given}
+    )
+    over_rest = reply.headers["x-request-id"]
+    _, call = logged.server.prediction.Predict.with_call(
+        predict(), PATIENCE_S, metadata=(("x-request-id", given),)
+    )
+    over_grpc = dict(call.trailing_metadata())["x-request-id"]
+    assert ([over_rest, over_grpc] == [given, given]) is taken
+    if not taken:
+        for made in (over_rest, over_grpc):
+            assert made.isalnum()
+            assert logged.line_of(made)
+
+
+def test_a_file_that_is_moved_away_is_opened_anew(logged: Logged) -> None:
+    moved = logged.path.rename(logged.path.with_suffix(".1"))
+    reply = logged.server.rest.get("/v1/models")
+    until(logged.path.exists)
+    assert logged.line_of(reply.headers["x-request-id"])["code"] == 200
+    assert reply.headers["x-request-id"] not in moved.read_text()

@@ -1,0 +1,199 @@
+"""What stands between a transport and what answers, where the access log is on."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from ie_serving.core.access import Credentials
+from ie_serving.core.codes import Code
+from ie_serving.core.errors import NotFound, Unauthenticated
+from ie_serving.server.access_log.grpc_log import LoggedAnswer, LoggedCall, _block
+from ie_serving.server.access_log.optional import OptionalLog
+from ie_serving.server.transport.grpc import replies
+from ie_serving.server.transport.grpc.call import UnaryCall
+from ie_serving.server.transport.grpc.services import Streaming
+from ie_serving.server.transport.http1.messages import Ends, Reply, Request, RequestHead
+from ie_serving.telemetry.access_log import current
+
+Answer = Callable[..., Awaitable[Any]]
+Fields = Callable[[], dict[str, Any]]
+
+
+class Context:
+    """A call over grpcio, as far as it is asked."""
+
+    def __init__(self, *metadata: tuple[Any, Any]) -> None:
+        self._metadata = metadata
+        self.trailing: Any = None
+
+    def time_remaining(self) -> float | None:
+        return None
+
+    def invocation_metadata(self) -> Any:
+        return self._metadata
+
+    def peer(self) -> object:
+        return "ipv4:10.0.0.7:5123"
+
+    def set_trailing_metadata(self, pairs: Any) -> None:
+        self.trailing = pairs
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "access.log"
+
+
+@pytest.fixture
+def access(path: Path) -> OptionalLog:
+    return OptionalLog(str(path), "json")
+
+
+@pytest.fixture
+def line(access: OptionalLog, path: Path) -> Iterator[Fields]:
+    """Ends the log, and gives the fields of its one line."""
+
+    def read() -> dict[str, Any]:
+        asyncio.run(access.close())
+        fields: dict[str, Any] = json.loads(path.read_text())["fields"]
+        return fields
+
+    yield read
+    asyncio.run(access.close())
+
+
+def request(*headers: tuple[bytes, bytes]) -> Request:
+    head = RequestHead("POST", b"/x", b"k=v", "1.1", headers, dict(headers), 3, True, False)
+    return Request(head, b"abc", None, Ends(("10.0.0.7", 5123)))
+
+
+def raising(error: BaseException) -> Answer:
+    async def answer(*_: object) -> Any:
+        raise error
+
+    return answer
+
+
+async def reply_nothing(_: Request) -> Reply:
+    return Reply(200, ((b"content-type", b"text/plain"),), b"")
+
+
+def test_where_it_is_off_nothing_stands_in_front() -> None:
+    off = OptionalLog("", "text")
+    services = {"s": {"m": raising(NotFound(""))}}
+    assert off.rest(reply_nothing) is reply_nothing
+    assert off.grpc(services, None) == (services, None)
+    assert off.unary() is UnaryCall
+    asyncio.run(off.close())
+
+
+def test_a_reply_over_rest_has_the_clients_id(access: OptionalLog, line: Fields) -> None:
+    reply = asyncio.run(access.rest(reply_nothing)(request((b"x-request-id", b"7f-1"))))
+    assert reply == Reply(200, ((b"content-type", b"text/plain"), (b"x-request-id", b"7f-1")), b"")
+    fields = line()
+    assert (fields["id"], fields["client"], fields["path"]) == ("7f-1", "10.0.0.7:5123", "/x")
+    assert (fields["bytes_in"], fields["bytes_out"], fields["code"]) == (3, 0, 200)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(asyncio.CancelledError(), 499), (ZeroDivisionError(), 500)]
+)
+def test_a_request_over_rest_without_a_reply(
+    access: OptionalLog, line: Fields, error: BaseException, code: int
+) -> None:
+    with pytest.raises(type(error)):
+        asyncio.run(access.rest(raising(error))(request()))
+    assert line()["code"] == code
+
+
+@pytest.mark.parametrize("metadata", [("x-request-id", "7f-1"), (b"x-request-id", b"7f-1")])
+def test_a_call_has_the_clients_id_in_its_status(
+    access: OptionalLog, line: Fields, metadata: tuple[Any, Any]
+) -> None:
+    async def answer(payload: object, context: object) -> bytes:
+        assert current() is not None
+        return b"four"
+
+    method = access.grpc({"pkg.S": {"M": answer}}, None)[0]["pkg.S"]["M"]
+    assert isinstance(method, LoggedAnswer)
+    context = Context(("te", "trailers"), metadata)
+    assert asyncio.run(_awaited(method(b"abc", context))) == b"four"
+    assert context.trailing == (("x-request-id", "7f-1"),)
+    fields = line()
+    assert (fields["id"], fields["method"], fields["path"]) == ("7f-1", "M", "/pkg.S/M")
+    assert (fields["bytes_in"], fields["bytes_out"], fields["code"]) == (3, 4, "OK")
+
+
+async def _awaited(work: Awaitable[bytes]) -> bytes:
+    return await work
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (NotFound("no such model"), "NOT_FOUND"),
+        (ZeroDivisionError(), "INTERNAL"),
+        (asyncio.CancelledError(), "CANCELLED"),
+        (asyncio.CancelledError(Code.DEADLINE_EXCEEDED), "DEADLINE_EXCEEDED"),
+    ],
+)
+def test_a_call_that_fails(
+    access: OptionalLog, line: Fields, error: BaseException, code: str
+) -> None:
+    method = access.grpc({"s": {"m": raising(error)}}, None)[0]["s"]["m"]
+    assert isinstance(method, LoggedAnswer)
+    with pytest.raises(type(error)):
+        asyncio.run(_awaited(method(b"", Context())))
+    assert line()["code"] == code
+
+
+class Door:
+    """Admits whoever has a key."""
+
+    decided: Mapping[Any, Any] = MappingProxyType({})
+
+    def __init__(self, answer: Answer) -> None:
+        self._answer = answer
+
+    def method(self, path: bytes, credentials: Credentials) -> Any:
+        if not credentials.key:
+            raise Unauthenticated("no key")
+        return self._answer
+
+
+def test_who_is_not_admitted_has_a_line(access: OptionalLog, line: Fields) -> None:
+    services = {"s": {"m": raising(NotFound(""))}}
+    unchanged, admission = access.grpc(services, Door(raising(NotFound(""))))
+    assert unchanged is services
+    assert admission is not None
+    with pytest.raises(Unauthenticated):
+        admission.method(b"/s/m", Credentials(None, None, ()))
+    fields = line()
+    assert (fields["path"], fields["code"]) == ("/s/m", "UNAUTHENTICATED")
+
+
+def test_what_answers_whom_is_admitted_is_logged(access: OptionalLog, line: Fields) -> None:
+    _, admission = access.grpc({}, Door(raising(NotFound(""))))
+    assert admission is not None
+    method = admission.method(b"/s/m", Credentials(None, b"key", ()))
+    assert isinstance(method, LoggedAnswer)
+    with pytest.raises(NotFound):
+        asyncio.run(_awaited(method(b"", Context())))
+    assert line()["code"] == "NOT_FOUND"
+
+
+def test_a_conversation_is_left_alone(access: OptionalLog) -> None:
+    watch = Streaming(lambda _: None)  # type: ignore[arg-type, return-value]
+    assert access.grpc({"s": {"Watch": watch}}, None)[0]["s"]["Watch"] is watch
+    assert access.unary() is LoggedCall
+
+
+@pytest.mark.parametrize("value", ["7f", "x" * 126, "x" * 127, "x" * 128])
+def test_metadata_of_an_id_is_written_as_hpack_has_it(value: str) -> None:
+    pair = ("x-request-id", value)
+    assert _block((pair,)) == replies.block(pair)

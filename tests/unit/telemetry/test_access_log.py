@@ -1,0 +1,242 @@
+"""The access log: what a line says, and that no request waits for it."""
+
+import json
+import logging
+import os
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from ie_serving.core.errors import ServingError
+from ie_serving.telemetry import access_log
+from ie_serving.telemetry.access_lines import COLUMNS, writer_of, written_client
+from ie_serving.telemetry.access_log import CURRENT, AccessLog, Entry, check, current
+from ie_serving.telemetry.request_id import LONGEST, RequestIds
+from tests.process import PATIENCE_S, until
+
+
+def entry(**known: object) -> Entry:
+    """One as it is when a small Predict has ended."""
+    made = Entry("7f3a", ("127.0.0.1", 5123), "REST", "POST", "/v1/models/m:predict")
+    times = {"began": 1.0, "started": 1.001, "inferred": 1.003, "encoded": 1.0035, "ended": 1.004}
+    facts = {"model": "m", "version": 2, "code": 200, "received": 10, "sent": 20, "at": 1.5}
+    for name, value in {**times, **facts, **known}.items():
+        setattr(made, name, value)
+    return made
+
+
+def test_a_line_of_text_has_the_format_of_all_log_lines() -> None:
+    line = writer_of("text")(entry())
+    time, logger, level, text = line.rstrip("\n").split(" - ", 3)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,500", time)
+    assert (logger, level) == ("ie_serving.access", "INFO")
+    assert text == (
+        "request answered id=7f3a client=127.0.0.1:5123 interface=REST method=POST"
+        " path=/v1/models/m:predict model=m version=2 code=200 bytes_in=10 bytes_out=20"
+        " total_ms=4.000 decode_ms=1.000 infer_ms=2.000 encode_ms=0.500"
+    )
+
+
+def test_a_line_of_json_has_the_same_columns() -> None:
+    line = json.loads(writer_of("json")(entry()))
+    assert line["time"] == "1970-01-01T00:00:01.500Z"
+    assert (line["level"], line["logger"]) == ("INFO", "ie_serving.access")
+    assert (line["message"], line["pid"]) == ("request answered", os.getpid())
+    assert tuple(line["fields"]) == COLUMNS
+    assert line["fields"]["total_ms"] == 4.0
+    assert line["fields"]["client"] == "127.0.0.1:5123"
+    assert line["fields"]["version"] == 2
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_what_is_not_known_stands_as_unknown(form: str) -> None:
+    line = writer_of(form)(
+        entry(model="", version=None, received=None, started=0.0, inferred=0.0, encoded=0.0)
+    )
+    unknown = ("model", "version", "bytes_in", "decode_ms", "infer_ms", "encode_ms")
+    if form == "json":
+        fields = json.loads(line)["fields"]
+        assert [name for name in fields if fields[name] is None] == list(unknown)
+    else:
+        assert re.findall(r" (\w+)=-", line) == list(unknown)
+
+
+def test_a_failure_after_the_inputs_has_the_times_until_then() -> None:
+    fields = json.loads(writer_of("json")(entry(inferred=0.0, encoded=0.0)))["fields"]
+    assert (fields["decode_ms"], fields["infer_ms"], fields["total_ms"]) == (1.0, None, 4.0)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize(
+    "path",
+    ["/a\nb", "/x y", '/"', "/\\", "/\x1b[31m", "/é", "/?password=hunter2", "/" + "x" * 9000],
+)
+def test_what_a_client_sends_forges_nothing_and_fills_nothing(form: str, path: str) -> None:
+    line = writer_of(form)(entry(path=path, model=path, id="a=b"))
+    assert line.count("\n") == 1
+    assert line[:-1].isprintable()
+    assert "hunter2" not in line
+    assert len(line) < 2000
+    if form == "json":
+        assert json.loads(line)["fields"]["id"] == "a=b"
+    else:
+        assert ' id="a=b" ' in line
+
+
+@pytest.mark.parametrize(
+    ("client", "written"),
+    [
+        (("127.0.0.1", 5123), "127.0.0.1:5123"),
+        (("::1", 5123, 0, 0), "[::1]:5123"),
+        (("::ffff:10.0.0.7", 5123), "10.0.0.7:5123"),
+        ("ipv4:127.0.0.1:5123", "127.0.0.1:5123"),
+        ("ipv6:%5B::1%5D:5123", "[::1]:5123"),
+        ("ipv6:%5B::ffff:10.0.0.7%5D:5123", "10.0.0.7:5123"),
+        ("unix:", ""),
+        (None, ""),
+        ("", ""),
+    ],
+)
+def test_addresses_of_clients(client: object, written: str) -> None:
+    assert written_client(client) == written
+
+
+# -- ids -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", ["0f-7.a:b/c=d", "x" * LONGEST, b"0f"])
+def test_a_safe_id_is_taken(given: str | bytes) -> None:
+    text = given if isinstance(given, str) else given.decode()
+    assert RequestIds().of(given) == text
+
+
+@pytest.mark.parametrize(
+    "given", ["", None, "x" * (LONGEST + 1), "a b", "a\nb", 'a"', "a'", "a\\", "é", b"\xff\n"]
+)
+def test_another_is_replaced_by_one_that_nobody_else_makes(given: str | bytes | None) -> None:
+    ids = RequestIds()
+    made = {ids.of(given) for _ in range(100)} | {RequestIds().of(given)}
+    assert len(made) == 101
+    assert all(each.isalnum() for each in made)
+
+
+# -- the file ------------------------------------------------------------------------------------
+
+
+def numbers(path: Path) -> list[int]:
+    """Read the versions of all lines that are there; they number the entries."""
+    return [int(number) for number in re.findall(r" version=(\d+)", path.read_text())]
+
+
+def test_every_line_is_written_in_order_and_the_last_ones_at_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "access.log"
+    with closing(AccessLog(str(path))) as log:
+        for number in range(1000):
+            log.note(entry(version=number))
+    assert numbers(path) == list(range(1000))
+    assert log.dropped == 0
+
+
+def test_a_line_comes_by_itself_while_nothing_follows(tmp_path: Path) -> None:
+    path = tmp_path / "access.log"
+    with closing(AccessLog(str(path))) as log:
+        for number in (1, 2):  # the second wakes the thread once more
+            log.note(entry(version=number))
+            until(lambda wanted=number: numbers(path)[-1:] == [wanted])
+
+
+def test_a_file_that_was_moved_is_opened_anew(tmp_path: Path) -> None:
+    path = tmp_path / "access.log"
+    with closing(AccessLog(str(path))) as log:
+        log.note(entry(version=1))
+        until(lambda: numbers(path) == [1])
+        path.rename(tmp_path / "access.log.1")
+        log.note(entry(version=2))
+        until(path.exists)
+        until(lambda: numbers(path) == [2])
+    assert numbers(tmp_path / "access.log.1") == [1]
+
+
+@pytest.fixture
+def pipe(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[int, int]]:
+    """Standard output is a pipe that nobody reads: its two ends."""
+    reading, writing = os.pipe()
+    monkeypatch.setattr(access_log, "_STDOUT_NUMBER", writing)
+    yield reading, writing
+    os.close(reading)
+
+
+def test_a_full_pipe_holds_nobody_up_and_what_is_lost_is_counted(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    reading, writing = pipe
+    monkeypatch.setattr(access_log, "MOST_WAITING", 500)
+    caplog.set_level(logging.WARNING, "ie_serving")
+    log = AccessLog("-")
+    sent = 0
+    while not log.dropped:  # the pipe takes 64 KB, then the queue its 500
+        log.note(entry(version=sent))
+        sent += 1
+        assert sent < 100_000
+    written = b""
+
+    def read() -> None:
+        nonlocal written
+        while piece := os.read(reading, 1 << 16):
+            written += piece
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    log.close()
+    os.close(writing)
+    reader.join(PATIENCE_S)
+    assert written.count(b"\n") + log.dropped == sent
+    (line,) = [each.getMessage() for each in caplog.records]
+    cause = "they came faster than they could be written"
+    assert line == f'access log lines lost lines={log.dropped} cause="{cause}"'
+
+
+def test_a_pipe_that_does_not_block_is_waited_for(pipe: tuple[int, int]) -> None:
+    """Whoever shares standard output may have made it so."""
+    reading, writing = pipe
+    os.set_blocking(writing, False)
+    log = AccessLog("-")
+    for number in range(1000):
+        log.note(entry(version=number))
+    found = b""
+    while found.count(b"\n") < 1000:
+        found += os.read(reading, 1 << 16)
+    log.close()
+    os.close(writing)
+    assert [int(each) for each in re.findall(rb" version=(\d+)", found)] == list(range(1000))
+    assert log.dropped == 0
+
+
+def test_a_disk_that_takes_nothing_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.WARNING, "ie_serving")
+    with closing(AccessLog("/dev/full")) as log:
+        for _ in range(3):
+            log.note(entry())
+            until(lambda: not log._waiting)
+    until(lambda: log.dropped == 3)
+    assert caplog.records[0].getMessage().endswith('cause="No space left on device"')
+
+
+def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ServingError, match=r'access log "/.*/absent/log" cannot be opened: No'):
+        check(str(tmp_path / "absent" / "log"))
+    check("-")
+    check("")
+
+
+def test_an_entry_is_the_current_one_until_it_has_ended() -> None:
+    made = Entry("a", None, "REST", "GET", "/")
+    token = CURRENT.set(made)
+    assert current() is made
+    made.ended = 1.0
+    assert current() is None
+    CURRENT.reset(token)

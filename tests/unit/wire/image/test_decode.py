@@ -112,10 +112,27 @@ def test_a_grey_jpeg_becomes_colours_and_back() -> None:
     np.testing.assert_array_equal(coloured, np.repeat(decode(data, GREY), 3, axis=2))
 
 
-def test_of_an_animation_the_first_frame_is_given() -> None:
-    frames = [Image.fromarray(noise(5, 7, seed=seed)) for seed in (1, 2)]
-    data = saved(frames[0], "WEBP", save_all=True, append_images=frames[1:], lossless=True)
-    np.testing.assert_array_equal(decode(data, RGB), PIXELS)
+FRAMES = [Image.fromarray(smooth(16, 16)), Image.fromarray(255 - smooth(16, 16))]
+
+
+@pytest.mark.parametrize(
+    ("form", "alone", "count", "options"),
+    [
+        ("WEBP", "WEBP", 300, {"lossless": True}),
+        ("PNG", "PNG", 300, {}),
+        ("PNG", "PNG", 2, {"default_image": True}),
+        ("MPO", "JPEG", 2, {"quality": 90}),  # as phones write photos with a second picture
+    ],
+)
+def test_of_several_pictures_the_first_is_given(
+    form: str, alone: str, count: int, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many there are: no others are decoded, or counted."""
+    others = [FRAMES[i % 2] for i in range(1, count)]
+    data = saved(FRAMES[0], form, save_all=True, append_images=others, **options)
+    first = decode(saved(FRAMES[0], alone, **options), RGB)
+    monkeypatch.setattr(BUDGET, "limit", BUDGET.held + 2 * 20 * 16 * 16)
+    np.testing.assert_array_equal(decode(data, RGB), first)
 
 
 @pytest.mark.parametrize(

@@ -286,6 +286,7 @@ class ServingApplication:
             self._health,
             max_body_bytes=server.max_message_bytes,
             enable_cors=server.enable_cors,
+            asks_callers=server.has_access,
             metrics_paths=server.metrics_paths,
             invocations_model=server.invocations_model,
             poll=poll,

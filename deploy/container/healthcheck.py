@@ -4,8 +4,8 @@
 Its ports are not known beforehand, so the kernel is asked what this container's processes listen
 on: the REST port answers `/v2/health/ready`, and without one the gRPC port answers
 `grpc.health.v1`. Over TLS no certificate is verified: the server is in the same container. A port
-that asks for one of ours is taken for ready, as is gRPC over TLS: by default ports open when every
-model has loaded. Source of the tables' columns: proc(5).
+that asks for one of ours, or for other credentials, is taken for ready, as is gRPC over TLS: by
+default ports open when every model has loaded. Source of the tables' columns: proc(5).
 """
 
 import http.client
@@ -19,7 +19,9 @@ from typing import Any
 
 TIMEOUT_S = 3.0
 LISTEN = "0A"
-READY, NOT_READY = 200, 503
+READY, NOT_READY, UNAUTHENTICATED = 200, 503, 401
+SAYS = {READY: READY, NOT_READY: NOT_READY, UNAUTHENTICATED: READY}
+"""What the status of a REST reply says; others come from ports that are not the one."""
 HTTP1, HTTP2 = "http/1.1", "h2"
 SERVING = b"\x08\x01"
 """`HealthCheckResponse(status=SERVING)` on the wire."""
@@ -67,8 +69,7 @@ def _status(connect: Callable[..., http.client.HTTPConnection], port: int, **mor
     connection = connect("localhost", port, timeout=TIMEOUT_S, **more)
     try:
         connection.request("GET", "/v2/health/ready")
-        status = connection.getresponse().status
-        return status if status in (READY, NOT_READY) else 0
+        return SAYS.get(connection.getresponse().status, 0)
     except (OSError, http.client.HTTPException):
         return 0
     finally:
@@ -107,8 +108,8 @@ def grpc_serving(port: int) -> bool:
         check = channel.unary_unary("/grpc.health.v1.Health/Check", bytes, bytes)
         try:
             return bool(check(b"", timeout=TIMEOUT_S) == SERVING)
-        except grpc.RpcError:
-            return False
+        except grpc.RpcError as error:
+            return bool(error.code() is grpc.StatusCode.UNAUTHENTICATED)
 
 
 def ready(ports: Iterable[int]) -> bool:

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import importlib.util
 import json
 import signal
 import ssl
@@ -289,6 +290,31 @@ def _code(call: Any, request: Any) -> Any:
     except grpc.RpcError as error:
         return error.code()  # type: ignore[attr-defined]
     return OK
+
+
+def test_closed_health_and_what_asks_without_credentials(tmp_path: Path) -> None:
+    """The container's check has no credentials: that they are asked for shows open ports."""
+    script = ROOT / "deploy" / "container" / "healthcheck.py"
+    spec = importlib.util.spec_from_file_location("healthcheck", script)
+    assert spec
+    assert spec.loader
+    check = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(check)
+    file = tmp_path / "keys"
+    file.write_text(line("prom", "read *") + line("alice", "predict *"))
+    with closing(Guarded(file, "--open_health=false", "--enable_cors")) as server:
+        server.ready()
+        asked = server.rest.options(PREDICT, headers={"origin": "https://example.com"})
+        assert asked.status_code == 200
+        assert "Authorization, X-Api-Key" in asked.headers["access-control-allow-headers"]
+        for path in OPEN:
+            statuses = [
+                server.rest.get(path, headers=given).status_code
+                for given in ({}, bearer("alice"), bearer("prom"))
+            ]
+            assert statuses == [401, 403, 200]
+        assert check.rest_status(server.rest_port) == check.READY
+        assert check.grpc_serving(server.port)
 
 
 def test_a_file_that_is_broken_at_the_start(tmp_path: Path) -> None:

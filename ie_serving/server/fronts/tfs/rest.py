@@ -109,6 +109,8 @@ CORS: Headers = (
     (b"access-control-allow-methods", b"POST, GET"),
     (b"access-control-allow-headers", b"Content-Type"),
 )
+CORS_OF_CALLERS = (*CORS[:2], (CORS[2][0], b"Content-Type, Authorization, X-Api-Key"))
+"""The same where callers are asked who they are."""
 
 FalconApp: TypeAlias = "falcon.asgi.App[falcon.asgi.Request, falcon.asgi.Response]"
 Run = Callable[[Request, ModelSpec, float], Awaitable[Buffer]]
@@ -158,6 +160,7 @@ class RestApi:
         *,
         max_body_bytes: int,
         enable_cors: bool,
+        asks_callers: bool = False,
         metrics_paths: Sequence[str] = (),
         invocations_model: str = "",
         poll: Poll,
@@ -170,6 +173,7 @@ class RestApi:
         self._health = health
         self._max_body_bytes = max_body_bytes
         self._enable_cors = enable_cors
+        self._cors = CORS_OF_CALLERS if asks_callers else CORS
         self._write_metadata = partial(_metadata, write_metadata)
         self._poll_model = poll
         self._poll_allowed = poll_allowed
@@ -229,7 +233,7 @@ class RestApi:
         if self._health.phase is Phase.STOPPING:
             headers += STOPPING
         if self._enable_cors:
-            headers += CORS
+            headers += self._cors
         return reply._replace(headers=headers)
 
     async def answer_page(

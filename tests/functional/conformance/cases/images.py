@@ -46,7 +46,7 @@ it keeps its own), and given in the order of colours that `color_format` says cl
 BGR. It is resized bilinearly, as OpenCV does: within 0.02 of 255 of OpenVINO's own resize. Where
 the channels stand `layout` says, else the model, else its shape. The metadata is that of numbers. A
 form has a file for each image, in a field that is named as the input, and what other inputs need as
-fields of JSON. Of an animation (WebP, APNG) or a photo of several pictures (MPO) the first is given;
+fields of JSON. Of an animation (WebP, APNG) or a photo of several pictures (MPO) the first counts;
 GIF is refused. `picture` returns its input `x` of shape `[-1, 1, 2, 3]`.
 
     curl -F x=@cat.jpg -F x=@dog.png http://localhost:8501/v1/models/resnet:predict

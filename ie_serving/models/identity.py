@@ -44,9 +44,9 @@ async def updated(
     """Let models take other `params` where nothing else changes and all their versions can.
 
     Returns:
-        The entries, of which those that did have the new configuration.
+        The entries of those that did, with the new configuration.
     """
-    found = dict(entries)
+    found: dict[str, Served] = {}
     for config in configs:
         old = entries.get(config.name)
         if old is None or not _only_params_differ(old.config, config):

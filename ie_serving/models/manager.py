@@ -137,7 +137,9 @@ class ModelManager:
             else:
                 waiting = self._successors.entries
                 going = [config for config in configs if config.name not in waiting]
-                self.served.entries = await updated(self.served.entries, going)
+                changed = await updated(self.served.entries, going)
+                # Looked up after it: another model may have been taken over meanwhile.
+                self.served.entries = {**self.served.entries, **changed}
             fresh = self._opened(c for c in configs if self._must_load(c, anew=all_or_nothing))
             if all_or_nothing:
                 await self._prepare(fresh.values())

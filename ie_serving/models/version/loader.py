@@ -32,6 +32,9 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+LONGEST_UPDATE_S = 30.0
+"""Seconds that a version may take to change its parameters: changes of the configuration wait."""
+
 LARGE_BYTES = 16 << 20
 """Bytes of a version from which, when it is gone, every heap is asked for what it keeps. That takes
 some milliseconds of processor time, too many for each of 1,000 small models."""
@@ -146,12 +149,14 @@ class Loader:
         """Let versions take other parameters, as those that are loaded later have them.
 
         Returns:
-            False where one of them has no `update`, or it raises: it has to be loaded anew.
+            False where one of them has no `update`, or it raises or takes too long: it has to be
+            loaded anew.
         """
         takers: list[Any] = [getattr(each.compiled, "update", None) for each in servables]
         try:
             for update in takers if all(takers) else ():
-                await asyncio.to_thread(update, options.params)
+                taken = asyncio.to_thread(update, options.params)
+                await asyncio.wait_for(taken, LONGEST_UPDATE_S)
         except Exception as error:  # of users' code
             log.warning(logs.Event("parameters refused", model=self._name, cause=repr(error)))
             return False

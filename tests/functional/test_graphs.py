@@ -20,6 +20,29 @@ from tests.process import PATIENCE_S
 
 PAGE = (ROOT / "docs" / "graphs.md").read_text()
 EXAMPLE = json.loads(re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)[0])
+PIPELINE = {
+    "name": "piped",
+    "inputs": ["tables"],
+    "demultiply_count": -1,
+    "nodes": [
+        {
+            "name": "scale",
+            "model_name": "scaler",
+            "type": "DL model",
+            "inputs": [{"x": {"node_name": "request", "data_item": "tables"}}],
+            "outputs": [{"data_item": "y", "alias": "scaled"}],
+        },
+        {
+            "name": "score",
+            "model_name": "scorer",
+            "type": "DL model",
+            "inputs": [{"x": {"node_name": "scale", "data_item": "scaled"}}],
+            "outputs": [],
+        },
+    ],
+    "outputs": [{"scores": {"node_name": "score", "data_item": "score"}}],
+}
+"""As OpenVINO Model Server takes it: each entry of `tables` passes both models by itself."""
 ROWS = [[1.0, 2.0, 3.0, 4.0], [-1.0, 0.0, 0.0, 0.0]]
 
 
@@ -51,7 +74,9 @@ def server(root: Path) -> Iterator[Server]:
     """The example of the page, a graph in a repository, and a graph whose model is not there."""
     steps = [{"model": "lone", "in": "request"}]
     early = {"name": "early", "version": 3, "steps": steps, "outputs": {"y": "lone.y"}}
-    config = write(root, {"graphs": [*EXAMPLE["graphs"], early]})
+    config = write(
+        root, {"graphs": [*EXAMPLE["graphs"], early], "pipeline_config_list": [PIPELINE]}
+    )
     flags = ("--metrics_path=/metrics", "--file_system_poll_wait_seconds=0.2")
     server = Server("ie_serving", "config", f"--config_path={config}", *flags)
     with closing(server):
@@ -90,6 +115,12 @@ def test_metadata(server: Server) -> None:
 
 def test_a_graph_in_a_repository_uses_a_graph(server: Server) -> None:
     assert predict(server, "nested", ROWS) == {"twice": [5.0, -0.5], "version": 7}
+
+
+def test_a_pipeline_of_openvino_model_server(server: Server) -> None:
+    body = {"inputs": {"tables": [ROWS, ROWS, ROWS[::-1]]}}
+    reply = server.rest.post("/v1/models/piped:predict", json=body).json()
+    assert reply == {"outputs": [[5.0, -0.5], [5.0, -0.5], [-0.5, 5.0]]}
 
 
 def test_steps_are_measured(server: Server) -> None:

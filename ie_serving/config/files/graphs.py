@@ -1,9 +1,11 @@
-"""`graphs` of the JSON file: each entry is a model without a repository."""
+"""`graphs` and pipelines of the JSON file: each entry is a model without a repository."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from ie_serving.config.files.pipelines import KEY as PIPELINES
+from ie_serving.config.files.pipelines import translated
 from ie_serving.config.settings import Graph, ModelConfig
 from ie_serving.config.values.faults import Faults
 from ie_serving.config.values.numbers import version
@@ -19,27 +21,18 @@ OWN = ("name", "version")
 
 
 def graphs(
-    given: object, models: Collection[str], engine: EngineOptions, faults: Faults
+    top: Mapping[str, Any], models: Collection[str], engine: EngineOptions, faults: Faults
 ) -> Iterator[ModelConfig]:
-    """Read the entries; what is wrong is noted in `faults`.
+    """Read the graphs and pipelines of a file; what is wrong is noted in `faults`.
 
     Args:
-        given: the list.
+        top: the file.
         models: names that are taken.
         engine: options that hold for all models.
         faults: of the file.
     """
-    if not isinstance(given, list):
-        faults.add(
-            KEY, 'expected a list such as [{"name": "both", "steps": [..], "outputs": {..}}]'
-        )
-        return
     uses: dict[str, frozenset[str]] = {}
-    for index, entry in enumerate(given):
-        place = f"{KEY}[{index}]"
-        if not isinstance(entry, Mapping):
-            faults.add(place, 'expected an object with "name", "steps" and "outputs"')
-            continue
+    for place, entry in (*_entries(top, faults), *translated(top.get(PIPELINES) or [], faults)):
         name = faults.take(text, entry.get("name"), f"{place}.name")
         number = faults.take(version, entry.get("version", 1), f"{place}.version")
         rest = {key: value for key, value in entry.items() if key not in OWN}
@@ -50,6 +43,19 @@ def graphs(
             uses[name] = definition.models
             yield _model(name, number, rest, engine)
     _check_uses(uses, models, faults)
+
+
+def _entries(top: Mapping[str, Any], faults: Faults) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    given = top.get(KEY, [])
+    if not isinstance(given, list):
+        example = '[{"name": "both", "steps": [..], "outputs": {..}}]'
+        faults.add(KEY, f"expected a list such as {example}")
+        return
+    for index, entry in enumerate(given):
+        if isinstance(entry, Mapping):
+            yield f"{KEY}[{index}]", entry
+        else:
+            faults.add(f"{KEY}[{index}]", 'expected an object with "name", "steps" and "outputs"')
 
 
 def _definition(given: Mapping[str, Any], place: str, faults: Faults) -> Definition | None:

@@ -29,9 +29,12 @@ _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 """A comment; or, as its group, a text, in which `//` begins none."""
 _NO_LINE_END = re.compile(r"[^\n]")
 
+GRAPHS = frozenset({"graphs", "pipeline_config_list"})
+
 TOP_KEYS: Mapping[str, str] = {
     "model_config_list": 'list of {"config": {...}}, one for each model',
     "graphs": 'list of {"name": "...", "steps": ..., "outputs": {...}}; see graphs.md',
+    "pipeline_config_list": "pipelines of OpenVINO Model Server, of models; see graphs.md",
     "monitoring": f'{{"metrics": {{"enable": false}}}} serves no metrics, true at {METRICS_PATH}',
 }
 
@@ -95,12 +98,12 @@ def parse_config_file(
     for key, text in _refused(top, foreign.REFUSED_TOP_KEYS):
         findings.add(key, text)
     models = tuple(_models(top, origin, engine or EngineOptions(), findings))
-    if "graphs" in top:
+    if GRAPHS & top.keys():
         # Here, not above: few files have graphs.
         from ie_serving.config.files.graphs import graphs
 
         names = [model.name for model in models]
-        models += tuple(graphs(top["graphs"], names, engine or EngineOptions(), findings))
+        models += tuple(graphs(top, names, engine or EngineOptions(), findings))
     metrics = _metrics(top.get("monitoring", {}), findings)
     findings.check()
     return ConfigFile(models=models, metrics=metrics, warnings=findings.all_warnings())

@@ -49,10 +49,6 @@ REFUSED_KEYS: Mapping[str, Hint] = {
 # Libraries of custom nodes and custom loaders compute nothing until one of these, or a model's
 # entry, uses them: they are in `TOP_KEYS`.
 REFUSED_TOP_KEYS: Mapping[str, Hint] = {
-    "pipeline_config_list": Hint(
-        "pipelines are not supported, and whoever asks for one would find no model of its name:"
-        " remove them, and let clients call the models one after the other"
-    ),
     "mediapipe_config_list": Hint("MediaPipe graphs are not supported: remove them"),
 }
 """Keys beside the list of models that are refused unless they are empty."""

@@ -1,6 +1,7 @@
 """A step's model is called: once, again after a failure, for each item; within its time."""
 
 import asyncio
+import time
 from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -17,6 +18,13 @@ from ie_serving.engines.graph.specs import Specs
 T = TypeVar("T")
 Items = Mapping[str, Array]
 
+MOST_ENTRIES = 16_384
+"""Entries that `for_each` takes. Tensors without elements may have any number of them in a few
+bytes, and each costs an inference."""
+
+LOOP_S = 0.001
+"""Seconds after which other requests have a turn, where inferences run on the event loop."""
+
 
 async def call(step: ModelStep, held: Held, inputs: Items) -> Items:
     """Run the model; try again as often as the step says, unless the request is at fault.
@@ -31,6 +39,8 @@ async def call(step: ModelStep, held: Held, inputs: Items) -> Items:
             raise
         except ServingError:
             continue
+    if not step.timeout_s:
+        return await _once(step, held, inputs)
     return await _within(step.timeout_s, _once(step, held, inputs))
 
 
@@ -50,7 +60,11 @@ async def call_each(step: ModelStep, held: Held, inputs: Items, gives: Specs) ->
     entries = iter(range(count))
 
     async def work() -> None:
+        began = time.perf_counter()
         for at in entries:
+            if time.perf_counter() - began > LOOP_S:
+                await asyncio.sleep(0)
+                began = time.perf_counter()
             given = {n: array[at] if n in step.split else array for n, array in inputs.items()}
             found[at] = await call(step, held, given)
 
@@ -66,6 +80,8 @@ def _count(step: ModelStep, inputs: Items) -> int:
     if counts or count is None:
         said = "; ".join(f"{name} has shape {list(shape)}" for name, shape in shapes.items())
         raise InvalidTensor(f"for_each takes entries along the first dimension: {said}")
+    if count > MOST_ENTRIES:
+        raise InvalidTensor(f"for_each takes at most {MOST_ENTRIES} entries; {count} came")
     return int(count)
 
 
@@ -81,11 +97,9 @@ def _stacked(item: str, arrays: list[Array]) -> Array:
 
 async def _once(step: ModelStep, held: Held, inputs: Items) -> Items:
     signature = _signature(step, held)
-    for alias in step.outputs.values():
-        if alias not in signature.outputs:
-            raise ServingError(
-                f'version {held.version} has no output "{alias}", which earlier ones had'
-            )
+    if not signature.outputs.keys() >= step.taken:
+        lacking = ", ".join(sorted(step.taken - signature.outputs.keys()))
+        raise ServingError(f'version {held.version} has no output "{lacking}", as earlier ones had')
     fitted, added = fit(signature, inputs)
 
     def read(outputs: Items) -> Items:

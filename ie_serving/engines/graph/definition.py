@@ -5,6 +5,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ie_serving.core.requests import ModelSpec
 from ie_serving.core.tensors import TensorSpec
@@ -85,6 +86,11 @@ class ModelStep(Step):
     split: frozenset[str] = frozenset()
     timeout_s: float = 0.0
     retries: int = 0
+
+    @cached_property
+    def taken(self) -> frozenset[str]:
+        """The outputs of the model that are taken."""
+        return frozenset(self.outputs.values())
 
     @property
     def reads(self) -> tuple[Ref, ...]:

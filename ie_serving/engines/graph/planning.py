@@ -5,7 +5,7 @@ fault names its step.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -39,6 +39,8 @@ class Plan:
         steps: by name; those of models say what fills each input, and which outputs they give.
         gives: specs of the items of each step.
         outputs: what each output of the graph is.
+        waits: steps that each step takes tensors of.
+        wanted: steps that outputs are of.
         shared: steps that several others wait for.
     """
 
@@ -46,6 +48,8 @@ class Plan:
     steps: Mapping[str, Step]
     gives: Mapping[str, Specs]
     outputs: Mapping[str, Ref]
+    waits: Mapping[str, tuple[str, ...]]
+    wanted: tuple[str, ...]
     shared: frozenset[str]
 
 
@@ -86,7 +90,15 @@ class _Planner:
             {name: _renamed(spec, name) for name, spec in specs.items() if spec},
             runs_on=f"a graph of {len(self._steps)} steps: {', '.join(self._steps)}",
         )
-        return Plan(signature, self._steps, self._gives, outputs, _shared(self._steps, outputs))
+        return Plan(
+            signature,
+            self._steps,
+            self._gives,
+            outputs,
+            waits={name: _steps_of(step.reads) for name, step in self._steps.items()},
+            wanted=_steps_of(outputs.values()),
+            shared=_shared(self._steps, outputs),
+        )
 
     def _take(self, step: Step) -> None:
         kinds: Mapping[type[Step], Callable[[Step], tuple[Step, Specs]]] = {
@@ -266,6 +278,10 @@ def _in_order(steps: Mapping[str, Step]) -> list[str]:
             ahead.pop()
             order[name] = None
     return list(order)
+
+
+def _steps_of(refs: Iterable[Ref]) -> tuple[str, ...]:
+    return tuple(sorted({ref.step for ref in refs} - {REQUEST}))
 
 
 def _shared(steps: Mapping[str, Step], outputs: Mapping[str, Ref]) -> frozenset[str]:

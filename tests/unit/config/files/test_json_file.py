@@ -304,7 +304,7 @@ def test_what_cannot_be_beside_sequences_names_key_and_model(
     assert fault.endswith(f'(model "{MODEL["name"]}")')
 
 
-@pytest.mark.parametrize("key", ["pipeline_config_list", "mediapipe_config_list"])
+@pytest.mark.parametrize("key", ["mediapipe_config_list"])
 def test_graphs_that_clients_would_ask_for_in_vain_are_refused(key: str) -> None:
     (fault,) = faults({**of(MODEL), key: [{"name": "both"}]})
     assert fault.startswith(f"{key}: [{{'name': 'both'}}] given; ")

@@ -24,6 +24,7 @@ DERIVED = {
     "settings.models",
     "settings.engine",
     "model.engine",
+    "model.graph",  # a list of its own beside the models
     "model.platform",  # a word of the text form alone, which its reader checks
     "engine.own",  # the parts of single drivers, such as openvino
     "engine.cache_dir",  # below storage.cache_dir

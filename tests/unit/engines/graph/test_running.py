@@ -15,6 +15,7 @@ from ie_serving.core.errors import (
     QueueFull,
     ServingError,
 )
+from ie_serving.engines.graph import calls
 from tests.unit.engines.asking import told
 from tests.unit.engines.graph.shelf import Model, Shelf, ask, plus, times
 
@@ -53,6 +54,19 @@ async def test_a_chain_is_its_models_one_after_the_other(tmp_path: Path) -> None
     assert models.recorded == ["first", "last"]
     assert told(graph) == {"x": "float [-1]", "y": "float [-1]"}
     graph.close()
+
+
+async def test_a_chain_makes_no_task(tmp_path: Path) -> None:
+    models = shelf()
+    seen: list[int] = []
+
+    async def count() -> None:
+        seen.append(len(asyncio.all_tasks()))
+
+    for name in ("add", "double"):
+        models.servables[name].compiled.before = count  # type: ignore[attr-defined]
+    await ask(models.graph(tmp_path, CHAIN), x=[1])
+    assert seen == [1, 1]
 
 
 async def test_a_list_is_a_sequence(tmp_path: Path) -> None:
@@ -283,6 +297,31 @@ async def test_entries_of_several_tensors_go_together(tmp_path: Path) -> None:
     assert await ask(graph, p=[[1], [2]], q=[[10], [20]]) == {"y": [[11], [22]]}
     with pytest.raises(InvalidTensor, match=r'step "last".*first dimension'):
         await ask(graph, p=[[1], [2]], q=[[10]])
+
+
+async def test_entries_are_bounded_before_anything_is_made_of_them(tmp_path: Path) -> None:
+    steps = {"last": {"model": "add", "for_each": "request.rows", "in": {"x": "item"}}}
+    graph = shelf().graph(tmp_path, steps)
+    with pytest.raises(InvalidTensor, match=r'step "last".*at most 16384 entries; 1000000000 came'):
+        await ask(graph, rows=np.empty((1_000_000_000, 0), np.float32))
+
+
+async def test_other_requests_have_turns_between_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "LOOP_S", 0.0)
+    models = shelf()
+    compiled: Any = models.servables["add"].compiled
+    turns: list[int] = []
+    asyncio.get_running_loop().call_soon(lambda: turns.append(compiled.calls))
+
+    async def at_once() -> None:
+        """Run on the loop."""
+
+    compiled.before, compiled.lanes = at_once, 1
+    steps = {"last": {"model": "add", "for_each": "request.rows", "in": {"x": "item"}}}
+    await ask(models.graph(tmp_path, steps), rows=np.zeros((9, 1), np.float32))
+    assert turns == [0]
 
 
 async def test_entries_that_differ_in_shape(tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ie_serving.config.settings import ModelConfig
+from ie_serving.engines.base import EngineOptions
 from ie_serving.models.repository.version_policy import Latest
 from ie_serving.models.served import Served
+from ie_serving.models.stream import ModelStream
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -51,10 +53,17 @@ async def updated(
         old = entries.get(config.name)
         if old is None or not _only_params_differ(old.config, config):
             continue
-        if await old.stream.update(config.engine):
+        if await _takes(old.stream, config.engine):
             found[config.name] = replace(old, config=replace(old.config, engine=config.engine))
             log.info(Event("parameters updated", model=config.name))
     return found
+
+
+async def _takes(stream: ModelStream, options: EngineOptions) -> bool:
+    """Let all versions of a model take other parameters; False where one is being loaded."""
+    if not stream.is_settled or not stream.available:
+        return False
+    return await stream.loader.update(options, [*stream.available.values()])
 
 
 def _only_params_differ(old: ModelConfig, new: ModelConfig) -> bool:

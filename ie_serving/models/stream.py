@@ -15,7 +15,6 @@ from functools import partial
 
 from ie_serving.core.errors import StorageError
 from ie_serving.core.versions import State, VersionStatus
-from ie_serving.engines.base import EngineOptions
 from ie_serving.models.polled import List, TurnWanted
 from ie_serving.models.polls import Polls
 from ie_serving.models.repository.comparisons import Comparisons
@@ -40,13 +39,13 @@ class ModelStream:
     """The versions of one model.
 
     Args of the constructor, beside those that are attributes:
-        loader: makes its versions.
         polls: the schedule of listings.
         rules: how it is followed; of them the poll interval alone may change.
 
     Attributes:
         name: model name.
         store: name of the store that this lies in, for the schedule.
+        loader: makes its versions.
         labels: version labels that requests may use.
         available: AVAILABLE versions by number.
         default: the highest of them; None when there is none.
@@ -73,7 +72,7 @@ class ModelStream:
         self.available: Mapping[int, Servable] = {}
         self.default: Servable | None = None
         self.has_served = False
-        self._loader = loader
+        self.loader = loader
         self._schedule = polls
         self._rules = rules
         self._trouble = ListingTrouble(
@@ -114,11 +113,6 @@ class ModelStream:
     def recall(self, version: int | None) -> None:
         """Load that version first: it answered until the worker died that this one replaces."""
         self._wanted.recalled = version
-
-    async def update(self, options: EngineOptions) -> bool:
-        """Let all versions take other parameters; False where one cannot, or is being loaded."""
-        settled = self.is_settled and bool(self.available)
-        return settled and await self._loader.update(options, [*self.available.values()])
 
     async def start(self) -> None:
         """List once and begin to load and to poll.
@@ -294,7 +288,7 @@ class ModelStream:
             known.found(candidate)
 
     def _control(self, candidate: Candidate) -> VersionControl:
-        return VersionControl(candidate, self._loader, self._version_rules)
+        return VersionControl(candidate, self.loader, self._version_rules)
 
     # -- planning ----------------------------------------------------------------------------
 

@@ -13,12 +13,14 @@ import select
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from contextvars import ContextVar
 from typing import Final
 
 from ie_serving.core.errors import ServingError
 from ie_serving.telemetry.access_lines import writer_of
 from ie_serving.telemetry.events import Event
+from ie_serving.telemetry.reopen import register
 from ie_serving.telemetry.request_id import RequestIds
 
 log = logging.getLogger(__name__)
@@ -120,6 +122,7 @@ class AccessLog:
         self._woken = False
         self._thread = threading.Thread(target=self._run, name="access-log", daemon=True)
         self._thread.start()
+        register(self)
 
     @property
     def dropped(self) -> int:
@@ -138,8 +141,8 @@ class AccessLog:
             self._wake.set()
 
     def reopen(self) -> None:
-        """Open the file anew before the next line."""
-        self._file.reopen()
+        """Have the thread open the file anew if it was moved away."""
+        self._wake.set()
 
     def close(self) -> None:
         """Write what waits, for at most `CLOSE_S`. Blocking."""
@@ -154,6 +157,8 @@ class AccessLog:
             self._wake.clear()
             # Before the queue is emptied: what comes after that wakes this thread again.
             self._woken = False
+            with suppress(OSError):  # told with the next lines, which are lost
+                self._file.renew()
             self._write_all()
         self._write_all()
 
@@ -191,20 +196,18 @@ class LineFile:
 
     def __init__(self, target: str) -> None:
         self._target = target
-        self._renew = False
         self._file = _opened(target)
 
-    def reopen(self) -> None:
-        """Open it anew at the next write. From any thread."""
-        self._renew = True
-
-    def write(self, data: bytes) -> None:
-        """Write all of `data`; waits for whoever reads a pipe. Raises: OSError."""
-        if self._target != STDOUT and (self._renew or self._was_moved()):
-            self._renew = False
+    def renew(self) -> None:
+        """Open it anew if it was moved away. Raises: OSError."""
+        if self._target != STDOUT and self._was_moved():
             renewed = os.open(self._target, _APPEND, 0o644)
             os.close(self._file)
             self._file = renewed
+
+    def write(self, data: bytes) -> None:
+        """Write all of `data`; waits for whoever reads a pipe. Raises: OSError."""
+        self.renew()
         while data:
             try:
                 data = data[os.write(self._file, data) :]

@@ -10,10 +10,12 @@ credentials at DEBUG.
 import logging
 import logging.handlers
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext, suppress
 
 from ie_serving.core.errors import ServingError
 from ie_serving.telemetry.events import MASK, Event, mask, one_line, render
 from ie_serving.telemetry.json_lines import JsonFormatter
+from ie_serving.telemetry.reopen import register
 
 __all__ = ["MASK", "OWN", "Event", "configure", "mask", "render"]
 
@@ -57,10 +59,27 @@ def _remove_ours(root: logging.Logger) -> None:
         old.close()
 
 
+# Several workers append to one file, so none of them may rotate it; whoever does, moves it.
+class _File(logging.handlers.WatchedFileHandler):
+    """A file that is opened anew when it was moved away, or when that is asked for."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line; one for which the file cannot be opened is on stderr alone."""
+        # Otherwise whoever logs would fail, since the library opens outside of its own guard.
+        with suppress(OSError):
+            super().emit(record)
+
+    def reopen(self) -> None:
+        """See `reopen.Reopened`."""
+        with self.lock or nullcontext(), suppress(OSError):
+            self.reopenIfNeeded()
+
+
 def _file_handler(path: str) -> logging.Handler:
     try:
-        # Several workers append to one file, so none of them may rotate it; whoever does, moves it.
-        return logging.handlers.WatchedFileHandler(path, encoding="utf-8")
+        file = _File(path, encoding="utf-8")
+        register(file)
+        return file
     except OSError as error:
         raise ServingError(
             f'log file "{path}" cannot be opened: {error.strerror}: name a file in a directory '

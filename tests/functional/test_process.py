@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -234,3 +235,28 @@ def test_what_the_arbiter_says_of_a_dead_worker_is_json(start: Start) -> None:
     server.send(signal.SIGTERM)
     assert server.exit_code() == 0
     assert all(json.loads(each)["time"] for each in server.lines)
+
+
+def test_sigusr1_lets_go_of_a_log_file_that_was_moved(start: Start, tmp_path: Path) -> None:
+    """In arbiter and worker, although no line follows: it may be compressed then."""
+    path = tmp_path / "server.log"
+    server = start(**both(), log_path=str(path))
+    server.line(READY)
+    pids = [server.popen.pid, int(server.get())]
+    moved = path.rename(tmp_path / "server.log.1")
+    before = moved.read_text()
+    assert all(str(moved) in opened(pid) for pid in pids)
+    server.send(signal.SIGUSR1)
+    until(lambda: not any(str(moved) in opened(pid) for pid in pids))
+    until(lambda: all(str(path) in opened(pid) for pid in pids))
+    assert moved.read_text() == before
+    assert server.get()
+
+
+def opened(pid: int) -> set[str]:
+    """Name what a process has open."""
+    found = set()
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):  # it was closed meanwhile
+            found.add(os.readlink(each))
+    return found

@@ -54,11 +54,6 @@ class OptionalLog:
 
         return UnaryCall if self._log is None else LoggedCall
 
-    def reopen(self) -> None:
-        """Open the file anew."""
-        if self._log:
-            self._log.reopen()
-
     async def close(self) -> None:
         """Write what waits, within a bounded time."""
         if self._log:

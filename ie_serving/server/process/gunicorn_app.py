@@ -43,6 +43,7 @@ from ie_serving.server.process.ports import REST, Ports, bind
 from ie_serving.server.process.shared import Shared
 from ie_serving.server.process.tuning import lasting_objects, tune
 from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.reopen import reopen
 
 log = logging.getLogger(__name__)
 
@@ -204,14 +205,18 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
         super().signal(sig, frame)
 
     def handle_hup(self) -> None:
-        """Pass SIGHUP on to the workers."""
-        # gunicorn would replace its workers; ours read the configuration again and go on serving.
+        """Pass SIGHUP on: gunicorn would replace workers; ours read the configuration again."""
         self.kill_workers(signal.SIGHUP)
+
+    def handle_usr1(self) -> None:
+        """Open log files anew, here and in the workers, as gunicorn's own arbiter does."""
+        reopen()
+        self.kill_workers(signal.SIGUSR1)
 
     def _ignore(self) -> None:
         """Do nothing, where the default would end the process."""
 
-    handle_ttin = handle_ttou = handle_usr1 = handle_usr2 = handle_winch = _ignore
+    handle_ttin = handle_ttou = handle_usr2 = handle_winch = _ignore
 
     def manage_workers(self) -> None:
         """Start workers that are missing, unless the pause before a replacement lasts."""
@@ -350,6 +355,7 @@ class _Worker(Worker):  # type: ignore[misc]
             loop.add_signal_handler(number, self._stop, orders, number)
         loop.add_signal_handler(signal.SIGQUIT, self._stop_or_end, orders)
         loop.add_signal_handler(signal.SIGHUP, orders.reload.set)
+        loop.add_signal_handler(signal.SIGUSR1, reopen)
 
     def _stop(self, orders: Orders, number: int) -> None:
         # What the arbiter was told, it passes on as SIGTERM; and the kernel sends that when the

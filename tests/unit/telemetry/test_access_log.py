@@ -15,6 +15,7 @@ from ie_serving.core.errors import ServingError
 from ie_serving.telemetry import access_log
 from ie_serving.telemetry.access_lines import COLUMNS, writer_of, written_client
 from ie_serving.telemetry.access_log import CURRENT, AccessLog, Entry, check, current
+from ie_serving.telemetry.reopen import reopen
 from ie_serving.telemetry.request_id import LONGEST, RequestIds
 from tests.process import PATIENCE_S, until
 
@@ -159,6 +160,15 @@ def test_a_file_that_was_moved_is_opened_anew(tmp_path: Path) -> None:
         until(path.exists)
         until(lambda: numbers(path) == [2])
     assert numbers(tmp_path / "access.log.1") == [1]
+
+
+def test_a_file_that_was_moved_is_let_go_when_that_is_asked(tmp_path: Path) -> None:
+    """Although no line follows."""
+    path = tmp_path / "access.log"
+    with closing(AccessLog(str(path))):
+        path.rename(tmp_path / "access.log.1")
+        reopen()
+        until(path.exists)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from ie_serving.core.errors import ServingError
 from ie_serving.telemetry import logs
 from ie_serving.telemetry.logs import MASK, Event, configure, mask, render
+from ie_serving.telemetry.reopen import reopen
 
 own = logging.getLogger("ie_serving.models.version.loader")
 foreign = logging.getLogger("another.library")
@@ -127,6 +128,29 @@ def test_the_file_gets_the_lines_too_and_is_opened_anew_after_rotation(
     assert path.read_text().endswith("second\n")
     assert "first" not in path.read_text()
     assert len(written().splitlines()) == 2
+
+
+def test_a_file_that_is_gone_with_its_directory_fails_nobody_and_comes_back(
+    tmp_path: Path, written: Written
+) -> None:
+    path = tmp_path / "logs" / "server.log"
+    path.parent.mkdir()
+    configure("INFO", str(path))
+    path.unlink()
+    path.parent.rmdir()
+    own.info("on stderr alone")
+    path.parent.mkdir()
+    own.info("in the file again")
+    assert path.read_text().endswith("in the file again\n")
+    assert len(written().splitlines()) == 2
+
+
+def test_a_file_is_opened_anew_when_that_is_asked(tmp_path: Path) -> None:
+    path = tmp_path / "server.log"
+    configure("INFO", str(path))
+    path.rename(tmp_path / "server.log.1")
+    reopen()
+    assert path.read_text() == ""
 
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:

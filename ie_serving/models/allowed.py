@@ -1,18 +1,34 @@
 """The models of a caller who may ask for some only."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from ie_serving.core.access import Caller
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.versions import VersionStatus
 from ie_serving.models.served import Served, ServedModels
-from ie_serving.models.version.handle import Servable
+
+
+class AllowedEntries(Mapping[str, Served]):
+    """The entries of the models that a caller may ask for; to look another up raises Forbidden."""
+
+    def __init__(self, every: ServedModels, caller: Caller) -> None:
+        self._every = every
+        self._caller = caller
+
+    def __getitem__(self, name: str) -> Served:
+        self._caller.check_model(name)
+        return self._every.entries[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self._every.entries if self._caller.may_ask(name))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
 
 
 class AllowedModels(ServedModels):
     """Answers as `ServedModels`, and raises Forbidden for the models of others.
 
-    Every request finds its model here, whatever it asks and however its message is written.
+    Every request finds its model here, whatever it asks and however its message is written. The
+    check is in the entries, so that no method, and nothing that stands before this, goes round it.
 
     Args of the constructor:
         every: what is served.
@@ -20,34 +36,9 @@ class AllowedModels(ServedModels):
     """
 
     def __init__(self, every: ServedModels, caller: Caller) -> None:
-        self._every = every
-        self._caller = caller
+        self._allowed = AllowedEntries(every, caller)
 
     @property
     def entries(self) -> Mapping[str, Served]:  # type: ignore[override]
         """See `ServedModels`: what is configured now."""
-        return self._every.entries
-
-    def handle(self, spec: ModelSpec) -> Servable:
-        """See `ServedModels`."""
-        self._caller.check_model(spec.name)
-        return super().handle(spec)
-
-    def statuses(self, name: str, version: int | None = None) -> list[VersionStatus]:
-        """See `ServedModels`."""
-        self._caller.check_model(name)
-        return super().statuses(name, version)
-
-    def entry(self, name: str) -> Served:
-        """See `ServedModels`."""
-        self._caller.check_model(name)
-        return super().entry(name)
-
-    def resolve_label(self, name: str, label: str) -> int:
-        """See `ServedModels`."""
-        self._caller.check_model(name)
-        return super().resolve_label(name, label)
-
-    def names(self) -> list[str]:
-        """See `ServedModels`: those that the caller may know."""
-        return [name for name in super().names() if self._caller.may_ask(name)]
+        return self._allowed

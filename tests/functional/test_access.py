@@ -117,7 +117,9 @@ def server(
     file = tmp_path_factory.mktemp("keys") / "keys"
     file.write_text("".join(line(name, rights) for name, rights in CALLERS.items()))
     user = ("--enable_auth", "--auth_username=admin", "--auth_password=word")
-    with closing(Guarded(file, f"--grpc_transport={request.param}", *user)) as started:
+    # What stands in front of services must not open them: with one transport it stands there.
+    logs = [f"--access_log={file}.log"] if request.param == "grpcio" else []
+    with closing(Guarded(file, f"--grpc_transport={request.param}", *user, *logs)) as started:
         started.ready()
         yield started
 
@@ -174,6 +176,9 @@ def calls(server: Guarded) -> list[tuple[str, Any, Any, str]]:
     status = get_model_status_pb2.GetModelStatusRequest()
     status.model_spec.name = "digits"
     made.append(("GetModelStatus", server.model.GetModelStatus, status, "prom ops part"))
+    other = get_model_status_pb2.GetModelStatusRequest()
+    other.model_spec.name = "other"
+    made.append(("GetModelStatus other", server.model.GetModelStatus, other, "zoe prom ops"))
     multi = inference_pb2.MultiInferenceRequest()
     multi.tasks.add(method_name="tensorflow/serving/classify").model_spec.name = "digits"
     made.append(("MultiInference", server.prediction.MultiInference, multi, "alice ops part"))

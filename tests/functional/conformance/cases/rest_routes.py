@@ -19,6 +19,9 @@ ZERO = "Without a version 0 it means the default: clients of 2020 and ovmsclient
 ALLOW = {**JSON, "Allow": "GET, HEAD, POST, OPTIONS"}
 METHODS = "TensorFlow Serving answers 400; RFC 9110 has 405 for it."
 LABEL = "A label that is ignored misleads."
+METRICS = (
+    "Prometheus looks for metrics there; TensorFlow Serving has none without a monitoring file."
+)
 
 
 def error(text: str) -> str:
@@ -253,7 +256,6 @@ colon and the word `metadata`. Names and labels are percent-decoded afterwards."
                 ("GET", "/v1"),
                 ("GET", "/v2/models/plus"),
                 ("POST", "/statuspage"),
-                ("GET", "/metrics"),
                 ("GET", "/monitoring/prometheus"),
                 ("OPTIONS", "/"),
             )
@@ -265,6 +267,15 @@ colon and the word `metadata`. Names and labels are percent-decoded afterwards."
             target="/monitoring/prometheus/metrics",
             phrase="# TYPE :tensorflow:serving:request_count counter\n",
             reply_headers={"Content-Type": "text/plain"},
+        ),
+        Rest(
+            id="the metrics page at its usual path",
+            rule="our own, unless the monitoring file turns metrics off",
+            method="GET",
+            target="/metrics",
+            phrase="# TYPE :tensorflow:serving:request_count counter\n",
+            reply_headers={"Content-Type": "text/plain"},
+            deviation=METRICS,
         ),
     ],
 )

@@ -1,8 +1,12 @@
 """The access log: a line for each request of both interfaces, with its id."""
 
 import json
+import re
+from base64 import b64encode
+from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
+from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -182,3 +186,46 @@ def test_a_file_that_is_moved_away_is_opened_anew(logged: Logged) -> None:
     until(logged.path.exists)
     assert logged.line_of(reply.headers["x-request-id"])["code"] == 200
     assert reply.headers["x-request-id"] not in moved.read_text()
+
+
+@pytest.fixture(params=TRANSPORTS)
+def guarded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Logged]:
+    """One that asks callers who they are."""
+    keys, path = tmp_path / "keys", tmp_path / "access.log"
+    keys.write_text(f"alice predict * sha256:{sha256(b'hunter2').hexdigest()}\n")
+    server = Server(
+        "ie_serving",
+        "model",
+        "--model_name=digits",
+        f"--model_path={SAMPLE}",
+        f"--grpc_transport={request.param}",
+        f"--access_log={path}",
+        "--log_format=json",
+        f"--api_key_file={keys}",
+        *("--enable_auth", "--auth_username=admin", "--auth_password=hunter3"),
+    )
+    with closing(server):
+        yield Logged(server.ready(), path)
+
+
+def test_callers_have_one_line_each_without_their_credentials(guarded: Logged) -> None:
+    """Also who is not admitted, and whose password has to be verified first."""
+    basic = "Basic " + b64encode(b"admin:hunter3").decode()
+    wrong = "Basic " + b64encode(b"admin:hunter4").decode()
+    stub, url = guarded.server.prediction, "/v1/models/digits:predict"
+    for given in ("", "Bearer hunter2", basic, wrong):
+        metadata = (("authorization", given),) if given else ()
+        reply = guarded.server.rest.post(url, content=BODY, headers=dict(metadata))
+        assert reply.status_code == (200 if given in ("Bearer hunter2", basic) else 401)
+        assert guarded.line_of(reply.headers["x-request-id"])["code"] == reply.status_code
+        with suppress(grpc.RpcError):
+            stub.Predict(predict(), PATIENCE_S, metadata=metadata)
+    calls = Counter({"OK": 2, "UNAUTHENTICATED": 2})
+
+    def logged() -> Counter[str]:
+        fields = [each["fields"] for each in guarded.lines()]
+        return Counter(each["code"] for each in fields if each["interface"] == "gRPC")
+
+    until(lambda: logged().total() >= calls.total())
+    assert logged() == calls
+    assert not re.search("hunter|YWRtaW4", guarded.path.read_text() + guarded.server.log)

@@ -366,11 +366,10 @@ class ServingApplication:
             url, partial(open_storage, url, self._storage_options, self._stopping, sibling)
         )
         storage = stated_or(opened, GRAPH, config.graph)
-        steps = self._metrics.add(config.name).steps
-        engine = WithGraphs(_engine(self._drivers, config), self._models.served, steps.add)
+        engine = _engine(self._drivers, config)
         source = Source(
             storage,
-            engine,
+            self._with_graphs(config.name, engine),
             rest_s=poll_wait_s,
             ready_marker=config.ready_marker,
             unload_when_empty=server.unload_when_empty,
@@ -397,6 +396,9 @@ class ServingApplication:
             ),
         )
 
+    def _with_graphs(self, name: str, engine: Engine) -> WithGraphs:
+        return WithGraphs(engine, self._models.served, self._metrics.add(name).steps.add)
+
     def _at_hand(self, config: ModelConfig) -> AtHand:
         return AtHand(config.name, AskedModels(self._models.served))
 
@@ -409,10 +411,11 @@ class ServingApplication:
     def _loader(self, config: ModelConfig, storage: Storage, engine: Engine) -> Loader:
         metrics = self._metrics.add(config.name)
         family = self._sequences.of(config.name, metrics.sequences)
+        layered = _layered(WithOthers(engine, self._at_hand(config)), metrics.batches, family)
         return Loader(
             config.name,
             storage,
-            _layered(WithOthers(engine, self._at_hand(config)), metrics.batches, family),
+            self._with_graphs(config.name, layered),  # outside: their models have the layers
             config.engine,
             self._warm_up,
             self._loads,

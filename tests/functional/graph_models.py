@@ -20,6 +20,12 @@ def total(directory: Path) -> Path:
     return _written(directory, ops.reduce_sum(x, np.int64([1])), x, "score")
 
 
+def colours(directory: Path) -> Path:
+    """Write `y`, the greatest of each colour of images `x` of 2 x 2."""
+    x = ops.parameter([1, 3, 2, 2], np.float32, name="x")
+    return _written(directory, ops.reduce_max(x, np.int64([2, 3])), x, "y")
+
+
 def _written(directory: Path, output: ov.Node, x: ov.Node, name: str) -> Path:
     x.output(0).set_names({"x"})
     output.output(0).set_names({name})

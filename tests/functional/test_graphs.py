@@ -1,5 +1,7 @@
 """Graphs of models, as clients see them: addressed, described, versioned and measured as models."""
 
+import base64
+import io
 import json
 import re
 import shutil
@@ -12,9 +14,10 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
+from PIL import Image
 from tensorflow_serving.apis import get_model_status_pb2, predict_pb2
 
-from tests.functional.graph_models import linear, total
+from tests.functional.graph_models import colours, linear, total
 from tests.functional.servers import ROOT, Server
 from tests.process import PATIENCE_S
 
@@ -51,6 +54,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("graphs")
     linear(root / "models/scaler/1", 0.5)
     total(root / "models/scorer/1")
+    colours(root / "models/colours/1")
     graph = {
         "steps": [{"model": "scored", "in": "request"}],
         "outputs": {"twice": "scored.score"},
@@ -63,6 +67,8 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def write(root: Path, top: dict[str, Any]) -> Path:
     names = ("scaler", "scorer", "nested")
     models = [{"config": {"name": n, "base_path": f"models/{n}"}} for n in names]
+    coloured = {"name": "colours", "base_path": "models/colours", "color_format": "RGB:RGB"}
+    models.append({"config": coloured})
     lone = {"name": "lone", "base_path": "models/lone"}
     file = root / "config.json"
     file.write_text(json.dumps({**top, "model_config_list": [*models, {"config": lone}]}))
@@ -74,9 +80,9 @@ def server(root: Path) -> Iterator[Server]:
     """The example of the page, a graph in a repository, and a graph whose model is not there."""
     steps = [{"model": "lone", "in": "request"}]
     early = {"name": "early", "version": 3, "steps": steps, "outputs": {"y": "lone.y"}}
-    config = write(
-        root, {"graphs": [*EXAMPLE["graphs"], early], "pipeline_config_list": [PIPELINE]}
-    )
+    seen = {"name": "seen", "steps": [{"model": "colours"}], "outputs": {"y": "colours.y"}}
+    graphs = [*EXAMPLE["graphs"], early, seen]
+    config = write(root, {"graphs": graphs, "pipeline_config_list": [PIPELINE]})
     flags = ("--metrics_path=/metrics", "--file_system_poll_wait_seconds=0.2")
     server = Server("ie_serving", "config", f"--config_path={config}", *flags)
     with closing(server):
@@ -121,6 +127,15 @@ def test_a_pipeline_of_openvino_model_server(server: Server) -> None:
     body = {"inputs": {"tables": [ROWS, ROWS, ROWS[::-1]]}}
     reply = server.rest.post("/v1/models/piped:predict", json=body).json()
     assert reply == {"outputs": [[5.0, -0.5], [5.0, -0.5], [-0.5, 5.0]]}
+
+
+def test_an_image_is_decoded_as_its_model_does(server: Server) -> None:
+    file = io.BytesIO()
+    Image.new("RGB", (2, 2), (250, 100, 0)).save(file, "PNG")
+    body = {"inputs": {"x": {"b64": base64.b64encode(file.getvalue()).decode()}}}
+    for model in ("colours", "seen"):
+        reply = server.rest.post(f"/v1/models/{model}:predict", json=body).json()
+        assert np.allclose(reply["outputs"], [[250, 100, 0]], atol=1), reply
 
 
 def test_steps_are_measured(server: Server) -> None:

@@ -86,8 +86,8 @@ class _Planner:
             raise LoadFailed("; ".join(self._faults))
         signature = Signature(
             SERVING_DEFAULT,
-            {name: _renamed(spec, name) for name, spec in self._request.items()},
-            {name: _renamed(spec, name) for name, spec in specs.items() if spec},
+            {name: self._input(name, spec) for name, spec in self._request.items()},
+            {n: replace(_renamed(spec, n), image=None) for n, spec in specs.items() if spec},
             runs_on=f"a graph of {len(self._steps)} steps: {', '.join(self._steps)}",
         )
         return Plan(
@@ -99,6 +99,11 @@ class _Planner:
             wanted=_steps_of(outputs.values()),
             shared=_shared(self._steps, outputs),
         )
+
+    def _input(self, name: str, spec: TensorSpec) -> TensorSpec:
+        """Give an input of the graph; images are for its models to decode, each as it does."""
+        is_given_back = Ref(REQUEST, name) in self._definition.outputs.values()
+        return replace(_renamed(spec, name), image=None if is_given_back else spec.image)
 
     def _take(self, step: Step) -> None:
         kinds: Mapping[type[Step], Callable[[Step], tuple[Step, Specs]]] = {
@@ -291,5 +296,4 @@ def _shared(steps: Mapping[str, Step], outputs: Mapping[str, Ref]) -> frozenset[
 
 
 def _renamed(spec: TensorSpec, name: str) -> TensorSpec:
-    """Give the spec of a graph's own tensor; what images become is told of it anew."""
-    return replace(spec, name=name, tensor=f"{name}:0", image=None)
+    return replace(spec, name=name, tensor=f"{name}:0")

@@ -45,7 +45,8 @@ def united(known: TensorSpec, wanted: TensorSpec, *, is_declared: bool) -> Tenso
         return known
     if known.dtype is not wanted.dtype:
         return f"and {wanted} is expected: declare it in inputs"
-    return replace(known, shape=_narrower(known.shape, wanted.shape), bounds=None)
+    image = known.image if known.image == wanted.image else None
+    return replace(known, shape=_narrower(known.shape, wanted.shape), bounds=None, image=image)
 
 
 def _narrower(one: Shape, other: Shape) -> Shape:

@@ -2,12 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ie_serving.core.errors import LoadFailed
+from ie_serving.core.images import ImageForm
 from ie_serving.engines.graph.engine import FILE, models_of
 from tests.unit.engines.asking import told
 from tests.unit.engines.graph.shelf import Model, Shelf, plus
@@ -187,6 +189,28 @@ def test_an_input_is_what_every_step_can_take(tmp_path: Path) -> None:
     graph = models.graph(tmp_path, steps, outputs={"y": "a.y", "z": "b.z", "same": "request.x"})
     assert told(graph)["x"] == "float [2, 4]"
     assert told(graph)["same"] == "float [2, 4]"
+
+
+def test_images_are_for_the_model_to_decode(tmp_path: Path) -> None:
+    """By its own settings: of two that differ, neither's would be right for both."""
+    models = shelf()
+    forms = [ImageForm("NCHW", ((1, 1), (3, 3), (8, 8), (8, 8)), each) for each in ("RGB", "BGR")]
+    for name, form in zip(("rgb", "bgr"), forms, strict=True):
+        model = Model("data:f[1,3,8,8]", "y:f[1]", lambda data: {"y": [0]})
+        default = model.signatures["serving_default"]
+        spec = replace(default.inputs["data"], image=form)
+        model.signatures = {"serving_default": replace(default, inputs={"data": spec})}
+        models.put(name, model)
+    steps = {name: {"model": name, "in": "request"} for name in ("rgb", "bgr")}
+
+    def taken(outputs: dict[str, str], *names: str) -> ImageForm | None:
+        graph = models.graph(tmp_path, {name: steps[name] for name in names}, outputs=outputs)
+        form: ImageForm | None = graph.signatures["serving_default"].inputs["data"].image
+        return form
+
+    assert taken({"y": "rgb.y"}, "rgb") == forms[0]
+    assert taken({"y": "rgb.y", "z": "bgr.y"}, "rgb", "bgr") is None
+    assert taken({"y": "rgb.y", "same": "request.data"}, "rgb") is None
 
 
 def test_a_version_that_is_no_graph_is_another_engines(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -149,13 +149,11 @@ def elements(dtype: DataType, draw: st.DrawFn) -> st.SearchStrategy[Any]:
     )
 
 
-@settings(max_examples=500, deadline=None)
 @given(bodies())
 def test_all_readers_agree_on_one_input(case: tuple[bytes, Signature]) -> None:
     assert_all_agree(*case)
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(-9, 9), st.floats(-9, 9)), min_size=1), st.data())
 def test_all_readers_agree_on_several_inputs(
     rows: list[tuple[int, float]], data: st.DataObject

@@ -29,14 +29,19 @@ def odd_exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return export(script, tmp_path_factory.mktemp("odd"))
 
 
-def pytest_collection_finish(session: pytest.Session) -> None:
-    """Leave what the collection made, TensorFlow's modules and all tests, to no garbage collection.
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Iterator[object]:
+    """Let no garbage collection look at what the collection of tests makes, TensorFlow included.
 
-    That is millions of objects: each `gc.collect()` of a test took about a second of processor time
-    to look through them.
+    That is millions of objects, nearly all of which stay: each `gc.collect()` of a test took about
+    a second of processor time to look through them.
     """
-    gc.collect()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -2,6 +2,7 @@
 
 import pickle
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ from ie_serving.engines.sklearn.driver import load
 from ie_serving.engines.sklearn.jobs import bound_jobs
 from tests.unit.engines.asking import answer, strings, told
 
-skops_io = pytest.importorskip("skops.io")
+if find_spec("skops") is None:
+    pytest.skip("skops is not installed", allow_module_level=True)
 X, LABELS = load_iris(return_X_y=True)
 NAMES = np.array(["setosa", "versicolor", "virginica"])[LABELS]
 ALLOWED = EngineOptions(allow_pickle=True)
@@ -39,6 +41,8 @@ ALLOWED = EngineOptions(allow_pickle=True)
 def saved(directory: Path, estimator: Any, name: str = "m.joblib") -> Path:
     file = directory / name
     if file.suffix == ".skops":
+        from skops import io as skops_io  # takes seconds, which each collection would wait for
+
         skops_io.dump(estimator, file)
     elif file.suffix == ".joblib":
         joblib.dump(estimator, file)

@@ -246,4 +246,5 @@ def test_what_is_not_used_is_not_imported(tmp_path: Path) -> None:
     ours = {name for name in modules if name.startswith("ie_serving.engines.")}
     places = {name.split(".")[2] for name in ours}
     assert not places & {"sklearn", "xgboost", "lightgbm", "catboost", "null", "tabular"}
+    assert not {f"ie_serving.engines.graph.{each}" for each in ("reading", "run")} & modules
     assert not {name.split(".")[0] for name in modules} & set(OPTIONAL)

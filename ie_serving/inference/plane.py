@@ -318,6 +318,8 @@ class DataPlane:
         """Count the request that the body answers, and its latency if it succeeds."""
         with self.counting_refusals(model, interface, api) as asked:
             yield asked
+        if not self._metrics.wanted:
+            return
         key, series = _key(interface, api, asked.version), self._metrics.of(model)
         # Names that nobody serves have no series of their own.
         name = model if series is not self._metrics.of("") else ""

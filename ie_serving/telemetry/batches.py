@@ -121,6 +121,6 @@ def _counted(
         (
             f'{name}{{{of},{label}="{value}"}} {number}'
             for of, numbers in found
-            for value, number in numbers.items()
+            for value, number in list(numbers.items())
         ),
     )

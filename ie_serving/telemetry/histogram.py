@@ -3,6 +3,7 @@
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate
 from typing import Final
 
@@ -81,13 +82,18 @@ class Histogram:
             words: the finite bounds as they are written; empty for six digits.
         """
         totals = list(accumulate(self._buckets))
-        written = words or [f"{bound * unit:g}" for bound in self._bounds]
+        written = words or _written(tuple(self._bounds), unit)
         before = f"{labels}," if labels else ""
         for bound, count in zip(written[shown], totals[:-1][shown], strict=True):
             yield f'{name}_bucket{{{before}le="{bound}"}} {count}'
         yield f'{name}_bucket{{{before}le="+Inf"}} {totals[-1]}'
         yield f"{name}_sum{{{labels}}} {self._sum * unit:.15g}"
         yield f"{name}_count{{{labels}}} {totals[-1]}"
+
+
+@lru_cache(maxsize=16)
+def _written(bounds: tuple[float, ...], unit: float) -> tuple[str, ...]:
+    return tuple(f"{bound * unit:g}" for bound in bounds)
 
 
 class Durations:

@@ -76,7 +76,7 @@ def _succeeded(models: Models) -> Iterator[str]:
 def _failed(models: Models) -> Iterator[str]:
     for model, requests in models.items():
         numbers: dict[Key, int] = {}
-        for (key, _), number in requests.failed.items():
+        for (key, _), number in list(requests.failed.items()):
             numbers[key] = numbers.get(key, 0) + number
         for key, number in numbers.items():
             yield sample(REQUESTS_FAIL, number, **_labels(model, key))

@@ -136,7 +136,7 @@ class RequestMetrics:
 
     def by_series(self) -> Iterator[tuple[Key, Histogram]]:
         """Yield the successful requests of each series that has had any."""
-        for key, served in self.served.items():
+        for key, served in list(self.served.items()):  # requests go on between two lines
             if len(served.total):
                 yield key, served.total
 
@@ -144,7 +144,7 @@ class RequestMetrics:
         """Yield the samples of our counter."""
         for key, total in self.by_series():
             yield sample(name, len(total), model_name=model, **key.labels, code="OK")
-        for (key, status), number in self.failed.items():
+        for (key, status), number in list(self.failed.items()):
             yield sample(name, number, model_name=model, **key.labels, code=status)
 
     def durations(self, name: str, model: str) -> Iterator[str]:

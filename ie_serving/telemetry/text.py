@@ -15,11 +15,12 @@ def family(name: str, kind: str, meaning: str, samples: Iterable[str]) -> Iterat
         meaning: one line for whoever reads the page.
         samples: their lines.
     """
-    found = list(samples)
-    if found:
-        yield f"# HELP {name} {meaning}"
-        yield f"# TYPE {name} {kind}"
-        yield from found
+    # Not as a list: of a thousand models it is more than the event loop can make in one go.
+    for number, line in enumerate(samples):
+        if not number:
+            yield f"# HELP {name} {meaning}"
+            yield f"# TYPE {name} {kind}"
+        yield line
 
 
 def sample(name: str, value: float, /, **labels: str) -> str:

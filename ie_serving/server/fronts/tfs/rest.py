@@ -243,8 +243,8 @@ class RestApi:
         assert resp is not None  # only WebSockets have none, and they have no sink
         target = target_of(req.scope["raw_path"], req.scope["query_string"])
         is_reload = req.method == "POST" and target.lower() == RELOAD
-        page = await self._reloaded() if is_reload else self._page(req)
-        resp.status, resp.content_type, body = page
+        page = self._reloaded() if is_reload else self._page(req)
+        resp.status, resp.content_type, body = page if isinstance(page, tuple) else await page
         if resp.status == METHOD_NOT_ALLOWED:
             resp.set_header("allow", ALLOWED)
         resp.data = bytes(body)
@@ -256,7 +256,7 @@ class RestApi:
         except Exception as error:
             return failed(error)
 
-    def _page(self, request: falcon.asgi.Request) -> Page:
+    def _page(self, request: falcon.asgi.Request) -> Page | Awaitable[Page]:
         path: bytes = request.scope["raw_path"]
         if path[:4].lower() != b"/v1/":
             page = self._pages.get(path)

@@ -3,7 +3,7 @@
 Errors become `{"error": ...}` here and nowhere else.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.server.fronts.admin.health import LIVE, READY, STARTUP, Health
@@ -57,9 +57,9 @@ def preflight(origin: str) -> Page:
 # By the bytes of the path as they were sent, since probes write it alike each time.
 def fixed_pages(
     health: Health, metrics: Metrics, metrics_paths: Sequence[str]
-) -> Mapping[bytes, Callable[[], Page]]:
+) -> Mapping[bytes, Callable[[], Page | Awaitable[Page]]]:
     """Give the pages that are the same for every query, by their paths."""
-    pages: dict[bytes, Callable[[], Page]] = {
+    pages: dict[bytes, Callable[[], Page | Awaitable[Page]]] = {
         LIVE.encode(): lambda: json_page(*health.live_reply()),
         READY.encode(): lambda: json_page(*health.ready_reply()),
         STARTUP.encode(): lambda: json_page(*health.startup_reply()),
@@ -67,5 +67,9 @@ def fixed_pages(
         PING.encode(): lambda: json_page(*health.ready_reply()),
     }
     for path in metrics_paths:
-        pages[path.encode()] = lambda: (200, CONTENT_TYPE, metrics.text().encode())
+        pages[path.encode()] = lambda: _metrics_page(metrics)
     return pages
+
+
+async def _metrics_page(metrics: Metrics) -> Page:
+    return 200, CONTENT_TYPE, await metrics.page()

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-INLINE, THREAD = "inline", "thread"
-"""How a kernel is kept apart: by the threads that all models share, or by threads of its own."""
+INLINE, THREAD, PROCESS = "inline", "thread", "process"
+"""How a kernel is run: in threads that all models share, in threads or in processes of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +36,9 @@ class KernelOptions:
 
     max_concurrency: int = 1
     """Calls at a time: few authors think of threads."""
+
+    memory_limit_mb: int = 0
+    """Private memory in MB that a process of it may take; 0 sets no limit."""
 
     timeout_ms: float = 0.0
     """Longest time of a call in milliseconds, waiting for its turn included; 0 sets no limit."""

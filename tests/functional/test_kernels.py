@@ -74,6 +74,11 @@ def write(root: Path) -> Path:
         "limits": {"kernel": "limits.py", "params": {"limit": 1}},
         "asker": {"kernel": "asker.py:Asker"},
         "scale": {"kernel": "kernels/scale.py:scale", "params": {"factor": 3}},
+        "apart": {
+            "kernel": "kernels/scale.py:scale",
+            "params": {"factor": 4},
+            "isolation": "process",
+        },
         "broken": {"kernel": "kernels/scale.py:broken"},
         "hangs": {"kernel": "kernels/scale.py:hangs", "timeout_ms": 200},
         "lost": {"kernel": "no.py:nothing"},
@@ -150,7 +155,7 @@ def test_an_exception_is_told_without_a_traceback(server: Server) -> None:
         500,
         {"error": "kernel broken failed: KeyError: 1"},
     )
-    assert "return {}[int(x[0])]" in server.log
+    server.line(r"return \{\}\[int\(x\[0\]\)\]")
 
 
 def test_what_hangs_costs_its_neighbours_nothing(server: Server) -> None:
@@ -163,6 +168,10 @@ def test_what_hangs_costs_its_neighbours_nothing(server: Server) -> None:
 def test_a_kernel_that_is_not_there_is_its_models_status(server: Server) -> None:
     status = server.rest.get("/v1/models/lost").json()["model_version_status"][0]["status"]
     assert "kernel no.py is neither" in status["error_message"]
+
+
+def test_a_kernel_in_a_process_of_its_own_answers(server: Server) -> None:
+    assert ask(server, "apart", [1.0, 2.0]).json() == {"outputs": [4.0, 8.0]}
 
 
 def test_the_metadata_is_the_kernels(server: Server) -> None:

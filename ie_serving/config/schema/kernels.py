@@ -9,7 +9,7 @@ from ie_serving.config.schema.setting import Setting
 from ie_serving.config.values import kernels, numbers, words
 from ie_serving.core.integers import INT32_MAX
 from ie_serving.engines.base import AUTO
-from ie_serving.engines.kernels import INLINE, THREAD
+from ie_serving.engines.kernels import INLINE, PROCESS, THREAD
 
 DRIVER = "python"
 """Driver of models with a kernel."""
@@ -29,10 +29,10 @@ PLACE = Setting(
 _OTHERS: tuple[Setting, ...] = (
     Setting(
         place="kernel.isolation",
-        parse=words.one_of(INLINE, THREAD),
-        form=f"{INLINE}|{THREAD}",
-        meaning="run the kernel in threads of its own, or inline in those that all models share;"
-        " never on the event loop",
+        parse=words.one_of(INLINE, THREAD, PROCESS),
+        form=f"{INLINE}|{THREAD}|{PROCESS}",
+        meaning="run the kernel in threads of its own, inline in those that all models share, or in"
+        " processes of its own, which may crash; never on the event loop",
         example="inline",
         flag="isolation",
         key="isolation",
@@ -41,10 +41,20 @@ _OTHERS: tuple[Setting, ...] = (
         place="kernel.max_concurrency",
         parse=numbers.integer(1, 1000),
         form="N",
-        meaning="calls of the kernel that run at a time, or batches of calls",
+        meaning="calls of the kernel that run at a time, or batches of calls; its processes",
         example="4",
         flag="max_concurrency",
         key="max_concurrency",
+    ),
+    Setting(
+        place="kernel.memory_limit_mb",
+        parse=numbers.integer(0, INT32_MAX),
+        form="MB",
+        meaning="private memory that a process of the kernel may take, of isolation process; a"
+        " call that needs more gets RESOURCE_EXHAUSTED or 429; 0 sets no limit",
+        example="2000",
+        flag="memory_limit_mb",
+        key="memory_limit_mb",
     ),
     Setting(
         place="kernel.timeout_ms",
@@ -80,6 +90,8 @@ def conflicts(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         for setting in _OTHERS:
             if setting.place in found:
                 yield setting.place, "it has a meaning for a kernel alone: name the kernel too"
+    elif found.get("kernel.memory_limit_mb") and found.get("kernel.isolation") != PROCESS:
+        yield "kernel.memory_limit_mb", f"it has a meaning for isolation {PROCESS} alone: set that"
     elif found.get("engine.driver", AUTO) not in (AUTO, DRIVER):
         driver = found["engine.driver"]
         yield "engine.driver", f"{driver} given beside a kernel, which needs no driver: remove one"

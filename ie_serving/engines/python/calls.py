@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ie_serving.core.errors import ServingError
+from ie_serving.core.errors import QueueFull, ServingError
 from ie_serving.core.tensors import Array
 from ie_serving.engines.python.context import Context, failure
 from ie_serving.engines.python.outputs import Specs, checked
@@ -24,15 +24,17 @@ class Call:
         inputs: arrays by name.
         ctx: who asks.
         outcome: the outputs, or the error; None before there is either.
+        over: the memory was full.
     """
 
-    __slots__ = ("_kernel", "_outputs", "ctx", "inputs", "outcome")
+    __slots__ = ("_kernel", "_outputs", "ctx", "inputs", "outcome", "over")
 
     def __init__(self, kernel: str, outputs: Specs, inputs: Inputs, ctx: Context) -> None:
         self._kernel = kernel
         self._outputs = outputs
         self.inputs = inputs
         self.ctx = ctx
+        self.over = False
         self.outcome: Mapping[str, Array] | ServingError | None = None
 
     def reply(self, tensors: object) -> None:
@@ -60,6 +62,11 @@ class Call:
     def _unforeseen(self, error: BaseException) -> ServingError:
         request = self.ctx.request_id
         log.error(Event("kernel failed", kernel=self._kernel, request_id=request), exc_info=error)
+        if isinstance(error, MemoryError):
+            self.over = True
+            return QueueFull(
+                f"kernel {self._kernel} has no memory for this call: {one_line(error)}"
+            )
         text = f"kernel {self._kernel} failed: {type(error).__name__}: {one_line(error)}"
         return ServingError(text)
 
@@ -135,3 +142,23 @@ def _unanswered(given: object, count: int) -> ServingError:
         f"execute_batch left this call without an answer: it returned {has} for {count} calls;"
         " return one for each, or use call.reply or call.fail"
     )
+
+
+@dataclass(frozen=True)
+class Running:
+    """A kernel that runs, wherever it does.
+
+    Attributes:
+        name: for errors.
+        inputs, outputs: what it declares.
+        runners: as many batches run at once.
+        batches: it takes several calls at once.
+        update: takes other parameters; None where the model has to be loaded anew.
+    """
+
+    name: str
+    inputs: Specs
+    outputs: Specs
+    runners: Sequence[Runner]
+    batches: bool
+    update: Callable[[Mapping[str, Any]], object] | None = None

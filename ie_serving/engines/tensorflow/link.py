@@ -111,6 +111,10 @@ class Link:
         except OSError:
             return False
 
+    def limit(self, seconds: float | None) -> None:
+        """Wait for a frame no longer than that, from now on; None waits for ever."""
+        self._socket.settimeout(seconds)
+
     def pack(self, kind: Kind, number: int, tensors: Sequence[Array]) -> Frame:
         """Make a frame and copy its large tensors into shared memory.
 

@@ -39,6 +39,7 @@ class Task:
         command: see `WorkerProcess`.
         job: its job, as JSON.
         name: for the log.
+        what: the process, for errors.
         environ: added to its environment.
         load_limit_s: longest time of a start, in seconds.
         backoff: of starts.
@@ -47,6 +48,7 @@ class Task:
     command: Sequence[str]
     job: str
     name: str
+    what: str = "the TensorFlow process of this version"
     environ: Mapping[str, str] = field(default_factory=dict)
     load_limit_s: float = LOAD_LIMIT_S
     backoff: Backoff = BACKOFF
@@ -93,6 +95,13 @@ class Supervisor:
             except PeerGone:
                 self.lost(process)
 
+    def settled(self, limit_s: float) -> None:
+        """Wait until the process serves, so long at most, also while its start is put off."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._stage in (Stage.SERVING, Stage.CLOSED), timeout=limit_s
+            )
+
     def lost(self, process: WorkerProcess) -> None:
         """Say that a way to `process` is gone; returns when it is not given out any more."""
         # Its sockets are closed one after the other: the request may see its end before the
@@ -102,6 +111,11 @@ class Supervisor:
             self._changed.wait_for(
                 lambda: self._process is not process or self._stage is not Stage.SERVING
             )
+
+    @property
+    def cause(self) -> str:
+        """How the last process ended, in words; empty when none did."""
+        return self._cause
 
     def close(self) -> None:
         """End the process, and wait until it has ended."""
@@ -125,7 +139,7 @@ class Supervisor:
                 raise NotAvailable("the version is being unloaded: ask for another one")
             wait_s = max(0.0, self._due - time.monotonic())
             raise NotAvailable(
-                f"the TensorFlow process of this version ended {self._failures} times in a row"
+                f"{self._task.what} ended {self._failures} times in a row"
                 f" ({self._cause}); it is started again in {wait_s:.0f} s: send the request again"
             )
 
@@ -174,11 +188,15 @@ class Supervisor:
         with self._changed:
             self._found = found
             self._apply(Event.READY)
-        self._log_start(process.pid, time.monotonic() - began)
+        self._note_start(process.pid, time.monotonic() - began)
 
-    def _log_start(self, pid: int, load_s: float) -> None:
+    def _note_start(self, pid: int, load_s: float) -> None:
         name = self._task.name
         log.info(logs.Event("TensorFlow process started", path=name, pid=pid, load_s=load_s))
+
+    def _note_end(self, cause: str, pause_s: float) -> None:
+        name = self._task.name
+        log.warning(logs.Event("TensorFlow process ended", path=name, cause=cause, pause_s=pause_s))
 
     def _pause_s(self) -> float:
         return self._task.backoff.delay_s(self._failures, random.random())
@@ -193,11 +211,7 @@ class Supervisor:
             again_at_once = served and self._failures == 1
             pause_s = 0.0 if again_at_once else self._pause_s()
             self._cause, self._due = cause, time.monotonic() + pause_s
-            log.warning(
-                logs.Event(
-                    "TensorFlow process ended", path=self._task.name, cause=cause, pause_s=pause_s
-                )
-            )
+            self._note_end(cause, pause_s)
             self._apply(Event.DIED)
             if pause_s:
                 self._changed.wait_for(lambda: self._stage is Stage.CLOSED, pause_s)

@@ -67,7 +67,8 @@ def test_an_empty_list_is_a_server_without_models() -> None:
 
 KERNEL = KernelOptions(
     place=Place(file="kernel.py", name="Risk", beside=str(CONFIG)),
-    isolation="inline",
+    isolation="process",
+    memory_limit_mb=2000,
     max_concurrency=4,
     timeout_ms=2000,
 )

@@ -55,6 +55,7 @@ def test_flags_say_the_same() -> None:
         ({"kernel": 7}, "kernel: 7 given; expected FILE.py"),
         ({"timeout_ms": 5}, "timeout_ms: it has a meaning for a kernel alone: name the kernel too"),
         ({"kernel": "k.py", "driver": "sklearn"}, "driver: sklearn given beside a kernel"),
+        ({"kernel": "k.py", "memory_limit_mb": 5}, "memory_limit_mb: it has a meaning for isolati"),
         ({"kernel": "k.py", "isolation": "vm"}, "isolation: 'vm' given; expected one of inline"),
     ],
 )

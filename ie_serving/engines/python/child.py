@@ -1,0 +1,113 @@
+"""The process of a kernel: what it loads, and how it runs calls that come through a link.
+
+A call is its context as JSON and its inputs, in the order of the metadata; an answer is an error as
+JSON, or nothing, and the outputs. Arrays come through shared memory, and nothing is pickled.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ie_serving.core.callers import Caller
+from ie_serving.core.codes import Code, code_of
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.tensors import Array, DataType, TensorSpec
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.kernels import KernelOptions, Place
+from ie_serving.engines.others import AtHand
+from ie_serving.engines.python.calls import Call, InProcess
+from ie_serving.engines.python.context import Context
+from ie_serving.engines.python.kernel import Kernel
+from ie_serving.engines.python.opening import opened
+from ie_serving.engines.tensorflow.link import Fault
+from ie_serving.engines.tensorflow.protocol import text, words
+from ie_serving.engines.tensorflow.worker import Job, Loaded
+from ie_serving.telemetry import logs
+
+Told = Mapping[str, tuple[str, Sequence[int] | None]]
+"""Tensors as JSON has them: dtype and shape by name."""
+
+
+def job_of(directory: Path, options: EngineOptions) -> str:
+    """Write what the process is to load; `load` reads it."""
+    own = options.of(KernelOptions)
+    assert own.place is not None  # the driver has looked
+    return json.dumps(
+        {
+            "directory": str(directory),
+            "place": vars(own.place),
+            "model": options.of(AtHand).model,
+            "params": options.params,
+            "memory_bytes": own.memory_limit_mb << 20,
+        }
+    )
+
+
+def load(job: Job) -> Loaded:
+    """Load a kernel, in its process. Raises: Fault."""
+    logs.configure("INFO")
+    options = EngineOptions(params=job["params"], allow_python=True)
+    options = options.having(KernelOptions(place=Place(**job["place"])))
+    try:
+        # Never closed: the process ends with whatever it holds.
+        kernel = opened(Path(job["directory"]), options.having(AtHand(job["model"])), ExitStack())
+    except LoadFailed as error:
+        raise Fault(Code.INTERNAL, str(error)) from error
+    found = {
+        "name": kernel.name,
+        "inputs": told(kernel.inputs),
+        "outputs": told(kernel.outputs),
+        "batches": kernel.execute_batch is not None,
+    }
+    return Loaded(partial(_run, kernel), found)
+
+
+def told(specs: Mapping[str, TensorSpec]) -> Told:
+    """Give tensors as JSON takes them."""
+    return {name: (spec.dtype.name, spec.shape) for name, spec in specs.items()}
+
+
+def specs_of(found: Told) -> dict[str, TensorSpec]:
+    """Read what `told` gave."""
+    return {
+        name: TensorSpec(
+            name, DataType[dtype], shape if shape is None else tuple(shape), f"{name}:0"
+        )
+        for name, (dtype, shape) in found.items()
+    }
+
+
+def packed(call: Call, inputs: Sequence[str]) -> list[Array]:
+    """Give a call as tensors."""
+    ctx = call.ctx
+    left = ctx.time_left()
+    context = {"id": ctx.request_id, "headers": dict(ctx.headers), "left_s": left}
+    return [text(json.dumps(context)), *(call.inputs[name] for name in inputs)]
+
+
+def _run(kernel: Kernel, count: int, tensors: Sequence[Array]) -> list[Array]:
+    each = len(tensors) // count
+    calls = [_call(kernel, tensors[at : at + each]) for at in range(0, len(tensors), each)]
+    InProcess(kernel.execute, kernel.execute_batch).run(calls)
+    return [array for call in calls for array in _answer(call, kernel.outputs)]
+
+
+def _call(kernel: Kernel, tensors: Sequence[Array]) -> Call:
+    given: dict[str, Any] = json.loads(words(tensors[0]))
+    ctx = Context(Caller(given["headers"], given["left_s"]))
+    ctx.request_id = given["id"]
+    inputs = dict(zip(kernel.inputs, tensors[1:], strict=True))
+    return Call(kernel.name, kernel.outputs, inputs, ctx)
+
+
+def _answer(call: Call, outputs: Mapping[str, TensorSpec]) -> Iterator[Array]:
+    outcome = call.outcome
+    if isinstance(outcome, Mapping):
+        yield text("")
+        yield from (outcome[name] for name in outputs)
+        return
+    assert outcome is not None  # `InProcess` leaves none open
+    yield text(json.dumps({"code": code_of(outcome), "text": str(outcome), "over": call.over}))

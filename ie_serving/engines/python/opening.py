@@ -1,0 +1,97 @@
+"""Finds a kernel's file, runs it, and loads what it has: in the server, or in its own process."""
+
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.engines import declared
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.kernels import KernelOptions, Place
+from ie_serving.engines.others import AtHand
+from ie_serving.engines.python.context import LoadContext
+from ie_serving.engines.python.kernel import Kernel, kernel_of
+from ie_serving.engines.python.own_modules import OwnModules
+from ie_serving.engines.python.requirements import check
+from ie_serving.engines.run.function import one_line
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+RESERVED = (declared.INPUTS, declared.OUTPUTS)
+"""Words of `params` that are for the server, not for the kernel."""
+
+
+def opened(directory: Path, options: EngineOptions, undone: ExitStack) -> Kernel:
+    """Load a version's kernel, which `undone` closes.
+
+    Raises:
+        LoadFailed: whatever the kernel raised, or why it cannot be run.
+    """
+    place = options.of(KernelOptions).place
+    assert place is not None  # the driver has looked
+    file = found(place, directory)
+    check(file.parent)
+    ctx = _context(directory, options)
+    undone.callback(ctx.close)
+    modules = OwnModules(file.parent)
+    undone.callback(modules.close)
+    with _telling(place):
+        kernel = kernel_of(modules.load(file), place.name, ctx, options)
+    undone.callback(_close, kernel)
+    return kernel
+
+
+def found(place: Place, directory: Path) -> Path:
+    """Find the file of a kernel.
+
+    Raises:
+        LoadFailed: naming where it was looked for.
+    """
+    # An absolute path stays what it is behind any directory.
+    paths = [directory / place.file, Path(place.beside) / place.file]
+    file = next((path for path in paths if path.is_file()), None)
+    if file is None:
+        raise LoadFailed(f"kernel {place.file} is neither {' nor '.join(map(str, unique(paths)))}")
+    return file
+
+
+def unique(paths: Sequence[Path]) -> list[Path]:
+    """Give each path once, in order."""
+    return list(dict.fromkeys(paths))
+
+
+def _context(directory: Path, options: EngineOptions) -> LoadContext:
+    return LoadContext(
+        name=options.of(AtHand).model,
+        version=int(directory.name) if directory.name.isdecimal() else None,
+        path=directory,
+        params=own_params(options.params),
+    )
+
+
+def own_params(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Give what of `params` is for the kernel."""
+    return {name: value for name, value in params.items() if name not in RESERVED}
+
+
+@contextmanager
+def _telling(place: Place) -> Iterator[None]:
+    """Tell what a kernel raises while it is loaded: its class and text, and to the log where."""
+    try:
+        yield
+    except LoadFailed:
+        raise
+    except (Exception, SystemExit) as error:
+        log.warning(Event("kernel failed to load", kernel=place), exc_info=error)
+        cause = f"{type(error).__name__}: {one_line(error)}"
+        raise LoadFailed(f"kernel {place} cannot be loaded: {cause}") from error
+
+
+def _close(kernel: Kernel) -> None:
+    try:
+        kernel.close()
+    except Exception as error:  # what follows is freed all the same
+        log.warning(Event("kernel failed to close", kernel=kernel.name), exc_info=error)

@@ -1,0 +1,202 @@
+"""A kernel in a process of its own. It may crash, hang or fill its memory: that ends its call."""
+
+import json
+import logging
+import sys
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from ie_serving.core.backoff import Backoff
+from ie_serving.core.codes import ERROR_OF
+from ie_serving.core.errors import DeadlineExceeded, QueueFull, ServingError
+from ie_serving.core.tensors import Array
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.kernels import KernelOptions
+from ie_serving.engines.python.calls import Call, Running
+from ie_serving.engines.python.child import job_of, packed, specs_of
+from ie_serving.engines.tensorflow.link import Fault, Link, PeerGone
+from ie_serving.engines.tensorflow.process import WorkerProcess
+from ie_serving.engines.tensorflow.protocol import Kind, words
+from ie_serving.engines.tensorflow.supervision import Supervisor, Task
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+# As TensorFlow's: the path as this process has it, and nothing of the working directory.
+COMMAND = (
+    sys.executable,
+    "-c",
+    "import sys; sys.path[:] = sys.argv[1].split('\\n');"
+    " from ie_serving.engines.python.child import load;"
+    " from ie_serving.engines.tensorflow.worker import serve; serve(load)",
+    "\n".join(sys.path),
+)
+
+
+BACKOFF = Backoff(first_s=0.2, longest_s=30.0)
+"""Of a process that ends again and again."""
+AGAIN_S = 5.0
+"""Seconds for which calls wait for the next process that shared a batch with one that crashed."""
+
+
+class KernelProcess(Supervisor):
+    """The process of a kernel, kept alive."""
+
+    def _note_start(self, pid: int, load_s: float) -> None:
+        log.info(Event("kernel process started", path=self._task.name, pid=pid, load_s=load_s))
+
+    def _note_end(self, cause: str, pause_s: float) -> None:
+        name = self._task.name
+        log.warning(Event("kernel process ended", path=name, cause=cause, pause_s=pause_s))
+
+
+def process_of(directory: Path, options: EngineOptions) -> KernelProcess:
+    """Make the process of a version's kernel, not started yet."""
+    place = options.of(KernelOptions).place
+    return KernelProcess(
+        Task(
+            command=COMMAND,
+            job=job_of(directory, options),
+            name=str(directory),
+            what=f"the process of kernel {place}",
+            backoff=BACKOFF,
+        )
+    )
+
+
+class RemoteRunner:
+    """Runs calls in a process. See `calls.Runner`.
+
+    Args of the constructor:
+        process: started.
+        kernel: its name, for errors.
+        inputs: in the order of the metadata.
+        outputs: likewise.
+        timeout_s: longest time of a run, after which the process is ended; None sets no limit.
+    """
+
+    def __init__(
+        self,
+        process: KernelProcess,
+        kernel: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        timeout_s: float | None,
+    ) -> None:
+        self._process = process
+        self._kernel = kernel
+        self._inputs = inputs
+        self._outputs = outputs
+        self._timeout_s = timeout_s
+        self._way: tuple[WorkerProcess, Link] | None = None
+        # A version that is still in use after the drain is not closed: the process goes with it.
+        weakref.finalize(self, process.abandon)
+
+    def run(self, calls: Sequence[Call]) -> None:
+        """See `Runner`."""
+        if not calls:
+            return
+        try:
+            tensors = self._asked(calls)
+        except PeerGone:
+            self._crashed(calls)
+        except TimeoutError:
+            self._end()
+            limit = f"{(self._timeout_s or 0) * 1e3:g} ms"
+            self._fail(
+                calls, DeadlineExceeded(f"kernel {self._kernel} hung for {limit}, and was ended")
+            )
+        except Fault as error:
+            self._fail(calls, ERROR_OF.get(error.code, ServingError)(str(error)))
+        except OSError as error:
+            self._fail(calls, QueueFull(f"the tensors cannot be handed over: {error.strerror}"))
+        except ServingError as error:
+            self._fail(calls, error)
+        else:
+            self._share(calls, iter(tensors))
+
+    def close(self) -> None:
+        """See `Runner`."""
+        self._process.close()
+        if self._way is not None:
+            self._way[1].close()
+
+    def _asked(self, calls: Sequence[Call]) -> Sequence[Array]:
+        if self._way is not None and not self._way[1].alive:
+            self._end()
+        if self._way is None:
+            self._way = self._process.link()
+        link = self._way[1]
+        link.shrink()
+        tensors = [each for call in calls for each in packed(call, self._inputs)]
+        frame = link.pack(Kind.RUN, len(calls), tensors)
+        # During the run alone: with a limit, to ask whether a way is alive would wait for it.
+        link.limit(self._timeout_s)
+        link.send(frame)
+        found = link.answer().tensors
+        link.limit(None)
+        return found
+
+    def _share(self, calls: Sequence[Call], tensors: Iterator[Array]) -> None:
+        over = False
+        for call in calls:
+            said = words(next(tensors))
+            if not said:
+                call.outcome = {name: next(tensors) for name in self._outputs}
+                continue
+            error = json.loads(said)
+            call.outcome = ERROR_OF.get(error["code"], ServingError)(error["text"])
+            over = over or error["over"]
+        if over:  # what filled the memory is still there: a new process begins with none of it
+            self._end()
+
+    def _crashed(self, calls: Sequence[Call]) -> None:
+        self._end()
+        if len(calls) > 1:  # one of them did: the others must not suffer from it
+            for call in calls:
+                self._process.settled(AGAIN_S)
+                self.run([call])
+                # The next one's outputs come where these lie.
+                if isinstance(call.outcome, Mapping):
+                    call.outcome = {name: each.copy() for name, each in call.outcome.items()}
+            return
+        cause = self._process.cause
+        self._fail(
+            calls,
+            ServingError(
+                f"the process of kernel {self._kernel} ended while it ran this call: {cause}; it is"
+                " started again"
+            ),
+        )
+
+    def _fail(self, calls: Sequence[Call], error: ServingError) -> None:
+        for call in calls:
+            call.outcome = type(error)(str(error))
+
+    def _end(self) -> None:
+        """End the process, which is started again, and forget the way to it."""
+        if self._way is not None:
+            process, link = self._way
+            self._way = None
+            link.close()
+            self._process.lost(process)
+
+
+def begin(directory: Path, options: EngineOptions, undone: ExitStack) -> Running:
+    """Start the processes of a kernel, which `undone` ends. Blocking.
+
+    Raises:
+        LoadFailed: the kernel cannot be loaded.
+    """
+    own = options.of(KernelOptions)
+    processes = [process_of(directory, options) for _ in range(own.max_concurrency)]
+    for process in processes:
+        undone.callback(process.close)
+        tensors = process.start().tensors
+    found = json.loads(words(tensors[0]))
+    name, inputs, outputs = found["name"], specs_of(found["inputs"]), specs_of(found["outputs"])
+    timeout_s = own.timeout_ms / 1e3 or None
+    runners = [RemoteRunner(each, name, [*inputs], [*outputs], timeout_s) for each in processes]
+    return Running(name, inputs, outputs, runners, batches=found["batches"])

@@ -11,7 +11,7 @@ import pytest
 from hyperframe.frame import GoAwayFrame
 
 from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import QueueFull, RequestTooLarge
+from ie_serving.core.errors import BudgetFull, RequestTooLarge
 from ie_serving.server.transport.http2 import frames
 from tests.unit.server.transport.http2.peer import (
     Peer,
@@ -61,7 +61,7 @@ async def test_messages_that_come_are_refused_beyond_the_budget(room: int) -> No
         assert {reply.status for reply in refused} == {RESOURCE_EXHAUSTED}
         assert len(refused) > 80
         assert "send it again later" in refused[0].text
-        assert {type(error) for error in served.refused} == {QueueFull}
+        assert {type(error) for error in served.refused} == {BudgetFull}
         peer.writer.transport.abort()
         await served.server.drain(20)
         gc.collect()

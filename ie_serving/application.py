@@ -6,27 +6,17 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
+from ie_serving import engine_stack
 from ie_serving.config.files import access_file, tls_files
 from ie_serving.config.files.followed import FollowedConfig
-from ie_serving.config.files.option_files import batching_of
 from ie_serving.config.files.text_proto import from_message
-from ie_serving.config.schema.model import with_keys
 from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
 from ie_serving.core.access import Caller
 from ie_serving.core.budget import BUDGET
 from ie_serving.engines.base import Engine
-from ie_serving.engines.drivers import Drivers, every
 from ie_serving.engines.graph.engine import FILE as GRAPH
 from ie_serving.engines.graph.engine import WithGraphs, models_of
-from ie_serving.engines.kept import KeptSound
-from ie_serving.engines.layers.batching import BatchingEngine
-from ie_serving.engines.layers.images import WithImages
-from ie_serving.engines.layers.precision import PrecisionEngine
-from ie_serving.engines.layers.sequence_family import Families, Family
-from ie_serving.engines.layers.sequences import WithSequences
-from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
-from ie_serving.engines.openvino.compile import OpenVinoEngine
-from ie_serving.engines.openvino.supported import lower_precisions
+from ie_serving.engines.layers.sequence_family import Families
 from ie_serving.engines.others import AtHand, WithOthers
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.inference.asked_models import AskedModels
@@ -34,7 +24,6 @@ from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.golden import Golden, in_turn
 from ie_serving.inference.noted import plane_of
 from ie_serving.inference.plane import DataPlane
-from ie_serving.inference.samples import RecordedRequests
 from ie_serving.inference.sequences import open_to_clients
 from ie_serving.inference.warmup import WarmUp
 from ie_serving.models.allowed import AllowedModels
@@ -74,19 +63,13 @@ from ie_serving.storage.options import StorageOptions
 from ie_serving.storage.pools import StorePools
 from ie_serving.storage.siblings import Neighbours
 from ie_serving.storage.stated import stated_or
-from ie_serving.telemetry.batches import BatchMetrics
 from ie_serving.telemetry.logs import Event
 from ie_serving.telemetry.metrics import Metrics
 from ie_serving.telemetry.process import ProcessMetrics
-from ie_serving.telemetry.sequences import SequenceMetrics
 from ie_serving.telemetry.stores import STORES
-from ie_serving.tuning.tools import Tools
-from ie_serving.wire.json.golden import read_golden as golden_json
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs import metadata
 from ie_serving.wire.tfs.example import parse_examples, serialize_examples
-from ie_serving.wire.tfs.golden import read_golden as golden_records
-from ie_serving.wire.tfs.predict import parse_request
 from ie_serving.wire.tfs.prediction_log import read_requests
 
 log = logging.getLogger(__name__)
@@ -94,46 +77,6 @@ log = logging.getLogger(__name__)
 FETCH_THREADS = 4
 """Versions of one store fetched at a time, so 16 of all four kinds. Each download has eight
 connections of its own; more would only share the network. Local versions pass in milliseconds."""
-
-GOLDEN = {"golden.json": golden_json, "golden.tfrecord": golden_records}
-"""What reads golden requests, by the name of the file."""
-
-
-def engine_of(config: ModelConfig) -> Engine:
-    """Build the engine of one model, with its layers, for who serves none."""
-    engine = _engine(_drivers(TensorFlowFallback()), config)
-    return _layered(engine, BatchMetrics(), Family(config.name, SequenceMetrics()))
-
-
-def tools(config: ModelConfig) -> Tools:
-    """Build what `ie_serving tune` works with."""
-    return Tools(
-        engine=engine_of(config),
-        with_keys=with_keys,
-        lower=lower_precisions,
-        of_file=_recorded().of_file,
-        of_version=_recorded(),
-    )
-
-
-def _drivers(fallback: TensorFlowFallback) -> Drivers:
-    return every([OnnxRuntimeEngine(), OpenVinoEngine(fallback)])
-
-
-def _engine(drivers: Drivers, config: ModelConfig) -> Engine:
-    """Give the engine of one model: what its files must be depends on the driver it names."""
-    kept = KeptSound(drivers.named(config.engine.driver))
-    return PrecisionEngine(kept, lower_precisions, _recorded())
-
-
-def _recorded() -> RecordedRequests:
-    return RecordedRequests(GOLDEN, read_requests, parse_request)
-
-
-def _layered(engine: Engine, batches: BatchMetrics, family: Family) -> Engine:
-    # Images are decoded before requests are gathered: what does not decode shares no batch. All of
-    # that happens in the turn of a sequence.
-    return WithSequences(WithImages(BatchingEngine(engine, batches, batching_of)), family)
 
 
 class ServingApplication:
@@ -154,7 +97,7 @@ class ServingApplication:
         # Threads that download look at it: they cannot be cancelled otherwise.
         self._stopping = threading.Event()
         self._fallback = TensorFlowFallback()
-        self._drivers = _drivers(self._fallback)
+        self._drivers = engine_stack.drivers(self._fallback)
         self._loads = ThreadPoolExecutor(server.load_threads, "load")
         self._fetches = StorePools(FETCH_THREADS, "fetch")
         self._listings = StorePools(MOST_THREADS, "list")
@@ -181,7 +124,7 @@ class ServingApplication:
         self._readiness = Readiness(self._health, self._grpc_health, self._models.ready)
         replays = PredictionService(self._plane, self._interface).replays()
         self._warm_up = in_turn(
-            Golden(self._plane, GOLDEN),
+            Golden(self._plane, engine_stack.GOLDEN),
             WarmUp(read_requests, replays, server.warmup_times),
             open_to_clients,
         )
@@ -366,7 +309,7 @@ class ServingApplication:
             url, partial(open_storage, url, self._storage_options, self._stopping, sibling)
         )
         storage = stated_or(opened, GRAPH, config.graph)
-        engine = _engine(self._drivers, config)
+        engine = engine_stack.engine(self._drivers, config)
         source = Source(
             storage,
             self._with_graphs(config.name, engine),
@@ -411,7 +354,9 @@ class ServingApplication:
     def _loader(self, config: ModelConfig, storage: Storage, engine: Engine) -> Loader:
         metrics = self._metrics.add(config.name)
         family = self._sequences.of(config.name, metrics.sequences)
-        layered = _layered(WithOthers(engine, self._at_hand(config)), metrics.batches, family)
+        layered = engine_stack.layered(
+            WithOthers(engine, self._at_hand(config)), metrics.batches, family
+        )
         return Loader(
             config.name,
             storage,

@@ -114,8 +114,8 @@ def _serve(parsed: Parsed) -> gunicorn_app.Ended:
 
 
 def _check(parsed: Parsed) -> int:
-    from ie_serving.application import engine_of
     from ie_serving.check import check
+    from ie_serving.engine_stack import engine_of
 
     # The report has every cause, each under its signature.
     logging.getLogger(logs.OWN).setLevel(logging.CRITICAL)
@@ -123,7 +123,7 @@ def _check(parsed: Parsed) -> int:
 
 
 def _tune(parsed: Parsed, asked: TuneSettings) -> int:
-    from ie_serving.application import tools
+    from ie_serving.engine_stack import tools
     from ie_serving.tuning.command import tune
 
     logging.getLogger(logs.OWN).setLevel(logging.CRITICAL)  # the table has every cause

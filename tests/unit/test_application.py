@@ -12,7 +12,7 @@ from threading import Event as Flag
 
 import pytest
 
-from ie_serving import application
+from ie_serving import application, engine_stack
 from ie_serving.application import ServingApplication
 from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
 from ie_serving.core.errors import StorageError
@@ -31,7 +31,7 @@ PATIENCE_S = 10.0
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> StandInEngine:
     engine = StandInEngine()
-    monkeypatch.setattr(application, "every", lambda drivers: Drivers([engine]))
+    monkeypatch.setattr(engine_stack, "every", lambda drivers: Drivers([engine]))
     return engine
 
 

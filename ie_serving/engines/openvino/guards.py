@@ -11,6 +11,7 @@ from ie_serving.engines.openvino.limits import guard_limits, refuse_unchecked
 from ie_serving.engines.openvino.ranges import guard_ranges
 from ie_serving.engines.openvino.rounds import guard_rounds
 from ie_serving.engines.openvino.sizes import from_values, guard_sizes
+from ie_serving.engines.openvino.suppression import guard_boxes
 
 
 class _Guarded(NamedTuple):
@@ -50,6 +51,7 @@ def _guard(model: ov.Model, from_end: bool) -> _Guarded:
     flags += guard_ranges(nodes, sources, may_be_empty=from_end)
     flags += guard_indices(nodes, from_end=from_end)
     flags += guard_limits(nodes)
+    flags += guard_boxes(nodes)
     guarded = _Guarded(flags, [])
     for node in nodes:
         if inner := [_guard(body, from_end) for body in bodies(node)]:

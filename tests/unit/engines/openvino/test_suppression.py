@@ -1,4 +1,4 @@
-"""Soft suppression of boxes that have no area: as TensorFlow computes it, and without end before."""
+"""Soft suppression of boxes without an area: as TensorFlow computes it, where it had no end."""
 
 import asyncio
 from pathlib import Path

@@ -29,7 +29,9 @@ MOST_KNOWN: Final = 4096
 """Credentials, and decisions by them, that are remembered. For one more all are forgotten and those
 in use are learnt again. Only those of known callers are remembered: strangers fill nothing."""
 LONGEST: Final = 1024
-"""Bytes of the longest credentials that are looked at; keys have 43, passwords are short."""
+"""Bytes of the longest credentials that are looked at, both headers together; keys have 43,
+passwords are short. They are remembered with every decision: 4,096 headers of 64 KB would fill
+256 MB for one caller who pads a key that is known."""
 MOST_WAITING: Final = 64
 """Passwords that wait to be verified, one at a time: 3 s of waiting. One more is refused, so that
 strangers with wrong passwords hold one processor and 16 MB, not all of them."""
@@ -90,6 +92,8 @@ class Access(Renewed[AccessMaterial, Compared]):
         if known is not None:
             return known
         given, key, names = credentials
+        if len(given or b"") + len(key or b"") > LONGEST:
+            raise Unauthenticated(_UNKNOWN)
         if given is not None:
             scheme, _, value = given.partition(b" ")
             if scheme.lower() == b"basic" and self.material.users:
@@ -155,11 +159,11 @@ class Access(Renewed[AccessMaterial, Compared]):
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _of_key(self, key: bytes) -> Caller:
-        digest = hashes.of_key(key[:LONGEST])
+        digest = hashes.of_key(key)
         found = _NOBODY
         for known, caller in self.prepared.keys.get(digest[:_FOUND_BY], ((_NO_DIGEST, _NOBODY),)):
             found = caller if hmac.compare_digest(known, digest) else found
-        if found is _NOBODY or len(key) > LONGEST:
+        if found is _NOBODY:
             raise Unauthenticated(_UNKNOWN)
         return found
 
@@ -202,8 +206,6 @@ def _matches(expected: Password, password: bytes) -> bool:
 
 def _user(header: bytes) -> tuple[str, bytes]:
     """Read the user and the password of `Basic`; RFC 7617. Raises: Unauthenticated."""
-    if len(header) > LONGEST:
-        raise Unauthenticated(_UNKNOWN)
     try:
         given = base64.b64decode(header.partition(b" ")[2].strip(), validate=True)
         user, _, password = given.partition(b":")

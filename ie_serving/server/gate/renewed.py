@@ -1,11 +1,15 @@
 """What is read from files, and read again when they change."""
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from ie_serving.core.errors import ConfigError
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
 
 M = TypeVar("M")
 P = TypeVar("P")
@@ -33,6 +37,9 @@ class Renewed(ABC, Generic[M, P]):
         self._read = read
         self._task: asyncio.Task[None] | None = None
         self._refused = ""
+        # The interval and SIGHUP both ask. Of two looks that overlap, the one that read first could
+        # finish last, and who was withdrawn would be let in again until the next look.
+        self._turn = asyncio.Lock()
         self.material = read()
         self.prepared = self.prepare(self.material)
 
@@ -59,6 +66,10 @@ class Renewed(ABC, Generic[M, P]):
 
     async def renew(self) -> None:
         """Look now. What cannot be used is logged, once, and what was there before stays."""
+        async with self._turn:
+            await self._look()
+
+    async def _look(self) -> None:
         try:
             material = await asyncio.to_thread(self._read)
             # By content, not by the times of files: Kubernetes swaps links when any key changes.
@@ -77,4 +88,7 @@ class Renewed(ABC, Generic[M, P]):
         while True:
             # By looking: file systems over the network tell nobody of changes made elsewhere.
             await asyncio.sleep(LOOK_S)
-            await self.renew()
+            try:
+                await self.renew()
+            except Exception:  # such as for want of a thread, of which there may be one next time
+                log.exception(Event("renewed files not looked at"))

@@ -1,13 +1,17 @@
 """Who may do what over REST: before the application, by the head of a request alone."""
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, Final
 
 from ie_serving.core.access import Credentials, Models, Need
 from ie_serving.core.codes import ENDED
 from ie_serving.core.errors import NotFound, Unauthenticated
 from ie_serving.server.gate.access import Access, remember
 from ie_serving.server.transport.http1.messages import App, Reply, Request, RequestHead
+
+LONGEST_TARGET: Final = 256
+"""Bytes of the longest target by which a decision is remembered. A longer one is judged at each
+request: 4,096 targets of 64 KB would fill 256 MB for a caller who asks for as many."""
 
 Wanted = Callable[[RequestHead], tuple[str, str]]
 """Gives the verb of a request, a key of `rights.REST`, and the model that it names, if any.
@@ -80,7 +84,8 @@ class RestGuard:
         caller.check(need)
         if need.models is Models.NAMED:
             caller.check_model(model)
-        remember(self._access.decisions, asked, True)
+        if len(head.path) + len(head.query) <= LONGEST_TARGET:
+            remember(self._access.decisions, asked, True)
 
     def _refusal(self, error: Exception) -> Reply:
         reply = self._phrase(error)

@@ -13,6 +13,7 @@ from ie_serving.core import hashes
 from ie_serving.core.access import Caller, Credentials
 from ie_serving.core.errors import ConfigError, QueueFull, Unauthenticated
 from ie_serving.server.gate import access as access_module
+from ie_serving.server.gate import renewed
 from ie_serving.server.gate.access import LONGEST, MOST_WAITING, Access
 from tests.unit.server.gate.callers import (
     ALICE,
@@ -47,6 +48,9 @@ WRONG = [
     Credentials(key=b"Bearer alices-key"),
     Credentials(key=b""),
     Credentials(key=b"x" * (LONGEST + 1)),
+    # What is known would be remembered, and with it as many bytes of each header as it may have.
+    Credentials(b"Bearer" + b" " * LONGEST + b"alices-key"),
+    Credentials(b"Bearer alices-key", b"x" * LONGEST),
     Credentials(names=("nobody",)),
     # Who gives wrong credentials means them: the certificate is no way out.
     Credentials(b"Bearer wrong", names=("edge.test",)),
@@ -213,6 +217,48 @@ async def test_a_broken_file_keeps_the_callers(caplog: pytest.LogCaptureFixture)
     assert await gate.verified(ALICE_KEY) == ALICE
     assert caplog.messages == [
         'callers not renewed, the previous ones stay cause="keys:1: 3 words"'
+    ]
+
+
+async def test_of_two_looks_at_once_the_later_one_counts() -> None:
+    """Whoever is withdrawn between the two would be let in again."""
+    later = threading.Event()
+    found = iter([material(), material(keys={b"old": ALICE}), material(keys={b"new": CAROL})])
+
+    def read() -> AccessMaterial:
+        given = next(found)
+        if hashes.of_key(b"old") in given.keys:
+            later.wait(0.1)  # which ends at once where the other look does not wait for this one
+        if hashes.of_key(b"new") in given.keys:
+            later.set()
+        return given
+
+    gate = Access(read)
+    await asyncio.gather(gate.renew(), gate.renew())
+    assert await gate.verified(Credentials(key=b"new")) == CAROL
+    with pytest.raises(Unauthenticated):
+        await gate.verified(Credentials(key=b"old"))
+
+
+async def test_a_look_that_fails_for_another_reason_is_not_the_last(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def read() -> AccessMaterial:
+        looks.append(len(looks))
+        if len(looks) == 2:
+            raise RuntimeError("can't start new thread")
+        return material(keys={b"new": CAROL}) if len(looks) > 2 else material()
+
+    monkeypatch.setattr(renewed, "LOOK_S", 0.0)
+    looks: list[int] = []
+    gate = Access(read)
+    gate.follow()
+    while len(looks) < 4:
+        await asyncio.sleep(0)
+    gate.close()
+    assert await gate.verified(Credentials(key=b"new")) == CAROL
+    assert [each.message for each in caplog.records if each.exc_info] == [
+        "renewed files not looked at"
     ]
 
 

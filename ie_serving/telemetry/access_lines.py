@@ -22,7 +22,8 @@ from ie_serving.telemetry.json_lines import written_time
 NAME = "ie_serving.access"
 EVENT = "request answered"
 LONGEST = 256
-"""Characters of a path or of a model's name: they are what the client sent."""
+"""Characters of a path or of a model's name, to which `AccessLog.note` cuts them: they are what the
+client sent."""
 
 WHO = ("client", "interface", "method", "path", "model", "version", "code")
 """What many requests have in common, so that it is written once and remembered."""
@@ -107,8 +108,8 @@ class _Form:
             entry.client,
             entry.interface,
             entry.method,
-            entry.path[:LONGEST],
-            entry.model[:LONGEST],
+            entry.path,
+            entry.model,
             entry.version,
             entry.code,
         )

@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from typing import Final
 
 from ie_serving.core.errors import ServingError
-from ie_serving.telemetry.access_lines import writer_of
+from ie_serving.telemetry.access_lines import LONGEST, writer_of
 from ie_serving.telemetry.events import Event
 from ie_serving.telemetry.reopen import register
 from ie_serving.telemetry.request_id import RequestIds
@@ -38,8 +38,8 @@ for the interpreter; during the write it goes on."""
 CLOSE_S: Final = 1.0
 """Seconds that the end of the server waits for the last lines."""
 TELL_S: Final = 10.0
-"""Seconds between two warnings that lines are lost."""
-
+"""Seconds between two warnings that lines are lost: a full disk fails ten writes a second."""
+_TOO_MANY: Final = "they came faster than they could be written"
 
 now: Final = time.perf_counter
 """The clock of an entry."""
@@ -118,6 +118,7 @@ class AccessLog:
         # Each is counted by one thread alone.
         self._refused = self._failed = self._told = 0
         self._tell_at = 0.0
+        self._cause = _TOO_MANY
         self._wake, self._stop = threading.Event(), threading.Event()
         self._woken = False
         self._thread = threading.Thread(target=self._run, name="access-log", daemon=True)
@@ -135,6 +136,8 @@ class AccessLog:
         if len(self._waiting) >= MOST_WAITING:
             self._refused += 1
             return
+        # Cut before they wait: a name that no model has may be as long as a message.
+        entry.path, entry.model = entry.path[:LONGEST], entry.model[:LONGEST]
         self._waiting.append(entry)
         if not self._woken:
             self._woken = True
@@ -170,18 +173,20 @@ class AccessLog:
                 self._file.write("".join(map(self._line, taken)).encode())
             except OSError as error:
                 self._failed += len(taken)
-                self._tell_loss(error.strerror or str(error))
+                self._cause = error.strerror or str(error)
+                self._tell_loss()
         if self.dropped > self._told:
-            self._tell_loss("they came faster than they could be written")
+            self._tell_loss()
 
-    def _tell_loss(self, cause: str) -> None:
-        now = time.monotonic()
-        if now < self._tell_at and not self._stop.is_set():
+    def _tell_loss(self) -> None:
+        at = time.monotonic()
+        if at < self._tell_at and not self._stop.is_set():
             return
-        self._tell_at = now + TELL_S
-        dropped = self.dropped
+        self._tell_at = at + TELL_S
+        dropped, cause = self.dropped, self._cause
         log.warning(Event("access log lines lost", lines=dropped - self._told, cause=cause))
-        self._told = dropped
+        # The cause of a loss may have passed when it is told; it is that loss's all the same.
+        self._told, self._cause = dropped, _TOO_MANY
 
 
 class LineFile:

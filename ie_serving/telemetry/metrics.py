@@ -107,6 +107,7 @@ class Metrics:
         self._precisions: Precisions = lambda: ()
         self._live: Versions = lambda: ()
         self._parts: list[Part] = []
+        self._writing: asyncio.Task[bytes] | None = None
 
     def add(self, model: str) -> ModelMetrics:
         """Give a served model's series, new or as they stand."""
@@ -160,7 +161,21 @@ class Metrics:
         return "\n".join(self._lines()) + "\n"
 
     async def page(self) -> bytes:
-        """Write it in steps: that of a thousand models takes a second of processor time."""
+        """Write it in steps: that of a thousand models takes a second of processor time.
+
+        Whoever asks while it is written gets the same page.
+        """
+        # Its lines are in no budget: a page for each of many who ask at once would fill the memory.
+        if self._writing is None:
+            self._writing = asyncio.ensure_future(self._written())
+            self._writing.add_done_callback(self._let_go)
+        # Shielded: a client that leaves must not take the page from the others.
+        return await asyncio.shield(self._writing)
+
+    def _let_go(self, _: "asyncio.Task[bytes]") -> None:
+        self._writing = None
+
+    async def _written(self) -> bytes:
         lines: list[str] = []
         for line in self._lines():
             lines.append(line)

@@ -35,6 +35,18 @@ async def test_others_have_their_turn_while_it_is_written() -> None:
     assert told == set(names)
 
 
+async def test_who_asks_while_it_is_written_gets_the_same_one() -> None:
+    metrics = Metrics()
+    metrics.keep([f"m{number}" for number in range(500)])
+    first, second, third = (asyncio.ensure_future(metrics.page()) for _ in range(3))
+    await asyncio.sleep(0)
+    first.cancel()  # its client has left
+    page = await second
+    assert page is await third
+    serve(metrics, "m1", GRPC)
+    assert (await metrics.page()).decode() == metrics.text() != page.decode()
+
+
 async def test_it_is_the_same_page() -> None:
     metrics = Metrics()
     serve(metrics, "m", GRPC)

@@ -16,6 +16,7 @@ _NAMED_SECRET = re.compile(
     r"""(?ix)
     (?P<name> (?: secret (?: [_-]? (?:access[_-]?)? key )? | access[_-]?key (?:[_-]?id)?
                        | password | passwd | credential | authorization
+                       | api[_-]?key
                        | (?: amz- | goog- | [?&] ) signature
                        | (?: auth | access | security ) [_-]? token )
               ["']? \s* [=:] \s* (?: bearer \s+ | basic \s+ )? )

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection, as its certificate says."""
+"""Who is at the other end of a connection: the names in its certificate, and its address."""
 
 import asyncio
 
@@ -6,8 +6,8 @@ import asyncio
 def client_names(transport: asyncio.BaseTransport) -> tuple[str, ...]:
     """Give the common name and the alternative names of a client's certificate.
 
-    None where TLS asks clients for no certificate: the library gives those alone that it has
-    verified.
+    Empty where TLS asks clients for no certificate: the library shows one only where it has
+    verified it.
     """
     certificate = transport.get_extra_info("peercert")
     if not certificate:

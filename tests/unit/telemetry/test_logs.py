@@ -176,6 +176,7 @@ def test_configuring_again_replaces_the_last_handlers(written: Written) -> None:
         ("Authorization: Bearer hunter2", f"Authorization: Bearer {MASK}"),
         ("?X-Amz-Signature=hunter2&X-Amz-Date=1", f"?X-Amz-Signature={MASK}&X-Amz-Date=1"),
         ("x-amz-security-token: hunter2", f"x-amz-security-token: {MASK}"),
+        ("{'x-api-key': 'hunter2'}", f"{{'x-api-key': {MASK}}}"),
         ("minio_secret_key=hunter2", f"minio_secret_key={MASK}"),
     ],
 )
@@ -189,6 +190,7 @@ def test_secrets_are_masked(text: str, masked: str) -> None:
         "s3://bucket/models/1",
         "cannot list s3://bucket/a@b: set AWS_SECRET_ACCESS_KEY and AWS_ACCESS_KEY_ID",
         'signature "serving_default" has inputs: x',
+        "api_key_file=keys",
         "request refused signature=serving_default",
         "signatures=2 signature_name=serving_default tokens=12",
     ],

@@ -65,7 +65,8 @@ async def call_each(step: ModelStep, held: Held, inputs: Items, gives: Specs) ->
             if time.perf_counter() - began > LOOP_S:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
-            given = {n: array[at] if n in step.split else array for n, array in inputs.items()}
+            # The dots keep an array of what would be a bare element: models take arrays alone.
+            given = {n: array[at, ...] if n in step.split else array for n, array in inputs.items()}
             found[at] = await call(step, held, given)
 
     lanes = min(count, max(1, held.compiled.at_once(_signature(step, held))))

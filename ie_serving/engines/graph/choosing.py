@@ -17,6 +17,7 @@ Several = Sequence[tuple[str, Items]]
 """Steps that are not skipped, with what they give."""
 
 CASES_SHOWN = 20
+"""Cases that an error names: a switch may have thousands."""
 
 
 def chosen(
@@ -80,7 +81,7 @@ def combined(step: MergeStep, specs: Specs, several: Several) -> Items:
     """Give the mean or the greatest of each item, of the steps that are not skipped.
 
     Raises:
-        InvalidTensor: the shapes of an item differ, or there is no mean of its dtype.
+        InvalidTensor: the shapes of an item differ.
     """
     return {item: _combined(step, item, [items[item] for _, items in several]) for item in specs}
 

@@ -37,16 +37,17 @@ def _rows(array: Array) -> int:
     return int(array.shape[0]) if array.ndim else 1
 
 
-# Of nothing there is no greatest: such a test does not hold, whatever it compares with.
-_NOTHING = float("nan")
 FUNCTIONS: Mapping[str, Callable[[Array], Any]] = {
     "size": lambda array: array.size,
     "rows": _rows,
-    "max": lambda array: array.max() if array.size else _NOTHING,
-    "min": lambda array: array.min() if array.size else _NOTHING,
+    "max": lambda array: _plain(array.max()),
+    "min": lambda array: _plain(array.min()),
     "any": lambda array: bool(array.any()),
     "all": lambda array: bool(array.all()),
 }
+
+# A tensor without elements has no greatest: such a test does not hold, whatever it compares with.
+_OF_ELEMENTS = frozenset({"max", "min"})
 
 WORDS: Mapping[str, bool] = {"true": True, "false": False}
 
@@ -75,6 +76,8 @@ class Condition:
         Raises:
             InvalidTensor: not one element, or of another kind than what it is compared with.
         """
+        if self.function in _OF_ELEMENTS and not array.size:
+            return False
         found = FUNCTIONS[self.function](array) if self.function else single(array)
         if not self.sign:
             return bool(found)
@@ -82,7 +85,8 @@ class Condition:
             return bool(SIGNS[self.sign](found, self.value))
         except TypeError:
             raise InvalidTensor(
-                f"when: {self.text}: {self.of} is {found!r}, which cannot be compared"
+                f"when: {self.text}: {self.of} is {found!r}, which cannot be compared with"
+                f" {self.value!r}"
             ) from None
 
 
@@ -112,7 +116,10 @@ def single(array: Array) -> object:
         raise InvalidTensor(
             f"one value is expected to choose by, and a tensor of shape {list(array.shape)} came"
         )
-    value = array.reshape(-1)[0]
+    return _plain(array.reshape(-1)[0])
+
+
+def _plain(value: object) -> object:
     if isinstance(value, bytes):
         return value.decode("utf-8", "replace")
     return value.item() if isinstance(value, np.generic) else value

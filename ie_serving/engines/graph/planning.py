@@ -12,7 +12,7 @@ from typing import TypeVar
 from ie_serving.core.errors import LoadFailed, ServingError
 from ie_serving.core.nearest import nearest
 from ie_serving.core.requests import ModelSpec
-from ie_serving.core.tensors import SERVING_DEFAULT, Signature, TensorSpec
+from ie_serving.core.tensors import SERVING_DEFAULT, DataType, Signature, TensorSpec
 from ie_serving.engines.graph.definition import (
     REQUEST,
     AnyStep,
@@ -41,7 +41,7 @@ class Plan:
         outputs: what each output of the graph is.
         waits: steps that each step takes tensors of.
         wanted: steps that outputs are of.
-        shared: steps that several others wait for.
+        shared: steps that are asked for more than once.
     """
 
     signature: Signature
@@ -79,25 +79,30 @@ class _Planner:
             self._take(self._definition.steps[name])
         outputs = self._definition.outputs
         specs = {name: self._spec(ref, f"output {name}", None) for name, ref in outputs.items()}
-        for name in self._looked_at.keys() - self._request.keys():
-            advice = f'declare it: "inputs": {{"{name}": {{"dtype": "float", "shape": [-1]}}}}'
-            self._faults.append(f"{self._looked_at[name]}: no model takes request.{name}; {advice}")
+        self._check_declared()
         if self._faults:
             raise LoadFailed("; ".join(self._faults))
-        signature = Signature(
-            SERVING_DEFAULT,
-            {name: self._input(name, spec) for name, spec in self._request.items()},
-            {n: replace(_renamed(spec, n), image=None) for n, spec in specs.items() if spec},
-            runs_on=f"a graph of {len(self._steps)} steps: {', '.join(self._steps)}",
-        )
         return Plan(
-            signature,
+            self._own_signature(specs),
             self._steps,
             self._gives,
             outputs,
             waits={name: _steps_of(step.reads) for name, step in self._steps.items()},
             wanted=_steps_of(outputs.values()),
             shared=_shared(self._steps, outputs),
+        )
+
+    def _check_declared(self) -> None:
+        for name in sorted(self._looked_at.keys() - self._request.keys()):
+            advice = f'declare it: "inputs": {{"{name}": {{"dtype": "float", "shape": [-1]}}}}'
+            self._faults.append(f"{self._looked_at[name]}: no model takes request.{name}; {advice}")
+
+    def _own_signature(self, outputs: Mapping[str, TensorSpec | None]) -> Signature:
+        return Signature(
+            SERVING_DEFAULT,
+            {name: self._input(name, spec) for name, spec in self._request.items()},
+            {n: replace(_renamed(spec, n), image=None) for n, spec in outputs.items() if spec},
+            runs_on=f"a graph of {len(self._steps)} steps: {', '.join(self._steps)}",
         )
 
     def _input(self, name: str, spec: TensorSpec) -> TensorSpec:
@@ -160,6 +165,8 @@ class _Planner:
             self._fault(step, f'model "{step.model.name}" has no input "{name}": {known}{near}')
         for name in signature.inputs.keys() - filled.keys():
             source = next((s for s in step.sources if s == REQUEST or name in self._gives[s]), None)
+            # An input with a default is left to it: as one of the graph every request would have to
+            # bring it.
             if source is not None and not (source == REQUEST and name in signature.defaults):
                 filled[name] = Ref(source, name)
             elif name not in signature.defaults:
@@ -197,7 +204,7 @@ class _Planner:
 
     def _merge(self, step: MergeStep) -> tuple[Step, Specs]:
         if step.combine:
-            return step, self._alike(step)
+            return step, self._combined(step)
         if step.on_conflict == "prefix":
             pairs = [(f"{s}.{item}", spec) for s in step.of for item, spec in self._items_of(s)]
         else:
@@ -207,6 +214,13 @@ class _Planner:
             each = f'"{twice[0]}" is an item of several steps'
             self._fault(step, f'merge: {each}; say "on_conflict": "last" or "prefix"')
         return step, dict(pairs)
+
+    def _combined(self, step: MergeStep) -> Specs:
+        specs = self._alike(step)
+        texts = sorted(name for name, spec in specs.items() if spec.dtype is DataType.STRING)
+        if step.combine == "mean" and texts:
+            self._fault(step, f'combine: item "{texts[0]}" is text, which has no mean; take "max"')
+        return specs
 
     def _items_of(self, step: str) -> list[tuple[str, TensorSpec]]:
         return list(self._gives[step].items())
@@ -291,6 +305,8 @@ def _steps_of(refs: Iterable[Ref]) -> tuple[str, ...]:
 
 def _shared(steps: Mapping[str, Step], outputs: Mapping[str, Ref]) -> frozenset[str]:
     asked = Counter(name for step in steps.values() for name in step.needs)
+    # A step may ask for its fallback twice: for items that it takes, and when it has failed.
+    asked.update(step.fallback for step in steps.values() if step.fallback)
     asked.update({ref.step for ref in outputs.values()} - {REQUEST})
     return frozenset(name for name, number in asked.items() if number > 1)
 

@@ -39,8 +39,9 @@ LATER: Mapping[str, str] = {
 """What others have as steps, and what to do instead."""
 
 MOST_RETRIES = 10
+"""Tries follow each other at once: more of them would only load a model that fails anyway."""
 LONGEST_MS = 86_400_000
-"""One day."""
+"""One day in milliseconds; more is taken for a mistake in the unit."""
 
 WHOLE = "expected an object of inputs, or the name of a step whose items have their names"
 

@@ -19,7 +19,8 @@ def shelf() -> Shelf:
     words = Model("text:s[-1]", "n:i[-1]", lambda text: {"n": text})
     image = Model("data:f[1,3,8,8]", "boxes:f[1,4] n:f[1]", lambda data: {"boxes": data})
     square = Model("x:f[4,4]", "y:f[4,4]", lambda x: {"y": x})
-    return Shelf(add=plus(1), words=words, image=image, square=square)
+    echo = Model("x:s[-1]", "y:s[-1]", lambda x: {"y": x})
+    return Shelf(add=plus(1), echo=echo, words=words, image=image, square=square)
 
 
 def refused(directory: Path, steps: object, **rest: object) -> str:
@@ -140,6 +141,15 @@ def test_what_is_written_wrongly(tmp_path: Path, steps: object, text: str) -> No
             },
             'step "last": merge: "y" is an item of several steps; say "on_conflict"',
             id="a conflict",
+        ),
+        pytest.param(
+            {
+                "a": {"model": "echo", "in": "request"},
+                "b": {"model": "echo", "in": "request"},
+                "last": {"merge": ["a", "b"], "combine": "mean"},
+            },
+            'step "last": combine: item "y" is text, which has no mean; take "max"',
+            id="a mean of texts",
         ),
         pytest.param(
             {

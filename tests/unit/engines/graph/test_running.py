@@ -16,6 +16,7 @@ from ie_serving.core.errors import (
     ServingError,
 )
 from ie_serving.engines.graph import calls
+from ie_serving.engines.graph.condition import parse
 from tests.unit.engines.asking import told
 from tests.unit.engines.graph.shelf import Model, Shelf, ask, plus, times
 
@@ -207,6 +208,20 @@ async def test_a_fallback_runs_only_after_a_failure(tmp_path: Path) -> None:
     assert models.recorded == ["other"]
 
 
+async def test_a_fallback_that_the_step_reads_runs_once(tmp_path: Path) -> None:
+    models = shelf(double=failing(ServingError("broken")))
+    steps = {
+        "raw": {"model": "add", "in": {"x": "request.x"}},
+        "last": {"model": "double", "in": {"x": "raw.y"}, "fallback": "raw"},
+    }
+    assert await ask(models.graph(tmp_path, steps), x=[1]) == {"y": [2]}
+    models.put("add", failing(ServingError("broken")))
+    graph = models.graph(tmp_path, steps)
+    with pytest.raises(ServingError, match='step "raw"'):
+        await ask(graph, x=[1])
+    assert models.servables["add"].compiled.calls == 1  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(("error", "calls"), [(QueueFull("q"), 3), (InvalidRequest("r"), 1)])
 async def test_retries(tmp_path: Path, error: Exception, calls: int) -> None:
     models = shelf(double=failing(error))
@@ -231,6 +246,21 @@ async def test_when(tmp_path: Path, when: str, runs: bool) -> None:
     graph = models.graph(tmp_path, {**CHAIN, "last": {**CHAIN["last"], "when": when}})
     assert await ask(graph, x=[1]) == {"y": [4] if runs else []}
     assert models.recorded == (["first", "last"] if runs else ["first"])
+
+
+@pytest.mark.parametrize("when", ["max(first.y) != 9", "max(first.y)", "min(first.y) < 9"])
+async def test_nothing_holds_of_the_greatest_of_no_elements(tmp_path: Path, when: str) -> None:
+    models = shelf()
+    graph = models.graph(tmp_path, {**CHAIN, "last": {**CHAIN["last"], "when": when}})
+    assert await ask(graph, x=[]) == {"y": []}
+    assert models.recorded == ["first"]
+
+
+@pytest.mark.parametrize(("when", "holds"), [("max(a.s) == 'b'", True), ("min(a.s) < 'a'", False)])
+def test_texts_are_compared_as_texts(when: str, holds: bool) -> None:
+    condition = parse(when)
+    assert condition is not None
+    assert condition.holds(np.array([b"a", b"b"], object)) is holds
 
 
 async def test_what_only_a_skipped_step_needs_does_not_run(tmp_path: Path) -> None:
@@ -272,6 +302,13 @@ async def test_for_each(tmp_path: Path, rows: int) -> None:
     sent = np.arange(rows * 3, dtype=np.float32).reshape(rows, 3)
     assert await ask(graph, rows=sent) == {"y": (sent + 1).tolist()}
     assert models.servables["add"].compiled.calls == rows  # type: ignore[attr-defined]
+
+
+async def test_an_entry_of_a_list_of_texts_is_a_tensor(tmp_path: Path) -> None:
+    size = Model("x:s[]", "y:i[]", lambda x: {"y": len(x.item())})
+    steps = {"last": {"model": "size", "for_each": "request.texts", "in": {"x": "item"}}}
+    graph = shelf(size=size).graph(tmp_path, steps)
+    assert await ask(graph, texts=np.array([b"a", b"bcd"], object)) == {"y": [1, 3]}
 
 
 async def test_for_each_runs_as_many_as_there_are_lanes(tmp_path: Path) -> None:

@@ -5,6 +5,8 @@
 
 from collections.abc import Collection, Mapping
 
+import numpy as np
+
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.nearest import nearest
 from ie_serving.core.tensors import DataType, TensorSpec
@@ -68,8 +70,10 @@ def _spec(name: str, given: object, place: str) -> TensorSpec:
 
 
 def _word(dtype: object) -> str:
-    """Name a dtype, which Python code may give as numpy's type."""
-    return dtype.__name__.rstrip("_") if isinstance(dtype, type) else str(dtype)
+    """Name a dtype, which Python code may give as a type: numpy's, or one that numpy reads."""
+    if isinstance(dtype, type) and issubclass(dtype, np.generic | float | int):
+        return np.dtype(dtype).name  # not its own name: `float` is numpy's float64
+    return dtype.__name__ if isinstance(dtype, type) else str(dtype)
 
 
 def _shape(given: object, place: str) -> tuple[int, ...] | None:

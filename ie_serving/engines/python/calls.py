@@ -75,7 +75,7 @@ class Runner(Protocol):
     """What runs calls, one batch at a time."""
 
     def run(self, calls: Sequence[Call]) -> None:
-        """Give each of them its outcome. Blocking. Raises nothing that a kernel does."""
+        """Give each of them, one at least, its outcome. Blocking. Raises nothing a kernel does."""
 
     def close(self) -> None:
         """End it. Nothing runs any more."""

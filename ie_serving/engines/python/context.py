@@ -6,6 +6,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping
+from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -59,7 +60,7 @@ class ModelHandle:
         )
         try:
             return asked.result(self._left_s())
-        except TimeoutError:
+        except (TimeoutError, FutureTimeout):  # one class since Python 3.11
             asked.cancel()
             raise DeadlineExceeded(f'"{self._spec.name}" did not answer in time') from None
 
@@ -102,7 +103,10 @@ class Named:
     def __call__(self, name: str, version: int | None = None, signature: str = "") -> ModelHandle:
         """Give a model, or one version or signature of it."""
         if self._models is None:
-            raise NotAvailable("other models can be asked by a server alone, while it serves")
+            raise NotAvailable(
+                "no other model can be asked here: only a kernel in a server can ask one, and none"
+                ' of isolation "process"'
+            )
         return self._models.handle(name, version, signature, self._left_s)
 
 

@@ -59,7 +59,7 @@ def _model(kernel: Running, options: EngineOptions, undone: ExitStack) -> Kernel
         kernel.outputs,
         runs_on=f"kernel {kernel.name}, isolation {own.isolation}",
         gathers=gathers,
-        # Whose rows share a batch with those of others, there is no single caller of.
+        # Rows of several callers may share a batch: such a call has no one caller to tell of.
         told=gathers or not batching.rows,
     )
     refuse_unmet(options, signature, f"kernel {kernel.name}")

@@ -120,13 +120,17 @@ def _of_object(name: str, subject: Any, ctx: LoadContext, options: EngineOptions
         execute=execute,
         execute_batch=subject.execute_batch if _has(subject, "execute_batch") else None,
         update=subject.update if _has(subject, "update") else None,
-        close=subject.close if _has(subject, "close") else lambda: None,
+        close=_close_of(subject),
     )
 
 
 def _load(subject: Any, ctx: LoadContext) -> None:  # noqa: ANN401
     if _has(subject, "load"):
         subject.load(*([ctx] if _parameters(subject.load) else []))
+
+
+def _close_of(subject: Any) -> Callable[[], object]:  # noqa: ANN401
+    return subject.close if _has(subject, "close") else lambda: None  # type: ignore[no-any-return]
 
 
 def _with_context(name: str, execute: Callable[..., object]) -> Execute:
@@ -155,7 +159,13 @@ def _of_predictor(name: str, subject: Any, ctx: LoadContext, options: EngineOpti
         inputs, outputs = given_by(name, subject, given)
     else:
         inputs, outputs = _specs(described, options, name)
-    return Kernel(name=name, inputs=inputs, outputs=outputs, execute=partial(_predict, subject))
+    return Kernel(
+        name=name,
+        inputs=inputs,
+        outputs=outputs,
+        execute=partial(_predict, subject),
+        close=_close_of(subject),
+    )
 
 
 def _predict(subject: Any, inputs: Inputs, _: Context) -> object:  # noqa: ANN401

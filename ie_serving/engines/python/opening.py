@@ -54,7 +54,8 @@ def found(place: Place, directory: Path) -> Path:
     paths = [directory / place.file, Path(place.beside) / place.file]
     file = next((path for path in paths if path.is_file()), None)
     if file is None:
-        raise LoadFailed(f"kernel {place.file} is neither {' nor '.join(map(str, unique(paths)))}")
+        looked = " nor ".join(map(str, unique(paths)))
+        raise LoadFailed(f"kernel {place.file} is neither {looked}: put the file there")
     return file
 
 

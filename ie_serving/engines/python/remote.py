@@ -96,8 +96,6 @@ class RemoteRunner:
 
     def run(self, calls: Sequence[Call]) -> None:
         """See `Runner`."""
-        if not calls:
-            return
         try:
             tensors = self._asked(calls)
         except PeerGone:
@@ -134,10 +132,11 @@ class RemoteRunner:
         frame = link.pack(Kind.RUN, len(calls), tensors)
         # During the run alone: with a limit, to ask whether a way is alive would wait for it.
         link.limit(self._timeout_s)
-        link.send(frame)
-        found = link.answer().tensors
-        link.limit(None)
-        return found
+        try:
+            link.send(frame)
+            return link.answer().tensors
+        finally:
+            link.limit(None)
 
     def _share(self, calls: Sequence[Call], tensors: Iterator[Array]) -> None:
         over = False

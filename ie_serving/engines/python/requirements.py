@@ -19,7 +19,9 @@ def check(directory: Path) -> None:
     file = directory / NAME
     if not file.is_file():
         return
-    lines = (line.partition(" #")[0].strip() for line in file.read_text("utf-8").splitlines())
+    # pip-compile ends a line with a backslash where hashes follow on the next.
+    text = file.read_text("utf-8")
+    lines = (line.partition(" #")[0].strip(" \t\\") for line in text.splitlines())
     lacking = [_lacking(line) for line in lines if line and not line.startswith(("#", "-"))]
     found = ", ".join(each for each in lacking if each)
     if found:

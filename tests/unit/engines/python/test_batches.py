@@ -1,16 +1,23 @@
 """Calls that wait form the next batch of a kernel that takes batches."""
 
 import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ie_serving.core.callers import Caller
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.layers.batching import BatchingEngine
 from ie_serving.engines.layers.queue import Record
+from ie_serving.engines.python.calls import Call
+from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.driver import load
+from ie_serving.engines.python.line import Line
 from ie_serving.engines.python.model import KernelModel
 from tests.unit.engines.asking import answer
 from tests.unit.engines.python.kernels import options, written
@@ -126,3 +133,27 @@ async def test_the_mean_batch_of_32_clients_is_large(batch: Batch) -> None:
     assert await batch.answers(*[1] * 32) == [10] * 32
     sizes = batch.kernel.sizes[1:]
     assert sum(sizes) / len(sizes) >= 8
+
+
+async def test_a_batch_that_everybody_has_left_does_not_run() -> None:
+    begun: list[Callable[[], object]] = []
+    ran: list[Sequence[Call]] = []
+
+    class Later(Executor):
+        def submit(self, work: Any, /, *args: Any, **_: Any) -> Any:
+            begun.append(partial(work, *args))
+
+    class Runs:
+        def run(self, calls: Sequence[Call]) -> None:
+            ran.append(calls)
+
+        def close(self) -> None:
+            """Nothing to end."""
+
+    call = Call("k", {}, {}, Context(Caller()))
+    asked = asyncio.ensure_future(Line([Runs()], Later(), 1, None).answer(call, dict))
+    await asyncio.sleep(0)
+    asked.cancel()
+    await asyncio.wait([asked])
+    begun.pop()()
+    assert ran == []

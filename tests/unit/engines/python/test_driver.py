@@ -91,6 +91,37 @@ async def test_an_object_with_predict_says_what_it_takes(
     assert (await answer(model, x=[[0.0, 1.0]]))["y"].tolist() == pytest.approx([1.0])
 
 
+def test_dtypes_may_be_types(tmp_path: Path, opened: list[KernelModel]) -> None:
+    code = """
+        import numpy as np
+        def echo(x, n, go, text): return x
+        def metadata():
+            dtypes = {"x": float, "n": np.int32, "go": np.bool_, "text": str}
+            inputs = {name: {"dtype": each, "shape": ()} for name, each in dtypes.items()}
+            return {"inputs": inputs, "outputs": {"y": {"dtype": np.float32, "shape": ()}}}
+        """
+    opened.append(served(tmp_path, code, "echo"))
+    assert [each.split()[0] for each in told(opened[0]).values()] == [
+        *("double", "int32", "bool", "string", "float"),
+    ]
+
+
+def test_an_object_with_predict_is_closed_too(tmp_path: Path) -> None:
+    code = """
+        class Model:
+            n_features_in_ = 1
+            def predict(self, rows):
+                return rows[:, 0]
+            def close(self):
+                self.closed.append(True)
+            def load(self, ctx):
+                self.closed = ctx.params["closed"]
+        """
+    closed: list[bool] = []
+    served(tmp_path, code, "", {"closed": closed}).close()
+    assert closed == [True]
+
+
 async def test_without_a_name_the_one_class_answers(
     tmp_path: Path, opened: list[KernelModel]
 ) -> None:
@@ -161,6 +192,7 @@ async def test_a_file_is_found_in_the_version_then_beside_the_configuration(
     ("line", "fault"),
     [
         ("numpy>=1\n# a remark\nskops ; python_version < '3'\n-r other.txt", ""),
+        ("numpy>=1 \\\n    --hash=sha256:00", ""),
         ("numpy<1", r"numpy<1 \([\d.]+ is installed\); nothing is installed by the server"),
         ("no-such-package==2", r"no-such-package==2 \(not installed\)"),
         ("==", r"requirements\.txt: '==' is no requirement"),

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class Others(Protocol):
-    """The models that serve now. Used on the event loop."""
+    """The models that serve now."""
 
     def signature(self, spec: ModelSpec) -> Signature:
-        """Give the signature that `spec` means. Raises: ServingError, as for a request."""
+        """Give the signature that `spec` means. In any thread. Raises: ServingError."""
 
     def infer(self, spec: ModelSpec, inputs: Mapping[str, Array]) -> Awaitable[Mapping[str, Array]]:
-        """Run it as a request would; the outputs are copies. Raises: ServingError."""
+        """Run it as a request would. On the event loop; outputs are copies. Raises: as above."""
 
 
 @dataclass(frozen=True, eq=False)

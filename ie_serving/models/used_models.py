@@ -52,7 +52,8 @@ class UsedModels:
             asyncio.get_running_loop().call_soon(self._retry, name)
 
     def _retry(self, name: str) -> None:
-        for graph, used in self._uses.items():
+        # A copy: `before` may take an entry away in its thread meanwhile.
+        for graph, used in list(self._uses.items()):
             served = self._served.entries.get(graph)
             if name in used and served and served.stream.failures():
                 served.stream.retry_now()

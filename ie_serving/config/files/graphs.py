@@ -39,9 +39,11 @@ def graphs(
         definition = _definition(rest, place, faults)
         if name in models or name in uses:
             faults.add(f"{place}.name", f'"{name}" is the name of another model already')
-        elif name is not None and number is not None and definition is not None:
-            uses[name] = definition.models
-            yield _model(name, number, rest, engine)
+        elif name is not None:
+            # Also of a faulty one: else each graph that uses it would have a fault of its own.
+            uses[name] = definition.models if definition else frozenset()
+            if number is not None and definition is not None:
+                yield _model(name, number, rest, engine)
     _check_uses(uses, models, faults)
 
 

@@ -33,7 +33,10 @@ def translated(given: object, faults: Faults) -> Iterator[tuple[str, Mapping[str
             yield place, _Pipeline(pipeline).graph()
         except _Wrong as wrong:
             faults.add(f"{place}{wrong.args[0]}", wrong.args[1])
-        except (TypeError, KeyError, AttributeError, ValueError):
+        except KeyError as error:
+            lacks = f"{error.args[0]!r} is missing, in it or in a node"
+            faults.add(place, f"not a pipeline as OpenVINO Model Server takes it: {lacks}")
+        except (TypeError, AttributeError, ValueError):
             faults.add(place, "not a pipeline as OpenVINO Model Server takes it")
 
 

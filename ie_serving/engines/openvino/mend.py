@@ -41,7 +41,7 @@ def mend(model: ov.Model) -> None:
 
 def _keep_outputs(model: ov.Model, node: ov.Node) -> None:
     """Let the outputs of an `If` be results, which share their memory with nothing."""
-    # One that readers behind have is lost; one that the model gives is a result already.
+    # One that only the operations behind it read can be lost; a result keeps its memory.
     for output in node.outputs():
         if output.get_partial_shape().is_dynamic:
             add_result(model, output)

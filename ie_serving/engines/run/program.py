@@ -35,7 +35,7 @@ SHARED_THREADS = max(16, thread_limit() or os.cpu_count() or 1)
 processors further. A model that asks for more infer requests than that has threads of its own."""
 
 INFER_THREADS = ThreadPoolExecutor(SHARED_THREADS, thread_name_prefix="infer")
-"""Those threads."""
+"""The threads of lanes that all models share."""
 
 
 def _own_threads(requests: int, apart: bool) -> ThreadPoolExecutor | None:

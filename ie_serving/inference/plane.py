@@ -261,7 +261,14 @@ class DataPlane:
             inputs, form = request.decode(bound.signature)
         else:
             inputs, form = await decode_large(request, bound.signature)
-        return await bound.start(inputs, form, request)
+        served = bound.served
+        before = len(served.encoded) if served else 0
+        try:
+            return await bound.start(inputs, form, request)
+        finally:
+            # What encodes replies notes its time, whoever has asked.
+            if served:
+                del served.encoded[before:]
 
     async def replay_examples(
         self, servable: Servable, request: ExamplesRequest, tasks: Sequence[Task]

@@ -287,3 +287,5 @@ async def test_a_replay_counts_nothing_and_binds_what_requests_will_use() -> Non
     await plane.predict(asked(), interface, now())
     assert words.bound == [("y",)]
     assert heart.counted() == ['{model_name="m",status="OK"} 1']
+    (served,) = heart.metrics.of(MODEL).requests.served.values()
+    assert [len(each) for _, each in served.stages] == [1, 1]

@@ -57,10 +57,12 @@ def parts_of(body: bytes, content_type: bytes) -> list[Part]:
 def _parts(body: bytes, delimiter: bytes) -> Iterator[Part]:
     at = _first(body, delimiter)
     view = memoryview(body)
+    # One round more than there may be parts: the last one meets the delimiter that closes the form.
     for _ in range(MOST_PARTS + 1):
         at = _line_end(body, at + len(delimiter))
         if at < 0:  # the delimiter that closes the form
             return
+        # From the line end before: the next delimiter follows it at once where a part is empty.
         end = body.find(b"\r\n" + delimiter, at - 2)
         if end < 0:
             raise _fault("a part does not end with the boundary that Content-Type names")
@@ -84,6 +86,7 @@ def _line_end(body: bytes, at: int) -> int:
     if body.startswith(b"--", at):
         return -1
     end = body.find(b"\r\n", at, at + MOST_HEADERS)
+    # Blanks may stand there: RFC 2046 has gateways of mail fill lines up with them.
     if end < 0 or body[at:end].strip(b" \t"):
         raise _fault("something stands behind a boundary in its line")
     return end + 2
@@ -105,6 +108,7 @@ def _disposition(headers: bytes) -> dict[str, str]:
     for line in headers.split(b"\r\n"):
         key, _, value = line.partition(b":")
         if key.strip().lower() == b"content-disposition":
+            # A name that is no UTF-8 is no input's: it is refused as unknown, which shows the form.
             text = value.decode("utf-8", "surrogateescape")
             return {
                 name.lower(): _ESCAPED.sub(r"\1", quoted) or plain

@@ -28,8 +28,9 @@ class FormBody:
     __slots__ = ("_parts", "signature_name")
 
     def __init__(self, parts: Sequence[Part]) -> None:
-        named = [part for part in parts if part.name == SIGNATURE_NAME and not part.is_file]
-        self._parts = [part for part in parts if part not in named]
+        named = [part for part in parts if _names_signature(part)]
+        # Asked anew, not looked up in `named`: that would compare the bytes of all parts.
+        self._parts = [part for part in parts if not _names_signature(part)]
         self.signature_name = str(named[0].data, "utf-8", "replace") if named else ""
 
     def decode(self, signature: Signature) -> tuple[dict[str, Array], Format]:
@@ -57,6 +58,10 @@ def parse_form(body: bytes, content_type: bytes) -> FormBody:
     return FormBody(parts_of(body, content_type))
 
 
+def _names_signature(part: Part) -> bool:
+    return part.name == SIGNATURE_NAME and not part.is_file
+
+
 def _input_of(part: Part, inputs: Mapping[str, TensorSpec]) -> str:
     if part.name in inputs:
         return part.name
@@ -68,6 +73,7 @@ def _input_of(part: Part, inputs: Mapping[str, TensorSpec]) -> str:
 
 def _decoded(spec: TensorSpec, parts: Sequence[Part]) -> Array:
     takes_bytes = spec.dtype is DataType.STRING or spec.image is not None
+    # An input of images takes numbers as well, as JSON; only a file name tells the two apart.
     if takes_bytes and (parts[0].is_file or spec.dtype is DataType.STRING):
         return _strings([bytes(part.data) for part in parts])
     if parts[0].is_file:
@@ -81,6 +87,7 @@ def _decoded(spec: TensorSpec, parts: Sequence[Part]) -> Array:
 
 
 def _strings(values: list[bytes]) -> Array:
+    # Filled afterwards: of a list of bytes numpy makes an array of one width, and cuts zero bytes.
     array: Array = np.empty(len(values), np.object_)
     array[:] = values
     return array

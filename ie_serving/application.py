@@ -242,6 +242,7 @@ class ServingApplication:
             poll_allowed=server.reload_by_rpc,
             write_metadata=metadata.FORMS[server.rest_metadata],
         )
+        # The log stands in front of the gate: a request that the gate refuses has its line, too.
         wanted = wanting(server.metrics_paths, server.invocations_model)
         app = self._gate.rest(api.answer, wanted, refusal, partial(self._plane.refused, ""))
         return partial(

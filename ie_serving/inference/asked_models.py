@@ -45,5 +45,6 @@ def _signature(servable: Servable, name: str) -> Signature:
     return found
 
 
+# Whoever asks reads them when the infer request, in whose memory they lie, has gone back.
 def _copies(outputs: Mapping[str, Array]) -> Mapping[str, Array]:
     return {name: array.copy() for name, array in outputs.items()}

@@ -76,6 +76,7 @@ class Bound(Generic[T]):
         read = encoders[form]
         signature = self.signature
         fitted, added = fit(signature, inputs)
+        # Not as an argument: batches and sequences lie between, which know nothing of callers.
         if signature.told:
             CALLER.set(self._interface.caller(request.caller))
         if signature.examples is not None:
@@ -97,6 +98,7 @@ class Bound(Generic[T]):
     def _encoders_for(self, outputs: tuple[str, ...]) -> Mapping[object, Read[T]]:
         interface = self._interface
         encoders = interface.encoders(self._servable, self.signature, outputs)
+        # Around the encoder alone: the copy of a large reply is none of the encoding.
         if self.served is not None:
             noted = self.served.encoded
             encoders = {form: _timed(encode, noted) for form, encode in encoders.items()}

@@ -41,6 +41,7 @@ class NotedModels(ServedModels):
         entry = current()
         if entry is None:
             return self._models.handle(spec)
+        # Before it is looked up: the line of a request for what is not there names it, too.
         entry.model = spec.name
         servable = self._models.handle(spec)
         entry.version = servable.version
@@ -138,6 +139,7 @@ def _read(read: Read[T], entry: Entry, outputs: Outputs) -> T | Unencoded[T]:
     return reply
 
 
+# The time that `_read` has noted was that of the copy: a thread encodes a large reply after it.
 def _encode(encode: Encode[T], entry: Entry, outputs: Outputs) -> T:
     reply = encode(outputs)
     entry.encoded = now()

@@ -120,7 +120,9 @@ class AccessLog:
         self._tell_at = 0.0
         self._cause = _TOO_MANY
         self._wake, self._stop = threading.Event(), threading.Event()
+        # An `Event` takes a lock to be set, for which most entries need not pay.
         self._woken = False
+        # A daemon: a pipe that nobody reads must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name="access-log", daemon=True)
         self._thread.start()
         register(self)
@@ -145,6 +147,7 @@ class AccessLog:
 
     def reopen(self) -> None:
         """Have the thread open the file anew if it was moved away."""
+        # By the thread: this is called on the event loop, and may have to wait for a disk.
         self._wake.set()
 
     def close(self) -> None:
@@ -206,6 +209,7 @@ class LineFile:
     def renew(self) -> None:
         """Open it anew if it was moved away. Raises: OSError."""
         if self._target != STDOUT and self._was_moved():
+            # Opened first: where that fails, later lines still go to the old one.
             renewed = os.open(self._target, _APPEND, 0o644)
             os.close(self._file)
             self._file = renewed
@@ -227,6 +231,7 @@ class LineFile:
         return not os.path.samestat(there, os.fstat(self._file))
 
 
+# Workers share the file: what is appended goes behind whatever the others have written meanwhile.
 _APPEND: Final = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
 
 

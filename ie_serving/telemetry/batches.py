@@ -97,6 +97,8 @@ def batch_lines(models: Labelled) -> Iterator[str]:
             for line in batches.queue_time.lines(BATCH_QUEUE, label, shown=EVERY_SECOND)
         ),
     )
+    # From the first batch on, though 0: of a counter that appears with its first event Prometheus
+    # sees no increase.
     yield from family(
         BATCHES_APART,
         "counter",

@@ -48,6 +48,7 @@ class Histogram:
 
     def add_all(self, values: Sequence[float]) -> None:
         """Count numbers, which is cheaper than one by one."""
+        # Both ascend, so that the search for each bound begins where the last one ended.
         ordered = sorted(values)
         before = 0
         for index, bound in enumerate(self._bounds):
@@ -81,6 +82,7 @@ class Histogram:
             shown: the finite buckets that are told apart.
             words: the finite bounds as they are written; empty for six digits.
         """
+        # Before the first line: requests go on between two of them, and buckets must not descend.
         totals = list(accumulate(self._buckets))
         written = words or _written(tuple(self._bounds), unit)
         before = f"{labels}," if labels else ""
@@ -91,6 +93,7 @@ class Histogram:
         yield f"{name}_count{{{labels}}} {totals[-1]}"
 
 
+# A page of a thousand models writes the same few bounds thousands of times.
 @lru_cache(maxsize=16)
 def _written(bounds: tuple[float, ...], unit: float) -> tuple[str, ...]:
     return tuple(f"{bound * unit:g}" for bound in bounds)

@@ -64,6 +64,7 @@ def _second(created: int) -> str:
 
 def fields(facts: Mapping[str, object]) -> dict[str, Scalar]:
     """Give facts as JSON takes them, without secrets."""
+    # By its name as well: behind the name alone a value need not look like a credential.
     return {name: MASK if is_secret(name) else _scalar(value) for name, value in facts.items()}
 
 
@@ -73,10 +74,12 @@ def write(line: Mapping[str, object]) -> str:
 
 
 def _scalar(value: object) -> Scalar:
+    # First of all: to Python a boolean is an integer.
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, Integral):  # numpy's, too
         return int(value)
+    # JSON has no NaN and no infinity: they are written as text.
     if isinstance(value, Real) and math.isfinite(value):
         return float(f"{float(value):.6g}")  # as many digits as in a line of text
     return mask(str(value))

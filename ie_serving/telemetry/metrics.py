@@ -204,6 +204,7 @@ class Metrics:
         known: dict[str, set[str]] = {}
         for name, version, _ in self._states():
             known.setdefault(name, set()).add(str(version))
+        # Where no version is known, none is forgotten: nobody may have told of any yet.
         for name, model in self._models.items() if known else ():
             model.requests.keep(known.get(name, ()))
 

@@ -75,6 +75,7 @@ def _succeeded(models: Models) -> Iterator[str]:
 
 def _failed(models: Models) -> Iterator[str]:
     for model, requests in models.items():
+        # Added up, since its series have no status code, by which ours are told apart.
         numbers: dict[Key, int] = {}
         for (key, _), number in list(requests.failed.items()):
             numbers[key] = numbers.get(key, 0) + number

@@ -15,6 +15,7 @@ class Reopened(Protocol):
         """Open it anew if it was moved away. Never raises."""
 
 
+# Weakly: `logs.configure` lets go of the files of the call before without telling.
 _opened: "weakref.WeakSet[Reopened]" = weakref.WeakSet()
 
 

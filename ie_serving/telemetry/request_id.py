@@ -24,6 +24,7 @@ class RequestIds:
     """
 
     def __init__(self) -> None:
+        # Random once, then counted: to ask the system for bytes costs a system call for each id.
         self._beginning = secrets.token_hex(8)
         self._numbers = itertools.count(1)
 

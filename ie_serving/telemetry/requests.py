@@ -100,6 +100,7 @@ class RequestMetrics:
         served = self.served.get(key)
         if served is None:
             if len(self.served) >= MOST_SERIES:
+                # Its own version too: a warm-up comes before the manager has told of a new model.
                 self.keep({*known(), key.version})
             served = self.served[key] = Served()
         return served
@@ -110,6 +111,7 @@ class RequestMetrics:
 
     def keep(self, known: Collection[str]) -> None:
         """Take the series of all versions but these into those of the model."""
+        # The empty one stays: what ended before its version was known goes with none.
         kept = {*known, ""}
         for key in [key for key in self.served if key.version not in kept]:
             past = self._past.setdefault((key.api, key.entrypoint), Histogram())

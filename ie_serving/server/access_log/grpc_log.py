@@ -28,6 +28,7 @@ from ie_serving.telemetry.request_id import HEADER
 
 _LONG: Final = 127
 """Length from which HPACK writes a length in several bytes; RFC 7541 section 5.1."""
+# Ids do not repeat: in the client's table of headers one would push out what does.
 _ID: Final = b"\x10%c%b" % (len(HEADER), HEADER.encode())
 """A literal that is never indexed, up to the length of its value; RFC 7541 section 6.2.3."""
 _NAMES: Final = (HEADER, HEADER.encode())
@@ -83,6 +84,7 @@ class LoggedAnswer:
         sent = context.invocation_metadata() or ()
         given = next((value for name, value in sent if name in _NAMES), "")
         entry = _entry(self._log.ids.of(given), context.peer(), self._path)
+        # Before the answer is known, so that a refusal carries the id as well.
         context.set_trailing_metadata(((HEADER, entry.id),))
         return entry
 
@@ -144,6 +146,7 @@ class LoggedCall(UnaryCall):
     def begun(self) -> None:
         """See `Stream`."""
         super().begun()
+        # A slot hides the default that `Call` has, and to read an empty one raises.
         self._after = self._trailing = b""
 
     def peer(self) -> object:

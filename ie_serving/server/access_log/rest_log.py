@@ -35,6 +35,7 @@ class LoggedApp:
             head.method,
             head.path.decode("latin-1"),
         )
+        # A body that comes in pieces may be announced by its length all the same.
         entry.received = head.length if body is None else len(body)
         CURRENT.set(entry)
         try:

@@ -43,6 +43,7 @@ many that ten thousand keys are not."""
 _NOBODY: Final = Caller(name="", rights=Right(0))
 _NO_DIGEST: Final = bytes(32)
 _COST: Final = (2**14, 8, 1)
+"""n, r and p of scrypt where the file has no users, as `ie_serving key password` chooses them."""
 _MISSING: Final = (
     "credentials are missing: send `Authorization: Bearer KEY` or `x-api-key: KEY`, as a header or"
     " as metadata"
@@ -98,6 +99,8 @@ class Access(Renewed[AccessMaterial, Compared]):
             scheme, _, value = given.partition(b" ")
             if scheme.lower() == b"basic" and self.material.users:
                 return None
+            # Another scheme is a wrong key: whoever gives credentials means them, and neither the
+            # other header nor the certificate is a way out.
             key = value.strip() if scheme.lower() == b"bearer" else b""
         found = self._of_certificate(names) if key is None else self._of_key(key)
         remember(self._known, credentials, found)
@@ -156,11 +159,13 @@ class Access(Renewed[AccessMaterial, Compared]):
     def close(self) -> None:
         """See `Renewed`."""
         super().close()
+        # Unwaited for: nobody is left to be told what a hash of 40 ms will say.
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _of_key(self, key: bytes) -> Caller:
         digest = hashes.of_key(key)
         found = _NOBODY
+        # With all of them, and with one where there is none, so that each refusal takes as long.
         for known, caller in self.prepared.keys.get(digest[:_FOUND_BY], ((_NO_DIGEST, _NOBODY),)):
             found = caller if hmac.compare_digest(known, digest) else found
         if found is _NOBODY:

@@ -51,6 +51,7 @@ class GrpcGuard:
         refused: Callable[[BaseException], None],
     ) -> None:
         self._plain = by_path(services)
+        # Looked up at the start, so that a method without an entry ends it, and not its first call.
         self._needs = {path: needs[path.decode()] for path in self._plain}
         self._own = lru_cache(MOST_OWN)(lambda caller: by_path(services_for(caller)))
         self._access = access
@@ -73,6 +74,7 @@ class GrpcGuard:
             raise
 
     def _decided(self, path: bytes, credentials: Credentials) -> Method:
+        # Not remembered: strangers choose the credentials, and would push out what is known.
         if self._needs[path].right is None:
             return self._plain[path]
         caller = self._access.caller(credentials)
@@ -84,6 +86,7 @@ class GrpcGuard:
         """Give the method for a caller. Raises: Forbidden."""
         need = self._needs[path]
         caller.check(need)
+        # Callers of all models share the plain services, and with them what their parsers learn.
         own = need.models is Models.NAMED and caller.models
         method = (self._own(caller) if own else self._plain)[path]
         remember(self._access.decisions, (path, credentials), method)
@@ -91,6 +94,8 @@ class GrpcGuard:
 
     def _later(self, path: bytes, credentials: Credentials) -> Method:
         """Give what verifies a password first."""
+        # To choose a method may not wait, as the transport does it between two frames. So this one
+        # is chosen for now, which waits by itself when its message has come.
         if isinstance(self._plain[path], Streaming):
             return Streaming(lambda requests: self._converse(requests, path, credentials))
 

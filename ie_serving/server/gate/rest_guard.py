@@ -54,6 +54,7 @@ class RestGuard:
         """Answer one request. See `http1.messages.App`."""
         head = request.head
         fields = head.fields
+        # A plain tuple equals `Credentials`, and takes less to make: every request needs one.
         credentials = (fields.get(b"authorization"), fields.get(b"x-api-key"), request.ends.names)
         asked = (credentials, head.method, head.path, head.query)
         if asked in self._access.decisions:
@@ -65,7 +66,7 @@ class RestGuard:
             await self._check(request.head, credentials, asked)
         except ENDED as error:
             self._refused(error)
-            if not isinstance(error, Exception):
+            if not isinstance(error, Exception):  # cancelled: nobody is there to read a reply
                 raise
             return self._refusal(error)
         return await self._app(request)
@@ -78,6 +79,7 @@ class RestGuard:
             await self._access.verified(credentials)  # strangers learn nothing
             raise
         need = self._needs[verb]
+        # Not remembered: strangers choose the credentials, and would push out what is known.
         if need.right is None:
             return
         caller = await self._access.verified(credentials)

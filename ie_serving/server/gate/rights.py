@@ -42,11 +42,13 @@ REST: Mapping[str, Need] = {
     "models": _READ_ALL,
     "config": _READ_ALL,
     "reload": _CHANGE_ALL,
+    # Its labels name every model.
     "metrics": _READ_ALL,
     "health": _HEALTH,
     # A browser asks it before it sends any credentials, and is told the same of every page.
     "preflight": _OPEN,
-    # Below /v1/, where what there is not is refused in TensorFlow Serving's words.
+    # Below /v1/, where what there is not is refused in TensorFlow Serving's words. It takes no
+    # right, but a caller who is known: strangers do not learn which paths there are.
     "nothing": Need(Right(0), Models.NONE),
 }
 """By the verb of the request (`rest_routes.py`)."""
@@ -56,4 +58,5 @@ def needs(table: Mapping[str, Need], *, open_health: bool) -> Mapping[str, Need]
     """Give a table with health as it is wanted: open to all, or to who may read."""
     if not open_health:
         return table
+    # By identity: reflection needs just the same, and stays closed.
     return {name: _OPEN if need is _HEALTH else need for name, need in table.items()}

@@ -108,7 +108,7 @@ def _disposition(headers: bytes) -> dict[str, str]:
     for line in headers.split(b"\r\n"):
         key, _, value = line.partition(b":")
         if key.strip().lower() == b"content-disposition":
-            # A name that is no UTF-8 is no input's: it is refused as unknown, which shows the form.
+            # A name that is no UTF-8 is taken as it is: no input has it, so it counts as unknown.
             text = value.decode("utf-8", "surrogateescape")
             return {
                 name.lower(): _ESCAPED.sub(r"\1", quoted) or plain

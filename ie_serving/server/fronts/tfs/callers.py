@@ -11,6 +11,7 @@ def rest_caller(limit_s: float | None, head: RequestHead | None) -> Caller:
     """Tell it of a REST request; there is no head where a version is warmed up."""
     if head is None:
         return Caller()
+    # REST has no deadline of the client's: the server's limit is all that is known.
     return Caller(_named(head.fields.items()), limit_s)
 
 

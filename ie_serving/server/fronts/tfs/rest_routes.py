@@ -128,6 +128,7 @@ def wanting(
 
 def page_verbs(metrics_paths: Sequence[str]) -> Mapping[bytes, str]:
     """Say what each page outside of the API is, by its path."""
+    # Metrics last: at a path of health they stand instead of it, as in `rest_pages.fixed_pages`.
     health = {path.encode(): "health" for path in (LIVE, READY, STARTUP, PING)}
     return {**health, **{path.encode(): "metrics" for path in metrics_paths}}
 
@@ -136,6 +137,7 @@ def _wanted(
     head: RequestHead, pages: Mapping[bytes, str], invocations: Mapping[bytes, Route]
 ) -> tuple[str, str]:
     if head.method == "POST":
+        # Not `remembered_post`: the gate remembers what it has decided, by the same target.
         asked = posted(head.path, head.query) or invocations.get(head.path)
         if asked:
             return asked.verb, asked.model.name

@@ -112,5 +112,6 @@ def _with_scheme(endpoint: str, https: bool) -> str:
 
 def _user_cache(environ: Mapping[str, str]) -> Path:
     """Source: XDG Base Directory Specification."""
+    # The user of a container may have no home.
     base = environ.get("XDG_CACHE_HOME") or str(Path(environ.get("HOME") or "/tmp") / ".cache")
     return Path(base) / "ie_serving"

@@ -321,6 +321,7 @@ def _from_flags(
             found[setting.place] = reading.faults.take(setting.parse, text, f"--{setting.flag}")
         elif setting.required:
             _note_missing(setting, reading)
+    # What could not be read stands as None in `found`: nothing may be made of it.
     if len(reading.faults.found) > before:
         return (), []
     for place, text in (*conflicts(found), *kernels.conflicts(found)):

@@ -46,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     asked = parser.add_subparsers(dest="what", required=True, metavar="{new,password}")
     for what, meaning in (
         ("new", "make a key; print it, and the line of its hash for --api_key_file"),
+        # Not as an argument, which everyone on the machine can see among its processes.
         ("password", "read a password from standard input; print the line of its hash"),
     ):
         command = asked.add_parser(what, help=meaning)

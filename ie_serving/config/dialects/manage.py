@@ -99,6 +99,7 @@ def _models(repository: Path) -> Iterator[str]:
         place = Path(directory).relative_to(repository)
         if any(name.isdecimal() and _holds_any(Path(directory, name)) for name in inner):
             inner.clear()  # a model: nothing below it is another one
+            # The repository itself would have no name as a model.
             yield from [str(place)] if place.parts else []
         if len(place.parts) >= DEEPEST:
             inner.clear()

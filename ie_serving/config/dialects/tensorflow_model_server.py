@@ -196,6 +196,7 @@ def _engine(flags: Split, faults: Faults) -> EngineOptions:
         faults.add(
             "--mixed_precision", f"{given} given; expected bfloat16, auto, or nothing for f32"
         )
+    # Both say the threads of one inference; `_conflicts` lets only one of them be set.
     threads = max(
         flags.integer("tensorflow_session_parallelism"),
         flags.integer("tensorflow_intra_op_parallelism"),

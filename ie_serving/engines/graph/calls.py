@@ -35,6 +35,7 @@ async def call(step: ModelStep, held: Held, inputs: Items) -> Items:
     for _ in range(step.retries):
         try:
             return await _within(step.timeout_s, _once(step, held, inputs))
+        # The same request would be refused again.
         except InvalidRequest:
             raise
         except ServingError:
@@ -106,6 +107,7 @@ async def _once(step: ModelStep, held: Held, inputs: Items) -> Items:
     def read(outputs: Items) -> Items:
         taken = {item: outputs[alias] for item, alias in step.outputs.items()}
         kept = shed(taken, added) if added else taken
+        # Copies: the engine uses the memory of its outputs again.
         return {item: array.copy() for item, array in kept.items()}
 
     return await held.compiled.infer(signature, fitted, read)

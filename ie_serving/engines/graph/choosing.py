@@ -49,6 +49,7 @@ def chosen(
 def _word(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
+    # JSON has one kind of numbers: 2.0 finds the case 2.
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
@@ -93,6 +94,7 @@ def _combined(step: MergeStep, item: str, arrays: Sequence[Array]) -> Array:
         raise InvalidTensor(f'combine: "{item}" of {said} has shapes {sorted(shapes)}')
     if step.combine == "max":
         return np.asarray(np.maximum.reduce(arrays))
+    # As float64, which holds the sums that leave the dtype of the items.
     return np.mean(arrays, axis=0, dtype=np.float64).astype(arrays[0].dtype)
 
 

@@ -107,6 +107,7 @@ class _Planner:
 
     def _input(self, name: str, spec: TensorSpec) -> TensorSpec:
         """Give an input of the graph; images are for its models to decode, each as it does."""
+        # Given back as it came it would be the bytes of a file, where the signature says numbers.
         is_given_back = Ref(REQUEST, name) in self._definition.outputs.values()
         return replace(_renamed(spec, name), image=None if is_given_back else spec.image)
 
@@ -285,6 +286,7 @@ def _of(
     return taken
 
 
+# By hand, not by recursion: a chain may be longer than Python's stack.
 def _in_order(steps: Mapping[str, Step]) -> list[str]:
     """Order steps so that each stands behind those that it needs; there is no circle."""
     order: dict[str, None] = {}

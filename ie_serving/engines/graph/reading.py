@@ -163,5 +163,6 @@ class _Reader:
             if name not in used and name != REQUEST:
                 used.add(name)
                 ahead += steps[name].needs
+        # What no output needs would never run: most likely a name is misspelt.
         for name in steps.keys() - used if not self.faults else ():
             self._add(f"steps.{name}", "no output needs it: remove it, or name it in outputs")

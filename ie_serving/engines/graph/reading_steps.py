@@ -250,6 +250,7 @@ class StepReader:
 
     def _number(self, given: Mapping[str, Any], key: str, most: int) -> int:
         found = given.get(key, 0)
+        # By the very type: to Python a bool is an int as well.
         if type(found) is not int or not 0 <= found <= most:
             self._add(key, f"{found!r} given; expected a whole number from 0 to {most}")
             return 0

@@ -113,6 +113,7 @@ class Run:
         """Cancel what still runs, and wait until it holds nothing any more."""
         running = [task for task in self._tasks.values() if task.cancel()]
         if running:
+            # Its versions are let go of next: no step may still run on one that is unloaded.
             await asyncio.wait(running)
         for task in self._tasks.values():
             if not task.cancelled():
@@ -125,6 +126,7 @@ class Run:
         try:
             holds = step.when is None or await self._holds(step)
             given = await self._own(step) if holds else None
+        # A cancellation is none: a client that has gone wants no fallback either.
         except ServingError as error:
             if not step.fallback:
                 raise

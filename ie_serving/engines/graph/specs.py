@@ -45,6 +45,7 @@ def united(known: TensorSpec, wanted: TensorSpec, *, is_declared: bool) -> Tenso
         return known
     if known.dtype is not wanted.dtype:
         return f"and {wanted} is expected: declare it in inputs"
+    # Each model decodes by its own settings: where these differ, the graph takes numbers alone.
     image = known.image if known.image == wanted.image else None
     return replace(known, shape=_narrower(known.shape, wanted.shape), bounds=None, image=image)
 

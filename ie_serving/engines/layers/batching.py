@@ -104,6 +104,7 @@ class BatchingEngine(EngineAround):
             return compiled
         try:
             return self._batched(compiled, batching)
+        # Nobody else knows of the model yet.
         except BaseException:
             compiled.close()
             raise
@@ -127,6 +128,7 @@ class BatchingEngine(EngineAround):
         for name, signature in model.signatures.items():
             # What takes Examples runs another signature, which has its own queue.
             by_others = signature.left_out or signature.definition or signature.examples
+            # A kernel with `execute_batch` gathers its calls itself.
             if by_others or signature.gathers:
                 continue
             refusal = refused_by_shapes(signature) or refused_by_trial(model, signature)

@@ -224,6 +224,7 @@ class Gatherer(Generic[T]):
     def _by_age(self) -> Sequence[_Group[T]]:
         groups = list(self._groups.values())
         if len(groups) > 1:
+            # The oldest first, so that no form waits for ever behind the others.
             groups.sort(key=lambda each: each.oldest.since)
         return groups
 

@@ -80,6 +80,7 @@ class ImageBatch:
 
     def _put_all(self, indices: range) -> None:
         for index in indices:
+            # Only the first failure is told: what stands behind it need not be decoded.
             if self.abandoned or min(self._failures, default=index) < index:
                 return
             try:
@@ -101,6 +102,7 @@ class ImageBatch:
         image = resized(pixels, *rows.shape[1:3])
         if self._form.colours == "BGR" and self._form.channels == COLOURED:
             image = image[..., ::-1]
+        # Rounded, since a cast to integers cuts: 254.9 would become 254.
         if rows.dtype.kind != "f" and image.dtype.kind == "f":
             image = np.rint(image)
         rows[index] = image

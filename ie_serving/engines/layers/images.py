@@ -85,6 +85,7 @@ class ImageLayer(Layer):
         inputs: Mapping[str, Array],
         read: Callable[[Mapping[str, Array]], T],
     ) -> T:
+        # One input after the other: the images of each are divided among all threads.
         decoded = {
             name: await _decoded(ImageBatch(signature.inputs[name], inputs[name]))
             for name in self._inputs[signature.name]

@@ -132,6 +132,7 @@ class Compared:
 
 
 def _trial(precision: str, compared: Sequence[Compared]) -> Trial:
+    # Of all requests together, so that those that take long count for more.
     full_s = sum(each.full_s for each in compared)
     lower_s = sum(each.lower_s for each in compared)
     return Trial(
@@ -176,6 +177,7 @@ async def _timed(model: CompiledModel, asked: Asked) -> tuple[Outputs, float]:
     for _ in range(REPEATS if first_s < REPEATED_S else 1):
         again = now()
         await model.infer(signature, asked.inputs, copies)
+        # Whatever else the machine does can only lengthen an inference.
         shortest = min(shortest, now() - again)
         if now() - began > REPEATED_S:
             break

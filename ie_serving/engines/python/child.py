@@ -48,6 +48,7 @@ def job_of(directory: Path, options: EngineOptions) -> str:
 
 def load(job: Job) -> Loaded:
     """Load a kernel, in its process. Raises: Fault."""
+    # A process that is started anew has no logging yet.
     logs.configure("INFO")
     options = EngineOptions(params=job["params"], allow_python=True)
     options = options.having(KernelOptions(place=Place(**job["place"])))

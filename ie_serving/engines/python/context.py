@@ -65,6 +65,7 @@ class ModelHandle:
             raise DeadlineExceeded(f'"{self._spec.name}" did not answer in time') from None
 
 
+# A coroutine of its own: run_coroutine_threadsafe takes no other awaitable.
 async def _awaited(
     others: Others, spec: ModelSpec, inputs: Mapping[str, Array]
 ) -> Mapping[str, Array]:

@@ -43,6 +43,7 @@ def load(directory: Path, options: EngineOptions) -> KernelModel:
             kernel.name,
             kernel.inputs,
             kernel.outputs,
+            # One for all: it keeps nothing between calls, and the kernel is one object.
             [runner] * own.max_concurrency,
             batches=kernel.execute_batch is not None,
             update=kernel.update and _updates(kernel.update),

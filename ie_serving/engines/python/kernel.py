@@ -82,6 +82,7 @@ def _own_names(module: ModuleType) -> list[str]:
     return [
         name
         for name, value in vars(module).items()
+        # What the file imports names another module as its own.
         if not name.startswith("_") and getattr(value, "__module__", None) == module.__name__
     ]
 
@@ -109,6 +110,7 @@ def _has(subject: object, method: str) -> bool:
 
 
 def _of_object(name: str, subject: Any, ctx: LoadContext, options: EngineOptions) -> Kernel:  # noqa: ANN401
+    # Looked at before `load`, which may take long.
     execute = _with_context(name, subject.execute) if _has(subject, "execute") else None
     _load(subject, ctx)
     described = subject.metadata() if _has(subject, "metadata") else None
@@ -145,6 +147,7 @@ def _with_context(name: str, execute: Callable[..., object]) -> Execute:
 
 
 def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
+    # Through decorators that tell what they wrap: their own parameters mostly say nothing.
     return list(inspect.signature(inspect.unwrap(function)).parameters.values())
 
 

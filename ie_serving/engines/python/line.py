@@ -70,6 +70,7 @@ class Line:
         self._threads = threads
         self._most = most
         self._timeout_s = timeout_s
+        # A dictionary keeps the order of arrival, and lets a cancelled call leave at once.
         self._waiting: dict[Turn, None] = {}
 
     async def answer(self, call: Call, read: Callable[[Mapping[str, Array]], T]) -> T:

@@ -33,6 +33,7 @@ def opened(directory: Path, options: EngineOptions, undone: ExitStack) -> Kernel
     place = options.of(KernelOptions).place
     assert place is not None  # the driver has looked
     file = found(place, directory)
+    # Before the import, which would fail at the first missing package and name no other.
     check(file.parent)
     ctx = _context(directory, options)
     undone.callback(ctx.close)

@@ -43,6 +43,7 @@ def array_of(value: object) -> Array:
 def _by_name(given: object, specs: Specs) -> Mapping[str, Any]:
     if isinstance(given, Mapping):
         found: Mapping[str, Any] = given
+    # Of a single output a tuple is its value, as a list is.
     elif isinstance(given, tuple) and len(specs) > 1 and len(given) == len(specs):
         found = dict(zip(specs, given, strict=True))
     elif len(specs) == 1 and given is not None:

@@ -11,6 +11,7 @@ from ie_serving.engines.run.function import one_line
 
 Specs = Mapping[str, TensorSpec]
 
+# With one row, one answer for the whole batch could not be told from one for each row.
 ROWS = 2
 FEATURES = "n_features_in_"
 """Attribute by which estimators of scikit-learn tell how many features they were fitted with."""

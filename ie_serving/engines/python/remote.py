@@ -127,6 +127,7 @@ class RemoteRunner:
         if self._way is None:
             self._way = self._process.link()
         link = self._way[1]
+        # The outputs of the run before, which lie there, are read (`Line._run`) or copied below.
         link.shrink()
         tensors = [each for call in calls for each in packed(call, self._inputs)]
         frame = link.pack(Kind.RUN, len(calls), tensors)

@@ -42,4 +42,5 @@ def _lacking(line: str) -> str:
         has = version(asked.name)
     except PackageNotFoundError:
         return f"{line} (not installed)"
+    # Whoever installed a pre-release has chosen it.
     return "" if asked.specifier.contains(has, prereleases=True) else f"{line} ({has} is installed)"

@@ -86,6 +86,7 @@ def _negated(a: Operand) -> Computed:
 
 def _shifted(a: Operand, b: Operand) -> Computed:
     found = op.bitwise_left_shift(a, b)
+    # What has lost bits to the left is another number once it is shifted back.
     back = op.logical_not(equal(op.bitwise_right_shift(found, b), a))
     beyond = op.logical_or(is_negative(b), op.greater(b, int32(31)))
     return found, op.logical_or(back, beyond)
@@ -124,6 +125,7 @@ def result(node: ov.Node, made: Computed) -> Made:
     kind, (found, left) = kind_of(node), made
     if kind not in WIDE:
         return Made(cast(found, kind, INT32))
+    # Of an unsigned type the plugin holds the half without a sign: a negative result left it.
     if HELD[kind][0] == 0:
         left = op.logical_or(left, is_negative(found))
     return Made(cast(found, kind, INT32), [(leaves(node), left)])
@@ -147,6 +149,7 @@ def _powered(node: ov.Node, values: Values) -> Made | None:
         more = op.greater(exponent, int32((1 << bit) - 1))
         if bit:
             square, beyond = multiplied(square, square)
+            # A square is used only where the exponent has this bit or a higher one.
             left = op.logical_or(left, op.logical_and(beyond, more))
         factor = choose(op.greater(bits, int32(0)), square, int32(1))
         found, beyond = multiplied(found, factor)

@@ -41,6 +41,7 @@ def _readers(node: ov.Node) -> list[ov.Node]:
 def keep_apart(node: ov.Node, values: Values) -> None:
     """Let all that computes with a result read it by a bitwise Or, which is not fused."""
     old = node.output(0)
+    # A result of the graph only gives out: there is nothing to fuse.
     readers = [
         each for each in old.get_target_inputs() if each.get_node().get_type_name() != "Result"
     ]

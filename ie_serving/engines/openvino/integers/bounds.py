@@ -119,6 +119,7 @@ class Values:
         if outer.bounds is None or taken.step is None:
             return
         low, high = outer.bounds
+        # A loop has fewer than 2**24 rounds; see above.
         grown = (low + min(0, taken.step) * MOST, high + max(0, taken.step) * MOST)
         held = HELD[parameter.get_output_element_type(0).get_type_name()]
         is_same = not taken.step and not taken.sliced
@@ -254,6 +255,7 @@ def _squared(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bo
 
 
 def _divide(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
+    # No divisor makes a quotient larger than the dividend: 0 is flagged where it may come.
     most = max(map(abs, inputs[0]))
     return (0 if min(*inputs[0], inputs[1][0]) >= 0 else -most), most
 
@@ -276,6 +278,7 @@ def _and(_node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds
 
 def _clamp(node: ov.Node, _output: ov.Output, inputs: Sequence[Bounds]) -> Bounds:
     (low, high), kept = inputs[0], node.get_attributes()
+    # Infinity stands for no bound, and is no integer.
     least, most = (int(np.clip(kept[end], -(2.0**62), 2.0**62)) for end in ("min", "max"))
     return min(max(low, least), most), min(max(low, high, least), max(most, least))
 

@@ -121,6 +121,7 @@ def _kept(node: ov.Node, values: Values) -> Made | None:
 def _clamped(node: ov.Node, values: Values) -> Made | None:
     """Bound by integers: the plugin rounds the bounds to float32."""
     given = node.get_attributes()
+    # Of integers those between two fractions are those between these.
     ends = (np.ceil(given["min"]), np.floor(given["max"]))
     low, high = (int(np.clip(end, *INT32)) for end in ends)
     if is_small((low + 1, high)) or is_small(values.bounds(node, 0)):

@@ -71,6 +71,7 @@ def _divided(node: ov.Node, values: Values) -> Made | None:
 
 
 def _may_leave(bounds: list[Bounds]) -> bool:
+    # -2**31 by -1 is the only quotient that int32 does not hold.
     return bounds[0][0] == INT32[0] and bounds[1][0] <= -1 <= bounds[1][1]
 
 

@@ -98,6 +98,7 @@ def _stays(node: ov.Node, values: Values) -> bool:
     """Tell whether sums are known to fit."""
     _, summed, counted = _SUMS[node.get_type_name()]
     most = max(abs(end) for i in summed for end in values.bounds(node, i))
+    # One more for the number that stands there already.
     count = count_of(node.get_input_partial_shape(counted)) + 1
     least = -most * count if _has_negative(node, values) else 0
     return is_within((least, most * count), HELD[kind_of(node)])

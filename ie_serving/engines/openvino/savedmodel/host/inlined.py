@@ -96,6 +96,7 @@ def _write_out(graph_def: Proto, call: Proto, library: Library, numbers: Numbers
 
 
 def _free_prefix(graph_def: Proto, name: str) -> str:
+    # Two nodes of a graph may not have one name.
     while any(node.name.startswith(f"{name}/") for node in graph_def.node):
         name += "_"
     return name

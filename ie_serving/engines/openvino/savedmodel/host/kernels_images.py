@@ -107,6 +107,7 @@ def _decoded(
     read: Mapping[str, Mapping[str, frozenset[int]]] = READ,
 ) -> Array:
     try:
+        # No other decoder of Pillow's may see a client's bytes.
         with library.open(io.BytesIO(data), formats=list(read)) as image:
             held, form = image.mode, _FORMS.get(image.format, image.format)
             wanted = channels or len(image.getbands())

@@ -122,6 +122,7 @@ def _segment_sum(data: Array, segments: Array, count: Array) -> Array:
     if segments.shape != data.shape[: segments.ndim]:
         raise InvalidRequest(f"data of {data.shape} does not begin with {segments.shape}")
     made = _zeros((int(count), *data.shape[segments.ndim :]), data)
+    # TensorFlow drops the rows of negative segments.
     known = segments >= 0
     np.add.at(made, segments[known], data[known])
     return made
@@ -176,6 +177,7 @@ def _count(made: Array, rows: Array, values: Array, weights: Array, binary: bool
     if binary:
         made[places] = 1
     else:
+        # `made[places] +=` would count a place that comes twice only once.
         np.add.at(made, places, weights[inside] if weights.size else made.dtype.type(1))
 
 

@@ -63,6 +63,7 @@ def _format(attributes: Attributes, kind: str) -> str:
     return form + ("e" if attributes.flag("scientific") else "f")
 
 
+# Python reads more than TensorFlow, such as underscores between digits.
 _NUMBER = re.compile(
     rb"[ \t\n\v\f\r]*[+-]?((\d+(\.\d*)?|\.\d+)(e[+-]?\d+)?|inf(inity)?|nan)[ \t\n\v\f\r]*",
     re.IGNORECASE,

@@ -171,6 +171,7 @@ class HostProgram:
         wanted = {name: inputs[name] for name in self._passed_on}
         for name, (slot, dtype) in plan.feeds.items():
             wanted[name] = slots[slot].astype(dtype, copy=False)
+        # Nothing comes behind the model: its outputs are read where they lie, without copies.
         if not plan.after:
             return await self._inner.infer(
                 wanted, lambda outputs: read({**outputs, **self._host_outputs(slots)})
@@ -197,6 +198,7 @@ class HostProgram:
         try:
             await loop.run_in_executor(self._threads, _run_all, steps, slots, allowance)
         except asyncio.CancelledError:
+            # A thread cannot be stopped: its loops ask for this in each turn.
             allowance.abandoned = True
             raise
 

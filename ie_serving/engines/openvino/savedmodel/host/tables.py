@@ -83,6 +83,7 @@ def from_text_file(path: Path, initializer: Attributes, table: Attributes) -> Ta
         for index, dtype in (("key_index", "key_dtype"), ("value_index", "value_dtype"))
     ]
     held = Table(columns[0], columns[1], name)
+    # The same line twice is no contradiction.
     if len(held) < len(lines) and len(set(zip(*map(np.ndarray.tolist, columns)))) > len(held):  # noqa: B905
         raise LoadFailed(f"table {name!r}: HashTable has different value for same key")
     return held
@@ -93,6 +94,7 @@ def _lines(path: Path, name: str) -> list[bytes]:
         data = path.read_bytes()
     except OSError as error:
         raise LoadFailed(f"table {name!r}: {path.name} cannot be read: {error}") from error
+    # TensorFlow's reader drops every carriage return.
     return data.replace(b"\r", b"").removesuffix(b"\n").split(b"\n") if data else []
 
 

@@ -72,7 +72,7 @@ def _spec(name: str, given: object, place: str) -> TensorSpec:
 def _word(dtype: object) -> str:
     """Name a dtype, which Python code may give as a type: numpy's, or one that numpy reads."""
     if isinstance(dtype, type) and issubclass(dtype, np.generic | float | int):
-        return np.dtype(dtype).name  # not its own name: `float` is numpy's float64
+        return str(np.dtype(dtype).name)  # not its own name: `float` is numpy's float64
     return dtype.__name__ if isinstance(dtype, type) else str(dtype)
 
 

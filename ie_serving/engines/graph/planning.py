@@ -161,10 +161,10 @@ class _Planner:
         """Say what fills each input of the model."""
         filled = {name: ref for name, ref in step.inputs.items() if name in signature.inputs}
         known = ", ".join(map(str, signature.inputs.values()))
-        for name in step.inputs.keys() - filled.keys():
+        for name in sorted(step.inputs.keys() - filled.keys()):
             near = nearest(name, signature.inputs)
             self._fault(step, f'model "{step.model.name}" has no input "{name}": {known}{near}')
-        for name in signature.inputs.keys() - filled.keys():
+        for name in sorted(signature.inputs.keys() - filled.keys()):
             source = next((s for s in step.sources if s == REQUEST or name in self._gives[s]), None)
             # An input with a default is left to it: as one of the graph every request would have to
             # bring it.

@@ -65,7 +65,7 @@ class _Reader:
         self.faults: list[str] = []
 
     def definition(self, given: Mapping[str, Any]) -> Definition:
-        for key in given.keys() - set(KEYS):
+        for key in sorted(given.keys() - set(KEYS)):
             self._add(key, f"unknown key; expected one of {', '.join(KEYS)}{nearest(key, KEYS)}")
         inputs = self._inputs(given.get("inputs", {}))
         steps = self._steps(given.get("steps"))
@@ -164,5 +164,5 @@ class _Reader:
                 used.add(name)
                 ahead += steps[name].needs
         # What no output needs would never run: most likely a name is misspelt.
-        for name in steps.keys() - used if not self.faults else ():
+        for name in sorted(steps.keys() - used) if not self.faults else ():
             self._add(f"steps.{name}", "no output needs it: remove it, or name it in outputs")

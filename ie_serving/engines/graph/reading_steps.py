@@ -75,7 +75,7 @@ class StepReader:
             return None
         (kind,) = kinds
         known = (kind, *KEYS[kind], *FOR_ALL)
-        for key in given.keys() - set(known):
+        for key in sorted(given.keys() - set(known)):
             self._add(key, f"unknown key; expected one of {', '.join(known)}{nearest(key, known)}")
         read: Callable[[Mapping[str, Any], tuple[str, ...]], Step | None]
         read = getattr(self, f"_{kind}")

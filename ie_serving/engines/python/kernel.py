@@ -132,7 +132,7 @@ def _load(subject: Any, ctx: LoadContext) -> None:  # noqa: ANN401
 
 
 def _close_of(subject: Any) -> Callable[[], object]:  # noqa: ANN401
-    return subject.close if _has(subject, "close") else lambda: None  # type: ignore[no-any-return]
+    return subject.close if _has(subject, "close") else lambda: None
 
 
 def _with_context(name: str, execute: Callable[..., object]) -> Execute:

@@ -32,23 +32,26 @@ def load(directory: Path, options: EngineOptions) -> KernelModel:
     if not options.allow_python:
         raise LoadFailed(f"kernel {own.place} asks to run Python code", PYTHON)
     with ExitStack() as undone:
-        if own.isolation == PROCESS:
-            # Here: nobody else needs any of it.
-            from ie_serving.engines.python.remote import begin
+        if own.isolation != PROCESS:
+            return _model(_in_threads(directory, options, undone), options, undone)
+        # Here: nobody else needs any of it.
+        from ie_serving.engines.python.remote import begin
 
-            return _model(begin(directory, options, undone), options, undone)
-        kernel = opened(directory, options, undone)
-        runner = InProcess(kernel.execute, kernel.execute_batch)
-        running = Running(
-            kernel.name,
-            kernel.inputs,
-            kernel.outputs,
-            # One for all: it keeps nothing between calls, and the kernel is one object.
-            [runner] * own.max_concurrency,
-            batches=kernel.execute_batch is not None,
-            update=kernel.update and _updates(kernel.update),
-        )
-        return _model(running, options, undone)
+        return _model(begin(directory, options, undone), options, undone)
+
+
+def _in_threads(directory: Path, options: EngineOptions, undone: ExitStack) -> Running:
+    kernel = opened(directory, options, undone)
+    runner = InProcess(kernel.execute, kernel.execute_batch)
+    return Running(
+        kernel.name,
+        kernel.inputs,
+        kernel.outputs,
+        # One for all: it keeps nothing between calls, and the kernel is one object.
+        [runner] * options.of(KernelOptions).max_concurrency,
+        batches=kernel.execute_batch is not None,
+        update=kernel.update and _updates(kernel.update),
+    )
 
 
 def _model(kernel: Running, options: EngineOptions, undone: ExitStack) -> KernelModel:

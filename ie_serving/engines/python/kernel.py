@@ -10,7 +10,7 @@ class Scale:
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
@@ -199,19 +199,15 @@ def _binding(
     parameters = _parameters(function)
     rest = any(each.kind is each.VAR_KEYWORD for each in parameters)
     names = [p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
-    required = {
-        each.name for each in parameters if each.default is each.empty and each.name in names
-    }
-    unknown = sorted(required - {*GIVEN, *inputs})
-    if unknown:
-        raise LoadFailed(
-            f"{name} takes {', '.join(unknown)}; its inputs are {', '.join(inputs)}, beside which"
-            f" there are {', '.join(GIVEN)}"
-        )
+    required = {p.name for p in parameters if p.default is p.empty and p.name in names}
+    _check_known(name, required, inputs)
     takes_all = rest or any(each in names and each not in inputs for each in ALL)
     lost = [] if takes_all else [each for each in inputs if each not in names]
     if lost:
-        raise LoadFailed(f"{name} takes no {', '.join(lost)}, which its metadata declares as input")
+        raise LoadFailed(
+            f"{name} takes no {', '.join(lost)}, which its metadata declares as input: let it take"
+            f" that, or {ALL[0]}"
+        )
 
     def call(given: Inputs, ctx: Context) -> object:
         known = {**dict.fromkeys(ALL, given), "ctx": ctx, "params": params, **given}
@@ -221,6 +217,15 @@ def _binding(
         )
 
     return call
+
+
+def _check_known(name: str, required: Collection[str], inputs: Specs) -> None:
+    unknown = sorted({*required} - {*GIVEN, *inputs})
+    if unknown:
+        raise LoadFailed(
+            f"{name} takes {', '.join(unknown)}; its inputs are {', '.join(inputs)}, beside which"
+            f" there are {', '.join(GIVEN)}"
+        )
 
 
 # -- what it declares -------------------------------------------------------------------------

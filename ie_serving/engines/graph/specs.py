@@ -39,7 +39,9 @@ def united(known: TensorSpec, wanted: TensorSpec, *, is_declared: bool) -> Tenso
         wanted: what one more step takes.
         is_declared: `known` was written down, and stays.
     """
-    if wrong := unfit(known, wanted):
+    wrong = unfit(known, wanted)
+    # In whichever order the steps come: what lacks trailing dimensions of size 1 fits both.
+    if wrong and (is_declared or unfit(wanted, known)):
         return wrong
     if is_declared:
         return known

@@ -57,6 +57,18 @@ async def test_a_chain_is_its_models_one_after_the_other(tmp_path: Path) -> None
     graph.close()
 
 
+@pytest.mark.parametrize("names", [("flat", "column"), ("column", "flat")])
+async def test_an_input_fits_all_that_take_it_in_any_order(
+    tmp_path: Path, names: tuple[str, str]
+) -> None:
+    column = Model("x:f[-1,1]", "y:f[-1,1]", lambda x: {"y": x + 1})
+    steps = {name: {"model": name, "in": "request"} for name in names}
+    outputs = {name: f"{name}.y" for name in names}
+    graph = shelf(flat=plus(1), column=column).graph(tmp_path, steps, outputs=outputs)
+    assert told(graph)["x"] == "float [-1]"
+    assert await ask(graph, x=[1, 2]) == {"flat": [2, 3], "column": [2, 3]}
+
+
 async def test_a_chain_makes_no_task(tmp_path: Path) -> None:
     models = shelf()
     seen: list[int] = []

@@ -97,3 +97,7 @@ class Credentials(NamedTuple):
     authorization: bytes | None = None
     key: bytes | None = None
     names: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        # Whatever shows it, a log line or an error, must not show a key or a password.
+        return f"Credentials(names={self.names})"

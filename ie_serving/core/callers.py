@@ -14,7 +14,8 @@ class Caller:
         remaining_s: seconds until the caller gives up; None where that is not known.
     """
 
-    headers: Mapping[str, str] = field(default_factory=dict)
+    # Not in the text of a caller: keys and passwords are among them.
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     remaining_s: float | None = None
 
 

@@ -42,7 +42,7 @@ class Connections(Protocol):
 
     @property
     def ended(self) -> tuple[int, int]:
-        """How many were closed since they were idle, and refused, for there were too many."""
+        """How many idle ones had to go, and how many new ones were refused, since the start."""
 
 
 class LoopLag:

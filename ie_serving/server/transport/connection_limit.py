@@ -74,7 +74,7 @@ class ConnectionLimit:
 
     @property
     def ended(self) -> tuple[int, int]:
-        """How many had to go since they were idle, and were refused."""
+        """How many idle ones had to go, and how many new ones were refused, since the start."""
         closed, refused = self._ended
         return closed + self._closed, refused + self._refused
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from ie_serving.config.settings import AccessMaterial
 from ie_serving.core import hashes
 from ie_serving.core.access import Caller, Credentials
+from ie_serving.core.callers import Caller as Told
 from ie_serving.core.errors import ConfigError, QueueFull, Unauthenticated
 from ie_serving.server.gate import access as access_module
 from ie_serving.server.gate import renewed
@@ -260,6 +261,14 @@ async def test_a_look_that_fails_for_another_reason_is_not_the_last(
     assert [each.message for each in caplog.records if each.exc_info] == [
         "renewed files not looked at"
     ]
+
+
+@pytest.mark.parametrize(
+    "brought", [*(each for each in WRONG if each.authorization), ALICE_KEY, CAROL_KEY]
+)
+def test_no_text_of_credentials_shows_them(brought: Credentials) -> None:
+    assert repr(brought) == str(brought) == f"Credentials(names={brought.names})"
+    assert repr(Told({"authorization": "Bearer x"}, 1.0)) == "Caller(remaining_s=1.0)"
 
 
 @given(authorization=st.none() | st.binary(), key=st.none() | st.binary())

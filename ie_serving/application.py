@@ -27,7 +27,7 @@ from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.sequences import open_to_clients
 from ie_serving.inference.warmup import WarmUp
 from ie_serving.models.allowed import AllowedModels
-from ie_serving.models.asked_polls import AskedPolls
+from ie_serving.models.asked_polls import AskedPolls, Poll
 from ie_serving.models.asked_reload import AskedReload
 from ie_serving.models.manager import ModelManager
 from ie_serving.models.polls import MOST_THREADS, Polls
@@ -233,12 +233,7 @@ class ServingApplication:
             metrics_paths=server.metrics_paths,
             invocations_model=server.invocations_model,
             poll=poll,
-            config=ConfigPages(
-                self._models.served.all_statuses,
-                AskedReload(self._models, poll, self._config.reload_if_changed),
-                reload_allowed=server.reload_by_rpc,
-                limit_s=server.rest_timeout_s,
-            ),
+            config=self._config_pages(poll),
             poll_allowed=server.reload_by_rpc,
             write_metadata=metadata.FORMS[server.rest_metadata],
         )
@@ -251,6 +246,15 @@ class ServingApplication:
             busy_poll_s=server.busy_poll_us / 1e6,
             limit=self._connections,
             secure=self._gate.secure(REST),
+        )
+
+    def _config_pages(self, poll: Poll) -> ConfigPages:
+        server = self._settings.server
+        return ConfigPages(
+            self._models.served.all_statuses,
+            AskedReload(self._models, poll, self._config.reload_if_changed),
+            reload_allowed=server.reload_by_rpc,
+            limit_s=server.rest_timeout_s,
         )
 
     def _grpc(self) -> MakeListener:
@@ -328,16 +332,21 @@ class ServingApplication:
             store=store_of(url),
             policy=config.version_policy,
             labels=config.version_labels,
-            rules=StreamRules(
-                labels_wait=not server.labels_for_unavailable,
-                poll_wait_s=poll_wait_s,
-                drain_timeout_s=server.drain_timeout_s,
-                load_timeout_s=server.load_timeout_s,
-                reload_changed=server.reload_changed_versions,
-                on_trouble=lambda: self._metrics.of(config.name).count_listing_failure(),
-                on_changed=lambda: self._metrics.of(config.name).count_changed_version(),
-                on_load=partial(self._loaded, config.name),
-            ),
+            rules=self._rules(config.name, poll_wait_s),
+        )
+
+    def _rules(self, name: str, poll_wait_s: float) -> StreamRules:
+        server = self._settings.server
+        return StreamRules(
+            labels_wait=not server.labels_for_unavailable,
+            poll_wait_s=poll_wait_s,
+            drain_timeout_s=server.drain_timeout_s,
+            load_timeout_s=server.load_timeout_s,
+            reload_changed=server.reload_changed_versions,
+            # Looked up when it happens: a model that was gone meanwhile has new series.
+            on_trouble=lambda: self._metrics.of(name).count_listing_failure(),
+            on_changed=lambda: self._metrics.of(name).count_changed_version(),
+            on_load=partial(self._loaded, name),
         )
 
     def _with_graphs(self, name: str, engine: Engine) -> WithGraphs:

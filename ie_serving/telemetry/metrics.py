@@ -226,6 +226,15 @@ def _as_tensorflow(models: Mapping[str, RequestMetrics]) -> Iterator[str]:
 
 
 def _own(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
+    yield from _requests(models)
+    yield from _loads(models)
+    labelled = [(written(model_name=name), each) for name, each in models.items()]
+    yield from batch_lines([(label, each.batches) for label, each in labelled])
+    yield from sequence_lines([(label, each.sequences) for label, each in labelled])
+    yield from step_lines({name: each.steps for name, each in models.items()})
+
+
+def _requests(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
     yield from family(
         REQUESTS,
         "counter",
@@ -248,6 +257,9 @@ def _own(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
         "reason",
         {name: each.rejected for name, each in models.items()},
     )
+
+
+def _loads(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
     yield from _counted(
         LOADS,
         "Loads of versions that have ended.",
@@ -264,11 +276,6 @@ def _own(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
         "Changes of the files of versions that serve.",
         {name: each.versions_changed for name, each in models.items()},
     )
-    yield from batch_lines([(written(model_name=name), m.batches) for name, m in models.items()])
-    yield from sequence_lines(
-        [(written(model_name=name), m.sequences) for name, m in models.items()]
-    )
-    yield from step_lines({name: each.steps for name, each in models.items()})
 
 
 def _counted(

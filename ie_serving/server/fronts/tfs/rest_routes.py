@@ -145,10 +145,7 @@ def _wanted(
     if head.method == "POST" and target.lower() == RELOAD:
         return "reload", ""
     if head.path[:4].lower() != b"/v1/":
-        page = pages.get(head.path) or ("health" if model_asked(head.path) else "")
-        if not page:
-            raise NotFound(f"Malformed request: {head.method} {target}")
-        return page, ""
+        return _page(head, target, pages), ""
     if head.method == "OPTIONS":
         return "preflight", ""
     try:
@@ -156,6 +153,18 @@ def _wanted(
     except InvalidRequest:
         return NOTHING, ""
     return found.verb, found.model.name
+
+
+def _page(head: RequestHead, target: str, pages: Mapping[bytes, str]) -> str:
+    page = pages.get(head.path)
+    if page is None and model_asked(head.path):
+        page = "health"
+    if page is None:
+        raise NotFound(
+            f"Malformed request: {head.method} {target}: there is no such page; the API lies below"
+            f" {MODELS}"
+        )
+    return page
 
 
 def _post(target: str) -> Route:

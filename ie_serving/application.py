@@ -140,7 +140,9 @@ class ServingApplication:
 
     def _services_over(self, plane: DataPlane) -> Services:
         return {
-            prediction_service.NAME: PredictionService(plane, self._interface).answers(),
+            prediction_service.NAME: PredictionService(
+                plane, self._interface, tells_callers=self._settings.engine.allow_python
+            ).answers(),
             model_service.NAME: self._model_service(plane).answers(),
         }
 

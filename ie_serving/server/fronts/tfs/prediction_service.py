@@ -74,8 +74,8 @@ class PredictionService:
     Args of the constructor:
         plane: answers.
         interface: see `grpc_interface`.
-        tells_callers: whether a model may be told who asks. Otherwise no request refers to its call,
-            which would keep what the transport holds of it: 80 MB more under hostile traffic.
+        tells_callers: whether a model may be told who asks. Otherwise no request refers to its
+            call, which would keep what the transport holds of it: 80 MB more in hostile traffic.
     """
 
     def __init__(

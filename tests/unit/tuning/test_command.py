@@ -21,6 +21,7 @@ from ie_serving.engines.testing import FILE, StandInEngine
 from ie_serving.storage.backends.local import LocalStorage
 from ie_serving.tuning.command import tune
 from ie_serving.tuning.tools import Read, Tools
+from tests.process import until
 
 SLOW_S = 0.002
 
@@ -54,9 +55,14 @@ def test_what_won_in_every_round_is_printed_and_written(
     base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "tuned.json"
-    tuned(base, tools(Faster()), seconds=1.0, output=output)
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[-2] == "put into the model's entry of the configuration file:"
+    lines: list[str] = []
+
+    def wins() -> bool:
+        tuned(base, tools(Faster()), seconds=1.0, output=output)
+        lines[:] = capsys.readouterr().out.splitlines()
+        return lines[-2] == "put into the model's entry of the configuration file:"
+
+    until(wins)  # other work of the machine may slow the faster one down in some rounds
     keys = json.loads(lines[-1])
     assert keys["nireq"] == 2
     assert json.loads(output.read_text())["keys"] == keys

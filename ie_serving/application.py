@@ -217,7 +217,8 @@ class ServingApplication:
         await self._access_log.close()
 
     def _rest(self) -> MakeListener:
-        from ie_serving.server.fronts.tfs.rest import RestApi, refusal, rest_interface
+        from ie_serving.server.fronts.tfs.rest import RestApi, refusal
+        from ie_serving.server.fronts.tfs.rest_interface import rest_interface
         from ie_serving.server.fronts.tfs.rest_routes import wanting
         from ie_serving.server.transport.http1.server import HttpServer
 
@@ -238,6 +239,7 @@ class ServingApplication:
             config=self._config_pages(poll),
             poll_allowed=server.reload_by_rpc,
             write_metadata=metadata.FORMS[server.rest_metadata],
+            secure=bool(self._gate.secure(REST)),
         )
         # The log stands in front of the gate: a request that the gate refuses has its line, too.
         wanted = wanting(server.metrics_paths, server.invocations_model)

@@ -56,6 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _show(manage.run(given, os.environ))
         if keys.is_asked(given):
             return _show(keys.run(given, _password))
+        if list(given[:1]) == ["gen"]:
+            return _show([_generated(given)])
         parsed = own.parse(given, os.environ)
         _prepare(parsed)
     except ServingError as error:
@@ -87,6 +89,12 @@ def _show(lines: Sequence[str]) -> int:
     for line in lines:
         print(line)
     return 0
+
+
+def _generated(argv: Sequence[str]) -> str:
+    from ie_serving.clients import command
+
+    return command.run(argv, os.environ)
 
 
 def _password() -> str:

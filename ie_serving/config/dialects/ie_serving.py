@@ -217,6 +217,9 @@ _WITHOUT_A_COMMAND = """without one of these words:
   --list_models, --add_to_config, --remove_from_config: list the models of a repository, or change
     the configuration file, and end; with --help they say more
 
+gen client and gen request print a program, or a request, for a model that a server serves;
+    ie_serving gen client --help says more
+
 key new NAME and key password NAME print credentials for --api_key_file; ie_serving key --help says
     more"""
 

@@ -39,6 +39,8 @@ REST: Mapping[str, Need] = {
     "poll": _CHANGE,
     "status": _READ,
     "metadata": _READ,
+    "gen_json": _READ,
+    "gen_client": _READ,
     "models": _READ_ALL,
     "config": _READ_ALL,
     "reload": _CHANGE_ALL,

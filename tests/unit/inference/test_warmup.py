@@ -14,7 +14,7 @@ from ie_serving.core.requests import InferRequest, ModelSpec
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, Signature
 from ie_serving.inference.warmup import MOST_RECORDS, RECORDS, WarmUp
 from ie_serving.models.version.handle import Servable
-from ie_serving.server.fronts.tfs.rest import rest_interface
+from ie_serving.server.fronts.tfs.rest_interface import rest_interface
 from tests.unit.inference.stand_ins import MODEL, Heart
 
 ITERATIONS = 2

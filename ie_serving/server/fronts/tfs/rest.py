@@ -29,18 +29,18 @@ from ie_serving.core.hints import Hint
 from ie_serving.core.requests import ExamplesRequest, InferRequest, ModelSpec
 from ie_serving.core.tensors import Method, Signature
 from ie_serving.core.threads import in_thread, let_go
-from ie_serving.inference.interface import Api, Encode, Interface, Results
+from ie_serving.inference.interface import Api, Interface, Results
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.config_pages import RELOAD, ConfigPages
 from ie_serving.server.fronts.admin.health import Health, Phase, model_asked
-from ie_serving.server.fronts.tfs.callers import rest_caller
 from ie_serving.server.fronts.tfs.rest_body import (
     SMALLEST_COMPRESSED,
     compressed,
     parse_slowly,
     read_body,
 )
+from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
 from ie_serving.server.fronts.tfs.rest_pages import (
     HTML,
     JSON,
@@ -56,7 +56,9 @@ from ie_serving.server.fronts.tfs.rest_pages import (
 )
 from ie_serving.server.fronts.tfs.rest_routes import (
     ALLOWED,
+    GENERATED,
     LONGEST_REMEMBERED,
+    Route,
     invoked,
     posted,
     remembered_post,
@@ -75,30 +77,21 @@ from ie_serving.telemetry.metrics import Metrics
 from ie_serving.wire.form.request import FormBody
 from ie_serving.wire.json.examples import parse_examples
 from ie_serving.wire.json.request import (
-    Format,
     PredictBody,
     SlicedBody,
     parse_at_once,
 )
 from ie_serving.wire.json.response import (
-    check_rows,
     encode_classifications,
-    encode_predictions,
     encode_regressions,
 )
 from ie_serving.wire.tfs import metadata
 from ie_serving.wire.tfs.example import with_context
 from ie_serving.wire.tfs.results import classes_of, values_of
 
-LARGE_BODY = 32 * 1024
-"""Bytes of a body from which it is decoded in a thread, unless it holds plain numbers: rows that
-are objects cost about 1.3 ms for each KB."""
 LARGE_EXAMPLES_BODY = 4 * 1024
 """Bytes of a body with Examples from which it is parsed in a thread, all of it: an empty Example is
 3 bytes of JSON, and takes 1 us; and what is no strict JSON takes several times as long."""
-LARGE_OUTPUT = 32 * 1024
-"""Elements of all outputs from which JSON is written in a thread. Below, that takes less than the
-millisecond for which the event loop may be held."""
 JSON_REPLY: Headers = ((b"content-type", JSON.encode()),)
 RETRY_LATER: Headers = (*JSON_REPLY, (b"retry-after", b"1"))
 """Of a 429: what filled the queue or the budget is mostly answered within a second."""
@@ -122,31 +115,6 @@ Poll = Callable[[str], Awaitable[None]]
 WriteMetadata = Callable[[str, int, Mapping[str, Signature]], bytes]
 """Writes a version's metadata: model name, version, its signatures."""
 
-LABELS: Mapping[Api, str] = {
-    Api.PREDICT: "predict",
-    Api.CLASSIFY: "classify",
-    Api.REGRESS: "regress",
-    Api.METADATA: "",
-    Api.STATUS: "",
-    Api.MODELS: "",
-}
-"""What TensorFlow Serving calls them in its metrics: a GET has no name there."""
-
-
-def rest_interface(*, limit_s: float) -> Interface[Buffer]:
-    """Describe TensorFlow Serving's REST API to the data plane; no inference outlasts `limit_s`."""
-    return Interface(
-        entrypoint="REST",
-        labels=LABELS,
-        encoders=_encoders,
-        unknown_signature=_unknown_signature,
-        limit_s=limit_s,
-        caller=partial(rest_caller, limit_s),
-        large_request=LARGE_BODY,
-        large_reply=LARGE_OUTPUT,
-        check_large=check_rows,
-    )
-
 
 class RestApi:
     """Answers every request of the REST port."""
@@ -167,6 +135,7 @@ class RestApi:
         config: ConfigPages,
         poll_allowed: bool = True,
         write_metadata: WriteMetadata = metadata.metadata_json,
+        secure: bool = False,
     ) -> None:
         self._plane = plane
         self._interface = interface
@@ -186,6 +155,7 @@ class RestApi:
             "regress": self._regress,
             "poll": self._poll,
         }
+        self._secure = secure
         self._looks: dict[str, Look] = {
             "status": self._status,
             "metadata": self._metadata,
@@ -270,9 +240,19 @@ class RestApi:
             self._plane.refused("", error, self._interface)
             return misrouted(error)
         try:
+            if asked.verb in GENERATED:
+                return self._generated(asked, request, began)
             return 200, JSON, self._looks[asked.verb](asked.model, began)
         except Exception as error:
             return failed(error)
+
+    def _generated(self, asked: Route, request: falcon.asgi.Request, began: float) -> Page:
+        # Here, not above: few servers are ever asked.
+        from ie_serving.server.fronts.tfs.generated import page
+
+        address = f"{'https' if self._secure else 'http'}://{request.get_header('Host') or ''}"
+        ask = partial(self._plane.metadata, asked.model, self._interface, began)
+        return page(asked, address, ask)
 
     def _model_page(self, path: bytes) -> Page:
         model = model_asked(path)
@@ -350,22 +330,6 @@ class RestApi:
 
     def _list(self, _: ModelSpec, began: float) -> Buffer:
         return self._plane.models(self._interface, began, _models)
-
-
-def _encoders(
-    servable: Servable, signature: Signature, outputs: Sequence[str]
-) -> Mapping[object, Encode[Buffer]]:
-    specs = {alias: signature.outputs[alias] for alias in outputs}
-    return {form: partial(encode_predictions, form=form, specs=specs) for form in Format}
-
-
-def _unknown_signature(servable: Servable, name: str) -> InvalidRequest:
-    """Unlike over gRPC an unknown signature is an invalid argument."""
-    known = servable.signature_names
-    return InvalidRequest(
-        f'Serving signature name: "{name}" not found in signature def;'
-        f' model "{servable.name}" version {servable.version} has: {known}'
-    )
 
 
 def _classifications(results: Results) -> bytes:

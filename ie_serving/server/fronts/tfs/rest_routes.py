@@ -26,7 +26,16 @@ _CHOICE = r"(?:/versions/(\d+)|/labels/([^/:]+))?"
 _POST = re.compile(
     rf"{MODELS}/([^/:]+){_CHOICE}:(classify|regress|predict|poll)", re.IGNORECASE | re.ASCII
 )
-_GET = re.compile(rf"{MODELS}(?:/([^/:]+))?{_CHOICE}(?:/(metadata))?", re.IGNORECASE | re.ASCII)
+_GET = re.compile(
+    rf"{MODELS}(?:/([^/:]+))?{_CHOICE}(?:/(metadata|gen_(?:json|client)(?:\?(.*))?))?",
+    re.IGNORECASE | re.ASCII,
+)
+
+
+GENERATED = ("gen_json", "gen_client")
+"""Verbs of what is made up for people who write clients (`generated.py`)."""
+_OF_A_MODEL = ("metadata", *GENERATED)
+"""Words behind a model in the target of a GET."""
 
 
 LONGEST_REMEMBERED = 256
@@ -59,13 +68,16 @@ class Route:
 
     Attributes:
         verb: `predict`, `classify`, `regress`, `poll`, `status` or `metadata`; `models` for the
-            list; `config` for all of them with their states, as in OpenVINO Model Server. `poll` is
-            ours: TensorFlow Serving has no such route.
+            list; `config` for all of them with their states, as in OpenVINO Model Server;
+            `gen_json` and `gen_client`, as in simple_tensorflow_serving. `poll` is ours. TensorFlow
+            Serving has no such routes.
         model: which servable.
+        query: of `gen_json` and `gen_client`, which alone have one.
     """
 
     verb: str
     model: ModelSpec
+    query: str = ""
 
 
 def route(method: str, target: str) -> Route:
@@ -186,8 +198,8 @@ def _get(target: str) -> Route:
             f"Missing model name in request. Expected GET {MODELS}/<name>, or GET {MODELS} for the"
             " list of models"
         )
-    verb = "metadata" if found[4] == "metadata" else "status"
-    return Route(verb, _model(found[1], found[2], found[3]))
+    word, model = (found[4] or "").partition("?")[0], _model(found[1], found[2], found[3])
+    return Route(word if word in _OF_A_MODEL else "status", model, found[5] or "")
 
 
 def _model(name: str, version: str | None, label: str | None) -> ModelSpec:

@@ -14,7 +14,7 @@ from ie_serving.server.fronts.tfs import model_service, prediction_service
 from ie_serving.server.fronts.tfs.model_service import ModelService
 from ie_serving.server.fronts.tfs.prediction_service import PredictionService
 from ie_serving.server.fronts.tfs.rest_pages import fixed_pages
-from ie_serving.server.fronts.tfs.rest_routes import page_verbs, wanting
+from ie_serving.server.fronts.tfs.rest_routes import GENERATED, page_verbs, wanting
 from ie_serving.server.gate import rights
 from ie_serving.server.transport.grpc.services import by_path
 from ie_serving.server.transport.http1.messages import RequestHead
@@ -35,6 +35,8 @@ REQUESTS = [
     ("GET", "/v1/models/m", "status", "m"),
     ("HEAD", "/v1/models/m/versions/1", "status", "m"),
     ("GET", "/v1/models/m/metadata", "metadata", "m"),
+    ("GET", "/v1/models/m/gen_json", "gen_json", "m"),
+    ("GET", "/v1/models/m/versions/1/gen_client?language=go", "gen_client", "m"),
     ("GET", "/metrics", "metrics", ""),
     ("POST", "/metrics", "metrics", ""),
     ("GET", "/ping", "health", ""),
@@ -65,7 +67,7 @@ def test_every_rpc_has_an_entry() -> None:
 async def test_every_route_has_an_entry() -> None:
     api = Rest(await Heart().plane()).api
     beside = {"reload", "metrics", "health", "preflight", "nothing"}
-    assert {*api._runs, *api._looks, *beside} == set(rights.REST)
+    assert {*api._runs, *api._looks, *GENERATED, *beside} == set(rights.REST)
     for metrics_paths in ((), ("/metrics", "/monitoring")):
         verbs = page_verbs(metrics_paths)
         assert set(verbs) == set(fixed_pages(NEVER, NEVER, metrics_paths))

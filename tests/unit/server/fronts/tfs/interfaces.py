@@ -13,7 +13,8 @@ from ie_serving.server.fronts.admin.config_pages import ConfigPages
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.tfs.model_service import ModelService
 from ie_serving.server.fronts.tfs.prediction_service import PredictionService, grpc_interface
-from ie_serving.server.fronts.tfs.rest import RestApi, rest_interface
+from ie_serving.server.fronts.tfs.rest import RestApi
+from ie_serving.server.fronts.tfs.rest_interface import rest_interface
 from ie_serving.server.status import HTTP_OF, explain
 from ie_serving.server.transport.http1.messages import Request, RequestHead
 from ie_serving.telemetry.metrics import Metrics

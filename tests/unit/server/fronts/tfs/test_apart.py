@@ -15,7 +15,8 @@ from ie_serving.server.fronts.tfs.prediction_service import (
     PredictionService,
     grpc_interface,
 )
-from ie_serving.server.fronts.tfs.rest import RestApi, rest_interface
+from ie_serving.server.fronts.tfs.rest import RestApi
+from ie_serving.server.fronts.tfs.rest_interface import rest_interface
 from ie_serving.server.transport.eager import begin
 from ie_serving.server.transport.http1.messages import Request, RequestHead
 from ie_serving.telemetry.metrics import Metrics

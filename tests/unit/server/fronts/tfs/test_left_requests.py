@@ -30,7 +30,8 @@ from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.tfs import prediction_service
 from ie_serving.server.fronts.tfs.prediction_service import PredictionService, grpc_interface
-from ie_serving.server.fronts.tfs.rest import RestApi, rest_interface
+from ie_serving.server.fronts.tfs.rest import RestApi
+from ie_serving.server.fronts.tfs.rest_interface import rest_interface
 from ie_serving.server.transport.grpc.http2_server import Http2Server
 from ie_serving.server.transport.http1.server import HttpServer
 from ie_serving.telemetry.metrics import Metrics

@@ -10,7 +10,8 @@ import uvloop
 
 from ie_serving.core.budget import BUDGET
 from ie_serving.server.fronts.admin.health import Health
-from ie_serving.server.fronts.tfs.rest import RestApi, rest_interface
+from ie_serving.server.fronts.tfs.rest import RestApi
+from ie_serving.server.fronts.tfs.rest_interface import rest_interface
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from ie_serving.server.transport.http1.server import HttpServer
 from ie_serving.telemetry.metrics import Metrics

@@ -24,6 +24,13 @@ from ie_serving.server.fronts.tfs.rest_routes import Route, VersionOverflow, rou
         ("GET", "/v1/models/metadata", Route("status", ModelSpec("metadata"))),
         ("GET", "/v1/models/m/versions/7/metadata", Route("metadata", ModelSpec("m", 7))),
         ("GET", "/v1/models/m/labels/l/metadata", Route("metadata", ModelSpec("m", label="l"))),
+        ("GET", "/v1/models/m/gen_json", Route("gen_json", ModelSpec("m"))),
+        ("GET", "/v1/models/gen_json", Route("status", ModelSpec("gen_json"))),
+        (
+            "GET",
+            "/v1/models/m/versions/7/gen_client?language=go",
+            Route("gen_client", ModelSpec("m", 7), "language=go"),
+        ),
         ("GET", "/v1/models/m?x=1", Route("status", ModelSpec("m?x=1"))),
         ("GET", "/v1/models/a%2Fb%3Ac+d", Route("status", ModelSpec("a/b:c+d"))),
         ("POST", "/v1/models/m:predict", Route("predict", ModelSpec("m"))),

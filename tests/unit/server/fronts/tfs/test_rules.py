@@ -15,7 +15,7 @@ from ie_serving.core.errors import ServingError
 from ie_serving.core.requests import ModelSpec
 from ie_serving.inference.interface import Api
 from ie_serving.server.fronts.tfs.prediction_service import LABELS as GRPC_LABELS
-from ie_serving.server.fronts.tfs.rest import LABELS as REST_LABELS
+from ie_serving.server.fronts.tfs.rest_interface import LABELS as REST_LABELS
 from tests.unit.inference.stand_ins import MODEL, Heart
 from tests.unit.server.fronts.tfs.interfaces import Answer, Client, Grpc, Rest
 

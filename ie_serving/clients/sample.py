@@ -1,0 +1,124 @@
+"""A request made up from the inputs of a signature: right in names, dtypes and shapes, not in data.
+
+Every number is 1, every boolean true and every text empty. Its JSON is kept in pieces: an input of
+many elements is a value and the sizes of the lists around it, which a program writes as a call of
+three words instead of a megabyte of ones.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, TypeAlias
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.tensors import SERVING_DEFAULT, DataType, Signature, TensorSpec
+
+MOST_INLINE: Final = 256
+"""Elements of one input up to which its lists are written out, for people to change them."""
+
+MOST_ELEMENTS: Final = 4_000_000
+"""Elements of all inputs, some 16 MB of JSON: more is nothing to try a model with."""
+
+
+class Filled(NamedTuple):
+    """One value in lists of lists.
+
+    Attributes:
+        value: its JSON.
+        sizes: lengths of the lists, the outermost first; none for the value alone.
+    """
+
+    value: str
+    sizes: tuple[int, ...]
+
+    def __str__(self) -> str:
+        text = self.value
+        for size in reversed(self.sizes):
+            text = f"[{','.join([text] * size)}]"
+        return text
+
+
+Pieces: TypeAlias = Sequence["str | Filled"]
+"""Texts that follow each other, of which the long ones are not written out."""
+
+
+def text_of(pieces: Pieces) -> str:
+    """Write all pieces out."""
+    return "".join(map(str, pieces))
+
+
+def chosen(model: str, signatures: Mapping[str, Signature], name: str) -> Signature:
+    """Give the signature of a name; of the empty one the default, or the only one there is.
+
+    Raises:
+        InvalidRequest: there is no such signature, or it is not served.
+    """
+    served = {key: each for key, each in signatures.items() if not each.left_out and each.inputs}
+    is_alone = len(served) == 1 and SERVING_DEFAULT not in signatures
+    wanted = name or (next(iter(served)) if is_alone else SERVING_DEFAULT)
+    if wanted not in served:
+        known = ", ".join(sorted(served)) or "none"
+        raise InvalidRequest(
+            f'model "{model}" serves no signature "{wanted}"; choose one by signature_name: {known}'
+        )
+    return served[wanted]
+
+
+def inputs(specs: Mapping[str, TensorSpec], *, open_size: int) -> Pieces:
+    """Write an object with a value for each input.
+
+    Args:
+        specs: of the inputs.
+        open_size: what a dimension becomes that takes any size.
+
+    Raises:
+        InvalidRequest: there are too many elements to make them up.
+    """
+    shapes = {name: _sizes(spec, open_size) for name, spec in specs.items()}
+    count = sum(map(math.prod, shapes.values()))
+    if count > MOST_ELEMENTS:
+        raise InvalidRequest(
+            f"the inputs have {count} elements, and at most {MOST_ELEMENTS} are made up: send data"
+            " of your own"
+        )
+    pieces: list[str | Filled] = []
+    start = "{"
+    for name, spec in specs.items():
+        pieces += [f"{start}{json.dumps(name)}: ", Filled(_value(spec), shapes[name])]
+        start = ", "
+    return [*pieces, "}" if specs else "{}"]
+
+
+def inlined(pieces: Pieces) -> Pieces:
+    """Write out what is short, and join what then follows each other."""
+    joined: list[str | Filled] = []
+    for piece in pieces:
+        if isinstance(piece, Filled) and math.prod(piece.sizes) > MOST_INLINE:
+            joined.append(piece)
+        elif joined and isinstance(joined[-1], str):
+            joined[-1] += _spaced(str(piece)) if isinstance(piece, Filled) else piece
+        else:
+            joined.append(str(piece))
+    return joined
+
+
+def _spaced(text: str) -> str:
+    return text.replace(",", ", ")  # a filled value holds no comma of its own
+
+
+def _value(spec: TensorSpec) -> str:
+    if spec.dtype is DataType.STRING:
+        return '""'
+    if spec.dtype is DataType.BOOL:
+        return "true"
+    return "1.0" if spec.dtype.numpy.kind == "f" else "1"
+
+
+def _sizes(spec: TensorSpec, open_size: int) -> tuple[int, ...]:
+    if spec.shape is None:
+        return (open_size,)
+    bounds = spec.bounds or ((0, open_size),) * len(spec.shape)
+    return tuple(
+        size if size >= 0 else max(low, min(open_size, high))
+        for size, (low, high) in zip(spec.shape, bounds, strict=True)
+    )

@@ -1,0 +1,59 @@
+"""`gen_json` and `gen_client`: a request made up from a model's metadata, and what sends it.
+
+simple_tensorflow_serving has routes of these names. Here the request is one of `:predict`.
+"""
+
+from collections.abc import Callable
+from typing import Final
+from urllib.parse import parse_qsl
+
+from ie_serving.clients import call, languages
+from ie_serving.clients.sample import text_of
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.requests import ModelSpec
+from ie_serving.models.version.handle import Servable
+from ie_serving.server.fronts.tfs.rest_pages import JSON, Page
+from ie_serving.server.fronts.tfs.rest_routes import Route
+
+TEXT: Final = "text/plain; charset=utf-8"
+LANGUAGE, SIGNATURE = "language", "signature_name"
+
+Ask = Callable[[Callable[[Servable], str]], str]
+"""Gives what a function makes of the version that is meant. Raises ServingError."""
+
+
+def page(asked: Route, address: str, ask: Ask) -> Page:
+    """Answer one of both routes.
+
+    Args:
+        asked: which, with its query.
+        address: of this server, as the caller reached it.
+        ask: see `Ask`.
+
+    Raises:
+        ServingError: no such model, language or parameter, or nothing can be made up for it.
+    """
+    given = _parameters(asked)
+    language = given.get(LANGUAGE, "bash")  # the original's default
+
+    def write(servable: Servable) -> str:
+        name, version, label = asked.model.name, asked.model.version, asked.model.label
+        model = ModelSpec(name, version, label, given.get(SIGNATURE, ""))
+        made = call.predict(call.checked_url(address), model, servable.signatures)
+        if asked.verb == "gen_json":
+            return text_of(made.body)
+        return languages.program(language, made)
+
+    text = ask(write)
+    return 200, JSON if asked.verb == "gen_json" else TEXT, text.encode()
+
+
+def _parameters(asked: Route) -> dict[str, str]:
+    given = dict(parse_qsl(asked.query, keep_blank_values=True))
+    known = [SIGNATURE] if asked.verb == "gen_json" else [LANGUAGE, SIGNATURE]
+    for name in given:
+        if name not in known:
+            raise InvalidRequest(
+                f"{asked.verb} has no parameter {name[:40]!r}; expected {' or '.join(known)}"
+            )
+    return given

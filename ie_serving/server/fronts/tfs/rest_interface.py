@@ -1,0 +1,60 @@
+"""TensorFlow Serving's REST API as the data plane knows it, and how its replies are written."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.tensors import Signature
+from ie_serving.inference.interface import Api, Encode, Interface
+from ie_serving.models.version.handle import Servable
+from ie_serving.server.fronts.tfs.callers import rest_caller
+from ie_serving.server.transport.http1.messages import Buffer
+from ie_serving.wire.json.request import Format
+from ie_serving.wire.json.response import check_rows, encode_predictions
+
+LARGE_BODY = 32 * 1024
+"""Bytes of a body from which it is decoded in a thread, unless it holds plain numbers: rows that
+are objects cost about 1.3 ms for each KB."""
+LARGE_OUTPUT = 32 * 1024
+"""Elements of all outputs from which JSON is written in a thread. Below, that takes less than the
+millisecond for which the event loop may be held."""
+LABELS: Mapping[Api, str] = {
+    Api.PREDICT: "predict",
+    Api.CLASSIFY: "classify",
+    Api.REGRESS: "regress",
+    Api.METADATA: "",
+    Api.STATUS: "",
+    Api.MODELS: "",
+}
+"""What TensorFlow Serving calls them in its metrics: a GET has no name there."""
+
+
+def rest_interface(*, limit_s: float) -> Interface[Buffer]:
+    """Describe TensorFlow Serving's REST API to the data plane; no inference outlasts `limit_s`."""
+    return Interface(
+        entrypoint="REST",
+        labels=LABELS,
+        encoders=_encoders,
+        unknown_signature=_unknown_signature,
+        limit_s=limit_s,
+        caller=partial(rest_caller, limit_s),
+        large_request=LARGE_BODY,
+        large_reply=LARGE_OUTPUT,
+        check_large=check_rows,
+    )
+
+
+def _encoders(
+    servable: Servable, signature: Signature, outputs: Sequence[str]
+) -> Mapping[object, Encode[Buffer]]:
+    specs = {alias: signature.outputs[alias] for alias in outputs}
+    return {form: partial(encode_predictions, form=form, specs=specs) for form in Format}
+
+
+def _unknown_signature(servable: Servable, name: str) -> InvalidRequest:
+    """Unlike over gRPC an unknown signature is an invalid argument."""
+    known = servable.signature_names
+    return InvalidRequest(
+        f'Serving signature name: "{name}" not found in signature def;'
+        f' model "{servable.name}" version {servable.version} has: {known}'
+    )

@@ -1,0 +1,175 @@
+"""Programs that are made up for a model: each runs, with its language alone, and is answered."""
+
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tests.functional.servers import Server
+from tests.process import COMMANDS, PATIENCE_S
+
+PROGRAMS = {
+    "python": ("client.py", ("python3",)),
+    "bash": ("client.sh", ("bash",)),
+    "javascript": ("client.js", ("node",)),
+    "go": ("client.go", ("go", "run")),
+    "java": ("Client.java", ("java",)),
+}
+"""File of each language, and what runs it."""
+ALWAYS = ("python", "bash")
+TOTAL = 3 * 64 * 64
+KEY = "k"
+
+
+def write(root: Path) -> Path:
+    """Write `line`, y = x / 2 + n, and `large`, the sum of a picture; with their configuration."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", 3])
+    n = helper.make_tensor_value_info("n", TensorProto.INT64, [1])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["rows", 3])
+    line = [
+        helper.make_node("Div", ["x", "two"], ["half"]),
+        helper.make_node("Cast", ["n"], ["real"], to=TensorProto.FLOAT),
+        helper.make_node("Add", ["half", "real"], ["y"]),
+    ]
+    two = numpy_helper.from_array(np.float32(2), "two")
+    save(root / "line", helper.make_graph(line, "line", [x, n], [y], [two]))
+    picture = helper.make_tensor_value_info("picture", TensorProto.FLOAT, [1, 3, 64, 64])
+    total = helper.make_tensor_value_info("total", TensorProto.FLOAT, [])
+    add = helper.make_node("ReduceSum", ["picture"], ["total"], keepdims=0)
+    save(root / "large", helper.make_graph([add], "large", [picture], [total]))
+    path = root / "config.json"
+    entries = [{"config": {"name": name, "base_path": name}} for name in ("line", "large")]
+    path.write_text(json.dumps({"model_config_list": entries}))
+    return path
+
+
+def save(directory: Path, graph: onnx.GraphProto) -> None:
+    version = directory / "1"
+    version.mkdir(parents=True)
+    opset = [helper.make_opsetid("", 13)]
+    onnx.save(helper.make_model(graph, opset_imports=opset, ir_version=8), version / "model.onnx")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    config = write(tmp_path_factory.mktemp("models"))
+    with closing(Server("ie_serving", "config", f"--config_path={config}")) as process:
+        yield process.ready()
+
+
+def generate(server: Server, *argv: str) -> str:
+    command = (str(COMMANDS / "ie_serving"), "gen", *argv, f"--url={server.url}")
+    run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
+    return run.stdout
+
+
+def answer(directory: Path, language: str, source: str) -> Any:
+    """Run a program with nothing but its language."""
+    name, tool = PROGRAMS[language]
+    (directory / name).write_text(source)
+    argv = [str(shutil.which(tool[0])), *tool[1:], name]
+    run = subprocess.run(
+        argv, cwd=directory, capture_output=True, text=True, timeout=PATIENCE_S, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout)
+
+
+@pytest.mark.parametrize("language", PROGRAMS)
+def test_a_program_is_answered(server: Server, tmp_path: Path, language: str) -> None:
+    """The one of the command for small inputs; that of the route for large ones."""
+    if language not in ALWAYS and shutil.which(PROGRAMS[language][1][0]) is None:
+        pytest.skip(f"{language} is not installed")
+    source = generate(server, "client", f"--lang={language}", "--model_name=line")
+    assert answer(tmp_path, language, source) == {"outputs": [[1.5, 1.5, 1.5]]}
+    page = server.rest.get("/v1/models/large/gen_client", params={"language": language})
+    assert page.headers["content-type"] == "text/plain; charset=utf-8"
+    assert len(page.text) < 4000, "the ones of a picture are not written out"
+    assert answer(tmp_path, language, page.text) == {"outputs": TOTAL}
+
+
+@pytest.mark.parametrize("language", PROGRAMS)
+def test_a_program_tells_what_is_wrong(server: Server, tmp_path: Path, language: str) -> None:
+    name, tool = PROGRAMS[language]
+    if shutil.which(tool[0]) is None:
+        pytest.skip(f"{language} is not installed")
+    source = generate(server, "client", f"--lang={language}", "--model_name=line")
+    (tmp_path / name).write_text(source.replace("/line:", "/gone:"))
+    run = subprocess.run(
+        [str(shutil.which(tool[0])), *tool[1:], name],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert run.returncode != 0
+    assert "404" in run.stderr
+
+
+def test_a_request_is_the_one_of_the_route(server: Server) -> None:
+    text = generate(server, "request", "--model_name=line", "--model_version=1")
+    assert json.loads(text) == {"inputs": {"x": [[1.0, 1.0, 1.0]], "n": [1]}}
+    assert server.rest.get("/v1/models/line/versions/1/gen_json").json() == json.loads(text)
+    reply = server.rest.post("/v1/models/line:predict", content=text)
+    assert reply.json() == {"outputs": [[1.5, 1.5, 1.5]]}
+
+
+@pytest.mark.parametrize(
+    ("target", "status", "words"),
+    [
+        (
+            "line/gen_client?language=cobol",
+            400,
+            "expected one of python, bash, javascript, go, java",
+        ),
+        ("line/gen_client?lang=go", 400, "expected language or signature_name"),
+        ("line/gen_json?signature_name=s", 400, 'no signature "s"'),
+        ("gone/gen_json", 404, "gone"),
+    ],
+)
+def test_what_cannot_be_made_up_is_refused(
+    server: Server, target: str, status: int, words: str
+) -> None:
+    reply = server.rest.get(f"/v1/models/{target}")
+    assert reply.status_code == status
+    assert words in reply.json()["error"]
+
+
+def test_an_unknown_language_ends_with_2(server: Server) -> None:
+    argv = ("gen", "client", "--lang=cobol", "--model_name=line", f"--url={server.url}")
+    command = (str(COMMANDS / "ie_serving"), *argv)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert run.returncode == 2
+    assert not run.stdout
+    assert all(language in run.stderr for language in PROGRAMS)
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (("--model_name=gone",), "answers 404"),
+        (("--model_name=line", "--signature_name=s"), 'no signature "s"'),
+    ],
+)
+def test_the_command_names_what_the_server_refuses(
+    server: Server, argv: tuple[str, ...], words: str
+) -> None:
+    command = (str(COMMANDS / "ie_serving"), "gen", "request", *argv, f"--url={server.url}")
+    run = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    assert run.returncode == 2
+    assert run.stderr.startswith("ie_serving: error: ")
+    assert words in run.stderr
+
+
+def test_a_host_that_is_no_host_is_not_written_into_a_program(server: Server) -> None:
+    reply = server.rest.get("/v1/models/line/gen_client", headers={"host": "a';evil"})
+    assert reply.status_code == 400

@@ -91,6 +91,13 @@ def parse_config_file(
             `model_config_list[1].config.nireq: 'x' given; expected ...`.
     """
     top = json_text(without_comments(text), place)
+    return config_file(top, origin=origin, place=place, engine=engine)
+
+
+def config_file(
+    top: object, *, origin: Path, place: str, engine: EngineOptions | None = None
+) -> ConfigFile:
+    """Read a configuration that is decoded already. Arguments and errors as above."""
     if not isinstance(top, Mapping):
         raise fault(place, top, 'an object such as {"model_config_list": []}')
     findings = _Findings()

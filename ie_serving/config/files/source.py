@@ -1,4 +1,4 @@
-"""The configuration file, whichever kind it is: JSON, or TensorFlow Serving's text.
+"""The configuration file, whichever kind it is: JSON, YAML, or TensorFlow Serving's text.
 
 `load` is what the watcher calls again when the file changes: it raises and changes nothing while
 the file is broken.
@@ -7,13 +7,16 @@ the file is broken.
 import logging
 from pathlib import Path
 
-from ie_serving.config.files.json_file import ConfigFile, parse_config_file
+from ie_serving.config.files.json_file import ConfigFile, config_file, parse_config_file
 from ie_serving.config.settings import ModelConfig
 from ie_serving.core.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
+
+YAML_SUFFIXES = (".yaml", ".yml")
+"""How files of YAML end; whatever else they hold could be a text proto as well."""
 
 
 def load(path: Path, engine: EngineOptions | None = None) -> tuple[ModelConfig, ...]:
@@ -55,10 +58,15 @@ def read(path: Path, engine: EngineOptions | None = None) -> ConfigFile:
 
 def parse(text: str, path: Path, engine: EngineOptions | None = None) -> ConfigFile:
     """Read `text`, the content of the file `path`. Arguments and errors as `load`."""
+    origin = path.absolute().parent
+    if path.suffix.lower() in YAML_SUFFIXES:
+        # Imported here, as the next: a server that is configured by JSON starts without it.
+        from ie_serving.config.files.yaml_text import yaml_text
+
+        top = yaml_text(text, str(path))
+        return config_file(top, origin=origin, place=str(path), engine=engine)
     if _is_json(path, text):
-        origin = path.absolute().parent
         return parse_config_file(text, origin=origin, place=str(path), engine=engine)
-    # Imported here: a server that is configured by JSON starts without it.
     from ie_serving.config.files.text_proto import parse_model_server_config
 
     return ConfigFile(models=parse_model_server_config(text, str(path), engine))

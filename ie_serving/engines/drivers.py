@@ -19,8 +19,8 @@ AT_HAND = ("onnxruntime", "openvino")
 
 
 def names() -> list[str]:
-    """Name every built-in driver, and `auto`."""
-    return [AUTO, *sorted((*AT_HAND, *(row.name for row in TABLE)))]
+    """Name every built-in driver, and `auto`; not those that are found by marks alone."""
+    return [AUTO, *sorted((*AT_HAND, *(row.name for row in TABLE if not row.marks)))]
 
 
 def is_known(name: str) -> bool:
@@ -90,6 +90,9 @@ class Drivers:
 
     def _claiming(self, directory: Path) -> Driver:
         files = names_in(directory)
+        for row in self._listed:
+            if row.is_marked(directory):
+                return row
         for driver in self._drivers:
             if driver.missing(files) is None and driver.claims(directory):
                 return driver

@@ -30,6 +30,9 @@ BESIDE = re.compile(
 MOST_HEAD = 512
 """Bytes at the beginning of a file that tell what it is."""
 
+MOST_MARK = 64 * 1024
+"""Bytes of a file within which a mark stands: descriptions are short."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
@@ -40,12 +43,16 @@ class Listed:
         place: its `Load`, as `module:name`.
         suffixes: of files that only this driver reads; none where it needs no file.
         begins: suffixes that other files have too, each with how a model's content begins.
+        marks: names of files that together are a model, each with what its content has within
+            `MOST_MARK` bytes. Such a row is asked before all other drivers: what else lies there
+            belongs to it.
     """
 
     name: str
     place: str
     suffixes: tuple[str, ...] = ()
     begins: Mapping[str, re.Pattern[bytes]] = field(default_factory=dict)
+    marks: Mapping[str, re.Pattern[bytes]] = field(default_factory=dict)
 
     def missing(self, files: Collection[str]) -> str | None:
         """See `engines.base`; for models whose configuration names this driver."""
@@ -55,7 +62,15 @@ class Listed:
 
     def recognizes(self, files: Collection[str]) -> bool:
         """Tell whether a version of `files` may be this driver's, by their names alone."""
-        return bool(self._models(files)) or self._lone(files) is not None
+        marked = bool(self.marks) and self.marks.keys() <= {*files}
+        return marked or bool(self._models(files)) or self._lone(files) is not None
+
+    def is_marked(self, directory: Path) -> bool:
+        """Tell whether all of `marks` are there, with their content."""
+        return bool(self.marks) and all(
+            (directory / name).is_file() and _has(directory / name, mark)
+            for name, mark in self.marks.items()
+        )
 
     def claims(self, directory: Path) -> bool:
         """See `engines.base`: by the names of the files, and where others have them by content."""
@@ -105,6 +120,11 @@ class Listed:
             return self.begins[file.suffix].match(opened.read(MOST_HEAD)) is not None
 
 
+def _has(file: Path, mark: re.Pattern[bytes]) -> bool:
+    with file.open("rb") as opened:
+        return mark.search(opened.read(MOST_MARK)) is not None
+
+
 def names_in(directory: Path) -> list[str]:
     """List the files of a version, relative to its directory, as a store does."""
     return [str(p.relative_to(directory)) for p in sorted(directory.rglob("*")) if p.is_file()]
@@ -138,6 +158,11 @@ TABLE: tuple[Listed, ...] = (
         suffixes=(".pt2", ".pt", ".pth"),
     ),
     Listed(name="python", place="ie_serving.engines.python.driver:load"),
+    Listed(
+        name="edi",
+        place="ie_serving.engines.python.edi.driver:load",
+        marks={"kernel.py": re.compile(b""), "model.json": re.compile(rb'"kernel_path"\s*:')},
+    ),
     Listed(name="null", place="ie_serving.engines.null.driver:load"),
 )
 """In the order in which they are asked."""

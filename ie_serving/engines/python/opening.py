@@ -4,7 +4,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.engines import declared
@@ -19,6 +19,11 @@ from ie_serving.engines.run.function import one_line
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
+
+EDI_DESCRIPTION = "model.json"
+"""Beside a kernel it may make it a package of IBM EDI."""
+EDI_KERNEL = "ie_serving.engines.python.edi.kernel:opened"
+"""Loads the kernel of such a package; gives None where the directory holds none."""
 
 RESERVED = (declared.INPUTS, declared.OUTPUTS)
 """Words of `params` that are for the server, not for the kernel."""
@@ -37,12 +42,25 @@ def opened(directory: Path, options: EngineOptions, undone: ExitStack) -> Kernel
     check(file.parent)
     ctx = _context(directory, options)
     undone.callback(ctx.close)
-    modules = OwnModules(file.parent)
-    undone.callback(modules.close)
     with _telling(place):
-        kernel = kernel_of(modules.load(file), place.name, ctx, options)
+        kernel = _kernel(file, place, ctx, options, undone)
     undone.callback(_close, kernel)
     return kernel
+
+
+def _kernel(
+    file: Path, place: Place, ctx: LoadContext, options: EngineOptions, undone: ExitStack
+) -> Kernel:
+    if not place.name and (file.parent / EDI_DESCRIPTION).is_file():
+        from importlib.metadata import EntryPoint
+
+        # By name, as `engines/listed.py` has drivers: few kernels are packages of EDI.
+        edi = EntryPoint("edi", EDI_KERNEL, "").load()(file.parent, ctx, undone)
+        if edi is not None:
+            return cast("Kernel", edi)
+    modules = OwnModules(file.parent)
+    undone.callback(modules.close)
+    return kernel_of(modules.load(file), place.name, ctx, options)
 
 
 def found(place: Place, directory: Path) -> Path:

@@ -22,10 +22,12 @@ from importlib.machinery import (
 )
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 _numbers = itertools.count(1)
+
+NO_SHIMS: Mapping[str, ModuleType] = MappingProxyType({})
 
 
 class OwnModules:
@@ -33,9 +35,12 @@ class OwnModules:
 
     Args of the constructor:
         directory: where its files lie.
+        shims: modules that its files may import and nobody else, by their full names, packages
+            included: what stands in for a library that the files were written for.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, shims: Mapping[str, ModuleType] = NO_SHIMS) -> None:
+        self._shims = shims
         self._directory = directory
         self._package = f"ie_serving_kernel_{next(_numbers)}"
         self._builtins = {**vars(builtins), "__import__": self._import}
@@ -77,6 +82,9 @@ class OwnModules:
         level: int = 0,
     ) -> ModuleType:
         top = name.partition(".")[0]
+        # A file of the author's own stands before it.
+        if top in self._shims and not level and not self._has(top):
+            return _shim(self._shims, name, fromlist)
         if level or not self._has(top):
             return builtins.__import__(name, names, local, fromlist, level)
         own = f"{self._package}.{name}"
@@ -91,6 +99,17 @@ class OwnModules:
             files = (f"{top}.py", f"{top}/__init__.py", *(f"{top}{e}" for e in EXTENSION_SUFFIXES))
             self._beside[top] = any((self._directory / file).is_file() for file in files)
         return self._beside[top]
+
+
+def _shim(shims: Mapping[str, ModuleType], name: str, fromlist: Sequence[str] | None) -> ModuleType:
+    """Give a shim as `import` does: `a.b` is `a`, unless names are taken from it."""
+    if name not in shims:
+        top = name.partition(".")[0]
+        has = ", ".join(sorted(shims))
+        raise ModuleNotFoundError(
+            f"No module named {name!r}: of {top} the server has {has}", name=name
+        )
+    return shims[name] if fromlist else shims[name.partition(".")[0]]
 
 
 class _Finder(MetaPathFinder):

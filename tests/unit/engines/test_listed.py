@@ -108,7 +108,12 @@ def test_words_that_a_driver_does_not_know_are_refused(tmp_path: Path, row: List
 
 
 def test_every_driver_has_its_name() -> None:
-    assert names() == ["auto", *sorted(("openvino", "onnxruntime", *ROWS))]
+    assert names() == [
+        "auto",
+        *sorted(
+            ("openvino", "onnxruntime", *(name for name, row in ROWS.items() if not row.marks))
+        ),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,253 @@
+"""Packages of IBM EDI, written to the letter of its contract, answer as models."""
+
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ie_serving.core.callers import CALLER, Caller
+from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.batching import Batching
+from ie_serving.engines.drivers import every
+from ie_serving.engines.kernels import KernelOptions, Place
+from ie_serving.engines.others import AtHand
+from ie_serving.engines.python.model import KernelModel
+
+ECHO = """
+import json
+import os
+import redhareapiversion
+from redhareapi import Kernel
+
+class Echo(Kernel):
+    def on_kernel_start(self, kernel_context):
+        self.log_info("starts")
+        self.ids = kernel_context.get_instance_id(), kernel_context.get_id()
+        self.told = json.loads(kernel_context.get_model_description())
+
+    def on_task_invoke(self, task_context):
+        count = 0
+        while task_context != None:
+            count += 1
+            data = task_context.get_input_data()
+            if data == "raise":
+                raise ValueError("told to")
+            if data == "type":
+                task_context.set_output_data({"a": 1})
+            elif data == "fail":
+                task_context.fail("no such thing", "NOT_FOUND")
+            elif data == "env":
+                task_context.set_output_data(json.dumps(
+                    {name: os.environ[name] for name in os.environ if name.startswith("REDHARE")}
+                    | {"OWN": os.getenv("OWN"), "there": sorted(os.listdir(
+                        os.environ["REDHARE_MODEL_PATH"]))}))
+            elif data == "told":
+                task_context.set_output_data(json.dumps([self.told, *self.ids]))
+            elif data == "methods":
+                task_context.set_output_data(json.dumps({
+                    "version": task_context.get_version(), "id": task_context.get_id(),
+                    "uuid": task_context.get_uuid(), "job": task_context.get_job_id(),
+                    "session": task_context.get_session_id(),
+                    "model": task_context.get_model_name(),
+                    "extend": task_context.get_input_data_extend(),
+                    "prev": task_context.prev() is None}))
+            elif data == "ready":
+                task_context.report_ready("is ready")
+            elif data != "nothing":
+                task_context.set_output_data(data + " of " + str(count))
+            following = task_context.next()
+            assert following is None or following.prev() is task_context
+            task_context = following
+
+    def on_kernel_shutdown(self):
+        import shutil
+        shutil.rmtree(os.environ["REDHARE_MODEL_PATH"])
+
+if __name__ == "__main__":
+    Echo().run()
+"""
+DESCRIPTION = {
+    "name": "echo",
+    "tag": "test",
+    "schema_version": "1",
+    "kernel_path": "kernel.py",
+    "weight_path": "./",
+    "model_path": "./",
+    "runtime": "dlipy3",
+    "framework": "PyTorch",
+    "readme": "README.md",
+    "attributes": [{"key": "k", "value": "v"}],
+    "mk_environments": [{"name": "OWN", "value": "mine"}],
+}
+
+
+def package(directory: Path, code: str = ECHO, **keys: Any) -> Path:
+    directory.mkdir(parents=True)
+    (directory / "kernel.py").write_text(code)
+    (directory / "model.json").write_text(json.dumps({**DESCRIPTION, **keys}))
+    (directory / "README.md").write_text("# Echo")
+    return directory
+
+
+def options(**keys: Any) -> EngineOptions:
+    return EngineOptions(**{"allow_python": True, **keys}).having(AtHand("echo"))
+
+
+def compiled(directory: Path, found: EngineOptions | None = None) -> KernelModel:
+    model = every([]).compile(directory, found or options())
+    assert isinstance(model, KernelModel)
+    return model
+
+
+@pytest.fixture(scope="module")
+def echo(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    model = compiled(package(tmp_path_factory.mktemp("echo") / "3"))
+    yield model
+    model.close()
+
+
+async def asked(model: KernelModel, body: "str | bytes") -> str:
+    (signature,) = model.signatures.values()
+    data = np.array(body.encode() if isinstance(body, str) else body, object)
+    return await model.infer(
+        signature, {"input_data": data}, lambda given: given["output_data"].item().decode()
+    )
+
+
+async def test_the_reply_is_what_the_task_was_given(echo: KernelModel) -> None:
+    assert await asked(echo, '{"a": "ä"}') == '{"a": "ä"} of 1'
+    assert await asked(echo, "ready") == "is ready"
+
+
+async def test_a_task_has_the_methods_of_the_contract(echo: KernelModel) -> None:
+    CALLER.set(Caller({"x-request-id": "r1"}, None))
+    assert json.loads(await asked(echo, "methods")) == {
+        **dict.fromkeys(("id", "uuid", "job", "session"), "r1"),
+        "version": "3",
+        "model": "echo",
+        "extend": "methods",
+        "prev": True,
+    }
+
+
+async def test_the_kernel_is_told_of_its_package(echo: KernelModel) -> None:
+    told, *ids = json.loads(await asked(echo, "told"))
+    assert ids == ["echo-3", "echo-3"]
+    assert {name: told[name] for name in DESCRIPTION if name != "model_path"} == {
+        name: value for name, value in DESCRIPTION.items() if name != "model_path"
+    }
+    added = {"uid", "size", "create_time", "last_updated_time", "started_at", "creator"}
+    assert told.keys() - DESCRIPTION.keys() == {*added, "service_uri"}
+    assert told["service_uri"] == "/dlim/v1/inference/echo"
+    env = json.loads(await asked(echo, "env"))
+    assert env == {
+        "REDHARE_MODEL_PATH": told["model_path"],
+        "REDHARE_MODEL_NAME": "echo",
+        "OWN": "mine",
+        "there": ["README.md", "kernel.py", "model.json"],
+    }
+    assert not any(name.startswith("REDHARE") for name in os.environ)
+
+
+async def test_a_task_that_fails_fails_alone(tmp_path: Path) -> None:
+    found = (
+        options()
+        .having(Batching(max_batch_size=8))
+        .having(KernelOptions(place=Place(file="kernel.py")))
+    )
+    model = compiled(package(tmp_path / "1"), found)
+    bodies = ["a", "raise", "fail", "nothing", "type", b"\xff", "b"]
+    # The first runs alone; those behind it wait for their turn together.
+    given = await asyncio.gather(*(asked(model, each) for each in bodies), return_exceptions=True)
+    model.close()
+    assert given[0] == "a of 1"
+    assert given[-1] == "b of 1"  # tried again without those that raise
+    told = [f"{type(each).__name__}: {each}" for each in given[1:-1]]
+    assert told == [
+        "ServingError: kernel Echo failed: ValueError: told to",
+        "NotFound: no such thing",
+        "ServingError: kernel Echo left this task without a reply: on_task_invoke has to call"
+        " set_output_data for each task of the chain; whatever it caught itself, its log may say",
+        "ServingError: kernel Echo failed: TypeError: set_output_data takes a text, and dict was"
+        " given: write it as JSON, by json.dumps",
+        "InvalidRequest: the body is no text in UTF-8: 'utf-8' codec can't decode byte 0xff in"
+        " position 0: invalid start byte",
+    ]
+    assert isinstance(given[5], InvalidRequest)
+    assert isinstance(given[3], ServingError)
+
+
+async def test_calls_that_wait_are_one_chain(tmp_path: Path) -> None:
+    found = (
+        options()
+        .having(Batching(max_batch_size=8))
+        .having(KernelOptions(place=Place(file="kernel.py")))
+    )
+    model = compiled(package(tmp_path / "1"), found)
+    given = await asyncio.gather(*(asked(model, each) for each in "abcde"))
+    model.close()
+    assert sorted(given) == ["a of 1", "b of 1", "c of 2", "d of 3", "e of 4"]
+
+
+def test_a_shutdown_that_deletes_the_package_deletes_links(tmp_path: Path) -> None:
+    directory = package(tmp_path / "1")
+    compiled(directory).close()
+    assert sorted(each.name for each in directory.iterdir()) == [
+        "README.md",
+        "kernel.py",
+        "model.json",
+    ]
+
+
+def test_a_package_wins_over_the_weights_in_it(tmp_path: Path) -> None:
+    directory = package(tmp_path / "1")
+    (directory / "weights.ubj").write_bytes(b"{L")
+    compiled(directory).close()
+
+
+def test_another_model_json_makes_no_package(tmp_path: Path) -> None:
+    directory = package(tmp_path / "1")
+    (directory / "model.json").write_text('{"learner": {}}')
+    found = options(driver="python").having(KernelOptions(place=Place(file="kernel.py")))
+    with pytest.raises(LoadFailed, match="No module named 'redhareapiversion'"):
+        compiled(directory, found)
+
+
+IMPORTS = "from redhareapi import Kernel\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "keys", "fault"),
+    [
+        (IMPORTS, {}, "expected one class made of redhareapi.Kernel; it has none"),
+        (
+            f"{IMPORTS}class A(Kernel): pass\nclass B(Kernel): pass",
+            {},
+            "expected one class made of redhareapi.Kernel; it has A, B",
+        ),
+        (ECHO, {"kernel_path": "../x.py"}, 'expected a file of the package, such as "kernel.py"'),
+        (ECHO, {"kernel_path": "x.py"}, "model.json names x.py, which is not in the package"),
+        (ECHO, {"mk_environments": ["a"]}, 'expected a list of {"name", "value"}'),
+        (
+            f"{IMPORTS}class A(Kernel):\n  def on_kernel_start(self, c): raise OSError('weights')",
+            {},
+            "OSError: weights",
+        ),
+    ],
+)
+def test_what_cannot_be_run_fails_its_load(
+    tmp_path: Path, code: str, keys: dict[str, Any], fault: str
+) -> None:
+    with pytest.raises(LoadFailed) as caught:
+        compiled(package(tmp_path / "1", code, **keys))
+    assert fault in str(caught.value)
+
+
+def test_nothing_is_run_without_consent(tmp_path: Path) -> None:
+    with pytest.raises(LoadFailed, match=r"kernel kernel\.py asks to run Python code"):
+        compiled(package(tmp_path / "1"), options(allow_python=False))

@@ -18,6 +18,11 @@ from ie_serving.engines.testing import StandInEngine
 from ie_serving.models.version.handle import Servable
 
 Compute = Callable[..., Mapping[str, Any]]
+CHAIN = {
+    "first": {"model": "add", "in": {"x": "request.x"}},
+    "last": {"model": "double", "in": {"x": "first.y"}},
+}
+"""Adds one, then doubles."""
 DTYPES = {"f": DataType.FP32, "i": DataType.INT64, "s": DataType.STRING}
 
 
@@ -104,6 +109,21 @@ def plus(number: float) -> Model:
 def times(number: float) -> Model:
     """Give `y = x * number`."""
     return Model("x:f[-1]", "y:f[-1]", lambda x: {"y": x * number})
+
+
+def filled(**models: Model) -> Shelf:
+    """Give a shelf with `add`, `double`, `sum`, and these."""
+    total = Model("a:f[-1] b:f[-1]", "y:f[-1]", lambda a, b: {"y": a + b})
+    return Shelf(**{"add": plus(1), "double": times(2), "sum": total, **models})
+
+
+def failing(error: Exception) -> Model:
+    """Give a model of one input that fails with `error`."""
+
+    def fail(x: Any) -> dict[str, Any]:
+        raise error
+
+    return Model("x:f[-1]", "y:f[-1]", fail)
 
 
 async def ask(graph: Any, **inputs: Any) -> dict[str, Any]:

@@ -1,44 +1,23 @@
-"""Python code that answers for a model, loaded and asked in this process."""
+"""Python code that answers for a model: how it is found, loaded, kept apart and closed."""
 
-import asyncio
 import gc
 import sys
-import threading
 import weakref
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-from ie_serving.core.callers import CALLER, Caller
-from ie_serving.core.codes import code_of
-from ie_serving.core.errors import DeadlineExceeded, LoadFailed, ServingError
+from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import KernelOptions, Place
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.python.driver import load
 from ie_serving.engines.python.model import KernelModel
 from tests.unit.engines.asking import answer, strings, told
-from tests.unit.engines.python.kernels import SCALE, returning, served, written
+from tests.unit.engines.python.kernels import SCALE, served, written
 
 TEXT = np.array(b"kept", np.object_)
-
-
-@pytest.fixture
-def opened() -> Iterator[list[KernelModel]]:
-    models: list[KernelModel] = []
-    yield models
-    for model in models:
-        model.close()
-
-
-async def said(model: KernelModel, **inputs: Any) -> str:
-    """Ask for what must fail."""
-    with pytest.raises(ServingError) as raised:
-        await answer(model, **inputs)
-    return f"{code_of(raised.value).name}: {raised.value}"
 
 
 async def test_a_class_answers_with_its_params(tmp_path: Path, opened: list[KernelModel]) -> None:
@@ -271,184 +250,6 @@ async def test_a_scratch_directory_goes_with_the_version(tmp_path: Path) -> None
     assert (place / "file").read_bytes() == b"kept"
     model.close()
     assert not place.exists()
-
-
-@pytest.mark.parametrize(
-    ("ends", "expected"),
-    [
-        ("return {'y': np.stack([x, x], 1)}", None),
-        ("return np.stack([x, x], 1)", None),
-        ("return [[1, 2.5]]", None),
-        ("return [[np.float64(1), 2]]", None),
-        ("return ctx.skip({'y': [[1, 2]]})", None),
-        ("ctx.skip({'y': [[1, 2]]})", None),
-        ("return {'y': np.zeros((1, 2))}", r'returned double as output "y" float \(-1, 2\): conv'),
-        ("return [['a', 'b']]", r'returned .* as output "y" float'),
-        ("return x", r'returned an array of shape \(1,\) as output "y" float \(-1, 2\)'),
-        ("return {'z': x}", r'returned "z"; it declares "y": return exactly these'),
-        ("return {'y': x, 'z': x}", r'returned "y", "z"; it declares "y"'),
-        ("return", r'returned nothing; expected an object with "y"'),
-        ("return [[1], [2, 3]]", r"returned a list that is no float as output"),
-    ],
-)
-async def test_outputs_are_what_is_declared(
-    tmp_path: Path, opened: list[KernelModel], ends: str, expected: "str | None"
-) -> None:
-    opened.append(served(tmp_path, returning(ends)))
-    if expected is None:
-        assert (await answer(opened[0], x=[1.0]))["y"].dtype == np.float32
-        return
-    with pytest.raises(ServingError, match=rf"^kernel Kernel {expected}"):
-        await answer(opened[0], x=[1.0])
-
-
-async def test_texts_are_strings(tmp_path: Path, opened: list[KernelModel]) -> None:
-    code = """
-        import numpy as np
-        def metadata():
-            text = {"dtype": "string", "shape": [-1]}
-            return {"inputs": {"x": text}, "outputs": {"a": text, "b": text, "c": text}}
-        def f(x):
-            return np.array(["ä\\0"]), [b"\\xff", "t"], np.array([b"s"])
-        def g(x):
-            return [1], x, x
-        """
-    opened += [served(tmp_path, code, "f"), served(tmp_path, code, "g")]
-    found = await answer(opened[0], x=strings("q"))
-    texts = [found[name].tolist() for name in "abc"]
-    assert texts == [["ä".encode()], [b"\xff", b"t"], [b"s"]]
-    assert 'is no string as output "a" string (-1): int is no text' in await said(
-        opened[1], x=strings("q")
-    )
-
-
-async def test_a_failure_is_its_own_calls(
-    tmp_path: Path, opened: list[KernelModel], caplog: pytest.LogCaptureFixture
-) -> None:
-    code = returning(
-        "if x[0] == 1: return {}['key']\n"
-        "        if x[0] == 2: ctx.fail('not_found', 'no such user')\n"
-        "        if x[0] == 3: ctx.fail('TEAPOT', 'short and stout')\n"
-        "        if x[0] == 4: exit()\n"
-        "        if x[0] == 5: x[0] = 1\n"
-        "        return [[1, 2]]"
-    )
-    opened.append(served(tmp_path, code))
-    model = opened[0]
-    assert await said(model, x=[1.0]) == "INTERNAL: kernel Kernel failed: KeyError: 'key'"
-    assert "Traceback" in caplog.text
-    assert await said(model, x=[2.0]) == "NOT_FOUND: no such user"
-    assert "INTERNAL: short and stout (the kernel gave the code 'TEAPOT'" in await said(
-        model, x=[3.0]
-    )
-    assert "SystemExit" in await said(model, x=[4.0])
-    assert "read-only" in await said(model, x=[5.0])
-    assert (await answer(model, x=[0.0]))["y"].tolist() == [[1.0, 2.0]]
-
-
-async def test_a_kernel_knows_who_asks(tmp_path: Path, opened: list[KernelModel]) -> None:
-    code = """
-        def metadata():
-            text = {"dtype": "string", "shape": []}
-            return {"inputs": {"x": text}, "outputs": {"id": text, "user": text, "left": text}}
-        def who(x, ctx):
-            left = ctx.time_left()
-            return ctx.request_id, ctx.headers.get("user", "-"), str(left and 8 < left <= 9)
-        """
-    opened.append(served(tmp_path, code, "who"))
-    assert opened[0].signatures["serving_default"].told
-    CALLER.set(Caller({"x-request-id": "r7", "user": "ann"}, 9.0))
-    found = [await answer(opened[0], x=TEXT) for _ in range(2)]
-    assert [found[0][name].item() for name in ("id", "user", "left")] == [b"r7", b"ann", b"True"]
-    # The next one has a caller of its own, or none.
-    assert [found[1][name].item() for name in ("user", "left")] == [b"-", b"None"]
-    assert found[1]["id"].item() not in (b"r7", b"")
-
-
-@pytest.mark.parametrize("isolation", ["inline", "thread"])
-async def test_it_never_runs_on_the_event_loop(
-    tmp_path: Path, opened: list[KernelModel], isolation: str
-) -> None:
-    code = """
-        import threading
-        def metadata():
-            return {"inputs": {"x": {"dtype": "int64", "shape": []}},
-                    "outputs": {"y": {"dtype": "int64", "shape": []}}}
-        def thread(x):
-            return threading.get_ident()
-        """
-    opened.append(served(tmp_path, code, "thread", isolation=isolation))
-    assert int((await answer(opened[0], x=0))["y"]) != threading.get_ident()
-
-
-WAITS = """
-import threading
-entered, free = threading.Semaphore(0), threading.Event()
-class Waits:
-    def __init__(self):
-        Waits.one = self
-    def metadata(self):
-        x = {"dtype": "float32", "shape": [-1]}
-        return {"inputs": {"x": x}, "outputs": {"y": x}}
-    def load(self, ctx):
-        self.at_once = self.most = 0
-        self.lock, ctx.params["of"][0] = threading.Lock(), self
-    def execute(self, inputs):
-        with self.lock:
-            self.at_once += 1
-            self.most = max(self.most, self.at_once)
-        entered.release()
-        if inputs["x"][0] < 0:
-            free.wait(30)
-        with self.lock:
-            self.at_once -= 1
-        return inputs["x"]
-    def close(self):
-        free.set()
-"""
-
-
-async def test_time_is_limited_waiting_included(tmp_path: Path, opened: list[KernelModel]) -> None:
-    of: list[Any] = [None]
-    opened.append(served(tmp_path, WAITS, "", {"of": of}, timeout_ms=100))
-    both = [answer(opened[0], x=[-1.0]), answer(opened[0], x=[1.0])]
-    found = await asyncio.gather(*both, return_exceptions=True)
-    assert [type(each) for each in found] == [DeadlineExceeded] * 2
-    assert "within 100 ms (timeout_ms of the model)" in str(found[0])
-    sys.modules[of[0].__module__].free.set()
-    assert (await answer(opened[0], x=[5.0]))["y"].tolist() == [5.0]
-
-
-@pytest.mark.parametrize("most", [1, 3])
-async def test_so_many_calls_run_at_once(
-    tmp_path: Path, opened: list[KernelModel], most: int
-) -> None:
-    of: list[Any] = [None]
-    model = served(tmp_path, WAITS, "", {"of": of}, max_concurrency=most)
-    opened.append(model)
-    assert model.at_once(model.signatures["serving_default"]) == most
-    calls = [asyncio.ensure_future(answer(model, x=[-1.0])) for _ in range(6)]
-    module = sys.modules[of[0].__module__]
-    for _ in range(most):
-        assert await asyncio.to_thread(module.entered.acquire, timeout=30)
-    module.free.set()
-    await asyncio.wait_for(asyncio.gather(*calls), 30)
-    assert of[0].most == most
-
-
-async def test_a_cancelled_call_leaves_its_turn(tmp_path: Path, opened: list[KernelModel]) -> None:
-    of: list[Any] = [None]
-    opened.append(served(tmp_path, WAITS, "", {"of": of}))
-    running, waiting = (asyncio.ensure_future(answer(opened[0], x=[-1.0])) for _ in range(2))
-    module = sys.modules[of[0].__module__]
-    assert await asyncio.to_thread(module.entered.acquire, timeout=30)
-    waiting.cancel()
-    running.cancel()
-    await asyncio.wait([running, waiting])
-    module.free.set()
-    assert (await answer(opened[0], x=[5.0]))["y"].tolist() == [5.0]
-    # One more has begun, not the one that waited.
-    assert [module.entered.acquire(blocking=False) for _ in range(2)] == [True, False]
 
 
 async def test_an_update_takes_effect(tmp_path: Path, opened: list[KernelModel]) -> None:

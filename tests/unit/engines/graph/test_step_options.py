@@ -1,0 +1,126 @@
+"""What a step does about failures and time, and when it does not run."""
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ie_serving.core.errors import (
+    DeadlineExceeded,
+    InvalidRequest,
+    InvalidTensor,
+    QueueFull,
+    ServingError,
+)
+from ie_serving.engines.graph.condition import parse
+from tests.unit.engines.graph.shelf import CHAIN, ask, failing, filled
+
+PATIENCE_S = 20
+
+
+async def test_a_step_that_takes_too_long(tmp_path: Path) -> None:
+    models = filled()
+    models.servables["double"].compiled.before = asyncio.Event().wait  # type: ignore[attr-defined]
+    steps = {**CHAIN, "last": {**CHAIN["last"], "timeout_ms": 5}}
+    with pytest.raises(DeadlineExceeded, match=r'step "last".*longer than its timeout_ms, 5'):
+        await asyncio.wait_for(ask(models.graph(tmp_path, steps), x=[1]), PATIENCE_S)
+    steps |= {"last": {**steps["last"], "fallback": "other"}}
+    steps |= {"other": {"model": "add", "in": {"x": "first.y"}}}
+    graph = models.graph(tmp_path, steps)
+    assert await asyncio.wait_for(ask(graph, x=[1]), PATIENCE_S) == {"y": [3]}
+
+
+async def test_a_fallback_runs_only_after_a_failure(tmp_path: Path) -> None:
+    steps = {
+        "last": {"model": "double", "in": "request", "fallback": "other"},
+        "other": {"model": "add", "in": "request"},
+    }
+    models = filled()
+    assert await ask(models.graph(tmp_path, steps), x=[1]) == {"y": [2]}
+    assert models.recorded == ["last"]
+    models = filled(double=failing(ServingError("broken")))
+    assert await ask(models.graph(tmp_path, steps), x=[5]) == {"y": [6]}
+    assert models.recorded == ["other"]
+
+
+async def test_a_fallback_that_the_step_reads_runs_once(tmp_path: Path) -> None:
+    models = filled(double=failing(ServingError("broken")))
+    steps = {
+        "raw": {"model": "add", "in": {"x": "request.x"}},
+        "last": {"model": "double", "in": {"x": "raw.y"}, "fallback": "raw"},
+    }
+    assert await ask(models.graph(tmp_path, steps), x=[1]) == {"y": [2]}
+    models.put("add", failing(ServingError("broken")))
+    graph = models.graph(tmp_path, steps)
+    with pytest.raises(ServingError, match='step "raw"'):
+        await ask(graph, x=[1])
+    assert models.servables["add"].compiled.calls == 1  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("error", "calls"), [(QueueFull("q"), 3), (InvalidRequest("r"), 1)])
+async def test_retries(tmp_path: Path, error: Exception, calls: int) -> None:
+    models = filled(double=failing(error))
+    steps = {**CHAIN, "last": {**CHAIN["last"], "retries": 2}}
+    with pytest.raises(type(error)):
+        await ask(models.graph(tmp_path, steps), x=[1])
+    assert models.servables["double"].compiled.calls == calls  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("when", "runs"),
+    [
+        ("first.y > 1", True),
+        ("first.y <= 1", False),
+        ("rows(first.y) == 1", True),
+        ("any(first.y)", True),
+        ("size(first.y)", True),
+    ],
+)
+async def test_when(tmp_path: Path, when: str, runs: bool) -> None:
+    models = filled()
+    graph = models.graph(tmp_path, {**CHAIN, "last": {**CHAIN["last"], "when": when}})
+    assert await ask(graph, x=[1]) == {"y": [4] if runs else []}
+    assert models.recorded == (["first", "last"] if runs else ["first"])
+
+
+@pytest.mark.parametrize("when", ["max(first.y) != 9", "max(first.y)", "min(first.y) < 9"])
+async def test_nothing_holds_of_the_greatest_of_no_elements(tmp_path: Path, when: str) -> None:
+    models = filled()
+    graph = models.graph(tmp_path, {**CHAIN, "last": {**CHAIN["last"], "when": when}})
+    assert await ask(graph, x=[]) == {"y": []}
+    assert models.recorded == ["first"]
+
+
+@pytest.mark.parametrize(("when", "holds"), [("max(a.s) == 'b'", True), ("min(a.s) < 'a'", False)])
+def test_texts_are_compared_as_texts(when: str, holds: bool) -> None:
+    condition = parse(when)
+    assert condition is not None
+    assert condition.holds(np.array([b"a", b"b"], object)) is holds
+
+
+async def test_what_only_a_skipped_step_needs_does_not_run(tmp_path: Path) -> None:
+    models = filled()
+    steps = {**CHAIN, "last": {**CHAIN["last"], "when": "max(request.x) < 0"}}
+    assert await ask(models.graph(tmp_path, steps), x=[1]) == {"y": []}
+    assert models.recorded == []
+
+
+async def test_what_needs_a_step_that_is_skipped_is_skipped(tmp_path: Path) -> None:
+    models = filled()
+    steps = {
+        "maybe": {"model": "double", "in": "request", "when": "request.x > 10"},
+        "behind": {"model": "add", "in": {"x": "maybe.y"}},
+        "small": {"model": "add", "in": "request"},
+        "last": {"any": ["behind", "small"]},
+    }
+    graph = models.graph(tmp_path, steps)
+    assert await ask(graph, x=[11]) == {"y": [23]}
+    assert await ask(graph, x=[1]) == {"y": [2]}
+    assert models.recorded == ["maybe", "behind", "small"]
+
+
+async def test_when_asks_for_one_value(tmp_path: Path) -> None:
+    graph = filled().graph(tmp_path, {**CHAIN, "last": {**CHAIN["last"], "when": "first.y"}})
+    with pytest.raises(InvalidTensor, match=r'step "last".*one value.*shape \[2\]'):
+        await ask(graph, x=[1, 2])

@@ -1,9 +1,9 @@
 """What became of a model's requests where they are gathered into batches."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from ie_serving.telemetry.histogram import EVERY_SECOND, Histogram
-from ie_serving.telemetry.text import family
+from ie_serving.telemetry.text import counters, family
 
 BATCHES = "ie_serving_batches_total"
 BATCHES_APART = "ie_serving_batches_apart_total"
@@ -75,7 +75,7 @@ def batch_lines(models: Labelled) -> Iterator[str]:
     for _, batches in models:
         batches.settle()
     seen = [(label, batches) for label, batches in models if batches.reasons]
-    yield from _counted(
+    yield from counters(
         BATCHES,
         "Batches by why each was sent with the rows it had.",
         "reason",
@@ -105,24 +105,9 @@ def batch_lines(models: Labelled) -> Iterator[str]:
         "Batches that failed, whose requests were inferred again in halves.",
         (f"{BATCHES_APART}{{{label}}} {batches.failed}" for label, batches in seen),
     )
-    yield from _counted(
+    yield from counters(
         BATCH_PROBES,
         "Probes of another batch window by how they ended.",
         "verdict",
         [(label, batches.probes) for label, batches in seen],
-    )
-
-
-def _counted(
-    name: str, meaning: str, label: str, found: Sequence[tuple[str, Mapping[str, int]]]
-) -> Iterator[str]:
-    yield from family(
-        name,
-        "counter",
-        meaning,
-        (
-            f'{name}{{{of},{label}="{value}"}} {number}'
-            for of, numbers in found
-            for value, number in list(numbers.items())
-        ),
     )

@@ -22,10 +22,8 @@ from ie_serving.telemetry.ovms import ovms_lines
 from ie_serving.telemetry.requests import Key, RequestMetrics, Served
 from ie_serving.telemetry.sequences import SequenceMetrics, sequence_lines
 from ie_serving.telemetry.steps import StepMetrics, step_lines
-from ie_serving.telemetry.text import CONTENT_TYPE, family, sample, written
+from ie_serving.telemetry.text import counters, family, sample, written
 from ie_serving.telemetry.versions import Versions, version_lines
-
-__all__ = ["CONTENT_TYPE", "Metrics", "ModelMetrics"]
 
 REQUEST_COUNT = ":tensorflow:serving:request_count"
 REQUEST_LATENCY = ":tensorflow:serving:request_latency"
@@ -251,20 +249,20 @@ def _requests(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
             for line in each.requests.durations(REQUEST_DURATION, name)
         ),
     )
-    yield from _counted(
+    yield from counters(
         REJECTED,
         "Requests refused for the state of the server.",
         "reason",
-        {name: each.rejected for name, each in models.items()},
+        ((written(model_name=name), each.rejected) for name, each in models.items()),
     )
 
 
 def _loads(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
-    yield from _counted(
+    yield from counters(
         LOADS,
         "Loads of versions that have ended.",
         "result",
-        {name: each.loads for name, each in models.items()},
+        ((written(model_name=name), each.loads) for name, each in models.items()),
     )
     yield from _plain(
         LISTING_FAILURES,
@@ -275,22 +273,6 @@ def _loads(models: Mapping[str, ModelMetrics]) -> Iterator[str]:
         VERSIONS_CHANGED,
         "Changes of the files of versions that serve.",
         {name: each.versions_changed for name, each in models.items()},
-    )
-
-
-def _counted(
-    name: str, meaning: str, label: str, numbers: Mapping[str, Mapping[str, int]]
-) -> Iterator[str]:
-    """Yield a counter of each model that is told apart by one label."""
-    yield from family(
-        name,
-        "counter",
-        meaning,
-        (
-            sample(name, number, model_name=model, **{label: value})
-            for model, counted in numbers.items()
-            for value, number in list(counted.items())
-        ),
     )
 
 

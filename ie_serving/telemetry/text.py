@@ -1,6 +1,6 @@
 """The text form of Prometheus, version 0.0.4: families of samples."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 CONTENT_TYPE = "text/plain"
 """As in TensorFlow Serving."""
@@ -21,6 +21,27 @@ def family(name: str, kind: str, meaning: str, samples: Iterable[str]) -> Iterat
             yield f"# HELP {name} {meaning}"
             yield f"# TYPE {name} {kind}"
         yield line
+
+
+def counters(
+    name: str, meaning: str, label: str, found: Iterable[tuple[str, Mapping[str, int]]]
+) -> Iterator[str]:
+    """Yield a family of counters that one label tells apart.
+
+    Args:
+        name: of the metric.
+        meaning: one line for whoever reads the page.
+        label: its name; its values are the server's own words, which need no escape.
+        found: what the samples have in common besides, as `written` gives it, and their numbers by
+            the value of `label`.
+    """
+    samples = (
+        f'{name}{{{common},{label}="{value}"}} {number}'
+        for common, numbers in found
+        # What is counted may change between two lines of the page.
+        for value, number in list(numbers.items())
+    )
+    yield from family(name, "counter", meaning, samples)
 
 
 def sample(name: str, value: float, /, **labels: str) -> str:

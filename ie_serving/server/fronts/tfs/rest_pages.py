@@ -10,7 +10,8 @@ from ie_serving.server.fronts.admin.health import LIVE, READY, STARTUP, Health
 from ie_serving.server.fronts.tfs.rest_routes import PING, UnknownMethod, VersionOverflow
 from ie_serving.server.status import explain, http_of
 from ie_serving.server.transport.http1.messages import Buffer
-from ie_serving.telemetry.metrics import CONTENT_TYPE, Metrics
+from ie_serving.telemetry.metrics import Metrics
+from ie_serving.telemetry.text import CONTENT_TYPE
 from ie_serving.wire.json.response import encode_error
 
 METHOD_NOT_ALLOWED = 405

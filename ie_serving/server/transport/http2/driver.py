@@ -10,6 +10,7 @@ from ie_serving.server.transport.http2.headers import Interpret
 from ie_serving.server.transport.http2.sender import MOST_UNSENT
 from ie_serving.server.transport.http2.states import Flow, Life, Writing
 from ie_serving.server.transport.http2.streams import Stream
+from ie_serving.server.transport.peer import client_address
 
 HIGH_WATER: Final = 256 * 1024
 """Bytes that wait in the socket's buffer for a slow client before its streams pause."""
@@ -141,8 +142,7 @@ class Driver(asyncio.Protocol):
 
     def address(self) -> str | None:
         """See `connection_limit.Limited`."""
-        client = self._transport.get_extra_info("peername") if self._transport else None
-        return str(client[0]) if isinstance(client, tuple) else None
+        return client_address(self._transport)
 
     def end_idle(self) -> None:
         """See `connection_limit.Limited`: a call that is under way is still taken."""

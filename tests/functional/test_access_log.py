@@ -5,7 +5,7 @@ import re
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,23 +46,30 @@ class Logged(NamedTuple):
         return fields
 
 
-@pytest.fixture(scope="module", params=TRANSPORTS)
-def logged(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Logged]:
-    path = tmp_path_factory.mktemp("log") / "access.log"
+@contextmanager
+def serving(transport: str, path: Path, *flags: str) -> Iterator[Logged]:
+    """Run a server that logs to `path`."""
     server = Server(
         "ie_serving",
         "model",
         "--model_name=digits",
         f"--model_path={SAMPLE}",
-        f"--grpc_transport={request.param}",
+        f"--grpc_transport={transport}",
         f"--access_log={path}",
         "--log_format=json",
-        "--max_message_bytes=100000",
+        *flags,
     )
     with closing(server):
         yield Logged(server.ready(), path)
+
+
+@pytest.fixture(scope="module", params=TRANSPORTS)
+def logged(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Logged]:
+    path = tmp_path_factory.mktemp("log") / "access.log"
+    with serving(request.param, path, "--max_message_bytes=100000") as found:
+        yield found
 
 
 def test_a_request_over_rest(logged: Logged) -> None:
@@ -191,21 +198,12 @@ def test_a_file_that_is_moved_away_is_opened_anew(logged: Logged) -> None:
 @pytest.fixture(params=TRANSPORTS)
 def guarded(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Logged]:
     """One that asks callers who they are."""
-    keys, path = tmp_path / "keys", tmp_path / "access.log"
+    keys = tmp_path / "keys"
     keys.write_text(f"alice predict * sha256:{sha256(b'hunter2').hexdigest()}\n")
-    server = Server(
-        "ie_serving",
-        "model",
-        "--model_name=digits",
-        f"--model_path={SAMPLE}",
-        f"--grpc_transport={request.param}",
-        f"--access_log={path}",
-        "--log_format=json",
-        f"--api_key_file={keys}",
-        *("--enable_auth", "--auth_username=admin", "--auth_password=hunter3"),
-    )
-    with closing(server):
-        yield Logged(server.ready(), path)
+    basic = ("--enable_auth", "--auth_username=admin", "--auth_password=hunter3")
+    log = tmp_path / "access.log"
+    with serving(request.param, log, f"--api_key_file={keys}", *basic) as found:
+        yield found
 
 
 def test_callers_have_one_line_each_without_their_credentials(guarded: Logged) -> None:

@@ -3,7 +3,7 @@
 import json
 import logging
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -20,18 +20,7 @@ from ie_serving.telemetry.logs import MASK, Event
 own = logging.getLogger("ie_serving.models.version.loader")
 foreign = logging.getLogger("another.library")
 
-
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    """Leave logging as it was."""
-    root, ours = logging.getLogger(), logging.getLogger(logs.OWN)
-    levels, handlers = (root.level, ours.level), list(root.handlers)
-    yield
-    logging.captureWarnings(False)
-    root.handlers[:] = handlers
-    root.setLevel(levels[0])
-    ours.setLevel(levels[1])
-
+pytestmark = pytest.mark.usefixtures("restored_logging")
 
 Written = Callable[[], list[dict[str, Any]]]
 

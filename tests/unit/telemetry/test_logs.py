@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,24 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.errors import ServingError
-from ie_serving.telemetry import logs
 from ie_serving.telemetry.logs import MASK, Event, configure, mask, render
 from ie_serving.telemetry.reopen import reopen
 
 own = logging.getLogger("ie_serving.models.version.loader")
 foreign = logging.getLogger("another.library")
 
-
-@pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
-    """Leave logging as it was."""
-    root, ours = logging.getLogger(), logging.getLogger(logs.OWN)
-    levels, handlers = (root.level, ours.level), list(root.handlers)
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(levels[0])
-    ours.setLevel(levels[1])
-
+pytestmark = pytest.mark.usefixtures("restored_logging")
 
 Written = Callable[[], str]
 

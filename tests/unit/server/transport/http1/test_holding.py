@@ -110,21 +110,18 @@ async def test_a_lost_connection_gives_all_back_without_the_collector(sent: byte
         gc.enable()
 
 
-def test_many_headers_are_counted_until_the_request_is_answered() -> None:
+@pytest.mark.parametrize(
+    ("head", "counted"),
+    [
+        pytest.param(MANY_FIELDS + b"\r\n", 250_000, id="many headers"),
+        pytest.param(LARGE_VALUE + b"\r\n\r\n", 60_000, id="a large one"),
+    ],
+)
+def test_a_head_is_counted_until_the_request_is_answered(head: bytes, counted: int) -> None:
     spoken, held = protocol(), BUDGET.held
-    (request,) = spoken.receive(MANY_FIELDS + b"\r\n")
+    (request,) = spoken.receive(head)
     assert isinstance(request, Request)
-    assert BUDGET.held - held > 250_000
-    spoken.send(Reply(200, (), b""))
-    del request
-    assert BUDGET.held == held
-
-
-def test_a_large_head_is_counted_until_the_request_is_answered() -> None:
-    spoken, held = protocol(), BUDGET.held
-    (request,) = spoken.receive(LARGE_VALUE + b"\r\n\r\n")
-    assert isinstance(request, Request)
-    assert BUDGET.held - held > 60_000
+    assert BUDGET.held - held > counted
     spoken.send(Reply(200, (), b""))
     del request
     assert BUDGET.held == held

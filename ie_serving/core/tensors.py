@@ -81,6 +81,7 @@ class TensorSpec:
         bounds: smallest and largest size of each dimension, where `shape` does not say it all.
         image: what encoded images become that are sent instead; None where none are taken.
         apart: the server's own, beside the model: its shape says nothing of the other tensors.
+        json: each string is a text of JSON, which REST writes as the value that it means.
     """
 
     name: str
@@ -91,6 +92,7 @@ class TensorSpec:
     bounds: Bounds | None = None
     image: ImageForm | None = None
     apart: bool = False
+    json: bool = False
 
     def __str__(self) -> str:
         shape = "any shape" if self.shape is None else f"({', '.join(map(str, self.shape))})"

@@ -13,6 +13,8 @@ from ie_serving.core.tensors import DataType, TensorSpec
 from ie_serving.engines.base import EngineOptions
 
 INPUTS, OUTPUTS = "inputs", "outputs"
+JSON = "json"
+"""Dtype of outputs that are strings of JSON for gRPC, and the values themselves for REST."""
 
 DTYPES: Mapping[str, DataType] = {
     # Arrays of bf16 are numpy's float32, which must mean FP32 here.
@@ -39,29 +41,44 @@ def check_known(options: EngineOptions, known: Collection[str], driver: str) -> 
     raise LoadFailed(f"params: driver {driver} has no {named}; {has}{nearest(unknown[0], known)}")
 
 
-def specs(options: EngineOptions, key: str) -> dict[str, TensorSpec]:
+def specs(options: EngineOptions, key: str, *, takes_json: bool = False) -> dict[str, TensorSpec]:
     """Read tensors that `params` declares under `key`; none where it says nothing.
 
     Raises:
         LoadFailed: naming the place and what was expected.
     """
-    return tensors(options.params[key], f"params.{key}") if key in options.params else {}
+    if key not in options.params:
+        return {}
+    return tensors(options.params[key], f"params.{key}", takes_json=takes_json)
 
 
-def tensors(given: object, place: str) -> dict[str, TensorSpec]:
+def tensors(given: object, place: str, *, takes_json: bool = False) -> dict[str, TensorSpec]:
     """Read tensors by name, one at least.
+
+    Args:
+        given: an object of objects.
+        place: for errors.
+        takes_json: the dtype may be `json`: a value of any kind, of no rows or of one dimension.
 
     Raises:
         LoadFailed: naming the place and what was expected.
     """
     if not isinstance(given, Mapping) or not given:
         raise LoadFailed(f'{place}: expected an object such as {{"x": {{"dtype": "float"}}}}')
-    return {str(name): _spec(str(name), each, f"{place}.{name}") for name, each in given.items()}
+    return {
+        str(name): _spec(str(name), each, f"{place}.{name}", takes_json)
+        for name, each in given.items()
+    }
 
 
-def _spec(name: str, given: object, place: str) -> TensorSpec:
+def _spec(name: str, given: object, place: str, takes_json: bool) -> TensorSpec:
     if not isinstance(given, Mapping) or not given.keys() <= {"dtype", "shape"}:
         raise LoadFailed(f'{place}: expected an object such as {{"dtype": "float", "shape": [-1]}}')
+    if given.get("dtype") == JSON and takes_json:
+        shape = _shape(given.get("shape", []), f"{place}.shape") or ()
+        if len(shape) > 1:
+            raise LoadFailed(f"{place}.shape: {list(shape)} given; JSON has [] or [-1]")
+        return TensorSpec(name, DataType.STRING, shape, f"{name}:0", json=True)
     dtype = DTYPES.get(_word(given.get("dtype", "float")))
     if dtype is None:
         known = ", ".join(each.word for each in DataType)

@@ -25,6 +25,21 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Instances:
+    """How many processes a kernel has; each runs one call, or batch of calls, at a time."""
+
+    min: int = 1
+    """There are always as many."""
+
+    max: int = 1
+    """As many at most, started one after the other while calls wait."""
+
+    idle_seconds: float = 60.0
+    """Time without a call after which one beyond `min` is ended. Loads of daily work rise and fall
+    within minutes; a process costs its memory meanwhile."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class KernelOptions:
     """Whether Python code answers for a model, and how it is run."""
 
@@ -37,8 +52,11 @@ class KernelOptions:
     max_concurrency: int = 1
     """Calls at a time: few authors think of threads."""
 
+    instances: Instances | None = None
+    """Processes that come and go with the load; None: as many as `max_concurrency`."""
+
     memory_limit_mb: int = 0
-    """Private memory in MB that a process of it may take; 0 sets no limit."""
+    """Private memory in MB (10^6 bytes) that a process of it may take; 0 sets no limit."""
 
     timeout_ms: float = 0.0
     """Longest time of a call in milliseconds, waiting for its turn included; 0 sets no limit."""

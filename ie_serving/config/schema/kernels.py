@@ -47,6 +47,17 @@ _OTHERS: tuple[Setting, ...] = (
         key="max_concurrency",
     ),
     Setting(
+        place="kernel.instances",
+        parse=kernels.instances,
+        form="JSON",
+        default="none",
+        meaning="processes of the kernel, of isolation process: min always, up to max while calls"
+        " wait; one beyond min is ended after idle_seconds (60) without a call",
+        example='{"min": 1, "max": 4, "idle_seconds": 60}',
+        flag="instances",
+        key="instances",
+    ),
+    Setting(
         place="kernel.memory_limit_mb",
         parse=numbers.integer(0, INT32_MAX),
         form="MB",
@@ -90,8 +101,16 @@ def conflicts(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         for setting in _OTHERS:
             if setting.place in found:
                 yield setting.place, "it has a meaning for a kernel alone: name the kernel too"
-    elif found.get("kernel.memory_limit_mb") and found.get("kernel.isolation") != PROCESS:
-        yield "kernel.memory_limit_mb", f"it has a meaning for isolation {PROCESS} alone: set that"
-    elif found.get("engine.driver", AUTO) not in (AUTO, DRIVER):
+        return
+    if found.get("kernel.isolation") != PROCESS:
+        for place in ("kernel.memory_limit_mb", "kernel.instances"):
+            if found.get(place):
+                yield place, f"it has a meaning for isolation {PROCESS} alone: set that"
+    if found.get("kernel.instances") and "kernel.max_concurrency" in found:
+        yield (
+            "kernel.instances",
+            "it says how many processes there are, as max_concurrency: remove one",
+        )
+    if found.get("engine.driver", AUTO) not in (AUTO, DRIVER):
         driver = found["engine.driver"]
         yield "engine.driver", f"{driver} given beside a kernel, which needs no driver: remove one"

@@ -1,7 +1,7 @@
 """Calls of a kernel, and how one or several of them are run."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -50,7 +50,12 @@ class Call:
 
     def failed(self, error: BaseException) -> None:
         """Answer with what the kernel raised: its class and text. The log has where."""
-        self.outcome = error if isinstance(error, ServingError) else self._unforeseen(error)
+        if isinstance(error, ServingError):
+            # Without the traceback, whose frames would keep the inputs until the next collection of
+            # garbage: they refer to this call, and it to the error.
+            self.outcome = error.with_traceback(None)
+        else:
+            self.outcome = self._unforeseen(error)
 
     def finish(self, given: object) -> None:
         """Answer with what the kernel returned, unless it has answered, or said `skip`."""
@@ -74,6 +79,10 @@ class Call:
 class Runner(Protocol):
     """What runs calls, one batch at a time."""
 
+    @property
+    def ready(self) -> bool:
+        """Whether it would run calls now; those that it is given else may fail or wait."""
+
     def run(self, calls: Sequence[Call]) -> None:
         """Give each of them, one at least, its outcome. Blocking. Raises nothing a kernel does."""
 
@@ -83,6 +92,8 @@ class Runner(Protocol):
 
 Execute = Callable[[Inputs, Context], object]
 ExecuteBatch = Callable[[Sequence[Call]], "Sequence[object] | None"]
+Stream = Callable[[AsyncIterator[Inputs], Context], AsyncGenerator[object, None]]
+"""Takes what a client sends, and gives outputs, as many as it likes."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +102,11 @@ class InProcess:
 
     execute: Execute | None
     execute_batch: ExecuteBatch | None
+
+    @property
+    def ready(self) -> bool:
+        """See `Runner`: always."""
+        return True
 
     def run(self, calls: Sequence[Call]) -> None:
         """See `Runner`."""
@@ -142,23 +158,3 @@ def _unanswered(given: object, count: int) -> ServingError:
         f"execute_batch left this call without an answer: it returned {has} for {count} calls;"
         " return one for each, or use call.reply or call.fail"
     )
-
-
-@dataclass(frozen=True)
-class Running:
-    """A kernel that runs, wherever it does.
-
-    Attributes:
-        name: for errors.
-        inputs, outputs: what it declares.
-        runners: as many batches run at once.
-        batches: it takes several calls at once.
-        update: takes other parameters; None where the model has to be loaded anew.
-    """
-
-    name: str
-    inputs: Specs
-    outputs: Specs
-    runners: Sequence[Runner]
-    batches: bool
-    update: Callable[[Mapping[str, Any]], object] | None = None

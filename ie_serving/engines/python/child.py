@@ -27,8 +27,8 @@ from ie_serving.engines.tensorflow.protocol import text, words
 from ie_serving.engines.tensorflow.worker import Job, Loaded
 from ie_serving.telemetry import logs
 
-Told = Mapping[str, tuple[str, Sequence[int] | None]]
-"""Tensors as JSON has them: dtype and shape by name."""
+Told = Mapping[str, tuple[str, Sequence[int] | None, bool]]
+"""Tensors as JSON has them: dtype, shape, and whether it is one of JSON, by name."""
 
 
 def job_of(directory: Path, options: EngineOptions) -> str:
@@ -41,7 +41,7 @@ def job_of(directory: Path, options: EngineOptions) -> str:
             "place": vars(own.place),
             "model": options.of(AtHand).model,
             "params": options.params,
-            "memory_bytes": own.memory_limit_mb << 20,
+            "memory_bytes": own.memory_limit_mb * 1_000_000,
         }
     )
 
@@ -63,21 +63,25 @@ def load(job: Job) -> Loaded:
         "outputs": told(kernel.outputs),
         "batches": kernel.execute_batch is not None,
     }
-    return Loaded(partial(_run, kernel), found)
+    return Loaded(partial(_run, kernel), found, lends=True)
 
 
 def told(specs: Mapping[str, TensorSpec]) -> Told:
     """Give tensors as JSON takes them."""
-    return {name: (spec.dtype.name, spec.shape) for name, spec in specs.items()}
+    return {name: (spec.dtype.name, spec.shape, spec.json) for name, spec in specs.items()}
 
 
 def specs_of(found: Told) -> dict[str, TensorSpec]:
     """Read what `told` gave."""
     return {
         name: TensorSpec(
-            name, DataType[dtype], shape if shape is None else tuple(shape), f"{name}:0"
+            name,
+            DataType[dtype],
+            shape if shape is None else tuple(shape),
+            f"{name}:0",
+            json=is_json,
         )
-        for name, (dtype, shape) in found.items()
+        for name, (dtype, shape, is_json) in found.items()
     }
 
 
@@ -100,6 +104,9 @@ def _call(kernel: Kernel, tensors: Sequence[Array]) -> Call:
     given: dict[str, Any] = json.loads(words(tensors[0]))
     ctx = Context(Caller(given["headers"], given["left_s"]))
     ctx.request_id = given["id"]
+    # Read only, as in the server; what is kept of them is noticed (`worker.Loaded.lends`).
+    for each in tensors:
+        each.flags.writeable = False
     inputs = dict(zip(kernel.inputs, tensors[1:], strict=True))
     return Call(kernel.name, kernel.outputs, inputs, ctx)
 

@@ -14,8 +14,9 @@ from ie_serving.engines.batching import Batching
 from ie_serving.engines.kernels import INLINE, PROCESS, KernelOptions
 from ie_serving.engines.openvino.unmet import refuse_unmet
 from ie_serving.engines.others import AtHand
-from ie_serving.engines.python.calls import InProcess, Running
+from ie_serving.engines.python.calls import InProcess
 from ie_serving.engines.python.daemons import DaemonThreads
+from ie_serving.engines.python.fleet import Fleet, Running
 from ie_serving.engines.python.model import KernelModel
 from ie_serving.engines.python.opening import opened, own_params
 from ie_serving.engines.run.program import INFER_THREADS
@@ -48,7 +49,7 @@ def _in_threads(directory: Path, options: EngineOptions, undone: ExitStack) -> R
         kernel.inputs,
         kernel.outputs,
         # One for all: it keeps nothing between calls, and the kernel is one object.
-        [runner] * options.of(KernelOptions).max_concurrency,
+        Fleet([runner] * options.of(KernelOptions).max_concurrency),
         batches=kernel.execute_batch is not None,
         update=kernel.update and _updates(kernel.update),
     )
@@ -69,13 +70,14 @@ def _model(kernel: Running, options: EngineOptions, undone: ExitStack) -> Kernel
     refuse_unmet(options, signature, f"kernel {kernel.name}")
     threads: Executor = INFER_THREADS
     if own.isolation != INLINE:
-        threads = DaemonThreads(own.max_concurrency)
+        threads = DaemonThreads(kernel.fleet.most)
         undone.callback(threads.shutdown)
     return KernelModel(
         kernel.name,
         signature,
-        kernel.runners,
+        kernel.fleet,
         threads,
+        shared=own.isolation == INLINE,
         most=max(1, batching.rows) if gathers else 1,
         timeout_s=own.timeout_ms / 1e3 or None,
         others=options.of(AtHand).others,

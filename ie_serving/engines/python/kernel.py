@@ -13,6 +13,7 @@ import inspect
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -20,7 +21,8 @@ from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import TensorSpec
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.python.calls import Execute, ExecuteBatch, Inputs
+from ie_serving.engines.python import ovms
+from ie_serving.engines.python.calls import Execute, ExecuteBatch, Inputs, Stream
 from ie_serving.engines.python.context import Context, LoadContext
 from ie_serving.engines.python.predictor import given_by
 
@@ -39,6 +41,7 @@ class Kernel:
         name: for errors.
         inputs, outputs: what it declares.
         execute, execute_batch: one of them at least.
+        stream: answers streams; None where each request of one is answered by itself.
         update: takes other parameters; None where the model has to be loaded anew.
         close: ends it.
     """
@@ -48,12 +51,15 @@ class Kernel:
     outputs: Specs
     execute: Execute | None = None
     execute_batch: ExecuteBatch | None = None
+    stream: Stream | None = None
     update: Callable[[Mapping[str, Any]], object] | None = None
     close: Callable[[], object] = lambda: None
 
 
 def kernel_of(module: ModuleType, name: str, ctx: LoadContext, options: EngineOptions) -> Kernel:
     """Make a kernel of what a module has under a name; loads it.
+
+    Without a name it is the one class that is a kernel, or an `OvmsPythonModel`.
 
     Raises:
         LoadFailed: there is no such thing, or it is no kernel.
@@ -66,6 +72,8 @@ def kernel_of(module: ModuleType, name: str, ctx: LoadContext, options: EngineOp
         )
     found = getattr(module, name)
     subject = found() if inspect.isclass(found) else found
+    if name == ovms.CLASS:
+        return _of_node(subject, module, ctx, options)
     if _has(subject, "execute") or _has(subject, "execute_batch"):
         return _of_object(name, subject, ctx, options)
     if _has(subject, "predict"):
@@ -89,6 +97,8 @@ def _own_names(module: ModuleType) -> list[str]:
 
 def _only_class(module: ModuleType) -> str:
     names = [name for name in _own_names(module) if _is_kernel(getattr(module, name))]
+    if ovms.CLASS in names:
+        return ovms.CLASS
     if len(names) != 1:
         has = f"it has {', '.join(names or _own_names(module)) or 'nothing'}"
         raise LoadFailed(
@@ -123,6 +133,21 @@ def _of_object(name: str, subject: Any, ctx: LoadContext, options: EngineOptions
         execute_batch=subject.execute_batch if _has(subject, "execute_batch") else None,
         update=subject.update if _has(subject, "update") else None,
         close=_close_of(subject),
+    )
+
+
+def _of_node(subject: Any, module: ModuleType, ctx: LoadContext, options: EngineOptions) -> Kernel:  # noqa: ANN401
+    inputs, outputs = (declared.specs(options, key) for key in (declared.INPUTS, declared.OUTPUTS))
+    ovms.declared_or_refused(inputs, outputs)
+    node = ovms.Node(subject, inputs, outputs)
+    node.begin(ctx, Path(module.__file__ or ".").parent)
+    return Kernel(
+        name=ovms.CLASS,
+        inputs=inputs,
+        outputs=outputs,
+        execute=node.execute,
+        stream=node.stream if node.generates else None,
+        close=node.close,
     )
 
 
@@ -240,7 +265,7 @@ def _specs(
     """Read `metadata()`; where there is none, what `params` declares."""
     if described is None:
         inputs = declared.specs(options, declared.INPUTS)
-        outputs = declared.specs(options, declared.OUTPUTS)
+        outputs = declared.specs(options, declared.OUTPUTS, takes_json=True)
         if inputs and outputs:
             return inputs, outputs
         raise LoadFailed(_undeclared(name, function))
@@ -248,7 +273,7 @@ def _specs(
     if not isinstance(described, Mapping):
         raise LoadFailed(f'{place}: expected {{"inputs": {{...}}, "outputs": {{...}}}}')
     return tuple(  # type: ignore[return-value]
-        declared.tensors(described.get(key), f"{place}.{key}")
+        declared.tensors(described.get(key), f"{place}.{key}", takes_json=key == declared.OUTPUTS)
         for key in (declared.INPUTS, declared.OUTPUTS)
     )
 

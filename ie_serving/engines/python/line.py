@@ -4,7 +4,7 @@ Calls that wait while all of its runners work form the next batch, if the kernel
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -12,22 +12,35 @@ from typing import Any, TypeVar
 from ie_serving.core.errors import DeadlineExceeded, NotAvailable, QueueFull, ServingError
 from ie_serving.core.tensors import Array
 from ie_serving.engines.python.calls import Call, Runner
+from ie_serving.engines.python.fleet import Fleet
+from ie_serving.engines.python.waits import ASKER, Slot, is_stuck
 from ie_serving.engines.run.pool import MOST_WAITING
 
 T = TypeVar("T")
 
 
 class Turn:
-    """One call with whoever waits for it. Its work is done in a thread."""
+    """One call with whoever waits for it. Its work is done in a thread.
 
-    __slots__ = ("call", "done", "error", "left", "read", "value")
+    Attributes:
+        behind: see `waits.Asked`.
+        since: the loop's time of its arrival.
+    """
+
+    __slots__ = ("behind", "call", "done", "error", "left", "read", "since", "value")
 
     def __init__(
-        self, call: Call, read: Callable[[Mapping[str, Array]], Any], done: "asyncio.Future[Any]"
+        self,
+        call: Call,
+        read: Callable[[Mapping[str, Array]], Any],
+        loop: asyncio.AbstractEventLoop,
+        behind: Collection[Slot],
     ) -> None:
+        self.behind = behind
+        self.since = loop.time()
         self.call = call
         self.read = read
-        self.done = done
+        self.done: asyncio.Future[Any] = loop.create_future()
         self.left = False
         self.value: Any = None
         self.error: BaseException | None = None
@@ -57,21 +70,25 @@ class Line:
     """The calls of one kernel. Used from one event loop at a time.
 
     Args of the constructor:
-        runners: as many batches run at once.
+        name: of the kernel, for errors.
+        fleet: what runs them; as many batches at once.
         threads: in which they run.
         most: calls of a batch.
         timeout_s: longest time of a call, waiting included; None sets no limit.
     """
 
     def __init__(
-        self, runners: Sequence[Runner], threads: Executor, most: int, timeout_s: float | None
+        self, name: str, fleet: Fleet, threads: Executor, most: int, timeout_s: float | None
     ) -> None:
-        self._free = list(runners)
+        self._name = name
+        self._fleet = fleet
         self._threads = threads
         self._most = most
         self._timeout_s = timeout_s
         # A dictionary keeps the order of arrival, and lets a cancelled call leave at once.
         self._waiting: dict[Turn, None] = {}
+        self._taken: set[Slot] = set()
+        fleet.came = self._advance
 
     async def answer(self, call: Call, read: Callable[[Mapping[str, Array]], T]) -> T:
         """Run a call when its turn comes, and give what `read` makes of its outputs.
@@ -79,22 +96,36 @@ class Line:
         Raises:
             QueueFull: too many wait already.
             DeadlineExceeded: the time-out of the model has passed.
-            ServingError: whatever became of the call.
+            ServingError: whatever became of the call; or it would wait for itself.
         """
         if len(self._waiting) >= MOST_WAITING:
             raise QueueFull(f"{MOST_WAITING} calls wait for this kernel already: ask again later")
         loop = asyncio.get_running_loop()
-        turn = Turn(call, read, loop.create_future())
+        turn = Turn(call, read, loop, self._taken)
         timer = self._timeout_s and loop.call_later(self._timeout_s, self._expire, turn)
+        asker = ASKER.get()
+        if asker is not None:
+            asker.asks.add(turn)
         self._waiting[turn] = None
-        self._advance()
         try:
+            self._advance()
+            if asker is not None and turn in self._waiting and is_stuck(self._taken):
+                raise self._ring()
             return await turn.done  # type: ignore[no-any-return]
         finally:
             turn.left = True
             self._waiting.pop(turn, None)
+            if asker is not None:
+                asker.asks.discard(turn)
             if timer:
                 timer.cancel()
+
+    def _ring(self) -> ServingError:
+        return ServingError(
+            f"kernel {self._name} is asked by a kernel that it waits for itself, directly or"
+            f" through others: all {len(self._taken)} of its calls at a time wait so, and would"
+            " wait for ever; do not ask kernels in a ring, or raise max_concurrency"
+        )
 
     def _expire(self, turn: Turn) -> None:
         if not turn.done.done():
@@ -103,25 +134,37 @@ class Line:
             turn.done.set_exception(DeadlineExceeded(text))
 
     def _advance(self) -> None:
-        while self._free and self._waiting:
+        while self._waiting and (runner := self._fleet.take()) is not None:
             turns = [turn for turn, _ in zip(self._waiting, range(self._most), strict=False)]
             for turn in turns:
                 del self._waiting[turn]
-            self._start(self._free.pop(), turns)
+            self._start(runner, turns)
+        if self._waiting:
+            first = next(iter(self._waiting))
+            self._fleet.pressed(asyncio.get_running_loop().time() - first.since)
 
     def _start(self, runner: Runner, turns: list[Turn]) -> None:
-        loop = asyncio.get_running_loop()
+        loop, slot = asyncio.get_running_loop(), Slot()
+        self._taken.add(slot)
+        for turn in turns:
+            turn.behind = (slot,)
+            turn.call.ctx.slot = slot
         work = [turns]  # popped by whoever runs it: what no thread took may be run later after all
         try:
-            self._threads.submit(self._run, runner, work, loop)
+            self._threads.submit(self._run, runner, slot, work, loop)
         except RuntimeError as error:
             work.clear()
-            self._free.append(runner)
             for turn in turns:
                 turn.error = NotAvailable(f"no thread takes the call: {error}")
-                turn.settle()
+            self._give_back(runner, slot, turns)
 
-    def _run(self, runner: Runner, work: list[list[Turn]], loop: asyncio.AbstractEventLoop) -> None:
+    def _run(
+        self,
+        runner: Runner,
+        slot: Slot,
+        work: list[list[Turn]],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
         """Run a batch, in a thread."""
         if not work:
             return
@@ -136,10 +179,14 @@ class Line:
         for turn in turns:
             turn.finish()
         with suppress(RuntimeError):  # the loop has been closed meanwhile
-            loop.call_soon_threadsafe(self._end, runner, turns)
+            loop.call_soon_threadsafe(self._end, runner, slot, turns)
 
-    def _end(self, runner: Runner, turns: list[Turn]) -> None:
+    def _end(self, runner: Runner, slot: Slot, turns: list[Turn]) -> None:
+        self._give_back(runner, slot, turns)
+        self._advance()
+
+    def _give_back(self, runner: Runner, slot: Slot, turns: list[Turn]) -> None:
         for turn in turns:
             turn.settle()
-        self._free.append(runner)
-        self._advance()
+        self._taken.discard(slot)
+        self._fleet.give(runner)

@@ -1,7 +1,7 @@
 """A kernel as a compiled model."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from functools import partial
 from typing import Any, TypeVar
@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 from ie_serving.core.callers import taken
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.others import Others
-from ie_serving.engines.python.calls import Call, Runner
-from ie_serving.engines.python.context import Context, Models
+from ie_serving.engines.python.asking import Models
+from ie_serving.engines.python.calls import Call
+from ie_serving.engines.python.context import Context
+from ie_serving.engines.python.fleet import Fleet
 from ie_serving.engines.python.line import Line
 
 T = TypeVar("T")
@@ -22,8 +24,9 @@ class KernelModel:
     Args of the constructor:
         name: of the kernel, for errors.
         signature: what clients see.
-        runners: run it; as many batches at once.
+        fleet: runs it; as many batches at once.
         threads: in which they run.
+        shared: whether these are those of all models.
         most: calls of a batch.
         timeout_s: longest time of a call; None sets no limit.
         others: the other models; None where there are none.
@@ -35,9 +38,10 @@ class KernelModel:
         self,
         name: str,
         signature: Signature,
-        runners: Sequence[Runner],
+        fleet: Fleet,
         threads: Executor,
         *,
+        shared: bool = False,
         most: int = 1,
         timeout_s: float | None = None,
         others: Others | None = None,
@@ -46,8 +50,9 @@ class KernelModel:
     ) -> None:
         self._signatures = {signature.name: signature}
         self._call = partial(Call, name, signature.outputs)
-        self._runners = runners
-        self._line = Line(runners, threads, most, timeout_s)
+        self._fleet = fleet
+        self._line = Line(name, fleet, threads, most, timeout_s)
+        self._shared = shared
         self._timeout_s = timeout_s
         self._others = others
         self._freed = freed
@@ -68,17 +73,17 @@ class KernelModel:
         caller = taken()
         loop = asyncio.get_running_loop()
         models = Models(self._others, loop) if self._others else None
-        call = self._call(_read_only(inputs), Context(caller, models, self._timeout_s))
+        ctx = Context(caller, models, self._timeout_s, shared=self._shared)
+        call = self._call(_read_only(inputs), ctx)
         return await self._line.answer(call, read)
 
     def at_once(self, signature: Signature) -> int:
         """See `engines.base`."""
-        return len(self._runners)
+        return self._fleet.most
 
     def close(self) -> None:
         """See `engines.base`."""
-        for runner in self._runners:
-            runner.close()
+        self._fleet.close()
         self._freed()
 
 

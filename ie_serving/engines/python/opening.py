@@ -11,6 +11,7 @@ from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import KernelOptions, Place
 from ie_serving.engines.others import AtHand
+from ie_serving.engines.python import ovms, pyovms
 from ie_serving.engines.python.context import LoadContext
 from ie_serving.engines.python.kernel import Kernel, kernel_of
 from ie_serving.engines.python.own_modules import OwnModules
@@ -58,7 +59,7 @@ def _kernel(
         edi = EntryPoint("edi", EDI_KERNEL, "").load()(file.parent, ctx, undone)
         if edi is not None:
             return cast("Kernel", edi)
-    modules = OwnModules(file.parent)
+    modules = OwnModules(file.parent, {ovms.SHIM: pyovms})
     undone.callback(modules.close)
     return kernel_of(modules.load(file), place.name, ctx, options)
 

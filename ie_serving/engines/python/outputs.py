@@ -1,5 +1,7 @@
 """What a kernel returned, as arrays of the dtypes and shapes that it declared."""
 
+import base64
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -68,15 +70,47 @@ def _shown(given: object) -> str:
 
 def _array(value: object, spec: TensorSpec) -> Array:
     try:
-        array = _texts(value) if spec.dtype is DataType.STRING else _numbers(value, spec)
-    except (ValueError, TypeError, OverflowError) as error:
+        array = _converted(value, spec)
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        word = "JSON" if spec.json else spec.dtype.word
         raise WrongOutput(
-            f"returned {_shown(value)} that is no {spec.dtype.word} as output {spec}: {error}"
+            f"returned {_shown(value)} that is no {word} as output {spec}: {error}"
         ) from error
     sizes = spec.shape
     if sizes is not None and not _admits(sizes, array.shape):
         raise WrongOutput(f"returned an array of shape {array.shape} as output {spec}")
     return array
+
+
+def _converted(value: object, spec: TensorSpec) -> Array:
+    if spec.json:
+        return _json(value, spec)
+    return _texts(value) if spec.dtype is DataType.STRING else _numbers(value, spec)
+
+
+def _json(value: object, spec: TensorSpec) -> Array:
+    """Write a value as JSON: one text, or one for each element where the output has rows."""
+    if not spec.shape:
+        return objects(iter([_json_text(value)]), ())
+    if not isinstance(value, list | tuple | np.ndarray):
+        raise TypeError(
+            f"{type(value).__name__} has no rows; expected a list with a value for each"
+        )
+    return objects(map(_json_text, value), (len(value),))
+
+
+def _json_text(value: object) -> bytes:
+    # Not strict: NaN and infinity are bare words in replies, as TensorFlow Serving writes them.
+    return json.dumps(value, default=_plain, ensure_ascii=False).encode("utf-8", "replace")
+
+
+def _plain(value: object) -> object:
+    """Give what JSON has for a value that it does not have."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, bytes):
+        return {"b64": base64.b64encode(value).decode()}
+    raise TypeError(f"{type(value).__name__} is no JSON")
 
 
 def _admits(sizes: Sequence[int], shape: Sequence[int]) -> bool:

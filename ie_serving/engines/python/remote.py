@@ -14,11 +14,12 @@ from ie_serving.core.errors import DeadlineExceeded, QueueFull, ServingError
 from ie_serving.core.tensors import Array
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import KernelOptions
-from ie_serving.engines.python.calls import Call, Running
+from ie_serving.engines.python.calls import Call
 from ie_serving.engines.python.child import job_of, packed, specs_of
-from ie_serving.engines.tensorflow.link import Fault, Link, PeerGone
+from ie_serving.engines.python.fleet import Fleet, Growth, Running
+from ie_serving.engines.tensorflow.link import Fault, Link, Message, PeerGone
 from ie_serving.engines.tensorflow.process import WorkerProcess
-from ie_serving.engines.tensorflow.protocol import Kind, words
+from ie_serving.engines.tensorflow.protocol import KEPT, Frame, Kind, words
 from ie_serving.engines.tensorflow.supervision import Supervisor, Task
 from ie_serving.telemetry.logs import Event
 
@@ -94,6 +95,11 @@ class RemoteRunner:
         # A version that is still in use after the drain is not closed: the process goes with it.
         weakref.finalize(self, process.abandon)
 
+    @property
+    def ready(self) -> bool:
+        """See `Runner`: its process has not ended, or serves again."""
+        return self._process.serves
+
     def run(self, calls: Sequence[Call]) -> None:
         """See `Runner`."""
         try:
@@ -131,13 +137,29 @@ class RemoteRunner:
         link.shrink()
         tensors = [each for call in calls for each in packed(call, self._inputs)]
         frame = link.pack(Kind.RUN, len(calls), tensors)
+        try:
+            answer = self._answer(link, frame)
+        except Fault:
+            self._leave(link)  # whether the kernel keeps the inputs is not known
+            raise
+        if answer.number == KEPT:
+            # The outputs can be read all the same, as long as anything refers to them.
+            self._leave(link)
+        return answer.tensors
+
+    def _answer(self, link: Link, frame: Frame) -> Message:
         # During the run alone: with a limit, to ask whether a way is alive would wait for it.
         link.limit(self._timeout_s)
         try:
             link.send(frame)
-            return link.answer().tensors
+            return link.answer()
         finally:
             link.limit(None)
+
+    def _leave(self, link: Link) -> None:
+        """Ask by another way from now on: the kernel may look into the memory of this one."""
+        self._way = None
+        link.close()
 
     def _share(self, calls: Sequence[Call], tensors: Iterator[Array]) -> None:
         over = False
@@ -191,12 +213,31 @@ def begin(directory: Path, options: EngineOptions, undone: ExitStack) -> Running
         LoadFailed: the kernel cannot be loaded.
     """
     own = options.of(KernelOptions)
-    processes = [process_of(directory, options) for _ in range(own.max_concurrency)]
+    count = own.instances.min if own.instances else own.max_concurrency
+    processes = [process_of(directory, options) for _ in range(count)]
     for process in processes:
         undone.callback(process.close)
         tensors = process.start().tensors
     found = json.loads(words(tensors[0]))
     name, inputs, outputs = found["name"], specs_of(found["inputs"]), specs_of(found["outputs"])
-    timeout_s = own.timeout_ms / 1e3 or None
-    runners = [RemoteRunner(each, name, [*inputs], [*outputs], timeout_s) for each in processes]
-    return Running(name, inputs, outputs, runners, batches=found["batches"])
+
+    def runner(process: KernelProcess) -> RemoteRunner:
+        return RemoteRunner(process, name, [*inputs], [*outputs], own.timeout_ms / 1e3 or None)
+
+    def start() -> RemoteRunner:
+        process = process_of(directory, options)
+        process.start()
+        return runner(process)
+
+    runners = [runner(each) for each in processes]
+    growth = None
+    if own.instances and own.instances.max > own.instances.min:
+        growth = Growth(
+            name=name,
+            least=own.instances.min,
+            most=own.instances.max,
+            idle_s=own.instances.idle_seconds,
+            start=start,
+        )
+    fleet = Fleet(runners, growth)
+    return Running(name, inputs, outputs, fleet, batches=found["batches"])

@@ -8,9 +8,10 @@ import mmap
 import os
 import socket
 import struct
+import sys
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ie_serving.core.tensors import Array
 from ie_serving.engines.tensorflow import protocol
@@ -46,11 +47,16 @@ class Fault(Exception):
 
 @dataclass(frozen=True)
 class Message:
-    """What arrived; its tensors are views that the next message may overwrite."""
+    """What arrived; its tensors are views that the next message may overwrite.
+
+    Attributes:
+        shared_bytes: how much of the shared memory they take, from its beginning.
+    """
 
     kind: Kind
     number: int
     tensors: Sequence[Array]
+    shared_bytes: int = 0
 
 
 class Segment:
@@ -62,7 +68,9 @@ class Segment:
 
     def __init__(self, descriptor: int) -> None:
         self.descriptor = descriptor
-        self._map: mmap.mmap | None = None
+        # The last is the current one; those before it are there as long as arrays look into them.
+        self._maps: list[mmap.mmap] = []
+        self._unseen = 0
         # A number alone would stay open: a version that is in use after its drain is not closed.
         self._close = weakref.finalize(self, os.close, descriptor)
 
@@ -72,20 +80,35 @@ class Segment:
             return memoryview(b"")
         if os.fstat(self.descriptor).st_size < size:
             os.ftruncate(self.descriptor, -(-size // _STEP_BYTES) * _STEP_BYTES)
-        if self._map is None or len(self._map) < size:
-            # The old map goes when the last array that looks into it does.
-            self._map = mmap.mmap(self.descriptor, os.fstat(self.descriptor).st_size)
-        return memoryview(self._map)
+        if not self._maps or len(self._maps[-1]) < size:
+            self._map_anew()
+        return memoryview(self._maps[-1])
+
+    @property
+    def is_looked_into(self) -> bool:
+        """Whether anything else refers to the memory: an array, a view of one, or what holds it."""
+        return any(count > self._unseen for count in self._references())
+
+    def _map_anew(self) -> None:
+        seen = [count > self._unseen for count in self._references()]
+        self._maps = [each for each, is_seen in zip(self._maps, seen, strict=True) if is_seen]
+        self._maps.append(mmap.mmap(self.descriptor, os.fstat(self.descriptor).st_size))
+        self._unseen = self._references()[-1]
+
+    def _references(self) -> list[int]:
+        # Whoever looks into a map by Python's buffer protocol holds a reference to it. How many
+        # there are without that differs by version of Python, so it is counted, not known.
+        return [sys.getrefcount(each) for each in self._maps]
 
     def shrink(self) -> None:
         """Give back what is more than `KEPT_BYTES`. Nothing may read it any more."""
         if os.fstat(self.descriptor).st_size > KEPT_BYTES:
-            self._map = None
+            self._maps.clear()
             os.ftruncate(self.descriptor, KEPT_BYTES)
 
     def close(self) -> None:
         """Close the file; maps stay valid while arrays look into them."""
-        self._map = None
+        self._maps.clear()
         self._close()
 
 
@@ -115,19 +138,29 @@ class Link:
         """Wait for a frame no longer than that, from now on; None waits for ever."""
         self._socket.settimeout(seconds)
 
-    def pack(self, kind: Kind, number: int, tensors: Sequence[Array]) -> Frame:
+    @property
+    def is_looked_into(self) -> bool:
+        """Whether anything still looks into the tensors that came through shared memory."""
+        return self._memory is not None and self._memory.is_looked_into
+
+    def pack(self, kind: Kind, number: int, tensors: Sequence[Array], behind: int = 0) -> Frame:
         """Make a frame and copy its large tensors into shared memory.
+
+        The arguments are those of `protocol.pack`.
+
+        Returns:
+            The frame, which keeps nothing of `tensors`.
 
         Raises:
             OSError: there is not as much memory.
         """
         if self._memory is None:
             return protocol.pack(kind, number, tensors, float("inf"))
-        frame = protocol.pack(kind, number, tensors)
+        frame = protocol.pack(kind, number, tensors, behind=behind)
         memory = self._memory.at_least(frame.shared_bytes)
         for offset, data in frame.shared:
             memory[offset : offset + data.nbytes] = data
-        return frame
+        return replace(frame, shared=())
 
     def send(self, frame: Frame) -> None:
         """Send a frame. Raises: PeerGone."""
@@ -153,10 +186,12 @@ class Link:
     def _received(self) -> Message:
         head = protocol.head_of(self._exactly(protocol.HEAD.size))
         body = self._exactly(head.size)
+        shared_bytes = protocol.shared_bytes(head, body)
         memory: protocol.Buffer = b""
         if self._memory is not None:
-            memory = self._memory.at_least(protocol.shared_bytes(head, body))
-        return Message(head.kind, head.number, protocol.unpack(head, body, memory))
+            memory = self._memory.at_least(shared_bytes)
+        tensors = protocol.unpack(head, body, memory)
+        return Message(head.kind, head.number, tensors, shared_bytes)
 
     def answer(self) -> Message:
         """Wait for a frame that is no fault. Raises: as `receive`, and Fault."""

@@ -37,6 +37,10 @@ _TENSOR = struct.Struct("<BBBxIQQ")
 _INLINE, _SHARED = 0, 1
 
 
+KEPT = 1
+"""Number of a result; else it is 0."""
+
+
 class Kind(enum.IntEnum):
     """What a frame is."""
 
@@ -47,7 +51,8 @@ class Kind(enum.IntEnum):
     RUN = 3
     """To the process: inputs in the signature's order. Its number is that of the signature."""
     RESULT = 4
-    """From the process: outputs in the signature's order."""
+    """From the process: outputs in the signature's order. Its number is `KEPT` where something in
+    the process still looks into the inputs: their memory must not be written to any more."""
     FAULT = 5
     """From the process: why there is none of these, as text. Its number is a canonical code."""
 
@@ -85,7 +90,11 @@ class Head:
 
 
 def pack(
-    kind: Kind, number: int, tensors: Sequence[Array], shared_from: float = SHARED_FROM
+    kind: Kind,
+    number: int,
+    tensors: Sequence[Array],
+    shared_from: float = SHARED_FROM,
+    behind: int = 0,
 ) -> Frame:
     """Make a frame.
 
@@ -94,11 +103,12 @@ def pack(
         number: see `Kind`.
         tensors: arrays of a numpy dtype of `DataType`; of strings, objects of bytes.
         shared_from: bytes from which a tensor goes into shared memory.
+        behind: bytes at the beginning of the shared memory that are left as they are.
     """
     raws = [_raw(array) for array in tensors]
     heads, inline = bytearray(), bytearray()
     shared: list[tuple[int, memoryview]] = []
-    end = 0
+    end = behind
     for array, raw in zip(tensors, raws, strict=True):
         if raw.nbytes >= shared_from:
             place, offset = _SHARED, _aligned(end, ALIGNMENT)
@@ -113,6 +123,13 @@ def pack(
         heads += struct.pack(f"<{array.ndim}q", *array.shape)
     head = HEAD.pack(kind, number, len(tensors), len(heads) + len(inline))
     return Frame(b"".join((head, heads, inline)), shared, end)
+
+
+def numbered(frame: Frame, number: int) -> Frame:
+    """Give the frame with another number."""
+    head = head_of(frame.data[: HEAD.size])
+    data = HEAD.pack(head.kind, number, head.tensors, head.size) + frame.data[HEAD.size :]
+    return Frame(data, frame.shared, frame.shared_bytes)
 
 
 def head_of(data: Buffer) -> Head:

@@ -95,6 +95,11 @@ class Supervisor:
             except PeerGone:
                 self.lost(process)
 
+    @property
+    def serves(self) -> bool:
+        """Whether the process serves now."""
+        return self._stage is Stage.SERVING
+
     def settled(self, limit_s: float) -> None:
         """Wait until the process serves, so long at most, also while its start is put off."""
         with self._changed:

@@ -22,7 +22,7 @@ from typing import Any
 from ie_serving.core.codes import Code
 from ie_serving.core.tensors import Array
 from ie_serving.engines.tensorflow.link import Fault, Link, Message, PeerGone, Segment
-from ie_serving.engines.tensorflow.protocol import Kind, text, words
+from ie_serving.engines.tensorflow.protocol import KEPT, Frame, Kind, numbered, text, words
 
 Job = Mapping[str, Any]
 """What is to be loaded; `program.py` writes it."""
@@ -44,11 +44,14 @@ class Loaded:
             at a time. Raises Fault.
         found: told to the server, as JSON.
         tensors: told to the server beside it.
+        lends: `run` is given views of the shared memory, not copies. What it keeps of them is
+            noticed, and the memory then left to it.
     """
 
     run: Callable[[int, Sequence[Array]], Sequence[Array]]
     found: Mapping[str, Any] = field(default_factory=dict)
     tensors: Sequence[Array] = ()
+    lends: bool = False
 
 
 def serve(load: Callable[[Job], Loaded]) -> None:
@@ -61,9 +64,9 @@ def serve(load: Callable[[Job], Loaded]) -> None:
     control = socket.socket(fileno=descriptor)
     link = Link(control)
     try:
-        run = _begin(link, load)
-        if run is not None:
-            _give_links(control, run)
+        loaded = _begin(link, load)
+        if loaded is not None:
+            _give_links(control, loaded)
     except PeerGone:
         pass
     # Not `sys.exit`: threads may still compute, and nobody wants what they would give.
@@ -89,7 +92,7 @@ def _live_and_die_with(parent: int) -> None:
         Path("/proc/self/oom_score_adj").write_text(_OOM_SCORE, encoding="ascii")
 
 
-def _begin(link: Link, load: Callable[[Job], Loaded]) -> "Callable[..., Sequence[Array]] | None":
+def _begin(link: Link, load: Callable[[Job], Loaded]) -> Loaded | None:
     job: Job = json.loads(words(link.receive().tensors[0]))
     if job.get("memory_bytes"):
         _limit_memory(job["memory_bytes"])
@@ -100,7 +103,7 @@ def _begin(link: Link, load: Callable[[Job], Loaded]) -> "Callable[..., Sequence
         return None
     found = text(json.dumps(loaded.found))
     link.send(link.pack(Kind.READY, 0, [found, *loaded.tensors]))
-    return loaded.run
+    return loaded
 
 
 def _limit_memory(size: int) -> None:
@@ -108,38 +111,44 @@ def _limit_memory(size: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (size, size))
 
 
-def _give_links(control: socket.socket, run: Callable[..., Sequence[Array]]) -> None:
+def _give_links(control: socket.socket, loaded: Loaded) -> None:
     while True:
         data, descriptors, _, _ = socket.recv_fds(control, 1, 2)
         if not data:
             return
         connection, memory = descriptors
         link = Link(socket.socket(fileno=connection), Segment(memory))
-        threading.Thread(target=_answer_all, args=(link, run), daemon=True).start()
+        threading.Thread(target=_answer_all, args=(link, loaded), daemon=True).start()
 
 
-def _answer_all(link: Link, run: Callable[..., Sequence[Array]]) -> None:
+def _answer_all(link: Link, loaded: Loaded) -> None:
     # Closed whatever happens: the server would wait for an answer for ever.
     try:
         with suppress(PeerGone):
             while True:
-                _answer(link, link.receive(), run)
+                frame = _answer(link, link.receive(), loaded)
+                # Only now does nothing of the server's own look into the memory any more.
+                kept = loaded.lends and link.is_looked_into and frame.data[0] == Kind.RESULT
+                link.send(numbered(frame, KEPT) if kept else frame)
     finally:
         link.close()
 
 
-def _answer(link: Link, message: Message, run: Callable[..., Sequence[Array]]) -> None:
+def _answer(link: Link, message: Message, loaded: Loaded) -> Frame:
     try:
+        if loaded.lends:
+            # Behind the inputs: an output may be a view of one.
+            outputs = loaded.run(message.number, message.tensors)
+            return link.pack(Kind.RESULT, 0, outputs, message.shared_bytes)
         # Copies: an operation may keep a tensor that it was fed, in a variable, while the next
         # request overwrites the shared memory.
         tensors = [array.copy() for array in message.tensors]
-        frame = link.pack(Kind.RESULT, 0, run(message.number, tensors))
+        return link.pack(Kind.RESULT, 0, loaded.run(message.number, tensors))
     except Exception as error:
-        frame = _fault(link, error)
-    link.send(frame)
+        return _fault(link, error)
 
 
-def _fault(link: Link, error: Exception) -> Any:  # noqa: ANN401
+def _fault(link: Link, error: Exception) -> Frame:
     if isinstance(error, Fault):
         return link.pack(Kind.FAULT, error.code, [text(str(error))])
     if isinstance(error, MemoryError):

@@ -2,8 +2,8 @@
 
 Rows stand on one line; columns, and the members of objects, take a line for each value, four spaces
 a level. Strings are written as they are, also where they are not UTF-8. A string output whose name
-ends in `_bytes` has objects `{"b64": ...}`. `DENSE` is for larger replies with strings in them: the
-same without white space.
+ends in `_bytes` has objects `{"b64": ...}`, and one of JSON what its texts say. `DENSE` is for
+larger replies with strings in them: the same without white space.
 
 Source: json_tensor.cc of TensorFlow Serving; prettywriter.h of RapidJSON 1.1.0.
 """
@@ -137,6 +137,8 @@ def _texts(array: Array, spec: TensorSpec, layout: Layout, level: int) -> list[s
     """Write each element, in row-major order."""
     flat = array.reshape(-1)
     if spec.dtype is DataType.STRING:
+        if spec.json:
+            return [value.decode() for value in flat]
         if not spec.name.endswith(_BYTES_SUFFIX):
             return [quoted(value) for value in flat]
         encoded = (base64.b64encode(value).decode() for value in flat)

@@ -14,7 +14,7 @@ from ie_serving.config.settings import ModelConfig
 from ie_serving.core.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
-from ie_serving.engines.kernels import KernelOptions, Place
+from ie_serving.engines.kernels import Instances, KernelOptions, Place
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Pair, Preprocessing
 from ie_serving.engines.sequences import Sequences
@@ -71,6 +71,11 @@ KERNEL = KernelOptions(
     memory_limit_mb=2000,
     max_concurrency=4,
     timeout_ms=2000,
+)
+ELASTIC = KernelOptions(
+    place=Place(file="kernel.py", beside=str(CONFIG)),
+    isolation="process",
+    instances=Instances(min=1, max=4, idle_seconds=30.0),
 )
 IMAGES = Preprocessing(
     layout=Pair("NHWC", "NCHW"),
@@ -134,9 +139,12 @@ def test_every_key_reaches_its_field() -> None:
         "scale": (1, 3),
     }
     assert (found.metrics, found.warnings) == (True, ())
-    images, gathered, sequences, saved_model, texts, risk = (each.engine for each in others)
+    images, gathered, sequences, saved_model, texts, risk, elastic = (
+        each.engine for each in others
+    )
     assert images == EngineOptions(image_inputs=False, own=(IMAGES,))
     assert risk == EngineOptions(driver="python", own=(KERNEL,))
+    assert elastic == EngineOptions(driver="python", own=(ELASTIC,))
     assert gathered == EngineOptions(own=(GATHERED,))
     assert sequences == EngineOptions(own=(SEQUENCES,))
     assert saved_model == EngineOptions(

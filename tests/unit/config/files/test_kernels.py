@@ -10,7 +10,7 @@ from ie_serving.config.dialects.ie_serving import parse
 from ie_serving.config.files.json_file import parse_config_file
 from ie_serving.config.settings import ModelConfig
 from ie_serving.core.errors import ConfigError
-from ie_serving.engines.kernels import KernelOptions, Place
+from ie_serving.engines.kernels import Instances, KernelOptions, Place
 
 ORIGIN = Path("/etc/serving")
 
@@ -36,6 +36,19 @@ def test_a_kernel_needs_no_driver(given: str, file: str, name: str) -> None:
     assert (engine.driver, engine.of(KernelOptions).place) == ("python", place)
 
 
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"max": 4}, Instances(min=1, max=4, idle_seconds=60.0)),
+        ({"min": 2}, Instances(min=2, max=2)),
+        ('{"min": 2, "max": 3, "idle_seconds": 0.5}', Instances(min=2, max=3, idle_seconds=0.5)),
+    ],
+)
+def test_instances(given: Any, expected: Instances) -> None:
+    engine = read(kernel="k.py", isolation="process", instances=given).engine
+    assert engine.of(KernelOptions).instances == expected
+
+
 def test_flags_say_the_same() -> None:
     argv = ["model", "--model_name=m", "--model_path=m", "--kernel=k.py:K", "--timeout_ms=5"]
     (model,) = parse(argv, {}).settings.models
@@ -56,6 +69,22 @@ def test_flags_say_the_same() -> None:
         ({"timeout_ms": 5}, "timeout_ms: it has a meaning for a kernel alone: name the kernel too"),
         ({"kernel": "k.py", "driver": "sklearn"}, "driver: sklearn given beside a kernel"),
         ({"kernel": "k.py", "memory_limit_mb": 5}, "memory_limit_mb: it has a meaning for isolati"),
+        (
+            {"kernel": "k.py", "instances": {"max": 4}},
+            "instances: it has a meaning for isolation process alone: set that",
+        ),
+        (
+            {"kernel": "k.py", "isolation": "process", "instances": {"min": 3, "max": 2}},
+            "instances: max is 2, below min, 3",
+        ),
+        (
+            {"kernel": "k.py", "isolation": "process", "instances": {"many": 2}},
+            "instances.many: unknown; expected min, max and idle_seconds",
+        ),
+        (
+            {"kernel": "k.py", "isolation": "process", "instances": {}, "max_concurrency": 2},
+            "instances: it says how many processes there are, as max_concurrency",
+        ),
         ({"kernel": "k.py", "isolation": "vm"}, "isolation: 'vm' given; expected one of inline"),
     ],
 )

@@ -12,7 +12,7 @@ from ie_serving.engines.openvino.options import OpenVinoOptions
 
 CONFIG = Path(__file__).parents[4] / "config"
 EVERY_KEY = ["resnet", "any_batch", "any_shape", "one_input", "two_inputs"]
-EVERY_KEY += ["images", "gathered", "sequences", "saved_model", "texts", "risk"]
+EVERY_KEY += ["images", "gathered", "sequences", "saved_model", "texts", "risk", "elastic"]
 
 
 @pytest.mark.parametrize(

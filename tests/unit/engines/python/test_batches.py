@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.callers import Caller
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.layers.batching import BatchingEngine
 from ie_serving.engines.layers.queue import Record
 from ie_serving.engines.python.calls import Call
-from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.driver import load
+from ie_serving.engines.python.fleet import Fleet
 from ie_serving.engines.python.line import Line
 from ie_serving.engines.python.model import KernelModel
 from tests.unit.engines.asking import answer
+from tests.unit.engines.python.calling import call
 from tests.unit.engines.python.kernels import options, written
 
 BATCHES = """
@@ -144,14 +144,16 @@ async def test_a_batch_that_everybody_has_left_does_not_run() -> None:
             begun.append(partial(work, *args))
 
     class Runs:
+        ready = True
+
         def run(self, calls: Sequence[Call]) -> None:
             ran.append(calls)
 
         def close(self) -> None:
             """Nothing to end."""
 
-    call = Call("k", {}, {}, Context(Caller()))
-    asked = asyncio.ensure_future(Line([Runs()], Later(), 1, None).answer(call, dict))
+    line = Line("k", Fleet([Runs()]), Later(), 1, None)
+    asked = asyncio.ensure_future(line.answer(call(), dict))
     await asyncio.sleep(0)
     asked.cancel()
     await asyncio.wait([asked])

@@ -165,3 +165,32 @@ async def test_one_of_a_batch_that_crashes_fails_alone(tmp_path: Path) -> None:
     assert (values[:2], values[3]) == ([0, 10], 30)
     assert "ended while it ran this call: exit code 13" in str(values[2])
     model.close()
+
+
+KEEPS = """
+class Keeps:
+    def load(self, ctx):
+        self.kept = []
+    def metadata(self):
+        rows = {"dtype": "float32", "shape": [-1]}
+        return {"inputs": {"x": rows}, "outputs": {"y": rows, "first": rows}}
+    def execute(self, inputs):
+        x = inputs["x"]
+        if x[0] > 0:
+            self.kept.append(x[1:])
+        return {"y": x[::-1], "first": [float(each[-1]) for each in self.kept]}
+"""
+
+
+async def test_what_a_kernel_keeps_of_its_inputs_stays_what_it_was(tmp_path: Path) -> None:
+    """Large arrays are views of memory that the next call would write over."""
+    model = load(written(tmp_path, KEEPS), options("", None, isolation="process"))
+    for first in (1.0, 0.0, 2.0, 0.0):
+        x = np.full(1 << 18, first, np.float32)
+        x[0] = first
+        x[1] = 7.0
+        found = await answer(model, x=x)
+        # A view of the input, the other way round.
+        assert (found["y"][-1], found["y"][-2], found["y"][0]) == (first, 7.0, first)
+    assert found["first"].tolist() == [1.0, 2.0]
+    model.close()

@@ -1,0 +1,133 @@
+"""`ctx.models`: a kernel asks other models of its server, in whatever thread it runs."""
+
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import TimeoutError as FutureTimeout
+from dataclasses import dataclass
+from threading import BoundedSemaphore
+from typing import Any, Protocol
+
+from ie_serving.core.errors import DeadlineExceeded, NotAvailable, QueueFull
+from ie_serving.core.requests import ModelSpec
+from ie_serving.core.tensors import Array, TensorSpec
+from ie_serving.engines.others import Others
+from ie_serving.engines.python.outputs import array_of
+from ie_serving.engines.python.waits import ASKER, Slot
+from ie_serving.engines.run.program import SHARED_THREADS
+
+LONGEST_S = 600.0
+"""Seconds that a kernel waits for another model where neither its caller nor `timeout_ms` sets a
+limit: ten minutes, as long as the slowest models answer. Beyond, something hangs."""
+
+_SHARED = BoundedSemaphore(SHARED_THREADS - 1)
+"""Threads of all models in which kernels may wait for other models at a time. One is left, for the
+models that they ask: otherwise nothing would run any more."""
+
+
+class Asker(Protocol):
+    """The call in which a kernel asks.
+
+    Attributes:
+        slot: in which it runs.
+        shared: it runs in a thread of all models.
+    """
+
+    slot: Slot | None
+    shared: bool
+
+    def time_left(self) -> float | None:
+        """Give the seconds until its deadline; None without one."""
+
+
+@dataclass(frozen=True)
+class Models:
+    """The models that serve, and the event loop on which they do."""
+
+    others: Others
+    loop: asyncio.AbstractEventLoop
+
+
+class ModelHandle:
+    """Another model of the server. Used in a kernel's threads."""
+
+    def __init__(self, models: Models, spec: ModelSpec, asker: Asker) -> None:
+        self._models = models
+        self._spec = spec
+        self._asker = asker
+
+    @property
+    def inputs(self) -> Mapping[str, TensorSpec]:
+        """What it takes, by name."""
+        return self._models.others.signature(self._spec).inputs
+
+    @property
+    def outputs(self) -> Mapping[str, TensorSpec]:
+        """What it gives, by name."""
+        return self._models.others.signature(self._spec).outputs
+
+    def predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Array]:
+        """Ask it, and wait for its answer.
+
+        Raises:
+            ServingError: what a client would be told; also where the kernel would wait for itself.
+            DeadlineExceeded: the caller's time is over, or `LONGEST_S`.
+            QueueFull: all threads but one of those that models share wait for other models.
+        """
+        if not self._asker.shared:
+            return self._predict(inputs)
+        if not _SHARED.acquire(blocking=False):
+            raise QueueFull(
+                f"{SHARED_THREADS - 1} kernels of isolation inline wait for other models, and take"
+                ' all threads but one: ask again later, or give them "isolation": "thread"'
+            )
+        try:
+            return self._predict(inputs)
+        finally:
+            _SHARED.release()
+
+    def _predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Array]:
+        arrays = {name: array_of(value) for name, value in inputs.items()}
+        asked = asyncio.run_coroutine_threadsafe(
+            _answered(self._models.others, self._spec, arrays, self._asker.slot), self._models.loop
+        )
+        left_s = self._asker.time_left()
+        try:
+            return asked.result(LONGEST_S if left_s is None else left_s)
+        except (TimeoutError, FutureTimeout):  # one class since Python 3.11
+            asked.cancel()
+            limit = f" within {LONGEST_S:g} s" if left_s is None else " in time"
+            raise DeadlineExceeded(f'"{self._spec.name}" did not answer{limit}') from None
+
+
+# A coroutine of its own: its context is its own too, and run_coroutine_threadsafe takes no other
+# awaitable.
+async def _answered(
+    others: Others, spec: ModelSpec, inputs: Mapping[str, Array], slot: Slot | None
+) -> Mapping[str, Array]:
+    ASKER.set(slot)
+    return await others.infer(spec, inputs)
+
+
+class Named:
+    """`ctx.models`: the other models by name.
+
+    Args of the constructor:
+        models: None where none can be asked.
+        asker: the call.
+    """
+
+    def __init__(self, models: Models | None, asker: Asker) -> None:
+        self._models = models
+        self._asker = asker
+
+    def __getitem__(self, name: str) -> ModelHandle:
+        return self(name)
+
+    def __call__(self, name: str, version: int | None = None, signature: str = "") -> ModelHandle:
+        """Give a model, or one version or signature of it; its first use tells whether it is."""
+        if self._models is None:
+            raise NotAvailable(
+                "no other model can be asked here: only a kernel in a server can ask one, and none"
+                ' of isolation "process"'
+            )
+        return ModelHandle(self._models, ModelSpec(name, version, signature=signature), self._asker)

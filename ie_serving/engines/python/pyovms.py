@@ -1,0 +1,65 @@
+"""`pyovms`, which Python nodes of OpenVINO Model Server import: tensors with a name and a datatype.
+
+Only the modules of such a kernel see it (`own_modules.py`). Source: "Python Execution in OpenVINO
+Model Server" of its documentation, section "Python Tensor".
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+DATATYPES: Mapping[str, str] = {
+    "bool": "BOOL",
+    **{
+        f"{kind}{bits}": f"{kind.upper()}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32)
+    },
+    **{"int64": "INT64", "uint64": "UINT64"},
+    **{f"float{bits}": f"FP{bits}" for bits in (16, 32, 64)},
+}
+"""KServe's words for element types, by numpy's."""
+
+BYTES = "BYTES"
+"""Datatype of strings: each behind its length, in four bytes, little-endian."""
+
+
+class Tensor(np.ndarray[Any, Any]):
+    """A named buffer. An array, as that is what gives a buffer of any format in Python.
+
+    Args of the constructor:
+        name: of the input or output.
+        data: has a buffer: bytes, an array, another tensor.
+        shape: told by the attribute `shape`, whatever the buffer's is; None tells the buffer's.
+        datatype: told by the attribute `datatype`; None tells what the buffer's format is called.
+    """
+
+    # Of arrays that are cut out of one, too.
+    name = ""
+    datatype = ""
+    _shape: tuple[int, ...] | None = None
+
+    def __new__(
+        cls,
+        name: str,
+        data: Any,  # noqa: ANN401  whatever has a buffer
+        shape: Sequence[int] | None = None,
+        datatype: str | None = None,
+    ) -> "Tensor":
+        """Wrap the buffer, which is not copied."""
+        array = np.asarray(data if isinstance(data, np.ndarray) else memoryview(data))
+        tensor = array.view(cls)
+        tensor.name = name
+        tensor.datatype = datatype or DATATYPES.get(array.dtype.name, array.dtype.str)
+        tensor._shape = None if shape is None else tuple(shape)
+        return tensor
+
+    # Not numpy's: what the documentation says of these two differs.
+    @property  # type: ignore[misc]
+    def shape(self) -> tuple[int, ...]:
+        """What the constructor was told, else the buffer's own."""
+        return super().shape if self._shape is None else self._shape
+
+    @property
+    def size(self) -> int:
+        """Bytes of the buffer."""
+        return self.nbytes

@@ -1,0 +1,164 @@
+"""Runners that come while calls wait, and go when there are none."""
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ie_serving.core.errors import NotAvailable, ServingError
+from ie_serving.engines.kernels import Instances
+from ie_serving.engines.python import fleet
+from ie_serving.engines.python.calls import Call
+from ie_serving.engines.python.daemons import DaemonThreads
+from ie_serving.engines.python.driver import load
+from ie_serving.engines.python.fleet import Fleet, Growth
+from ie_serving.engines.python.line import Line
+from ie_serving.engines.python.model import KernelModel
+from tests.unit.engines.asking import answer
+from tests.unit.engines.python.calling import call
+from tests.unit.engines.python.kernels import options, written
+from tests.unit.engines.tensorflow.processes import ended
+
+WORKS = """
+import os, time
+
+class Works:
+    def metadata(self):
+        number = {"dtype": "int64", "shape": []}
+        return {"inputs": {"ms": number}, "outputs": {"pid": number}}
+
+    def execute(self, inputs):
+        if inputs["ms"] < 0:
+            os._exit(1)
+        time.sleep(int(inputs["ms"]) / 1000)
+        return os.getpid()
+"""
+
+
+async def pid(model: KernelModel, ms: int) -> int:
+    return int((await answer(model, ms=ms))["pid"])
+
+
+async def test_processes_come_and_go_with_the_load(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    instances = Instances(min=1, max=2, idle_seconds=0.3)
+    given = options("", None, isolation="process", instances=instances)
+    model = load(written(tmp_path, WORKS), given)
+    assert model.at_once(model.signatures["serving_default"]) == 2
+    seen: set[int] = set()
+    while len(seen) < 2:  # under load, until the second one answers too
+        seen.update(await asyncio.gather(*(pid(model, 20) for _ in range(8))))
+    ends = [asyncio.ensure_future(asyncio.to_thread(ended, each)) for each in seen]
+    done, _ = await asyncio.wait(ends, timeout=30, return_when=asyncio.FIRST_COMPLETED)
+    assert [each.result() for each in done] == [True]
+    left = await asyncio.gather(*(pid(model, 0) for _ in range(4)))
+    assert len({*left}) == 1
+    assert {*left} < seen
+    model.close()
+    assert all(await asyncio.gather(*ends))
+    assert re.findall(r"changed .*instances=(\d)", caplog.text) == ["2", "1"]
+
+
+async def test_a_process_that_dies_again_and_again_costs_the_others_nothing(
+    tmp_path: Path,
+) -> None:
+    model = load(
+        written(tmp_path, WORKS), options("", None, isolation="process", max_concurrency=2)
+    )
+    for _ in range(3):
+        with pytest.raises(ServingError):
+            await pid(model, -1)
+    # One of them is started again at once, or both are; what is put off is given no calls meanwhile
+    # as long as the other one works.
+    found = await asyncio.gather(*(pid(model, 1) for _ in range(20)), return_exceptions=True)
+    assert [each for each in found if isinstance(each, Exception)] == []
+    model.close()
+
+
+class Runs:
+    """A runner that answers with its name, when it is let."""
+
+    def __init__(self, name: str, *, ready: bool = True) -> None:
+        self.name = name
+        self.ready = ready
+        self.closed = False
+
+    def run(self, calls: Sequence[Call]) -> None:
+        for each in calls:
+            if not self.ready:
+                each.failed(NotAvailable(f"{self.name} is not ready"))
+            else:
+                each.reply({"y": self.name})
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def line(fleet: Fleet) -> Line:
+    return Line("k", fleet, DaemonThreads(4), 1, None)
+
+
+async def asked(line: Line) -> str:
+    return await line.answer(call("y"), lambda outputs: outputs["y"].item().decode())
+
+
+async def test_who_is_not_ready_gets_no_calls_while_others_work() -> None:
+    hurt, well = Runs("hurt", ready=False), Runs("well")
+    calls = line(Fleet([well, hurt]))
+    assert [await asked(calls) for _ in range(3)] == ["well"] * 3
+    assert await asyncio.gather(*(asked(calls) for _ in range(5))) == ["well"] * 5
+
+
+async def test_where_none_is_ready_the_call_is_told() -> None:
+    with pytest.raises(NotAvailable, match="hurt is not ready"):
+        await asked(line(Fleet([Runs("hurt", ready=False)])))
+
+
+def growing(start: Callable[[], Any], most: int = 2) -> Growth:
+    return Growth(name="k", least=1, most=most, idle_s=60.0, start=start)
+
+
+async def test_a_start_that_fails_is_put_off(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(fleet, "PRESSED_S", 0.0)
+    tried: list[int] = []
+
+    def fails() -> Any:
+        tried.append(os.getpid())
+        raise OSError("no process left")
+
+    few = Fleet([Runs("one")], growing(fails))
+    few.take()
+    few.pressed(1.0)
+    while "kernel instance not started" not in caplog.text:
+        await asyncio.sleep(0.01)
+    few.pressed(1.0)
+    assert len(tried) == 1
+    few.close()
+
+
+async def test_what_starts_late_is_ended_with_the_rest() -> None:
+    begun, late = asyncio.Event(), Runs("late")
+    loop = asyncio.get_running_loop()
+    closed = asyncio.Event()
+
+    def start() -> Runs:
+        loop.call_soon_threadsafe(begun.set)
+        asyncio.run_coroutine_threadsafe(closed.wait(), loop).result(30)
+        return late
+
+    few = Fleet([Runs("one")], growing(start))
+    few.take()
+    few.pressed(1.0)
+    await begun.wait()
+    few.close()
+    closed.set()
+    while not late.closed:
+        await asyncio.sleep(0.01)

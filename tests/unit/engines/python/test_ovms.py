@@ -1,0 +1,186 @@
+"""Python nodes written to the letter of OpenVINO Model Server's documentation.
+
+Source: docs/python_support/reference.md of openvinotoolkit/model_server, section by section.
+"""
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ie_serving.core.callers import Caller
+from ie_serving.core.codes import code_of
+from ie_serving.core.errors import LoadFailed, ServingError
+from ie_serving.engines.python.context import Context
+from ie_serving.engines.python.opening import opened
+from ie_serving.engines.python.pyovms import Tensor
+from tests.unit.engines.asking import answer, strings
+from tests.unit.engines.python.kernels import options, served, written
+
+INCREMENTER = """
+from pyovms import Tensor
+
+def increment(input):
+    import numpy as np
+    return np.array(input) + 1
+
+class OvmsPythonModel:
+    def initialize(self, kwargs):
+        self.output_name = kwargs["output_names"][0]
+        self.kwargs = kwargs
+
+    def execute(self, inputs):
+        my_input = inputs[0]
+        my_output = Tensor(self.output_name, increment(my_input))
+        return [my_output]
+
+class Helper:
+    def execute(self, inputs):
+        return inputs
+"""
+NUMBERS = {"dtype": "float32", "shape": [-1]}
+TEXT = {"dtype": "string", "shape": []}
+TEXTS = {"dtype": "string", "shape": [-1]}
+
+
+def declared(given: Any, gives: Any) -> dict[str, Any]:
+    return {"inputs": {"input": given}, "outputs": {"output": gives}}
+
+
+async def test_the_basic_example_is_found_without_a_name(tmp_path: Path) -> None:
+    model = served(tmp_path, INCREMENTER, "", declared(NUMBERS, NUMBERS))
+    assert (await answer(model, input=[1.0, 2.0]))["output"].tolist() == [2.0, 3.0]
+    model.close()
+    assert "pyovms" not in sys.modules
+
+
+async def test_what_a_tensor_tells(tmp_path: Path) -> None:
+    code = """
+        import json
+        from pyovms import Tensor
+        class OvmsPythonModel:
+            def initialize(self, kwargs: dict):
+                self.given = kwargs
+            def execute(self, inputs: list):
+                t = inputs[0]
+                assert isinstance(t.data, memoryview) and t.data.format == "f"
+                said = [t.name, t.shape, t.datatype, t.size, len(bytes(t)), len(memoryview(t))]
+                said += [self.given["node_name"], self.given["input_names"]]
+                said.append(self.given["base_path"])
+                return [Tensor("output", json.dumps(said).encode())]
+            def finalize(self):
+                (Path := __import__("pathlib").Path)(self.given["base_path"], "gone").touch()
+        """
+    model = served(tmp_path, code, "", declared(NUMBERS, TEXT))
+    said = (await answer(model, input=[1.0, 2.0]))["output"].item()
+    start = b'["input", [2], "FP32", 8, 8, 2, "OvmsPythonModel", ["input"], '
+    assert said == start + b'"%b"]' % bytes(tmp_path)
+    model.close()
+    assert (tmp_path / "gone").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "texts", "buffer"),
+    [
+        # One string alone is the buffer, as where a client sends raw content.
+        (TEXT, np.array(b"abc", np.object_), b"abc"),
+        (TEXTS, strings("abc", ""), b"\x03\0\0\0abc\0\0\0\0"),
+    ],
+)
+async def test_strings_are_buffers(tmp_path: Path, given: Any, texts: Any, buffer: bytes) -> None:
+    code = """
+        from pyovms import Tensor
+        class OvmsPythonModel:
+            def execute(self, inputs):
+                assert inputs[0].datatype == "BYTES"
+                return [Tensor("output", bytes(inputs[0]))]
+        """
+    model = served(tmp_path, code, "", declared(given, TEXT))
+    assert (await answer(model, input=texts))["output"].item() == buffer
+    model.close()
+
+
+@pytest.mark.parametrize(
+    ("made", "gives", "expected"),
+    [
+        ("Tensor('output', np.array(['my', 'batched']))", TEXTS, [b"my", b"batched"]),
+        ("Tensor('output', b'some text')", TEXTS, [b"some text"]),
+        ("Tensor('output', b'\\1\\0\\0\\0a\\0\\0\\0\\0', (2,), 'BYTES')", TEXTS, [b"a", b""]),
+        ("Tensor('output', b'abc', datatype='BYTES')", TEXTS, [b"abc"]),
+        ("Tensor('output', np.float32([[1, 2]]), shape=[2])", NUMBERS, [1.0, 2.0]),
+        ("Tensor('output', np.float32([1, 2]).tobytes(), [2], 'FP32')", NUMBERS, [1.0, 2.0]),
+    ],
+)
+async def test_outputs(tmp_path: Path, made: str, gives: Any, expected: Any) -> None:
+    code = f"""
+import numpy as np
+from pyovms import Tensor
+class OvmsPythonModel:
+    def execute(self, inputs):
+        return [{made}]
+"""
+    model = served(tmp_path, code, "", declared(NUMBERS, gives))
+    assert (await answer(model, input=[0.0]))["output"].tolist() == expected
+    model.close()
+
+
+@pytest.mark.parametrize(
+    ("ends", "fault"),
+    [
+        ("return None", "INTERNAL: OvmsPythonModel.execute returned NoneType; expected a list of"),
+        (
+            "return [Tensor('x', b'1')]",
+            'INTERNAL: kernel OvmsPythonModel returned "x"; it declares',
+        ),
+        ("yield []", "UNIMPLEMENTED: OvmsPythonModel.execute is a generator"),
+        ("raise KeyError('k')", "INTERNAL: kernel OvmsPythonModel failed: KeyError: 'k'"),
+    ],
+)
+async def test_faults(tmp_path: Path, ends: str, fault: str) -> None:
+    code = f"""
+from pyovms import Tensor
+class OvmsPythonModel:
+    def execute(self, inputs):
+        {ends}
+"""
+    model = served(tmp_path, code, "", declared(NUMBERS, NUMBERS))
+    with pytest.raises(ServingError) as raised:
+        await answer(model, input=[0.0])
+    assert f"{code_of(raised.value).name}: {raised.value}".startswith(fault)
+    model.close()
+
+
+def test_tensors_must_be_declared(tmp_path: Path) -> None:
+    with pytest.raises(LoadFailed, match=r"OvmsPythonModel does not say .*declare it in params"):
+        served(tmp_path, INCREMENTER)
+
+
+async def test_a_generator_answers_a_stream(tmp_path: Path) -> None:
+    code = """
+        from pyovms import Tensor
+        class OvmsPythonModel:
+            def execute(self, inputs):
+                for i in range(3):
+                    yield [Tensor("output", str(i).encode())]
+        """
+    with ExitStack() as undone:
+        given = options("", declared(NUMBERS, TEXT))
+        kernel = opened(written(tmp_path, code), given, undone)
+        assert kernel.stream is not None
+
+        async def items() -> AsyncIterator[Any]:
+            yield {"input": np.zeros(1, np.float32)}
+
+        found = [each async for each in kernel.stream(items(), Context(Caller()))]
+    assert [bytes(each["output"].item()) for each in found] == [b"0", b"1", b"2"]
+
+
+def test_a_tensor_of_a_tensor_and_parts_of_one() -> None:
+    tensor = Tensor("a", Tensor("b", b"1234"), (2, 2), "mine")
+    assert (tensor.name, tensor.shape, tensor.datatype, tensor.size) == ("a", (2, 2), "mine", 4)
+    assert tensor[:2].shape == (2,)
+    assert np.asarray(tensor).tolist() == [*b"1234"]

@@ -13,7 +13,7 @@ from getpass import getpass
 from types import FrameType
 
 from ie_serving.config.dialects import ie_serving as own
-from ie_serving.config.dialects import keys, manage
+from ie_serving.config.dialects import kernel_run, keys, manage
 from ie_serving.config.dialects import tensorflow_model_server as tfs
 from ie_serving.config.settings import Parsed, Settings, TuneSettings
 from ie_serving.core import hints
@@ -58,6 +58,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _show(keys.run(given, _password))
         if list(given[:1]) == ["gen"]:
             return _show([_generated(given)])
+        if kernel_run.is_asked(given):
+            return _run_kernel(kernel_run.parse(given))
         parsed = own.parse(given, os.environ)
         _prepare(parsed)
     except ServingError as error:
@@ -119,6 +121,13 @@ def _prepare(parsed: Parsed) -> None:
 
 def _serve(parsed: Parsed) -> gunicorn_app.Ended:
     return gunicorn_app.run(parsed.settings, partial(_build, storage=parsed.storage))
+
+
+def _run_kernel(asked: kernel_run.KernelRun) -> int:
+    from ie_serving.kernel_run import run
+
+    logs.configure("WARNING")
+    return run(asked)
 
 
 def _check(parsed: Parsed) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import numpy as np
 import pytest
+from tensorflow.core.framework import tensor_pb2
 from tensorflow_serving.apis import predict_pb2
 
 from tests.functional.servers import Server
@@ -66,6 +67,21 @@ def broken(x):
 def hangs(x):
     threading.Event().wait()
 """
+BODIES = """
+TEXT = {"dtype": "string", "shape": []}
+
+class Bodies:
+    def metadata(self):
+        return {"inputs": {"body": TEXT}, "outputs": {"body": TEXT, "content_type": TEXT}}
+    def execute(self, inputs, ctx):
+        return inputs["body"].item()[::-1], ctx.headers["content-type"]
+
+class Json:
+    def metadata(self):
+        return {"inputs": {"body": TEXT}, "outputs": {"found": {"dtype": "json"}}}
+    def execute(self, inputs):
+        return {"found": [len(inputs["body"].item()), None]}
+"""
 
 
 def write(root: Path) -> Path:
@@ -82,6 +98,9 @@ def write(root: Path) -> Path:
         "broken": {"kernel": "kernels/scale.py:broken"},
         "hangs": {"kernel": "kernels/scale.py:hangs", "timeout_ms": 200},
         "lost": {"kernel": "no.py:nothing"},
+        "itself": {"kernel": "asker.py:Asker"},
+        "bodies": {"kernel": "kernels/bodies.py:Bodies"},
+        "json": {"kernel": "kernels/bodies.py:Json", "isolation": "process"},
     }
     for name in models:
         (root / name / "1").mkdir(parents=True)
@@ -90,6 +109,8 @@ def write(root: Path) -> Path:
     (root / "limits/1/limits.py").write_text(LIMITS)
     (root / "kernels").mkdir()
     (root / "kernels/scale.py").write_text(SCALE)
+    (root / "kernels/bodies.py").write_text(BODIES)
+    (root / "itself/1/asker.py").write_text(ASKER.replace('"scale"', '"itself"'))
     entries = [{"config": {"name": n, "base_path": n, **own}} for n, own in models.items()]
     file = root / "config.json"
     file.write_text(json.dumps({"model_config_list": entries}))
@@ -128,6 +149,12 @@ def ask(server: Server, model: str, x: Any, **headers: str) -> Any:
     return server.rest.post(f"/v1/models/{model}:predict", json=body, headers=headers)
 
 
+def tensor_of(number: float) -> Any:
+    tensor = tensor_pb2.TensorProto(dtype=1, tensor_content=np.float32(number).tobytes())
+    tensor.tensor_shape.dim.add().size = 1
+    return tensor
+
+
 def test_a_kernel_asks_another_model_and_knows_its_caller(server: Server) -> None:
     found = ask(server, "asker", [1.0, 2.0], **{"X-Request-Id": "r7", "X-User": "ann"})
     assert found.json() == {"outputs": {"y": [9.0, 18.0], "who": "r7 ann"}}
@@ -136,10 +163,8 @@ def test_a_kernel_asks_another_model_and_knows_its_caller(server: Server) -> Non
 def test_grpc_tells_metadata_and_deadline(server: Server) -> None:
     request = predict_pb2.PredictRequest()
     request.model_spec.name = "asker"
+    request.inputs["x"].CopyFrom(tensor_of(2.0))
     x = request.inputs["x"]
-    x.dtype = 1
-    x.tensor_shape.dim.add().size = 1
-    x.tensor_content = np.float32(2).tobytes()
     metadata = (("x-request-id", "r8"), ("x-user", "bob"))
     reply = server.prediction.Predict(request, PATIENCE_S, metadata=metadata)
     assert list(reply.outputs["who"].string_val) == [b"r8 bob"]
@@ -147,6 +172,44 @@ def test_grpc_tells_metadata_and_deadline(server: Server) -> None:
     with pytest.raises(grpc.RpcError) as raised:
         server.prediction.Predict(request, PATIENCE_S)
     assert raised.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_over_grpc_a_kernel_that_asks_itself_does_not_wait_for_ever(server: Server) -> None:
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "itself"
+    request.inputs["x"].CopyFrom(tensor_of(2.0))
+    with pytest.raises(grpc.RpcError) as raised:
+        server.prediction.Predict(request, PATIENCE_S)
+    assert raised.value.code() is grpc.StatusCode.INTERNAL
+    assert "asked by a kernel that it waits for itself" in raised.value.details()
+
+
+@pytest.mark.parametrize("body", [b'{"a": 1}', b"\xff\0", b""])
+def test_any_body_goes_to_a_kernel_that_takes_bytes(server: Server, body: bytes) -> None:
+    kind = {"content-type": "image/x-mine"}
+    found = server.rest.post("/v1/models/bodies:invoke", content=body, headers=kind)
+    assert (found.status_code, found.content) == (200, body[::-1])
+    assert found.headers["content-type"] == "image/x-mine"
+    found = server.rest.post("/v1/models/json/versions/1:invoke", content=body)
+    assert (found.json(), found.headers["content-type"]) == ([len(body), None], "application/json")
+
+
+def test_a_model_that_takes_no_bytes_says_so(server: Server) -> None:
+    found = server.rest.post("/v1/models/scale:invoke", content=b"1")
+    assert found.status_code == 400
+    assert "it takes no bytes" in found.json()["error"]
+    assert server.rest.post("/v1/models/nobody:invoke").status_code == 404
+
+
+def test_json_is_a_value_over_rest_and_a_string_over_grpc(server: Server) -> None:
+    found = server.rest.post("/v1/models/json:predict", json={"inputs": "abc"})
+    assert found.json() == {"outputs": [3, None]}
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "json"
+    request.inputs["body"].dtype = 7
+    request.inputs["body"].string_val.append(b"abcd")
+    reply = server.prediction.Predict(request, PATIENCE_S)
+    assert list(reply.outputs["found"].string_val) == [b"[4, null]"]
 
 
 def test_an_exception_is_told_without_a_traceback(server: Server) -> None:

@@ -113,6 +113,10 @@ TFS = {f"--{flag.name}" for flag in FLAGS} | {"--help"}
         ("ovms", OWN_IN_BOTH | {"--config_path", "--model_name", "--model_path"}),
         ("manage", MANAGE),
         ("keys", OWN_IN_BOTH | {"--help", "--rights", "--models"}),
+        (
+            "kernel_run",
+            OWN_IN_BOTH | {"--help", "--input", "--kernel", "--params", "--raw", "--allow_python"},
+        ),
         ("tensorflow_model_server", TFS),
         ("tfs_flags", TFS),
     ],
@@ -124,7 +128,7 @@ def test_a_dialect_names_only_flags_of_its_own(module: str, known: set[str]) -> 
 
 def test_every_dialect_is_held_to_its_flags() -> None:
     held = {"environment", "ie_serving", "keys", "manage", "no_command", "ovms"}
-    held |= {"tensorflow_model_server", "tfs_flags"}
+    held |= {"kernel_run", "tensorflow_model_server", "tfs_flags"}
     modules = (PACKAGE / "config" / "dialects").glob("*.py")
     assert {path.stem for path in modules} - {"__init__"} == held
 

@@ -221,6 +221,9 @@ gen client and gen request print a program, or a request, for a model that a ser
     ie_serving gen client --help says more
 
 key new NAME and key password NAME print credentials for --api_key_file; ie_serving key --help says
+    more
+
+kernel run DIR runs a kernel on one request without a server; ie_serving kernel run --help says
     more"""
 
 

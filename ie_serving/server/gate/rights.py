@@ -36,6 +36,7 @@ REST: Mapping[str, Need] = {
     "predict": _PREDICT,
     "classify": _PREDICT,
     "regress": _PREDICT,
+    "invoke": _PREDICT,
     "poll": _CHANGE,
     "status": _READ,
     "metadata": _READ,

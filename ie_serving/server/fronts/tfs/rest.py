@@ -41,6 +41,7 @@ from ie_serving.server.fronts.tfs.rest_body import (
     read_body,
 )
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
+from ie_serving.server.fronts.tfs.rest_invoke import Invocations
 from ie_serving.server.fronts.tfs.rest_pages import (
     HTML,
     JSON,
@@ -106,8 +107,8 @@ CORS_OF_CALLERS = (*CORS[:2], (CORS[2][0], b"Content-Type, Authorization, X-Api-
 """The same where callers are asked who they are."""
 
 FalconApp: TypeAlias = "falcon.asgi.App[falcon.asgi.Request, falcon.asgi.Response]"
-Run = Callable[[Request, ModelSpec, float], Awaitable[Buffer]]
-"""Answers a POST that arrived at that `time.perf_counter()`."""
+Run = Callable[[Request, ModelSpec, float], Awaitable[Buffer | Reply]]
+"""Answers a POST that arrived at that `time.perf_counter()`, by JSON or by a reply of its own."""
 Look = Callable[[ModelSpec, float], Buffer]
 """Answers a GET that arrived at that `time.perf_counter()`."""
 Poll = Callable[[str], Awaitable[None]]
@@ -153,6 +154,7 @@ class RestApi:
             "predict": self._predict,
             "classify": self._classify,
             "regress": self._regress,
+            "invoke": Invocations(plane, interface, max_body_bytes).answer,
             "poll": self._poll,
         }
         self._secure = secure
@@ -182,8 +184,8 @@ class RestApi:
             reply = await self._falcon(request)
         else:
             try:
-                body = await self._runs[asked.verb](request, asked.model, began)
-                reply = Reply(200, JSON_REPLY, body)
+                given = await self._runs[asked.verb](request, asked.model, began)
+                reply = given if isinstance(given, Reply) else Reply(200, JSON_REPLY, given)
             except Exception as error:
                 reply = refusal(error)
             except asyncio.CancelledError as error:

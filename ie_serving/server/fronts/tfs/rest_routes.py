@@ -24,7 +24,8 @@ _ALL = {MODELS: "models", STATUS: "config"}
 """What is asked of all models together, by its target."""
 _CHOICE = r"(?:/versions/(\d+)|/labels/([^/:]+))?"
 _POST = re.compile(
-    rf"{MODELS}/([^/:]+){_CHOICE}:(classify|regress|predict|poll)", re.IGNORECASE | re.ASCII
+    rf"{MODELS}/([^/:]+){_CHOICE}:(classify|regress|predict|invoke|poll)",
+    re.IGNORECASE | re.ASCII,
 )
 _GET = re.compile(
     rf"{MODELS}(?:/([^/:]+))?{_CHOICE}(?:/(metadata|gen_(?:json|client)(?:\?(.*))?))?",
@@ -67,10 +68,10 @@ class Route:
     """What is asked for.
 
     Attributes:
-        verb: `predict`, `classify`, `regress`, `poll`, `status` or `metadata`; `models` for the
-            list; `config` for all of them with their states, as in OpenVINO Model Server;
-            `gen_json` and `gen_client`, as in simple_tensorflow_serving. `poll` is ours. TensorFlow
-            Serving has no such routes.
+        verb: `predict`, `classify`, `regress`, `invoke`, `poll`, `status` or `metadata`; `models`
+            for the list; `config` for all of them with their states, as in OpenVINO Model Server;
+            `gen_json` and `gen_client`, as in simple_tensorflow_serving. `invoke` and `poll` are
+            ours. TensorFlow Serving has no such routes.
         model: which servable.
         query: of `gen_json` and `gen_client`, which alone have one.
     """

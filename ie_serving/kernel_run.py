@@ -1,0 +1,58 @@
+"""`ie_serving kernel run`: loads a kernel, asks it once as a REST request would, prints the answer.
+
+There is no server: no other model can be asked. The kernel's own log goes to standard error.
+"""
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from ie_serving.config.dialects.kernel_run import KernelRun
+from ie_serving.core.errors import ServingError
+from ie_serving.core.fit import fit, shed
+from ie_serving.core.raw_bodies import body_of, reply_of
+from ie_serving.core.tensors import SERVING_DEFAULT, Array
+from ie_serving.engines.others import AtHand
+from ie_serving.engines.python.driver import load
+from ie_serving.wire.json.request import Format, parse_predict
+from ie_serving.wire.json.response import encode_predictions
+
+FAILED = 1
+"""Exit code where the kernel cannot be loaded, refuses the request, or fails."""
+
+
+def run(asked: KernelRun) -> int:
+    """Print the answer on standard output, or the error on standard error; give the exit code."""
+    body = asked.input.read_bytes() if asked.input else sys.stdin.buffer.read()
+    try:
+        answer = asyncio.run(_asked(asked, body))
+    except ServingError as error:
+        print(f"ie_serving: error: {error}", file=sys.stderr)
+        return FAILED
+    sys.stdout.buffer.write(answer if asked.raw else answer + b"\n")
+    sys.stdout.buffer.flush()
+    return 0
+
+
+async def _asked(asked: KernelRun, body: bytes) -> bytes:
+    name = asked.directory.parent.name if asked.directory.name.isdecimal() else asked.directory.name
+    model = load(asked.directory, asked.options.having(AtHand(name)))
+    try:
+        signature = model.signatures[SERVING_DEFAULT]
+        form: Any = Format.COLUMN
+        if asked.raw:
+            given: Mapping[str, Array] = body_of(signature, body)
+        else:
+            given, form = parse_predict(body).decode(signature)
+        inputs, added = fit(signature, given)
+
+        def read(outputs: Mapping[str, Array]) -> bytes:
+            kept = shed(outputs, added) if added else outputs
+            if asked.raw:
+                return reply_of(signature, kept)[1]
+            return bytes(encode_predictions(kept, form, signature.outputs))
+
+        return await model.infer(signature, inputs, read)
+    finally:
+        model.close()

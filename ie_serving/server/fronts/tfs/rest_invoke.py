@@ -1,0 +1,67 @@
+"""`POST /v1/models/NAME:invoke`: the body goes as it came to a model that takes bytes.
+
+`core/raw_bodies.py` says which do, and what the reply is. TensorFlow Serving has no such route.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from ie_serving.core.budget import BUDGET, Lease
+from ie_serving.core.integers import INT64_MAX
+from ie_serving.core.raw_bodies import body_of, check_takes_bytes, reply_of
+from ie_serving.core.requests import Decoded, InferRequest, ModelSpec
+from ie_serving.core.tensors import Array, Signature
+from ie_serving.inference.interface import Api, Encode, Interface
+from ie_serving.inference.plane import DataPlane
+from ie_serving.models.version.handle import Servable
+from ie_serving.server.fronts.tfs.rest_body import read_body
+from ie_serving.server.transport.http1.messages import Buffer, Reply, Request
+
+
+class Invocations:
+    """Answers `:invoke`.
+
+    Args of the constructor:
+        plane: answers.
+        rest: the REST API, whose limit, labels and errors hold here too.
+        max_body_bytes: largest body.
+    """
+
+    def __init__(self, plane: DataPlane, rest: Interface[Buffer], max_body_bytes: int) -> None:
+        self._plane = plane
+        self._rest = rest
+        self._max_body_bytes = max_body_bytes
+        # One of its own: what is bound for a version differs by interface.
+        self._interface: Interface[Reply] = Interface(
+            entrypoint=rest.entrypoint,
+            labels=rest.labels,
+            encoders=_encoders,
+            unknown_signature=rest.unknown_signature,
+            limit_s=rest.limit_s,
+            caller=rest.caller,
+            large_request=INT64_MAX,  # no body takes any time to decode
+        )
+
+    async def answer(self, request: Request, model: ModelSpec, began: float) -> Reply:
+        """Run `serving_default` on the body of a POST. See `rest.Run`."""
+        held = Lease(BUDGET)  # until the reply is made
+        with self._plane.counting_refusals(model.name, self._rest, Api.PREDICT):
+            body = await read_body(request, self._max_body_bytes, held)
+        asked = InferRequest(model, "", partial(_decoded, body), len(body), None, (), request.head)
+        return await self._plane.predict(asked, self._interface, began)
+
+
+def _decoded(body: bytes, signature: Signature) -> Decoded:
+    return body_of(signature, body), None
+
+
+def _encoders(
+    servable: Servable, signature: Signature, outputs: Sequence[str]
+) -> Mapping[object, Encode[Reply]]:
+    check_takes_bytes(signature)
+    return {None: partial(_encoded, signature)}
+
+
+def _encoded(signature: Signature, outputs: Mapping[str, Array]) -> Reply:
+    content_type, body = reply_of(signature, outputs)
+    return Reply(200, ((b"content-type", content_type.encode()),), body)

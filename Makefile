@@ -140,6 +140,9 @@ bench-stall: ## measure small requests beside a model of 500 MB that is loaded a
 bench-batching: ## measure what batches of requests win, at concurrency 1 to 256
 	$(PYTHON) -m benchmarks batching
 
+bench-kernels: ## measure Python code that answers: processes, batches, instances, calls that hang
+	$(PYTHON) -m benchmarks kernels
+
 walk: .venv-dev/.installed ## print the way of a small request, and write it into docs/design.md
 	$(DEV)/python -m benchmarks.walk
 

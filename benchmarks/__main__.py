@@ -11,6 +11,7 @@ COMMANDS = {
     "strain": "benchmarks.strain",
     "batching": "benchmarks.batching",
     "stall": "benchmarks.stall",
+    "kernels": "benchmarks.kernels",
 }
 
 

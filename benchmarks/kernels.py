@@ -1,0 +1,205 @@
+"""Measure kernels: processes beside threads, batches, instances, and what one that hangs costs.
+
+One server has all of them; every figure is a ratio, or a count, within one run.
+"""
+
+import argparse
+import asyncio
+import json
+import re
+import tempfile
+import textwrap
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+
+from benchmarks import servers
+from benchmarks.calls import tfs_grpc, tfs_rest
+from benchmarks.environments import ROOT
+from benchmarks.load import HOST, ask_grpc, load_grpc
+from benchmarks.report import ratio, spread, table
+from benchmarks.servers import Running, Server, Target, project
+
+CLIENTS = 32
+PATIENCE_S = 60.0
+HANGS_S = 0.5
+CODE = """
+import os, threading, time
+import numpy as np
+
+NUMBERS = {"dtype": "float32", "shape": [-1]}
+
+class Same:
+    def metadata(self):
+        return {"inputs": {"x": NUMBERS}, "outputs": {"y": NUMBERS}}
+
+class Adds(Same):
+    def execute(self, inputs):
+        return {"y": inputs["x"] + np.float32(1)}
+
+class Works(Same):
+    def execute(self, inputs):
+        time.sleep(0.005)
+        return {"y": inputs["x"]}
+
+class Hangs(Same):
+    def execute(self, inputs):
+        if inputs["x"][0] > 0:
+            threading.Event().wait()
+        return {"y": inputs["x"]}
+
+class Batches(Same):
+    batches = calls = 0
+    def execute_batch(self, calls):
+        time.sleep(0.002)
+        self.batches += 1
+        self.calls += len(calls)
+        return [np.float32([self.batches, self.calls])] * len(calls)
+"""
+PROCESS = {"isolation": "process"}
+MODELS: dict[str, dict[str, Any]] = {
+    "inline": {"kernel": "kernel.py:Adds", "isolation": "inline"},
+    "thread": {"kernel": "kernel.py:Adds"},
+    "process": {"kernel": "kernel.py:Adds", **PROCESS},
+    "batches": {"kernel": "kernel.py:Batches", "max_batch_size": 64},
+    "elastic": {
+        "kernel": "kernel.py:Works",
+        **PROCESS,
+        "instances": {"min": 1, "max": 3, "idle_seconds": 1},
+    },
+    "hangs": {"kernel": "kernel.py:Hangs", "max_concurrency": 4, "timeout_ms": HANGS_S * 1000},
+    "hangs_apart": {"kernel": "kernel.py:Hangs", **PROCESS, "timeout_ms": HANGS_S * 1000},
+}
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(prog="make bench-kernels", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=4.0, help="load for each measurement")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--installed", type=Path, help="environment that has the server already")
+    given = parser.parse_args()
+    server = project("working-tree", None)
+    if given.installed:
+        server = replace(server, install=cache(given.installed.absolute))
+    with tempfile.TemporaryDirectory() as scratch, _started(server, Path(scratch)) as running:
+        asyncio.run(_measure(running.target, given.rounds, given.seconds))
+
+
+async def _measure(target: Target, rounds: int, seconds: float) -> None:
+    await _large(target, rounds, seconds)
+    await _hanging(target, rounds, seconds)
+    print(f"mean batch of {CLIENTS} clients: {await _mean_batch(target, seconds):.1f}")
+    print(f"processes under load and after: {await _elastic(target, seconds)}, no call failed")
+
+
+async def _large(target: Target, rounds: int, seconds: float) -> None:
+    """4 MB in, 4 MB out, one client: how much more does a process take than a thread?"""
+    x = np.ones(1 << 20, np.float32)
+    seen: dict[str, list[float]] = {name: [] for name in ("inline", "thread", "process")}
+    for turn in range(rounds):
+        for name in [*seen][:: -1 if turn % 2 else 1]:
+            sample = await load_grpc(target.grpc_port, tfs_grpc(name, {"x": x}), 1, seconds / 2)
+            seen[name].append(sample.p50_ms)
+    rows = [[name, spread(ms, 2), ratio(ms, seen["inline"])] for name, ms in seen.items()]
+    print(table(["4 MB in and out", "p50 ms", "of inline"], rows), end="\n\n")
+
+
+async def _hanging(target: Target, rounds: int, seconds: float) -> None:
+    """How long do requests of a neighbour take while calls of other kernels hang?"""
+    rows = []
+    for other in ("hangs", "hangs_apart"):
+        seen: dict[bool, list[float]] = {False: [], True: []}
+        for turn in range(rounds):
+            for hangs in (False, True)[:: -1 if turn % 2 else 1]:
+                seen[hangs].append(await _p99_beside(target, other, hangs, seconds))
+        cells = [spread(seen[False], 2), spread(seen[True], 2), ratio(seen[True], seen[False])]
+        rows.append([other, *cells])
+    print(table(["p99 ms of a neighbour", "alone", "beside", "ratio"], rows), end="\n\n")
+
+
+async def _p99_beside(target: Target, other: str, hangs: bool, seconds: float) -> float:
+    over = asyncio.Event()
+    beside = asyncio.ensure_future(_hang(target, other, over)) if hangs else None
+    small = tfs_grpc("thread", {"x": np.ones(4, np.float32)})
+    found = await load_grpc(target.grpc_port, small, 1, seconds)
+    over.set()
+    if beside is not None:
+        await beside
+    return found.p99_ms
+
+
+async def _hang(target: Target, model: str, over: asyncio.Event) -> None:
+    """Ask for what hangs, again and again."""
+    call = tfs_grpc(model, {"x": np.ones(4, np.float32)})
+    async with grpc.aio.insecure_channel(f"{HOST}:{target.grpc_port}") as channel:
+        method = channel.unary_unary(call.path)
+        while not over.is_set():
+            try:
+                await method(call.body, timeout=PATIENCE_S)
+            except grpc.aio.AioRpcError:
+                await asyncio.sleep(0.01)
+
+
+async def _mean_batch(target: Target, seconds: float) -> float:
+    call = tfs_grpc("batches", {"x": np.ones(4, np.float32)})
+
+    async def counts() -> Any:
+        return call.decode(await ask_grpc(target.grpc_port, call))["y"]
+
+    before = await counts()
+    await load_grpc(target.grpc_port, call, CLIENTS, seconds)
+    batches, calls = await counts() - before
+    return float(calls / batches)
+
+
+async def _elastic(target: Target, seconds: float) -> list[int]:
+    """Load, which fails where a call does, then wait; give how many there were, in order."""
+    call = tfs_grpc("elastic", {"x": np.ones(4, np.float32)})
+    await load_grpc(target.grpc_port, call, 8, 2 * seconds)
+    end = time.perf_counter() + PATIENCE_S
+    found: list[int] = []
+    while time.perf_counter() < end and found[-1:] != [1]:
+        await load_grpc(target.grpc_port, call, 1, 0.5)
+        log = (target.scratch / "log.txt").read_text()
+        found = [int(n) for n in re.findall(r"kernel instances changed.* instances=(\d+)", log)]
+    return [1, *found]
+
+
+@contextmanager
+def _started(server: Server, scratch: Path) -> Iterator[Running]:
+    """Serve all kernels."""
+    for name in MODELS:
+        version = scratch / name / "1"
+        version.mkdir(parents=True)
+        (version / "kernel.py").write_text(textwrap.dedent(CODE))
+    entries = [
+        {"config": {"name": n, "base_path": str(scratch / n), **own}} for n, own in MODELS.items()
+    ]
+    (scratch / "config.json").write_text(json.dumps({"model_config_list": entries}))
+    probe = tfs_rest("thread", {"x": np.ones(2, np.float32)})
+
+    def right(reply: bytes) -> None:
+        probe.check(reply, {"y": np.full(2, 2.0)})
+
+    def command(environment: Path, target: Target) -> list[str]:
+        return [
+            *(str(environment / "bin" / "ie_serving"), "config", "--allow_python"),
+            *("--config_path", str(target.scratch / "config.json")),
+            *("--port", str(target.grpc_port), "--rest_port", str(target.rest_port)),
+        ]
+
+    target = servers.target("thread", ROOT / "models", scratch)
+    with servers.running(replace(server, command=command), target, probe, right) as running:
+        yield running
+
+
+if __name__ == "__main__":
+    main()

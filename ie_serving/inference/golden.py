@@ -7,7 +7,8 @@ Predict, and what they give is compared within the tolerances that the file allo
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import os
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from ie_serving.core.errors import LoadFailed, PreconditionFailed, ServingError
 from ie_serving.core.golden import GoldenRequest
 from ie_serving.core.tensors import SERVING_DEFAULT, Signature
 from ie_serving.inference.deadline import limited
+from ie_serving.inference.golden_files import Read, golden_requests
 from ie_serving.inference.interface import Api, Interface, Outputs
 from ie_serving.inference.large_reply import Unencoded
 from ie_serving.inference.plane import DataPlane
@@ -28,9 +30,6 @@ log = logging.getLogger(__name__)
 
 LONGEST_S = 60.0
 """Seconds that one golden request may take; beyond them the version fails."""
-
-Read = Callable[[bytes], Iterable[GoldenRequest]]
-"""Reads a file. Raises InvalidRequest."""
 
 Step = Callable[[Servable, Path], Awaitable[None]]
 """What is done with a version before it serves. Raises LoadFailed to refuse it."""
@@ -73,15 +72,14 @@ class Golden:
         """
         for name, read in self._readers.items():
             path = directory / name
-            if path.is_file():
+            # A link that leads nowhere is meant as well: its version must not serve unproven.
+            if os.path.lexists(path):
                 await self._ask_all(servable, path, read)
 
     async def _ask_all(self, servable: Servable, path: Path, read: Read) -> None:
-        try:
-            requests = await asyncio.to_thread(lambda: list(read(path.read_bytes())))
-        except (OSError, ServingError) as error:
-            raise LoadFailed(f"{path.name} cannot be used: {error}") from error
-        for golden in requests:
+        requests, asked = golden_requests(path, read), 0
+        while golden := await _next(path, requests):
+            asked += 1
             fault = await self._fault(servable, golden)
             if fault:
                 raise LoadFailed(
@@ -94,7 +92,7 @@ class Golden:
                 model=servable.name,
                 version=servable.version,
                 file=path.name,
-                requests=len(requests),
+                requests=asked,
             )
         )
 
@@ -110,6 +108,14 @@ class Golden:
             return await asyncio.to_thread(_differences, golden, signature, found)
         except ServingError as error:
             return str(error)
+
+
+async def _next(path: Path, requests: Iterator[GoldenRequest]) -> GoldenRequest | None:
+    """Read one more request, in a thread. Raises: LoadFailed."""
+    try:
+        return await asyncio.to_thread(next, requests, None)
+    except (OSError, ServingError) as error:
+        raise LoadFailed(f"{path.name} cannot be used: {error}") from error
 
 
 def _differences(golden: GoldenRequest, signature: Signature, found: Outputs) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from ie_serving.core.errors import ServingError
 from ie_serving.core.requests import InferRequest
 from ie_serving.core.samples import Sample
-from ie_serving.inference.golden import Read
+from ie_serving.inference.golden_files import Read, golden_requests
 from ie_serving.inference.warmup import MOST_RECORDS, RECORDS, Records
 
 PREDICT = "predict_log"
@@ -56,7 +56,7 @@ class RecordedRequests:
         return self.of_records(path)
 
     def _of_golden(self, path: Path, read: Read) -> Iterator[Sample]:
-        for golden in read(path.read_bytes()):
+        for golden in golden_requests(path, read):
             yield Sample(f"{golden.place} of {path.name}", golden.request, golden)
 
     def of_records(self, path: Path) -> Iterator[Sample]:

@@ -12,7 +12,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_log_pb2, prediction_service_pb2_grpc
 
 from tests.functional.conftest import Serve
-from tests.functional.load import AVAILABLE, END, IMAGE, LOADING, failure, states
+from tests.functional.load import AVAILABLE, END, IMAGE, LOADING, Load, failure, states
 from tests.functional.servers import SAMPLE, Server
 from tests.process import until
 
@@ -33,7 +33,8 @@ def put(repository: Path, number: int, name: str, content: bytes) -> None:
 
 
 def serving(serve: Serve, repository: Path) -> Server:
-    return serve("ie_serving", "model", "--model_name=digits", f"--model_path={repository}")
+    often = "--file_system_poll_wait_seconds=0.1"
+    return serve("ie_serving", "model", "--model_name=digits", f"--model_path={repository}", often)
 
 
 def as_json(server: Server, **changed: Any) -> bytes:
@@ -74,6 +75,39 @@ def test_a_version_that_answers_otherwise_does_not_serve(serve: Serve, repositor
     assert states(server)[2] == AVAILABLE
     (repository / "3" / "golden.json").write_bytes(right)
     until(lambda: states(server) == {2: END, 3: AVAILABLE})
+
+
+def test_files_that_are_none_fail_their_versions_while_others_are_answered(
+    serve: Serve, repository: Path
+) -> None:
+    """Hostile ones, as they come with a model from elsewhere."""
+    server = serving(serve, repository)
+    worker = server.pids()[-1]
+    pair = json.loads(as_json(server))["requests"][0]
+    said = {
+        b'{"requests": ' + b"[" * 5_000_000: "JSON Parse error",
+        json.dumps({"requests": [{**pair, "rtol": float("nan")}]}).encode(): "a finite number",
+        json.dumps({"requests": [{**pair, "response": {"outputs": {}}}]}).encode(): "no output",
+        json.dumps(
+            {"requests": [{**pair, "request": {"inputs": [["x"]]}}]}
+        ).encode(): "requests[0]",
+        b" " * (65 << 20): "larger than 64 MB",
+        b"": "The document is empty",
+    }
+    with Load(server) as load:
+        for version, content in enumerate(said, 3):
+            put(repository, version, "golden.json", content)
+            until(lambda version=version: failure_of(server, version) != "")  # type: ignore[misc]
+            assert said[content] in failure(server, version)
+    assert load.failures == []
+    assert states(server)[2] == AVAILABLE
+    assert server.pids()[-1] == worker
+    assert "Traceback" not in server.log
+
+
+def failure_of(server: Server, version: int) -> str:
+    """Why a version does not serve; empty while it is not seen yet."""
+    return failure(server, version) if version in states(server) else ""
 
 
 @pytest.mark.parametrize(("change", "serves"), [(0.0, True), (0.5, False)])

@@ -6,8 +6,10 @@
 `rtol` and `atol` may be left out, and may stand in a single request as well.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from functools import partial
+from typing import BinaryIO
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.golden import ATOL, RTOL, GoldenRequest
@@ -23,12 +25,22 @@ OUTPUTS = "outputs"
 _TOLERANCES: Mapping[str, float] = {"rtol": RTOL, "atol": ATOL}
 
 
-def read_golden(content: bytes) -> Iterator[GoldenRequest]:
+LARGEST_BYTES = 1 << 26
+"""Of a file. It is parsed at once: 64 MB may take some gigabytes as Python's lists."""
+
+
+def read_golden(file: BinaryIO) -> Iterator[GoldenRequest]:
     """Read a file.
 
     Raises:
         InvalidRequest: with the place and what was expected there.
     """
+    content = file.read(LARGEST_BYTES + 1)
+    if len(content) > LARGEST_BYTES:
+        raise InvalidRequest(
+            f"it is larger than {LARGEST_BYTES >> 20} MB: write golden.tfrecord instead, which is"
+            " read record by record"
+        )
     document = parse_document(content)
     _check_keys("the file", document, {"requests", *_TOLERANCES}, {"requests"})
     if not isinstance(document["requests"], list):
@@ -60,8 +72,8 @@ def _tolerance(
     place: str, name: str, entry: Mapping[str, Json], document: Mapping[str, Json]
 ) -> float:
     value = entry.get(name, document.get(name, _TOLERANCES[name]))
-    if isinstance(value, bool) or not isinstance(value, int | float) or not value >= 0:
-        raise InvalidRequest(f"{place}: {name} must be a number that is not negative")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise InvalidRequest(f"{place}: {name} must be a finite number that is not negative")
     return float(value)
 
 
@@ -89,6 +101,8 @@ def _named(value: Json, signature: Signature) -> list[str]:
     if is_named(value):
         if not value.keys() <= signature.outputs.keys():
             raise InvalidRequest(f"its response names {', '.join(value)}; the model gives {known}")
+        if not value:
+            raise InvalidRequest(f"its response names no output; the model gives {known}")
         return list(value)
     if len(signature.outputs) > 1:
         raise InvalidRequest(f"its response must name its outputs; the model gives {known}")

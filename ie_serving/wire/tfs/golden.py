@@ -5,24 +5,24 @@ Source: prediction_log.proto of TensorFlow Serving; its request logger writes su
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from io import BytesIO
+from typing import BinaryIO
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.golden import GoldenRequest
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.tensors import BY_NUMBER, Array, Signature
 from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs.predict import parse_request
 from ie_serving.wire.tfs.prediction_log import read_logs
 from ie_serving.wire.tfs.tensor_proto import decode_tensor
 
 
-def read_golden(content: bytes) -> Iterator[GoldenRequest]:
+def read_golden(file: BinaryIO) -> Iterator[GoldenRequest]:
     """Read a file.
 
     Raises:
         InvalidRequest: it is damaged, or a record is no Predict with its reply.
     """
-    for number, log in enumerate(read_logs(BytesIO(content))):
+    for number, log in enumerate(read_logs(file)):
         place = f"record {number}"
         found = log.predict_log
         if log.WhichOneof("log_type") != "predict_log" or not found.response.outputs:
@@ -32,4 +32,12 @@ def read_golden(content: bytes) -> Iterator[GoldenRequest]:
 
 
 def _expected(response: Proto, signature: Signature) -> Mapping[str, Array]:
+    for alias, tensor in response.outputs.items():
+        spec, recorded = signature.outputs.get(alias), BY_NUMBER.get(tensor.dtype)
+        # Compared as arrays have them: bfloat16 is replied as float32.
+        if spec and recorded and recorded.numpy != spec.dtype.numpy:
+            raise InvalidRequest(
+                f'its response has "{alias}" as {recorded.wire_name}; the model gives'
+                f" {spec.dtype.wire_name}"
+            )
     return {alias: decode_tensor(tensor, alias) for alias, tensor in response.outputs.items()}

@@ -3,10 +3,14 @@
 Engines compile for ranks that are known. The first request of a combination compiles for it, in a
 thread; requests of the same combination wait for that, and those of others go on meanwhile. Only
 what has been compiled takes a place among the programs that are kept: ranks that the model cannot
-take are noted apart, so that asking for them costs no other client its program.
+take are noted apart, so that asking for them costs no other client its program. A place is given to
+another combination only now and then: whoever asks for one more than there are places, in turn,
+would have the model compiled for each request.
 """
 
 import asyncio
+import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
@@ -25,6 +29,12 @@ MOST = 4
 """Combinations of ranks that are kept; the one that was used longest ago is freed for a new one.
 Each takes about the memory of a model, and clients choose them, so their number has no other
 bound."""
+
+
+REST = 9.0
+"""How many times as long as compiling took no place is given to another combination, so that
+compiling takes a tenth of the time at most. Requests of other combinations are refused until then,
+those of the programs that are kept are answered."""
 
 
 MOST_REFUSED = 256
@@ -59,16 +69,27 @@ class ByRank:
         signature: as clients see it.
         open_inputs: names of the inputs of open rank.
         make: gives the program for their ranks.
+        clock: gives seconds.
     """
 
-    def __init__(self, signature: Signature, open_inputs: Sequence[str], make: Make) -> None:
+    def __init__(
+        self,
+        signature: Signature,
+        open_inputs: Sequence[str],
+        make: Make,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.signature = signature
+        self._clock = clock
+        self._rests_until = clock()
         self._open = open_inputs
         self._make = make
         # By ranks, the one that was used longest ago first.
         self._kept: dict[Ranks, _Kept] = {}
         self._compiling: dict[Ranks, _Kept] = {}
         self._refused: dict[Ranks, str] = {}
+        # Seconds that compiling took of what has not arrived yet.
+        self._took_s: dict[Ranks, float] = {}
         # One: compiling takes all cores by itself.
         self._threads = ThreadPoolExecutor(1, thread_name_prefix="rank")
         # What is made later belongs to the record of the version that is loaded now.
@@ -79,7 +100,8 @@ class ByRank:
 
         Raises:
             InvalidTensor: the model cannot be compiled for these ranks.
-            QueueFull: `MOST_WAITING` other combinations are being compiled.
+            QueueFull: `MOST_WAITING` other combinations are being compiled, or no place may be
+                given to another one yet.
         """
         ranks = tuple([inputs[name].ndim for name in self._open])
         kept = self._take(ranks)
@@ -106,30 +128,47 @@ class ByRank:
                 " inputs: send the request again later, and keep to a few ranks; those of warm-up"
                 " records are compiled before the version serves"
             )
-        made = self._threads.submit(self._context.run, self._make, ranks)
+        rests_s = self._rests_until - self._clock()
+        if rests_s > 0 and len(self._kept) + len(self._compiling) >= MOST:
+            raise QueueFull(
+                f"the model is kept compiled for {MOST} combinations of ranks of its inputs, and"
+                f" another one may take the place of the oldest in {math.ceil(rests_s)} s: send the"
+                f" request again then, and keep to {MOST} combinations"
+            )
+        made = self._threads.submit(self._context.run, self._timed, ranks)
         begun = self._compiling[ranks] = _Kept(made)
         # Whether or not a request still waits for it by then.
         begun.arrived.add_done_callback(lambda _: self._arrived(ranks))
         return begun
 
+    def _timed(self, ranks: Ranks) -> Runs:
+        """Compile, and note how long that takes. In the thread that compiles."""
+        since = self._clock()
+        try:
+            return self._make(ranks)
+        finally:
+            self._took_s[ranks] = self._clock() - since
+
     def _arrived(self, ranks: Ranks) -> None:
         """Keep what has been compiled, in place of what was used longest ago."""
-        kept = self._compiling.pop(ranks, None)
+        kept, took_s = self._compiling.pop(ranks, None), self._took_s.pop(ranks, 0.0)
         if kept is None:  # closed meanwhile
             return
         error = kept.arrived.exception()
         if error is None:
             self._kept[ranks] = kept
-            self._drop_oldest()
+            self._drop_oldest(took_s)
         elif isinstance(error, LoadFailed):
             self._refused[ranks] = str(error)
             if len(self._refused) > MOST_REFUSED:
                 del self._refused[next(iter(self._refused))]
 
-    def _drop_oldest(self) -> None:
+    def _drop_oldest(self, took_s: float) -> None:
+        """Free the oldest where there are too many, and no other one until compiling has rested."""
         if len(self._kept) > MOST:
             oldest = self._kept.pop(next(iter(self._kept)))
             oldest.dropped = True
+            self._rests_until = max(self._rests_until, self._clock()) + REST * took_s
             self._free_if_unused(oldest)
 
     async def _program(self, kept: _Kept, ranks: Ranks) -> Runs:

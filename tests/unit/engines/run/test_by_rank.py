@@ -90,7 +90,7 @@ async def test_requests_of_a_rank_wait_for_one_compilation_and_others_are_answer
 
 async def test_the_rank_that_was_used_longest_ago_is_freed() -> None:
     make = Maker()
-    program = ByRank(SIGNATURE, ["x"], make)
+    program = ByRank(SIGNATURE, ["x"], make, lambda: 0.0)
     for rank in (*range(1, MOST + 1), 1, MOST + 1):
         await ask(program, rank)
     assert await asyncio.to_thread(make.made[2,].is_closed.wait, LIMIT_S)
@@ -150,7 +150,7 @@ async def test_ranks_that_cannot_be_compiled_cost_no_other_its_program() -> None
 
 async def test_what_nobody_waits_for_any_more_takes_a_place_too() -> None:
     make = Maker()
-    program = ByRank(SIGNATURE, ["x"], make)
+    program = ByRank(SIGNATURE, ["x"], make, lambda: 0.0)
     make.go.clear()
     for rank in range(1, MOST + 2):
         left = asyncio.create_task(ask(program, rank))
@@ -166,7 +166,7 @@ async def test_what_nobody_waits_for_any_more_takes_a_place_too() -> None:
 
 async def test_more_combinations_than_may_wait_are_refused_and_others_are_answered() -> None:
     make = Maker()
-    program = ByRank(SIGNATURE, ["x"], make)
+    program = ByRank(SIGNATURE, ["x"], make, lambda: 0.0)
     await ask(program, 1)
     make.go.clear()
     waiting = [asyncio.create_task(ask(program, rank)) for rank in range(2, MOST_WAITING + 2)]
@@ -178,6 +178,36 @@ async def test_more_combinations_than_may_wait_are_refused_and_others_are_answer
     make.go.set()
     await asyncio.gather(*waiting, again)
     assert (await ask(program, MOST_WAITING + 2)).ndim == MOST_WAITING + 2
+    await asyncio.to_thread(program.close)
+
+
+async def test_whoever_asks_for_one_rank_too_many_in_turn_has_few_compiled() -> None:
+    """Compiling takes a tenth of the time at most; what is kept is answered all the while."""
+    now = 0.0
+
+    class Slow(Maker):
+        def __call__(self, ranks: Ranks) -> AddOne:
+            nonlocal now
+            now += 1.0
+            return super().__call__(ranks)
+
+    make = Slow()
+    program = ByRank(SIGNATURE, ["x"], make, lambda: now)
+    for rank in range(1, MOST + 2):
+        await ask(program, rank)
+    with pytest.raises(QueueFull, match=r"another one may take the place of the oldest in 9 s"):
+        await ask(program, 1)
+    assert (await ask(program, MOST + 1)).ndim == MOST + 1
+    refused = 0
+    for turn in range(1000):
+        now += 0.1
+        try:
+            await ask(program, turn % (MOST + 1) + 1)
+        except QueueFull:
+            refused += 1
+    assert refused > 100
+    compiled_s = len(make.calls) - MOST
+    assert compiled_s <= now / 10 + 1
     await asyncio.to_thread(program.close)
 
 

@@ -107,7 +107,7 @@ class ServingApplication:
         self._sequences = Families(60.0 * server.sequence_cleaner_poll_wait_minutes)
         self._health = Health()
         self._models = self._manager(server)
-        self._used = UsedModels(self._models.served, models_of)
+        self._used = UsedModels(self._models.within_reach, models_of)
         self._metrics.show_states(self._models.served.states)
         self._metrics.show_precisions(self._models.served.precisions)
         self._metrics.show_versions(self._models.served.available)
@@ -354,7 +354,7 @@ class ServingApplication:
         )
 
     def _with_graphs(self, name: str, engine: Engine) -> WithGraphs:
-        return WithGraphs(engine, self._models.served, self._metrics.add(name).steps.add)
+        return WithGraphs(engine, self._models.within_reach, self._metrics.add(name).steps.add)
 
     def _at_hand(self, config: ModelConfig) -> AtHand:
         return AtHand(config.name, AskedModels(self._models.served))

@@ -21,7 +21,7 @@ from ie_serving.models.first_loads import (
     until_they_answer,
 )
 from ie_serving.models.identity import going_on, identity, updated
-from ie_serving.models.served import Served, ServedModels
+from ie_serving.models.served import Served, ServedModels, WithPrepared
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.successors import Successors
 from ie_serving.models.traffic.labels import check_labels
@@ -51,6 +51,7 @@ class ModelManager:
 
     Attributes:
         served: what requests ask.
+        within_reach: what graphs ask: also what a change that refuses all or nothing is loading.
         desired: the configuration that was applied last.
     """
 
@@ -77,6 +78,8 @@ class ModelManager:
         self._opens_early = opens_early
         self._ready_after_s = ready_after_s
         self.served = ServedModels()
+        self._prepared = ServedModels()
+        self.within_reach = WithPrepared(self.served, self._prepared)
         self.desired: Sequence[ModelConfig] = ()
         self._awaits_all = not allow_unavailable_models
         self._applying = asyncio.Lock()
@@ -266,6 +269,7 @@ class ModelManager:
 
     async def _prepare(self, fresh: Collection[Served]) -> None:
         """Load all of `fresh`, or retire all of it and raise."""
+        self._prepared.entries = {served.config.name: served for served in fresh}
         begun = [asyncio.ensure_future(self._begin(served)) for served in fresh]
         try:
             await asyncio.gather(*begun)
@@ -277,6 +281,8 @@ class ModelManager:
             await asyncio.gather(*begun, return_exceptions=True)
             self._retire(served.stream for served in fresh)
             raise
+        finally:  # the caller gives them their names without an await
+            self._prepared.entries = {}
 
     def _must_load(self, config: ModelConfig, *, anew: bool) -> bool:
         """Tell whether nothing is there that reads the model like this.

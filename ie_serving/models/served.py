@@ -156,6 +156,35 @@ class ServedModels:
         return f": no such model; served models: {', '.join(self.names()[:NAMES_SHOWN]) or 'none'}"
 
 
+class WithPrepared:
+    """What graphs may ask: the models that are served, and those that a change loads beside them.
+
+    A graph that one call of HandleReloadConfigRequest adds together with its models is compiled and
+    tried before any of them has its name. Lives on one event loop.
+
+    Args of the constructor:
+        served: what requests ask.
+        prepared: what a change is loading that refuses all or nothing, else empty.
+    """
+
+    def __init__(self, served: ServedModels, prepared: ServedModels) -> None:
+        self._served = served
+        self._prepared = prepared
+
+    def handle(self, spec: ModelSpec) -> Servable:
+        """See `ServedModels`; what is served under a name comes before what is prepared for it."""
+        is_new = spec.name not in self._served.entries and spec.name in self._prepared.entries
+        return (self._prepared if is_new else self._served).handle(spec)
+
+    def find(self, name: str) -> Served | None:
+        """Give the entry of a model, if there is one."""
+        return self._served.entries.get(name) or self._prepared.entries.get(name)
+
+    def names(self) -> list[str]:
+        """Names of all models that may be asked, sorted."""
+        return sorted({*self._served.entries, *self._prepared.entries})
+
+
 def _meant(stream: ModelStream, version: int | None) -> int | None:
     """Give the version that is meant: 0 is the default, unless there is a version 0.
 

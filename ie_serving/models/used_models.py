@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from ie_serving.core.errors import LoadFailed
-from ie_serving.models.served import Served, ServedModels
+from ie_serving.models.served import Served, WithPrepared
 
 ModelsOf = Callable[[Path], Collection[str] | None]
 """Names the models that a version uses; None for one that is no graph. Blocking."""
@@ -16,12 +16,12 @@ class UsedModels:
     """Which model uses which. Lives on one event loop, but for `before`.
 
     Args of the constructor:
-        served: all models.
+        models: all models.
         models_of: reads what a version uses.
     """
 
-    def __init__(self, served: ServedModels, models_of: ModelsOf) -> None:
-        self._served = served
+    def __init__(self, models: WithPrepared, models_of: ModelsOf) -> None:
+        self._models = models
         self._models_of = models_of
         self._uses: dict[str, frozenset[str]] = {}
 
@@ -54,16 +54,16 @@ class UsedModels:
     def _retry(self, name: str) -> None:
         # A copy: `before` may take an entry away in its thread meanwhile.
         for graph, used in list(self._uses.items()):
-            served = self._served.entries.get(graph)
+            served = self._models.find(graph)
             if name in used and served and served.stream.failures():
                 served.stream.retry_now()
                 served.stream.poll_now()
 
     async def _serves(self, name: str) -> None:
         while True:
-            served = self._served.entries.get(name)
+            served = self._models.find(name)
             if served is None:
-                known = ", ".join(self._served.names()) or "none"
+                known = ", ".join(self._models.names()) or "none"
                 raise LoadFailed(
                     f'it uses model "{name}", which is not configured; there is {known}'
                 )

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
-from tensorflow_serving.apis import get_model_status_pb2, predict_pb2
+from tensorflow_serving.apis import get_model_status_pb2, model_management_pb2, predict_pb2
 
 from tests.functional.graph_models import colours, linear, total
 from tests.functional.servers import ROOT, Server
@@ -181,6 +181,48 @@ def test_a_reload_of_the_file_changes_graphs(server: Server, root: Path) -> None
     assert reply.status_code in (200, 201), reply.text
     server.line(r"model=scored version=2 state=AVAILABLE", PATIENCE_S)
     assert predict(server, "scored", [ROWS[0]]) == {"s": [10.0], "version": 2}
+
+
+def test_one_reload_adds_a_graph_and_what_it_uses(
+    server: Server, root: Path, tmp_path: Path
+) -> None:
+    """Over gRPC: all of it, or nothing; the graph has a golden request, which its model answers."""
+    before = [*server.rest.get("/v1/models").json()["models"]]
+    added = {"inner": str(linear(tmp_path / "inner/1", 4.0).parent), "outer": graph_of(tmp_path)}
+    with pytest.raises(grpc.RpcError) as caught:
+        reload(server, outer=added["outer"])
+    assert 'it uses model "inner", which is not configured' in caught.value.details()
+    assert server.rest.get("/v1/models").json()["models"] == before
+    kept = {name: str(root / "models" / name) for name in ("scaler", "scorer")}
+    reload(server, **kept, **added)
+    assert server.rest.get("/v1/models").json()["models"] == ["inner", "outer", "scaler", "scorer"]
+    assert predict(server, "outer", [ROWS[0]]) == {
+        "y": [[4.0, 8.0, 12.0, 16.0]],
+        "version": 1,
+    }
+
+
+def graph_of(folder: Path) -> str:
+    """Write a graph of the model `inner`, with a golden request."""
+    version = folder / "outer" / "1"
+    version.mkdir(parents=True)
+    graph = {"steps": [{"model": "inner", "in": "request"}], "outputs": {"y": "inner.y"}}
+    (version / "graph.json").write_text(json.dumps(graph))
+    pair = {
+        "request": {"inputs": [[1.0, 1.0, 1.0, 1.0]]},
+        "response": {"outputs": [[4.0, 4.0, 4.0, 4.0]]},
+    }
+    (version / "golden.json").write_text(json.dumps({"requests": [pair]}))
+    return str(version.parent)
+
+
+def reload(server: Server, **models: str) -> None:
+    request = model_management_pb2.ReloadConfigRequest()
+    for name, base in models.items():
+        request.config.model_config_list.config.add(
+            name=name, base_path=base, model_platform="tensorflow"
+        )
+    server.model.HandleReloadConfigRequest(request, PATIENCE_S)
 
 
 def test_a_file_with_a_broken_graph_says_where(root: Path, tmp_path: Path) -> None:

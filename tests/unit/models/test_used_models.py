@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ie_serving.core.errors import LoadFailed, Unreachable
-from ie_serving.models.served import ServedModels
+from ie_serving.models.served import ServedModels, WithPrepared
 from ie_serving.models.used_models import UsedModels
 from tests.unit.models.stand_ins import settle
 
@@ -54,7 +54,9 @@ class World:
         entries: Any = {n: SimpleNamespace(stream=s, config=None) for n, s in self.streams.items()}
         self.served.entries = entries
         self.uses = uses
-        self.used = UsedModels(self.served, lambda path: self.uses.get(path.name))
+        self.prepared = ServedModels()
+        models = WithPrepared(self.served, self.prepared)
+        self.used = UsedModels(models, lambda path: self.uses.get(path.name))
 
     def load(self, name: str) -> "asyncio.Task[None]":
         awaited = self.used.before(name, Path(name))
@@ -106,6 +108,19 @@ async def test_a_model_that_is_removed_meanwhile() -> None:
     world.streams["a"].change()
     with pytest.raises(LoadFailed, match='model "a", which is not configured; there is b, g'):
         await asyncio.wait_for(load, PATIENCE_S)
+
+
+async def test_it_waits_for_a_model_that_the_same_change_adds() -> None:
+    world = World(g=("a", "new"))
+    new = Stream()
+    added: Any = {"new": SimpleNamespace(stream=new, config=None)}
+    world.prepared.entries = added
+    world.streams["a"].change(default=object())
+    load = world.load("g")
+    await settle()
+    assert not load.done()
+    new.change(default=object())
+    await asyncio.wait_for(load, PATIENCE_S)
 
 
 async def test_graphs_that_wait_for_each_other() -> None:

@@ -54,7 +54,7 @@ ROUTES = [
     ("GET", "/v1/models/digits/metadata", "prom ops part"),
     ("GET", "/v1/models", "prom ops"),
     ("GET", "/v1/config", "prom ops"),
-    ("GET", "/metrics", "prom ops"),
+    ("GET", "/v1/metrics", "prom ops"),
     ("POST", "/v1/models/digits:poll", "ops part"),
     ("POST", "/v1/config/reload", "ops"),
     ("GET", "/v1/nonsense", "alice zoe prom ops part"),
@@ -81,7 +81,8 @@ class Guarded(Server):
 
     def __init__(self, file: Path, *flags: str) -> None:
         self.file = file
-        digits = ("--model_name=digits", f"--model_path={SAMPLE}", "--metrics_path=/metrics")
+        # Below /v1/, as the API is.
+        digits = ("--model_name=digits", f"--model_path={SAMPLE}", "--metrics_path=/v1/metrics")
         super().__init__("ie_serving", "model", *digits, f"--api_key_file={file}", *flags)
 
     def code(self, call: Callable[..., Any], request: Any, given: dict[str, str]) -> Any:
@@ -220,7 +221,7 @@ def test_a_refused_model_is_not_told_apart_from_none(server: Guarded) -> None:
 
 def test_refusals_are_counted(server: Guarded) -> None:
     def counted(status: str) -> int:
-        page = server.rest.get("/metrics", headers=bearer("prom")).text
+        page = server.rest.get("/v1/metrics", headers=bearer("prom")).text
         start = f':tensorflow:serving:request_count{{model_name="",status="{status}"}} '
         return sum(int(each.removeprefix(start)) for each in page.splitlines() if start in each)
 

@@ -230,9 +230,11 @@ class RestApi:
 
     def _page(self, request: falcon.asgi.Request) -> Page | Awaitable[Page]:
         path: bytes = request.scope["raw_path"]
+        # First, since metrics may be wanted below /v1/, too.
+        if page := self._pages.get(path):
+            return page()
         if path[:4].lower() != b"/v1/":
-            page = self._pages.get(path)
-            return page() if page else self._model_page(path)
+            return self._model_page(path)
         if request.method == "OPTIONS":
             return preflight(request.get_header("Origin") or "")
         began = time.perf_counter()

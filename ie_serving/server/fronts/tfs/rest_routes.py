@@ -157,8 +157,10 @@ def _wanted(
     target = target_of(head.path, head.query)
     if head.method == "POST" and target.lower() == RELOAD:
         return "reload", ""
+    if page := pages.get(head.path):
+        return page, ""
     if head.path[:4].lower() != b"/v1/":
-        return _page(head, target, pages), ""
+        return _page_of_model(head, target), ""
     if head.method == "OPTIONS":
         return "preflight", ""
     try:
@@ -168,16 +170,13 @@ def _wanted(
     return found.verb, found.model.name
 
 
-def _page(head: RequestHead, target: str, pages: Mapping[bytes, str]) -> str:
-    page = pages.get(head.path)
-    if page is None and model_asked(head.path):
-        page = "health"
-    if page is None:
-        raise NotFound(
-            f"Malformed request: {head.method} {target}: there is no such page; the API lies below"
-            f" {MODELS}"
-        )
-    return page
+def _page_of_model(head: RequestHead, target: str) -> str:
+    if model_asked(head.path):
+        return "health"
+    raise NotFound(
+        f"Malformed request: {head.method} {target}: there is no such page; the API lies below"
+        f" {MODELS}"
+    )
 
 
 def _post(target: str) -> Route:

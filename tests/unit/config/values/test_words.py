@@ -61,3 +61,14 @@ def test_fault(parse: Parser[Any], value: object, fault: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse(value, "p")
     assert fault in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["", "metrics", "/", "/a b", "/a?b", "/a#b", "/\u00e9"])
+def test_a_path_that_no_request_can_ask_for(path: str) -> None:
+    with pytest.raises(ConfigError, match=r"a path that begins with /, without \? and #"):
+        words.url_path(path, "p")
+
+
+def test_a_path_that_requests_can_ask_for() -> None:
+    path = "/v1/a!$%&'()*+,-.:;<=>@[]^_`{|}~"
+    assert words.url_path(path, "p") == path

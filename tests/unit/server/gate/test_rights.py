@@ -86,10 +86,15 @@ def test_a_page_without_an_entry_is_nowhere(target: str) -> None:
         wanted("GET", target)
 
 
-def wanted(method: str, target: str) -> tuple[str, str]:
+def test_metrics_below_the_api_are_still_metrics() -> None:
+    """Else whoever is known might read them."""
+    assert wanted("GET", "/v1/metrics", "/v1/metrics") == ("metrics", "")
+
+
+def wanted(method: str, target: str, *metrics_paths: str) -> tuple[str, str]:
     path, _, query = target.partition("?")
     head = RequestHead(method, path.encode(), query.encode(), "1.1", (), {}, 0, True, False)
-    return wanting(["/metrics"], "default")(head)
+    return wanting(metrics_paths or ["/metrics"], "default")(head)
 
 
 def test_nothing_else_is_open() -> None:

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
@@ -169,9 +169,13 @@ class ServingApplication:
             ready_after_s=server.ready_after_s,
             poll_wait_of=server.poll_wait_of,
             # Otherwise the numbers of models that are gone would be shown, and kept, for ever.
-            on_names=self._metrics.keep,
+            on_names=self._keep,
             on_applied=self._leave,
         )
+
+    def _keep(self, names: Collection[str]) -> None:
+        self._metrics.keep(names)
+        self._used.keep(names)
 
     def _leave(self) -> None:
         # Looked up here: models tell the configuration, and it is made of them.
@@ -321,7 +325,7 @@ class ServingApplication:
         engine = engine_stack.engine(self._drivers, config)
         source = Source(
             storage,
-            self._with_graphs(config.name, engine),
+            self._with_graphs(config, engine),
             rest_s=poll_wait_s,
             ready_marker=config.ready_marker,
             unload_when_empty=server.unload_when_empty,
@@ -353,8 +357,10 @@ class ServingApplication:
             on_load=partial(self._loaded, name),
         )
 
-    def _with_graphs(self, name: str, engine: Engine) -> WithGraphs:
-        return WithGraphs(engine, self._models.within_reach, self._metrics.add(name).steps.add)
+    def _with_graphs(self, config: ModelConfig, engine: Engine) -> WithGraphs:
+        steps = self._metrics.add(config.name).steps
+        at_hand = self._at_hand(config)
+        return WithGraphs(engine, self._models.within_reach, steps.add, steps, at_hand)
 
     def _at_hand(self, config: ModelConfig) -> AtHand:
         return AtHand(config.name, AskedModels(self._models.served))
@@ -374,7 +380,7 @@ class ServingApplication:
         return Loader(
             config.name,
             storage,
-            self._with_graphs(config.name, layered),  # outside: their models have the layers
+            self._with_graphs(config, layered),  # outside: their models have the layers
             config.engine,
             self._warm_up,
             self._loads,

@@ -1,6 +1,9 @@
 """What a model's entry says of the Python code that answers for it. Settings hold it."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 INLINE, THREAD, PROCESS = "inline", "thread", "process"
 """How a kernel is run: in threads that all models share, in threads or in processes of its own."""
@@ -22,6 +25,23 @@ class Place:
 
     def __str__(self) -> str:
         return f"{self.file}:{self.name}" if self.name else self.file
+
+    @staticmethod
+    def parse(text: object) -> Place | None:
+        """Read `FILE.py` or `FILE.py:NAME`; None where it is neither."""
+        given = text.strip() if isinstance(text, str) else ""
+        file, _, name = given.partition(":")
+        path = PurePosixPath(file)
+        if path.suffix != ".py" or ".." in path.parts or (":" in given and not name.isidentifier()):
+            return None
+        return Place(file=file, name=name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Beside:
+    """Where files lie that a graph of the configuration names, beside those of its version."""
+
+    directory: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from ie_serving.core.errors import NotFound
 from ie_serving.core.fit import fit, shed
 from ie_serving.core.requests import ModelSpec
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, Signature
+from ie_serving.core.signatures import named
+from ie_serving.core.tensors import Array, Signature
 from ie_serving.inference.checks import check_served
 from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
@@ -35,12 +35,8 @@ class AskedModels:
 
 
 def _signature(servable: Servable, name: str) -> Signature:
-    found = servable.signatures.get(name or SERVING_DEFAULT)
-    if found is None:
-        raise NotFound(
-            f'model "{servable.name}" version {servable.version} has no signature "{name}"; it has'
-            f" {servable.signature_names}"
-        )
+    whose = f'model "{servable.name}" version {servable.version}'
+    found = named(servable.signatures, name, whose)
     check_served(found)
     return found
 

@@ -25,6 +25,11 @@ class UsedModels:
         self._models_of = models_of
         self._uses: dict[str, frozenset[str]] = {}
 
+    def keep(self, names: Collection[str]) -> None:
+        """Forget the graphs that are not among `names`: they are configured no more."""
+        for name in self._uses.keys() - set(names):
+            del self._uses[name]
+
     def before(self, name: str, directory: Path) -> Callable[[], Awaitable[None]] | None:
         """See `models.version.loader.Awaits`. In a thread."""
         used = self._models_of(directory)

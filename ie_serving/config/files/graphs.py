@@ -2,18 +2,20 @@
 
 import json
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from ie_serving.config.files.pipelines import KEY as PIPELINES
-from ie_serving.config.files.pipelines import translated
+from ie_serving.config.files.pipelines import libraries, translated
 from ie_serving.config.settings import Graph, ModelConfig
 from ie_serving.config.values.faults import Faults
 from ie_serving.config.values.numbers import version
 from ie_serving.config.values.words import text
 from ie_serving.core.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.graph.definition import Definition, circle
+from ie_serving.engines.graph.definition import MOST_NESTED, Definition, circle, too_deep
 from ie_serving.engines.graph.reading import read
+from ie_serving.engines.kernels import Beside
 
 KEY = "graphs"
 OWN = ("name", "version")
@@ -21,7 +23,11 @@ OWN = ("name", "version")
 
 
 def graphs(
-    top: Mapping[str, Any], models: Collection[str], engine: EngineOptions, faults: Faults
+    top: Mapping[str, Any],
+    models: Collection[str],
+    engine: EngineOptions,
+    origin: Path,
+    faults: Faults,
 ) -> Iterator[ModelConfig]:
     """Read the graphs and pipelines of a file; what is wrong is noted in `faults`.
 
@@ -29,10 +35,14 @@ def graphs(
         top: the file.
         models: names that are taken.
         engine: options that hold for all models.
+        origin: directory beside whose files those that steps name may lie.
         faults: of the file.
     """
     uses: dict[str, frozenset[str]] = {}
-    for place, entry in (*_entries(top, faults), *translated(top.get(PIPELINES) or [], faults)):
+    places: dict[str, str] = {}
+    engine = engine.having(Beside(directory=str(origin)))
+    pipelines = translated(top.get(PIPELINES) or [], libraries(top, faults), faults)
+    for place, entry in (*_entries(top, faults), *pipelines):
         name = faults.take(text, entry.get("name"), f"{place}.name")
         number = faults.take(version, entry.get("version", 1), f"{place}.version")
         rest = {key: value for key, value in entry.items() if key not in OWN}
@@ -42,9 +52,10 @@ def graphs(
         elif name is not None:
             # Also of a faulty one: else each graph that uses it would have a fault of its own.
             uses[name] = definition.models if definition else frozenset()
+            places[name] = place
             if number is not None and definition is not None:
                 yield _model(name, number, rest, engine)
-    _check_uses(uses, models, faults)
+    _check_uses(uses, places, models, faults)
 
 
 def _entries(top: Mapping[str, Any], faults: Faults) -> Iterator[tuple[str, Mapping[str, Any]]]:
@@ -74,12 +85,19 @@ def _model(name: str, number: int, given: Mapping[str, Any], engine: EngineOptio
 
 
 def _check_uses(
-    uses: Mapping[str, frozenset[str]], models: Collection[str], faults: Faults
+    uses: Mapping[str, frozenset[str]],
+    places: Mapping[str, str],
+    models: Collection[str],
+    faults: Faults,
 ) -> None:
     known = {*models, *uses}
     for name, used in uses.items():
         for each in sorted(used - known):
             there = f"the file has {', '.join(sorted(known))}"
-            faults.add(KEY, f'graph "{name}" uses model "{each}", which is not configured; {there}')
+            text = f'graph "{name}" uses model "{each}", which is not configured; {there}'
+            faults.add(places[name], text)
     if found := circle(uses):
-        faults.add(KEY, f"graphs use each other: {' -> '.join(found)}")
+        faults.add(places[found[0]], f"graphs use each other: {' -> '.join(found)}")
+    elif deep := too_deep(uses):
+        text = f"graphs within graphs, at most {MOST_NESTED}: {' -> '.join(deep)}"
+        faults.add(places[deep[0]], text)

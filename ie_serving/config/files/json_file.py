@@ -34,7 +34,9 @@ GRAPHS = frozenset({"graphs", "pipeline_config_list"})
 TOP_KEYS: Mapping[str, str] = {
     "model_config_list": 'list of {"config": {...}}, one for each model',
     "graphs": 'list of {"name": "...", "steps": ..., "outputs": {...}}; see graphs.md',
-    "pipeline_config_list": "pipelines of OpenVINO Model Server, of models; see graphs.md",
+    "pipeline_config_list": "pipelines of OpenVINO Model Server; see graphs.md",
+    "custom_node_library_config_list": 'list of {"name", "base_path": "FILE.py:NAME"}: code of'
+    " custom nodes in pipelines",
     "monitoring": f'{{"metrics": {{"enable": false}}}} serves no metrics, true at {METRICS_PATH}',
 }
 
@@ -110,7 +112,7 @@ def config_file(
         from ie_serving.config.files.graphs import graphs
 
         names = [model.name for model in models]
-        models += tuple(graphs(top, names, engine or EngineOptions(), findings))
+        models += tuple(graphs(top, names, engine or EngineOptions(), origin, findings))
     metrics = _metrics(top.get("monitoring", {}), findings)
     findings.check()
     return ConfigFile(models=models, metrics=metrics, warnings=findings.all_warnings())

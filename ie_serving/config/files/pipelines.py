@@ -2,26 +2,52 @@
 
 A node whose `demultiply_count` is not 0 gives a list, by its first dimension. Nodes that take of it
 run for each of its entries, and so do those behind them, up to one that names it in
-`gather_from_node`, which takes what the entries gave, stacked; as the pipeline's outputs do.
-Source: `schema.cpp` and the pages about its demultiplexer.
+`gather_from_node`, which takes what the entries gave, stacked; as the pipeline's outputs do. Lists
+may lie within lists. A custom node is Python code here, where its library names some.
+Source: `schema.cpp` and the pages about its demultiplexer and its custom nodes.
 """
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ie_serving.config.values.faults import Faults
+from ie_serving.config.values.faults import Faults, shown
+from ie_serving.config.values.kernels import FORM
+from ie_serving.engines.kernels import Place
 
 KEY = "pipeline_config_list"
+LIBRARIES = "custom_node_library_config_list"
 REQUEST = "request"
-MODEL = "DL model"
+MODEL, CUSTOM = "DL model", "custom"
 KNOWN = ("name", "inputs", "outputs", "nodes", "demultiply_count")
 
+Scope = tuple[str, ...]
+"""Nodes for each of whose entries another one runs, the outermost first."""
 
-def translated(given: object, faults: Faults) -> Iterator[tuple[str, Mapping[str, Any]]]:
+
+def libraries(top: Mapping[str, Any], faults: Faults) -> dict[str, str]:
+    """Give the code of custom nodes by the names of their libraries; faults are noted."""
+    given = top.get(LIBRARIES) or []
+    if not isinstance(given, list) or not all(isinstance(each, Mapping) for each in given):
+        faults.add(LIBRARIES, 'expected a list of {"name": .., "base_path": "FILE.py:NAME"}')
+        return {}
+    found = {}
+    for index, each in enumerate(given):
+        path = each.get("base_path")
+        found[str(each.get("name"))] = str(path)
+        if Place.parse(path) is None:
+            text = f"{shown(path)} given; libraries are not loaded; expected {FORM}"
+            faults.add(f"{LIBRARIES}[{index}].base_path", text)
+    return found
+
+
+def translated(
+    given: object, code: Mapping[str, str], faults: Faults
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Yield the place of each pipeline, and the graph that it is; faults are noted.
 
     Args:
         given: the list.
+        code: of custom nodes, by their library.
         faults: of the file.
     """
     if not isinstance(given, list):
@@ -30,7 +56,7 @@ def translated(given: object, faults: Faults) -> Iterator[tuple[str, Mapping[str
     for index, pipeline in enumerate(given):
         place = f"{KEY}[{index}]"
         try:
-            yield place, _Pipeline(pipeline).graph()
+            yield place, _Pipeline(pipeline, code).graph()
         except _Wrong as wrong:
             faults.add(f"{place}{wrong.args[0]}", wrong.args[1])
         except KeyError as error:
@@ -47,16 +73,17 @@ class _Wrong(Exception):
 class _Pipeline:
     """One pipeline; its nodes in the order of its list, which need not be that of their needs."""
 
-    def __init__(self, given: Mapping[str, Any]) -> None:
+    def __init__(self, given: Mapping[str, Any], code: Mapping[str, str]) -> None:
         if unknown := sorted(given.keys() - set(KNOWN)):
             raise _Wrong(f".{unknown[0]}", f"unknown key; expected one of {', '.join(KNOWN)}")
         self._given = given
+        self._code = code
         self._inputs: list[str] = list(given["inputs"])
         self._nodes: dict[str, Mapping[str, Any]] = {node["name"]: node for node in given["nodes"]}
-        self._splits = {name for name, node in self._nodes.items() if node.get("demultiply_count")}
-        if given.get("demultiply_count"):
-            self._splits.add(REQUEST)
-        self._scopes: dict[str, str] = {REQUEST: ""}
+        counts = {name: node.get("demultiply_count") for name, node in self._nodes.items()}
+        counts[REQUEST] = given.get("demultiply_count")
+        self._counts: dict[str, int] = {name: int(each) for name, each in counts.items() if each}
+        self._scopes: dict[str, Scope] = {}
 
     def graph(self) -> dict[str, Any]:
         """Give the entry of `graphs`."""
@@ -66,46 +93,74 @@ class _Pipeline:
 
     def _step(self, node: Mapping[str, Any]) -> dict[str, Any]:
         name = node["name"]
-        if node.get("type") != MODEL:
-            library = node.get("library_name", "")
-            what = f'custom node "{name}" (library "{library}")'
-            raise _Wrong(f".nodes.{name}", f"{what}: libraries of custom nodes are not loaded")
-        step: dict[str, Any] = {"model": node["model_name"], "in": {}}
-        if node.get("version"):
-            step["version"] = node["version"]
+        step = {**self._runs(node), "in": {}}
         if renamed := {each["alias"]: each["data_item"] for each in node.get("outputs", ())}:
             step["outputs"] = renamed
-        scope, items = self._scope(name), dict[str, str]()
+        scope, items, levels = self._scope(name), dict[str, str](), dict[str, int]()
         for input_, source in _pairs(node["inputs"]):
             ref = self._ref(source)
-            is_item = scope != "" and self._gives(source["node_name"]) == scope
-            step["in"][input_] = f"item.{input_}" if is_item else ref
-            items |= {input_: ref} if is_item else {}
-        return {**step, "for_each": items} if items else step
+            depth = min(len(scope), len(self._gives(source["node_name"])))
+            step["in"][input_] = f"item.{input_}" if depth else ref
+            items |= {input_: ref} if depth else {}
+            levels |= {input_: depth} if depth else {}
+        entries = [max(-1, self._counts[each]) for each in scope]
+        return {**step, **_each(items, levels, entries)}
 
-    def _scope(self, name: str) -> str:
-        """Name the node for each of whose entries this one runs; empty where it runs once."""
-        if name not in self._scopes:
-            self._scopes[name] = ""  # while it is looked at; of a circle the graph tells
-            self._scopes[name] = self._found_scope(self._nodes[name])
+    def _runs(self, node: Mapping[str, Any]) -> dict[str, Any]:
+        """Say what computes a node."""
+        if node.get("type") == MODEL:
+            version = {"version": node["version"]} if node.get("version") else {}
+            return {"model": node["model_name"], **version}
+        library = node.get("library_name", "")
+        if node.get("type") != CUSTOM or library not in self._code:
+            text = (
+                f'"{library}" is no library of {LIBRARIES}'
+                if node.get("type") == CUSTOM
+                else f'expected "type": "{MODEL}" or "{CUSTOM}"'
+            )
+            raise _Wrong(f".nodes.{node['name']}", text)
+        return {"kernel": self._code[library], "with": dict(node.get("params", {}))}
+
+    def _scope(self, name: str) -> Scope:
+        """Name the nodes for each of whose entries this one runs; none where it runs once."""
+        # By hand, not by recursion: a chain may be longer than Python's stack.
+        ahead, begun = [name], set[str]()
+        while ahead:
+            node = self._nodes[ahead[-1]]
+            lacking = [each for each in self._sources(node) if each not in self._scopes]
+            if ahead[-1] in self._scopes:
+                ahead.pop()
+            elif lacking and ahead[-1] not in begun:
+                begun.add(ahead[-1])
+                ahead += lacking
+            else:  # what still lacks leads in a circle, of which the graph tells
+                self._scopes[ahead.pop()] = self._found_scope(node)
         return self._scopes[name]
 
-    def _found_scope(self, node: Mapping[str, Any]) -> str:
-        name, gathered = node["name"], node.get("gather_from_node", "")
-        sources = [source["node_name"] for _, source in _pairs(node["inputs"])]
-        scopes = {self._gives(source) for source in sources} - {"", gathered}
-        if gathered and gathered not in self._splits:
-            raise _Wrong(f".nodes.{name}.gather_from_node", f'"{gathered}" gives no list')
-        if len(scopes) > 1 or (scopes and (gathered or name in self._splits)):
-            names = ", ".join(sorted(scopes | ({gathered} - {""}) | ({name} & self._splits)))
-            raise _Wrong(f".nodes.{name}", f"lists within lists are not supported: {names}")
-        return scopes.pop() if scopes else ""
+    def _sources(self, node: Mapping[str, Any]) -> list[str]:
+        named = [source["node_name"] for _, source in _pairs(node["inputs"])]
+        return [each for each in named if each in self._nodes]
 
-    def _gives(self, source: str) -> str:
-        """Name the list that what `source` gives is an entry of; empty where it is of none."""
-        if source != REQUEST and source not in self._nodes:
-            return ""  # of which the graph tells
-        return source if source in self._splits else self._scope(source)
+    def _found_scope(self, node: Mapping[str, Any]) -> Scope:
+        name, gathered = node["name"], node.get("gather_from_node", "")
+        scopes = {self._gives(source["node_name"]) for _, source in _pairs(node["inputs"])}
+        longest = max(scopes, key=len, default=())
+        apart = sorted({each for scope in scopes for each in scope if each not in longest})
+        if apart:
+            text = f"takes entries of {', '.join(apart)} and of {', '.join(longest)}: of which?"
+            raise _Wrong(f".nodes.{name}", text)
+        if gathered and gathered not in self._counts:
+            raise _Wrong(f".nodes.{name}.gather_from_node", f'"{gathered}" gives no list')
+        if gathered and longest[-1:] != (gathered,):
+            text = f'"{gathered}" is not the innermost list there; that is {longest[-1:] or "none"}'
+            raise _Wrong(f".nodes.{name}.gather_from_node", text)
+        return longest[:-1] if gathered else longest
+
+    def _gives(self, source: str) -> Scope:
+        """Name the lists that what `source` gives is an entry of, the outermost first."""
+        own = (source,) if source in self._counts else ()
+        # Of a source that is not there the graph tells.
+        return self._scopes.get(source, ()) + own
 
     def _ref(self, source: Mapping[str, Any]) -> str:
         node, item = source["node_name"], source["data_item"]
@@ -113,6 +168,17 @@ class _Pipeline:
             known = ", ".join(self._inputs)
             raise _Wrong(".inputs", f'lack "{item}", which a node takes; there is {known}')
         return f"{node}.{item}"
+
+
+def _each(
+    items: Mapping[str, str], levels: Mapping[str, int], entries: list[int]
+) -> dict[str, Any]:
+    """Give the keys of a step that runs for each entry; none where it runs once."""
+    if not items:
+        return {}
+    nested = {} if set(levels.values()) == {1} else {"levels": dict(levels)}
+    counted = {} if set(entries) == {-1} else {"entries": entries}
+    return {"for_each": dict(items), **nested, **counted}
 
 
 def _pairs(given: list[Mapping[str, Any]]) -> list[tuple[str, Mapping[str, Any]]]:

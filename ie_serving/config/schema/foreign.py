@@ -84,7 +84,6 @@ MODEL_KEYS = frozenset(
 
 TOP_KEYS = frozenset(
     {
-        "custom_node_library_config_list",
         "custom_loader_config_list",
         "metrics_list",
     }

@@ -1,7 +1,5 @@
 """Where a kernel stands, `FILE[:NAME]`, and in how many processes it runs."""
 
-from pathlib import PurePosixPath
-
 from ie_serving.config.values.faults import Faults, fault
 from ie_serving.config.values.numbers import integer, timeout
 from ie_serving.config.values.structures import mapping
@@ -11,15 +9,15 @@ from ie_serving.engines.kernels import Instances, Place
 MOST_PROCESSES = 1000
 """More would be a slip of the keyboard: each takes tens of megabytes."""
 
+FORM = "FILE.py or FILE.py:NAME, NAME a class, function or object in it"
+
 
 def place(value: object, where: str) -> Place:
     """Read a file of Python, and what of it is the kernel."""
-    given = value.strip() if isinstance(value, str) else ""
-    file, _, name = given.partition(":")
-    path = PurePosixPath(file)
-    if path.suffix != ".py" or ".." in path.parts or (":" in given and not name.isidentifier()):
-        raise fault(where, value, "FILE.py or FILE.py:NAME, NAME a class, function or object in it")
-    return Place(file=file, name=name)
+    found = Place.parse(value)
+    if found is None:
+        raise fault(where, value, FORM)
+    return found
 
 
 def instances(value: object, where: str) -> Instances:

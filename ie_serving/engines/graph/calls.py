@@ -1,17 +1,19 @@
 """A step's model is called: once, again after a failure, for each item; within its time."""
 
 import asyncio
+import math
 import time
 from collections.abc import Coroutine, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from ie_serving.core.errors import DeadlineExceeded, InvalidRequest, InvalidTensor, ServingError
 from ie_serving.core.fit import fit, shed
-from ie_serving.core.tensors import SERVING_DEFAULT, Array, Signature
+from ie_serving.core.tensors import Array, Signature, TensorSpec
 from ie_serving.engines.graph.choosing import empty
-from ie_serving.engines.graph.definition import ModelStep
+from ie_serving.engines.graph.definition import CallStep
 from ie_serving.engines.graph.models import Held
 from ie_serving.engines.graph.specs import Specs
 
@@ -26,27 +28,41 @@ LOOP_S = 0.001
 """Seconds after which other requests have a turn, where inferences run on the event loop."""
 
 
-async def call(step: ModelStep, held: Held, inputs: Items) -> Items:
-    """Run the model; try again as often as the step says, unless the request is at fault.
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a step runs in one request.
+
+    Attributes:
+        held: the version, which stays loaded until the request ends.
+        signature: of it.
+    """
+
+    held: Held
+    signature: Signature
+
+
+async def call(step: CallStep, target: Target, inputs: Items) -> Items:
+    """Run it; try again as often as the step says, unless the request is at fault.
 
     Raises:
         ServingError: of the last try.
     """
-    for _ in range(step.retries):
+    left = step.retries
+    while True:
         try:
-            return await _within(step.timeout_s, _once(step, held, inputs))
+            work = once(step, target, inputs)
+            return await (_within(step.timeout_s, work) if step.timeout_s else work)
         # The same request would be refused again.
         except InvalidRequest:
             raise
         except ServingError:
-            continue
-    if not step.timeout_s:
-        return await _once(step, held, inputs)
-    return await _within(step.timeout_s, _once(step, held, inputs))
+            if not left:
+                raise
+            left -= 1
 
 
-async def call_each(step: ModelStep, held: Held, inputs: Items, gives: Specs) -> Items:
-    """Run the model for each entry of the inputs that are split; stack what it gives.
+async def call_each(step: CallStep, target: Target, inputs: Items, gives: Specs) -> Items:
+    """Run it for each entry of the inputs that are split; stack what it gives.
 
     As many run side by side as the model has infer requests.
 
@@ -54,11 +70,12 @@ async def call_each(step: ModelStep, held: Held, inputs: Items, gives: Specs) ->
         InvalidTensor: the inputs differ in their numbers of entries, or the outputs in shape.
         ServingError: of the first entry that fails.
     """
-    count = _count(step, inputs)
-    if not count:
-        return {item: empty(spec) for item, spec in gives.items()}
-    found: list[Items] = [{}] * count
-    entries = iter(range(count))
+    counts = _counts(step, inputs)
+    places = [*np.ndindex(*counts)]
+    if not places:
+        return {item: _none(spec, counts) for item, spec in gives.items()}
+    found: list[Items] = [{}] * len(places)
+    entries = iter(range(len(places)))
 
     async def work() -> None:
         began = time.perf_counter()
@@ -66,30 +83,49 @@ async def call_each(step: ModelStep, held: Held, inputs: Items, gives: Specs) ->
             if time.perf_counter() - began > LOOP_S:
                 await asyncio.sleep(0)
                 began = time.perf_counter()
-            # The dots keep an array of what would be a bare element: models take arrays alone.
-            given = {n: array[at, ...] if n in step.split else array for n, array in inputs.items()}
-            found[at] = await call(step, held, given)
+            found[at] = await call(step, target, _entry(step, inputs, places[at]))
 
-    lanes = min(count, max(1, held.compiled.at_once(_signature(step, held))))
+    lanes = min(len(places), max(1, target.held.compiled.at_once(target.signature)))
     await _side_by_side([work() for _ in range(lanes)])
-    return {item: _stacked(item, [each[item] for each in found]) for item in gives}
+    return {item: _stacked(item, [each[item] for each in found], counts) for item in gives}
 
 
-def _count(step: ModelStep, inputs: Items) -> int:
+def _entry(step: CallStep, inputs: Items, place: tuple[int, ...]) -> Items:
+    entry = dict(inputs)
+    for name, levels in step.split.items():
+        # The dots keep an array of what would be a bare element: models take arrays alone.
+        at: Any = (*place[:levels], ...)
+        entry[name] = inputs[name][at]
+    return entry
+
+
+def _counts(step: CallStep, inputs: Items) -> tuple[int, ...]:
+    """Count the entries along each dimension in which they lie."""
     shapes = {name: inputs[name].shape for name in step.split}
-    counts = {shape[0] if shape else None for shape in shapes.values()}
-    count = counts.pop()
-    if counts or count is None:
-        said = "; ".join(f"{name} has shape {list(shape)}" for name, shape in shapes.items())
-        raise InvalidTensor(f"for_each takes entries along the first dimension: {said}")
-    if count > MOST_ENTRIES:
-        raise InvalidTensor(f"for_each takes at most {MOST_ENTRIES} entries; {count} came")
-    return int(count)
+    counts = max((shapes[name][:levels] for name, levels in step.split.items()), key=len)
+    for name, levels in step.split.items():
+        if len(shapes[name]) < levels or shapes[name][:levels] != counts[:levels]:
+            said = "; ".join(f"{name} has shape {list(shape)}" for name, shape in shapes.items())
+            raise InvalidTensor(f"for_each takes entries along the first dimension: {said}")
+    for wanted, count in zip(step.entries, counts, strict=False):
+        if wanted not in (-1, count):
+            raise InvalidTensor(f"for_each takes {wanted} entries; {count} came")
+    if math.prod(counts) > MOST_ENTRIES:
+        raise InvalidTensor(
+            f"for_each takes at most {MOST_ENTRIES} entries; {math.prod(counts)} came"
+        )
+    return counts
 
 
-def _stacked(item: str, arrays: list[Array]) -> Array:
+def _none(spec: TensorSpec, counts: tuple[int, ...]) -> Array:
+    """Give what no entries give: each of their dimensions, and those of one that would be."""
+    array = empty(spec)
+    return array.reshape((*counts, *array.shape[len(counts) :]))
+
+
+def _stacked(item: str, arrays: list[Array], counts: tuple[int, ...]) -> Array:
     try:
-        return np.stack(arrays)
+        return np.stack(arrays).reshape((*counts, *arrays[0].shape))
     except ValueError:
         shapes = sorted({str(list(array.shape)) for array in arrays})
         raise InvalidTensor(
@@ -97,11 +133,13 @@ def _stacked(item: str, arrays: list[Array]) -> Array:
         ) from None
 
 
-async def _once(step: ModelStep, held: Held, inputs: Items) -> Items:
-    signature = _signature(step, held)
+async def once(step: CallStep, target: Target, inputs: Items) -> Items:
+    """Run it once. Raises: ServingError."""
+    signature = target.signature
     if not signature.outputs.keys() >= step.taken:
         lacking = ", ".join(sorted(step.taken - signature.outputs.keys()))
-        raise ServingError(f'version {held.version} has no output "{lacking}", as earlier ones had')
+        version = target.held.version
+        raise ServingError(f'version {version} has no output "{lacking}", as earlier ones had')
     fitted, added = fit(signature, inputs)
 
     def read(outputs: Items) -> Items:
@@ -110,22 +148,12 @@ async def _once(step: ModelStep, held: Held, inputs: Items) -> Items:
         # Copies: the engine uses the memory of its outputs again.
         return {item: array.copy() for item, array in kept.items()}
 
-    return await held.compiled.infer(signature, fitted, read)
-
-
-def _signature(step: ModelStep, held: Held) -> Signature:
-    name = step.model.signature or SERVING_DEFAULT
-    found = held.signatures.get(name)
-    if found is None:
-        raise ServingError(f'version {held.version} has no signature "{name}"')
-    return found
+    return await target.held.compiled.infer(signature, fitted, read)
 
 
 # Not `asyncio.wait_for`: it asks for a task around it, which a request that has not waited yet does
 # not have (`server/transport/eager.py`).
 async def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    if not seconds:
-        return await work
     task = asyncio.get_running_loop().create_task(work)
     try:
         await asyncio.wait((task,), timeout=seconds)

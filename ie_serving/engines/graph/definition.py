@@ -3,16 +3,20 @@
 `reading.py` makes these of JSON, `planning.py` holds them against the models, `run.py` runs them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from ie_serving.core.requests import ModelSpec
-from ie_serving.core.tensors import TensorSpec
+from ie_serving.core.tensors import SERVING_DEFAULT, TensorSpec
 from ie_serving.engines.graph.condition import Condition
+from ie_serving.engines.kernels import THREAD, Place
 
 REQUEST = "request"
 """In place of a step's name: what the client sends."""
+
+MOST_NESTED = 16
+"""Graphs within graphs: each holds the one within it in some ten of Python's 1,000 frames."""
 
 ITEM = "item"
 """In place of a step's name: an entry of what `for_each` names."""
@@ -66,30 +70,55 @@ class Step:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelStep(Step):
-    """A served model.
+class CallStep(Step):
+    """What computes: a model, a kernel, or a built-in step.
 
     Attributes:
-        model: which, and which signature of it.
-        inputs: what each input of the model is filled with.
+        inputs: what each input is filled with.
         sources: steps whose items of the same name fill the other inputs, the first that has one.
-        outputs: output of the model by the item's name; empty takes all under their own names.
-        split: inputs of which each entry along the first dimension is an inference of its own.
+        outputs: output by the item's name; empty takes all under their own names.
+        split: inputs of which each entry is an inference of its own, by the number of their first
+            dimensions along which the entries lie.
+        entries: how many there have to be along each of these dimensions; -1 takes any number.
+        gathers: step whose entries it takes together; empty where it does not say so.
         timeout_s: how long an inference may take; 0 sets no limit.
         retries: how often one that fails is tried again.
+        cache_s: how long outputs answer equal inputs; 0 computes them each time.
     """
 
-    model: ModelSpec
     inputs: Mapping[str, Ref] = field(default_factory=dict)
     sources: tuple[str, ...] = ()
     outputs: Mapping[str, str] = field(default_factory=dict)
-    split: frozenset[str] = frozenset()
+    split: Mapping[str, int] = field(default_factory=dict)
+    entries: tuple[int, ...] = ()
+    gathers: str = ""
     timeout_s: float = 0.0
     retries: int = 0
+    cache_s: float = 0.0
+
+    @property
+    def key(self) -> Hashable:
+        """What finds the model of this step among those of a request."""
+        return self.name
+
+    @property
+    def what(self) -> str:
+        """What it is, in words."""
+        raise NotImplementedError
+
+    @property
+    def signature(self) -> str:
+        """Name of the signature that it runs."""
+        return SERVING_DEFAULT
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """It is run once for a request, whatever becomes of that."""
+        return not (self.split or self.timeout_s or self.retries or self.cache_s)
 
     @cached_property
     def taken(self) -> frozenset[str]:
-        """The outputs of the model that are taken."""
+        """The outputs that are taken."""
         return frozenset(self.outputs.values())
 
     @property
@@ -101,6 +130,72 @@ class ModelStep(Step):
     def asks(self) -> tuple[str, ...]:
         """See `Step`."""
         return self.sources
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelStep(CallStep):
+    """A served model.
+
+    Attributes:
+        model: which, and which signature of it.
+    """
+
+    model: ModelSpec
+
+    @property
+    def key(self) -> Hashable:
+        """See `CallStep`: steps of one model share the version."""
+        return self.model
+
+    @property
+    def what(self) -> str:
+        """See `CallStep`."""
+        return f'model "{self.model.name}"'
+
+    @property
+    def signature(self) -> str:
+        """See `CallStep`."""
+        return self.model.signature or SERVING_DEFAULT
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelStep(CallStep):
+    """Python code of the graph's own.
+
+    Attributes:
+        place: where it stands.
+        params: what it is told, with the types of JSON.
+        isolation: see `KernelOptions`.
+        max_concurrency: see `KernelOptions`.
+    """
+
+    place: Place
+    params: Mapping[str, object] = field(default_factory=dict)
+    isolation: str = THREAD
+    max_concurrency: int = 1
+
+    @property
+    def what(self) -> str:
+        """See `CallStep`."""
+        return f'kernel "{self.place}"'
+
+
+@dataclass(frozen=True, kw_only=True)
+class UseStep(CallStep):
+    """A built-in step.
+
+    Attributes:
+        use: its name in `engines.steps.registry.TABLE`.
+        options: `with`, as JSON has it.
+    """
+
+    use: str
+    options: Mapping[str, object] = field(default_factory=dict)
+
+    @property
+    def what(self) -> str:
+        """See `CallStep`."""
+        return f'use "{self.use}"'
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,11 +269,13 @@ class Definition:
         inputs: those of the request that it declares; the others follow from the models.
         outputs: what it answers with.
         steps: by name.
+        cache_s: how long an answer is given to equal requests; 0 computes it each time.
     """
 
     steps: Mapping[str, Step]
     outputs: Mapping[str, Ref]
     inputs: Mapping[str, TensorSpec] = field(default_factory=dict)
+    cache_s: float = 0.0
 
     @property
     def models(self) -> frozenset[str]:
@@ -212,6 +309,21 @@ def _circle_from(start: str, needs: Mapping[str, frozenset[str]], done: set[str]
             path.append(name)
             ahead.append(iter(sorted(needs.get(name, ()))))
     return []
+
+
+def too_deep(uses: Mapping[str, frozenset[str]]) -> list[str]:
+    """Find graphs that use one another further than `MOST_NESTED` deep; empty: none.
+
+    Args:
+        uses: by the name of each graph, what it uses; there is no circle.
+    """
+    level = {name: [name] for name in uses}
+    for _ in range(MOST_NESTED):
+        # One way for each that is reached, or they would become very many.
+        level = {
+            e: [*way, e] for name, way in level.items() for e in uses.get(name, ()) if e in uses
+        }
+    return next(iter(level.values()), [])
 
 
 def parse_ref(given: object) -> Ref | None:

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ie_serving.core.errors import ConfigError, LoadFailed
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.tensors import SERVING_DEFAULT, Signature
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.graph.models import Models, Record
+from ie_serving.engines.others import AtHand
 
 if TYPE_CHECKING:
     from ie_serving.engines.graph.definition import Definition
+    from ie_serving.engines.steps.watching import Watch
 
 FILE = "graph.json"
 
@@ -27,12 +27,23 @@ class WithGraphs(EngineAround):
         engine: for versions that are no graphs.
         models: what graphs use.
         record: told the seconds that each step of the graph took.
+        watch: counts what a step `metrics` passes on; None counts nothing.
+        at_hand: what surrounds the graph, for its kernels; None where nothing does.
     """
 
-    def __init__(self, engine: Engine, models: Models, record: Record) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        models: Models,
+        record: Record,
+        watch: "Watch | None" = None,
+        at_hand: AtHand | None = None,
+    ) -> None:
         super().__init__(engine)
         self._models = models
         self._record = record
+        self._watch = watch
+        self._at_hand = at_hand
 
     def missing(self, files: Collection[str]) -> str | None:
         """See `engines.base`: a graph is whole with its file."""
@@ -42,18 +53,11 @@ class WithGraphs(EngineAround):
         """See `engines.base`. The models of a graph are AVAILABLE, as far as they ever were."""
         if not (directory / FILE).is_file():
             return self._engine.compile(directory, options)
-        from ie_serving.engines.graph.model import GraphModel
-        from ie_serving.engines.graph.planning import plan
+        from ie_serving.engines.graph.loading import load
 
-        return GraphModel(plan(_definition(directory), self._find), self._models, self._record)
-
-    def _find(self, spec: ModelSpec) -> Signature:
-        signatures = self._models.handle(spec).signatures
-        name = spec.signature or SERVING_DEFAULT
-        if name not in signatures:
-            known = ", ".join(sorted(signatures))
-            raise LoadFailed(f'model "{spec.name}" has no signature "{name}"; it has {known}')
-        return signatures[name]
+        definition = _definition(directory)
+        given = options.having(self._at_hand) if self._at_hand else options
+        return load(definition, directory, given, self._models, self._record, self._watch)
 
 
 def models_of(directory: Path) -> Collection[str] | None:

@@ -1,18 +1,22 @@
 """A graph as a compiled model: to whoever serves it, it is one like any other."""
 
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Hashable, Mapping
 from typing import TypeVar
 
 from ie_serving.core.errors import NotAvailable, NotFound, UnknownLabel
 from ie_serving.core.requests import ModelSpec
+from ie_serving.core.signatures import named
 from ie_serving.core.tensors import Array, Signature
-from ie_serving.engines.graph.definition import ModelStep
+from ie_serving.engines.graph.cache import Cache
+from ie_serving.engines.graph.calls import Target
+from ie_serving.engines.graph.definition import CallStep, ModelStep
 from ie_serving.engines.graph.models import Held, Models, Record
+from ie_serving.engines.graph.own import Parts
 from ie_serving.engines.graph.planning import Plan
 from ie_serving.engines.graph.run import Run
 
 T = TypeVar("T")
+Targets = Mapping[Hashable, Target]
 
 
 class GraphModel:
@@ -21,15 +25,26 @@ class GraphModel:
     Args of the constructor:
         plan: fits the models that are served.
         models: gives their versions.
-        record: told how long each step's model took.
+        parts: what the graph runs itself; closed with it.
+        record: told how long each step took.
+        cache_s: how long an answer is given to equal requests; 0 computes each.
     """
 
-    def __init__(self, plan: Plan, models: Models, record: Record) -> None:
+    def __init__(
+        self, plan: Plan, models: Models, parts: Parts, record: Record, cache_s: float = 0.0
+    ) -> None:
         self._plan = plan
         self._models = models
+        self._parts = parts
         self._record = record
-        steps = (step for step in plan.steps.values() if isinstance(step, ModelStep))
-        self._used = {step.model: step.name for step in steps}
+        calls = [step for step in plan.steps.values() if isinstance(step, CallStep)]
+        self._used = {step.model: step.name for step in calls if isinstance(step, ModelStep)}
+        self._caches = {step.name: Cache(step.cache_s) for step in calls if step.cache_s}
+        self._cache = Cache(cache_s) if cache_s else None
+        self._own: Targets = {
+            name: Target(part, named(part.signatures, "", name))
+            for name, part in parts.held.items()
+        }
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
@@ -47,19 +62,38 @@ class GraphModel:
         The version of every model is chosen in this turn of the event loop, and held to the end: a
         reload meanwhile changes nothing for this request.
         """
-        with ExitStack() as held:
-            used = {spec: held.enter_context(self._found(spec)) for spec in self._used}
-            return read(await Run(self._plan, used, inputs, self._record).outputs())
-
-    def _found(self, spec: ModelSpec) -> Held:
+        held: list[Held] = []
+        targets = dict(self._own)
+        # Not an `ExitStack`: it costs as much as all the rest.
         try:
-            return self._models.handle(spec)
+            for spec, step in self._used.items():
+                target = targets[spec] = self._target(spec, step)
+                target.held.__enter__()
+                held.append(target.held)
+            return read(await self._outputs(targets, inputs))
+        finally:
+            for each in held:
+                each.__exit__(None, None, None)
+
+    async def _outputs(self, targets: Targets, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+        run = Run(self._plan, targets, self._caches, inputs, self._record)
+        if self._cache is None:
+            return await run.outputs()
+        whose = " ".join(f"{t.held.version} {id(t.held.compiled)}" for t in targets.values())
+        return await self._cache.get(whose, inputs, run.outputs)
+
+    def _target(self, spec: ModelSpec, step: str) -> Target:
+        try:
+            held = self._models.handle(spec)
+            whose = f'model "{spec.name}" version {held.version}'
+            return Target(held, named(held.signatures, spec.signature, whose))
         except (NotFound, UnknownLabel) as error:
-            raise NotAvailable(f'step "{self._used[spec]}": {error}') from error
+            raise NotAvailable(f'step "{step}": {error}') from error
 
     def at_once(self, signature: Signature) -> int:
         """See `engines.base`: the models have limits of their own."""
         return 1
 
     def close(self) -> None:
-        """See `engines.base`: nothing is held between requests."""
+        """See `engines.base`: models are held by requests alone."""
+        self._parts.close()

@@ -15,11 +15,19 @@ from ie_serving.engines.base import CompiledModel
 class Held(Protocol):
     """A version of a model; while it is entered, it stays loaded."""
 
-    version: int
-    compiled: CompiledModel
-    signatures: Mapping[str, Signature]
+    @property
+    def version(self) -> int:
+        """Its number."""
 
-    def __enter__(self) -> "Held":
+    @property
+    def compiled(self) -> CompiledModel:
+        """What computes."""
+
+    @property
+    def signatures(self) -> Mapping[str, Signature]:
+        """By name."""
+
+    def __enter__(self) -> object:
         """Hold it."""
 
     def __exit__(

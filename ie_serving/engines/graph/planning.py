@@ -5,29 +5,40 @@ fault names its step.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 from ie_serving.core.errors import LoadFailed, ServingError
 from ie_serving.core.nearest import nearest
-from ie_serving.core.requests import ModelSpec
 from ie_serving.core.tensors import SERVING_DEFAULT, DataType, Signature, TensorSpec
 from ie_serving.engines.graph.definition import (
     REQUEST,
-    AnyStep,
+    CallStep,
     Definition,
     MergeStep,
-    ModelStep,
     Ref,
     Step,
     SwitchStep,
 )
-from ie_serving.engines.graph.specs import Specs, common, each_of, stacked, unfit, united
+from ie_serving.engines.graph.specs import (
+    Specs,
+    common,
+    each_of,
+    entry_of,
+    stacked,
+    unfit,
+    united,
+)
 
-S = TypeVar("S", bound=Step)
-Find = Callable[[ModelSpec], Signature]
-"""Gives the signature that a model has now. Raises: ServingError."""
+Offered = Mapping[str, TensorSpec | None]
+"""Tensors that may fill inputs of the same name; None where only their names are known."""
+
+Find = Callable[[CallStep, Offered], Signature]
+"""Gives the signature that a step runs now. Raises: ServingError."""
+
+MOST_NESTED = 32
+"""Steps that run one within the other in one task. Each takes four of Python's frames, of which a
+task has 1,000."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +52,9 @@ class Plan:
         outputs: what each output of the graph is.
         waits: steps that each step takes tensors of.
         wanted: steps that outputs are of.
-        shared: steps that are asked for more than once.
+        lines: steps that run one after the other in one go, by the name of the last one.
+        apart: steps that run in tasks of their own: those that are asked for more than once, and
+            some of every long chain.
     """
 
     signature: Signature
@@ -50,7 +63,8 @@ class Plan:
     outputs: Mapping[str, Ref]
     waits: Mapping[str, tuple[str, ...]]
     wanted: tuple[str, ...]
-    shared: frozenset[str]
+    lines: Mapping[str, tuple[CallStep, ...]]
+    apart: frozenset[str]
 
 
 def plan(definition: Definition, find: Find) -> Plan:
@@ -82,6 +96,8 @@ class _Planner:
         self._check_declared()
         if self._faults:
             raise LoadFailed("; ".join(self._faults))
+        self._leave_out()
+        apart = _apart(self._steps, outputs)
         return Plan(
             self._own_signature(specs),
             self._steps,
@@ -89,8 +105,26 @@ class _Planner:
             outputs,
             waits={name: _steps_of(step.reads) for name, step in self._steps.items()},
             wanted=_steps_of(outputs.values()),
-            shared=_shared(self._steps, outputs),
+            lines={
+                name: _line(name, self._steps, apart)
+                for name in self._steps
+                if _is_linear(self._steps[name])
+            },
+            apart=apart,
         )
+
+    def _leave_out(self) -> None:
+        """Leave out outputs of steps that nobody reads: each costs a copy in every request."""
+        steps = self._steps.values()
+        whole = {name for step in steps for name in (*step.asks, step.fallback)}
+        read = {*self._definition.outputs.values()}.union(*(step.reads for step in steps))
+        read |= {step.tested for step in steps if step.tested}
+        for name, step in self._steps.items():
+            if isinstance(step, CallStep) and name not in whole:
+                items = {ref.item for ref in read if ref.step == name}
+                outputs = {item: alias for item, alias in step.outputs.items() if item in items}
+                self._steps[name] = replace(step, outputs=outputs)
+                self._gives[name] = {item: self._gives[name][item] for item in outputs}
 
     def _check_declared(self) -> None:
         for name in sorted(self._looked_at.keys() - self._request.keys()):
@@ -112,42 +146,44 @@ class _Planner:
         return replace(_renamed(spec, name), image=None if is_given_back else spec.image)
 
     def _take(self, step: Step) -> None:
-        kinds: Mapping[type[Step], Callable[[Step], tuple[Step, Specs]]] = {
-            ModelStep: _of(ModelStep, self._model),
-            SwitchStep: _of(SwitchStep, self._switch),
-            MergeStep: _of(MergeStep, self._merge),
-            AnyStep: _of(AnyStep, self._any),
-        }
         if step.tested:
             self._spec(step.tested, f'step "{step.name}": when', None)
-        self._steps[step.name], gives = kinds[type(step)](step)
+        self._steps[step.name], gives = self._taken(step)
         if step.fallback and gives:
             self._check_fallback(step, gives)
         self._gives[step.name] = gives
 
+    def _taken(self, step: Step) -> tuple[Step, Specs]:
+        """Give the step with what fills each of its inputs, and what it gives."""
+        if isinstance(step, CallStep):
+            return self._call(step)
+        if isinstance(step, SwitchStep):
+            return step, self._switch(step)
+        if isinstance(step, MergeStep):
+            return step, self._merge(step)
+        return step, self._alike(step)
+
     def _fault(self, step: Step, text: str) -> None:
         self._faults.append(f'step "{step.name}": {text}')
 
-    # -- models --------------------------------------------------------------------------------
+    # -- what computes -------------------------------------------------------------------------
 
-    def _model(self, step: ModelStep) -> tuple[Step, Specs]:
+    def _call(self, step: CallStep) -> tuple[Step, Specs]:
         signature = self._signature(step)
         if signature is None:
             return step, {}
         inputs = self._filled(step, signature)
         for name, ref in inputs.items():
-            wanted = signature.inputs[name]
-            wanted = each_of(wanted) if name in step.split else wanted
+            wanted = each_of(signature.inputs[name], step.split.get(name, 0))
             self._spec(ref, f'step "{step.name}": in.{name}', wanted)
         outputs = self._named(step, signature)
-        gives = {item: signature.outputs[alias] for item, alias in outputs.items()}
-        if step.split:
-            gives = {item: stacked(spec) for item, spec in gives.items()}
+        levels = max(step.split.values(), default=0)
+        gives = {i: stacked(signature.outputs[alias], levels) for i, alias in outputs.items()}
         return replace(step, inputs=inputs, outputs=outputs, sources=()), gives
 
-    def _signature(self, step: ModelStep) -> Signature | None:
+    def _signature(self, step: CallStep) -> Signature | None:
         try:
-            found = self._find(step.model)
+            found = self._find(step, self._offered(step))
         except ServingError as error:
             self._fault(step, str(error))
             return None
@@ -157,13 +193,23 @@ class _Planner:
             return None
         return found
 
-    def _filled(self, step: ModelStep, signature: Signature) -> dict[str, Ref]:
-        """Say what fills each input of the model."""
+    def _offered(self, step: CallStep) -> Offered:
+        """Give what is known of the tensors that may fill the step's inputs."""
+        found: dict[str, TensorSpec | None] = {}
+        for source in reversed(step.sources):
+            found.update(self._items(source))
+        for name, ref in step.inputs.items():
+            spec = self._items(ref.step).get(ref.item)
+            found[name] = spec and entry_of(spec, step.split.get(name, 0))
+        return found
+
+    def _filled(self, step: CallStep, signature: Signature) -> dict[str, Ref]:
+        """Say what fills each input."""
         filled = {name: ref for name, ref in step.inputs.items() if name in signature.inputs}
         known = ", ".join(map(str, signature.inputs.values()))
         for name in sorted(step.inputs.keys() - filled.keys()):
             near = nearest(name, signature.inputs)
-            self._fault(step, f'model "{step.model.name}" has no input "{name}": {known}{near}')
+            self._fault(step, f'{step.what} has no input "{name}": {known}{near}')
         for name in sorted(signature.inputs.keys() - filled.keys()):
             source = next((s for s in step.sources if s == REQUEST or name in self._gives[s]), None)
             # An input with a default is left to it: as one of the graph every request would have to
@@ -174,38 +220,35 @@ class _Planner:
                 self._fault(step, self._lacks(step, signature.inputs[name]))
         return {name: filled[name] for name in signature.inputs if name in filled}
 
-    def _lacks(self, step: ModelStep, spec: TensorSpec) -> str:
+    def _lacks(self, step: CallStep, spec: TensorSpec) -> str:
         given = [f"{source}.{item}" for source in step.sources for item in self._items(source)]
         there = f"; there is {', '.join(given)}" if given else ""
-        return f'nothing fills input {spec} of model "{step.model.name}"; name it in "in"{there}'
+        return f'nothing fills input {spec} of {step.what}; name it in "in"{there}'
 
     def _items(self, source: str) -> Specs:
         return self._request if source == REQUEST else self._gives[source]
 
-    def _named(self, step: ModelStep, signature: Signature) -> dict[str, str]:
+    def _named(self, step: CallStep, signature: Signature) -> dict[str, str]:
         """Give the outputs that the step takes, by their items."""
         if not step.outputs:
             return {name: name for name in signature.outputs}
         for alias in sorted({*step.outputs.values()} - signature.outputs.keys()):
             known = ", ".join(signature.outputs)
             near = nearest(alias, signature.outputs)
-            lacks = f'model "{step.model.name}" has no output "{alias}"; it has {known}{near}'
+            lacks = f'{step.what} has no output "{alias}"; it has {known}{near}'
             self._fault(step, f"outputs: {lacks}")
         return {i: alias for i, alias in step.outputs.items() if alias in signature.outputs}
 
     # -- steps of steps ------------------------------------------------------------------------
 
-    def _switch(self, step: SwitchStep) -> tuple[Step, Specs]:
+    def _switch(self, step: SwitchStep) -> Specs:
         for ref in step.reads:
             self._spec(ref, f'step "{step.name}": switch', None)
-        return step, self._alike(step)
+        return self._alike(step)
 
-    def _any(self, step: AnyStep) -> tuple[Step, Specs]:
-        return step, self._alike(step)
-
-    def _merge(self, step: MergeStep) -> tuple[Step, Specs]:
+    def _merge(self, step: MergeStep) -> Specs:
         if step.combine:
-            return step, self._combined(step)
+            return self._combined(step)
         if step.on_conflict == "prefix":
             pairs = [(f"{s}.{item}", spec) for s in step.of for item, spec in self._items_of(s)]
         else:
@@ -214,7 +257,7 @@ class _Planner:
         if twice and not step.on_conflict:
             each = f'"{twice[0]}" is an item of several steps'
             self._fault(step, f'merge: {each}; say "on_conflict": "last" or "prefix"')
-        return step, dict(pairs)
+        return dict(pairs)
 
     def _combined(self, step: MergeStep) -> Specs:
         specs = self._alike(step)
@@ -276,16 +319,6 @@ class _Planner:
         return found
 
 
-def _of(
-    kind: type[S], take: Callable[[S], tuple[Step, Specs]]
-) -> Callable[[Step], tuple[Step, Specs]]:
-    def taken(step: Step) -> tuple[Step, Specs]:
-        assert isinstance(step, kind)
-        return take(step)
-
-    return taken
-
-
 # By hand, not by recursion: a chain may be longer than Python's stack.
 def _in_order(steps: Mapping[str, Step]) -> list[str]:
     """Order steps so that each stands behind those that it needs; there is no circle."""
@@ -305,12 +338,39 @@ def _steps_of(refs: Iterable[Ref]) -> tuple[str, ...]:
     return tuple(sorted({ref.step for ref in refs} - {REQUEST}))
 
 
-def _shared(steps: Mapping[str, Step], outputs: Mapping[str, Ref]) -> frozenset[str]:
+def _apart(steps: Mapping[str, Step], outputs: Mapping[str, Ref]) -> frozenset[str]:
+    """Name the steps that run in tasks of their own. `steps` are in their order."""
     asked = Counter(name for step in steps.values() for name in step.needs)
     # A step may ask for its fallback twice: for items that it takes, and when it has failed.
     asked.update(step.fallback for step in steps.values() if step.fallback)
     asked.update({ref.step for ref in outputs.values()} - {REQUEST})
-    return frozenset(name for name, number in asked.items() if number > 1)
+    found = {name for name, number in asked.items() if number > 1}
+    nested: dict[str, int] = {}  # steps that may run within this one, one within the other
+    for name, step in steps.items():
+        nested[name] = 1 + max((nested[each] for each in step.needs), default=0)
+        if name in found or nested[name] > MOST_NESTED:
+            found.add(name)
+            nested[name] = 0
+    return frozenset(found)
+
+
+def _is_linear(step: Step) -> bool:
+    """Tell whether a step runs whenever it is asked for, and is what it gives."""
+    return isinstance(step, CallStep) and step.when is None and not step.fallback
+
+
+def _line(name: str, steps: Mapping[str, Step], apart: Collection[str]) -> tuple[CallStep, ...]:
+    """Give the steps that can run in one go, of which `name` is the last."""
+    found: list[CallStep] = []
+    while True:
+        step = steps[name]
+        assert isinstance(step, CallStep)
+        found.append(step)
+        sources = _steps_of(step.reads)
+        # One that others ask for as well runs in a task of its own.
+        if len(sources) != 1 or sources[0] in apart or not _is_linear(steps[sources[0]]):
+            return tuple(found[::-1])
+        (name,) = sources
 
 
 def _renamed(spec: TensorSpec, name: str) -> TensorSpec:

@@ -18,15 +18,17 @@ from ie_serving.engines import declared
 from ie_serving.engines.graph.definition import (
     ITEM,
     REQUEST,
+    CallStep,
     Definition,
     Ref,
     Step,
     circle,
     parse_ref,
 )
-from ie_serving.engines.graph.reading_steps import StepReader
+from ie_serving.engines.graph.reading_steps import CALLS, LONGEST_MS, StepReader
 
-KEYS = ("inputs", "outputs", "steps")
+KEYS = ("inputs", "outputs", "steps", "cache_ms", "defaults")
+DEFAULTS = ("timeout_ms", "retries", "cache_ms")
 
 
 def read_text(text: str, place: str) -> Definition:
@@ -62,16 +64,19 @@ class _Reader:
 
     def __init__(self, place: str) -> None:
         self._place = place
+        self._defaults: Mapping[str, Any] = {}
         self.faults: list[str] = []
 
     def definition(self, given: Mapping[str, Any]) -> Definition:
         for key in sorted(given.keys() - set(KEYS)):
             self._add(key, f"unknown key; expected one of {', '.join(KEYS)}{nearest(key, KEYS)}")
         inputs = self._inputs(given.get("inputs", {}))
+        self._defaults = self._for_all(given.get("defaults", {}))
         steps = self._steps(given.get("steps"))
         outputs = self._outputs(given.get("outputs"), steps)
         self._check_names(steps, outputs)
-        return Definition(steps=steps, outputs=outputs, inputs=inputs)
+        cache_s = self._cache_ms(given.get("cache_ms", 0)) / 1000
+        return Definition(steps=steps, outputs=outputs, inputs=inputs, cache_s=cache_s)
 
     def _add(self, where: str, text: str) -> None:
         self.faults.append(f"{self._place}.{where}: {text}")
@@ -82,6 +87,19 @@ class _Reader:
         except LoadFailed as error:
             self.faults.append(str(error))
             return {}
+
+    def _for_all(self, given: object) -> Mapping[str, Any]:
+        """Read `defaults`: keys of every step that computes and does not say otherwise."""
+        if isinstance(given, Mapping) and given.keys() <= set(DEFAULTS):
+            return given
+        self._add("defaults", f"expected an object of {', '.join(DEFAULTS)}")
+        return {}
+
+    def _cache_ms(self, given: object) -> int:
+        if type(given) is int and 0 <= given <= LONGEST_MS:
+            return given
+        self._add("cache_ms", f"{given!r} given; expected a whole number from 0 to {LONGEST_MS}")
+        return 0
 
     # -- steps ---------------------------------------------------------------------------------
 
@@ -96,8 +114,10 @@ class _Reader:
     def _each(self, given: Mapping[str, object], before: Sequence[str] = ()) -> dict[str, Step]:
         steps: dict[str, Step] = {}
         for name, each in given.items():
+            computes = isinstance(each, Mapping) and CALLS & each.keys()
+            full = {**self._defaults, **each} if computes else each  # type: ignore[dict-item]
             reader = StepReader(name, f"{self._place}.steps.{name}", self.faults)
-            if step := reader.step(each, tuple(before)):
+            if step := reader.step(full, tuple(before)):
                 steps[name] = step
         return steps
 
@@ -116,7 +136,8 @@ class _Reader:
 
     def _name(self, given: object, index: int, taken: Collection[str]) -> str:
         named = given if isinstance(given, Mapping) else {}
-        name = named.get("name", named.get("model"))
+        kinds = (named[key] for key in ("model", "graph", "use") if key in named)
+        name = named.get("name", next(kinds, None))
         if not isinstance(name, str) or (name in taken and "name" not in named):
             return f"step{index + 1}"
         if name in taken:
@@ -146,6 +167,8 @@ class _Reader:
         for name, step in steps.items():
             for each in sorted(step.needs):
                 self._check_step(each, steps.keys(), f"steps.{name}")
+            if isinstance(step, CallStep) and step.gathers:
+                self._check_gathered(name, step.gathers, steps)
         if found := circle({name: step.needs for name, step in steps.items()}):
             self._add(f"steps.{found[0]}", f"needs itself: {' -> '.join(found)}")
         self._check_used(steps, outputs)
@@ -154,6 +177,13 @@ class _Reader:
         if name not in known:
             there = f"the graph has {', '.join(sorted(known))}"
             self._add(where, f'no step "{name}"; {there}{nearest(name, known)}')
+
+    def _check_gathered(self, name: str, gathered: str, steps: Mapping[str, Step]) -> None:
+        calls = [step for step in steps.values() if isinstance(step, CallStep) and step.split]
+        lists = {step.name for step in calls}
+        lists |= {step.inputs[each].step for step in calls for each in step.split}
+        if gathered not in lists:
+            self._add(f"steps.{name}.gather", f'"{gathered}" has no entries: no for_each is of it')
 
     def _check_used(self, steps: Mapping[str, Step], outputs: Mapping[str, Ref]) -> None:
         used: set[str] = set()

@@ -10,38 +10,47 @@ from ie_serving.engines.graph.definition import (
     ITEM,
     REQUEST,
     AnyStep,
+    KernelStep,
     MergeStep,
     ModelStep,
     Ref,
     Step,
     SwitchStep,
+    UseStep,
     parse_ref,
 )
+from ie_serving.engines.kernels import INLINE, PROCESS, THREAD, Place
+from ie_serving.engines.steps.registry import TABLE
 
 FOR_ALL = ("when", "fallback", "keep")
+CALL = (
+    *("in", "outputs", "for_each", "levels", "entries", "gather"),
+    *("timeout_ms", "retries", "cache_ms"),
+)
+"""Keys of every step that computes."""
+SERVED = ("version", "version_label", "signature_name", *CALL)
 KEYS: Mapping[str, tuple[str, ...]] = {
-    "model": (
-        *("version", "version_label", "signature_name", "in", "outputs"),
-        *("for_each", "timeout_ms", "retries"),
-    ),
+    "model": SERVED,
+    "graph": SERVED,
+    "kernel": ("with", "isolation", "max_concurrency", *CALL),
+    "use": ("with", *CALL),
     "switch": (),
     "merge": ("on_conflict", "combine"),
     "any": (),
 }
 """The keys of each kind of step, by the one that every step of this kind has."""
 
+CALLS = frozenset({"model", "graph", "kernel", "use"})
+"""The kinds that compute."""
 KINDS = ", ".join(f'"{kind}"' for kind in KEYS)
-LATER: Mapping[str, str] = {
-    "kernel": "kernels are no steps yet: serve the code as a model, and name that",
-    "use": "there are no built-in steps yet",
-    "graph": 'name the graph as a "model": it is served as one',
-}
-"""What others have as steps, and what to do instead."""
-
 MOST_RETRIES = 10
 """Tries follow each other at once: more of them would only load a model that fails anyway."""
 LONGEST_MS = 86_400_000
 """One day in milliseconds; more is taken for a mistake in the unit."""
+MOST_CALLS = 1000
+"""Calls of a kernel at a time: each has a thread, or a process, of its own."""
+MOST_LEVELS = 8
+"""Lists within lists: tensors of models have hardly as many dimensions."""
 
 WHOLE = "expected an object of inputs, or the name of a step whose items have their names"
 
@@ -86,26 +95,63 @@ class StepReader:
 
     def _no_kind(self, given: object) -> str:
         named = given if isinstance(given, Mapping) else {}
-        advice = [f"; {text}" for key, text in LATER.items() if key in named]
-        return f"expected an object with exactly one of {KINDS}{''.join(advice)}"
+        found = [key for key in KEYS if key in named]
+        has = f"; it has {' and '.join(found)}" if found else ""
+        return f"expected an object with exactly one of {KINDS}{has}"
 
     # -- the kinds -----------------------------------------------------------------------------
 
     def _model(self, given: Mapping[str, Any], before: tuple[str, ...]) -> ModelStep:
+        return ModelStep(**self._call(given, before), model=self._spec(given, "model"))
+
+    def _graph(self, given: Mapping[str, Any], before: tuple[str, ...]) -> ModelStep:
+        # Whoever serves it looks after the rest: to a step a graph is a model.
+        return ModelStep(**self._call(given, before), model=self._spec(given, "graph"))
+
+    def _kernel(self, given: Mapping[str, Any], before: tuple[str, ...]) -> KernelStep:
+        place = Place.parse(given["kernel"])
+        if place is None:
+            self._add("kernel", f"{given['kernel']!r} given; expected FILE.py or FILE.py:NAME")
+        params = given.get("with", {})
+        if not isinstance(params, Mapping):
+            self._add("with", "expected an object: what the kernel finds in ctx.params")
+            params = {}
+        return KernelStep(
+            **self._call(given, before),
+            place=place or Place(file=""),
+            params=params,
+            isolation=self._word(given, "isolation", THREAD, INLINE, PROCESS) or THREAD,
+            max_concurrency=max(1, self._number(given, "max_concurrency", MOST_CALLS)),
+        )
+
+    def _use(self, given: Mapping[str, Any], before: tuple[str, ...]) -> UseStep:
+        name, options = given["use"], given.get("with", {})
+        row = TABLE.get(name) if isinstance(name, str) else None
+        if row is None:
+            near = nearest(str(name), TABLE)
+            self._add("use", f"{name!r} given; expected one of {', '.join(TABLE)}{near}")
+        else:
+            self._faults += [f"{self._place}.{fault}" for fault in row.faults(options)]
+        return UseStep(**self._call(given, before), use=str(name), options=options)
+
+    def _call(self, given: Mapping[str, Any], before: tuple[str, ...]) -> dict[str, Any]:
+        """Read the keys of every step that computes."""
         items = self._items(given.get("for_each"))
         inputs, split = self._inputs(given.get("in"), items)
         if items and not split:
             self._add("for_each", f'no input takes an item; say "in": {{"x": "{ITEM}"}}')
-        return ModelStep(
+        return {
             **self._common(given),
-            model=self._spec(given),
-            inputs=inputs,
-            sources=self._sources(given.get("in"), before),
-            outputs=self._renamed(given.get("outputs", {})),
-            split=frozenset(split),
-            timeout_s=self._number(given, "timeout_ms", LONGEST_MS) / 1000,
-            retries=int(self._number(given, "retries", MOST_RETRIES)),
-        )
+            "inputs": inputs,
+            "sources": self._sources(given, before),
+            "outputs": self._renamed(given.get("outputs", {})),
+            "split": self._levels(given.get("levels", 1), split),
+            "entries": self._entries(given.get("entries", ()), split),
+            "gathers": str(given.get("gather", "")),
+            "timeout_s": self._number(given, "timeout_ms", LONGEST_MS) / 1000,
+            "retries": self._number(given, "retries", MOST_RETRIES),
+            "cache_s": self._number(given, "cache_ms", LONGEST_MS) / 1000,
+        }
 
     def _switch(self, given: Mapping[str, Any], _before: tuple[str, ...]) -> SwitchStep | None:
         switch = given["switch"]
@@ -175,11 +221,11 @@ class StepReader:
             self._add("when", f'{given!r} given; expected a test such as "detect.count > 0"')
         return {"when": found, "tested": tested}
 
-    def _spec(self, given: Mapping[str, Any]) -> ModelSpec:
-        name, version = given["model"], given.get("version", "latest")
+    def _spec(self, given: Mapping[str, Any], key: str) -> ModelSpec:
+        name, version = given[key], given.get("version", "latest")
         label, signature = given.get("version_label"), given.get("signature_name", "")
         if not isinstance(name, str) or not name:
-            self._add("model", f"{name!r} given; expected the name of a served model")
+            self._add(key, f"{name!r} given; expected the name of a served {key}")
         if version != "latest" and (type(version) is not int or version < 0):
             self._add("version", f'{version!r} given; expected a number, or "latest"')
         if not isinstance(label, str | None) or (label is not None and version != "latest"):
@@ -198,26 +244,54 @@ class StepReader:
 
     def _inputs(
         self, given: object, items: Mapping[str, Ref]
-    ) -> tuple[dict[str, Ref], dict[str, Ref]]:
-        """Read `in`: what fills each input; and which of that is split."""
+    ) -> tuple[dict[str, Ref], dict[str, str]]:
+        """Read `in`: what fills each input; and the item of each that is split."""
         inputs: dict[str, Ref] = {}
-        split: dict[str, Ref] = {}
+        split: dict[str, str] = {}
         for name, each in given.items() if isinstance(given, Mapping) else ():
             taken = _item_of(each)
             if taken is None:
                 inputs |= {name: ref} if (ref := self._ref(each, f"in.{name}")) else {}
             elif taken in items:
-                inputs[name] = split[name] = items[taken]
+                inputs[name], split[name] = items[taken], taken
             else:
                 self._add(f"in.{name}", f"{each!r} given; for_each names no such item")
         return inputs, split
 
-    def _sources(self, given: object, before: tuple[str, ...]) -> tuple[str, ...]:
-        if isinstance(given, Mapping):
+    def _levels(self, given: object, split: Mapping[str, str]) -> dict[str, int]:
+        """Read `levels`: how deep the lists are, all or by the names of items."""
+        named: Mapping[str, Any]
+        named = given if isinstance(given, Mapping) else dict.fromkeys(split.values(), given)
+        levels: dict[str, Any] = {name: named.get(item, 1) for name, item in split.items()}
+        unknown = sorted(named.keys() - {*split.values()})
+        whole = all(type(each) is int and 1 <= each <= MOST_LEVELS for each in levels.values())
+        if unknown or not whole or (given != 1 and not split):
+            self._add(
+                "levels", f"{given!r} given; expected 1 to {MOST_LEVELS}, by item of for_each"
+            )
+            return dict.fromkeys(split, 1)
+        return levels
+
+    def _entries(self, given: object, split: Mapping[str, str]) -> tuple[int, ...]:
+        """Read `entries`: how many there have to be, of one level or of each."""
+        several: list[Any] = list(given) if isinstance(given, list | tuple) else [given]
+        whole = all(type(each) is int and each >= -1 for each in several)
+        if not whole or len(several) > MOST_LEVELS or (several and not split):
+            self._add("entries", f"{given!r} given; expected the number of entries of for_each")
             return ()
-        if isinstance(given, str) and given:
-            return (given,)
-        if given is not None or not before:
+        return tuple(several)
+
+    def _sources(self, given: Mapping[str, Any], before: tuple[str, ...]) -> tuple[str, ...]:
+        inputs, gathered = given.get("in"), given.get("gather")
+        if gathered is not None and not (isinstance(gathered, str) and gathered):
+            self._add("gather", "expected the name of a step that has for_each")
+        elif gathered is not None and inputs is None:
+            return (gathered,)
+        if isinstance(inputs, Mapping):
+            return ()
+        if isinstance(inputs, str) and inputs:
+            return (inputs,)
+        if inputs is not None or not before:
             self._add("in", f'{WHOLE}; to take what the client sends say "in": "{REQUEST}"')
         return before
 

@@ -8,25 +8,27 @@ runs side by side. A step that only one other waits for runs in that one's task:
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Coroutine, Hashable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
+from typing import Any
 
 from ie_serving.core.codes import code_of
 from ie_serving.core.errors import ServingError
-from ie_serving.core.requests import ModelSpec
 from ie_serving.core.tensors import Array
 from ie_serving.engines.graph import choosing
-from ie_serving.engines.graph.calls import call, call_each
+from ie_serving.engines.graph.cache import Cache
+from ie_serving.engines.graph.calls import Target, call, call_each, once
 from ie_serving.engines.graph.definition import (
     REQUEST,
     AnyStep,
+    CallStep,
     MergeStep,
-    ModelStep,
     Ref,
     Step,
     SwitchStep,
 )
-from ie_serving.engines.graph.models import Held, Record
+from ie_serving.engines.graph.models import Record
 from ie_serving.engines.graph.planning import Plan
 from ie_serving.telemetry.logs import Event
 
@@ -42,16 +44,23 @@ class Run:
 
     Args of the constructor:
         plan: of the graph.
-        held: the version of each model; whoever made this holds them.
+        targets: what each step runs, by its key; whoever made this holds the versions.
+        caches: of the steps that have one, by name.
         inputs: of the request.
-        record: told how long each model took.
+        record: told how long each step took.
     """
 
     def __init__(
-        self, plan: Plan, held: Mapping[ModelSpec, Held], inputs: Items, record: Record
+        self,
+        plan: Plan,
+        targets: Mapping[Hashable, Target],
+        caches: Mapping[str, Cache],
+        inputs: Items,
+        record: Record,
     ) -> None:
         self._plan = plan
-        self._held = held
+        self._targets = targets
+        self._caches = caches
         self._given: dict[str, Given] = {REQUEST: inputs}
         self._record = record
         self._tasks: dict[str, asyncio.Task[Given]] = {}
@@ -96,7 +105,7 @@ class Run:
     async def _get(self, name: str) -> Given:
         if name in self._given:
             return self._given[name]
-        if name not in self._plan.shared:
+        if name not in self._plan.apart:
             return await self._step(name)
         task = self._task(name)
         # Not awaited itself: whoever gives up, as a branch that is cancelled, must not cancel it.
@@ -122,6 +131,9 @@ class Run:
     # -- steps ---------------------------------------------------------------------------------
 
     async def _step(self, name: str) -> Given:
+        line = self._plan.lines.get(name)
+        if line is not None:
+            return await self._line(line)
         step = self._plan.steps[name]
         try:
             holds = step.when is None or await self._holds(step)
@@ -137,6 +149,14 @@ class Run:
         self._given[name] = given
         return given
 
+    async def _line(self, line: Sequence[CallStep]) -> Given:
+        """Run steps of which each takes what the one before it gives: no calls within calls."""
+        given: Given = None
+        await self._all(self._plan.waits[line[0].name])
+        for step in line:
+            given = self._given[step.name] = await self._call(step)
+        return given
+
     async def _holds(self, step: Step) -> bool:
         if step.when is None or step.tested is None:
             return True
@@ -146,8 +166,9 @@ class Run:
             return tested is not None and step.when.holds(tested)
 
     async def _own(self, step: Step) -> Given:
-        if isinstance(step, ModelStep):
-            return await self._model(step)
+        if isinstance(step, CallStep):
+            await self._all(self._plan.waits[step.name])
+            return await self._call(step)
         if isinstance(step, SwitchStep):
             return await self._switch(step)
         if isinstance(step, MergeStep):
@@ -155,23 +176,35 @@ class Run:
         assert isinstance(step, AnyStep)
         return await self._any(step)
 
-    async def _model(self, step: ModelStep) -> Given:
-        await self._all(self._plan.waits[step.name])
+    async def _call(self, step: CallStep) -> Given:
+        """Run what computes; what it takes is there."""
         inputs: dict[str, Array] = {}
         for name, ref in step.inputs.items():
-            value = self._value(ref)
-            if value is None:
+            given = self._given[ref.step]
+            if given is None:
                 return None
-            inputs[name] = value
-        held = self._held[step.model]
+            inputs[name] = given[ref.item]
+        target = self._targets[step.key]
         with Naming(step):
             began = time.perf_counter()
-            if step.split:
-                given = await call_each(step, held, inputs, self._plan.gives[step.name])
+            if step.is_plain:
+                found = await once(step, target, inputs)
+            elif step.cache_s:
+                found = await self._cached(step, target, inputs)
             else:
-                given = await call(step, held, inputs)
+                found = await self._several(step, target, inputs)
             self._record(step.name, time.perf_counter() - began)
-        return given
+        return found
+
+    async def _cached(self, step: CallStep, target: Target, inputs: Items) -> Items:
+        whose = f"{target.held.version} {id(target.held.compiled)}"
+        compute = partial(self._several, step, target, inputs)
+        return await self._caches[step.name].get(whose, inputs, compute)
+
+    def _several(self, step: CallStep, target: Target, inputs: Items) -> Coroutine[Any, Any, Items]:
+        if step.split:
+            return call_each(step, target, inputs, self._plan.gives[step.name])
+        return call(step, target, inputs)
 
     async def _switch(self, step: SwitchStep) -> Given:
         await self._all(self._plan.waits[step.name])
@@ -237,5 +270,5 @@ class Naming:
 
     def _told(self, what: object) -> str:
         step = self._step
-        model = f' (model "{step.model.name}")' if isinstance(step, ModelStep) else ""
-        return f'step "{step.name}"{model}: {what}'
+        name = f" ({step.what})" if isinstance(step, CallStep) else ""
+        return f'step "{step.name}"{name}: {what}'

@@ -80,12 +80,22 @@ def common(several: Sequence[Specs]) -> Specs | str:
     return found
 
 
-def stacked(spec: TensorSpec) -> TensorSpec:
-    """Give the spec of as many such tensors as there are items."""
-    shape = None if spec.shape is None else (-1, *spec.shape)
+def stacked(spec: TensorSpec, levels: int) -> TensorSpec:
+    """Give the spec of as many such tensors as there are entries, in lists of so many levels."""
+    if not levels:
+        return spec
+    shape = None if spec.shape is None else (*(-1,) * levels, *spec.shape)
     return replace(spec, shape=shape, bounds=None, layout="")
 
 
-def each_of(spec: TensorSpec) -> TensorSpec:
+def each_of(spec: TensorSpec, levels: int) -> TensorSpec:
     """Give what `for_each` has to name for an input of `spec`."""
-    return replace(stacked(spec), image=None)
+    return replace(stacked(spec, levels), image=None) if levels else spec
+
+
+def entry_of(spec: TensorSpec, levels: int) -> TensorSpec:
+    """Give the spec of one entry of `spec`."""
+    if not levels:
+        return spec
+    shape = None if spec.shape is None else spec.shape[levels:]
+    return replace(spec, shape=shape, bounds=None, layout="", image=None)

@@ -79,6 +79,7 @@ def program(
     *,
     library: str,
     refusals: Sequence[type[Exception]] = (ValueError, TypeError),
+    is_short: bool = False,
 ) -> Program:
     """Make the program of a function.
 
@@ -88,15 +89,18 @@ def program(
         options: of the model.
         library: its name, for errors.
         refusals: types of error by which the library refuses inputs; others are its failures.
+        is_short: its time follows the sizes of the inputs, and it waits for nothing: it runs on the
+            event loop where that takes less than a millisecond, else in threads that all share.
     """
-    execution = "async" if options.execution == "auto" else options.execution
+    is_apart = options.execution == "auto" and not is_short
+    execution = "async" if is_apart else options.execution
     return Program(
         signature,
         [FunctionRequest(call) for _ in range(options.nireq or threads())],
         LatencyModel(execution),
         failures=(Failure,),
         blame=partial(_blame, library, tuple(refusals), signature),
-        apart=True,
+        apart=not is_short,
     )
 
 

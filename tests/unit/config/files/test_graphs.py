@@ -51,21 +51,26 @@ def test_only_a_graph_that_differs_is_read_anew() -> None:
         ([graph(steps={"s": {}})], ["graphs[0].steps.s: expected an object with exactly one of "]),
         (
             [graph(steps=[{"model": "c"}], outputs={"y": "c.y"})],
-            ['graphs: graph "g" uses model "c", which is not configured; the file has a, b, g'],
+            ['graphs[0]: graph "g" uses model "c", which is not configured; the file has a, b, g'],
         ),
         (
             [
                 graph("g", steps=[{"model": "h"}], outputs={"y": "h.y"}),
                 graph("h", steps=[{"model": "g"}], outputs={"y": "g.y"}),
             ],
-            ["graphs: graphs use each other: g -> h -> g"],
+            ["graphs[0]: graphs use each other: g -> h -> g"],
         ),
         (
             [graph(steps=[{"model": "g"}], outputs={"y": "g.y"})],
-            ["graphs: graphs use each other: g -> g"],
+            ["graphs[0]: graphs use each other: g -> g"],
+        ),
+        (
+            [graph(f"g{at}", steps=[{"graph": f"g{at + 1}"}], outputs={"y": f"g{at + 1}.y"})
+             for at in range(17)] + [graph("g17")],
+            ["graphs[0]: graphs within graphs, at most 16: g0 -> g1 -> "],
         ),
     ],
-)
+)  # fmt: skip
 def test_faults(graphs: object, faults: list[str]) -> None:
     with pytest.raises(ConfigError) as caught:
         read(graphs)

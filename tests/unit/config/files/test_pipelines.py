@@ -8,6 +8,7 @@ import pytest
 
 from ie_serving.config.files.json_file import parse_config_file
 from ie_serving.core.errors import ConfigError
+from ie_serving.engines.kernels import Beside
 
 MODELS = [{"config": {"name": n, "base_path": f"/m/{n}"}} for n in ("detect", "crop", "classify")]
 
@@ -96,6 +97,67 @@ def test_a_request_that_is_a_list() -> None:
     assert found["detect"]["for_each"] == {"data": "request.image"}
 
 
+def test_lists_within_lists() -> None:
+    found = read(
+        pipeline(
+            node("detect", {"data": ("request", "image")}, demultiply_count=3),
+            node("crop", {"box": ("detect", "boxes")}, demultiply_count=-1),
+            node("classify", {"x": ("crop", "y"), "id": ("detect", "id")}),
+            node("sum", {"x": ("classify", "y")}, model_name="crop", gather_from_node="crop"),
+            output=("sum", "y"),
+        )
+    )["steps"]
+    assert found["crop"] | {"in": {}} == {
+        "model": "crop",
+        "in": {},
+        "for_each": {"box": "detect.boxes"},
+        "entries": [3],
+    }
+    assert found["classify"]["for_each"] == {"x": "crop.y", "id": "detect.id"}
+    assert found["classify"]["levels"] == {"x": 2, "id": 1}
+    assert found["classify"]["entries"] == [3, -1]
+    assert found["sum"]["for_each"] == {"x": "classify.y"}
+    assert found["sum"]["entries"] == [3]
+
+
+CUT = node("cut", {"x": ("request", "image")}, type="custom", library_name="ocr")
+
+
+def of_library(path: object, **keys: object) -> Any:
+    library = [{"name": "ocr", "base_path": path}]
+    given = pipeline(CUT | keys, output=("cut", "y"))
+    top = {"model_config_list": MODELS, "pipeline_config_list": [given]}
+    text = json.dumps({**top, "custom_node_library_config_list": library})
+    return parse_config_file(text, origin=Path("/c"), place="c.json").models[-1]
+
+
+def test_a_custom_node_is_code() -> None:
+    found = of_library("nodes.py:Cut", params={"size": "3"})
+    assert json.loads(found.graph.text)["steps"]["cut"] == {
+        "kernel": "nodes.py:Cut",
+        "with": {"size": "3"},
+        "in": {"x": "request.image"},
+    }
+    assert found.engine.of(Beside).directory == "/c"
+
+
+def test_a_library_is_refused_by_its_name() -> None:
+    with pytest.raises(ConfigError) as caught:
+        of_library("/ovms/lib/libcustom_node_ocr.so")
+    assert caught.value.faults[0].startswith(
+        "custom_node_library_config_list[0].base_path: '/ovms/lib/libcustom_node_ocr.so' given;"
+        " libraries are not loaded; expected FILE.py"
+    )
+
+
+def test_a_chain_may_be_longer_than_the_stack() -> None:
+    nodes = [node("n0", {"x": ("request", "image")}, model_name="crop", demultiply_count=-1)]
+    for at in range(1, 1500):
+        nodes.append(node(f"n{at}", {"x": (f"n{at - 1}", "y")}, model_name="crop"))
+    found = read(pipeline(*nodes[::-1], output=("n1499", "y")))["steps"]
+    assert found["n1499"]["for_each"] == {"x": "n1498.y"}
+
+
 @pytest.mark.parametrize(
     ("given", "fault"),
     [
@@ -104,7 +166,7 @@ def test_a_request_that_is_a_list() -> None:
                 node("cut", {"x": ("request", "image")}, type="custom", library_name="ocr"),
                 output=("cut", "y"),
             ),
-            '.nodes.cut: custom node "cut" (library "ocr"): libraries of custom nodes are not',
+            '.nodes.cut: "ocr" is no library of custom_node_library_config_list',
             id="a library",
         ),
         pytest.param(
@@ -121,10 +183,21 @@ def test_a_request_that_is_a_list() -> None:
             pipeline(
                 node("detect", {"x": ("request", "image")}, demultiply_count=-1),
                 node("crop", {"x": ("detect", "y")}, demultiply_count=-1),
-                output=("crop", "y"),
+                node("classify", {"x": ("crop", "y")}, gather_from_node="detect"),
+                output=("classify", "y"),
             ),
-            ".nodes.crop: lists within lists are not supported: crop, detect",
-            id="a list within a list",
+            '.nodes.classify.gather_from_node: "detect" is not the innermost list there; that is',
+            id="gathered of an outer list",
+        ),
+        pytest.param(
+            pipeline(
+                node("detect", {"x": ("request", "image")}, demultiply_count=-1),
+                node("crop", {"x": ("request", "image")}, demultiply_count=-1),
+                node("classify", {"x": ("crop", "y"), "z": ("detect", "y")}),
+                output=("classify", "y"),
+            ),
+            ".nodes.classify: takes entries of ",
+            id="entries of two lists",
         ),
         pytest.param(
             pipeline(

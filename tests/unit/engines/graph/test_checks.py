@@ -39,8 +39,31 @@ def one(**step: object) -> dict[str, Any]:
         pytest.param([], "graph.json.steps: expected steps", id="no steps"),
         pytest.param({"last": {}}, 'graph.json.steps.last: expected .* "model"', id="no kind"),
         pytest.param({"last": 3}, "graph.json.steps.last: expected an object", id="no object"),
-        pytest.param({"last": {"use": "resize"}}, "no built-in steps yet", id="another kind"),
-        pytest.param({"last": {"kernel": "a.py"}}, "serve the code as a model", id="a kernel"),
+        pytest.param(
+            {"last": {"use": "resise", "in": "request"}},
+            "steps.last.use: 'resise' given; expected one of decode_image, .*mean \"resize\"",
+            id="no built-in step",
+        ),
+        pytest.param(
+            {"last": {"use": "resize", "in": "request", "with": {"hight": 3, "width": 0}}},
+            "steps.last.with.hight: no such option; expected one of height, width, fit; did you"
+            ' mean "height"\\?; .*with.height: missing; .*with.width: 0 given; expected a whole',
+            id="options",
+        ),
+        pytest.param(
+            {"last": {"kernel": "a.so", "in": "request"}},
+            "steps.last.kernel: 'a.so' given; expected FILE.py",
+            id="a library",
+        ),
+        pytest.param(
+            {"last": {"use": "json", "model": "add"}},
+            "exactly one of .*; it has model and use",
+            id="two kinds",
+        ),
+        pytest.param(one(gather="a"), 'steps.last.gather: "a" has no entries', id="gather"),
+        pytest.param(one(levels=2), "steps.last.levels: 2 given; expected 1 to 8", id="levels"),
+        pytest.param(one(entries=4), "steps.last.entries: 4 given", id="entries"),
+        pytest.param(one(cache_ms="x"), "steps.last.cache_ms: 'x' given", id="a cache"),
         pytest.param(
             one(modle="x"), 'steps.last.modle: unknown key; .*did you mean "model"', id="a key"
         ),

@@ -1,0 +1,124 @@
+"""What equal inputs have given a short while ago: `cache_ms`."""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from hashlib import blake2b
+from typing import Any
+
+from ie_serving.core.budget import BUDGET, Lease
+from ie_serving.core.errors import QueueFull, RequestTooLarge, ServingError
+from ie_serving.core.tensors import Array
+
+Items = Mapping[str, Array]
+
+MOST_KEPT = 256
+"""Answers that one step or graph keeps; the oldest goes first."""
+
+MOST_ON_LOOP = 256 * 1024
+"""Bytes whose digest is made on the event loop, in a quarter of a millisecond."""
+MOST_TEXTS = 1000
+"""Texts of which it may be made there."""
+
+
+class Cache:
+    """Answers by the inputs that they belong to. Lives on one event loop.
+
+    Args of the constructor:
+        seconds: how long an answer is given.
+        clock: gives seconds.
+    """
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._kept: dict[bytes, tuple[float, Items, Lease]] = {}
+        self._computed: dict[bytes, asyncio.Future[None]] = {}
+
+    async def get(
+        self, whose: str, inputs: Items, compute: Callable[[], Coroutine[Any, Any, Items]]
+    ) -> Items:
+        """Give what is kept for these inputs, else compute it; who asks meanwhile waits for that.
+
+        Args:
+            whose: what computes, with its versions: another one's answers are not given.
+            inputs: of the request.
+            compute: begins the work.
+
+        Raises:
+            ServingError: of the work; it is not kept, but whoever waits gets it, too.
+        """
+        key = await _digest(whose, inputs)
+        while True:
+            kept = self._kept.get(key)
+            if kept and kept[0] > self._clock():
+                return kept[1]
+            other = self._computed.get(key)
+            if other is None:
+                return await self._compute(key, compute())
+            # Not awaited itself: whoever gives up must not cancel it.
+            await asyncio.wait((other,))
+            if not other.cancelled():
+                other.result()
+
+    async def _compute(self, key: bytes, work: Coroutine[Any, Any, Items]) -> Items:
+        done = self._computed[key] = asyncio.get_running_loop().create_future()
+        try:
+            items = await work
+        except ServingError as error:
+            done.set_exception(error)
+            done.exception()  # else the loop would log it where nobody waits
+            raise
+        except BaseException:
+            done.cancel()  # of a client that has gone: the next one that waits computes it
+            raise
+        finally:
+            del self._computed[key]
+        self._keep(key, items)
+        done.set_result(None)
+        return items
+
+    def _keep(self, key: bytes, items: Items) -> None:
+        now = self._clock()
+        for old in [each for each, (until, _, _) in self._kept.items() if until <= now]:
+            del self._kept[old]
+        self._kept.pop(key, None)
+        if len(self._kept) >= MOST_KEPT:
+            del self._kept[next(iter(self._kept))]
+        try:
+            lease = BUDGET.lease(sum(array.nbytes for array in items.values()))
+        except (QueueFull, RequestTooLarge):
+            return  # requests need the memory: this one's answer is not kept
+        self._kept[key] = (now + self._seconds, items, lease)
+
+
+async def _digest(whose: str, inputs: Items) -> bytes:
+    if sum(_size(array) for array in inputs.values()) <= MOST_ON_LOOP:
+        return _digested(whose, inputs)
+    loop = asyncio.get_running_loop()
+    return await loop.run_in_executor(None, _digested, whose, inputs)
+
+
+def _size(array: Array) -> int:
+    if array.dtype.kind != "O":
+        return array.nbytes
+    # Of very many texts the lengths alone would take as long as the digest of what is small.
+    return MOST_ON_LOOP + 1 if array.size > MOST_TEXTS else sum(map(len, array.reshape(-1)))
+
+
+def _digested(whose: str, inputs: Items) -> bytes:
+    found = blake2b(whose.encode(), digest_size=16)
+    for name, array in sorted(inputs.items()):
+        found.update(f"{name} {array.dtype} {array.shape} ".encode())
+        for piece in _pieces(array):
+            found.update(piece)
+    return found.digest()
+
+
+def _pieces(array: Array) -> Iterable[bytes | memoryview]:
+    if array.dtype.kind != "O":
+        yield array.tobytes() if not array.flags.c_contiguous else array.reshape(-1).view("u1").data
+        return
+    for each in array.reshape(-1):
+        yield b"%d " % len(each)
+        yield each

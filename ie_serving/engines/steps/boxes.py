@@ -1,0 +1,217 @@
+"""Steps that make boxes of what detectors give, and choose among boxes.
+
+A list of boxes is `boxes`, float [n, 4]: left, top, right and bottom as shares of the picture's
+width and height; `scores`, float [n]; `classes`, int64 [n]; `labels`, string [n], their names or
+numbers as text; and `count`, int64, their number. The best score stands first.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ie_serving.core.errors import InvalidTensor
+from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines.steps.declaration import Arrays, fixed, tensor
+from ie_serving.engines.steps.suppression import kept
+
+LIST = fixed(
+    tensor("boxes", DataType.FP32, -1, 4),
+    tensor("scores", DataType.FP32, -1),
+    tensor("classes", DataType.INT64, -1),
+    tensor("labels", DataType.STRING, -1),
+    tensor("count", DataType.INT64),
+)
+"""What these steps give."""
+
+COLUMNS = 7
+"""Picture, class, score, left, top, right, bottom. Source: OpenVINO's DetectionOutput."""
+
+
+def ssd_boxes(
+    detections: Array | None = None,
+    boxes: Array | None = None,
+    scores: Array | None = None,
+    classes: Array | None = None,
+    *,
+    threshold: float,
+    overlap: float,
+    most: int,
+    labels: tuple[str, ...],
+) -> Arrays:
+    """Make boxes of an SSD's output; see `registry.TABLE`."""
+    if detections is not None:
+        found = _of_detections(detections)
+    else:
+        assert boxes is not None and scores is not None and classes is not None
+        found = _of_tensors(boxes, scores, classes)
+    return _best(*found, threshold, overlap, most, labels)
+
+
+def _of_detections(detections: Array) -> tuple[Array, Array, Array]:
+    if detections.shape[-1:] != (COLUMNS,):
+        raise InvalidTensor(
+            f"detections has shape {list(detections.shape)}; expected {COLUMNS} columns: picture,"
+            " class, score, left, top, right, bottom"
+        )
+    rows = detections.reshape(-1, COLUMNS)
+    ends = np.flatnonzero(rows[:, 0] < 0)  # a negative picture ends the list
+    rows = rows[: ends[0]] if ends.size else rows
+    if np.unique(rows[:, 0]).size > 1:
+        raise InvalidTensor("detections are of several pictures; send one at a time")
+    return rows[:, 3:], rows[:, 2], rows[:, 1]
+
+
+def _of_tensors(boxes: Array, scores: Array, classes: Array) -> tuple[Array, Array, Array]:
+    """Take what TensorFlow's detectors give: top, left, bottom, right; for one picture."""
+    if not boxes.size == 4 * scores.size == 4 * classes.size or boxes.shape[-1:] != (4,):
+        shapes = ", ".join(str(list(each.shape)) for each in (boxes, scores, classes))
+        raise InvalidTensor(f"boxes, scores, classes: expected [n, 4], [n], [n]; came {shapes}")
+    if boxes.ndim > 2 and boxes.shape[0] > 1:
+        raise InvalidTensor("boxes are of several pictures; send one at a time")
+    return boxes.reshape(-1, 4)[:, (1, 0, 3, 2)], scores.reshape(-1), classes.reshape(-1)
+
+
+def yolo_boxes(
+    output: Array,
+    *,
+    form: str,
+    height: int,
+    width: int,
+    anchors: Sequence[tuple[float, float]],
+    threshold: float,
+    overlap: float,
+    most: int,
+    labels: tuple[str, ...],
+) -> Arrays:
+    """Make boxes of a YOLO's output; see `registry.TABLE`."""
+    rows = _of_grid(output, anchors) if form == "grid" else _of_rows(output, form)
+    centres, sizes, objects = rows[:, :2], rows[:, 2:4], rows[:, 4]
+    classes = rows[:, 5:].argmax(1) if rows.size else np.zeros(0, np.int64)
+    scores = objects * rows[np.arange(len(rows)), 5 + classes]
+    corners = np.concatenate((centres - sizes / 2, centres + sizes / 2), axis=1)
+    if form != "grid":
+        corners = corners / np.array((width, height, width, height), np.float32)
+    return _best(corners, scores, classes, threshold, overlap, most, labels)
+
+
+def wrong_anchors(*, form: str, anchors: object, **_: object) -> str:
+    """Say that a grid has anchors, and nothing else has; empty where that holds."""
+    if form == "grid":
+        return "" if anchors else 'anchors: missing; "form": "grid" has them'
+    return 'anchors are for "form": "grid"' if anchors else ""
+
+
+def _of_rows(output: Array, form: str) -> Array:
+    """Give centre, size, certainty and classes of each box: float [n, 5 + classes]."""
+    if output.ndim != 3 or output.shape[0] != 1 or min(output.shape) < 1:
+        raise InvalidTensor(f"output has shape {list(output.shape)}; expected [1, .., ..]")
+    table = output[0] if form == "v5" else output[0].T
+    least = 6 if form == "v5" else 5
+    if table.shape[1] < least:
+        raise InvalidTensor(
+            f'output has {table.shape[1]} numbers for each box; "form": "{form}" has {least} at'
+            " least"
+        )
+    if form == "v5":
+        return np.asarray(table)
+    # Version 8 and later have no certainty apart from that of each class.
+    return np.insert(table, 4, 1.0, axis=1)
+
+
+def _of_grid(output: Array, anchors: Sequence[tuple[float, float]]) -> Array:
+    """Decode the cells of version 2: [1, anchors * (5 + classes), rows, columns], as shares."""
+    number = len(anchors)
+    if output.ndim != 4 or output.shape[0] != 1 or output.shape[1] % number:
+        raise InvalidTensor(
+            f"output has shape {list(output.shape)}; expected [1, channels, rows, columns] with"
+            f" channels divisible by the {number} anchors"
+        )
+    _, channels, rows, columns = output.shape
+    if channels // number < 6:
+        raise InvalidTensor(f"output has {channels // number} channels for each anchor, 6 at least")
+    cells = output[0].reshape(number, channels // number, rows, columns).transpose(0, 2, 3, 1)
+    at = np.stack(np.meshgrid(np.arange(columns), np.arange(rows)), axis=-1)
+    grid = np.array((columns, rows), np.float32)
+    priors = np.array(anchors, np.float32)[:, np.newaxis, np.newaxis]
+    with np.errstate(over="ignore"):  # a size beyond all is cut to the picture
+        sizes = np.exp(cells[..., 2:4]) * priors / grid
+    parts = (
+        (_logistic(cells[..., :2]) + at) / grid,
+        sizes.clip(0, 2),
+        _logistic(cells[..., 4:5]),
+        _softmax(cells[..., 5:]),
+    )
+    return np.concatenate(parts, axis=-1).reshape(-1, channels // number)
+
+
+def _logistic(values: Array) -> Array:
+    with np.errstate(over="ignore"):
+        return np.asarray(1 / (1 + np.exp(-values)))
+
+
+def _softmax(values: Array) -> Array:
+    powers = np.exp(values - values.max(axis=-1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+def filter_boxes(
+    boxes: Array,
+    scores: Array,
+    classes: Array,
+    labels: Array,
+    *,
+    threshold: float,
+    keep: tuple[str, ...],
+    most: int,
+) -> Arrays:
+    """Choose boxes by label and score; see `registry.TABLE`."""
+    if not len(boxes) == len(scores) == len(classes) == len(labels):
+        raise InvalidTensor("boxes, scores, classes and labels differ in their numbers")
+    wanted = scores >= threshold
+    if keep:
+        wanted &= np.isin(labels, [each.encode() for each in keep])
+    places = np.flatnonzero(wanted)
+    return _listed(boxes, scores, classes, labels, places[_best_first(scores[places])][:most])
+
+
+def _best(
+    boxes: Array,
+    scores: Array,
+    classes: Array,
+    threshold: float,
+    overlap: float,
+    most: int,
+    labels: tuple[str, ...],
+) -> Arrays:
+    """Give the list of the boxes that are likely enough, each cut at the edges of the picture."""
+    plain = np.isfinite(boxes).all(axis=1) & np.isfinite(classes)
+    sure = np.flatnonzero((scores >= threshold) & plain)
+    boxes = boxes[sure].clip(0, 1).astype(np.float32)
+    scores, classes = scores[sure].astype(np.float32), classes[sure].astype(np.int64)
+    if overlap < 1:
+        places = kept(boxes, scores, classes, overlap, most)
+    else:
+        places = _best_first(scores)[:most]
+    return _listed(boxes, scores, classes, named(classes, labels), places)
+
+
+def _best_first(scores: Array) -> Array:
+    return np.argsort(-scores, kind="stable")
+
+
+def _listed(boxes: Array, scores: Array, classes: Array, labels: Array, places: Array) -> Arrays:
+    return {
+        "boxes": boxes[places],
+        "scores": scores[places],
+        "classes": classes[places],
+        "labels": labels[places],
+        "count": np.array(len(places), np.int64),
+    }
+
+
+def named(classes: Array, labels: tuple[str, ...]) -> Array:
+    """Give the name of each class: its label, or its number where there is none. As bytes."""
+    known = {at: label.encode() for at, label in enumerate(labels)}
+    found = np.empty(classes.shape, np.object_)
+    found.reshape(-1)[:] = [known.get(at, b"%d" % at) for at in classes.reshape(-1).tolist()]
+    return found

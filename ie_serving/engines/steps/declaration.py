@@ -1,0 +1,187 @@
+"""What a built-in step says of itself: inputs, options, outputs, and the function that computes it.
+
+A row of `registry.TABLE` is a `BuiltIn`. Its function gets the inputs as arrays and the options as
+keywords, by the names that are declared; one that takes inputs of any name gets them as a mapping.
+It gives arrays by the names of the outputs.
+"""
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.nearest import nearest
+from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
+
+Shape = tuple[int, ...] | None
+Specs = Mapping[str, TensorSpec]
+Arrays = Mapping[str, Array]
+Find = Callable[[str], Path]
+"""Finds a file that an option names. Raises: LoadFailed, naming where it was looked for."""
+
+NUMBERS = frozenset(each for each in DataType if each not in (DataType.STRING, DataType.BOOL))
+ANY = frozenset(DataType)
+
+REQUIRED = object()
+"""In place of a default: the option must be given."""
+
+
+class Unexpected(ValueError):
+    """An option has a value that it cannot have; the text says what is expected."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Input:
+    """One input of a step.
+
+    Attributes:
+        dtype: what it is where nothing else says it.
+        shape: sizes that are taken, -1 for any; None takes any shape.
+        also: other dtypes that are taken as they come.
+        optional: the step also runs without it.
+    """
+
+    dtype: DataType = DataType.FP32
+    shape: Shape = None
+    also: Collection[DataType] = frozenset()
+    optional: bool = False
+
+    def spec(self, name: str, given: TensorSpec | None) -> TensorSpec:
+        """Give what is expected there, of a tensor of which `given` is known."""
+        taken = given is not None and given.dtype in self.also
+        dtype = given.dtype if given is not None and taken else self.dtype
+        return TensorSpec(name, dtype, self.shape, f"{name}:0")
+
+
+Inputs = Mapping[str, Input]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """One key of `with`.
+
+    Attributes:
+        read: makes the value of JSON the function's value. Raises: Unexpected. It finds files by
+            its second argument, and looks at none where that is None.
+        form: what it takes, for the documentation.
+        default: of a step that does not say it, or `REQUIRED`.
+    """
+
+    read: Callable[[object, Find | None], Any]
+    form: str
+    default: Any = REQUIRED
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuiltIn:
+    """One built-in step.
+
+    Attributes:
+        about: what it does, in a sentence.
+        run: computes it, given inputs and options by name.
+        outputs: gives the specs of the outputs, of those of the inputs, and the options by name.
+        inputs: by name.
+        instead: other inputs that will do in place of `inputs`.
+        rest: takes inputs of any other name; None takes none.
+        options: by name.
+        checks: says what is wrong with options that do not go together; empty for nothing.
+        decodes: it may decode pictures, which takes long whatever the size of the file: never on
+            the event loop.
+        named: the function gets the name of the step as the keyword `step`.
+        watches: it gets the keyword `watch` as well, see `watching.Watch`.
+    """
+
+    about: str
+    run: Callable[..., Arrays]
+    outputs: Callable[..., Specs]
+    inputs: Inputs = field(default_factory=dict)
+    instead: Inputs = field(default_factory=dict)
+    rest: Input | None = None
+    options: Mapping[str, Option] = field(default_factory=dict)
+    checks: Callable[..., str] = lambda **_: ""
+    decodes: bool = False
+    named: bool = False
+    watches: bool = False
+
+    def faults(self, given: object) -> list[str]:
+        """List what is wrong with `with`, as far as no file says it."""
+        try:
+            self.read(given, None)
+        except Wrong as wrong:
+            return wrong.faults
+        return []
+
+    def read(self, given: object, find: Find | None) -> dict[str, Any]:
+        """Make the function's keywords of `with`. Raises: Wrong, LoadFailed."""
+        if not isinstance(given, Mapping):
+            raise Wrong(["with: expected an object of options"])
+        faults = [f"with.{key}: {self._unknown(key)}" for key in given if key not in self.options]
+        found: dict[str, Any] = {}
+        for name, option in self.options.items():
+            if name not in given:
+                found[name] = option.default
+                if option.default is REQUIRED:
+                    faults.append(f"with.{name}: missing; expected {option.form}")
+                continue
+            try:
+                found[name] = option.read(given[name], find)
+            except Unexpected as wrong:
+                faults.append(f"with.{name}: {given[name]!r} given; expected {wrong}")
+        if not faults and (wrong_together := self.checks(**found)):
+            faults.append(f"with: {wrong_together}")
+        if faults:
+            raise Wrong(faults)
+        return found
+
+    def _unknown(self, key: str) -> str:
+        known = f"expected one of {', '.join(self.options)}" if self.options else "it has none"
+        return f"no such option; {known}{nearest(key, self.options)}"
+
+    def taken(self, names: Collection[str]) -> Inputs:
+        """Give the inputs that it has where `names` are filled, or may be."""
+        required = {name for name, each in self.instead.items() if not each.optional}
+        inputs = self.instead if required and required <= {*names} else self.inputs
+        left_out = {name for name, each in inputs.items() if each.optional and name not in names}
+        named = {name: each for name, each in inputs.items() if name not in left_out}
+        rest = self.rest
+        return {**named, **{n: rest for n in names if n not in inputs}} if rest else named
+
+    def signature(
+        self, given: Mapping[str, TensorSpec | None], options: Mapping[str, Any]
+    ) -> Signature:
+        """Give what it takes and gives.
+
+        Args:
+            given: what is known of the tensors that fill its inputs, or may.
+            options: as `read` gives them.
+        """
+        inputs = {n: each.spec(n, given.get(n)) for n, each in self.taken(given).items()}
+        known = {n: _shaped(spec, given.get(n)) for n, spec in inputs.items()}
+        return Signature(SERVING_DEFAULT, inputs, self.outputs(known, **options))
+
+
+class Wrong(LoadFailed):
+    """Options that a step cannot have: all faults."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__("; ".join(faults))
+        self.faults = faults
+
+
+def _shaped(spec: TensorSpec, given: TensorSpec | None) -> TensorSpec:
+    """Give what is known of an input: as it is expected, and the shape of what fills it."""
+    if given is None or spec.shape is not None:
+        return spec
+    return TensorSpec(spec.name, spec.dtype, given.shape, spec.tensor)
+
+
+def tensor(name: str, dtype: DataType, *shape: int) -> TensorSpec:
+    """Declare an output."""
+    return TensorSpec(name, dtype, shape, f"{name}:0")
+
+
+def fixed(*outputs: TensorSpec) -> Callable[..., Specs]:
+    """Declare outputs that depend on neither inputs nor options."""
+    found = {spec.name: spec for spec in outputs}
+    return lambda _inputs, **_options: found

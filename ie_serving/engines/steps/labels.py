@@ -1,0 +1,63 @@
+"""Steps that make words of numbers: labels of classes, names of columns."""
+
+import numpy as np
+
+from ie_serving.core.errors import InvalidTensor
+from ie_serving.core.tensors import Array, DataType, TensorSpec
+from ie_serving.engines.steps.boxes import named
+from ie_serving.engines.steps.declaration import Arrays, Specs, tensor
+
+
+def classifier_output(
+    probs: Array, *, labels: tuple[str, ...], top_n: int, softmax: bool
+) -> Arrays:
+    """Give the best classes of each row; see `registry.TABLE`."""
+    if probs.ndim < 1 or not probs.shape[-1]:
+        raise InvalidTensor(f"probs has shape {list(probs.shape)}; expected classes at the end")
+    if probs.shape[-1] < top_n:
+        raise InvalidTensor(f"probs has {probs.shape[-1]} classes, fewer than top_n, {top_n}")
+    if labels and len(labels) != probs.shape[-1]:
+        raise InvalidTensor(
+            f"probs has {probs.shape[-1]} classes, and there are {len(labels)} labels"
+        )
+    values = _softmax(probs) if softmax else probs
+    # NaN sorts last of all, however it is signed: so it is never the best.
+    index = np.argsort(-values, axis=-1, kind="stable")[..., :top_n]
+    best = np.take_along_axis(values, index, axis=-1)
+    return {"label": named(index, labels), "index": index.astype(np.int64), "prob": best}
+
+
+def classifier_specs(inputs: Specs, *, top_n: int, **_: object) -> Specs:
+    """Give what `classifier_output` makes."""
+    probs = inputs["probs"]
+    shape = None if probs.shape is None else (*probs.shape[:-1], top_n)
+    found = [
+        tensor("label", DataType.STRING),
+        tensor("index", DataType.INT64),
+        tensor("prob", probs.dtype),
+    ]
+    return {spec.name: _of_shape(spec, shape) for spec in found}
+
+
+def regression_output(values: Array, *, names: dict[str, int]) -> Arrays:
+    """Give columns by name; see `registry.TABLE`."""
+    most = max(names.values())
+    if values.ndim < 1 or values.shape[-1] <= most:
+        raise InvalidTensor(f"values has shape {list(values.shape)}; column {most} is asked for")
+    return {name: np.ascontiguousarray(values[..., at]) for name, at in names.items()}
+
+
+def regression_specs(inputs: Specs, *, names: dict[str, int]) -> Specs:
+    """Give what `regression_output` makes."""
+    values = inputs["values"]
+    shape = None if values.shape is None else values.shape[:-1]
+    return {name: _of_shape(tensor(name, values.dtype), shape) for name in names}
+
+
+def _of_shape(spec: TensorSpec, shape: tuple[int, ...] | None) -> TensorSpec:
+    return TensorSpec(spec.name, spec.dtype, shape, spec.tensor)
+
+
+def _softmax(values: Array) -> Array:
+    powers = np.exp(values - values.max(axis=-1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))

@@ -1,0 +1,50 @@
+"""A built-in step as a compiled model, so that a graph runs it like any other."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from ie_serving.core.tensors import Array, DataType, Signature
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.run.function import program
+from ie_serving.engines.run.program import CompiledPrograms
+from ie_serving.engines.steps.declaration import BuiltIn
+from ie_serving.engines.steps.watching import Nothing, Watch
+
+
+def compiled(
+    row: BuiltIn,
+    name: str,
+    step: str,
+    options: Mapping[str, Any],
+    signature: Signature,
+    watch: Watch | None,
+) -> CompiledPrograms:
+    """Make the model of a step.
+
+    Args:
+        row: of the table.
+        name: of the row, for errors.
+        step: name in its graph.
+        options: as `row.read` gives them.
+        signature: as `row.signature` gives it.
+        watch: counts what passes; None counts nothing.
+    """
+    told = {"step": step} if row.named else {}
+    watched = {"watch": watch or Nothing()} if row.watches else {}
+    run = partial(row.run, **options, **told, **watched)
+    decodes = row.decodes and signature.inputs["image"].dtype is DataType.STRING
+    made = program(
+        signature,
+        run if row.rest else _by_name(run),
+        EngineOptions(execution="async" if decodes else "auto"),
+        library=f'step "{name}"',
+        # Its own refusals are no other's errors: what else it raises is a defect.
+        refusals=(),
+        is_short=True,
+    )
+    return CompiledPrograms([made], runs_on={signature.name: f"built-in step {name}"})
+
+
+def _by_name(run: Callable[..., Mapping[str, Array]]) -> Callable[..., Mapping[str, Array]]:
+    return lambda inputs: run(**inputs)

@@ -1,0 +1,86 @@
+"""Pictures as steps take them: encoded, or pixels; as they give them: pixels, PNG or JPEG.
+
+Pixels are rows x columns x channels, 1 or 3 of them, in the order red, green, blue.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ie_serving.core.budget import BUDGET
+from ie_serving.core.errors import InvalidTensor
+from ie_serving.core.tensors import Array
+from ie_serving.wire.image.decode import decode
+from ie_serving.wire.image.resize import resized
+
+MOST_PICTURES = 256
+"""Pictures of one tensor. Each may take a second to decode."""
+
+CHANNELS = (1, 3)
+
+
+def pictures(image: Array, channels: int = 3) -> list[Array]:
+    """Give the pictures of an input, each as pixels.
+
+    Args:
+        image: encoded pictures as bytes, one or a list; or pixels, of one, or of several of a size.
+        channels: of what is decoded; pixels keep theirs.
+
+    Raises:
+        InvalidTensor: no picture, or too many.
+        QueueFull, RequestTooLarge: the budget of bytes has no room for them.
+    """
+    several = _encoded(image) if image.dtype.kind == "O" else _plain(image)
+    if len(several) > MOST_PICTURES:
+        raise InvalidTensor(f"image: {len(several)} pictures; at most {MOST_PICTURES} are taken")
+    if image.dtype.kind != "O":
+        return several
+    return [_decoded(data, at, channels) for at, data in enumerate(several)]
+
+
+def _encoded(image: Array) -> list[Any]:
+    if image.ndim > 1:
+        raise InvalidTensor(
+            f"image has shape {list(image.shape)}: expected one encoded picture, or a list of them"
+        )
+    return list(image.reshape(-1))
+
+
+def _plain(image: Array) -> list[Array]:
+    if image.ndim not in (3, 4) or image.shape[-1] not in CHANNELS or not image.size:
+        raise InvalidTensor(
+            f"image has shape {list(image.shape)}: expected pixels of rows x columns x 3 or 1"
+        )
+    return list(image if image.ndim == 4 else image[np.newaxis])
+
+
+def _decoded(data: bytes, at: int, channels: int) -> Array:
+    try:
+        return decode(data, channels)
+    except InvalidTensor as error:
+        raise InvalidTensor(f"image {at} {error}") from None
+
+
+def only(image: Array, channels: int = 3) -> Array:
+    """Give the one picture of an input. Raises: InvalidTensor, QueueFull, RequestTooLarge."""
+    several = pictures(image, channels)
+    if len(several) != 1:
+        raise InvalidTensor(f"image: {len(several)} pictures; expected one")
+    return several[0]
+
+
+def sized(pixels: Array, height: int, width: int) -> Array:
+    """Give a picture in another size and the same dtype. Raises: InvalidTensor."""
+    if not pixels.size:
+        raise InvalidTensor(f"a picture of {list(pixels.shape[:2])} pixels cannot be resized")
+    found = resized(pixels, height, width)
+    if found.dtype == pixels.dtype:
+        return found
+    return found.round().astype(pixels.dtype) if pixels.dtype.kind in "iu" else found
+
+
+def room(
+    count: int, height: int, width: int, channels: int, dtype: "np.dtype[np.generic]"
+) -> Array:
+    """Give an array for pictures, counted in the budget. Raises: QueueFull, RequestTooLarge."""
+    return BUDGET.empty((count, height, width, channels), dtype)

@@ -1,0 +1,185 @@
+"""The built-in steps of graphs by their names: `use: NAME` with the options in `with`.
+
+Another step is a function, and one row of `TABLE`.
+"""
+
+from collections.abc import Mapping
+
+from ie_serving.core.tensors import DataType
+from ie_serving.engines.steps import boxes, crops, images, labels, options, texts, watching
+from ie_serving.engines.steps.declaration import ANY, NUMBERS, BuiltIn, Input, tensor
+
+MOST_SIZE = 16_384
+"""Rows or columns of a picture that a step makes."""
+
+# Encoded where nothing else says it; or pixels, which are numbers.
+IMAGE = Input(dtype=DataType.STRING, shape=None, also=NUMBERS - {DataType.BF16})
+BOXES = Input(shape=(-1, 4), also=(DataType.FP64, DataType.FP16))
+SCORES = Input(shape=None)
+TEXTS = Input(dtype=DataType.STRING, shape=(-1,))
+OF_ANY_KIND = Input(also=ANY)
+
+SIZE = {"height": options.whole(1, MOST_SIZE), "width": options.whole(1, MOST_SIZE)}
+FIT = options.word(images.STRETCH, images.CROP, images.PAD, default=images.STRETCH)
+COLOURS = options.word(*images.COLOURS, default="RGB")
+CHOICE = {
+    "threshold": options.real(0, 1, 0.5),
+    "overlap": options.real(0, 1, 0.5),
+    "most": options.whole(1, 1000, 100),
+    "labels": options.labels(),
+}
+
+TABLE: Mapping[str, BuiltIn] = {
+    "decode_image": BuiltIn(
+        about="Decodes one JPEG, PNG or WebP.",
+        run=images.decode_image,
+        inputs={"image": IMAGE},
+        outputs=lambda _inputs, *, colors: {
+            "pixels": tensor("pixels", DataType.UINT8, -1, -1, 1 if colors == "GREY" else 3),
+            "height": tensor("height", DataType.INT64),
+            "width": tensor("width", DataType.INT64),
+        },
+        options={"colors": COLOURS},
+        decodes=True,
+    ),
+    "resize": BuiltIn(
+        about="Gives one picture another size, bilinear.",
+        run=images.resize,
+        inputs={"image": IMAGE},
+        outputs=images.resize_specs,
+        options={**SIZE, "fit": FIT},
+        decodes=True,
+    ),
+    "image_to_tensor": BuiltIn(
+        about="Makes the input of a model of pictures, one or several of any size.",
+        run=images.image_to_tensor,
+        inputs={"image": IMAGE},
+        outputs=images.tensor_specs,
+        options={
+            **SIZE,
+            "layout": options.word("NCHW", "NHWC", default="NCHW"),
+            "colors": COLOURS,
+            "dtype": options.word("float", "uint8", default="float"),
+            "fit": FIT,
+            "mean": options.numbers((1, 3), (0.0,)),
+            "scale": options.numbers((1, 3), (1.0,)),
+        },
+        checks=images.wrong_together,
+        decodes=True,
+    ),
+    "crop": BuiltIn(
+        about="Cuts boxes out of one picture, all in one size.",
+        run=crops.crop,
+        inputs={"image": IMAGE, "boxes": BOXES},
+        outputs=crops.crop_specs,
+        options={**SIZE, "margin": options.real(0, 1, 0.0)},
+        decodes=True,
+    ),
+    "draw": BuiltIn(
+        about="Draws boxes, with their labels and scores, on one picture.",
+        run=crops.draw,
+        inputs={
+            "image": IMAGE,
+            "boxes": BOXES,
+            "labels": Input(dtype=DataType.STRING, shape=(-1,), optional=True),
+            "scores": Input(shape=(-1,), optional=True),
+        },
+        outputs=crops.draw_specs,
+        options={
+            "format": options.word("png", "jpeg", crops.PIXELS, default="png"),
+            "line": options.whole(1, 100, 2),
+        },
+        decodes=True,
+    ),
+    "ssd_boxes": BuiltIn(
+        about="Makes boxes of an SSD's output for one picture.",
+        run=boxes.ssd_boxes,
+        inputs={"detections": Input()},
+        instead={"boxes": Input(), "scores": SCORES, "classes": Input()},
+        outputs=boxes.LIST,
+        options={**CHOICE, "overlap": options.real(0, 1, 1.0)},
+    ),
+    "yolo_boxes": BuiltIn(
+        about="Makes boxes of a YOLO's output for one picture, without those that overlap.",
+        run=boxes.yolo_boxes,
+        inputs={"output": Input()},
+        outputs=boxes.LIST,
+        options={
+            "form": options.word("v8", "v5", "grid", default="v8"),
+            "height": options.whole(1, MOST_SIZE, 640),
+            "width": options.whole(1, MOST_SIZE, 640),
+            "anchors": options.pairs("a list of [width, height], in cells"),
+            **CHOICE,
+        },
+        checks=boxes.wrong_anchors,
+    ),
+    "filter_boxes": BuiltIn(
+        about="Chooses boxes by label and score.",
+        run=boxes.filter_boxes,
+        inputs={
+            "boxes": BOXES,
+            "scores": Input(shape=(-1,)),
+            "classes": Input(dtype=DataType.INT64, shape=(-1,)),
+            "labels": TEXTS,
+        },
+        outputs=boxes.LIST,
+        options={
+            "threshold": options.real(0, 1, 0.0),
+            "keep": options.names('a list of labels, such as ["person"]'),
+            "most": options.whole(1, 1000, 100),
+        },
+    ),
+    "classifier_output": BuiltIn(
+        about="Gives the best classes of each row, with names and probabilities.",
+        run=labels.classifier_output,
+        inputs={"probs": Input(also=(DataType.FP64, DataType.FP16))},
+        outputs=labels.classifier_specs,
+        options={
+            "labels": options.labels(),
+            "top_n": options.whole(1, 1000, 1),
+            "softmax": options.flag(False),
+        },
+    ),
+    "regression_output": BuiltIn(
+        about="Gives columns by name.",
+        run=labels.regression_output,
+        inputs={"values": Input(also=NUMBERS)},
+        outputs=labels.regression_specs,
+        options={"names": options.columns('columns by name, such as {"price": 0}')},
+    ),
+    "json": BuiltIn(
+        about="Writes tensors as one JSON object.",
+        run=texts.to_json,
+        rest=OF_ANY_KIND,
+        outputs=texts.TEXT,
+        options={"indent": options.whole(0, 8, 0)},
+    ),
+    "template": BuiltIn(
+        about="Fills tensors into a text.",
+        run=texts.template,
+        rest=OF_ANY_KIND,
+        outputs=texts.TEXT,
+        options={"text": options.text('a text such as "{label}: {prob:.2f}"')},
+        checks=texts.wrong_template,
+    ),
+    "log": BuiltIn(
+        about="Writes what passes to the log, and gives it on.",
+        run=watching.log_step,
+        rest=OF_ANY_KIND,
+        outputs=watching.same,
+        options={
+            "level": options.word(*watching.LEVELS, default="info"),
+            "show": options.word("keys", "values", default="values"),
+            "keys": options.pattern(".*"),
+        },
+        named=True,
+    ),
+    "metrics": BuiltIn(
+        about="Counts what passes for the page of metrics, and gives it on.",
+        run=watching.metrics_step,
+        rest=OF_ANY_KIND,
+        outputs=watching.same,
+        named=True,
+        watches=True,
+    ),
+}

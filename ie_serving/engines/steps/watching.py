@@ -1,0 +1,90 @@
+"""Steps that tell what passes: to the log, to the page of metrics. They give what they take."""
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+
+from ie_serving.core.tensors import Array
+from ie_serving.engines.steps.declaration import Arrays, Specs
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger("ie_serving.steps")
+"""What steps log."""
+
+LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
+
+MOST_SHOWN = 20
+"""Elements of a tensor that a log line shows."""
+LONGEST_SHOWN = 80
+"""Bytes of a text that a log line shows: it may be a whole picture."""
+
+
+class Watch(Protocol):
+    """What counts values for the page of metrics."""
+
+    def numbers(
+        self, step: str, item: str, /, count: int, total: float, least: float, greatest: float
+    ) -> None:
+        """Count numbers of an item: how many, their sum, the least and the greatest."""
+
+    def texts(self, step: str, item: str, texts: Mapping[str, int], /) -> None:
+        """Count how often each text of an item comes."""
+
+
+class Nothing:
+    """Counts nothing. See `Watch`."""
+
+    def numbers(
+        self, step: str, item: str, /, count: int, total: float, least: float, greatest: float
+    ) -> None:
+        """See `Watch`."""
+
+    def texts(self, step: str, item: str, texts: Mapping[str, int], /) -> None:
+        """See `Watch`."""
+
+
+def log_step(
+    inputs: Arrays, *, level: str, show: str, keys: "re.Pattern[str]", step: str
+) -> Arrays:
+    """Write a line to the log; see `registry.TABLE`."""
+    number = LEVELS[level]
+    if log.isEnabledFor(number):
+        shown = (f"{n} {_shown(array, show)}" for n, array in inputs.items() if keys.fullmatch(n))
+        log.log(number, Event("step", step=step, items="; ".join(shown)))
+    return inputs
+
+
+def metrics_step(inputs: Arrays, *, watch: Watch, step: str) -> Arrays:
+    """Count what passes; see `registry.TABLE`."""
+    for name, array in inputs.items():
+        if array.dtype.kind == "O":
+            watch.texts(step, name, Counter(_word(each) for each in array.reshape(-1).tolist()))
+            continue
+        finite = array[np.isfinite(array)]
+        if finite.size:
+            total = float(finite.sum(dtype=np.float64))
+            ends = float(finite.min()), float(finite.max())
+            watch.numbers(step, name, finite.size, total, *ends)
+    return inputs
+
+
+def same(inputs: Specs, **_: object) -> Specs:
+    """Give what is taken."""
+    return inputs
+
+
+def _shown(array: Array, show: str) -> str:
+    form = f"{array.dtype}{list(array.shape)}"
+    if show == "keys":
+        return form
+    first = array.reshape(-1)[:MOST_SHOWN].tolist()
+    words = [_word(each) if isinstance(each, bytes) else each for each in first]
+    return f"{form} {words}{' ...' if array.size > MOST_SHOWN else ''}"
+
+
+def _word(data: bytes) -> str:
+    return data[:LONGEST_SHOWN].decode("utf-8", "replace")

@@ -54,7 +54,7 @@ def log_step(
     number = LEVELS[level]
     if log.isEnabledFor(number):
         shown = (f"{n} {_shown(array, show)}" for n, array in inputs.items() if keys.fullmatch(n))
-        log.log(number, Event("step", step=step, items="; ".join(shown)))
+        log.log(number, Event("step passed", step=step, items="; ".join(shown)))
     return inputs
 
 

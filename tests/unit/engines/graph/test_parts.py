@@ -153,7 +153,7 @@ async def test_what_passes_is_logged_and_counted(
     graph = compiled(shelf(), directory, steps, watch=metrics)
     with caplog.at_level(logging.INFO, "ie_serving.steps"):
         assert await ask(graph, x=[1, 4]) == {"y": [2, 8]}
-    assert 'step=log items="y float32[2] [2.0, 8.0]"' in caplog.text
+    assert 'step passed step=log items="y float32[2] [2.0, 8.0]"' in caplog.text
     lines = [line for line in step_lines({"g": metrics}) if "step_values{" in line]
     start = 'ie_serving_step_values{graph="g",step="last",item="y",of='
     wanted = {"count": 2, "sum": 10, "min": 2, "max": 8}

@@ -34,7 +34,7 @@ AGAIN := $(DEV)/python -m pytest --last-failed --last-failed-no-failures none --
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv test unit conformance soak fuzz drivers style format api configuration sample bench-quick bench bench-batching bench-strain bench-stall \
+.PHONY: help run venv test unit conformance soak fuzz drivers style format api configuration sample bench-quick bench bench-batching bench-strain bench-stall bench-share \
 	walk docker_build docker_check docker_lock clean
 
 help: ## list these targets
@@ -142,6 +142,9 @@ bench-batching: ## measure what batches of requests win, at concurrency 1 to 256
 
 bench-kernels: ## measure Python code that answers: processes, batches, instances, calls that hang
 	$(PYTHON) -m benchmarks kernels
+
+bench-share: ## measure ResNet-50's shape beside benchmark_app, and under a quota of one processor; as root
+	$(PYTHON) -m benchmarks share
 
 walk: .venv-dev/.installed ## print the way of a small request, and write it into docs/design.md
 	$(DEV)/python -m benchmarks.walk

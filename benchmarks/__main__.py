@@ -12,6 +12,7 @@ COMMANDS = {
     "batching": "benchmarks.batching",
     "stall": "benchmarks.stall",
     "kernels": "benchmarks.kernels",
+    "share": "benchmarks.share",
 }
 
 

@@ -20,10 +20,10 @@ import numpy as np
 from benchmarks import models
 from benchmarks.engine import Loop
 from benchmarks.environments import ROOT
-from benchmarks.generators import h2load, wrk
+from benchmarks.generators import h2load, need, wrk
 from benchmarks.peers.catalog import TRITON, triton_in_batches
 from benchmarks.report import ratio, spread, table
-from benchmarks.servers import Server, Target, project
+from benchmarks.servers import Server, project, with_flags
 from benchmarks.subjects import Load, Measurement, Question, Subject, started
 from benchmarks.wire import Array
 
@@ -67,6 +67,7 @@ def main() -> None:
     parser.add_argument("--no-triton", action="store_true", help="leave Triton out")
     parser.add_argument("--installed", type=Path, help="environment that has the server already")
     given = parser.parse_args()
+    need()
     models.write(ROOT / "models")
     run = Run(
         contenders=_contenders(given),
@@ -141,8 +142,8 @@ class Run:
 def _contenders(given: argparse.Namespace) -> dict[str, Server]:
     server = _installed(given.installed) if given.installed else project("working-tree", None)
     ours = {
-        OFF: _with(server, given.flag),
-        ON: _with(server, [*given.flag, f"--max_batch_size={given.batch}"]),
+        OFF: with_flags(server, given.flag),
+        ON: with_flags(server, [*given.flag, f"--max_batch_size={given.batch}"]),
     }
     if given.no_triton:
         return ours
@@ -158,13 +159,6 @@ def _question(model: str) -> Question:
 
 def _installed(environment: Path) -> Server:
     return replace(project("installed", None), install=cache(environment.absolute))
-
-
-def _with(server: Server, flags: list[str]) -> Server:
-    def command(environment: Path, target: Target) -> list[str]:
-        return [*server.command(environment, target), *flags]
-
-    return replace(server, command=command)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -48,18 +48,22 @@ class Loop:
         self._request.infer()
 
 
-def benchmark_app(model: Path, shape: tuple[int, ...], hint: str, seconds: float) -> float:
+ONE_BY_ONE = ("-api", "sync", "-hint", "latency")
+AS_IT_LIKES = ("-api", "async", "-hint", "throughput")
+
+
+def benchmark_app(
+    model: Path, shape: tuple[int, ...], seconds: float, options: Sequence[str]
+) -> float:
     """Run OpenVINO's own benchmark tool and return its inferences per second.
 
-    With the hint `latency` it sends one request after the other, with `throughput` as many at once
-    as it likes. `shape` is that of the model's only input.
+    `shape` is that of the model's only input; `options` say how many requests it sends at once.
     """
-    one = ("-api", "sync") if hint == "latency" else ("-api", "async")
     dimensions = ",".join(map(str, shape))
     output = subprocess.run(
         [
-            *(Path(sys.executable).with_name("benchmark_app"), "-m", model, "-d", "CPU", *one),
-            *("-hint", hint, "-t", str(max(1, round(seconds))), "-data_shape", f"[{dimensions}]"),
+            *(Path(sys.executable).with_name("benchmark_app"), "-m", model, "-d", "CPU"),
+            *(*options, "-t", str(max(1, round(seconds))), "-data_shape", f"[{dimensions}]"),
         ],
         check=True,
         capture_output=True,

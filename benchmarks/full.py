@@ -6,8 +6,6 @@ from the system's packages. Only ratios inside one run mean anything.
 """
 
 import argparse
-import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -19,7 +17,7 @@ import grpc
 
 from benchmarks import generators, measure, models
 from benchmarks.calls import WrongReplyError
-from benchmarks.engine import Loop, benchmark_app
+from benchmarks.engine import AS_IT_LIKES, ONE_BY_ONE, Loop, benchmark_app
 from benchmarks.environments import PROJECT, ROOT
 from benchmarks.models import CASES, MODELS, Case
 from benchmarks.peers.catalog import PEERS
@@ -66,8 +64,8 @@ class Run:
     def _engine(self, asked: list[Asked]) -> None:
         for case, loop, _ in asked:
             self.results.engine["plain Python loop", case.name].append(loop.load(self.seconds).rps)
-            for hint in ("latency", "throughput"):
-                rps = benchmark_app(_file(case.model), case.shape, hint, self.seconds)
+            for hint, options in (("latency", ONE_BY_ONE), ("throughput", AS_IT_LIKES)):
+                rps = benchmark_app(_file(case.model), case.shape, self.seconds, options)
                 self.results.engine[f"benchmark_app, {hint}", case.name].append(rps)
 
     def _serve(self, server: Server, asked: list[Asked]) -> None:
@@ -118,16 +116,6 @@ def _file(model: str) -> Path:
     return ROOT / "models" / model / "1" / "model.xml"
 
 
-def need_generators() -> None:
-    """Install the Debian packages of the load generators, or say which are missing."""
-    missing = [p for name, p in generators.PROGRAMS.items() if not shutil.which(name)]
-    if not missing:
-        return
-    command = ["apt-get", "install", "--yes", "--no-install-recommends", *missing]
-    if not shutil.which("apt-get") or subprocess.run(command, check=False).returncode:
-        sys.exit(f"install the packages {' and '.join(missing)} first: {' '.join(command)}")
-
-
 def main() -> None:
     """Measure, print the report, and write it where it was asked for."""
     names = [server.name for server in PEERS]
@@ -138,7 +126,7 @@ def main() -> None:
     parser.add_argument("--cases", nargs="*", default=[case.name for case in CASES])
     parser.add_argument("--report", type=Path, default=PROJECT / "benchmarks" / "results.md")
     given = parser.parse_args()
-    need_generators()
+    generators.need()
     models.write(ROOT / "models")
     contenders = [project("ie_serving", None), *(p for p in PEERS if p.name in given.peers)]
     run = Run(contenders, [case for case in CASES if case.name in given.cases], given.seconds)

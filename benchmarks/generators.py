@@ -6,7 +6,9 @@ HTTP 200 for a success, and a gRPC error is one.
 
 import json
 import re
+import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -37,6 +39,16 @@ function done(summary, latency, requests)
     summary.bytes, summary.errors.status + summary.errors.read + summary.errors.timeout))
 end
 """
+
+
+def need() -> None:
+    """Install the Debian packages of the load generators, or say which are missing."""
+    missing = [p for name, p in PROGRAMS.items() if not shutil.which(name)]
+    if not missing:
+        return
+    command = ["apt-get", "install", "--yes", "--no-install-recommends", *missing]
+    if not shutil.which("apt-get") or subprocess.run(command, check=False).returncode:
+        sys.exit(f"install the packages {' and '.join(missing)} first: {' '.join(command)}")
 
 
 def wrk(port: int, call: Call, concurrency: int, seconds: float) -> Sample:

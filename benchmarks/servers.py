@@ -6,9 +6,9 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -84,6 +84,15 @@ def project(name: str, revision: str | None) -> Server:
         return environments.ensure_project(environments.snapshot(revision), f"project-{name}")
 
     return Server(name, install, _serve_model, tfs_grpc, tfs_rest)
+
+
+def with_flags(server: Server, flags: Sequence[str]) -> Server:
+    """Give the same server, started with further flags."""
+
+    def command(environment: Path, target: Target) -> list[str]:
+        return [*server.command(environment, target), *flags]
+
+    return replace(server, command=command)
 
 
 def _serve_model(environment: Path, target: Target) -> list[str]:

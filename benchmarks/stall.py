@@ -23,7 +23,7 @@ from benchmarks import models, servers
 from benchmarks.calls import tfs_grpc, tfs_rest
 from benchmarks.engine import Loop
 from benchmarks.environments import ROOT
-from benchmarks.generators import steady
+from benchmarks.generators import need, steady
 from benchmarks.report import ratio, spread, table
 from benchmarks.servers import Running, Server, Target, project
 from benchmarks.subjects import Question
@@ -44,6 +44,7 @@ def main() -> None:
     parser.add_argument("--flag", action="append", default=[], help="further flag of the server")
     parser.add_argument("--installed", type=Path, help="environment that has the server already")
     given = parser.parse_args()
+    need()
     models.write(ROOT / "models")
     large = models.write_large(ROOT / "large")
     server = project("working-tree", None)

@@ -34,7 +34,7 @@ AGAIN := $(DEV)/python -m pytest --last-failed --last-failed-no-failures none --
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv test unit conformance soak fuzz drivers style format api configuration sample bench-quick bench bench-batching bench-strain bench-stall bench-share \
+.PHONY: help run venv test unit conformance soak fuzz drivers style format api configuration sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels \
 	walk docker_build docker_check docker_lock clean
 
 help: ## list these targets

@@ -14,7 +14,6 @@ from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
 from ie_serving.core.access import Caller
 from ie_serving.core.budget import BUDGET
 from ie_serving.engines.base import Engine
-from ie_serving.engines.graph.engine import FILE as GRAPH
 from ie_serving.engines.graph.engine import WithGraphs, models_of
 from ie_serving.engines.layers.sequence_family import Families
 from ie_serving.engines.others import AtHand, WithOthers
@@ -44,6 +43,7 @@ from ie_serving.server.fronts.admin.grpc_health import HealthService
 from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.admin.readiness import Readiness
+from ie_serving.server.fronts.kibernetika.optional import AnsweringModel
 from ie_serving.server.fronts.tfs import model_service, prediction_service
 from ie_serving.server.fronts.tfs.model_service import ModelService
 from ie_serving.server.fronts.tfs.prediction_service import PredictionService, grpc_interface
@@ -89,6 +89,7 @@ class ServingApplication:
         self._gate = Gate(server, tls_files.read, access_file.read)
         most, each = most_connections(server.max_connections), server.max_connections_per_address
         self._connections = limit_of(most, each)
+        self._answering = AnsweringModel(server.answering_model)
         self._access_log = OptionalLog(server.access_log, server.log_format)
         BUDGET.limit = budget_of(server.memory_budget_bytes)
         self._notes = notes
@@ -139,11 +140,13 @@ class ServingApplication:
         )
 
     def _services_over(self, plane: DataPlane) -> Services:
+        named = self._answering.grpc
+        prediction = PredictionService(
+            plane, self._interface, tells_callers=self._settings.engine.allow_python
+        )
         return {
-            prediction_service.NAME: PredictionService(
-                plane, self._interface, tells_callers=self._settings.engine.allow_python
-            ).answers(),
-            model_service.NAME: self._model_service(plane).answers(),
+            prediction_service.NAME: named(prediction.answers()),
+            model_service.NAME: named(self._model_service(plane).answers()),
         }
 
     def _services_for(self, caller: Caller) -> Services:
@@ -247,7 +250,13 @@ class ServingApplication:
         )
         # The log stands in front of the gate: a request that the gate refuses has its line, too.
         wanted = wanting(server.metrics_paths, server.invocations_model)
-        app = self._gate.rest(api.answer, wanted, refusal, partial(self._plane.refused, ""))
+        answer = self._answering.rest(
+            api.answer,
+            self._plane,
+            limit_s=server.rest_timeout_s,
+            max_body_bytes=server.max_message_bytes,
+        )
+        app = self._gate.rest(answer, wanted, refusal, partial(self._plane.refused, ""))
         return partial(
             HttpServer,
             self._access_log.rest(app),
@@ -321,7 +330,7 @@ class ServingApplication:
         opened = OpenedLater(
             url, partial(open_storage, url, self._storage_options, self._stopping, sibling)
         )
-        storage = stated_or(opened, GRAPH, config.graph)
+        storage = stated_or(opened, config.graph)
         engine = engine_stack.engine(self._drivers, config)
         source = Source(
             storage,

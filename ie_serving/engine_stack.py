@@ -11,6 +11,7 @@ from ie_serving.config.schema.model import with_keys
 from ie_serving.config.settings import ModelConfig
 from ie_serving.engines.base import Engine
 from ie_serving.engines.drivers import Drivers, every
+from ie_serving.engines.hooks import HookOptions
 from ie_serving.engines.kept import KeptSound
 from ie_serving.engines.layers.batching import BatchingEngine
 from ie_serving.engines.layers.images import WithImages
@@ -20,6 +21,7 @@ from ie_serving.engines.layers.sequences import WithSequences
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.openvino.supported import lower_precisions
+from ie_serving.engines.python.kibernetika.engine import Chained, WithHooks
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.inference.samples import RecordedRequests
 from ie_serving.telemetry.batches import BatchMetrics
@@ -59,16 +61,18 @@ def drivers(fallback: TensorFlowFallback) -> Drivers:
 def engine(every_driver: Drivers, config: ModelConfig) -> Engine:
     """Give the engine of one model: what its files must be depends on the driver it names."""
     kept = KeptSound(every_driver.named(config.engine.driver))
-    return PrecisionEngine(kept, lower_precisions, _recorded())
+    alone = PrecisionEngine(kept, lower_precisions, _recorded())
+    return Chained(alone) if config.engine.of(HookOptions).chain else alone
 
 
 def layered(alone: Engine, batches: BatchMetrics, family: Family) -> Engine:
     """Wrap the engine of one model.
 
     Images are decoded before requests are gathered, so that what does not decode shares no batch.
-    All of that happens in the turn of a sequence.
+    All of that happens in the turn of a sequence. Hooks are around everything, so that what they
+    give shares batches too.
     """
-    return WithSequences(WithImages(BatchingEngine(alone, batches, batching_of)), family)
+    return WithHooks(WithSequences(WithImages(BatchingEngine(alone, batches, batching_of)), family))
 
 
 def _recorded() -> RecordedRequests:

@@ -87,6 +87,21 @@ def tensorflow_model_server(argv: Sequence[str] | None = None) -> int:
     return ended.code
 
 
+def kibernetika_serving(argv: Sequence[str] | None = None) -> int:
+    """Run as `kibernetika-serving` does; return its exit code."""
+    from ie_serving.config.dialects import kibernetika
+
+    _listen_for_signals()
+    try:
+        parsed = kibernetika.parse(sys.argv[1:] if argv is None else argv, os.environ)
+        _prepare(parsed)
+    except ServingError as error:
+        for cause in causes(error):
+            print(f"kibernetika-serving: error: {cause}", file=sys.stderr)
+        return WRONG_USAGE
+    return _serve(parsed).code
+
+
 def _show(lines: Sequence[str]) -> int:
     for line in lines:
         print(line)

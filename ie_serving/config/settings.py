@@ -20,9 +20,12 @@ class Graph:
     """A graph of models that stands in the configuration."""
 
     text: str
-    """What its `graph.json` would hold."""
+    """What its file would hold."""
 
     version: int = 1
+
+    file: str = "graph.json"
+    """Name of that file; another one is no graph: a chain of kibernetika-serving."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,6 +230,10 @@ class ServerSettings:
 
     monitoring_path: str = ""
     """Where the metrics are as well: what a monitoring file of TensorFlow Serving names."""
+
+    answering_model: str = ""
+    """Model that answers gRPC under any name, and `POST /predict`, as kibernetika-serving's does;
+    empty: each under its own name."""
 
     invocations_model: str = ""
     """Model that answers `POST /invocations`; empty serves none."""

@@ -132,6 +132,7 @@ class Signature:
             the outputs, and takes it beside the inputs: all of them, or none to begin anew.
         gathers: the model makes batches of its requests itself, if anybody does.
         told: the model is told who asks, by `core.callers.CALLER`.
+        is_open: where it names no inputs it takes any, and where it names no outputs it gives any.
     """
 
     name: str
@@ -147,6 +148,25 @@ class Signature:
     states: tuple[str, ...] = ()
     gathers: bool = False
     told: bool = False
+    is_open: bool = False
+
+    @property
+    def takes_any(self) -> bool:
+        """Whether inputs may have any names, dtypes and shapes."""
+        return self.is_open and not self.inputs
+
+    @property
+    def gives_any(self) -> bool:
+        """Whether the outputs are known only when they come."""
+        return self.is_open and not self.outputs
+
+
+def specs_of(arrays: Mapping[str, Array]) -> dict[str, TensorSpec]:
+    """Describe arrays whose specs nobody has declared; their dtypes are those of `BY_NUMPY`."""
+    return {
+        name: TensorSpec(name, BY_NUMPY[array.dtype], None, f"{name}:0")
+        for name, array in arrays.items()
+    }
 
 
 CLASSES, SCORES, OUTPUTS = "classes", "scores", "outputs"

@@ -41,7 +41,7 @@ def check_output_filter(signature: Signature, aliases: Sequence[str]) -> None:
         InvalidRequest: in TensorFlow Serving's phrase, with the aliases that there are.
     """
     for place, alias in enumerate(aliases):
-        if alias not in signature.outputs:
+        if alias not in signature.outputs and not signature.gives_any:
             known = ",".join(sorted(signature.outputs))
             raise InvalidRequest(
                 f"output tensor alias not found in signature: {alias} Outputs expected to be in"

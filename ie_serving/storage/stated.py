@@ -23,6 +23,10 @@ class Text(Protocol):
         """Of the file."""
 
     @property
+    def file(self) -> str:
+        """Name of the file."""
+
+    @property
     def version(self) -> int:
         """Of the model."""
 
@@ -67,8 +71,8 @@ class Stated:
             yield Path(path)
 
 
-def stated_or(storage: Storage, name: str, stated: Text | None) -> Storage:
-    """Give the version that is stated as the file `name`; `storage` where none is."""
+def stated_or(storage: Storage, stated: Text | None) -> Storage:
+    """Give the version that is stated; `storage` where none is."""
     if stated is None:
         return storage
-    return Stated(storage.url, stated.version, name, stated.text)
+    return Stated(storage.url, stated.version, stated.file, stated.text)

@@ -14,6 +14,8 @@ from tests.process import PATIENCE_S, Process, free_ports
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLE = ROOT / "examples" / "models" / "digits"
 READY = "gRPC server listens on port"
+REST_FLAGS = {"tensorflow_model_server": "--rest_api_port", "kserving": "--http-port"}
+"""What a command calls its REST port, where not --rest_port."""
 LOADED = "state=AVAILABLE"
 """In the log for each version; the ports open after the last."""
 CHANNEL_OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
@@ -24,7 +26,7 @@ class Server(Process):
 
     def __init__(self, *command: str, env: dict[str, str] | None = None) -> None:
         self.port, self.rest_port = free_ports(2)
-        rest = "--rest_api_port" if command[0] == "tensorflow_model_server" else "--rest_port"
+        rest = REST_FLAGS.get(command[0], "--rest_port")
         super().__init__(*command, f"--port={self.port}", f"{rest}={self.rest_port}", env=env)
         self._opened = ExitStack()
 

@@ -12,6 +12,7 @@ import pytest
 from tensorflow.core.framework import tensor_pb2
 from tensorflow_serving.apis import predict_pb2
 
+from tests.functional.graph_models import linear
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S
 
@@ -101,10 +102,17 @@ def write(root: Path) -> Path:
         "itself": {"kernel": "asker.py:Asker"},
         "bodies": {"kernel": "kernels/bodies.py:Bodies"},
         "json": {"kernel": "kernels/bodies.py:Json", "isolation": "process"},
+        "iris": {"hooks": "hooks.py", "params": {"names": "a,b,c,d"}},
     }
     for name in models:
         (root / name / "1").mkdir(parents=True)
     (root / "asker/1/asker.py").write_text(ASKER)
+    linear(root / "iris" / "1" / "model", 2.0)
+    for part in (root / "iris/1/model").iterdir():
+        part.rename(root / "iris/1" / part.name)
+    (root / "iris/1/hooks.py").write_text(
+        printed(r"```python\n(.*?)```", "## Hooks around a model")
+    )
     (root / "risk/1/kernel.py").write_text(printed(r"```python\n(.*?)```"))
     (root / "limits/1/limits.py").write_text(LIMITS)
     (root / "kernels").mkdir()
@@ -136,9 +144,9 @@ PAGE = Path(__file__).parents[2] / "docs" / "own-code.md"
 HEADING = "## From ten lines of Python to a service"
 
 
-def printed(pattern: str) -> str:
-    """Find something in the page's section."""
-    section = PAGE.read_text().partition(HEADING)[2].partition("\n## ")[0]
+def printed(pattern: str, heading: str = HEADING) -> str:
+    """Find something in a section of the page."""
+    section = PAGE.read_text().partition(heading)[2].partition("\n## ")[0]
     found = re.search(pattern, section, re.DOTALL)
     assert found, pattern
     return found[1]
@@ -270,3 +278,13 @@ def test_changed_params_are_taken_or_load_the_model_anew(server: Server, file: P
     assert limits() == {"limit": 2, "loads": 1}
     change("scale", factor=5)
     assert ask(server, "scale", [1.0]).json() == {"outputs": [5.0]}
+
+
+def test_the_pages_hooks_answer_over_both_interfaces(server: Server) -> None:
+    rows = [[1.0, 2.0, 3.0, 4.0], [9.0, 1.0, 1.0, 1.0]]
+    reply = server.rest.post("/v1/models/iris:predict", json={"instances": rows})
+    assert reply.json() == {
+        "predictions": [{"species": "d", "best": 4.0}, {"species": "a", "best": 9.0}]
+    }
+    metadata = server.rest.get("/v1/models/iris/metadata").text
+    assert '"cm"' in metadata and '"species"' in metadata and '"x"' not in metadata

@@ -112,6 +112,8 @@ TFS = {f"--{flag.name}" for flag in FLAGS} | {"--help"}
         # It also tells the two commands apart by these.
         ("ovms", OWN_IN_BOTH | {"--config_path", "--model_name", "--model_path"}),
         ("manage", MANAGE),
+        # As far as a hyphen: flags of this server have none.
+        ("kibernetika", {"--driver", "--model", "--hooks", "--option", "--port", "--http"}),
         ("keys", OWN_IN_BOTH | {"--help", "--rights", "--models"}),
         (
             "kernel_run",
@@ -127,7 +129,7 @@ def test_a_dialect_names_only_flags_of_its_own(module: str, known: set[str]) -> 
 
 
 def test_every_dialect_is_held_to_its_flags() -> None:
-    held = {"environment", "ie_serving", "keys", "manage", "no_command", "ovms"}
+    held = {"environment", "ie_serving", "keys", "kibernetika", "manage", "no_command", "ovms"}
     held |= {"kernel_run", "tensorflow_model_server", "tfs_flags"}
     modules = (PACKAGE / "config" / "dialects").glob("*.py")
     assert {path.stem for path in modules} - {"__init__"} == held

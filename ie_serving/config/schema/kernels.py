@@ -26,6 +26,19 @@ PLACE = Setting(
     key="kernel",
 )
 
+HOOKS = Setting(
+    place="hooks.place",
+    parse=kernels.file,
+    form="FILE",
+    default="none",
+    meaning="Python code around the model, preprocess, postprocess or process as of"
+    " kibernetika-serving, in the version directory, else beside the configuration, or absolute;"
+    " needs allow_python",
+    example="hooks.py",
+    flag="hooks",
+    key="hooks",
+)
+
 _OTHERS: tuple[Setting, ...] = (
     Setting(
         place="kernel.isolation",
@@ -79,15 +92,16 @@ _OTHERS: tuple[Setting, ...] = (
     ),
 )
 
-KERNELS: tuple[Setting, ...] = (PLACE, *_OTHERS)
+KERNELS: tuple[Setting, ...] = (PLACE, HOOKS, *_OTHERS)
 """Keys of a model and flags."""
 
 
 def beside(found: dict[str, Any], directory: Path) -> None:
-    """Note where the configuration lies, beside which a kernel may."""
-    place = found.get(PLACE.place)
-    if place is not None:
-        found[PLACE.place] = dataclasses.replace(place, beside=str(directory))
+    """Note where the configuration lies, beside which a kernel or a file of hooks may."""
+    for setting in (PLACE, HOOKS):
+        place = found.get(setting.place)
+        if place is not None:
+            found[setting.place] = dataclasses.replace(place, beside=str(directory))
 
 
 def driver_of(found: Mapping[str, Any]) -> Mapping[str, str]:
@@ -97,6 +111,9 @@ def driver_of(found: Mapping[str, Any]) -> Mapping[str, str]:
 
 def conflicts(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield what cannot be beside the other settings of a model: its place, and why."""
+    if found.get(HOOKS.place) is not None:
+        yield from _beside_hooks(found)
+        return
     if found.get(PLACE.place) is None:
         for setting in _OTHERS:
             if setting.place in found:
@@ -114,3 +131,12 @@ def conflicts(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if found.get("engine.driver", AUTO) not in (AUTO, DRIVER):
         driver = found["engine.driver"]
         yield "engine.driver", f"{driver} given beside a kernel, which needs no driver: remove one"
+
+
+def _beside_hooks(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    if found.get(PLACE.place) is not None:
+        yield HOOKS.place, "a kernel answers for the model: call its hooks in the kernel"
+    without = "it has no meaning for hooks, which run in threads of the server: remove it"
+    for place in ("kernel.isolation", "kernel.memory_limit_mb", "kernel.instances"):
+        if place in found:
+            yield place, without

@@ -16,6 +16,7 @@ from ie_serving.core.integers import INT64_MAX
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.drivers import names
+from ie_serving.engines.hooks import HookOptions
 from ie_serving.engines.kernels import KernelOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Preprocessing
@@ -345,7 +346,8 @@ def with_own(engine: EngineOptions, found: Mapping[str, Any]) -> EngineOptions:
     batching = dataclasses.replace(engine.of(Batching), **fields_of("batching", found))
     sequences = dataclasses.replace(engine.of(Sequences), **fields_of("sequences", found))
     kernel = dataclasses.replace(engine.of(KernelOptions), **fields_of("kernel", found))
-    for options in (openvino, tensorflow, steps, batching, sequences, kernel):
+    hooks = dataclasses.replace(engine.of(HookOptions), **fields_of("hooks", found))
+    for options in (openvino, tensorflow, steps, batching, sequences, kernel, hooks):
         engine = engine.having(options)
     return engine
 

@@ -13,6 +13,7 @@ from ie_serving.config.settings import ModelConfig, ServerSettings, Settings, Tu
 from ie_serving.config.values.faults import Parser
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
+from ie_serving.engines.hooks import HookOptions
 from ie_serving.engines.kernels import KernelOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Preprocessing
@@ -30,6 +31,7 @@ OWNERS: Mapping[str, type] = {
     "sequences": Sequences,
     "tensorflow": TensorFlowOptions,
     "kernel": KernelOptions,
+    "hooks": HookOptions,
     "server": ServerSettings,
     "storage": StorageOptions,
     "s3": S3Options,

@@ -36,3 +36,12 @@ def instances(value: object, where: str) -> Instances:
     if most < least:
         raise ConfigError([f"{where}: max is {most}, below min, {least}; raise max or lower min"])
     return Instances(min=least, max=most, idle_seconds=idle_seconds or Instances.idle_seconds)
+
+
+def file(value: object, where: str) -> Place:
+    """Read a file of Python alone."""
+    given = value.strip() if isinstance(value, str) else ""
+    path = PurePosixPath(given)
+    if path.suffix != ".py" or ".." in path.parts or ":" in given:
+        raise fault(where, value, "FILE.py")
+    return Place(file=given)

@@ -43,7 +43,7 @@ def opened(directory: Path, options: EngineOptions, undone: ExitStack) -> Kernel
     check(file.parent)
     ctx = _context(directory, options)
     undone.callback(ctx.close)
-    with _telling(place):
+    with telling(place):
         kernel = _kernel(file, place, ctx, options, undone)
     undone.callback(_close, kernel)
     return kernel
@@ -64,8 +64,8 @@ def _kernel(
     return kernel_of(modules.load(file), place.name, ctx, options)
 
 
-def found(place: Place, directory: Path) -> Path:
-    """Find the file of a kernel.
+def found(place: Place, directory: Path, what: str = "kernel") -> Path:
+    """Find the file of a kernel, or of `what` else.
 
     Raises:
         LoadFailed: naming where it was looked for.
@@ -75,7 +75,7 @@ def found(place: Place, directory: Path) -> Path:
     file = next((path for path in paths if path.is_file()), None)
     if file is None:
         looked = " nor ".join(map(str, unique(paths)))
-        raise LoadFailed(f"kernel {place.file} is neither {looked}: put the file there")
+        raise LoadFailed(f"{what} {place.file} is neither {looked}: put the file there")
     return file
 
 
@@ -99,8 +99,8 @@ def own_params(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextmanager
-def _telling(place: Place) -> Iterator[None]:
-    """Tell what a kernel raises while it is loaded: its class and text, and to the log where."""
+def telling(place: Place) -> Iterator[None]:
+    """Tell what Python code raises while it is loaded: its class and text, and to the log where."""
     try:
         yield
     except LoadFailed:

@@ -11,10 +11,10 @@ Source: json_tensor.cc of TensorFlow Serving; prettywriter.h of RapidJSON 1.1.0.
 import base64
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from ie_serving.core.tensors import Array, DataType, TensorSpec
+from ie_serving.core.tensors import BY_NUMPY, Array, DataType, TensorSpec
 from ie_serving.wire.json.decimals import floats
 
 _BYTES_SUFFIX: Final = "_bytes"
@@ -148,6 +148,16 @@ def _texts(array: Array, spec: TensorSpec, layout: Layout, level: int) -> list[s
     if array.dtype.kind == "b":
         return ["true" if value else "false" for value in flat.tolist()]
     return list(map(str, flat.tolist()))
+
+
+def value_of(array: Array, layout: Layout, quote: Callable[[bytes], str]) -> str:
+    """Write one array as a value; `quote` writes the strings in it."""
+    if array.dtype.kind == "O":
+        texts = [quote(value) for value in array.reshape(-1)]
+    else:
+        texts = _texts(array, TensorSpec("", BY_NUMPY[array.dtype], None, ""), layout, 0)
+    (value,) = _nest(texts, array, 0, layout, 0)
+    return value
 
 
 def quoted(value: bytes) -> str:

@@ -142,7 +142,7 @@ class PredictBody:
         form = _ROW if INSTANCES in self._keys else _COLUMN
         key = INSTANCES if form is _ROW else INPUTS
         brackets = count_brackets(self._body)
-        if key not in self._keys or brackets > FEW_LISTS:
+        if key not in self._keys or brackets > FEW_LISTS or signature.takes_any:
             return None
         values = self._document[key]
         if type(values) is simdjson.Object and len(values) > max(FEW_KEYS, len(signature.inputs)):
@@ -153,6 +153,11 @@ class PredictBody:
     # Both keys or none: which one was meant cannot be told, and TensorFlow Serving refuses as well.
     def _unformed(self, signature: Signature) -> InvalidRequest:
         """Tell why no inputs can be looked for."""
+        if signature.takes_any:
+            return InvalidRequest(
+                "the model takes inputs of any dtypes, which JSON does not tell apart: declare them"
+                " by a function metadata() in its file of hooks, or ask over gRPC"
+            )
         if not signature.inputs:
             name = self.signature_name or "DEFAULT"
             return InvalidRequest(f"Failed to get input map for signature: {name}")

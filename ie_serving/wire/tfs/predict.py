@@ -7,13 +7,15 @@ A reply is joined from bytes that are known beforehand and the memory of the out
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Final
 
 import numpy as np
 
+from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.requests import InferRequest
-from ie_serving.core.tensors import Array, Signature, TensorSpec
+from ie_serving.core.tensors import Array, Signature, TensorSpec, specs_of
 from ie_serving.wire.protobuf import messages, writing
 from ie_serving.wire.protobuf.fields import Buffer, Unclear
 from ie_serving.wire.protobuf.messages import Proto
@@ -29,6 +31,9 @@ parses all of it in C."""
 _SHAPES: Final = 256
 """Shapes of one output for which the bytes before its values are remembered, the latest used.
 Beyond this they are made anew, some 2 us; each takes about 200 bytes."""
+
+_FORMS: Final = 64
+"""Names and dtypes of open outputs whose encoders are remembered, the latest used."""
 
 ANY_SIGNATURE: Final = Signature("", {}, {})
 """What inputs may be decoded for: a TensorProto says its own dtype and shape."""
@@ -156,6 +161,52 @@ class ResponseEncoder:
             pieces += (output.head(array.shape, length), body)
         pieces.append(self._model_spec)
         return b"".join(pieces)
+
+
+class OpenEncoder:
+    """Encodes the replies of a signature whose outputs are known only when they come.
+
+    Args of the constructor: as those of `ResponseEncoder`; no `outputs` are all that come.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        version: int,
+        signature: Signature,
+        outputs: Sequence[str],
+        *,
+        tensor_content: bool = True,
+    ) -> None:
+        self._wanted = tuple(outputs)
+        self._signature = signature
+        self._made = partial(ResponseEncoder, model, version, tensor_content=tensor_content)
+        self._encoder = lru_cache(_FORMS)(self._encoder_of)
+
+    def encode(self, outputs: Mapping[str, Array]) -> bytes:
+        """Encode a PredictResponse. Raises: InvalidRequest where a wanted output did not come."""
+        wanted = chosen(outputs, self._wanted) if self._wanted else outputs
+        kinds = tuple([(name, array.dtype) for name, array in wanted.items()])
+        return self._encoder(kinds).encode(wanted)
+
+    def _encoder_of(self, kinds: tuple[tuple[str, "np.dtype[np.generic]"], ...]) -> ResponseEncoder:
+        empty = {name: np.empty(0, dtype) for name, dtype in kinds}
+        return self._made(replace(self._signature, outputs=specs_of(empty)))
+
+
+def chosen(outputs: Mapping[str, Array], wanted: Sequence[str]) -> Mapping[str, Array]:
+    """Give the outputs of a filter.
+
+    Raises:
+        InvalidRequest: one of them did not come, in the phrase that a filter meets elsewhere.
+    """
+    for alias in wanted:
+        if alias not in outputs:
+            raise InvalidRequest(
+                f"output tensor alias not found in signature: {alias} Outputs expected to be in"
+                f" the set {{{','.join(sorted(outputs))}}}."
+            )
+    return {alias: outputs[alias] for alias in wanted}
 
 
 def _encoder(spec: TensorSpec, *, tensor_content: bool) -> TensorEncoder:

@@ -11,6 +11,7 @@ from ie_serving.storage.stated import Stated, stated_or
 class Text:
     text: str = "content"
     version: int = 3
+    file: str = "f"
 
 
 def test_its_one_version_has_one_file() -> None:
@@ -31,5 +32,5 @@ def test_another_text_is_another_content() -> None:
 
 def test_a_model_without_one_has_its_own_storage(tmp_path: Path) -> None:
     storage = LocalStorage(tmp_path)
-    assert stated_or(storage, "f", None) is storage
-    assert stated_or(storage, "f", Text()).directories() == ["3"]
+    assert stated_or(storage, None) is storage
+    assert stated_or(storage, Text()).directories() == ["3"]

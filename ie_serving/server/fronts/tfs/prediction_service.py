@@ -26,7 +26,12 @@ from ie_serving.wire.protobuf.messages import Proto
 from ie_serving.wire.tfs import metadata
 from ie_serving.wire.tfs.example import count_of, examples_of
 from ie_serving.wire.tfs.metadata import SIGNATURE_DEF
-from ie_serving.wire.tfs.predict import ResponseEncoder, parse_request, parse_whole
+from ie_serving.wire.tfs.predict import (
+    OpenEncoder,
+    ResponseEncoder,
+    parse_request,
+    parse_whole,
+)
 from ie_serving.wire.tfs.predict_layout import RequestParser
 from ie_serving.wire.tfs.requests import model_spec_of, parse, read_model_spec
 
@@ -182,7 +187,8 @@ class PredictionService:
 def _encoders(
     servable: Servable, signature: Signature, outputs: Sequence[str], *, tensor_content: bool
 ) -> Mapping[object, Encode[bytes]]:
-    encoder = ResponseEncoder(
+    kind = OpenEncoder if signature.gives_any else ResponseEncoder
+    encoder = kind(
         servable.name, servable.version, signature, outputs, tensor_content=tensor_content
     )
     # A PredictResponse has one form only.

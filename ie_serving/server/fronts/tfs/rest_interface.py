@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Signature
+from ie_serving.core.tensors import Array, Signature, specs_of
 from ie_serving.inference.interface import Api, Encode, Interface
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.tfs.callers import rest_caller
@@ -47,8 +47,14 @@ def rest_interface(*, limit_s: float) -> Interface[Buffer]:
 def _encoders(
     servable: Servable, signature: Signature, outputs: Sequence[str]
 ) -> Mapping[object, Encode[Buffer]]:
+    if signature.gives_any:
+        return {form: partial(_open_predictions, form=form) for form in Format}
     specs = {alias: signature.outputs[alias] for alias in outputs}
     return {form: partial(encode_predictions, form=form, specs=specs) for form in Format}
+
+
+def _open_predictions(outputs: Mapping[str, Array], form: Format) -> Buffer:
+    return encode_predictions(outputs, form, specs_of(outputs))
 
 
 def _unknown_signature(servable: Servable, name: str) -> InvalidRequest:

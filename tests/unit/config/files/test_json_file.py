@@ -14,6 +14,7 @@ from ie_serving.config.settings import ModelConfig
 from ie_serving.core.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
+from ie_serving.engines.hooks import HookOptions
 from ie_serving.engines.kernels import Instances, KernelOptions, Place
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Pair, Preprocessing
@@ -156,7 +157,8 @@ def test_every_key_reaches_its_field() -> None:
         ),
     )
     inputs = {"inputs": {"text": {"dtype": "string", "shape": [-1]}}}
-    assert texts == EngineOptions(driver="sklearn", params=inputs)
+    hooks = HookOptions(place=Place(file="hooks.py", beside=str(CONFIG)))
+    assert texts == EngineOptions(driver="sklearn", params=inputs, own=(hooks,))
 
 
 def test_the_example_of_every_key_has_every_key() -> None:

@@ -1,0 +1,42 @@
+"""What a model's entry says of hooks around it, and of a chain of models. Settings hold it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.kernels import Place
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link:
+    """One model of a chain: a `--model-path` of kibernetika-serving with its `--driver`.
+
+    Attributes:
+        driver: as the user wrote it, for hooks that ask.
+        path: of a file, or of a directory with the files of one version.
+        options: how it is compiled, its driver included; hooks change none of it.
+        weights: file that a `.xml` reads its weights from; empty: the one beside it.
+        signature: of the model; empty for `serving_default`.
+        outputs: those of the model that are given; none are all.
+        flexible: a request may have more rows, or fewer, than the model's fixed batch.
+    """
+
+    driver: str
+    path: str
+    options: EngineOptions = field(default_factory=EngineOptions)
+    weights: str = ""
+    signature: str = ""
+    outputs: tuple[str, ...] = ()
+    flexible: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class HookOptions:
+    """Python code around a model."""
+
+    place: Place | None = None
+    """None: there is none."""
+
+    chain: tuple[Link, ...] = ()
+    """Models that answer one after the other, in place of the version's files; empty: these."""

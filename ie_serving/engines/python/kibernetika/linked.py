@@ -1,0 +1,139 @@
+"""One model of a chain: it takes what hooks give, and gives what they may keep."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
+from ie_serving.core.fit import fit, shed
+from ie_serving.core.tensors import SERVING_DEFAULT, Array, Signature
+from ie_serving.engines.base import CompiledModel
+from ie_serving.engines.hooks import Link
+from ie_serving.engines.python.outputs import array_of
+
+ECHO = "null"
+"""kibernetika's driver that gives back whatever it is given."""
+
+
+class LinkedModel:
+    """A model, or none where it echoes. Used from one event loop at a time.
+
+    Args of the constructor:
+        link: what the configuration says of it.
+        compiled: computes; None echoes.
+
+    Attributes:
+        link: as it was given.
+        signature: that is asked; without inputs and outputs where it echoes.
+    """
+
+    def __init__(self, link: Link, compiled: CompiledModel | None) -> None:
+        self.link = link
+        self.compiled = compiled
+        self.signature = _signature(link, compiled) if compiled else _ANY
+
+    async def infer(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+        """Run it, or echo; outputs are copies.
+
+        Raises:
+            InvalidRequest: names, dtypes or shapes do not fit.
+            ServingError: it failed.
+        """
+        arrays = {name: plain(value) for name, value in inputs.items()}
+        compiled = self.compiled
+        if compiled is None:
+            return arrays
+        if self.link.flexible and (rows := self._fixed_rows()):
+            return await self._in_parts(compiled, arrays, rows)
+        return await self._once(compiled, arrays)
+
+    def close(self) -> None:
+        """Free the model."""
+        if self.compiled is not None:
+            self.compiled.close()
+
+    async def _once(self, compiled: CompiledModel, arrays: Mapping[str, Array]) -> dict[str, Array]:
+        fitted, added = fit(self.signature, arrays)
+        outputs = await compiled.infer(self.signature, fitted, _copies)
+        found = shed(outputs, added) if added else outputs
+        wanted = self.link.outputs
+        return {name: found[name] for name in wanted} if wanted else dict(found)
+
+    def _fixed_rows(self) -> int:
+        """Give the batch that all inputs have; 0 where it is open, or they have none."""
+        sizes = {spec.shape[0] if spec.shape else -1 for spec in self.signature.inputs.values()}
+        size = sizes.pop() if len(sizes) == 1 else -1
+        return max(size, 0)
+
+    async def _in_parts(
+        self, compiled: CompiledModel, arrays: Mapping[str, Array], rows: int
+    ) -> dict[str, Array]:
+        """Run a request of any number of rows, as many at a time as the model takes."""
+        counts = {len(array) if array.ndim else 0 for array in arrays.values()}
+        count = counts.pop() if len(counts) == 1 else 0
+        if count in (0, rows):  # what does not fit, `fit` refuses
+            return await self._once(compiled, arrays)
+        parts = [
+            {name: _filled(array[at : at + rows], rows) for name, array in arrays.items()}
+            for at in range(0, count, rows)
+        ]
+        found = await asyncio.gather(*(self._once(compiled, part) for part in parts))
+        return {name: self._stacked(name, found, rows)[:count] for name in found[0]}
+
+    def _stacked(self, name: str, found: Sequence[Mapping[str, Array]], rows: int) -> Array:
+        if any(part[name].shape[:1] != (rows,) for part in found):
+            raise ServingError(
+                f'output "{name}" of {self.link.path} has no row for each of the {rows} rows of its'
+                " input: flexible_batch_size cannot put it together; send as many rows as the model"
+                " takes"
+            )
+        return np.concatenate([part[name] for part in found])
+
+
+_ANY = Signature(SERVING_DEFAULT, {}, {}, is_open=True)
+
+
+def _signature(link: Link, compiled: CompiledModel) -> Signature:
+    served = {n: each for n, each in compiled.signatures.items() if not each.left_out}
+    name = link.signature or SERVING_DEFAULT
+    if not link.signature and len(served) == 1:
+        (name,) = served
+    if name not in served:
+        raise LoadFailed(
+            f'{link.path} has no signature "{name}"; it has {", ".join(sorted(served)) or "none"}:'
+            " name one of them by model_signature"
+        )
+    unknown = [each for each in link.outputs if each not in served[name].outputs]
+    if unknown:
+        known = ", ".join(served[name].outputs)
+        raise LoadFailed(f"{link.path} has no output {', '.join(unknown)}; it has {known}")
+    return served[name]
+
+
+def plain(value: object) -> Array:
+    """Give what a hook returned as an array.
+
+    Raises:
+        InvalidRequest: it is none.
+    """
+    array = (
+        value if type(value) is np.ndarray and value.dtype.kind not in "USV" else array_of(value)
+    )
+    if array.dtype.kind in "cmMV":
+        raise InvalidRequest(
+            f"{array.dtype} is no dtype of a tensor; convert it to numbers or text"
+        )
+    return array
+
+
+# Hooks may keep and change them; the infer request, in whose memory they lie, goes on.
+def _copies(outputs: Mapping[str, Array]) -> dict[str, Array]:
+    return {name: array.copy() for name, array in outputs.items()}
+
+
+def _filled(array: Array, rows: int) -> Array:
+    """Repeat the last row until there are as many as the model takes."""
+    lacking = rows - len(array)
+    return np.concatenate([array, array[-1:].repeat(lacking, 0)]) if lacking else array

@@ -1,0 +1,163 @@
+"""Models with hooks around them, as one compiled model."""
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from ie_serving.core.callers import taken
+from ie_serving.core.errors import DeadlineExceeded, InvalidRequest, ServingError
+from ie_serving.core.tensors import Array, Signature
+from ie_serving.engines.python.kibernetika.asking import AskedModel, Asking
+from ie_serving.engines.python.kibernetika.context import HookContext
+from ie_serving.engines.python.kibernetika.functions import IGNORE, Functions, Hook
+from ie_serving.engines.python.kibernetika.linked import LinkedModel, plain
+from ie_serving.engines.python.kibernetika.turns import Turns
+from ie_serving.engines.python.outputs import checked
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One model of the chain, and the hooks around it."""
+
+    pre: Hook | None
+    model: LinkedModel
+    post: Hook | None
+
+
+class HookedModel:
+    """See `engines.base.CompiledModel`.
+
+    Args of the constructor:
+        file: of the hooks, for errors; empty where there are none.
+        signature: what clients see.
+        stages: in order.
+        functions: of the file.
+        asking: by which hooks ask models.
+        turns: where hooks run.
+        timeout_s: longest time of a request; None sets no limit.
+        update: takes other parameters; None where the model has to be loaded anew.
+        freed: called last by `close`.
+    """
+
+    def __init__(
+        self,
+        file: str,
+        signature: Signature,
+        stages: Sequence[Stage],
+        functions: Functions,
+        asking: Asking,
+        turns: Turns,
+        *,
+        timeout_s: float | None,
+        update: "Callable[[Mapping[str, Any]], object] | None",
+        freed: Callable[[], object],
+    ) -> None:
+        self._file = file
+        self._signatures = {signature.name: signature}
+        self._stages = tuple(stages)
+        self._process = functions.process
+        self._asking = asking
+        self._turns = turns
+        self._timeout_s = timeout_s
+        self._freed = freed
+        self._drivers = [AskedModel(asking, stage.model) for stage in stages]
+        self.global_ctx: object = None
+        self.update = update
+
+    @property
+    def signatures(self) -> Mapping[str, Signature]:
+        """See `engines.base`."""
+        return self._signatures
+
+    def context(self) -> HookContext:
+        """Make the context of `init_hook` and `update_hook`."""
+        return HookContext(self._drivers, self.global_ctx)
+
+    async def infer(
+        self,
+        signature: Signature,
+        inputs: Mapping[str, Array],
+        read: Callable[[Mapping[str, Array]], T],
+    ) -> T:
+        """See `engines.base`."""
+        self._asking.loop = asyncio.get_running_loop()
+        ctx = HookContext(self._drivers, self.global_ctx, taken())
+        work = self._answered(inputs, ctx)
+        if self._timeout_s is None:
+            found = await work
+        else:
+            try:
+                found = await asyncio.wait_for(work, self._timeout_s)
+            except asyncio.TimeoutError:
+                limit = f"{self._timeout_s * 1e3:g} ms"
+                raise DeadlineExceeded(
+                    f"the hooks did not answer within {limit} (timeout_ms of the model)"
+                ) from None
+        return read(self._outputs(signature, found))
+
+    def at_once(self, signature: Signature) -> int:
+        """See `engines.base`."""
+        model = self._stages[0].model
+        return model.compiled.at_once(model.signature) if model.compiled else 1
+
+    def close(self) -> None:
+        """See `engines.base`."""
+        self._freed()
+
+    async def _answered(self, inputs: Mapping[str, Array], ctx: HookContext) -> Mapping[str, Any]:
+        if self._process is not None:
+            return await self._turns.run(self._process, inputs, ctx)
+        found: Mapping[str, Any] = inputs
+        for stage in self._stages:
+            found = await self._passed(stage, found, ctx)
+        return found
+
+    async def _passed(
+        self, stage: Stage, given: Mapping[str, Any], ctx: HookContext
+    ) -> Mapping[str, Any]:
+        """Run a model with its hooks."""
+        ignored = False
+        if stage.pre is not None:
+            given = await self._turns.run(stage.pre, given, ctx)
+            if IGNORE in given:
+                ignored = bool(given[IGNORE])
+                given = {name: value for name, value in given.items() if name != IGNORE}
+        if ctx.skipped is not None:
+            ignored, given, ctx.skipped = True, ctx.skipped or given, None
+        if not ignored:
+            given = await self._inferred(stage, given)
+        if stage.post is not None:
+            given = await self._turns.run(stage.post, given, ctx)
+        return given
+
+    async def _inferred(self, stage: Stage, given: Mapping[str, Any]) -> Mapping[str, Array]:
+        try:
+            return await stage.model.infer(given)
+        except InvalidRequest as error:
+            # What a client sent is its own fault, what a hook or another model gave is not.
+            if stage.pre is None and stage is self._stages[0]:
+                raise
+            before = stage.pre.name if stage.pre else "the model before"
+            raise ServingError(
+                f"{before} gave what {stage.model.link.path} does not take: {error}"
+            ) from error
+
+    def _outputs(self, signature: Signature, found: Mapping[str, Any]) -> Mapping[str, Array]:
+        if not signature.gives_any:
+            return checked(self._file, found, signature.outputs)
+        try:
+            return {str(name): plain(_or_json(value)) for name, value in found.items()}
+        except (InvalidRequest, TypeError, ValueError) as error:
+            raise ServingError(f"hooks {self._file} returned what is no tensor: {error}") from error
+
+
+def _or_json(value: object) -> object:
+    """Write what is no tensor, but has a JSON, as one text: objects, and lists that hold some."""
+    holds = isinstance(value, dict) or (
+        isinstance(value, list) and any(isinstance(each, dict) for each in value)
+    )
+    return json.dumps(value) if holds else value

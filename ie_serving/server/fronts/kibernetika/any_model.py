@@ -1,0 +1,28 @@
+"""Calls that reach one model whatever model they name, or none, as kibernetika-serving's do."""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from ie_serving.server.transport.grpc.services import Answer, Buffer, CallContext
+from ie_serving.wire.protobuf import writing
+
+MODEL_SPEC, NAME = 1, 1
+"""Field numbers: `model_spec` of the requests below, and `name` of a ModelSpec."""
+METHODS = ("Predict", "GetModelMetadata", "GetModelStatus")
+
+
+def answering_for(model: str, answers: Mapping[str, Answer]) -> dict[str, Answer]:
+    """Give the methods of a service, those of `METHODS` answering for `model` alone."""
+    # What comes last counts, and messages of one field are merged: so says the wire format of
+    # protocol buffers. Thus a name is set without the request being parsed.
+    named = writing.delimited(MODEL_SPEC, writing.delimited(NAME, model.encode()))
+    return {
+        name: _named(answer, named) if name in METHODS else answer
+        for name, answer in answers.items()
+    }
+
+
+def _named(answer: Answer, name: bytes) -> Callable[[Buffer, CallContext], Awaitable[bytes]]:
+    def answered(payload: Buffer, context: CallContext) -> Awaitable[bytes]:
+        return answer(b"".join((payload, name)), context)
+
+    return answered

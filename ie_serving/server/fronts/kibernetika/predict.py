@@ -1,0 +1,146 @@
+"""`POST /predict/[MODEL[/SIGNATURE[/VERSION]]]`, as kibernetika-serving answers it.
+
+One model answers, whatever MODEL says. Errors are plain text.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import lru_cache, partial
+from typing import Final
+from urllib.parse import unquote
+
+from ie_serving.core.budget import BUDGET, Lease
+from ie_serving.core.errors import NotFound, ServingError
+from ie_serving.core.integers import INT64_MAX
+from ie_serving.core.requests import InferRequest, ModelSpec
+from ie_serving.core.tensors import Signature
+from ie_serving.core.threads import in_thread, let_go
+from ie_serving.inference.interface import Api, Encode, Interface
+from ie_serving.inference.plane import DataPlane
+from ie_serving.models.version.handle import Servable
+from ie_serving.server.fronts.tfs.callers import rest_caller
+from ie_serving.server.fronts.tfs.rest_body import read_body
+from ie_serving.server.status import explain, http_of
+from ie_serving.server.transport.http1.messages import App, Headers, Reply, Request, RequestHead
+from ie_serving.wire.kibernetika.reply import encode
+from ie_serving.wire.kibernetika.request import Asked, Form, parse
+
+DIGITS: Final = len(str(INT64_MAX))
+PREFIX: Final = b"/predict"
+LARGE_BODY: Final = 32 * 1024
+"""Bytes of a body from which it is parsed and decoded in a thread, as over TensorFlow Serving's
+REST API."""
+LARGE_OUTPUT: Final = 32 * 1024
+"""Elements of all outputs from which a reply is written in a thread."""
+PLAIN: Final[Headers] = ((b"content-type", b"text/plain; charset=utf-8"),)
+NOT_POST: Final = Reply(405, (*PLAIN, (b"allow", b"POST")), b"POST is expected\n")
+
+
+def predict_interface(*, limit_s: float) -> Interface[bytes]:
+    """Describe this route to the data plane; no inference outlasts `limit_s`."""
+    return Interface(
+        entrypoint="REST",
+        labels={Api.PREDICT: "predict"},
+        encoders=_encoders,
+        unknown_signature=_unknown_signature,
+        limit_s=limit_s,
+        caller=partial(rest_caller, limit_s),
+        large_request=LARGE_BODY,
+        large_reply=LARGE_OUTPUT,
+    )
+
+
+class PredictRoute:
+    """Answers the route, and lets `rest` answer all else.
+
+    Args of the constructor:
+        plane: runs the model.
+        interface: see `predict_interface`.
+        model: name of the one that answers.
+        rest: see `http1.messages.App`.
+        max_body_bytes: largest body.
+    """
+
+    def __init__(
+        self,
+        plane: DataPlane,
+        interface: Interface[bytes],
+        model: str,
+        rest: App,
+        *,
+        max_body_bytes: int,
+    ) -> None:
+        self._plane = plane
+        self._interface = interface
+        self._model = model
+        self._rest = rest
+        self._max_body_bytes = max_body_bytes
+
+    async def answer(self, request: Request) -> Reply:
+        """Answer one request. See `http1.messages.App`."""
+        head = request.head
+        if not is_predict(head):
+            return await self._rest(request)
+        if head.method != "POST":
+            return NOT_POST
+        began = time.perf_counter()
+        try:
+            return await self._predict(request, began)
+        except Exception as error:
+            return _refusal(error)
+
+    async def _predict(self, request: Request, began: float) -> Reply:
+        held = Lease(BUDGET)  # until the reply is made
+        with self._plane.counting_refusals(self._model, self._interface, Api.PREDICT):
+            spec = _asked_model(self._model, request.head.path)
+            body = await read_body(request, self._max_body_bytes, held)
+            read = partial(parse, body, request.head.fields.get(b"content-type", b""))
+            asked: Asked = await in_thread(read) if len(body) >= LARGE_BODY else read()
+        size, wanted = len(body), asked.outputs
+        infer = InferRequest(spec, spec.signature, asked.decode, size, None, wanted, request.head)
+        reply = await self._plane.predict(infer, self._interface, began)
+        mime_type = asked.mime_type if asked.form is Form.RAW else Form.JSON.value
+        return Reply(200, ((b"content-type", mime_type.encode("latin-1", "replace")),), reply)
+
+
+def is_predict(head: RequestHead) -> bool:
+    """Tell whether a request is for this route."""
+    return head.path == PREFIX or head.path.startswith(PREFIX + b"/")
+
+
+@lru_cache(maxsize=256)
+def _asked_model(model: str, path: bytes) -> ModelSpec:
+    """Read the path; what stands for MODEL is not looked at. Raises: NotFound."""
+    parts = [unquote(each) for each in path.decode("latin-1").strip("/").split("/")[1:]]
+    _, signature, version, *more = [*parts, "", "", ""][: max(3, len(parts))]
+    # More digits are no 64-bit number, and int() of very many is slow.
+    wrong = version and not (version.isascii() and version.isdecimal() and len(version) < DIGITS)
+    if more or wrong:
+        raise NotFound(
+            f"{path.decode('latin-1')}: expected /predict/[MODEL[/SIGNATURE[/VERSION]]], VERSION a"
+            " number"
+        )
+    return ModelSpec(model, int(version) if version else None, signature=signature)
+
+
+def _encoders(
+    servable: Servable, signature: Signature, outputs: Sequence[str]
+) -> Mapping[object, Encode[bytes]]:
+    from ie_serving.wire.tfs.predict import chosen
+
+    def written(found: Mapping[str, object], form: Form) -> bytes:
+        # Of outputs that are known beforehand, these are those that were asked for.
+        return encode(chosen(found, outputs) if outputs else found, form)  # type: ignore[arg-type]
+
+    return {form: partial(written, form=form) for form in Form}
+
+
+def _unknown_signature(servable: Servable, name: str) -> ServingError:
+    return NotFound(f'there is no signature "{name}"; there is {servable.signature_names}')
+
+
+def _refusal(error: Exception) -> Reply:
+    """Phrase an error."""
+    let_go(error)
+    code, text = explain(error)
+    return Reply(http_of(error, code), PLAIN, f"{text}\n".encode("utf-8", "replace"))

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from ie_serving.config.settings import ModelConfig
-from ie_serving.core.errors import InvalidRequest, NotThereYet, StorageError
+from ie_serving.core.errors import InvalidRequest, NotAvailable, NotThereYet, StorageError
 from ie_serving.models.first_loads import (
     note_waiting_labels,
     require_available,
@@ -264,6 +264,8 @@ class ModelManager:
         try:
             await self._begin(served)
             note_waiting_labels(served)
+        except NotAvailable:
+            pass  # the server stops, which breaks off its listings
         except Exception:
             log.exception(Event("poll failed", model=served.config.name))
 

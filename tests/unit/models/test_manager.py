@@ -12,6 +12,7 @@ from ie_serving.config.settings import ModelConfig
 from ie_serving.core.errors import (
     InvalidRequest,
     LoadFailed,
+    NotAvailable,
     NotFound,
     PreconditionFailed,
     StorageError,
@@ -280,6 +281,30 @@ def test_in_a_replacement_one_models_fault_stays_with_that_model(world: World) -
         await manager.close()
 
     run(test())
+
+
+def test_a_first_listing_that_a_stop_breaks_off_is_no_defect(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def test() -> None:
+        stopped = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        class Stopped(LocalStorage):
+            def directories(self) -> list[str]:
+                loop.call_soon_threadsafe(stopped.set)
+                raise NotAvailable("broken off, the server stops")
+
+        world.write(1)
+        manager = await managed(world)
+        world.storages = {"cloud": Stopped}
+        await manager.apply([world.config(), world.config("cloud")], all_or_nothing=False)
+        await stopped.wait()
+        await asyncio.gather(*manager._tasks)
+        await manager.close()
+
+    run(test())
+    assert "poll failed" not in caplog.text
 
 
 def test_a_label_moves_in_one_step_and_only_to_what_serves(world: World) -> None:

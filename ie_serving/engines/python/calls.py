@@ -1,5 +1,6 @@
 """Calls of a kernel, and how one or several of them are run."""
 
+import enum
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -76,12 +77,23 @@ class Call:
         return ServingError(text)
 
 
+class Readiness(enum.IntEnum):
+    """When a runner would run the calls that it is given."""
+
+    LATER = 0
+    """They would be refused: its process has ended, and its next start is put off."""
+    SOON = 1
+    """They would wait: its process is starting."""
+    NOW = 2
+    """At once."""
+
+
 class Runner(Protocol):
     """What runs calls, one batch at a time."""
 
     @property
-    def ready(self) -> bool:
-        """Whether it would run calls now; those that it is given else may fail or wait."""
+    def readiness(self) -> Readiness:
+        """When it would run calls."""
 
     def run(self, calls: Sequence[Call]) -> None:
         """Give each of them, one at least, its outcome. Blocking. Raises nothing a kernel does."""
@@ -104,9 +116,9 @@ class InProcess:
     execute_batch: ExecuteBatch | None
 
     @property
-    def ready(self) -> bool:
-        """See `Runner`: always."""
-        return True
+    def readiness(self) -> Readiness:
+        """See `Runner`."""
+        return Readiness.NOW
 
     def run(self, calls: Sequence[Call]) -> None:
         """See `Runner`."""

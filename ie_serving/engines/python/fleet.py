@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ie_serving.core.backoff import Backoff
-from ie_serving.engines.python.calls import Runner
+from ie_serving.engines.python.calls import Readiness, Runner
 from ie_serving.engines.python.daemons import DaemonThreads
 from ie_serving.engines.python.outputs import Specs
 from ie_serving.engines.run.function import one_line
@@ -23,8 +23,8 @@ from ie_serving.telemetry.logs import Event
 log = logging.getLogger(__name__)
 
 PRESSED_S = 0.1
-"""Seconds for which a call must have waited before one more runner is started. A process takes
-longer than that to start, so for a shorter wait it would come too late."""
+"""Seconds for which calls must always have waited, this one or that, before one more runner is
+started. A process takes longer than that to start, so for a shorter rush it would come too late."""
 
 AGAIN_S = 0.2
 """Seconds after which runners that are not ready are looked at again, while others work."""
@@ -86,16 +86,17 @@ class Fleet:
     def take(self) -> Runner | None:
         """Give a free runner, the last that worked; None where none is to be taken now.
 
-        Those that cannot run, as while their process is started again, are left alone while others
-        work. Where all are so, the call is told.
+        Those that cannot run now, as while their process is started again, are left alone while
+        others work. Where all are so, the call waits for one that starts, or is told.
         """
-        for at in range(len(self._free) - 1, -1, -1):
-            if self._free[at][0].ready:
-                return self._free.pop(at)[0]
-        if not self._free:
+        free = self._free
+        if not free:
             return None
-        if len(self._free) == len(self._all):
-            return self._free.pop()[0]
+        if free[-1][0].readiness is Readiness.NOW:
+            return free.pop()[0]
+        best = max(range(len(free)), key=lambda at: (free[at][0].readiness, at))
+        if free[best][0].readiness is Readiness.NOW or len(free) == len(self._all):
+            return free.pop(best)[0]
         self._looking = self._looking or _later(AGAIN_S, self._look)
         return None
 
@@ -105,7 +106,7 @@ class Fleet:
         self._end_idle()
 
     def pressed(self, waited_s: float) -> None:
-        """Say that a call has waited so long for a runner, and still does."""
+        """Say that for so long there has always been a call that waits, and still is."""
         growth = self._growth
         if growth is None or self._starting or len(self._all) >= growth.most or self._closed:
             return
@@ -165,6 +166,7 @@ class Fleet:
     def _started(self, growth: Growth, runner: Runner) -> None:
         self._starting, self._failures = False, 0
         self._note(growth, "calls wait")
+        self._due = asyncio.get_running_loop().time() + PRESSED_S  # whether that is enough shows
         self.give(runner)
         self.came()
 

@@ -24,10 +24,9 @@ class Turn:
 
     Attributes:
         behind: see `waits.Asked`.
-        since: the loop's time of its arrival.
     """
 
-    __slots__ = ("behind", "call", "done", "error", "left", "read", "since", "value")
+    __slots__ = ("behind", "call", "done", "error", "left", "read", "value")
 
     def __init__(
         self,
@@ -37,7 +36,6 @@ class Turn:
         behind: Collection[Slot],
     ) -> None:
         self.behind = behind
-        self.since = loop.time()
         self.call = call
         self.read = read
         self.done: asyncio.Future[Any] = loop.create_future()
@@ -88,6 +86,8 @@ class Line:
         # A dictionary keeps the order of arrival, and lets a cancelled call leave at once.
         self._waiting: dict[Turn, None] = {}
         self._taken: set[Slot] = set()
+        # The loop's time from which on there has always been a call that waits.
+        self._pressed_since: float | None = None
         fleet.came = self._advance
 
     async def answer(self, call: Call, read: Callable[[Mapping[str, Array]], T]) -> T:
@@ -139,9 +139,13 @@ class Line:
             for turn in turns:
                 del self._waiting[turn]
             self._start(runner, turns)
-        if self._waiting:
-            first = next(iter(self._waiting))
-            self._fleet.pressed(asyncio.get_running_loop().time() - first.since)
+        if not self._waiting:
+            self._pressed_since = None
+            return
+        now = asyncio.get_running_loop().time()
+        if self._pressed_since is None:
+            self._pressed_since = now
+        self._fleet.pressed(now - self._pressed_since)
 
     def _start(self, runner: Runner, turns: list[Turn]) -> None:
         loop, slot = asyncio.get_running_loop(), Slot()

@@ -14,7 +14,7 @@ from ie_serving.core.errors import DeadlineExceeded, QueueFull, ServingError
 from ie_serving.core.tensors import Array
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import KernelOptions
-from ie_serving.engines.python.calls import Call
+from ie_serving.engines.python.calls import Call, Readiness
 from ie_serving.engines.python.child import job_of, packed, specs_of
 from ie_serving.engines.python.fleet import Fleet, Growth, Running
 from ie_serving.engines.tensorflow.link import Fault, Link, Message, PeerGone
@@ -96,9 +96,11 @@ class RemoteRunner:
         weakref.finalize(self, process.abandon)
 
     @property
-    def ready(self) -> bool:
-        """See `Runner`: its process has not ended, or serves again."""
-        return self._process.serves
+    def readiness(self) -> Readiness:
+        """See `Runner`."""
+        if self._process.serves:
+            return Readiness.NOW
+        return Readiness.SOON if self._process.starts else Readiness.LATER
 
     def run(self, calls: Sequence[Call]) -> None:
         """See `Runner`."""

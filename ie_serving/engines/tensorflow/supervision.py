@@ -100,6 +100,11 @@ class Supervisor:
         """Whether the process serves now."""
         return self._stage is Stage.SERVING
 
+    @property
+    def starts(self) -> bool:
+        """Whether the process is being started: a way to it is waited for."""
+        return self._stage is Stage.STARTING
+
     def settled(self, limit_s: float) -> None:
         """Wait until the process serves, so long at most, also while its start is put off."""
         with self._changed:

@@ -13,7 +13,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.layers.batching import BatchingEngine
 from ie_serving.engines.layers.queue import Record
-from ie_serving.engines.python.calls import Call
+from ie_serving.engines.python.calls import Call, Readiness
 from ie_serving.engines.python.driver import load
 from ie_serving.engines.python.fleet import Fleet
 from ie_serving.engines.python.line import Line
@@ -144,7 +144,7 @@ async def test_a_batch_that_everybody_has_left_does_not_run() -> None:
             begun.append(partial(work, *args))
 
     class Runs:
-        ready = True
+        readiness = Readiness.NOW
 
         def run(self, calls: Sequence[Call]) -> None:
             ran.append(calls)

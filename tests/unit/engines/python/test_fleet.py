@@ -12,7 +12,7 @@ import pytest
 from ie_serving.core.errors import NotAvailable, ServingError
 from ie_serving.engines.kernels import Instances
 from ie_serving.engines.python import fleet
-from ie_serving.engines.python.calls import Call
+from ie_serving.engines.python.calls import Call, Readiness
 from ie_serving.engines.python.daemons import DaemonThreads
 from ie_serving.engines.python.driver import load
 from ie_serving.engines.python.fleet import Fleet, Growth
@@ -74,8 +74,7 @@ async def test_a_process_that_dies_again_and_again_costs_the_others_nothing(
     for _ in range(3):
         with pytest.raises(ServingError):
             await pid(model, -1)
-    # One of them is started again at once, or both are; what is put off is given no calls meanwhile
-    # as long as the other one works.
+    # The start of one is put off by now; the other one's was not.
     found = await asyncio.gather(*(pid(model, 1) for _ in range(20)), return_exceptions=True)
     assert [each for each in found if isinstance(each, Exception)] == []
     model.close()
@@ -84,14 +83,14 @@ async def test_a_process_that_dies_again_and_again_costs_the_others_nothing(
 class Runs:
     """A runner that answers with its name, when it is let."""
 
-    def __init__(self, name: str, *, ready: bool = True) -> None:
+    def __init__(self, name: str, readiness: Readiness = Readiness.NOW) -> None:
         self.name = name
-        self.ready = ready
+        self.readiness = readiness
         self.closed = False
 
     def run(self, calls: Sequence[Call]) -> None:
         for each in calls:
-            if not self.ready:
+            if self.readiness is Readiness.LATER:
                 each.failed(NotAvailable(f"{self.name} is not ready"))
             else:
                 each.reply({"y": self.name})
@@ -109,15 +108,17 @@ async def asked(line: Line) -> str:
 
 
 async def test_who_is_not_ready_gets_no_calls_while_others_work() -> None:
-    hurt, well = Runs("hurt", ready=False), Runs("well")
+    hurt, well = Runs("hurt", Readiness.LATER), Runs("well")
     calls = line(Fleet([well, hurt]))
     assert [await asked(calls) for _ in range(3)] == ["well"] * 3
     assert await asyncio.gather(*(asked(calls) for _ in range(5))) == ["well"] * 5
 
 
-async def test_where_none_is_ready_the_call_is_told() -> None:
+async def test_where_none_is_ready_the_call_waits_for_one_that_starts_or_is_told() -> None:
+    hurt, starts = Runs("hurt", Readiness.LATER), Runs("starts", Readiness.SOON)
+    assert await asked(line(Fleet([starts, hurt]))) == "starts"
     with pytest.raises(NotAvailable, match="hurt is not ready"):
-        await asked(line(Fleet([Runs("hurt", ready=False)])))
+        await asked(line(Fleet([hurt])))
 
 
 def growing(start: Callable[[], Any], most: int = 2) -> Growth:

@@ -224,12 +224,12 @@ class ServingApplication:
         await self._access_log.close()
 
     def _rest(self) -> MakeListener:
+        from ie_serving.server.fronts.stfs.beside import beside
         from ie_serving.server.fronts.tfs.rest import RestApi, refusal
         from ie_serving.server.fronts.tfs.rest_interface import rest_interface
-        from ie_serving.server.fronts.tfs.rest_routes import wanting
         from ie_serving.server.transport.http1.server import HttpServer
 
-        server = self._settings.server
+        server, secure = self._settings.server, bool(self._gate.secure(REST))
         # One for both: otherwise reloads would be a way round the pause between polls of a model.
         poll = AskedPolls(self._models.poll).once
         api = RestApi(
@@ -246,17 +246,17 @@ class ServingApplication:
             config=self._config_pages(poll),
             poll_allowed=server.reload_by_rpc,
             write_metadata=metadata.FORMS[server.rest_metadata],
-            secure=bool(self._gate.secure(REST)),
+            secure=secure,
         )
         # The log stands in front of the gate: a request that the gate refuses has its line, too.
-        wanted = wanting(server.metrics_paths, server.invocations_model)
+        front = beside(api, self._plane, self._models.served, server, secure=secure)
         answer = self._answering.rest(
-            api.answer,
+            front.answer,
             self._plane,
             limit_s=server.rest_timeout_s,
             max_body_bytes=server.max_message_bytes,
         )
-        app = self._gate.rest(answer, wanted, refusal, partial(self._plane.refused, ""))
+        app = self._gate.rest(answer, front.wanted, refusal, partial(self._plane.refused, ""))
         return partial(
             HttpServer,
             self._access_log.rest(app),

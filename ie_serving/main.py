@@ -7,7 +7,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from getpass import getpass
 from types import FrameType
@@ -91,13 +91,29 @@ def kibernetika_serving(argv: Sequence[str] | None = None) -> int:
     """Run as `kibernetika-serving` does; return its exit code."""
     from ie_serving.config.dialects import kibernetika
 
+    return _as_other("kibernetika-serving", kibernetika.parse, argv)
+
+
+def simple_tensorflow_serving(argv: Sequence[str] | None = None) -> int:
+    """Run as `simple_tensorflow_serving` and `stfs` do; return its exit code."""
+    from ie_serving.config.dialects import simple_tensorflow_serving as stfs
+
+    return _as_other("simple_tensorflow_serving", stfs.parse, argv)
+
+
+def _as_other(
+    command: str,
+    parse: Callable[[Sequence[str], Mapping[str, str]], Parsed],
+    argv: Sequence[str] | None,
+) -> int:
+    """Serve what a command line of another server says; return the exit code."""
     _listen_for_signals()
     try:
-        parsed = kibernetika.parse(sys.argv[1:] if argv is None else argv, os.environ)
+        parsed = parse(sys.argv[1:] if argv is None else argv, os.environ)
         _prepare(parsed)
     except ServingError as error:
         for cause in causes(error):
-            print(f"kibernetika-serving: error: {cause}", file=sys.stderr)
+            print(f"{command}: error: {cause}", file=sys.stderr)
         return WRONG_USAGE
     return _serve(parsed).code
 

@@ -238,6 +238,9 @@ class ServerSettings:
     invocations_model: str = ""
     """Model that answers `POST /invocations`; empty serves none."""
 
+    old_front: str = ""
+    """Old server whose routes the REST port has as well, such as `stfs`; empty for none."""
+
     labels_for_unavailable: bool = False
     method_name_check: bool = False
     allow_unavailable_models: bool = False

@@ -19,7 +19,7 @@ from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.layers.base import Layer
 from ie_serving.engines.layers.image_batch import ImageBatch
-from ie_serving.engines.layers.image_forms import DEFAULT_COLOURS, with_images
+from ie_serving.engines.layers.image_forms import with_images
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.threads import thread_limit
 from ie_serving.telemetry.logs import Event
@@ -44,7 +44,7 @@ class WithImages(EngineAround):
         if not options.image_inputs:
             return compiled
         chosen = options.of(Preprocessing).color_format
-        colours = chosen.client if chosen else DEFAULT_COLOURS
+        colours = chosen.client if chosen else options.image_colours
         plain = compiled.signatures
         signatures = with_images(plain, colours)
         if signatures is plain:

@@ -45,6 +45,9 @@ REST: Mapping[str, Need] = {
     "models": _READ_ALL,
     "config": _READ_ALL,
     "reload": _CHANGE_ALL,
+    # Routes of simple_tensorflow_serving. Which model is asked stands in the body.
+    "ask": Need(Right.PREDICT, Models.ALL),
+    "alive": _OPEN,
     # Its labels name every model.
     "metrics": _READ_ALL,
     "health": _HEALTH,

@@ -94,6 +94,13 @@ def write_columns(
     return layout.object({"outputs": content}, 0)
 
 
+def write_value(array: Array, spec: TensorSpec, layout: Layout) -> str:
+    """Write one output by itself."""
+    texts = _texts(array, spec, layout, array.ndim)
+    (value,) = _nest(texts, array, 0, layout, 0)
+    return value
+
+
 def write_rows(
     outputs: Mapping[str, Array], specs: Mapping[str, TensorSpec], layout: Layout
 ) -> str:

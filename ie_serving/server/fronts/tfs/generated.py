@@ -33,7 +33,7 @@ def page(asked: Route, address: str, ask: Ask) -> Page:
     Raises:
         ServingError: no such model, language or parameter, or nothing can be made up for it.
     """
-    given = _parameters(asked)
+    given = parameters(asked)
     language = given.get(LANGUAGE, "bash")  # the original's default
 
     def write(servable: Servable) -> str:
@@ -48,7 +48,8 @@ def page(asked: Route, address: str, ask: Ask) -> Page:
     return 200, JSON if asked.verb == "gen_json" else TEXT, text.encode()
 
 
-def _parameters(asked: Route) -> dict[str, str]:
+def parameters(asked: Route) -> dict[str, str]:
+    """Give the parameters of the query. Raises: InvalidRequest."""
     given = dict(parse_qsl(asked.query, keep_blank_values=True))
     known = [SIGNATURE] if asked.verb == "gen_json" else [LANGUAGE, SIGNATURE]
     for name in given:

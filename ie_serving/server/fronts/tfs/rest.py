@@ -194,9 +194,9 @@ class RestApi:
         stopping = self._health.phase is Phase.STOPPING
         if len(reply.body) < SMALLEST_COMPRESSED and not (stopping or self._enable_cors):
             return reply
-        return await self._finished(head, reply)
+        return await self.finished(head, reply)
 
-    async def _finished(self, head: RequestHead, reply: Reply) -> Reply:
+    async def finished(self, head: RequestHead, reply: Reply) -> Reply:
         """Compress a reply that is worth it, and add what the server's state asks for."""
         if len(reply.body) >= SMALLEST_COMPRESSED:
             reply = _counted(await compressed(head, reply))

@@ -10,6 +10,7 @@ from ie_serving.core.access import Need, Right
 from ie_serving.core.errors import NotFound
 from ie_serving.server.fronts.admin.grpc_health import HealthService
 from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
+from ie_serving.server.fronts.stfs.routes import ALIVE, ASK
 from ie_serving.server.fronts.tfs import model_service, prediction_service
 from ie_serving.server.fronts.tfs.model_service import ModelService
 from ie_serving.server.fronts.tfs.prediction_service import PredictionService
@@ -67,7 +68,7 @@ def test_every_rpc_has_an_entry() -> None:
 async def test_every_route_has_an_entry() -> None:
     api = Rest(await Heart().plane()).api
     beside = {"reload", "metrics", "health", "preflight", "nothing"}
-    assert {*api._runs, *api._looks, *GENERATED, *beside} == set(rights.REST)
+    assert {*api._runs, *api._looks, *GENERATED, *beside, ASK, ALIVE} == set(rights.REST)
     for metrics_paths in ((), ("/metrics", "/monitoring")):
         verbs = page_verbs(metrics_paths)
         assert set(verbs) == set(fixed_pages(NEVER, NEVER, metrics_paths))
@@ -101,7 +102,7 @@ def test_nothing_else_is_open() -> None:
     """What no caller need be known for: what a browser asks first, and health where it is open."""
     for is_open, verbs, rpcs in ((True, {"health"}, {"Check", "Watch"}), (False, set(), set())):
         found = rights.needs(rights.REST, open_health=is_open)
-        assert open_in(found) == {"preflight", *verbs}
+        assert open_in(found) == {"preflight", ALIVE, *verbs}
         found = rights.needs(rights.RPC, open_health=is_open)
         assert {name.rpartition("/")[2] for name in open_in(found)} == rpcs
 

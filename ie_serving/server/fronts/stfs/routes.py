@@ -1,0 +1,58 @@
+"""What a request asks of simple_tensorflow_serving; what it does not know is TensorFlow Serving's.
+
+Source: its documentation and code, version 0.8.2.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.requests import ModelSpec
+from ie_serving.server.fronts.tfs.rest_routes import GENERATED, Route, route, target_of
+from ie_serving.server.transport.http1.messages import RequestHead
+
+ASK, ALIVE, PAGE = "ask", "alive", "page"
+"""Verbs that this front alone has."""
+MODELS, MODEL = "models", "status"
+"""Verbs that TensorFlow Serving's front has as well, and answers otherwise."""
+
+RIGHTS_OF: Final[Mapping[str, str]] = {PAGE: MODELS}
+"""Verbs that need what another one needs."""
+
+_FIXED: Final[Mapping[tuple[str, bytes], str]] = {
+    ("POST", b"/"): ASK,
+    ("GET", b"/"): PAGE,
+    ("OPTIONS", b"/"): "preflight",
+    ("GET", b"/health"): ALIVE,
+}
+
+Wanted = Callable[[RequestHead], tuple[str, str]]
+"""See `rest_guard.Wanted`."""
+
+
+def asked(head: RequestHead) -> Route | None:
+    """Read what is asked of this front; None for all that is not."""
+    method = "GET" if head.method == "HEAD" else head.method
+    fixed = _FIXED.get((method, head.path))
+    if fixed is not None:
+        return Route(fixed, ModelSpec(""))
+    if method != "GET":
+        return None
+    try:
+        found = route(method, target_of(head.path, head.query))
+    except InvalidRequest:
+        return None
+    of_one = found.verb == MODEL and found.model == ModelSpec(found.model.name)
+    return found if of_one or found.verb in (MODELS, *GENERATED) else None
+
+
+def wanting(others: Wanted) -> Wanted:
+    """Give what tells a request's verb and model; `others` tells it of all other requests."""
+
+    def wanted(head: RequestHead) -> tuple[str, str]:
+        found = asked(head)
+        if found is None:
+            return others(head)
+        return RIGHTS_OF.get(found.verb, found.verb), found.model.name
+
+    return wanted

@@ -1,0 +1,212 @@
+"""Bodies of `POST /` of simple_tensorflow_serving -> model, signature and numpy inputs.
+
+    {"model_name": "default", "model_version": 1, "data": {"keys": [[11.0]], "features": [[1, 1]]}}
+
+Only `data` is required; it holds inputs by name. What its clients rely on beyond that:
+
+- a bare list, or the one key `data`, `image` or `images`, is the only input of a model;
+- whole numbers may be written as floats for inputs of integers, as TensorFlow's sessions take them;
+- images are base64 with `-` and `_`, or files of a form in the fields `image` and `images`.
+
+Source: its documentation and code, version 0.8.2.
+"""
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeGuard
+
+import numpy as np
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.requests import ModelSpec
+from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.wire.form.multipart import Part, is_form, parts_of
+from ie_serving.wire.json.document import parse_object, plain
+from ie_serving.wire.json.rapidjson.document import Json
+from ie_serving.wire.json.tensor import decode_tensor, try_tensor
+from ie_serving.wire.json.value import is_base64, is_named
+
+DEFAULT_MODEL: Final = "default"
+DATA: Final = "data"
+OF_THE_ONLY_INPUT: Final = (DATA, "image", "images")
+"""Keys and fields that mean the only input of a model that has no input of this name."""
+REFUSED: Final = {
+    "preprocess": "functions in marshal files are not run: put them into a kernel or hook",
+    "postprocess": "functions in marshal files are not run: put them into a kernel or hook",
+    "run_profile": "a request is not profiled: the metrics have the time of each step",
+}
+"""Switches that ask for what is not done here, and what to do instead."""
+
+_STANDARD: Final = str.maketrans("-_", "+/")
+
+
+class StfsBody:
+    """The body of a `POST /`, its inputs not yet decoded.
+
+    Attributes:
+        model: which servable is asked for, with its signature.
+    """
+
+    __slots__ = ("_data", "_decodes", "model")
+
+    def __init__(self, given: Mapping[str, Json], data: Json) -> None:
+        """Take what stands beside the data, and the data.
+
+        Raises:
+            InvalidRequest: a value of a wrong kind, or a switch for what is not done here.
+        """
+        for name, advice in REFUSED.items():
+            if _is_on(given.get(name)):
+                raise InvalidRequest(f'"{name}" is not supported: {advice}, and leave the key out')
+        name, signature = given.get("model_name", DEFAULT_MODEL), given.get("signature_name", "")
+        if not isinstance(name, str) or not isinstance(signature, str):
+            raise InvalidRequest('"model_name" and "signature_name" must be strings')
+        self.model = ModelSpec(name, _version(given.get("model_version")), None, signature)
+        self._decodes = _is_on(given.get("base64_decode"))
+        self._data = data
+
+    def decode(self, signature: Signature) -> tuple[dict[str, Array], None]:
+        """Decode all inputs: new arrays by name, and no form of the reply, which has one alone.
+
+        Raises:
+            InvalidRequest: an input is missing, or a value cannot be read as its dtype.
+        """
+        specs = signature.inputs
+        values = self._named(specs)
+        missing = [name for name in specs if name not in values and name not in signature.defaults]
+        if missing:
+            raise InvalidRequest(
+                f'"data" lacks {", ".join(missing)}; the model takes'
+                f" {', '.join(map(str, specs.values()))}"
+            )
+        return {
+            name: self._array(values[name], spec) for name, spec in specs.items() if name in values
+        }, None
+
+    def _named(self, specs: Mapping[str, TensorSpec]) -> Mapping[str, Json]:
+        data = self._data
+        if len(specs) != 1:
+            if not is_named(data):
+                known = ", ".join(specs)
+                raise InvalidRequest(f'"data" must be an object with a value for each of {known}')
+            return data
+        (only,) = specs
+        if not is_named(data):
+            return {only: data}
+        if only not in data and len(data) == 1 and next(iter(data)) in OF_THE_ONLY_INPUT:
+            return {only: next(iter(data.values()))}
+        return data
+
+    def _array(self, value: Json, spec: TensorSpec) -> Array:
+        if _are_files(value):
+            return _strings([self._file(file, spec) for file in value])
+        if spec.dtype is DataType.STRING:
+            return decode_tensor(_decoded(value) if self._decodes else value, DataType.STRING)
+        if spec.image is not None and isinstance(_first(value), str | dict):
+            return decode_tensor(_decoded(value), DataType.STRING)
+        return _numbers(value, spec.dtype)
+
+    def _file(self, file: bytes, spec: TensorSpec) -> bytes:
+        if spec.dtype is DataType.STRING:
+            # As the original gives it to models, which decode it themselves.
+            return file if self._decodes else base64.urlsafe_b64encode(file)
+        if spec.image is None:
+            raise InvalidRequest(f"input {spec} takes numbers, and no images: send them as JSON")
+        return file
+
+
+def parse(body: bytes, content_type: bytes) -> StfsBody:
+    """Read a body: a form where its Content-Type says so, else JSON.
+
+    Raises:
+        InvalidRequest: it is neither, or has no data.
+    """
+    if is_form(content_type):
+        return _of_form(parts_of(body, content_type))
+    document = plain(parse_object(body))
+    if DATA not in document:
+        found = ", ".join(document) or "none"
+        raise InvalidRequest(
+            f'the key "data" is missing; expected {{"data": {{INPUT: VALUE}}}}, found keys: {found}'
+        )
+    return StfsBody(document, document[DATA])
+
+
+def _of_form(parts: Sequence[Part]) -> StfsBody:
+    files: dict[str, list[bytes]] = {}
+    texts: dict[str, str] = {}
+    for part in parts:
+        if part.is_file:
+            files.setdefault(part.name, []).append(bytes(part.data))
+        else:
+            texts[part.name] = str(part.data, "utf-8", "replace")
+    # Both fields together are one batch, first the one image.
+    images = [each for name in ("image", "images") for each in files.pop(name, ())]
+    data: dict[str, Any] = {**files, **({"images": images} if images else {})}
+    if not data:
+        raise InvalidRequest(
+            'the form has no file: send the image in the field "image", as curl -F'
+            " 'image=@cat.png' does; with the @"
+        )
+    return StfsBody(texts, data)
+
+
+def _version(given: Json) -> int | None:
+    if given is None or given == "":
+        return None
+    if type(given) is int or (isinstance(given, str) and given.isascii() and given.isdecimal()):
+        number = int(given) if len(str(given)) <= 18 else -2
+        if number >= 0:
+            return number
+    if given in (-1, "-1"):  # the original's word for the newest
+        return None
+    raise InvalidRequest('"model_version" must be a whole number, such as 1')
+
+
+def _is_on(given: Json) -> bool:
+    return given is True or (isinstance(given, str) and given.lower() in ("true", "1"))
+
+
+def _are_files(value: Json) -> TypeGuard[list[bytes]]:
+    return isinstance(value, list) and bool(value) and isinstance(value[0], bytes)
+
+
+def _first(value: Json) -> Json:
+    while isinstance(value, list) and value:
+        value = value[0]
+    return value
+
+
+def _decoded(value: Json) -> Json:
+    """Replace texts by what `decode_tensor` reads as bytes; other alphabets and objects too."""
+    if isinstance(value, list):
+        return [_decoded(each) for each in value]
+    if isinstance(value, str):
+        return {"b64": value.translate(_STANDARD)}
+    if is_base64(value):
+        return {"b64": value["b64"].translate(_STANDARD)}
+    return value
+
+
+def _numbers(value: Json, dtype: DataType) -> Array:
+    array = try_tensor(value, dtype)
+    if array is None and dtype.numpy.kind in "iu":
+        array = _whole(value, dtype)
+    return decode_tensor(value, dtype) if array is None else array
+
+
+def _whole(value: Json, dtype: DataType) -> Array | None:
+    """Read floats that are whole as integers; None for others."""
+    floats = try_tensor(value, DataType.FP64)
+    if floats is None:
+        return None
+    with np.errstate(invalid="ignore"):
+        whole = floats.astype(dtype.numpy)
+    return whole if bool((whole == floats).all()) else None
+
+
+def _strings(values: list[bytes]) -> Array:
+    # Filled afterwards: of a list of bytes numpy makes an array of one width, and cuts zero bytes.
+    array: Array = np.empty(len(values), np.object_)
+    array[:] = values
+    return array

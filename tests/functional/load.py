@@ -1,4 +1,4 @@
-"""Requests without a pause over both interfaces, and what the server says of its versions."""
+"""Requests all the time over both interfaces, and what the server says of its versions."""
 
 import json
 import threading
@@ -14,11 +14,14 @@ from tests.functional.servers import Server
 from tests.process import PATIENCE_S
 
 START, LOADING, AVAILABLE, END = 10, 20, 30, 50
+PAUSE_S = 0.005
+"""Between two requests over one interface. Without it they took both processors, and what is tested
+beside them, as a new version that is loaded, took several times as long."""
 IMAGE = [[float(pixel % 17) for pixel in range(64)]]
 
 
 class Load:
-    """Asks the models in turn, over both interfaces, without a pause; keeps every failure."""
+    """Asks the models in turn, over both interfaces, all the time; keeps every failure."""
 
     def __init__(self, server: Server, models: Sequence[str] = ("digits",)) -> None:
         self.failures: list[str] = []
@@ -43,7 +46,7 @@ class Load:
 
     def _run(self, name: str, make: Callable[[], Iterator[None]]) -> None:
         answers = make()
-        while not self._stop.is_set():
+        while not self._stop.wait(PAUSE_S):
             try:
                 next(answers)
                 self.answers[name] += 1

@@ -44,12 +44,12 @@ class Held:
         found = [each.groups() for each in map(COUNT.match, lines) if each]
         return Counter({(model, status): int(number) for model, status, number in found})
 
-    def ends_as(self, status: str, request: Callable[[], None]) -> None:
-        """Send a request that is to be counted once, under `status`."""
+    def end_as(self, status: str, send: Callable[[], None], number: int = 1) -> None:
+        """Send so many requests, each of which is to be counted once, under `status`."""
         before, self._begun = self.counted(), self._with_the_model()
-        request()
-        until(lambda: self.counted() - before)
-        assert self.counted() - before == Counter({("digits", status): 1})
+        send()
+        until(lambda: (self.counted() - before).total() >= number)
+        assert self.counted() - before == Counter({("digits", status): number})
 
 
 @pytest.fixture(scope="module", params=TRANSPORTS)
@@ -87,14 +87,18 @@ def test_a_call_that_misses_its_deadline(held: Held, request: pytest.FixtureRequ
         assert call(held, LIMIT_S / 2) is grpc.StatusCode.DEADLINE_EXCEEDED
 
     own = "http2" in request.node.name
-    held.ends_as("DEADLINE_EXCEEDED" if own else "CANCELLED", ask)
+    held.end_as("DEADLINE_EXCEEDED" if own else "CANCELLED", ask)
 
 
-def test_a_call_that_takes_longer_than_the_server_allows(held: Held) -> None:
+def test_requests_that_take_longer_than_the_server_allows(held: Held) -> None:
+    """One over each interface, at the same time."""
+
     def ask() -> None:
-        assert call(held, PATIENCE_S) is grpc.StatusCode.DEADLINE_EXCEEDED
+        future = held.server.prediction.Predict.future(predict(), PATIENCE_S)
+        reply = held.server.rest.post("/v1/models/digits:predict", content=BODY)
+        assert (reply.status_code, future.code()) == (504, grpc.StatusCode.DEADLINE_EXCEEDED)
 
-    held.ends_as("DEADLINE_EXCEEDED", ask)
+    held.end_as("DEADLINE_EXCEEDED", ask, 2)
 
 
 def test_a_call_whose_client_leaves(held: Held) -> None:
@@ -103,15 +107,7 @@ def test_a_call_whose_client_leaves(held: Held) -> None:
         held.begun()
         future.cancel()
 
-    held.ends_as("CANCELLED", ask)
-
-
-def test_a_rest_request_that_takes_longer_than_the_server_allows(held: Held) -> None:
-    def ask() -> None:
-        reply = held.server.rest.post("/v1/models/digits:predict", content=BODY)
-        assert reply.status_code == 504
-
-    held.ends_as("DEADLINE_EXCEEDED", ask)
+    held.end_as("CANCELLED", ask)
 
 
 @pytest.mark.parametrize("sent", [BODY, BODY[:10]], ids=["all of it", "half of it"])
@@ -132,4 +128,4 @@ def test_a_rest_request_whose_client_leaves(held: Held, sent: bytes) -> None:
             # By a reset: the end of what a client sends, right behind a request, belongs to it.
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
-    held.ends_as("CANCELLED", ask)
+    held.end_as("CANCELLED", ask)

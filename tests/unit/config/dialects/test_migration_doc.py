@@ -1,0 +1,24 @@
+"""docs/migration.md has a row for every flag and platform of simple_tensorflow_serving."""
+
+import re
+from pathlib import Path
+
+from ie_serving.config.dialects.simple_tensorflow_serving import DRIVERS, RETIRED
+from ie_serving.config.dialects.stfs_flags import FLAGS
+
+PAGE = (Path(__file__).parents[4] / "docs" / "migration.md").read_text()
+SECTION = PAGE.partition("\n## simple_tensorflow_serving\n")[2].partition("\n## ")[0]
+NAMED = {
+    name
+    for line in SECTION.splitlines()
+    if line.startswith("| `")
+    for name in re.findall(r"`([^`]+)`", line.split(" | ")[0])
+}
+
+
+def test_every_flag_has_a_row() -> None:
+    assert {name for name in NAMED if name.startswith("--")} == {f"--{f.name}" for f in FLAGS}
+
+
+def test_every_platform_has_a_row() -> None:
+    assert {*DRIVERS, *RETIRED} <= NAMED

@@ -42,8 +42,7 @@ def instances(value: object, where: str) -> Instances:
 
 def file(value: object, where: str) -> Place:
     """Read a file of Python alone."""
-    given = value.strip() if isinstance(value, str) else ""
-    path = PurePosixPath(given)
-    if path.suffix != ".py" or ".." in path.parts or ":" in given:
+    found = Place.parse(value)
+    if found is None or found.name:
         raise fault(where, value, "FILE.py")
-    return Place(file=given)
+    return found

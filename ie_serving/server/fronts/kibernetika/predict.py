@@ -5,8 +5,9 @@ One model answers, whatever MODEL says. Errors are plain text.
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Final
+from typing import Final, cast
 from urllib.parse import unquote
 
 from ie_serving.core.budget import BUDGET, Lease
@@ -18,8 +19,8 @@ from ie_serving.core.threads import in_thread, let_go
 from ie_serving.inference.interface import Api, Encode, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.version.handle import Servable
-from ie_serving.server.fronts.tfs.callers import rest_caller
 from ie_serving.server.fronts.tfs.rest_body import read_body
+from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY, rest_interface
 from ie_serving.server.status import explain, http_of
 from ie_serving.server.transport.http1.messages import App, Headers, Reply, Request, RequestHead
 from ie_serving.wire.kibernetika.reply import encode
@@ -27,27 +28,14 @@ from ie_serving.wire.kibernetika.request import Asked, Form, parse
 
 DIGITS: Final = len(str(INT64_MAX))
 PREFIX: Final = b"/predict"
-LARGE_BODY: Final = 32 * 1024
-"""Bytes of a body from which it is parsed and decoded in a thread, as over TensorFlow Serving's
-REST API."""
-LARGE_OUTPUT: Final = 32 * 1024
-"""Elements of all outputs from which a reply is written in a thread."""
 PLAIN: Final[Headers] = ((b"content-type", b"text/plain; charset=utf-8"),)
 NOT_POST: Final = Reply(405, (*PLAIN, (b"allow", b"POST")), b"POST is expected\n")
 
 
 def predict_interface(*, limit_s: float) -> Interface[bytes]:
     """Describe this route to the data plane; no inference outlasts `limit_s`."""
-    return Interface(
-        entrypoint="REST",
-        labels={Api.PREDICT: "predict"},
-        encoders=_encoders,
-        unknown_signature=_unknown_signature,
-        limit_s=limit_s,
-        caller=partial(rest_caller, limit_s),
-        large_request=LARGE_BODY,
-        large_reply=LARGE_OUTPUT,
-    )
+    rest = cast("Interface[bytes]", rest_interface(limit_s=limit_s))
+    return replace(rest, encoders=_encoders, unknown_signature=_unknown_signature)
 
 
 class PredictRoute:

@@ -15,12 +15,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import grpc
 import numpy as np
+import openvino as ov
 
-from benchmarks import servers
+from benchmarks import models, servers
 from benchmarks.calls import Call, tfs_grpc, tfs_rest
 from benchmarks.environments import ROOT
 from benchmarks.load import HOST, LARGEST, ask_grpc, load_grpc
@@ -30,6 +32,8 @@ from benchmarks.servers import Running, Server, Target, project
 CLIENTS = 32
 PATIENCE_S = 60.0
 HANGS_MS = 500
+WARM_S = 0.5
+"""Load before a measurement, in seconds."""
 CODE = """
 import os, threading, time
 import numpy as np
@@ -64,7 +68,16 @@ class Batches(Same):
         return [np.float32([self.batches, self.calls])] * len(calls)
 """
 PROCESS = {"isolation": "process"}
+HOOKS = """
+def preprocess(inputs, ctx):
+    return inputs
+
+def postprocess(outputs, ctx):
+    return outputs
+"""
 MODELS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "hooked": {"hooks": "hooks.py"},
     "inline": {"kernel": "kernel.py:Adds", "isolation": "inline"},
     "thread": {"kernel": "kernel.py:Adds"},
     "process": {"kernel": "kernel.py:Adds", **PROCESS},
@@ -94,10 +107,26 @@ def main() -> None:
 
 
 async def _measure(target: Target, rounds: int, seconds: float) -> None:
+    await _hooks(target, rounds, seconds)
     await _large(target, rounds, seconds)
     await _hanging(target, rounds, seconds)
     print(f"mean batch of {CLIENTS} clients: {await _mean_batch(target, seconds):.1f}")
     print(f"processes under load and after: {await _elastic(target, seconds)}, no call failed")
+
+
+async def _hooks(target: Target, rounds: int, seconds: float) -> None:
+    """One client, a small model: how much longer does a request take with empty hooks around it?"""
+    x = np.ones((1, 10), np.float32)
+    seen: dict[str, list[float]] = {"plain": [], "hooked": []}
+    for turn in range(rounds):
+        for name in [*seen][:: -1 if turn % 2 else 1]:
+            call = tfs_grpc(name, {"x": x})
+            await load_grpc(target.grpc_port, call, 1, WARM_S)  # hooks begin in threads
+            seen[name].append(1e3 * (await load_grpc(target.grpc_port, call, 1, seconds)).p50_ms)
+    more = [hooked - plain for hooked, plain in zip(seen["hooked"], seen["plain"], strict=True)]
+    cells = [spread(seen["plain"]), spread(seen["hooked"])]
+    rows = [[*cells, f"{median(more):.1f} ({min(more):.1f} to {max(more):.1f})"]]
+    print(table(["p50 us, plain", "empty hooks", "more"], rows), end="\n\n")
 
 
 async def _large(target: Target, rounds: int, seconds: float) -> None:
@@ -196,6 +225,9 @@ def _started(server: Server, scratch: Path) -> Iterator[Running]:
         version = scratch / name / "1"
         version.mkdir(parents=True)
         (version / "kernel.py").write_text(textwrap.dedent(CODE))
+    for name in ("plain", "hooked"):
+        ov.save_model(models.dummy(), scratch / name / "1" / "model.xml", compress_to_fp16=False)
+        (scratch / name / "1" / "hooks.py").write_text(HOOKS)
     entries = [
         {"config": {"name": n, "base_path": str(scratch / n), **own}} for n, own in MODELS.items()
     ]

@@ -1,7 +1,5 @@
 """Where a kernel stands, `FILE[:NAME]`, and in how many processes it runs."""
 
-from pathlib import PurePosixPath
-
 from ie_serving.config.values.faults import Faults, fault
 from ie_serving.config.values.numbers import integer, timeout
 from ie_serving.config.values.structures import mapping

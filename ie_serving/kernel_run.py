@@ -15,6 +15,7 @@ from ie_serving.core.raw_bodies import body_of, reply_of
 from ie_serving.core.tensors import SERVING_DEFAULT, Array
 from ie_serving.engines.others import AtHand
 from ie_serving.engines.python.driver import load
+from ie_serving.engines.python.edi.package import described
 from ie_serving.wire.json.request import Format, parse_predict
 from ie_serving.wire.json.response import encode_predictions
 
@@ -30,18 +31,20 @@ def run(asked: KernelRun) -> int:
     except ServingError as error:
         print(f"ie_serving: error: {error}", file=sys.stderr)
         return FAILED
-    sys.stdout.buffer.write(answer if asked.raw else answer + b"\n")
+    sys.stdout.buffer.write(answer)
     sys.stdout.buffer.flush()
     return 0
 
 
 async def _asked(asked: KernelRun, body: bytes) -> bytes:
+    # A package of IBM EDI reads the whole body, in whatever form it likes.
+    raw = asked.raw or described(asked.directory) is not None
     name = asked.directory.parent.name if asked.directory.name.isdecimal() else asked.directory.name
     model = load(asked.directory, asked.options.having(AtHand(name)))
     try:
         signature = model.signatures[SERVING_DEFAULT]
         form: Any = Format.COLUMN
-        if asked.raw:
+        if raw:
             given: Mapping[str, Array] = body_of(signature, body)
         else:
             given, form = parse_predict(body).decode(signature)
@@ -49,9 +52,9 @@ async def _asked(asked: KernelRun, body: bytes) -> bytes:
 
         def read(outputs: Mapping[str, Array]) -> bytes:
             kept = shed(outputs, added) if added else outputs
-            if asked.raw:
+            if raw:
                 return reply_of(signature, kept)[1]
-            return bytes(encode_predictions(kept, form, signature.outputs))
+            return bytes(encode_predictions(kept, form, signature.outputs)) + b"\n"
 
         return await model.infer(signature, inputs, read)
     finally:

@@ -1,11 +1,13 @@
-"""What all unit tests share: the budget of bytes of their process."""
+"""What all unit tests share: the budget of bytes, and the logging, of their process."""
 
 import gc
+import logging
 from collections.abc import Iterator
 
 import pytest
 
 from ie_serving.core.budget import BUDGET
+from ie_serving.telemetry import logs
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -19,3 +21,15 @@ def all_is_given_back() -> Iterator[None]:
     if BUDGET.held:
         gc.collect()
     assert BUDGET.held == 0
+
+
+@pytest.fixture
+def restored_logging() -> Iterator[None]:
+    """Leave logging as it was."""
+    root, ours = logging.getLogger(), logging.getLogger(logs.OWN)
+    levels, handlers = (root.level, ours.level), list(root.handlers)
+    yield
+    logging.captureWarnings(False)
+    root.handlers[:] = handlers
+    root.setLevel(levels[0])
+    ours.setLevel(levels[1])

@@ -8,6 +8,8 @@ import pytest
 
 from ie_serving.main import main
 
+pytestmark = pytest.mark.usefixtures("restored_logging")
+
 SCALE = """
 import numpy as np
 class Scale:
@@ -57,6 +59,34 @@ def test_raw_bytes(version: Path, capsysbinary: pytest.CaptureFixture[bytes]) ->
     line = ["kernel", "run", str(version), "--kernel=upper.py:upper", "--raw"]
     assert main([*line, f"--input={version / 'x.json'}"]) == 0
     assert capsysbinary.readouterr().out == b'{"INSTANCES": [1, 4]}'
+
+
+EDI = """
+import redhareapiversion
+from redhareapi import Kernel
+
+class Echo(Kernel):
+    def on_kernel_start(self, kernel_context):
+        pass
+    def on_task_invoke(self, task_context):
+        while task_context != None:
+            task_context.set_output_data(task_context.get_input_data())
+            task_context = task_context.next()
+
+if __name__ == "__main__":
+    Echo().run()
+"""
+
+
+def test_a_package_of_edi_with_its_input_beside_it(
+    tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    (tmp_path / "kernel.py").write_text(EDI)
+    (tmp_path / "model.json").write_text('{"name": "echo", "kernel_path": "kernel.py"}')
+    body = b'{"id": 1, "inputs": [{"name": "x", "data": "aGk="}], "outputs": []}'
+    (tmp_path / "input.json").write_bytes(body)
+    assert main(["kernel", "run", str(tmp_path), "--input", str(tmp_path / "input.json")]) == 0
+    assert capsysbinary.readouterr().out == body
 
 
 @pytest.mark.parametrize(

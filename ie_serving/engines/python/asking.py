@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass
 from threading import BoundedSemaphore
@@ -85,18 +86,36 @@ class ModelHandle:
         finally:
             _SHARED.release()
 
-    def _predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Array]:
-        arrays = {name: array_of(value) for name, value in inputs.items()}
-        asked = asyncio.run_coroutine_threadsafe(
-            _answered(self._models.others, self._spec, arrays, self._asker.slot), self._models.loop
-        )
+    async def predict_async(self, inputs: Mapping[str, Any]) -> Mapping[str, Array]:
+        """Ask it from a coroutine, on whatever event loop: other coroutines go on meanwhile.
+
+        Raises:
+            ServingError: as `predict`.
+        """
         left_s = self._asker.time_left()
+        answer = asyncio.wrap_future(self._ask(inputs))
+        try:
+            return await asyncio.wait_for(answer, LONGEST_S if left_s is None else left_s)
+        except asyncio.TimeoutError:
+            raise self._late(left_s) from None
+
+    def _predict(self, inputs: Mapping[str, Any]) -> Mapping[str, Array]:
+        left_s = self._asker.time_left()
+        asked = self._ask(inputs)
         try:
             return asked.result(LONGEST_S if left_s is None else left_s)
         except (TimeoutError, FutureTimeout):  # one class since Python 3.11
             asked.cancel()
-            limit = f" within {LONGEST_S:g} s" if left_s is None else " in time"
-            raise DeadlineExceeded(f'"{self._spec.name}" did not answer{limit}') from None
+            raise self._late(left_s) from None
+
+    def _ask(self, inputs: Mapping[str, Any]) -> Future[Mapping[str, Array]]:
+        arrays = {name: array_of(value) for name, value in inputs.items()}
+        work = _answered(self._models.others, self._spec, arrays, self._asker.slot)
+        return asyncio.run_coroutine_threadsafe(work, self._models.loop)
+
+    def _late(self, left_s: float | None) -> DeadlineExceeded:
+        limit = f" within {LONGEST_S:g} s" if left_s is None else " in time"
+        return DeadlineExceeded(f'"{self._spec.name}" did not answer{limit}')
 
 
 # A coroutine of its own: its context is its own too, and run_coroutine_threadsafe takes no other

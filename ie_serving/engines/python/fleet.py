@@ -165,6 +165,8 @@ class Fleet:
 
     def _started(self, growth: Growth, runner: Runner) -> None:
         self._starting, self._failures = False, 0
+        if self._closed:
+            return
         self._note(growth, "calls wait")
         self._due = asyncio.get_running_loop().time() + PRESSED_S  # whether that is enough shows
         self.give(runner)

@@ -46,7 +46,7 @@ async def pid(model: KernelModel, ms: int) -> int:
 async def test_processes_come_and_go_with_the_load(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO")
+    caplog.set_level("INFO", "ie_serving")
     instances = Instances(min=1, max=2, idle_seconds=0.3)
     given = options("", None, isolation="process", instances=instances)
     model = load(written(tmp_path, WORKS), given)

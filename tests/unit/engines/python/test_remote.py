@@ -194,3 +194,20 @@ async def test_what_a_kernel_keeps_of_its_inputs_stays_what_it_was(tmp_path: Pat
         assert (found["y"][-1], found["y"][-2], found["y"][0]) == (first, 7.0, first)
     assert found["first"].tolist() == [1.0, 2.0]
     model.close()
+
+
+def shared_memory() -> set[str]:
+    """Inodes of what this process shares with kernels."""
+    lines = Path("/proc/self/maps").read_text().splitlines()
+    return {line.split()[4] for line in lines if "memfd:ie_serving" in line}
+
+
+async def test_a_kernel_that_keeps_nothing_has_one_memory_for_all_calls(tmp_path: Path) -> None:
+    model = load(written(tmp_path, KEEPS), options("", None, isolation="process"))
+    seen = []
+    for first in (0.0, -1.0, 1.0, 0.0):
+        await answer(model, x=np.full(1 << 18, first, np.float32))
+        seen.append(shared_memory())
+    assert seen[0] == seen[1]
+    assert seen[3] - seen[1], "what is kept is left to the kernel"
+    model.close()

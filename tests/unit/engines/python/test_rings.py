@@ -24,6 +24,7 @@ LIMIT_S = 20
 """Far beyond what any of this takes; a ring would wait for ever."""
 
 ASKS = """
+import asyncio
 NUMBER = {"dtype": "int64", "shape": []}
 
 class Asks:
@@ -39,7 +40,10 @@ class Asks:
             return 0
         if "met" in self.params:
             self.params["met"].wait(20)
-        return int(ctx.models[self.params["asks"]].predict({"x": x - 1})["y"]) + 1
+        other = ctx.models[self.params["asks"]]
+        if "async" in self.params:
+            return int(asyncio.run(other.predict_async({"x": x - 1}))["y"]) + 1
+        return int(other.predict({"x": x - 1})["y"]) + 1
 """
 
 
@@ -131,7 +135,17 @@ async def test_threads_of_all_models_do_not_all_wait(kernels: Served) -> None:
     assert [await each for each in waiting] == [1] * (SHARED_THREADS - 1)
 
 
-async def test_no_question_waits_for_ever(kernels: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_coroutines_ask_too(kernels: Served) -> None:
+    a = kernels.add("a", {"asks": "b", "async": True})
+    kernels.add("b", {"asks": "a"})
+    assert await asked(a, 1) == 1
+    assert "in a ring" in str(await asked(a, 2))
+
+
+@pytest.mark.parametrize("how", [{}, {"async": True}])
+async def test_no_question_waits_for_ever(
+    kernels: Served, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any]
+) -> None:
     monkeypatch.setattr(asking, "LONGEST_S", 0.05)
-    model = kernels.add("a", {"asks": "held"})
+    model = kernels.add("a", {"asks": "held", **how})
     assert await asked(model, 1) == 'DEADLINE_EXCEEDED: "held" did not answer within 0.05 s'

@@ -27,6 +27,7 @@ REQUESTS = [
     ("POST", "/v1/models/m:predict", "predict", "m"),
     ("POST", "/V1/Models/a%2Fb/versions/3:classify", "classify", "a/b"),
     ("POST", "/v1/models/m/labels/l:regress", "regress", "m"),
+    ("POST", "/v1/models/m/versions/2:invoke", "invoke", "m"),
     ("POST", "/v1/models/m:poll", "poll", "m"),
     ("POST", "/invocations", "predict", "default"),
     ("POST", "/v1/config/reload", "reload", ""),

@@ -11,6 +11,9 @@ from ie_serving.models.served import Served, WithPrepared
 ModelsOf = Callable[[Path], Collection[str] | None]
 """Names the models that a version uses; None for one that is no graph. Blocking."""
 
+MOST_NESTED = 16
+"""Graphs within graphs: each holds the one within it in some ten of Python's 1,000 frames."""
+
 
 class UsedModels:
     """Which model uses which. Lives on one event loop, but for `before`.
@@ -27,8 +30,8 @@ class UsedModels:
 
     def keep(self, names: Collection[str]) -> None:
         """Forget the graphs that are not among `names`: they are configured no more."""
-        for name in self._uses.keys() - set(names):
-            del self._uses[name]
+        for name in set(self._uses) - set(names):
+            self._uses.pop(name, None)  # in its thread `before` may do so, too
 
     def before(self, name: str, directory: Path) -> Callable[[], Awaitable[None]] | None:
         """See `models.version.loader.Awaits`. In a thread."""
@@ -48,6 +51,8 @@ class UsedModels:
         self._uses[name] = used
         if circle := _way_back(name, self._uses):
             raise LoadFailed(f"graphs use each other: {' -> '.join(circle)}")
+        if _levels(name, self._uses) > MOST_NESTED:
+            raise LoadFailed(f"graphs within graphs: at most {MOST_NESTED} levels are served")
         for each in sorted(used):
             await self._serves(each)
 
@@ -99,3 +104,12 @@ def _way_back(name: str, uses: Mapping[str, frozenset[str]]) -> list[str]:
             seen.add(way[-1])
             ways += [[*way, each] for each in sorted(uses.get(way[-1], ()))]
     return []
+
+
+def _levels(name: str, uses: Mapping[str, frozenset[str]]) -> int:
+    """Count how deep the graphs lie that a graph uses; one more than may be is enough."""
+    found, level = 0, {each for each in uses[name] if each in uses}
+    while level and found <= MOST_NESTED:
+        found += 1
+        level = {below for each in level for below in uses[each] if below in uses}
+    return found

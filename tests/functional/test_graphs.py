@@ -5,6 +5,8 @@ import io
 import json
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -22,7 +24,23 @@ from tests.functional.servers import ROOT, Server
 from tests.process import PATIENCE_S
 
 PAGE = (ROOT / "docs" / "graphs.md").read_text()
-EXAMPLE = json.loads(re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)[0])
+BLOCKS = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
+EXAMPLE, COLOURS = (json.loads(block) for block in BLOCKS[:2])
+MAKE, ASK = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+CODE = """
+class Count:
+    def load(self, ctx):
+        self.more = int(ctx.params["more"])
+
+    def metadata(self):
+        return {"inputs": {"x": {"dtype": "float32", "shape": [-1, 4]}},
+                "outputs": {"n": {"dtype": "int64", "shape": []}}}
+
+    def execute(self, inputs, ctx):
+        if len(inputs["x"]) > 9:
+            ctx.fail("OUT_OF_RANGE", "too many rows")
+        return len(inputs["x"]) + self.more
+"""
 PIPELINE = {
     "name": "piped",
     "inputs": ["tables"],
@@ -46,6 +64,23 @@ PIPELINE = {
     "outputs": [{"scores": {"node_name": "score", "data_item": "score"}}],
 }
 """As OpenVINO Model Server takes it: each entry of `tables` passes both models by itself."""
+COUNTED = {
+    "name": "counted",
+    "inputs": ["rows"],
+    "nodes": [
+        {
+            "name": "count",
+            "library_name": "counting",
+            "type": "custom",
+            "params": {"more": "40"},
+            "inputs": [{"x": {"node_name": "request", "data_item": "rows"}}],
+            "outputs": [{"data_item": "n", "alias": "number"}],
+        }
+    ],
+    "outputs": [{"n": {"node_name": "count", "data_item": "number"}}],
+}
+"""With a custom node, whose library is Python code here."""
+LIBRARY = {"name": "counting", "base_path": "count.py:Count"}
 ROWS = [[1.0, 2.0, 3.0, 4.0], [-1.0, 0.0, 0.0, 0.0]]
 
 
@@ -55,6 +90,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     linear(root / "models/scaler/1", 0.5)
     total(root / "models/scorer/1")
     colours(root / "models/colours/1")
+    (root / "count.py").write_text(CODE)
+    (root / "make.py").write_text(MAKE)
+    subprocess.run([sys.executable, "make.py"], cwd=root, check=True, timeout=PATIENCE_S)
     graph = {
         "steps": [{"model": "scored", "in": "request"}],
         "outputs": {"twice": "scored.score"},
@@ -69,6 +107,7 @@ def write(root: Path, top: dict[str, Any]) -> Path:
     models = [{"config": {"name": n, "base_path": f"models/{n}"}} for n in names]
     coloured = {"name": "colours", "base_path": "models/colours", "color_format": "RGB:RGB"}
     models.append({"config": coloured})
+    models += COLOURS["model_config_list"]
     lone = {"name": "lone", "base_path": "models/lone"}
     file = root / "config.json"
     file.write_text(json.dumps({**top, "model_config_list": [*models, {"config": lone}]}))
@@ -81,9 +120,12 @@ def server(root: Path) -> Iterator[Server]:
     steps = [{"model": "lone", "in": "request"}]
     early = {"name": "early", "version": 3, "steps": steps, "outputs": {"y": "lone.y"}}
     seen = {"name": "seen", "steps": [{"model": "colours"}], "outputs": {"y": "colours.y"}}
-    graphs = [*EXAMPLE["graphs"], early, seen]
-    config = write(root, {"graphs": graphs, "pipeline_config_list": [PIPELINE]})
-    flags = ("--metrics_path=/metrics", "--file_system_poll_wait_seconds=0.2")
+    (found,) = COLOURS["graphs"]
+    graphs = [*EXAMPLE["graphs"], early, seen, {**found, "name": "found"}]
+    pipelines = {"pipeline_config_list": [PIPELINE, COUNTED]}
+    libraries = {"custom_node_library_config_list": [LIBRARY]}
+    config = write(root, {"graphs": graphs, **pipelines, **libraries})
+    flags = ("--metrics_path=/metrics", "--file_system_poll_wait_seconds=0.2", "--allow_python")
     server = Server("ie_serving", "config", f"--config_path={config}", *flags)
     with closing(server):
         yield server.ready(100)
@@ -107,6 +149,39 @@ def test_the_example_of_the_page(server: Server) -> None:
     path = "/v1/models/scored/versions/1:predict"
     reply = server.rest.post(path, content=body).json()
     assert reply == json.loads(shown)
+
+
+def test_the_pictures_of_the_page(server: Server, root: Path) -> None:
+    """Only the port and the name of the graph differ; `colours` is a model here."""
+    address = f"localhost:{server.rest_port}/v1/models/found:predict"
+    assert "localhost:8000/v1/models/colours:predict" in ASK
+    (root / "ask.py").write_text(ASK.replace("localhost:8000/v1/models/colours:predict", address))
+    command = [sys.executable, "ask.py"]
+    printed = subprocess.check_output(command, cwd=root, text=True, timeout=PATIENCE_S)
+    assert f"```\n{printed}```" in PAGE, printed
+    with Image.open(root / "found.png") as picture:
+        assert picture.getpixel((0, 150)) == (230, 25, 75)  # the frame around what is blue
+
+
+def test_a_picture_without_anything_to_find(server: Server) -> None:
+    file = io.BytesIO()
+    Image.new("RGB", (30, 20)).save(file, "PNG")
+    body = {"inputs": {"image": {"b64": base64.b64encode(file.getvalue()).decode()}}}
+    reply = server.rest.post("/v1/models/found:predict", json=body).json()["outputs"]
+    assert (reply["label"], reply["box"]) == ([], [])
+    with Image.open(io.BytesIO(base64.b64decode(reply["picture_bytes"]["b64"]))) as picture:
+        assert picture.getbbox() is None
+    body = {"inputs": {"image": {"b64": base64.b64encode(b"none").decode()}}}
+    reply = server.rest.post("/v1/models/found:predict", json=body)
+    assert reply.status_code == 400
+    assert 'step "tensor" (use "image_to_tensor"): image 0 is no JPEG' in reply.json()["error"]
+
+
+def test_a_custom_node_is_python_code(server: Server) -> None:
+    reply = server.rest.post("/v1/models/counted:predict", json={"inputs": {"rows": ROWS}})
+    assert reply.json() == {"outputs": 42}
+    reply = server.rest.post("/v1/models/counted:predict", json={"inputs": {"rows": ROWS * 5}})
+    assert 'step "count" (kernel "count.py:Count"): too many rows' in reply.json()["error"]
 
 
 def test_metadata(server: Server) -> None:

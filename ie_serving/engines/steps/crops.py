@@ -47,6 +47,9 @@ def draw(
     if pixels.dtype != np.uint8:
         raise InvalidTensor(f"image is {pixels.dtype}; boxes are drawn on pixels of uint8")
     places = _places(pixels, boxes, 0.0)
+    for each in (labels, scores):
+        if each is not None and each.size != len(places):
+            raise InvalidTensor(f"{each.size} labels or scores came for {len(places)} boxes")
     texts = [_text(at, labels, scores) for at in range(len(places))]
     colours = _colours(labels, len(places))
     found = drawn(pixels, places, texts, colours, line)

@@ -81,8 +81,8 @@ TABLE: Mapping[str, BuiltIn] = {
         inputs={
             "image": IMAGE,
             "boxes": BOXES,
-            "labels": Input(dtype=DataType.STRING, shape=(-1,), optional=True),
-            "scores": Input(shape=(-1,), optional=True),
+            "labels": Input(dtype=DataType.STRING, optional=True),
+            "scores": Input(also=NUMBERS, optional=True),
         },
         outputs=crops.draw_specs,
         options={

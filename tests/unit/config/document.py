@@ -1,7 +1,8 @@
-"""Writes the tables of docs/: configuration.md, storage.md, tuning.md. `make configuration`.
+"""Writes the tables of docs/: configuration.md, storage.md, tuning.md, graphs.md.
 
 What stands between `<!-- NAME: begin -->` and `<!-- NAME: end -->` comes from the declarations in
-`ie_serving/config/schema`; everything else is written by hand.
+`ie_serving/config/schema` and, of built-in steps, in `ie_serving/engines/steps/registry.py`;
+everything else is written by hand. `make configuration`.
 """
 
 import re
@@ -21,9 +22,11 @@ from ie_serving.config.schema.setting import Setting
 from ie_serving.config.schema.storage import GCS, MINIO, S3
 from ie_serving.config.schema.tune import TUNE
 from ie_serving.core.hints import Hint
+from ie_serving.engines.steps.declaration import REQUIRED, BuiltIn, Inputs, Option
+from ie_serving.engines.steps.registry import TABLE as STEPS
 
 DOCS = Path(__file__).parents[3] / "docs"
-FILES = (DOCS / "configuration.md", DOCS / "storage.md", DOCS / "tuning.md")
+FILES = (DOCS / "configuration.md", DOCS / "storage.md", DOCS / "tuning.md", DOCS / "graphs.md")
 WORDS = ie_serving.names("model")
 
 
@@ -128,6 +131,48 @@ def pairs(meanings: Mapping[str, str], dashes: str = "") -> Iterable[tuple[str, 
     return ((code(dashes + name), meaning) for name, meaning in meanings.items())
 
 
+def steps() -> str:
+    """The built-in steps of graphs."""
+    rows = (
+        (
+            code(name),
+            row.about,
+            f"{listed(row.inputs)} or {listed(row.instead)}" if row.instead else listed(row.inputs),
+            step_outputs(row),
+            "<br>".join(map(option, row.options, row.options.values())),
+        )
+        for name, row in STEPS.items()
+    )
+    return table(("`use`", "does", "inputs", "gives", "`with`"), rows)
+
+
+def listed(inputs: Inputs) -> str:
+    """Name inputs; those that may be left out in brackets."""
+    named = (f"[{code(n)}]" if each.optional else code(n) for n, each in inputs.items())
+    return ", ".join(named) or "any"
+
+
+def step_outputs(row: BuiltIn) -> str:
+    if row.rest:
+        return code(*row.outputs({})) or "what it takes"
+    given = {name: each.default for name, each in row.options.items()}
+    example = {"height": 1, "width": 1, "names": {"NAME": 0}}
+    options = {**given, **{name: example[name] for name in example if name in given}}
+    return code(*row.signature(dict.fromkeys(row.inputs), options).outputs)
+
+
+def option(name: str, option: Option) -> str:
+    if option.default is REQUIRED:
+        return f"{code(name)}: {option.form}"
+    default = option.default
+    if isinstance(default, re.Pattern):
+        default = default.pattern
+    elif isinstance(default, tuple):
+        default = default[0] if default else ""
+    shown = f" ({str(default).lower() if isinstance(default, bool) else default})"
+    return f"{code(name)}: {option.form}{shown if default != '' else ''}"
+
+
 TABLES: Mapping[str, Callable[[], str]] = {
     "model": model,
     "top keys": lambda: table(("key", "meaning"), pairs(TOP_KEYS)),
@@ -143,6 +188,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "tensorflow_model_server": tensorflow_model_server,
     "entry point": lambda: table(("variable", "meaning"), pairs(ENTRY_POINT_VARIABLES)),
     "names": names,
+    "steps": steps,
     "s3": lambda: store(S3),
     "gcs": lambda: store(GCS),
     "minio": lambda: store(MINIO),

@@ -110,6 +110,29 @@ async def test_a_model_that_is_removed_meanwhile() -> None:
         await asyncio.wait_for(load, PATIENCE_S)
 
 
+async def test_a_graph_that_is_removed_is_forgotten() -> None:
+    """Else another graph of its name, which uses that one, would seem to use itself."""
+    world = World(g=("h",), h=("a",))
+    load = world.load("g")
+    await settle()
+    load.cancel()
+    world.used.keep(["a", "h"])
+    world.uses["h"] = ("g",)
+    world.streams["g"].change(default=object())
+    await asyncio.wait_for(world.load("h"), PATIENCE_S)
+
+
+async def test_graphs_within_graphs_have_an_end() -> None:
+    chain = {f"g{at}": (f"g{at + 1}",) for at in range(18)}
+    world = World(**chain, g18=("a",))
+    for stream in world.streams.values():
+        stream.change(default=object())
+    for at in range(18, 1, -1):
+        await asyncio.wait_for(world.load(f"g{at}"), PATIENCE_S)
+    with pytest.raises(LoadFailed, match="graphs within graphs: at most 16 levels"):
+        await asyncio.wait_for(world.load("g1"), PATIENCE_S)
+
+
 async def test_it_waits_for_a_model_that_the_same_change_adds() -> None:
     world = World(g=("a", "new"))
     new = Stream()

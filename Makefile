@@ -16,9 +16,10 @@ FUZZED := $(addprefix tests/functional/test_fuzz,.py _models.py _graphs.py _batc
 # Files side by side: a file's tests share servers, so they stay together. In the order of their names:
 # the functional tests, whose files take up to a minute, come first, and the short files of the unit
 # tests end on all workers at about the same time. By the number of tests, which is the default, those
-# with few tests come last, and the longest are among them.
-TEST_WORKERS ?= 2
-IN_PARALLEL := --numprocesses $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder
+# with few tests come last, and the longest are among them. Three for two processors: many tests wait,
+# for a store, a back-off or the end of a process. What is skipped is listed at the end, with its reason.
+TEST_WORKERS ?= 3
+IN_PARALLEL := --numprocesses $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -rs
 
 BUILD_INPUTS := pyproject.toml setup.py $(wildcard ie_serving/wire/protobuf/protos/*.proto)
 SOURCES := ie_serving tests examples benchmarks deploy setup.py

@@ -224,6 +224,7 @@ class ServingApplication:
         await self._access_log.close()
 
     def _rest(self) -> MakeListener:
+        from ie_serving.server.fronts.old_servers import with_old_routes
         from ie_serving.server.fronts.stfs.beside import beside
         from ie_serving.server.fronts.tfs.rest import RestApi, refusal
         from ie_serving.server.fronts.tfs.rest_interface import rest_interface
@@ -250,13 +251,12 @@ class ServingApplication:
         )
         # The log stands in front of the gate: a request that the gate refuses has its line, too.
         front = beside(api, self._plane, self._models.served, server, secure=secure)
-        answer = self._answering.rest(
-            front.answer,
-            self._plane,
-            limit_s=server.rest_timeout_s,
-            max_body_bytes=server.max_message_bytes,
+        answer, wanted = with_old_routes(
+            self._settings, front.answer, front.wanted, api.invoke, refusal
         )
-        app = self._gate.rest(answer, front.wanted, refusal, partial(self._plane.refused, ""))
+        limit_s, most = server.rest_timeout_s, server.max_message_bytes
+        answer = self._answering.rest(answer, self._plane, limit_s=limit_s, max_body_bytes=most)
+        app = self._gate.rest(answer, wanted, refusal, partial(self._plane.refused, ""))
         return partial(
             HttpServer,
             self._access_log.rest(app),

@@ -14,10 +14,13 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.models.repository.version_policy import Latest, VersionPolicy
 from ie_serving.storage.options import StorageOptions
 
+KONDUIT = "konduit.json"
+"""File of a model that is a pipeline of Konduit."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Graph:
-    """A graph of models that stands in the configuration."""
+    """A graph of models, or another version of one file, that stands in the configuration."""
 
     text: str
     """What its file would hold."""
@@ -25,7 +28,8 @@ class Graph:
     version: int = 1
 
     file: str = "graph.json"
-    """Name of that file; another one is no graph: a chain of kibernetika-serving."""
+    """Name of that file; another one is no graph, but a pipeline of Konduit or a chain of
+    kibernetika-serving."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +53,11 @@ class ModelConfig:
 
     platform: str = ""
     """TensorFlow Serving's `model_platform`; empty where the configuration has no such word."""
+
+    @property
+    def is_konduit(self) -> bool:
+        """Whether it is a pipeline of Konduit, asked by that server's route as well."""
+        return self.graph is not None and self.graph.file == KONDUIT
 
 
 @dataclass(frozen=True, kw_only=True)

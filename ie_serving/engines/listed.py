@@ -163,6 +163,11 @@ TABLE: tuple[Listed, ...] = (
         place="ie_serving.engines.python.edi.driver:load",
         marks={"kernel.py": re.compile(b""), "model.json": re.compile(rb'"kernel_path"\s*:')},
     ),
+    Listed(
+        name="konduit",
+        place="ie_serving.engines.python.konduit.driver:load",
+        marks={"konduit.json": re.compile(b"")},
+    ),
     Listed(name="null", place="ie_serving.engines.null.driver:load"),
 )
 """In the order in which they are asked."""

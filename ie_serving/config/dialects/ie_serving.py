@@ -349,6 +349,8 @@ def _server(given: dict[str, Any], file: ConfigFile, reading: _Reading) -> Serve
     # As in OpenVINO Model Server, which has one interval for both.
     if "poll_wait_s" in given:
         given.setdefault("config_poll_wait_s", given["poll_wait_s"])
+    if file.rest_port:
+        given.setdefault("rest_port", file.rest_port)
     enabled = ovms.metrics_enabled(reading.given, file.metrics, reading.faults)
     if "metrics_path" not in given and enabled is not None:
         given["metrics_path"] = METRICS_PATH if enabled else ""

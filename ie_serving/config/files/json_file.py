@@ -29,6 +29,8 @@ _COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 """A comment; or, as its group, a text, in which `//` begins none."""
 _NO_LINE_END = re.compile(r"[^\n]")
 
+PIPELINE = "pipeline"
+"""A key by which a file is Konduit's."""
 GRAPHS = frozenset({"graphs", "pipeline_config_list"})
 
 TOP_KEYS: Mapping[str, str] = {
@@ -37,6 +39,7 @@ TOP_KEYS: Mapping[str, str] = {
     "pipeline_config_list": "pipelines of OpenVINO Model Server; see graphs.md",
     "custom_node_library_config_list": 'list of {"name", "base_path": "FILE.py:NAME"}: code of'
     " custom nodes in pipelines",
+    PIPELINE: 'steps of Konduit Serving, as model "default", asked by POST /predict; see graphs.md',
     "monitoring": f'{{"metrics": {{"enable": false}}}} serves no metrics, true at {METRICS_PATH}',
 }
 
@@ -46,6 +49,9 @@ class ConfigFile:
     """What a configuration file says."""
 
     models: tuple[ModelConfig, ...]
+
+    rest_port: int = 0
+    """Port of REST that the file asks for, where nothing else does; 0 for none."""
 
     metrics: bool | None = None
     """Whether `monitoring` asks for metrics; None where it does not say."""
@@ -103,6 +109,8 @@ def config_file(
     if not isinstance(top, Mapping):
         raise fault(place, top, 'an object such as {"model_config_list": []}')
     findings = _Findings()
+    if PIPELINE in top:
+        return _with_pipeline(top, origin, engine or EngineOptions(), findings)
     findings.unknown(top, frozenset({*TOP_KEYS, *foreign.REFUSED_TOP_KEYS}), "")
     for key, text in _refused(top, foreign.REFUSED_TOP_KEYS):
         findings.add(key, text)
@@ -116,6 +124,23 @@ def config_file(
     metrics = _metrics(top.get("monitoring", {}), findings)
     findings.check()
     return ConfigFile(models=models, metrics=metrics, warnings=findings.all_warnings())
+
+
+def _with_pipeline(
+    top: Mapping[str, Any], origin: Path, engine: EngineOptions, findings: _Findings
+) -> ConfigFile:
+    """Read a file of Konduit, which may also have a list of models. Raises: ConfigError."""
+    from ie_serving.config.files import konduit  # here, not above: few files are Konduit's
+
+    top = konduit.in_camel_case(top)
+    findings.unknown(top, konduit.KEYS | {"model_config_list"}, "")
+    findings.warnings += konduit.ignored(top, findings)
+    listed = tuple(_models(top, origin, engine, findings)) if "model_config_list" in top else ()
+    known = {model.name: model.base_path for model in listed}
+    models = (*listed, *konduit.models(top, origin, known, engine, findings))
+    rest_port = konduit.rest_port(top, findings)
+    findings.check()
+    return ConfigFile(models=models, rest_port=rest_port, warnings=findings.all_warnings())
 
 
 def without_comments(text: str) -> str:

@@ -21,10 +21,11 @@ from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
 
-EDI_DESCRIPTION = "model.json"
-"""Beside a kernel it may make it a package of IBM EDI."""
-EDI_KERNEL = "ie_serving.engines.python.edi.kernel:opened"
-"""Loads the kernel of such a package; gives None where the directory holds none."""
+FOREIGN: Mapping[str, str] = {
+    "model.json": "ie_serving.engines.python.edi.kernel:opened",
+    "konduit.json": "ie_serving.engines.python.konduit.kernel:opened",
+}
+"""Adapters by the file that a version for them holds; each gives None where it is no such file."""
 
 RESERVED = (declared.INPUTS, declared.OUTPUTS)
 """Words of `params` that are for the server, not for the kernel."""
@@ -52,16 +53,24 @@ def opened(directory: Path, options: EngineOptions, undone: ExitStack) -> Kernel
 def _kernel(
     file: Path, place: Place, ctx: LoadContext, options: EngineOptions, undone: ExitStack
 ) -> Kernel:
-    if not place.name and (file.parent / EDI_DESCRIPTION).is_file():
-        from importlib.metadata import EntryPoint
-
-        # By name, as `engines/listed.py` has drivers: few kernels are packages of EDI.
-        edi = EntryPoint("edi", EDI_KERNEL, "").load()(file.parent, ctx, undone)
-        if edi is not None:
-            return cast("Kernel", edi)
+    foreign = None if place.name else _foreign(file, ctx, undone)
+    if foreign is not None:
+        return foreign
     modules = OwnModules(file.parent, {ovms.SHIM: pyovms})
     undone.callback(modules.close)
     return kernel_of(modules.load(file), place.name, ctx, options)
+
+
+def _foreign(file: Path, ctx: LoadContext, undone: ExitStack) -> Kernel | None:
+    """Load what another system's adapter runs; None where the file is a kernel of ours."""
+    for beside, opener in FOREIGN.items():
+        if (file.parent / beside).is_file():
+            from importlib.metadata import EntryPoint
+
+            # By name, as `engines/listed.py` has drivers: few kernels need one.
+            kernel = EntryPoint(beside, opener, "").load()(file.parent, ctx, undone)
+            return cast("Kernel | None", kernel)
+    return None
 
 
 def found(place: Place, directory: Path, what: str = "kernel") -> Path:

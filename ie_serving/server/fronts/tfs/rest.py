@@ -118,7 +118,11 @@ WriteMetadata = Callable[[str, int, Mapping[str, Signature]], bytes]
 
 
 class RestApi:
-    """Answers every request of the REST port."""
+    """Answers every request of the REST port.
+
+    Attributes:
+        invoke: runs a model on the body of a request, also for routes of other servers.
+    """
 
     def __init__(
         self,
@@ -150,11 +154,12 @@ class RestApi:
         self._config = config
         self._invocations = invoked(invocations_model)
         self._pages = fixed_pages(health, metrics, metrics_paths)
+        self.invoke = Invocations(plane, interface, max_body_bytes).answer
         self._runs: dict[str, Run] = {
             "predict": self._predict,
             "classify": self._classify,
             "regress": self._regress,
-            "invoke": Invocations(plane, interface, max_body_bytes).answer,
+            "invoke": self.invoke,
             "poll": self._poll,
         }
         self._secure = secure

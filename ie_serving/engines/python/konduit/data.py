@@ -1,0 +1,161 @@
+"""Konduit's data: a JSON object of values by name, some of them objects with reserved keys.
+
+Bytes are `{"@BytesBase64"}`, arrays `{"@NDArrayType", "@NDArrayShape", "@NDArrayDataBase64"}` with
+big-endian numbers, images `{"@ImageFormat", "@ImageData"}`. Boxes, points and nested data stay
+objects. Source: the interface `Data` of Konduit Serving, and the example of its tests.
+"""
+
+import base64
+import binascii
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from ie_serving.core.errors import InvalidRequest, ServingError
+from ie_serving.core.tensors import Array
+
+Data = Mapping[str, Any]
+"""Values by name: str, int, float, bool, bytes, list, `Image`, an array, or data again."""
+
+BYTES: Final = "@BytesBase64"
+BYTES_LIST: Final = "@BytesArray"
+FORMAT, IMAGE = "@ImageFormat", "@ImageData"
+TYPE, SHAPE, NUMBERS = "@NDArrayType", "@NDArrayShape", "@NDArrayDataBase64"
+
+_DTYPES: Mapping[str, str] = {
+    "DOUBLE": ">f8",
+    "FLOAT": ">f4",
+    "FLOAT16": ">f2",
+    "INT64": ">i8",
+    "INT32": ">i4",
+    "INT16": ">i2",
+    "INT8": "i1",
+    "UINT64": ">u8",
+    "UINT32": ">u4",
+    "UINT16": ">u2",
+    "UINT8": "u1",
+    "BOOL": "?",
+}
+_TYPES = {np.dtype(form).newbyteorder("="): name for name, form in _DTYPES.items()}
+
+
+@dataclass(frozen=True)
+class Image:
+    """A picture as a file has it.
+
+    Attributes:
+        format: such as `PNG` or `JPG`.
+        data: the file's bytes.
+    """
+
+    format: str
+    data: bytes
+
+
+def decode(body: bytes) -> dict[str, Any]:
+    """Read data. Raises: InvalidRequest."""
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"the body is no JSON: {error}") from None
+    if not isinstance(found, Mapping):
+        raise InvalidRequest('the body is no object; expected one such as {"x": 1.5}')
+    return {name: _value(value, name) for name, value in found.items()}
+
+
+def _value(given: Any, name: str) -> Any:  # noqa: ANN401 (whatever JSON has)
+    if isinstance(given, list):
+        return [_value(each, name) for each in given]
+    if not isinstance(given, Mapping):
+        return given
+    if BYTES in given:
+        return _bytes(given[BYTES], name)
+    if BYTES_LIST in given:
+        return _listed_bytes(given[BYTES_LIST], name)
+    if IMAGE in given:
+        return Image(str(given.get(FORMAT, "PNG")).upper(), _bytes(given[IMAGE], name))
+    if NUMBERS in given or TYPE in given:
+        return _array(given, name)
+    return {key: _value(value, f"{name}.{key}") for key, value in given.items()}
+
+
+def _bytes(given: object, name: str) -> bytes:
+    try:
+        return base64.b64decode(given, validate=True)  # type: ignore[arg-type]
+    except (TypeError, ValueError, binascii.Error) as error:
+        raise InvalidRequest(f'"{name}": not base64: {error}') from None
+
+
+def _listed_bytes(given: object, name: str) -> bytes:
+    try:
+        return bytes(each & 0xFF for each in given)  # type: ignore[attr-defined]  # signed in Java
+    except TypeError:
+        raise InvalidRequest(f'"{name}": {BYTES_LIST} is no list of numbers') from None
+
+
+def _array(given: Mapping[str, Any], name: str) -> Array:
+    form = _DTYPES.get(str(given.get(TYPE)))
+    if form is None:
+        known = ", ".join(_DTYPES)
+        raise InvalidRequest(f'"{name}": {TYPE} is {given.get(TYPE)!r}; expected one of {known}')
+    dtype, shape = np.dtype(form), given.get(SHAPE)
+    data = _bytes(given.get(NUMBERS), name)
+    sizes = shape if isinstance(shape, list) else [None]
+    whole = all(isinstance(size, int) and size >= 0 for size in sizes)
+    if not whole or math.prod(sizes) * dtype.itemsize != len(data):
+        raise InvalidRequest(
+            f'"{name}": {len(data)} bytes of {given[TYPE]} are no array of {SHAPE} {shape}'
+        )
+    return np.frombuffer(data, dtype).reshape(sizes).astype(dtype.newbyteorder("="))
+
+
+def encode(data: Data) -> bytes:
+    """Write data.
+
+    Raises:
+        ServingError: a value has no form, such as NaN outside of an array.
+    """
+    found = {name: written(value, name) for name, value in data.items()}
+    try:
+        return json.dumps(found, ensure_ascii=False, allow_nan=False).encode()
+    except ValueError as error:
+        raise ServingError(f"the pipeline's output has no JSON: {error}") from None
+
+
+def written(value: Any, name: str) -> Any:  # noqa: ANN401 (whatever a step gives)
+    """Give a value as JSON has it. Raises: ServingError."""
+    if isinstance(value, np.ndarray):
+        return _written_array(value, name)
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, bytes | bytearray | memoryview):
+        return {BYTES: base64.b64encode(value).decode()}
+    if isinstance(value, Image):
+        return {FORMAT: value.format, IMAGE: base64.b64encode(value.data).decode()}
+    if isinstance(value, Mapping):
+        return {str(key): written(each, f"{name}.{key}") for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [written(each, name) for each in value]
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    raise ServingError(f'output "{name}" is {type(value).__name__}, which is no data of Konduit')
+
+
+def _written_array(array: Array, name: str) -> Any:  # noqa: ANN401
+    if array.dtype == np.object_:  # texts, as models give them
+        return written(_texts(array.tolist()), name)
+    kind = _TYPES.get(array.dtype.newbyteorder("="))
+    if kind is None:
+        raise ServingError(f'output "{name}" is an array of {array.dtype}, which Konduit has not')
+    raw = array.astype(_DTYPES[kind]).tobytes()
+    return {TYPE: kind, SHAPE: [*array.shape], NUMBERS: base64.b64encode(raw).decode()}
+
+
+def _texts(value: Any) -> Any:  # noqa: ANN401
+    if isinstance(value, list):
+        return [_texts(each) for each in value]
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

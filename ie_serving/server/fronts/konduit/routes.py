@@ -1,0 +1,146 @@
+"""`POST /predict`, as Konduit Serving has it: data as JSON or as a form, to the model `default`.
+
+A form's text fields are strings, or what they say as JSON numbers, booleans, lists and objects;
+files that begin as pictures do are images, others bytes. Errors are
+`{"errorCode": ..., "errorMessage": ...}`. Konduit answers each of them with 500, and asks for a
+header Accept; here the client's own mistakes are 400, and a request without Accept gets JSON.
+Source: InferenceVerticleHttp and its ErrorResponse.
+"""
+
+import base64
+import json
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Final
+
+from ie_serving.core.budget import BUDGET, Lease
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.requests import ModelSpec
+from ie_serving.server.fronts.tfs.rest_body import read_body
+from ie_serving.server.transport.http1.messages import App, Headers, Reply, Request, RequestHead
+from ie_serving.wire.form.multipart import is_form, parts_of
+
+PATH: Final = b"/predict"
+MODEL: Final = "default"
+VERB: Final = "invoke"
+"""What it needs, as a verb of `gate/rights.py`."""
+JSON: Final[Headers] = ((b"content-type", b"application/json"),)
+BAD_REQUEST: Final = 400
+
+PARSING: Final = "DATA_PARSING_ERROR"
+NO_TYPE: Final = "MISSING_OR_EMPTY_CONTENT_TYPE_HEADER"
+WRONG_TYPE: Final = "INVALID_CONTENT_TYPE_HEADER"
+WRONG_ACCEPT: Final = "INVALID_ACCEPT_HEADER"
+FAILED: Final = "PIPELINE_PROCESSING_ERROR"
+
+_PICTURES: Final = {b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPG", b"GIF8": "GIF", b"BM": "BMP"}
+"""Formats by the first bytes of a file."""
+
+Wanted = Callable[[RequestHead], tuple[str, str]]
+"""Tells the verb of a request, and the model that it names, if any."""
+Invoke = Callable[[Request, ModelSpec, float], Awaitable[Reply]]
+"""Runs a model on the body of a request that arrived at that `time.perf_counter()`."""
+Phrase = Callable[[Exception], Reply]
+"""Makes a reply of an error, as `{"error": ...}`."""
+
+
+class _Refused(InvalidRequest):
+    """A request that is refused by its head, with Konduit's code."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def is_asked(head: RequestHead) -> bool:
+    """Tell whether a request is for the pipeline."""
+    return head.method == "POST" and head.path == PATH
+
+
+def wanting(otherwise: Wanted) -> Wanted:
+    """Give what tells verb and model of a request, of this route or of `otherwise`."""
+    return lambda head: (VERB, MODEL) if is_asked(head) else otherwise(head)
+
+
+class KonduitRoutes:
+    """Answers the route; every other request is for `otherwise`.
+
+    Args of the constructor:
+        otherwise: the REST API.
+        invoke: runs a model on a body.
+        phrase: makes a reply of an error.
+        max_body_bytes: largest form.
+    """
+
+    def __init__(self, otherwise: App, invoke: Invoke, phrase: Phrase, max_body_bytes: int) -> None:
+        self._otherwise = otherwise
+        self._invoke = invoke
+        self._phrase = phrase
+        self._max_body_bytes = max_body_bytes
+
+    def answer(self, request: Request) -> Coroutine[Any, Any, Reply]:
+        """Answer one request. See `http1.messages.App`."""
+        return self._run(request) if is_asked(request.head) else self._otherwise(request)
+
+    async def _run(self, request: Request) -> Reply:
+        held = Lease(BUDGET)  # until the reply is made
+        try:
+            _check_head(request.head)
+            kind = request.head.fields[b"content-type"]
+            if is_form(kind):
+                body = await read_body(request, self._max_body_bytes, held)
+                request = request._replace(body=data_of(body, kind), stream=None)
+            reply = await self._invoke(request, ModelSpec(MODEL), time.perf_counter())
+        except Exception as error:
+            return self._failed(error)
+        return reply._replace(headers=JSON)
+
+    def _failed(self, error: Exception) -> Reply:
+        reply = self._phrase(error)
+        text = json.loads(bytes(reply.body))["error"]
+        usual = PARSING if reply.status == BAD_REQUEST else FAILED
+        code = error.code if isinstance(error, _Refused) else usual
+        body = json.dumps({"errorCode": code, "errorMessage": text}).encode()
+        return reply._replace(body=body)
+
+
+def _check_head(head: RequestHead) -> None:
+    """Refuse what a header asks for and cannot be had. Raises: InvalidRequest."""
+    kind = head.fields.get(b"content-type", b"").lower()
+    if not kind:
+        raise _Refused(NO_TYPE, "Content-Type is missing; expected application/json")
+    if not (kind.startswith(b"application/json") or is_form(kind)):
+        text = f"Content-Type is {kind.decode('latin-1')}; expected application/json or a form"
+        raise _Refused(WRONG_TYPE, text)
+    accept = head.fields.get(b"accept", b"").lower()
+    if accept and not any(each in accept for each in (b"application/json", b"/*")):
+        text = f"Accept is {accept.decode('latin-1')}; replies are application/json"
+        raise _Refused(WRONG_ACCEPT, text)
+
+
+def data_of(body: bytes, kind: bytes) -> bytes:
+    """Make data as JSON of a form. Raises: InvalidRequest."""
+    found: dict[str, Any] = {}
+    for part in parts_of(body, kind):
+        data = bytes(part.data)
+        found[part.name] = _file(data) if part.is_file else _field(data, part.name)
+    return json.dumps(found).encode()
+
+
+def _file(data: bytes) -> dict[str, str]:
+    text = base64.b64encode(data).decode()
+    for begin, form in _PICTURES.items():
+        if data.startswith(begin):
+            return {"@ImageFormat": form, "@ImageData": text}
+    return {"@BytesBase64": text}
+
+
+def _field(data: bytes, name: str) -> Any:  # noqa: ANN401 (whatever JSON has)
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        raise InvalidRequest(f'field "{name}" is no text in UTF-8: send it as a file') from None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,222 @@
+"""Kernels of IBM EDI and pipelines of Konduit, as their clients meet them: one server with both."""
+
+import base64
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from tensorflow_serving.apis import predict_pb2
+
+from tests.functional.servers import Server
+
+ECHO = """
+import redhareapiversion
+from redhareapi import Kernel
+
+class Echo(Kernel):
+    def on_kernel_start(self, kernel_context):
+        Kernel.log_info(kernel_context.get_instance_id())
+
+    def on_task_invoke(self, task_context):
+        try:
+            while task_context != None:
+                if task_context.get_input_data() == "fail":
+                    raise ValueError("told to")
+                task_context.set_output_data(task_context.get_input_data())
+                task_context = task_context.next()
+        except Exception as error:
+            Kernel.log_error(error)
+
+if __name__ == "__main__":
+    Echo().run()
+"""
+ARRAY = {"pythonType": "numpy.ndarray", "type": "NDARRAY"}
+STEPS = {
+    "select": {
+        "@type": "SWITCH",
+        "@input": "input",
+        "switchFn": {
+            "@type": "STRING_SWITCH",
+            "numOutputs": 2,
+            "fieldName": "which",
+            "map": {"model": 0, "script": 1},
+        },
+    },
+    "to_model": {"@type": "SWITCH_OUTPUT", "@input": "select", "outputNum": 0},
+    "to_script": {"@type": "SWITCH_OUTPUT", "@input": "select", "outputNum": 1},
+    "double": {
+        "@type": "ONNX",
+        "@input": "to_model",
+        "modelUri": "double.onnx",
+        "inputNames": ["x"],
+        "outputNames": ["y"],
+    },
+    "triple": {
+        "@type": "PYTHON",
+        "@input": "to_script",
+        "pythonConfig": {
+            "pythonConfigType": "PYTHON",
+            "pythonCodePath": "triple.py",
+            "importCode": "import numpy as np",
+            "ioInputs": {"x": ARRAY, "which": {"pythonType": "str", "type": "STRING"}},
+            "ioOutputs": {"y": {**ARRAY, "name": "made"}},
+        },
+    },
+    "either": {"@type": "ANY", "@input": ["double", "triple"]},
+}
+
+
+def doubling() -> onnx.ModelProto:
+    x, y = (
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [None]) for name in "xy"
+    )
+    node = onnx.helper.make_node("Add", ["x", "x"], ["y"])
+    graph = onnx.helper.make_graph([node], "double", [x], [y])
+    opset = onnx.helper.make_opsetid("", 17)
+    return onnx.helper.make_model(graph, opset_imports=[opset], ir_version=9)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    root = tmp_path_factory.mktemp("old")
+    package = root / "echo" / "1"
+    package.mkdir(parents=True)
+    (package / "kernel.py").write_text(ECHO)
+    (package / "model.json").write_text('{"name": "echo", "kernel_path": "kernel.py"}')
+    onnx.save(doubling(), root / "double.onnx")
+    (root / "triple.py").write_text("made = np.asarray(x) * 3\n")
+    config = {
+        "host": "localhost",
+        "protocol": "HTTP",
+        "pipeline": {"outputStep": "either", "steps": STEPS},
+        "model_config_list": [{"config": {"name": "echo", "base_path": "echo"}}],
+    }
+    (root / "c.yaml").write_text(json.dumps(config))  # JSON is YAML
+    flags = f"--config_path={root / 'c.yaml'}", "--allow_python"
+    with closing(Server("ie_serving", "config", *flags)) as started:
+        yield started.ready()
+
+
+# -- EDI ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", ["/dlim/v1/inference/echo", "/v1/models/echo:invoke"])
+def test_a_body_reaches_the_kernel_and_comes_back(server: Server, path: str) -> None:
+    body = '{"id":1,"inputs":[{"name":"ä","shape":[1],"datatype":"FP32","data":[1]}]}'
+    reply = server.rest.post(path, content=body)
+    assert (reply.status_code, reply.text) == (200, body)
+
+
+def test_the_reply_is_announced_as_json(server: Server) -> None:
+    reply = server.rest.post("/dlim/v1/inference/echo", content="1")
+    assert reply.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize(
+    ("model", "body", "status", "text"),
+    [
+        ("echo", b"fail", 500, "kernel Echo left this task without a reply"),
+        ("echo", b"\xff", 400, "the body is no text in UTF-8"),
+        ("nobody", b"", 404, "nobody"),
+        ("double", b"", 400, "takes no bytes"),
+    ],
+)
+def test_what_fails_is_told(
+    server: Server, model: str, body: bytes, status: int, text: str
+) -> None:
+    reply = server.rest.post(f"/dlim/v1/inference/{model}", content=body)
+    assert reply.status_code == status
+    assert text in reply.json()["error"]
+
+
+def test_a_kernel_answers_over_grpc(server: Server) -> None:
+    asked = predict_pb2.PredictRequest()
+    asked.model_spec.name = "echo"
+    asked.inputs["input_data"].dtype = 7
+    asked.inputs["input_data"].string_val.append(b"over gRPC")
+    asked.inputs["input_data"].tensor_shape.SetInParent()
+    given = server.prediction.Predict(asked, timeout=30).outputs["output_data"]
+    assert given.string_val == [b"over gRPC"]
+
+
+def test_other_routes_of_edi_are_not_there(server: Server) -> None:
+    assert server.rest.get("/dlim/v1/model").status_code == 404
+    assert server.rest.get("/dlim/v1/inference/echo").status_code == 404
+
+
+# -- Konduit ------------------------------------------------------------------------------------
+
+
+def array(numbers: Any) -> dict[str, Any]:
+    raw = np.asarray(numbers, ">f4")
+    text = base64.b64encode(raw.tobytes()).decode()
+    return {
+        "@NDArrayType": "FLOAT",
+        "@NDArrayShape": [*raw.shape],
+        "@NDArrayDataBase64": text,
+    }
+
+
+@pytest.mark.parametrize(("which", "factor"), [("model", 2), ("script", 3)])
+def test_a_pipeline_answers_predict(server: Server, which: str, factor: int) -> None:
+    reply = server.rest.post("/predict", json={"which": which, "x": array([1, 2.5])})
+    assert reply.status_code == 200, reply.text
+    assert reply.headers["content-type"] == "application/json"
+    assert reply.json() == {"y": array([1 * factor, 2.5 * factor])}
+
+
+def test_a_form_is_data(server: Server) -> None:
+    form = {"which": (None, "model"), "x": (None, "[1, 2.5]")}
+    reply = server.rest.post("/predict", files=form, headers={"accept": "application/json"})
+    assert reply.json() == {"y": array([2, 5])}
+
+
+def test_the_pipeline_is_the_model_default(server: Server) -> None:
+    asked = {"inputs": json.dumps({"which": "model", "x": [1, 2]})}
+    reply = server.rest.post("/v1/models/default:predict", json=asked)
+    assert json.loads(reply.json()["outputs"]) == {"y": array([2, 4])}
+    assert server.rest.get("/v1/models").json() == {"models": ["default", "double", "echo"]}
+
+
+JSON = {"content-type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "body", "status", "code", "text"),
+    [
+        ({}, "{}", 400, "MISSING_OR_EMPTY_CONTENT_TYPE_HEADER", "Content-Type is missing"),
+        (
+            {"content-type": "application/octet-stream"},
+            "{}",
+            400,
+            "INVALID_CONTENT_TYPE_HEADER",
+            "expected application/json or a form",
+        ),
+        (
+            {**JSON, "accept": "text/html"},
+            "{}",
+            400,
+            "INVALID_ACCEPT_HEADER",
+            "replies are application/json",
+        ),
+        (JSON, "{", 400, "DATA_PARSING_ERROR", "the body is no JSON"),
+        (JSON, '{"which": "x"}', 400, "DATA_PARSING_ERROR", 'step "select" (SWITCH): which is'),
+        (
+            JSON,
+            '{"which": "script", "x": ["a"]}',
+            500,
+            "PIPELINE_PROCESSING_ERROR",
+            'step "triple" (PYTHON): ',
+        ),
+    ],
+)
+def test_errors_have_konduits_form(
+    server: Server, headers: dict[str, str], body: str, status: int, code: str, text: str
+) -> None:
+    reply = server.rest.post("/predict", content=body, headers=headers)
+    assert (reply.status_code, reply.json()["errorCode"]) == (status, code)
+    assert text in reply.json()["errorMessage"]

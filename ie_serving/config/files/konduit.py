@@ -22,14 +22,14 @@ KEY: Final = "pipeline"
 NAME: Final = "default"
 """Name of the model that the pipeline is."""
 
-_TLS = "give --tls_certificate and --tls_key"
+_TLS = "certificate and key are named by flags of the server"
 REFUSED: Mapping[str, str] = {
     "useSsl": _TLS,
     "customEndpoints": "classes of Java are not loaded",
 }
 """Words beside the pipeline that are refused, unless they are off or empty; with what to do."""
 IGNORED: Mapping[str, str] = {
-    "host": "the server listens as --rest_bind_address says",
+    "host": "addresses are named by flags of the server",
     "sslKeyPath": _TLS,
     "sslCertificatePath": _TLS,
     "staticContentRoot": "no static pages are served",

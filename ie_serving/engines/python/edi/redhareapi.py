@@ -139,27 +139,27 @@ class Kernel:
     @staticmethod
     def log(level: int, message: object) -> None:
         """Log at level -1 (debug), 0 (info), 1 (warning) or 2 (error)."""
-        log.log(LEVELS.get(level, logging.INFO), "%s", message)
+        log.log(LEVELS.get(level, logging.INFO), str(message))
 
     @staticmethod
     def log_debug(message: object) -> None:
         """Log at level DEBUG."""
-        log.debug("%s", message)
+        log.debug(str(message))
 
     @staticmethod
     def log_info(message: object) -> None:
         """Log at level INFO."""
-        log.info("%s", message)
+        log.info(str(message))
 
     @staticmethod
     def log_warn(message: object) -> None:
         """Log at level WARNING."""
-        log.warning("%s", message)
+        log.warning(str(message))
 
     @staticmethod
     def log_error(message: object) -> None:
         """Log at level ERROR."""
-        log.error("%s", message)
+        log.error(str(message))
 
 
 def shims(environment: Mapping[str, str]) -> Mapping[str, ModuleType]:

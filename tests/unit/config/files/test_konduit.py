@@ -53,7 +53,7 @@ def test_yaml_has_the_words_of_the_server_in_snake_case(tmp_path: Path) -> None:
     assert [model.name for model in found.models] == ["default"]
     assert found.rest_port == 9008
     assert found.warnings == (
-        "host has no effect: the server listens as --rest_bind_address says",
+        "host has no effect: addresses are named by flags of the server",
         "staticContentRoot has no effect: no static pages are served",
     )
 
@@ -117,7 +117,7 @@ GRAPH: dict[str, Any] = {"a": {**LOGGING, "@input": "input"}}
         (
             {"pipeline": {"steps": [LOGGING]}, "useSsl": True, "protocol": "KAFKA"},
             [
-                "useSsl: True given; give --tls_certificate and --tls_key",
+                "useSsl: True given; certificate and key are named by flags of the server",
                 "protocol: 'KAFKA' given; only HTTP is spoken: remove it",
             ],
         ),

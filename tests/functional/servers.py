@@ -24,10 +24,13 @@ CHANNEL_OPTIONS = [("grpc.max_receive_message_length", -1), ("grpc.max_send_mess
 class Server(Process):
     """A serving process that is ready, with clients for both interfaces."""
 
-    def __init__(self, *command: str, env: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, *command: str, env: dict[str, str] | None = None, cwd: Path | None = None
+    ) -> None:
         self.port, self.rest_port = free_ports(2)
         rest = REST_FLAGS.get(command[0], "--rest_port")
-        super().__init__(*command, f"--port={self.port}", f"{rest}={self.rest_port}", env=env)
+        ports = (f"--port={self.port}", f"{rest}={self.rest_port}")
+        super().__init__(*command, *ports, env=env, cwd=cwd)
         self._opened = ExitStack()
 
     def ready(self, patience_s: float = PATIENCE_S) -> "Server":

@@ -1,6 +1,8 @@
 """kibernetika-serving's command line, hooks and HTTP, with small real models."""
 
 import io
+import re
+import shlex
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,24 @@ from tests.functional.graph_models import linear
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S
 
+PAGE = Path(__file__).parents[2] / "docs" / "migration.md"
+PRINTED = """
+def first(inputs, ctx):
+    ctx.file = inputs.get("input")
+    if ctx.file is not None:
+        return {"ml-serving-ignore": True}
+    return {"x": inputs["x"].reshape(-1, 4)}
+
+def second(inputs, ctx):
+    return {"x": inputs["y"]} if ctx.file is None else {"ml-serving-ignore": True}
+
+def last(outputs, ctx, **kwargs):
+    assert kwargs["threshold"] == "0.5"
+    return outputs if ctx.file is None else {"bytes": len(ctx.file[0])}
+
+preprocess = [first, second]
+postprocess = [None, last]
+"""
 HOOKS = """
 import io
 import logging
@@ -232,3 +252,32 @@ def test_the_rest_of_the_server_answers_beside_it(server: Server) -> None:
     reply = server.rest.post("/v1/models/default:predict", json={"inputs": {"cm": [[1, 2, 3, 4]]}})
     assert reply.status_code == 400 and "metadata()" in reply.json()["error"]
     assert "OpenVINO has no MYRIAD any more" in server.log
+
+
+def test_the_pages_commands_do_what_it_says(tmp_path: Path) -> None:
+    section = PAGE.read_text().partition("## kibernetika-serving")[2].partition("\n## ")[0]
+    printed = "\n".join(re.findall(r"```\n(.*?)```", section, re.DOTALL)).replace("\\\n", " ")
+    for name, factor in (("face", 2.0), ("emotion", 3.0)):
+        linear(tmp_path / name, factor)
+        for part in ("xml", "bin"):
+            (tmp_path / name / f"model.{part}").rename(tmp_path / f"{name}.{part}")
+    (tmp_path / "hooks.py").write_text(PRINTED)
+    (tmp_path / "input.jpg").write_bytes(b"123")
+    start, *asks = [line for line in printed.splitlines() if line.startswith(("kserving", "curl"))]
+    server = Server(*shlex.split(start), cwd=tmp_path)
+    try:
+        server.ready()
+        replies = [
+            subprocess.run(
+                shlex.split(ask.replace("localhost:9001", f"127.0.0.1:{server.rest_port}")),
+                check=True,
+                capture_output=True,
+                timeout=PATIENCE_S,
+                cwd=tmp_path,
+            ).stdout
+            for ask in asks
+        ]
+    finally:
+        server.close()
+    rows = b'{"y":[[6.0,12.0,18.0,24.0]]}'
+    assert replies == [rows, b'{"bytes":3}', rows]

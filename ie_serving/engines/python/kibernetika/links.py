@@ -61,6 +61,8 @@ def link_of(
     backend = str(given.get("runtime_backend", BACKENDS[0]))
     if driver == "onnx" and backend not in BACKENDS:
         warnings.append(f"runtime_backend={backend}: nGraph is gone; the model runs on the CPU")
+    if driver == "tensorflow" and "inputs" in given:
+        warnings.append("inputs has no effect: OpenVINO finds them in the graph")
     link = Link(
         driver=driver or AUTO,
         path=path,

@@ -83,9 +83,11 @@ def test_an_unknown_driver_is_answered_with_the_list() -> None:
 
 def test_what_has_no_effect_is_said() -> None:
     line = ["--driver", "onnx", "--model-path", "m", "--http-server-command", "x"]
+    line += ["--driver", "tensorflow", "--model-path", "m.pb", "-o", "inputs=x"]
     parsed = parse([*line, "-o", "runtime_backend=NNP", "-o", "device=MYRIAD"], {})
     assert [each.partition(":")[0] for each in parsed.warnings] == [
         "--http-server-command has no effect",
         "device=MYRIAD",
         "runtime_backend=NNP",
+        "inputs has no effect",
     ]

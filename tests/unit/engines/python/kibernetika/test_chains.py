@@ -1,15 +1,25 @@
 """Chains of models, as repeated --driver and --model-path make them."""
 
+import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ie_serving import engine_stack
 from ie_serving.core.errors import LoadFailed, ServingError
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.batching import Batching
+from ie_serving.engines.hooks import HookOptions
+from ie_serving.engines.kernels import Place
+from ie_serving.engines.layers.sequence_family import Family
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.python.kibernetika.links import link_of
+from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
+from ie_serving.telemetry.batches import BatchMetrics
+from ie_serving.telemetry.sequences import SequenceMetrics
 from tests.unit.engines.asking import answer, told
 from tests.unit.engines.python.kibernetika.hooked import chained, linear
 
@@ -129,3 +139,33 @@ def test_wrong_options_are_refused(driver: str, options: dict[str, Any], text: s
 def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ServingError, match="no such file or directory: correct the path"):
         chained(tmp_path, "", ("openvino", tmp_path / "no.xml"))
+
+
+class Batches(BatchMetrics):
+    """Notes the rows of each batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[int] = []
+
+    def batch(self, reason: str, rows: int, waited_us: Sequence[float]) -> None:
+        self.rows.append(rows)
+
+
+async def test_requests_share_a_batch_behind_their_hooks(tmp_path: Path) -> None:
+    linear(tmp_path, 2.0)
+    (tmp_path / "hooks.py").write_text("def preprocess(inputs):\n    return {'x': inputs['raw']}")
+    batches = Batches()
+    drivers = engine_stack.drivers(TensorFlowFallback())
+    engine = engine_stack.layered(drivers, batches, Family("m", SequenceMetrics()))
+    options = EngineOptions(allow_python=True, execution="async")
+    for own in (HookOptions(place=Place(file="hooks.py")), Batching(max_batch_size=8)):
+        options = options.having(own)
+    made: Any = await asyncio.to_thread(engine.compile, tmp_path, options)
+    try:
+        batches.rows.clear()
+        found = await asyncio.gather(*(answer(made, raw=[[n] * 4]) for n in range(16)))
+        assert [each["y"].tolist() for each in found] == [[[2.0 * n] * 4] for n in range(16)]
+        assert max(batches.rows) == 8  # the first one found the model idle, and went alone
+    finally:
+        made.close()

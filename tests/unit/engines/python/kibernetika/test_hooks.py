@@ -3,6 +3,8 @@
 import asyncio
 import importlib
 import io
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -311,3 +313,12 @@ async def test_the_modules_that_hooks_import_are_there_for_them(
     )
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("ml_serving")
+
+
+def test_without_hooks_nothing_of_them_is_imported() -> None:
+    script = "import sys, ie_serving.application; print(*sorted(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    found = [name.partition("kibernetika.")[2] for name in done.stdout.split()]
+    assert {name for name in found if name} == {"engine", "optional"}

@@ -9,6 +9,7 @@ from typing import Any
 from ie_serving.core.budget import BUDGET, Lease
 from ie_serving.core.errors import QueueFull, RequestTooLarge, ServingError
 from ie_serving.core.tensors import Array
+from ie_serving.engines.run.program import INFER_THREADS
 
 Items = Mapping[str, Array]
 
@@ -61,6 +62,10 @@ class Cache:
             if not other.cancelled():
                 other.result()
 
+    def close(self) -> None:
+        """Let go of everything that is kept."""
+        self._kept.clear()
+
     async def _compute(self, key: bytes, work: Coroutine[Any, Any, Items]) -> Items:
         done = self._computed[key] = asyncio.get_running_loop().create_future()
         try:
@@ -96,7 +101,7 @@ async def _digest(whose: str, inputs: Items) -> bytes:
     if sum(_size(array) for array in inputs.values()) <= MOST_ON_LOOP:
         return _digested(whose, inputs)
     loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(None, _digested, whose, inputs)
+    return await loop.run_in_executor(INFER_THREADS, _digested, whose, inputs)
 
 
 def _size(array: Array) -> int:

@@ -4,8 +4,7 @@ import asyncio
 import math
 import time
 from collections.abc import Coroutine, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -28,8 +27,7 @@ LOOP_S = 0.001
 """Seconds after which other requests have a turn, where inferences run on the event loop."""
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """What a step runs in one request.
 
     Attributes:
@@ -143,10 +141,9 @@ async def once(step: CallStep, target: Target, inputs: Items) -> Items:
     fitted, added = fit(signature, inputs)
 
     def read(outputs: Items) -> Items:
-        taken = {item: outputs[alias] for item, alias in step.outputs.items()}
-        kept = shed(taken, added) if added else taken
+        plain = shed(outputs, added) if added else outputs
         # Copies: the engine uses the memory of its outputs again.
-        return {item: array.copy() for item, array in kept.items()}
+        return {item: plain[alias].copy() for item, alias in step.outputs.items()}
 
     return await target.held.compiled.infer(signature, fitted, read)
 

@@ -6,7 +6,7 @@ from typing import TypeVar
 from ie_serving.core.errors import NotAvailable, NotFound, UnknownLabel
 from ie_serving.core.requests import ModelSpec
 from ie_serving.core.signatures import named
-from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.tensors import SERVING_DEFAULT, Array, Signature
 from ie_serving.engines.graph.cache import Cache
 from ie_serving.engines.graph.calls import Target
 from ie_serving.engines.graph.definition import CallStep, ModelStep
@@ -85,8 +85,11 @@ class GraphModel:
     def _target(self, spec: ModelSpec, step: str) -> Target:
         try:
             held = self._models.handle(spec)
-            whose = f'model "{spec.name}" version {held.version}'
-            return Target(held, named(held.signatures, spec.signature, whose))
+            found = held.signatures.get(spec.signature or SERVING_DEFAULT)
+            if found is None:
+                whose = f'model "{spec.name}" version {held.version}'
+                found = named(held.signatures, spec.signature, whose)
+            return Target(held, found)
         except (NotFound, UnknownLabel) as error:
             raise NotAvailable(f'step "{step}": {error}') from error
 
@@ -96,4 +99,6 @@ class GraphModel:
 
     def close(self) -> None:
         """See `engines.base`: models are held by requests alone."""
+        for cache in (*self._caches.values(), *([self._cache] if self._cache else [])):
+            cache.close()
         self._parts.close()

@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Collection, Coroutine, Hashable, Mapping, Sequence
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 from ie_serving.core.codes import code_of
@@ -162,8 +161,10 @@ class Run:
             return True
         await self._all((step.tested.step,))
         tested = self._value(step.tested)
-        with Naming(step):
+        try:
             return tested is not None and step.when.holds(tested)
+        except Exception as error:
+            raise of_step(step, error) from error
 
     async def _own(self, step: Step) -> Given:
         if isinstance(step, CallStep):
@@ -185,15 +186,17 @@ class Run:
                 return None
             inputs[name] = given[ref.item]
         target = self._targets[step.key]
-        with Naming(step):
-            began = time.perf_counter()
+        began = time.perf_counter()
+        try:
             if step.is_plain:
                 found = await once(step, target, inputs)
             elif step.cache_s:
                 found = await self._cached(step, target, inputs)
             else:
                 found = await self._several(step, target, inputs)
-            self._record(step.name, time.perf_counter() - began)
+        except Exception as error:
+            raise of_step(step, error) from error
+        self._record(step.name, time.perf_counter() - began)
         return found
 
     async def _cached(self, step: CallStep, target: Target, inputs: Items) -> Items:
@@ -211,8 +214,10 @@ class Run:
         values = [self._value(ref) for ref in step.reads]
         if any(value is None for value in values):
             return None
-        with Naming(step):
+        try:
             name = choosing.chosen(step, values[0] if values else None)
+        except Exception as error:
+            raise of_step(step, error) from error
         return self._only(step, await self._get(name))
 
     async def _merge(self, step: MergeStep) -> Given:
@@ -221,8 +226,10 @@ class Run:
         if not several:
             return None
         if step.combine:
-            with Naming(step):
+            try:
                 return choosing.combined(step, self._plan.gives[step.name], several)
+            except Exception as error:
+                raise of_step(step, error) from error
         return choosing.merged(step, self._plan.gives[step.name], several)
 
     async def _any(self, step: AnyStep) -> Given:
@@ -237,38 +244,14 @@ class Run:
         return given and {item: given[item] for item in self._plan.gives[step.name]}
 
 
-class Naming:
-    """Names the step in whatever error the body raises.
-
-    A class, as it costs a third of what a generator does, and every step of every request pays.
-
-    Raises:
-        ServingError: of the same kind where that has no more than a text.
-    """
-
-    __slots__ = ("_step",)
-
-    def __init__(self, step: Step) -> None:
-        self._step = step
-
-    def __enter__(self) -> None:
-        """Begin."""
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if isinstance(error, ServingError):
-            # Its own class, or the next above that is made of a text alone.
-            plain = next(each for each in type(error).__mro__ if "__init__" not in vars(each))
-            raise plain(self._told(error)) from error
-        if isinstance(error, Exception):
-            log.error(Event("step failed by a defect", step=self._step.name), exc_info=error)
-            raise ServingError(self._told("it failed by a defect, which the log names")) from error
-
-    def _told(self, what: object) -> str:
-        step = self._step
-        name = f" ({step.what})" if isinstance(step, CallStep) else ""
-        return f'step "{step.name}"{name}: {what}'
+def of_step(step: Step, error: Exception) -> ServingError:
+    """Name the step in an error: of the same kind where that has no more than a text."""
+    name = f" ({step.what})" if isinstance(step, CallStep) else ""
+    if isinstance(error, ServingError):
+        # Its own class, or the next above that is made of a text alone.
+        plain = next(each for each in type(error).__mro__ if "__init__" not in vars(each))
+        found = plain(f'step "{step.name}"{name}: {error}')
+        assert isinstance(found, ServingError)
+        return found
+    log.error(Event("step failed by a defect", step=step.name), exc_info=error)
+    return ServingError(f'step "{step.name}"{name}: it failed by a defect, which the log names')

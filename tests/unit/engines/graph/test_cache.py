@@ -1,0 +1,118 @@
+"""What is kept of equal inputs, and for whom."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ie_serving.core.errors import QueueFull
+from ie_serving.engines.graph import cache
+from ie_serving.engines.graph.cache import Cache
+from tests.process import PATIENCE_S
+from tests.unit.models.stand_ins import settle
+
+
+class Work:
+    """Counts how often it is begun; ends when it may."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.begun = 0
+        self.may_end = asyncio.Event()
+        self._error = error
+
+    async def __call__(self) -> dict[str, Any]:
+        self.begun += 1
+        await self.may_end.wait()
+        if self._error:
+            raise self._error
+        return {"y": np.array(self.begun)}
+
+
+def arrays(x: object) -> dict[str, Any]:
+    return {"x": np.asarray(x)}
+
+
+async def get(kept: Cache, work: Callable[[], Any], x: object, whose: str = "1") -> int:
+    return int((await asyncio.wait_for(kept.get(whose, arrays(x), work), PATIENCE_S))["y"])
+
+
+@pytest.fixture
+def now() -> list[float]:
+    return [0.0]
+
+
+@pytest.fixture
+def kept(now: list[float]) -> Iterator[Cache]:
+    found = Cache(10.0, lambda: now[0])
+    yield found
+    found.close()
+
+
+TEXTS = np.array([b"ab", b"c"], np.object_), np.array([b"a", b"bc"], np.object_)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([1.0], [2.0]),
+        ([1.0], [[1.0]]),
+        (np.float32([0]), np.int32([0])),
+        TEXTS,
+        (np.arange(6).reshape(2, 3), np.arange(6).reshape(2, 3)[::-1]),
+    ],
+)
+async def test_inputs_that_differ_have_answers_of_their_own(
+    kept: Cache, one: Any, other: Any
+) -> None:
+    work = Work()
+    work.may_end.set()
+    assert [await get(kept, work, x) for x in (one, other, one, other)] == [1, 2, 1, 2]
+    assert await get(kept, work, one, whose="2") == 3
+
+
+async def test_an_answer_is_given_for_so_long(kept: Cache, now: list[float]) -> None:
+    work = Work()
+    work.may_end.set()
+    assert [await get(kept, work, 0) for _ in range(2)] == [1, 1]
+    now[0] = 10.0
+    assert await get(kept, work, 0) == 2
+
+
+async def test_who_waits_gets_the_error_too_and_it_is_not_kept(kept: Cache) -> None:
+    work = Work(QueueFull("full"))
+    asked = [asyncio.create_task(get(kept, work, 0)) for _ in range(3)]
+    await settle()
+    work.may_end.set()
+    found = await asyncio.gather(*asked, return_exceptions=True)
+    assert [str(each) for each in found] == ["full"] * 3
+    assert work.begun == 1
+    with pytest.raises(QueueFull):
+        await get(kept, work, 0)
+    assert work.begun == 2
+
+
+async def test_a_client_that_goes_leaves_the_work_to_the_next(kept: Cache) -> None:
+    work = Work()
+    first, second = (asyncio.create_task(get(kept, work, 0)) for _ in range(2))
+    await settle()
+    first.cancel()
+    await settle()
+    work.may_end.set()
+    assert await asyncio.wait_for(second, PATIENCE_S) == 2
+    assert first.cancelled()
+
+
+async def test_it_keeps_so_many(kept: Cache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cache, "MOST_KEPT", 2)
+    work = Work()
+    work.may_end.set()
+    assert [await get(kept, work, x) for x in (0, 1, 2, 0, 2)] == [1, 2, 3, 4, 3]
+
+
+async def test_what_is_large_is_compared_too(kept: Cache) -> None:
+    work = Work()
+    work.may_end.set()
+    large = np.zeros(1 << 18, np.float32)
+    assert [await get(kept, work, x) for x in (large, large + 1, large)] == [1, 2, 1]

@@ -6,6 +6,7 @@ whose data plane refuses others.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing
 from functools import lru_cache
 from typing import Any, Final
 
@@ -97,7 +98,9 @@ class GrpcGuard:
         # To choose a method may not wait, as the transport does it between two frames. So this one
         # is chosen for now, which waits by itself when its message has come.
         if isinstance(self._plain[path], Streaming):
-            return Streaming(lambda requests: self._converse(requests, path, credentials))
+            return Streaming(
+                lambda requests, context: self._converse(requests, context, path, credentials)
+            )
 
         async def answer(payload: Buffer, context: CallContext) -> bytes:
             method = await self._verified(path, credentials)
@@ -107,12 +110,17 @@ class GrpcGuard:
         return answer
 
     async def _converse(
-        self, requests: AsyncIterator[Buffer], path: bytes, credentials: Credentials
+        self,
+        requests: AsyncIterator[Buffer],
+        context: CallContext,
+        path: bytes,
+        credentials: Credentials,
     ) -> AsyncGenerator[bytes, None]:
         method = await self._verified(path, credentials)
         assert isinstance(method, Streaming)
-        async for reply in method.converse(requests):
-            yield reply
+        async with aclosing(method.converse(requests, context)) as replies:
+            async for reply in replies:
+                yield reply
 
     async def _verified(self, path: bytes, credentials: Credentials) -> Method:
         try:

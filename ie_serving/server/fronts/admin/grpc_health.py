@@ -78,7 +78,9 @@ class HealthService:
             )
         return _reply(status)
 
-    async def _watch(self, requests: AsyncIterator[Buffer]) -> AsyncGenerator[bytes, None]:
+    async def _watch(
+        self, requests: AsyncIterator[Buffer], _: CallContext
+    ) -> AsyncGenerator[bytes, None]:
         """Tell the state now and whenever it changes; the call ends with the last change."""
         async for payload in requests:
             name = parse(HealthCheckRequest, payload).service

@@ -12,7 +12,7 @@ from google.protobuf.descriptor import FileDescriptor
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 
-from ie_serving.server.transport.grpc.services import Buffer, Services, Streaming
+from ie_serving.server.transport.grpc.services import Buffer, CallContext, Services, Streaming
 from ie_serving.wire.tfs.requests import parse
 
 NAMES = ("grpc.reflection.v1.ServerReflection", "grpc.reflection.v1alpha.ServerReflection")
@@ -35,7 +35,9 @@ class ReflectionService:
         """The service, by both of its names."""
         return {name: {"ServerReflectionInfo": Streaming(self._converse)} for name in NAMES}
 
-    async def _converse(self, requests: AsyncIterator[Buffer]) -> AsyncGenerator[bytes, None]:
+    async def _converse(
+        self, requests: AsyncIterator[Buffer], _: CallContext
+    ) -> AsyncGenerator[bytes, None]:
         from grpc_reflection.v1alpha import reflection, reflection_pb2
 
         _add_reflection(self._pool, reflection_pb2.DESCRIPTOR.serialized_pb)

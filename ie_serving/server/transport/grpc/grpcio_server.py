@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from typing import Final, Protocol, cast
 
 import grpc
@@ -237,8 +237,10 @@ def _converse(choose: Choose) -> Callable[[AsyncIterator[bytes], Context], Async
         """Pass messages on in both directions. An error becomes the status, and ends the call."""
         try:
             method = cast(Streaming, choose(context))
-            async for reply in method.converse(requests):
-                yield reply
+            # A service that is left midway must clean up now, not when it is collected.
+            async with aclosing(method.converse(requests, context)) as replies:
+                async for reply in replies:
+                    yield reply
         except Exception as error:
             code, text = explain(error)
             await context.abort(GRPC_CODE[code], cut(text))

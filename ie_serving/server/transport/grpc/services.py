@@ -32,8 +32,9 @@ Buffer: TypeAlias = bytes | memoryview
 Answer = Callable[[Buffer, CallContext], Awaitable[bytes]]
 """Answers one unary call."""
 
-Converse = Callable[[AsyncIterator[Buffer]], AsyncGenerator[bytes, None]]
-"""Answers a call of many requests, many replies, or both."""
+Converse = Callable[[AsyncIterator[Buffer], CallContext], AsyncGenerator[bytes, None]]
+"""Answers a call of many requests, many replies, or both. As long as it does not ask for the next
+request, the client is held back."""
 
 
 @dataclass(frozen=True, slots=True)

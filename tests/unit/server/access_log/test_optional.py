@@ -188,7 +188,7 @@ def test_what_answers_whom_is_admitted_is_logged(access: OptionalLog, line: Fiel
 
 
 def test_a_conversation_is_left_alone(access: OptionalLog) -> None:
-    watch = Streaming(lambda _: None)  # type: ignore[arg-type, return-value]
+    watch = Streaming(lambda _, __: None)  # type: ignore[arg-type, return-value]
     assert access.grpc({"s": {"Watch": watch}}, None)[0]["s"]["Watch"] is watch
     assert access.unary() is LoggedCall
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any
 
 import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
@@ -16,6 +17,8 @@ from ie_serving.server.fronts.admin.grpc_health import (
     HealthService,
 )
 from ie_serving.server.transport.grpc.services import Streaming
+
+NEVER: Any = None
 
 SERVED = "tensorflow.serving.PredictionService"
 
@@ -61,7 +64,7 @@ def watched(service: HealthService, *payloads: bytes) -> AsyncGenerator[bytes, N
 
     method = service.services()[NAME]["Watch"]
     assert isinstance(method, Streaming)
-    return method.converse(requests())
+    return method.converse(requests(), NEVER)
 
 
 @pytest.mark.parametrize("name", ["", NAME, SERVED, "PredictionService"])

@@ -15,6 +15,8 @@ from ie_serving.server.fronts.admin.grpc_reflection import NAMES, ReflectionServ
 from ie_serving.server.transport.grpc.services import Streaming
 from tests.process import output_of
 
+NEVER: Any = None
+
 METHODS = {grpc_health.NAME: "Check", **dict.fromkeys(NAMES, "ServerReflectionInfo")}
 Request = reflection_pb2.ServerReflectionRequest
 
@@ -30,7 +32,7 @@ async def answers(*payloads: bytes, name: str = NAMES[0]) -> list[Any]:
             yield payload
 
     kind = reflection_pb2.ServerReflectionResponse
-    return [kind.FromString(reply) async for reply in method.converse(requests())]
+    return [kind.FromString(reply) async for reply in method.converse(requests(), NEVER)]
 
 
 @pytest.mark.parametrize("name", NAMES)

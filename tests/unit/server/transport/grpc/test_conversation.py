@@ -1,11 +1,13 @@
 """Conversations: messages in and out, and what neither side reads."""
 
 import pytest
-from hyperframe.frame import DataFrame
+from hyperframe.frame import DataFrame, RstStreamFrame, WindowUpdateFrame
 
-from ie_serving.server.transport.grpc.conversation import MOST_UNREAD
+from ie_serving.core.budget import BUDGET
+from ie_serving.server.transport.http2.receive_window import STREAM_WINDOW
 from tests.unit.server.transport.http2.peer import (
     LIMIT,
+    Peer,
     Served,
     call_headers,
     data,
@@ -14,7 +16,9 @@ from tests.unit.server.transport.http2.peer import (
     message,
 )
 
-OK, RESOURCE_EXHAUSTED = 0, 8
+OK, INVALID_ARGUMENT = 0, 3
+FLOW_CONTROL_ERROR = 3
+FRAME = 16 * 1024
 
 
 async def test_messages_are_answered_as_they_come(served: Served) -> None:
@@ -43,21 +47,51 @@ async def test_replies_wait_for_a_client_that_takes_none(served: Served) -> None
     assert len(served.services.log) == 65_535 // 10_005 + 1
 
 
-@pytest.mark.parametrize(
-    ("content", "count"),
-    [
-        pytest.param(b"", MOST_UNREAD + 2, id="many"),
-        pytest.param(bytes(LIMIT // 2), 9, id="large"),
-    ],
-)
-async def test_messages_that_nobody_reads_are_not_gathered_without_end(
-    served: Served, content: bytes, count: int
-) -> None:
+@pytest.mark.parametrize("size", [100, LIMIT // 2])
+async def test_the_window_is_given_back_as_the_service_reads(served: Served, size: int) -> None:
+    """A client that keeps to its window may send several of them, whatever its messages are."""
+    peer = await served.connect()
+    peer.send(headers(1, call_headers("Drain")))
+    piece = message(bytes(size)) * max(1, FRAME // (size + 5))
+    window, sent = STREAM_WINDOW, 0
+    while sent < 3 * STREAM_WINDOW:
+        if window < len(piece):
+            window += await widened(peer)
+            continue
+        peer.send(data(1, piece))
+        window -= len(piece)
+        sent += len(piece)
+    peer.send(data(1, b"", "END_STREAM"))
+    count = sent // (size + 5)
+    assert (await peer.reply(1)).messages == [b"%d" % count]
+
+
+async def widened(peer: Peer) -> int:
+    """Wait until the window of stream 1 is given back."""
+    while (update := await peer.until(WindowUpdateFrame)).stream_id != 1:
+        pass
+    return int(update.window_increment)
+
+
+async def test_a_client_that_nobody_reads_has_its_window_and_no_more(served: Served) -> None:
     peer = await served.connect()
     peer.send(headers(1, call_headers("Mute")))
-    for _ in range(count):
-        peer.send(data(1, message(content)))
-    assert (await peer.reply(1)).status == RESOURCE_EXHAUSTED
+    held = BUDGET.held
+    for _ in range(STREAM_WINDOW // FRAME):
+        peer.send(data(1, bytes(FRAME)))  # of messages without content
+    await peer.pong()
+    assert STREAM_WINDOW <= BUDGET.held - held < 2 * STREAM_WINDOW
+    peer.send(data(1, bytes(FRAME)))
+    assert (await peer.until(RstStreamFrame)).error_code == FLOW_CONTROL_ERROR
     await peer.close()
     await ended_tasks()
     assert served.services.log == ["ended"]
+
+
+async def test_a_request_that_ends_within_a_message(served: Served) -> None:
+    """Told when the service has come so far, also where it lies behind what is not read."""
+    peer = await served.connect()
+    peer.send(headers(1, call_headers("Chat")))
+    peer.send(data(1, message(b"one") + message(b"two") + b"\0\0", "END_STREAM"))
+    reply = await peer.reply(1)
+    assert reply.status == INVALID_ARGUMENT

@@ -70,6 +70,7 @@ class Services:
                 "Chat": Streaming(self._chat),
                 "Push": Streaming(self._push),
                 "Mute": Streaming(self._mute),
+                "Drain": Streaming(self._drain),
             }
         }
 
@@ -100,23 +101,34 @@ class Services:
     async def _cancel(self, _: Buffer, __: CallContext) -> bytes:
         raise asyncio.CancelledError
 
-    async def _chat(self, requests: AsyncIterator[Buffer]) -> AsyncGenerator[bytes, None]:
+    async def _chat(
+        self, requests: AsyncIterator[Buffer], _: CallContext
+    ) -> AsyncGenerator[bytes, None]:
         async for payload in requests:
             yield bytes(payload)
 
-    async def _push(self, _: AsyncIterator[Buffer]) -> AsyncGenerator[bytes, None]:
+    async def _push(self, _: AsyncIterator[Buffer], __: CallContext) -> AsyncGenerator[bytes, None]:
         """Reply without a request, without end."""
         while True:
             self.log.append("pushed")
             yield bytes(10_000)
 
-    async def _mute(self, _: AsyncIterator[Buffer]) -> AsyncGenerator[bytes, None]:
+    async def _mute(self, _: AsyncIterator[Buffer], __: CallContext) -> AsyncGenerator[bytes, None]:
         self.begun.set()
         try:
             await self.gate.wait()
             yield b"woken"
         finally:
             self.log.append("ended")
+
+    async def _drain(
+        self, requests: AsyncIterator[Buffer], __: CallContext
+    ) -> AsyncGenerator[bytes, None]:
+        """Read all, then tell how many there were."""
+        count = 0
+        async for _ in requests:
+            count += 1
+        yield b"%d" % count
 
 
 def pattern(size: int) -> bytes:

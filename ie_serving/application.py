@@ -44,6 +44,7 @@ from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.admin.readiness import Readiness
 from ie_serving.server.fronts.kibernetika.optional import AnsweringModel
+from ie_serving.server.fronts.streams.later import LaterStreams
 from ie_serving.server.fronts.tfs import model_service, prediction_service
 from ie_serving.server.fronts.tfs.model_service import ModelService
 from ie_serving.server.fronts.tfs.prediction_service import PredictionService, grpc_interface
@@ -120,6 +121,7 @@ class ServingApplication:
         self._interface = grpc_interface(
             tensor_content=server.tensor_content, limit_s=server.grpc_limit_s
         )
+        self._streams = LaterStreams(tells_callers=settings.engine.allow_python)
         self._services = self._services_over(self._plane)
         self._grpc_health = HealthService(self._services, self._plane.is_ready)
         self._readiness = Readiness(self._health, self._grpc_health, self._models.ready)
@@ -147,6 +149,7 @@ class ServingApplication:
         return {
             prediction_service.NAME: named(prediction.answers()),
             model_service.NAME: named(self._model_service(plane).answers()),
+            **self._streams.grpc(plane, self._interface),
         }
 
     def _services_for(self, caller: Caller) -> Services:
@@ -201,6 +204,7 @@ class ServingApplication:
     async def set_ready(self, ready: bool) -> None:
         """See `Application`: ready when every model has served, unless the start may lack some."""
         self._readiness.set_ready(ready)
+        self._streams.set_ready(ready)
 
     async def reload(self) -> None:
         """See `Application`: certificates and configuration again, and every repository now."""
@@ -233,9 +237,10 @@ class ServingApplication:
         server, secure = self._settings.server, bool(self._gate.secure(REST))
         # One for both: otherwise reloads would be a way round the pause between polls of a model.
         poll = AskedPolls(self._models.poll).once
+        interface = rest_interface(limit_s=server.rest_timeout_s)
         api = RestApi(
             self._plane,
-            rest_interface(limit_s=server.rest_timeout_s),
+            interface,
             self._metrics,
             self._health,
             max_body_bytes=server.max_message_bytes,
@@ -248,6 +253,13 @@ class ServingApplication:
             poll_allowed=server.reload_by_rpc,
             write_metadata=metadata.FORMS[server.rest_metadata],
             secure=secure,
+            around=partial(
+                self._streams.rest,
+                plane=self._plane,
+                interface=interface,
+                limit=server.max_message_bytes,
+                any_origin=server.enable_cors,
+            ),
         )
         # The log stands in front of the gate: a request that the gate refuses has its line, too.
         front = beside(api, self._plane, self._models.served, server, secure=secure)

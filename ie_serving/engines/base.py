@@ -5,12 +5,14 @@ Settings hold `EngineOptions`, and the arbiter holds settings: numpy is not impo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from ie_serving.core.callers import Caller
+    from ie_serving.core.errors import ServingError
     from ie_serving.core.tensors import Array, Signature
 
 T = TypeVar("T")
@@ -103,6 +105,36 @@ class CompiledModel(Protocol):
 
     def close(self) -> None:
         """Free everything. Called once, when nothing infers any more. Blocking."""
+
+
+class Stream(Protocol):
+    """Answers all requests of one client: what a model may have beside `infer`, as `stream`."""
+
+    def __call__(
+        self,
+        signature: Signature,
+        inputs: AsyncIterator[Mapping[str, Array]],
+        read: Callable[[Mapping[str, Array]], T],
+        caller: Caller,
+    ) -> AsyncGenerator[T | ServingError, None]:
+        """Give none, one or several replies for each of the inputs, in the order that it likes.
+
+        Args:
+            signature: as of `CompiledModel.infer`.
+            inputs: each as of `CompiledModel.infer`; asked for when the model wants the next.
+            read: called with the outputs of each reply, in any thread.
+            caller: who asks.
+
+        Raises:
+            ServingError: the stream has failed as a whole. What is wrong with one reply is given
+                in its place.
+        """
+
+
+def stream_of(model: CompiledModel) -> Stream | None:
+    """Give the stream that a model has of its own; None where each request is answered alone."""
+    stream: Stream | None = getattr(model, "stream", None)
+    return stream
 
 
 class Engine(Protocol):

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from ie_serving.core.callers import CALLER
+from ie_serving.core.errors import InvalidTensor
 from ie_serving.core.fit import fit, shed
 from ie_serving.core.requests import InferRequest
 from ie_serving.core.tensors import Array, Signature
@@ -86,6 +87,27 @@ class Bound(Generic[T]):
         if added:
             return self._servable.compiled.infer(signature, fitted, lambda o: read(shed(o, added)))
         return self._servable.compiled.infer(signature, fitted, read)
+
+    def of_stream(
+        self, inputs: Mapping[str, Array], form: object, request: InferRequest
+    ) -> tuple[Mapping[str, Array], Read[T]]:
+        """Check the inputs of a request that a model's own stream takes.
+
+        Returns:
+            The inputs as the model takes them, and what reads the outputs that follow.
+
+        Raises:
+            InvalidRequest: as `start`, or an image is sent: no layer stands before a stream.
+        """
+        names = request.output_filter
+        encoders = (self._filtered.get(names) or self._filter(names)) if names else self._encoders
+        fitted, _ = fit(self.signature, inputs)
+        for name, spec in self.signature.inputs.items():
+            if fitted[name].dtype != spec.dtype.numpy:
+                raise InvalidTensor(
+                    f"input {spec} is an encoded image: a kernel's stream takes numbers alone"
+                )
+        return fitted, encoders[form]
 
     def _filter(self, outputs: tuple[str, ...]) -> Mapping[object, Read[T]]:
         checks.check_output_filter(self.signature, outputs)

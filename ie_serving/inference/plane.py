@@ -121,6 +121,17 @@ class DataPlane:
                 served.settle()
         return cast(T, reply)
 
+    def of_stream(
+        self, request: InferRequest, interface: Interface[T]
+    ) -> "tuple[Servable, Bound[T]]":
+        """Give what answers the stream that a request begins. Counts what it raises."""
+        with self.counting_refusals(request.model.name, interface, Api.PREDICT):
+            servable = self._models.handle(request.model)
+            bound: Bound[T] = servable.bound.get((interface, request.signature)) or self._bind(
+                servable, request.signature, interface
+            )
+            return servable, bound
+
     async def classify(
         self,
         request: ExamplesRequest,

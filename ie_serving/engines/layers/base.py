@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from ie_serving.core.tensors import Array, Signature
-from ie_serving.engines.base import CompiledModel
+from ie_serving.engines.base import CompiledModel, Stream, stream_of
 
 T = TypeVar("T")
 
@@ -49,6 +49,11 @@ class Layer:
     def update(self) -> "Callable[[Mapping[str, Any]], object] | None":
         """Takes other `params`; None where the model has to be loaded anew."""
         return getattr(self.inner, "update", None)
+
+    @property
+    def stream(self) -> Stream | None:
+        """See `engines.base.Stream`: a model's own, which takes and gives what clients send."""
+        return stream_of(self.inner)
 
     def close(self) -> None:
         """See `engines.base`. The layer's own resources go first, then the inner model's."""

@@ -18,6 +18,14 @@ log = logging.getLogger(__name__)
 Inputs = Mapping[str, Array]
 
 
+def read_only(inputs: Inputs) -> Inputs:
+    """Give views that nobody writes to: the arrays may be a request's bytes as they came."""
+    views = {name: array.view() for name, array in inputs.items()}
+    for view in views.values():
+        view.flags.writeable = False
+    return views
+
+
 class Call:
     """One call, as `execute_batch` sees it.
 
@@ -105,7 +113,7 @@ class Runner(Protocol):
 Execute = Callable[[Inputs, Context], object]
 ExecuteBatch = Callable[[Sequence[Call]], "Sequence[object] | None"]
 Stream = Callable[[AsyncIterator[Inputs], Context], AsyncGenerator[object, None]]
-"""Takes what a client sends, and gives outputs, as many as it likes."""
+"""Takes what a client sends, and gives outputs, as many as it likes; see `streaming.py`."""
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,7 @@ def load(job: Job) -> Loaded:
         "inputs": told(kernel.inputs),
         "outputs": told(kernel.outputs),
         "batches": kernel.execute_batch is not None,
+        "streams": kernel.stream is not None,
     }
     return Loaded(partial(_run, kernel), found, lends=True)
 

@@ -52,6 +52,7 @@ def _in_threads(directory: Path, options: EngineOptions, undone: ExitStack) -> R
         Fleet([runner] * options.of(KernelOptions).max_concurrency),
         batches=kernel.execute_batch is not None,
         update=kernel.update and _updates(kernel.update),
+        stream=kernel.stream,
     )
 
 
@@ -82,6 +83,7 @@ def _model(kernel: Running, options: EngineOptions, undone: ExitStack) -> Kernel
         timeout_s=own.timeout_ms / 1e3 or None,
         others=options.of(AtHand).others,
         update=kernel.update,
+        stream=kernel.stream,
         freed=undone.pop_all().close,
     )
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ie_serving.core.backoff import Backoff
-from ie_serving.engines.python.calls import Readiness, Runner
+from ie_serving.engines.python.calls import Readiness, Runner, Stream
 from ie_serving.engines.python.daemons import DaemonThreads
 from ie_serving.engines.python.outputs import Specs
 from ie_serving.engines.run.function import one_line
@@ -229,6 +229,7 @@ class Running:
         fleet: runs it.
         batches: it takes several calls at once.
         update: takes other parameters; None where the model has to be loaded anew.
+        stream: answers streams; None where each request of one is answered by itself.
     """
 
     name: str
@@ -237,6 +238,7 @@ class Running:
     fleet: Fleet
     batches: bool
     update: Callable[[Mapping[str, Any]], object] | None = None
+    stream: Stream | None = None
 
 
 def _later(seconds: float, work: Callable[[], None]) -> asyncio.TimerHandle:

@@ -6,7 +6,8 @@ class Scale:
     def update(self, params): ...
     def close(self): ...
     def execute(self, inputs, ctx): ...           # or
-    def execute_batch(self, calls): ...
+    def execute_batch(self, calls): ...           # or
+    async def stream(self, items, ctx): ...       # for streams, mostly beside one of them
 """
 
 import inspect
@@ -17,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.errors import LoadFailed, PreconditionFailed
 from ie_serving.core.tensors import TensorSpec
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
@@ -28,6 +29,8 @@ from ie_serving.engines.python.predictor import given_by
 
 Specs = Mapping[str, TensorSpec]
 
+OWN = ("execute", "execute_batch", "stream")
+"""Methods of which a kernel has one at least."""
 ALL = ("inputs", "data")
 """Parameters of a function that take all inputs, by name."""
 GIVEN = (*ALL, "ctx", "params")
@@ -74,7 +77,7 @@ def kernel_of(module: ModuleType, name: str, ctx: LoadContext, options: EngineOp
     subject = found() if inspect.isclass(found) else found
     if name == ovms.CLASS:
         return _of_node(subject, module, ctx, options)
-    if _has(subject, "execute") or _has(subject, "execute_batch"):
+    if any(_has(subject, each) for each in OWN):
         return _of_object(name, subject, ctx, options)
     if _has(subject, "predict"):
         return _of_predictor(name, subject, ctx, options)
@@ -108,7 +111,7 @@ def _only_class(module: ModuleType) -> str:
 
 
 def _is_kernel(value: object) -> bool:
-    methods = ("execute", "execute_batch", "predict")
+    methods = (*OWN, "predict")
     return inspect.isclass(value) and any(_has(value, method) for method in methods)
 
 
@@ -122,6 +125,9 @@ def _has(subject: object, method: str) -> bool:
 def _of_object(name: str, subject: Any, ctx: LoadContext, options: EngineOptions) -> Kernel:  # noqa: ANN401
     # Looked at before `load`, which may take long.
     execute = _with_context(name, subject.execute) if _has(subject, "execute") else None
+    stream = _stream_of(name, subject)
+    if execute is None and not _has(subject, "execute_batch"):
+        execute = partial(_streams_alone, name)
     _load(subject, ctx)
     described = subject.metadata() if _has(subject, "metadata") else None
     inputs, outputs = _specs(described, options, name)
@@ -131,6 +137,7 @@ def _of_object(name: str, subject: Any, ctx: LoadContext, options: EngineOptions
         outputs=outputs,
         execute=execute,
         execute_batch=subject.execute_batch if _has(subject, "execute_batch") else None,
+        stream=stream,
         update=subject.update if _has(subject, "update") else None,
         close=_close_of(subject),
     )
@@ -149,6 +156,22 @@ def _of_node(subject: Any, module: ModuleType, ctx: LoadContext, options: Engine
         stream=node.stream if node.generates else None,
         close=node.close,
     )
+
+
+def _stream_of(name: str, subject: Any) -> Stream | None:  # noqa: ANN401
+    if not _has(subject, "stream"):
+        return None
+    if not inspect.isasyncgenfunction(inspect.unwrap(subject.stream)):
+        raise LoadFailed(
+            f"{name}.stream is no async generator; expected async def stream(self, items, ctx) that"
+            " yields outputs"
+        )
+    stream: Stream = subject.stream
+    return stream
+
+
+def _streams_alone(name: str, _: Inputs, __: Context) -> object:
+    raise PreconditionFailed(f"kernel {name} answers streams alone: it has no execute")
 
 
 def _load(subject: Any, ctx: LoadContext) -> None:  # noqa: ANN401

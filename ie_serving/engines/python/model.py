@@ -1,19 +1,24 @@
 """A kernel as a compiled model."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from concurrent.futures import Executor
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ie_serving.core.callers import taken
+from ie_serving.core.callers import Caller, taken
+from ie_serving.core.errors import ServingError
 from ie_serving.core.tensors import Array, Signature
+from ie_serving.engines import base
 from ie_serving.engines.others import Others
 from ie_serving.engines.python.asking import Models
-from ie_serving.engines.python.calls import Call
+from ie_serving.engines.python.calls import Call, Stream, read_only
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.fleet import Fleet
 from ie_serving.engines.python.line import Line
+
+if TYPE_CHECKING:
+    from ie_serving.engines.python.streaming import StreamLoop
 
 T = TypeVar("T")
 
@@ -31,6 +36,7 @@ class KernelModel:
         timeout_s: longest time of a call; None sets no limit.
         others: the other models; None where there are none.
         update: takes other parameters; None where the kernel cannot.
+        stream: answers streams; None where each request of one is answered by itself.
         freed: called last by `close`.
     """
 
@@ -46,6 +52,7 @@ class KernelModel:
         timeout_s: float | None = None,
         others: Others | None = None,
         update: Callable[[Mapping[str, Any]], object] | None = None,
+        stream: Stream | None = None,
         freed: Callable[[], object] = lambda: None,
     ) -> None:
         self._signatures = {signature.name: signature}
@@ -56,6 +63,8 @@ class KernelModel:
         self._timeout_s = timeout_s
         self._others = others
         self._freed = freed
+        self._own_stream = stream
+        self._streams: StreamLoop | None = None
         self.update = update
 
     @property
@@ -70,12 +79,34 @@ class KernelModel:
         read: Callable[[Mapping[str, Array]], T],
     ) -> T:
         """See `engines.base`."""
-        caller = taken()
-        loop = asyncio.get_running_loop()
-        models = Models(self._others, loop) if self._others else None
+        caller, models = taken(), self._models()
         ctx = Context(caller, models, self._timeout_s, shared=self._shared)
-        call = self._call(_read_only(inputs), ctx)
+        call = self._call(read_only(inputs), ctx)
         return await self._line.answer(call, read)
+
+    @property
+    def stream(self) -> base.Stream | None:
+        """See `engines.base.Stream`: the kernel's own, if it has one."""
+        return self._answer_stream if self._own_stream else None
+
+    def _answer_stream(
+        self,
+        signature: Signature,
+        inputs: AsyncIterator[Mapping[str, Array]],
+        read: Callable[[Mapping[str, Array]], T],
+        caller: Caller,
+    ) -> AsyncGenerator[T | ServingError, None]:
+        # Here: a kernel whose streams nobody opens needs none of it.
+        from ie_serving.engines.python.streaming import KernelStream, StreamLoop
+
+        assert self._own_stream is not None  # the property has looked
+        self._streams = self._streams or StreamLoop(signature.runs_on)
+        # Without the time-out, which is that of one call.
+        ctx = Context(caller, self._models())
+        return KernelStream(self._own_stream, self._call, ctx, inputs).replies(self._streams, read)
+
+    def _models(self) -> Models | None:
+        return Models(self._others, asyncio.get_running_loop()) if self._others else None
 
     def at_once(self, signature: Signature) -> int:
         """See `engines.base`."""
@@ -83,13 +114,7 @@ class KernelModel:
 
     def close(self) -> None:
         """See `engines.base`."""
+        if self._streams is not None:
+            self._streams.close()
         self._fleet.close()
         self._freed()
-
-
-def _read_only(inputs: Mapping[str, Array]) -> Mapping[str, Array]:
-    """Give views that nobody writes to: the arrays may be a request's bytes as they came."""
-    views = {name: array.view() for name, array in inputs.items()}
-    for view in views.values():
-        view.flags.writeable = False
-    return views

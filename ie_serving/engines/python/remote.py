@@ -4,18 +4,19 @@ import json
 import logging
 import sys
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from ie_serving.core.backoff import Backoff
 from ie_serving.core.codes import ERROR_OF
-from ie_serving.core.errors import DeadlineExceeded, QueueFull, ServingError
+from ie_serving.core.errors import DeadlineExceeded, NotSupported, QueueFull, ServingError
 from ie_serving.core.tensors import Array
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import KernelOptions
-from ie_serving.engines.python.calls import Call, Readiness
+from ie_serving.engines.python.calls import Call, Inputs, Readiness
 from ie_serving.engines.python.child import job_of, packed, specs_of
+from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.fleet import Fleet, Growth, Running
 from ie_serving.engines.tensorflow.link import Fault, Link, Message, PeerGone
 from ie_serving.engines.tensorflow.process import WorkerProcess
@@ -242,4 +243,14 @@ def begin(directory: Path, options: EngineOptions, undone: ExitStack) -> Running
             start=start,
         )
     fleet = Fleet(runners, growth)
-    return Running(name, inputs, outputs, fleet, batches=found["batches"])
+    stream = _refuses if found["streams"] else None
+    return Running(name, inputs, outputs, fleet, batches=found["batches"], stream=stream)
+
+
+async def _refuses(_: AsyncIterator[Inputs], __: Context) -> AsyncGenerator[object, None]:
+    """Stand for a kernel's stream, which would be answered in another way without a word."""
+    raise NotSupported(
+        'the kernel has a stream, and runs in a process, which takes single calls: set "isolation"'
+        ' to "thread" for streams'
+    )
+    yield  # what makes this a generator

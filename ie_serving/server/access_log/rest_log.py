@@ -8,7 +8,7 @@ import asyncio
 from typing import Final
 
 from ie_serving.core.codes import ENDED
-from ie_serving.server.transport.http1.messages import App, Reply, Request
+from ie_serving.server.transport.http1.messages import Answer, App, Reply, Request, Switch
 from ie_serving.telemetry.access_log import CURRENT, AccessLog, Entry
 from ie_serving.telemetry.request_id import HEADER
 
@@ -25,7 +25,7 @@ class LoggedApp:
         self._app = app
         self._log = log
 
-    async def __call__(self, request: Request) -> Reply:
+    async def __call__(self, request: Request) -> Answer:
         """See `messages.App`."""
         head, body = request.head, request.body
         entry = Entry(
@@ -46,4 +46,6 @@ class LoggedApp:
             raise
         finally:
             self._log.note(entry)
+        if isinstance(reply, Switch):
+            return reply._replace(headers=(*reply.headers, (_HEADER, entry.id.encode())))
         return Reply(reply.status, (*reply.headers, (_HEADER, entry.id.encode())), reply.body)

@@ -7,7 +7,7 @@ from ie_serving.core.access import Credentials, Models, Need
 from ie_serving.core.codes import ENDED
 from ie_serving.core.errors import NotFound, Unauthenticated
 from ie_serving.server.gate.access import Access, remember
-from ie_serving.server.transport.http1.messages import App, Reply, Request, RequestHead
+from ie_serving.server.transport.http1.messages import Answer, App, Reply, Request, RequestHead
 
 LONGEST_TARGET: Final = 256
 """Bytes of the longest target by which a decision is remembered. A longer one is judged at each
@@ -50,7 +50,7 @@ class RestGuard:
         self._phrase = phrase
         self._refused = refused
 
-    def answer(self, request: Request) -> Coroutine[Any, Any, Reply]:
+    def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
         """Answer one request. See `http1.messages.App`."""
         head = request.head
         fields = head.fields
@@ -61,7 +61,7 @@ class RestGuard:
             return self._app(request)
         return self._judged(request, Credentials(*credentials), asked)
 
-    async def _judged(self, request: Request, credentials: Credentials, asked: object) -> Reply:
+    async def _judged(self, request: Request, credentials: Credentials, asked: object) -> Answer:
         try:
             await self._check(request.head, credentials, asked)
         except ENDED as error:

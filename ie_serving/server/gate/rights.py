@@ -21,6 +21,7 @@ RPC: Mapping[str, Need] = {
     "/tensorflow.serving.PredictionService/Classify": _PREDICT,
     "/tensorflow.serving.PredictionService/Regress": _PREDICT,
     "/tensorflow.serving.PredictionService/MultiInference": _PREDICT,
+    "/ie_serving.StreamService/PredictStream": _PREDICT,
     "/tensorflow.serving.PredictionService/GetModelMetadata": _READ,
     "/tensorflow.serving.ModelService/GetModelStatus": _READ,
     # It replaces the whole list, so it is about the models that it leaves out, too.
@@ -37,6 +38,7 @@ REST: Mapping[str, Need] = {
     "classify": _PREDICT,
     "regress": _PREDICT,
     "invoke": _PREDICT,
+    "stream": _PREDICT,
     "poll": _CHANGE,
     "status": _READ,
     "metadata": _READ,

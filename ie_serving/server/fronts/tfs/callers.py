@@ -12,7 +12,7 @@ def rest_caller(limit_s: float | None, head: RequestHead | None) -> Caller:
     if head is None:
         return Caller()
     # REST has no deadline of the client's: the server's limit is all that is known.
-    return Caller(_named(head.fields.items()), limit_s)
+    return Caller(named(head.fields.items()), limit_s)
 
 
 def grpc_caller(limit_s: float | None, call: CallContext | None) -> Caller:
@@ -20,10 +20,11 @@ def grpc_caller(limit_s: float | None, call: CallContext | None) -> Caller:
     if call is None:
         return Caller()
     limits = [each for each in (limit_s, call.time_remaining()) if each is not None]
-    return Caller(_named(call.invocation_metadata()), min(limits, default=None))
+    return Caller(named(call.invocation_metadata()), min(limits, default=None))
 
 
-def _named(pairs: Iterable[tuple[str | bytes, str | bytes]]) -> dict[str, str]:
+def named(pairs: Iterable[tuple[str | bytes, str | bytes]]) -> dict[str, str]:
+    """Give headers, or metadata, by name in lower case."""
     return {_text(key).lower(): _text(value) for key, value in pairs}
 
 

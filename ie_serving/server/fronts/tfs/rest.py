@@ -68,6 +68,8 @@ from ie_serving.server.fronts.tfs.rest_routes import (
 )
 from ie_serving.server.transport.http1.asgi import Asgi
 from ie_serving.server.transport.http1.messages import (
+    Answer,
+    App,
     Buffer,
     Headers,
     Reply,
@@ -141,6 +143,7 @@ class RestApi:
         poll_allowed: bool = True,
         write_metadata: WriteMetadata = metadata.metadata_json,
         secure: bool = False,
+        around: Callable[[App], App] = lambda pages: pages,
     ) -> None:
         self._plane = plane
         self._interface = interface
@@ -171,9 +174,9 @@ class RestApi:
         }
         pages: FalconApp = falcon.asgi.App(media_type=JSON)
         pages.add_sink(self.answer_page, prefix="/")
-        self._falcon = Asgi(pages)
+        self._rarely = around(Asgi(pages))
 
-    async def answer(self, request: Request) -> Reply:
+    async def answer(self, request: Request) -> Answer:
         """Answer one request, whatever it asks for. See `http1.messages.App`."""
         began = time.perf_counter()
         head = request.head
@@ -186,7 +189,7 @@ class RestApi:
             # like any other, with the same limits.
             asked = known or self._invocations.get(head.path)
         if asked is None:
-            reply = await self._falcon(request)
+            reply = await self._rarely(request)
         else:
             try:
                 given = await self._runs[asked.verb](request, asked.model, began)
@@ -201,9 +204,9 @@ class RestApi:
             return reply
         return await self.finished(head, reply)
 
-    async def finished(self, head: RequestHead, reply: Reply) -> Reply:
+    async def finished(self, head: RequestHead, reply: Answer) -> Answer:
         """Compress a reply that is worth it, and add what the server's state asks for."""
-        if len(reply.body) >= SMALLEST_COMPRESSED:
+        if isinstance(reply, Reply) and len(reply.body) >= SMALLEST_COMPRESSED:
             reply = _counted(await compressed(head, reply))
         headers = reply.headers
         # A client that kept its connection would send the next request to a server that is gone.

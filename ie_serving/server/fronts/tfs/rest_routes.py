@@ -27,6 +27,7 @@ _POST = re.compile(
     rf"{MODELS}/([^/:]+){_CHOICE}:(classify|regress|predict|invoke|poll)",
     re.IGNORECASE | re.ASCII,
 )
+_STREAM = re.compile(rf"{MODELS}/([^/:]+){_CHOICE}:(stream)", re.IGNORECASE | re.ASCII)
 _GET = re.compile(
     rf"{MODELS}(?:/([^/:]+))?{_CHOICE}(?:/(metadata|gen_(?:json|client)(?:\?(.*))?))?",
     re.IGNORECASE | re.ASCII,
@@ -70,8 +71,8 @@ class Route:
     Attributes:
         verb: `predict`, `classify`, `regress`, `invoke`, `poll`, `status` or `metadata`; `models`
             for the list; `config` for all of them with their states, as in OpenVINO Model Server;
-            `gen_json` and `gen_client`, as in simple_tensorflow_serving. `invoke` and `poll` are
-            ours. TensorFlow Serving has no such routes.
+            `gen_json` and `gen_client`, as in simple_tensorflow_serving. `invoke`, `poll` and
+            `stream` are ours. TensorFlow Serving has no such routes.
         model: which servable.
         query: of `gen_json` and `gen_client`, which alone have one.
     """
@@ -192,7 +193,7 @@ def _get(target: str) -> Route:
         return Route(of_all, ModelSpec(""))
     found = _GET.fullmatch(target)
     if not found:
-        raise _malformed("GET", target)
+        return Route("stream", _streamed(target))
     if not found[1]:
         raise InvalidRequest(
             f"Missing model name in request. Expected GET {MODELS}/<name>, or GET {MODELS} for the"
@@ -200,6 +201,20 @@ def _get(target: str) -> Route:
         )
     word, model = (found[4] or "").partition("?")[0], _model(found[1], found[2], found[3])
     return Route(word if word in _OF_A_MODEL else "status", model, found[5] or "")
+
+
+def stream_asked(head: RequestHead) -> ModelSpec:
+    """Read whose stream a request asks for; its query has the options. Raises: InvalidRequest."""
+    return _streamed(target_of(head.path, b""))
+
+
+def _streamed(target: str) -> ModelSpec:
+    # Unlike the grammar of TensorFlow Serving: a query has the options of a stream.
+    found = _STREAM.fullmatch(target.partition("?")[0])
+    # As `_post`: the last word is compared as it is written.
+    if not found or not found[4].islower():
+        raise _malformed("GET", target)
+    return _model(found[1], found[2], found[3])
 
 
 def _model(name: str, version: str | None, label: str | None) -> ModelSpec:

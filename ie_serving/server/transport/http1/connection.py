@@ -24,12 +24,14 @@ from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.eager import begin
 from ie_serving.server.transport.http1 import protocol
 from ie_serving.server.transport.http1.body import MOST_UNREAD, Stream
+from ie_serving.server.transport.http1.channel import Channel
 from ie_serving.server.transport.http1.faults import DEFECT, FAILED, STOPPING
 from ie_serving.server.transport.http1.known_heads import KnownHeads
 from ie_serving.server.transport.http1.linger import MOST_DROPPED, linger
 from ie_serving.server.transport.http1.messages import (
     CONTINUE,
     Address,
+    Answer,
     App,
     Broken,
     Ends,
@@ -38,6 +40,7 @@ from ie_serving.server.transport.http1.messages import (
     Piece,
     Request,
     RequestHead,
+    Switch,
 )
 from ie_serving.server.transport.http1.states import (
     ENDING,
@@ -304,10 +307,13 @@ class Connection(asyncio.Protocol):
             self._transport.writelines(pieces)
         self._answering = self._task = None
         if stream or self._waiting or self._fault or self._protocol.writer is not OPEN:
-            self._go_on(request)
+            self._go_on(request, reply)
 
-    def _go_on(self, request: Request) -> None:
+    def _go_on(self, request: Request, reply: Answer) -> None:
         """Do what is left to do after a reply: mostly nothing, so it is not called."""
+        if isinstance(reply, Switch) and self._protocol.writer is Writer.SWITCHED:
+            self._switch(request, reply)
+            return
         unfinished = request.stream is not None and request.stream.state is not Body.WHOLE
         if unfinished:
             self._coming = None  # nobody wants the rest of its body
@@ -317,6 +323,27 @@ class Connection(asyncio.Protocol):
         if self._waiting or self._fault:
             asyncio.get_running_loop().call_soon(self._proceed_and_balance)
         self.balance()
+
+    def _switch(self, request: Request, switch: Switch) -> None:
+        """Speak another protocol from here on; its request is being answered until the end."""
+        # A client that has not heard of the switch speaks HTTP, and nobody listens to that.
+        if self._waiting or self._fault or self._protocol.rest:
+            self._end()
+            return
+        self._answering = request
+        self._server.outbox.flush()
+        channel = Channel(self._transport, self.connection_lost)
+        self._task = asyncio.get_running_loop().create_task(self._speak(switch, channel))
+
+    async def _speak(self, switch: Switch, channel: Channel) -> None:
+        try:
+            await switch.serve(channel)
+        except asyncio.CancelledError:
+            pass  # not passed on: nobody awaits this
+        except Exception:
+            log.exception(logs.Event(FAILED))
+        finally:
+            self._end(lingers=True)
 
     def _give_up(self, fault: Fault) -> None:
         """Send a refusal in place of a reply, and end."""

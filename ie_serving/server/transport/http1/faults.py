@@ -24,6 +24,12 @@ DEFECT: Final = Fault(500, "Internal Server Error")
 STOPPING: Final = Fault(503, "The server stops.")
 
 
+def oversized(target: bytes) -> Fault:
+    """Refuse a head that is too large, by its target where that takes more than half of it."""
+    long = len(target) > LARGEST_HEAD // 2
+    return Fault(414, TOO_LONG) if long else Fault(431, TOO_LARGE)
+
+
 class Refused(Exception):
     """A request that the parser lets through and we do not. Its text goes to the client."""
 

@@ -58,6 +58,15 @@ def head(status: int, headers: Headers) -> Head:
     return Head(b"".join(lines), closes, length)
 
 
+def switching(status: int, headers: Headers) -> bytes:
+    """Write the reply that ends HTTP on a connection: it has no body, and nothing frames it.
+
+    Raises:
+        ValueError: as `head`.
+    """
+    return head(status, headers).text + b"\r\n"
+
+
 def plain(status: int, text: str) -> bytes:
     """Write the whole of a reply that refuses a request and ends the connection."""
     body = f"{text}\n".encode()

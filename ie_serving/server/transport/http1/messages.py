@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from ie_serving.core.budget import Lease
 from ie_serving.server.transport.http1.body import Stream
+from ie_serving.server.transport.http1.channel import Channel
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
@@ -44,6 +45,7 @@ class RequestHead(NamedTuple):
         keep_alive: another request may follow on the connection.
         expects: the client sends the body when it is told to (`Expect: 100-continue`).
         lease: of the memory of the headers, where they are many.
+        upgrade: protocols that the client offers to go over to (RFC 9110 section 7.8).
     """
 
     method: str
@@ -56,6 +58,7 @@ class RequestHead(NamedTuple):
     keep_alive: bool
     expects: bool
     lease: Lease | None = None
+    upgrade: bytes = b""
 
 
 class Request(NamedTuple):
@@ -119,7 +122,25 @@ class Reply(NamedTuple):
     body: Buffer
 
 
-App: TypeAlias = Callable[[Request], Coroutine[Any, Any, Reply]]
+class Switch(NamedTuple):
+    """The reply to an offered upgrade, behind which another protocol is spoken.
+
+    Attributes:
+        status: 101.
+        headers: as of a `Reply`, which has no others.
+        body: nothing.
+        serve: speaks it, until the connection is to end. Cancelled when the client leaves.
+    """
+
+    status: int
+    headers: Headers
+    body: bytes
+    serve: Callable[[Channel], Coroutine[Any, Any, None]]
+
+
+Answer: TypeAlias = Reply | Switch
+
+App: TypeAlias = Callable[[Request], Coroutine[Any, Any, Answer]]
 """Answers a request. Called as soon as it has come, and cancelled when its client leaves."""
 
 

@@ -1,5 +1,7 @@
 """What the parser has found in the head of a request."""
 
+from typing import Final
+
 import httptools
 
 from ie_serving.core.budget import Lease
@@ -9,9 +11,21 @@ from ie_serving.server.transport.http1.targets import target
 
 Fields = list[tuple[bytes, bytes]]
 
+SEPARATORS: Final = 4
+"""Bytes between and behind name and value of a header."""
+
+
+def size_of(headers: Fields) -> int:
+    """Give the bytes that headers took in their head."""
+    return sum(len(name) + len(value) + SEPARATORS for name, value in headers)
+
 
 def request_head(
-    parser: "httptools.HttpRequestParser", url: bytes, headers: Fields, lease: Lease | None
+    parser: "httptools.HttpRequestParser",
+    url: bytes,
+    headers: Fields,
+    lease: Lease | None,
+    upgrade: bytes,
 ) -> RequestHead:
     """Give a head whose end the parser has met.
 
@@ -35,7 +49,13 @@ def request_head(
         # RFC 9110 section 10.1.1: a client that speaks HTTP/1.0 knows no 100.
         expects=version == "1.1" and fields.get(b"expect", b"").lower() == b"100-continue",
         lease=lease,
+        upgrade=upgrade,
     )
+
+
+def offered(headers: Fields) -> bytes:
+    """Give the protocols of the header `upgrade`, which `without_upgrade` leaves out."""
+    return by_name(headers).get(b"upgrade", b"")
 
 
 def without_upgrade(parser: "httptools.HttpRequestParser", url: bytes, headers: Fields) -> bytes:

@@ -28,9 +28,8 @@ from ie_serving.core.errors import ServingError
 from ie_serving.server.transport.http1.body import join
 from ie_serving.server.transport.http1.faults import (
     LARGEST_HEAD,
-    TOO_LARGE,
-    TOO_LONG,
     Refused,
+    oversized,
     refusal_of,
 )
 from ie_serving.server.transport.http1.heads import (
@@ -40,6 +39,7 @@ from ie_serving.server.transport.http1.heads import (
     date,
     head,
     plain,
+    switching,
 )
 from ie_serving.server.transport.http1.holding import (
     FREE_FIELDS,
@@ -54,6 +54,7 @@ from ie_serving.server.transport.http1.messages import (
     BROKEN,
     END,
     NO_ENDS,
+    Answer,
     Buffer,
     Continue,
     Event,
@@ -62,8 +63,14 @@ from ie_serving.server.transport.http1.messages import (
     Reply,
     Request,
     RequestHead,
+    Switch,
 )
-from ie_serving.server.transport.http1.parsed_heads import request_head, without_upgrade
+from ie_serving.server.transport.http1.parsed_heads import (
+    offered,
+    request_head,
+    size_of,
+    without_upgrade,
+)
 from ie_serving.server.transport.http1.states import (
     ENDING,
     IDLE,
@@ -81,7 +88,6 @@ from ie_serving.server.transport.http1.states import (
 JOINED: Final = 64 * 1024
 """Bytes of the largest body of a reply that is copied behind its head, to be one write. Beyond it
 the copy costs more than the second buffer of a `writev`."""
-
 PARSED: Final = 16 * 1024
 """Bytes of a body of unknown length that the parser is given at a time: after each the limit of
 what is no body is looked at, which the parser does not know."""
@@ -91,8 +97,6 @@ wait. As long as most small requests, and as little as 80 of the smallest."""
 FRAMING: Final = 16
 """Bytes that a chunk may take beside its data without being counted: a size and two ends of lines.
 What is longer holds extensions."""
-_SEPARATORS: Final = 4
-"""Bytes between and behind name and value of a header."""
 
 
 class Protocol:
@@ -121,6 +125,7 @@ class Protocol:
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._text = b""  # of a head that may be remembered
+        self._upgrade = b""  # what a head offers that is parsed again without it
         self._head: RequestHead
         self._parts: list[bytes | bytearray] = []
         self._gathered = 0
@@ -139,16 +144,15 @@ class Protocol:
                 return (Request(known, data[end:], None, self.ends),)
         return () if self.reader is Reader.CLOSED else self._parse(data)
 
-    def send(self, said: Reply | Continue | Fault, *, last: bool = False) -> Sequence[Buffer]:
+    def send(self, said: Answer | Continue | Fault, *, last: bool = False) -> Sequence[Buffer]:
         """Put what is to be said into bytes, which the caller writes in this order.
 
         Args:
-            said: the reply to the oldest request that has none; the leave to send a body; or the
-                reply to a fault.
+            said: to the oldest request without a reply, to one whose body waits, or to a fault.
             last: end the connection with this reply.
 
         Raises:
-            ValueError: the headers are not to be sent, or the body is not as long as they say.
+            ValueError: headers are not to be sent, or the body is not as long as they say.
             IllegalMoveError: nothing may be sent, or no request is without a reply.
         """
         if isinstance(said, Reply):
@@ -156,6 +160,9 @@ class Protocol:
         if isinstance(said, Continue):
             self.writer = after(WRITER, self.writer, Write.CONTINUE)
             return (CONTINUE_HEAD,)
+        if isinstance(said, Switch):
+            self.writer = after(WRITER, self.writer, Write.SWITCH)
+            return (switching(said.status, said.headers),)
         self.writer = after(WRITER, self.writer, Write.REFUSAL)
         return (plain(said.status, said.text),)
 
@@ -275,16 +282,12 @@ class Protocol:
                 break
             except httptools.HttpParserUpgrade as upgrade:
                 rest = rest[upgrade.args[0] :]
+                self._upgrade = offered(self._headers)
                 again = without_upgrade(self._parser, self._url, self._headers)
                 self._parser = self._new_parser()
                 self._parser.feed_data(again)
         if self._unparsed > LARGEST_HEAD and self.reader is not Reader.CLOSED:
-            self._fail(self._too_large())
-
-    def _too_large(self) -> Fault:
-        # Where the target takes more than half of what is allowed, it is what is too long.
-        long = self.reader is Reader.HEAD and len(self._url) > LARGEST_HEAD // 2
-        return Fault(414, TOO_LONG) if long else Fault(431, TOO_LARGE)
+            self._fail(oversized(self._url if self.reader is Reader.HEAD else b""))
 
     def _new_parser(self) -> "httptools.HttpRequestParser":
         parser = httptools.HttpRequestParser(self)
@@ -339,7 +342,9 @@ class Protocol:
             self._measure_head()
         self._fields_lease = room_for_head(self._fields_lease, self._unparsed)
         self._unparsed = 0
-        self._head = asked = request_head(parser, self._url, self._headers, self._fields_lease)
+        given = (self._url, self._headers, self._fields_lease, self._upgrade)
+        self._head = asked = request_head(parser, *given)
+        self._upgrade = b""
         self._known.learn(self._text, asked)
         self._text = b""
         self._headers = []
@@ -391,6 +396,5 @@ class Protocol:
         self._events.append(Request(self._head, None, None, self.ends))
 
     def _measure_head(self) -> None:
-        size = sum(len(name) + len(value) + _SEPARATORS for name, value in self._headers)
-        if len(self._url) + size > LARGEST_HEAD:
-            raise Refused(*self._too_large())
+        if len(self._url) + size_of(self._headers) > LARGEST_HEAD:
+            raise Refused(*oversized(self._url))

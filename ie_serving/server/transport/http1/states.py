@@ -15,6 +15,7 @@ server may reply before the request's body has come to its end, and must then re
     OPEN ──REPLY──> OPEN        OPEN ──LAST_REPLY──> LAST ──CLOSE──> CLOSED
     OPEN ──FILLED──> FULL ──EMPTIED──> OPEN, and what OPEN may send may FULL as well
     OPEN ──INPUT_CLOSED──> ENDING ──REPLY──> ENDING, and by LAST_REPLY to LAST
+    OPEN ──SWITCH──> SWITCHED ──CLOSE──> CLOSED
 
 A small body is gathered, so that the application gets it together with the head and never waits for
 it; a large body, or one of unknown length that turns out to be large, is passed on in pieces as it
@@ -69,6 +70,7 @@ class Writer(enum.Enum):
     OPEN = "replies, in the order of the requests"
     FULL = "the reply to what has begun; no more is begun before the client has read"
     ENDING = "replies to what has come whole: the client has closed its sending side behind it"
+    SWITCHED = "whatever the other protocol says: HTTP has ended; RFC 9110 section 7.8"
     LAST = "nothing: the last reply is sent, the rest of its request is read and thrown away"
     CLOSED = "nothing: the connection has ended, or will when all that is written is sent"
 
@@ -80,6 +82,7 @@ class Write(enum.Enum):
     REPLY = "a reply, after which the connection goes on"
     LAST_REPLY = "a reply that says `connection: close`; section 9.6"
     REFUSAL = "the reply to a fault, which always is the last"
+    SWITCH = "the reply 101; RFC 9110 section 15.2.2"
     FILLED = "more waits for the client than the socket is to hold"
     EMPTIED = "the client has read most of it"
     INPUT_CLOSED = "the client has closed its sending side right behind a request; section 9.6"
@@ -138,6 +141,7 @@ WRITER: Final[Mapping[Writer, Mapping[Write, Writer]]] = {
         Write.REPLY: Writer.OPEN,
         Write.LAST_REPLY: Writer.LAST,
         Write.REFUSAL: Writer.CLOSED,
+        Write.SWITCH: Writer.SWITCHED,
         Write.FILLED: Writer.FULL,
         Write.EMPTIED: Writer.OPEN,
         Write.INPUT_CLOSED: Writer.ENDING,
@@ -147,6 +151,7 @@ WRITER: Final[Mapping[Writer, Mapping[Write, Writer]]] = {
         Write.REPLY: Writer.ENDING,
         Write.LAST_REPLY: Writer.LAST,
         Write.REFUSAL: Writer.CLOSED,
+        Write.SWITCH: Writer.LAST,  # its client has ended already
         Write.FILLED: Writer.ENDING,  # no further request can come
         Write.EMPTIED: Writer.ENDING,
         Write.CLOSE: Writer.CLOSED,
@@ -156,10 +161,12 @@ WRITER: Final[Mapping[Writer, Mapping[Write, Writer]]] = {
         Write.REPLY: Writer.FULL,
         Write.LAST_REPLY: Writer.LAST,
         Write.REFUSAL: Writer.CLOSED,
+        Write.SWITCH: Writer.SWITCHED,
         Write.FILLED: Writer.FULL,
         Write.EMPTIED: Writer.OPEN,
         Write.CLOSE: Writer.CLOSED,
     },
+    Writer.SWITCHED: {Write.CLOSE: Writer.CLOSED},
     Writer.LAST: {
         Write.FILLED: Writer.LAST,  # the end waits for the socket by itself
         Write.EMPTIED: Writer.LAST,

@@ -11,6 +11,7 @@ from ie_serving.core.errors import NotFound
 from ie_serving.server.fronts.admin.grpc_health import HealthService
 from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
 from ie_serving.server.fronts.stfs.routes import ALIVE, ASK
+from ie_serving.server.fronts.streams.later import LaterStreams
 from ie_serving.server.fronts.tfs import model_service, prediction_service
 from ie_serving.server.fronts.tfs.model_service import ModelService
 from ie_serving.server.fronts.tfs.prediction_service import PredictionService
@@ -39,6 +40,10 @@ REQUESTS = [
     ("GET", "/v1/models/m/metadata", "metadata", "m"),
     ("GET", "/v1/models/m/gen_json", "gen_json", "m"),
     ("GET", "/v1/models/m/versions/1/gen_client?language=go", "gen_client", "m"),
+    ("GET", "/v1/models/m:stream", "stream", "m"),
+    ("GET", "/v1/models/a%2Fb/labels/l:stream?in_flight=2", "stream", "a/b"),
+    ("POST", "/v1/models/m:stream", "nothing", ""),
+    ("GET", "/v1/models/m:STREAM", "nothing", ""),
     ("GET", "/metrics", "metrics", ""),
     ("POST", "/metrics", "metrics", ""),
     ("GET", "/ping", "health", ""),
@@ -60,6 +65,7 @@ def test_every_rpc_has_an_entry() -> None:
     services = {
         prediction_service.NAME: PredictionService(NEVER, NEVER).answers(),
         model_service.NAME: ModelService(NEVER, NEVER, NEVER, NEVER, NEVER).answers(),
+        **LaterStreams(tells_callers=False).grpc(NEVER, NEVER),
         **HealthService((), NEVER).services(),
         **ReflectionService((), DescriptorPool()).services(),
     }
@@ -68,7 +74,7 @@ def test_every_rpc_has_an_entry() -> None:
 
 async def test_every_route_has_an_entry() -> None:
     api = Rest(await Heart().plane()).api
-    beside = {"reload", "metrics", "health", "preflight", "nothing"}
+    beside = {"reload", "metrics", "health", "preflight", "nothing", "stream"}
     assert {*api._runs, *api._looks, *GENERATED, *beside, ASK, ALIVE} == set(rights.REST)
     for metrics_paths in ((), ("/metrics", "/monitoring")):
         verbs = page_verbs(metrics_paths)

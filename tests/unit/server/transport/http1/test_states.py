@@ -29,12 +29,13 @@ STREAMING    .            .          .          .          IDLE  CLOSED    CLOSE
 CLOSED       .            .          .          .          .     .         .       CLOSED
 """
 WRITER_MOVES = """
-             CONTINUE  REPLY   LAST_REPLY  REFUSAL  FILLED  EMPTIED  INPUT_CLOSED  CLOSE
-OPEN         OPEN      OPEN    LAST        CLOSED   FULL    OPEN     ENDING        CLOSED
-FULL         FULL      FULL    LAST        CLOSED   FULL    OPEN     .             CLOSED
-ENDING       .         ENDING  LAST        CLOSED   ENDING  ENDING   .             CLOSED
-LAST         .         .       .           .        LAST    LAST     .             CLOSED
-CLOSED       .         .       .           .        CLOSED  CLOSED   .             CLOSED
+             CONTINUE  REPLY   LAST_REPLY  REFUSAL  SWITCH    FILLED  EMPTIED  INPUT_CLOSED  CLOSE
+OPEN         OPEN      OPEN    LAST        CLOSED   SWITCHED  FULL    OPEN     ENDING        CLOSED
+FULL         FULL      FULL    LAST        CLOSED   SWITCHED  FULL    OPEN     .             CLOSED
+ENDING       .         ENDING  LAST        CLOSED   LAST      ENDING  ENDING   .             CLOSED
+SWITCHED     .         .       .           .        .         .       .        .             CLOSED
+LAST         .         .       .           .        .         LAST    LAST     .             CLOSED
+CLOSED       .         .       .           .        .         CLOSED  CLOSED   .             CLOSED
 """
 BODY_MOVES = """
              ASKED_FOR  END    BREAK

@@ -1,0 +1,139 @@
+"""A kernel's own streams: `async def stream(self, items, ctx)`, an async generator.
+
+They run on an event loop of their own, in one thread for all streams of a kernel: what blocks in
+one holds up the others of this kernel, and nothing else of the server. Inputs are fetched from the
+server's loop when the kernel asks for the next, and a reply waits there until it is taken, so that
+a kernel is as fast as its client and no faster.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+from ie_serving.core.errors import ServingError
+from ie_serving.engines.python.calls import Call, Inputs, Stream, read_only
+from ie_serving.engines.python.context import Context
+
+T = TypeVar("T")
+
+
+class StreamLoop:
+    """The event loop of a kernel's streams; its thread starts with the first of them."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def run(self, work: Coroutine[Any, Any, None]) -> "asyncio.Future[None]":
+        """Run a coroutine there; the future is of the loop that asks, and cancels it."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            # A daemon: a kernel that never gives its thread back must not hold up the end.
+            target = self._loop.run_forever
+            threading.Thread(target=target, name=f"stream {self._name}", daemon=True).start()
+        return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def close(self) -> None:
+        """End the thread, as soon as no kernel holds it. No stream is open any more."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+
+
+class KernelStream:
+    """One stream of one client.
+
+    Args of the constructor:
+        stream: of the kernel.
+        answer: makes the call that checks one reply; see `calls.Call`.
+        ctx: what the kernel is told.
+        inputs: what the client sends; asked for on the server's loop.
+    """
+
+    def __init__(
+        self,
+        stream: Stream,
+        answer: Callable[[Inputs, Context], Call],
+        ctx: Context,
+        inputs: AsyncIterator[Inputs],
+    ) -> None:
+        self._stream = stream
+        self._answer = answer
+        self._ctx = ctx
+        self._inputs = inputs
+        self._home = asyncio.get_running_loop()
+        self._room = asyncio.Semaphore(1)
+        self._replies: asyncio.Queue[Any] = asyncio.Queue()
+        self._fetching: asyncio.Task[Any] | None = None
+
+    async def replies(
+        self, loop: StreamLoop, read: Callable[[Inputs], T]
+    ) -> AsyncGenerator[T | ServingError, None]:
+        """Give what the kernel gives, read by `read` in the kernel's thread.
+
+        Raises:
+            ServingError: the kernel has failed, or the client's inputs have.
+        """
+        work = loop.run(self._work(read))
+        work.add_done_callback(lambda _: self._replies.put_nowait(None))
+        try:
+            while (reply := await self._replies.get()) is not None:
+                yield reply
+                self._room.release()
+            await work
+        finally:
+            await self._leave(work)
+
+    async def _leave(self, work: "asyncio.Future[None]") -> None:
+        """Tell the kernel that the stream is over. What it does meanwhile is not waited for."""
+        work.cancel()
+        if work.done() and not work.cancelled():
+            work.exception()  # asyncio logs those that nobody has looked at
+        if self._fetching is not None:
+            self._fetching.cancel()
+            await asyncio.wait((self._fetching,))
+
+    # -- on the kernel's loop ------------------------------------------------------------------
+
+    async def _work(self, read: Callable[[Inputs], object]) -> None:
+        try:
+            async with aclosing(self._stream(self._given(), self._ctx)) as replies:
+                async for outputs in replies:
+                    await self._at_home(self._put(self._checked(outputs, read)))
+        except (asyncio.CancelledError, GeneratorExit):
+            raise
+        # SystemExit as well: it would end the loop, and with it the streams of others.
+        except BaseException as error:
+            failed = self._answer({}, self._ctx)
+            failed.failed(error)
+            assert isinstance(failed.outcome, ServingError)
+            raise failed.outcome from None
+
+    async def _given(self) -> AsyncGenerator[Inputs, None]:
+        while (inputs := await self._at_home(self._next())) is not None:
+            yield inputs
+
+    def _checked(self, outputs: object, read: Callable[[Inputs], object]) -> object:
+        call = self._answer({}, self._ctx)
+        call.finish(outputs)
+        outcome = call.outcome
+        return read(outcome) if isinstance(outcome, Mapping) else outcome
+
+    def _at_home(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
+        return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._home))
+
+    # -- on the server's loop ------------------------------------------------------------------
+
+    async def _next(self) -> Inputs | None:
+        self._fetching = asyncio.current_task()
+        try:
+            async for inputs in self._inputs:
+                return read_only(inputs)
+            return None
+        finally:
+            self._fetching = None
+
+    async def _put(self, reply: object) -> None:
+        await self._room.acquire()
+        self._replies.put_nowait(reply)

@@ -1,0 +1,155 @@
+"""A stream that a model answers as a whole: the requests of one client, in the model's own pace."""
+
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any, Generic, TypeVar
+
+from ie_serving.core.errors import InvalidRequest, NotAvailable, ServingError
+from ie_serving.core.requests import InferRequest, ModelSpec
+from ie_serving.core.tensors import Array
+from ie_serving.engines.base import Stream, stream_of
+from ie_serving.inference.bound import Bound
+from ie_serving.inference.decoding import decode_large
+from ie_serving.inference.interface import Api, Interface, Outputs
+from ie_serving.inference.large_reply import Read, Unencoded
+from ie_serving.inference.plane import DataPlane
+from ie_serving.inference.stream_flow import Answered, Item, Outlet
+from ie_serving.models.version.handle import Servable
+
+T = TypeVar("T")
+
+Parse = Callable[[Item[Any]], Awaitable[InferRequest]]
+"""Gives the request of an item. Raises ServingError."""
+
+
+class ModelStream(Generic[T]):
+    """One stream of one version, which is not unloaded before the stream has ended.
+
+    Args of the constructor:
+        plane: counts what is refused.
+        interface: of the front end.
+        servable: answers.
+        bound: its signature.
+        stream: see `engines.base.Stream`.
+    """
+
+    def __init__(
+        self,
+        plane: DataPlane,
+        interface: Interface[T],
+        servable: Servable,
+        bound: Bound[T],
+        stream: Stream,
+    ) -> None:
+        self._plane = plane
+        self._interface = interface
+        self._servable = servable
+        self._bound = bound
+        self._stream = stream
+        self._spec: ModelSpec
+        self._reader: Read[T]
+        self._taken: Item[Any]
+        self._since = 0.0
+        self._dropped = 0
+
+    @classmethod
+    def of(
+        cls, plane: DataPlane, interface: Interface[T], request: InferRequest
+    ) -> "ModelStream[T] | None":
+        """Give the stream that a request begins; None where the model answers each by itself.
+
+        Raises:
+            ServingError: no version answers.
+        """
+        servable, bound = plane.of_stream(request, interface)
+        stream = stream_of(servable.compiled)
+        return cls(plane, interface, servable, bound, stream) if stream else None
+
+    async def feed(
+        self,
+        request: InferRequest,
+        parse: Parse,
+        items: AsyncIterator[Item[Any]],
+        outlet: Outlet[Answered[T]],
+    ) -> None:
+        """Give all requests to the model, and its replies to the outlet.
+
+        Args:
+            request: the first one, whose caller the model is told.
+            parse: see `Parse`.
+            items: all of them.
+            outlet: takes the answers.
+
+        Raises:
+            ServingError: what the model's stream has ended with.
+        """
+        self._spec = request.model
+        caller = self._interface.caller(request.caller)
+        with self._servable:
+            inputs = self._inputs(parse, items, outlet)
+            replies = self._stream(self._bound.signature, inputs, self._read, caller)
+            async with aclosing(inputs), aclosing(replies):
+                async for reply in replies:
+                    await outlet.reserve()
+                    outlet.add(self._answered(reply))
+
+    async def _inputs(
+        self, parse: Parse, items: AsyncIterator[Item[Any]], outlet: Outlet[Answered[T]]
+    ) -> AsyncGenerator[Mapping[str, Array], None]:
+        async for item in items:
+            self._check_served()
+            found = await self._found(parse, item)
+            if isinstance(found, ServingError):
+                await outlet.reserve()
+                outlet.add(Answered(item.index, found, item.dropped))
+                continue
+            fitted, self._reader = found
+            self._taken, self._since = item, time.perf_counter()
+            self._dropped += item.dropped
+            yield fitted
+
+    def _check_served(self) -> None:
+        if self._servable.unheld is not None:
+            raise NotAvailable(
+                f'version {self._servable.version} of "{self._servable.name}" is being unloaded:'
+                " open the stream again, and send this request anew"
+            )
+
+    # Not in the generator itself, which whoever phrases the error would end; see `stream_flow.py`.
+    async def _found(
+        self, parse: Parse, item: Item[Any]
+    ) -> tuple[Mapping[str, Array], Read[T]] | ServingError:
+        try:
+            return await self._fitted(parse, item)
+        except ServingError as error:
+            return error
+
+    async def _fitted(self, parse: Parse, item: Item[Any]) -> tuple[Mapping[str, Array], Read[T]]:
+        request = await parse(item)
+        with self._plane.counting_refusals(request.model.name, self._interface, Api.PREDICT):
+            if request.model != self._spec:
+                raise InvalidRequest(
+                    "the request names another version or signature than the first: the stream of"
+                    " a kernel stays with one; open another stream for it"
+                )
+            if request.size < self._interface.large_request:
+                inputs, form = request.decode(self._bound.signature)
+            else:
+                inputs, form = await decode_large(request, self._bound.signature)
+            return self._bound.of_stream(inputs, form, request)
+
+    def _read(self, outputs: Outputs) -> T:
+        """Encode outputs, in whatever thread the model's stream runs."""
+        reply = self._reader(outputs)
+        return reply.encode(reply.outputs) if isinstance(reply, Unencoded) else reply
+
+    def _answered(self, reply: T | ServingError) -> Answered[T]:
+        dropped, self._dropped = self._dropped, 0
+        served = self._bound.served
+        if isinstance(reply, ServingError):
+            name, version = self._servable.name, self._servable.version
+            self._plane.refused(name, reply, self._interface, Api.PREDICT, version)
+        elif served is not None:
+            served.add(time.perf_counter() - self._since)
+        return Answered(self._taken.index, reply, dropped)

@@ -1,0 +1,236 @@
+"""How requests of one stream become answers in order: pure asyncio, no model and no protocol.
+
+    requests ──Inflow──> numbered ──newest──> in_order ──> answers
+
+`Inflow` can be ended from outside; `numbered` counts what is held in the budget; `newest` stands
+there only for a live source, and drops the oldest of what waits. `in_order` works on a few at a
+time and asks for no more until the client has taken an answer: the transports then read no more,
+and the windows of HTTP/2 or TCP hold the client back.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sized
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, Final, Generic, TypeVar
+
+from ie_serving.core.budget import BUDGET, Lease
+from ie_serving.core.errors import ServingError
+
+P = TypeVar("P", bound=Sized)
+T = TypeVar("T")
+
+ITEM: Final = 8 * 1024
+"""Bytes that a request of a stream takes beside its message: its task, and frames of coroutines."""
+
+
+@dataclass(frozen=True, slots=True)
+class Item(Generic[P]):
+    """One request of a stream.
+
+    Attributes:
+        index: which one, counted from 0.
+        payload: as it came.
+        dropped: requests before it that were dropped.
+        refusal: what it is answered with at once: the budget is spent.
+        lease: of its memory, which lasts as long as the item.
+    """
+
+    index: int
+    payload: P
+    dropped: int = 0
+    refusal: ServingError | None = None
+    lease: Lease | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answered(Generic[T]):
+    """What became of a request.
+
+    Attributes:
+        index: see `Item`.
+        outcome: the reply, or what was wrong.
+        dropped: see `Item`.
+    """
+
+    index: int
+    outcome: T | Exception
+    dropped: int = 0
+
+
+class Inflow(Generic[T]):
+    """Passes requests on until it is told to end: as if the client had sent its last one."""
+
+    def __init__(self, requests: AsyncIterator[T]) -> None:
+        self._requests = requests
+        self._next: asyncio.Task[T] | None = None
+        self._over = False
+
+    def __aiter__(self) -> "Inflow[T]":
+        return self
+
+    async def __anext__(self) -> T:
+        if self._over:
+            raise StopAsyncIteration
+        # A task, so that `end` can interrupt the wait alone.
+        self._next = asyncio.create_task(_next(self._requests))
+        try:
+            return await self._next
+        except asyncio.CancelledError:
+            if self._over:
+                raise StopAsyncIteration from None
+            self._next.cancel()
+            raise
+        except _Ended:
+            self._over = True
+            raise StopAsyncIteration from None
+        finally:
+            self._next = None
+
+    def end(self) -> None:
+        """Take no further request."""
+        self._over = True
+        if self._next is not None:
+            self._next.cancel()
+
+
+class _Ended(Exception):
+    """There is no next one; a task cannot raise StopAsyncIteration."""
+
+
+async def _next(requests: AsyncIterator[T]) -> T:
+    async for request in requests:
+        return request
+    raise _Ended
+
+
+async def numbered(requests: AsyncIterator[P]) -> AsyncGenerator[Item[P], None]:
+    """Number requests, and count in the budget what they hold."""
+    index = 0
+    async for payload in requests:
+        yield _counted(index, payload)
+        index += 1
+
+
+# Not in the generator itself: an error refers to the frames that it has passed, and whoever phrases
+# it clears them (`let_go`), which would end a generator that is to go on.
+def _counted(index: int, payload: P) -> Item[P]:
+    try:
+        return Item(index, payload, lease=BUDGET.lease(len(payload) + ITEM))
+    except ServingError as error:
+        return Item(index, payload, refusal=error)
+
+
+async def newest(items: AsyncIterator[Item[P]], most: int) -> AsyncGenerator[Item[P], None]:
+    """Read on while nobody asks for more, and drop the oldest of what waits beyond `most`."""
+    waiting: deque[Item[P]] = deque()
+    news = asyncio.Event()
+    dropped = 0
+
+    async def read() -> None:
+        nonlocal dropped
+        async for item in items:
+            waiting.append(item)
+            if len(waiting) > most:
+                waiting.popleft()
+                dropped += 1
+            news.set()
+
+    reading = asyncio.create_task(read())
+    reading.add_done_callback(lambda _: news.set())
+    try:
+        while waiting or not reading.done():
+            if not waiting:
+                news.clear()
+                await news.wait()
+                continue
+            lost, dropped = dropped, 0
+            yield replace(waiting.popleft(), dropped=lost)
+        await reading
+    finally:
+        await _abandon(reading)
+
+
+class Outlet(Generic[T]):
+    """What was made and not taken yet: a bounded number, for which room is reserved first."""
+
+    def __init__(self, most: int) -> None:
+        self._room = asyncio.Semaphore(most)
+        self._made: asyncio.Queue[T | None] = asyncio.Queue()
+
+    async def reserve(self) -> None:
+        """Wait for room for one more."""
+        await self._room.acquire()
+
+    def add(self, each: T) -> None:
+        """Give one, for which room was reserved."""
+        self._made.put_nowait(each)
+
+    def end(self) -> None:
+        """Say that there are no more."""
+        self._made.put_nowait(None)
+
+    async def taken(self) -> AsyncGenerator[T, None]:
+        """Give each in turn; its room is free when the next one is asked for."""
+        while (each := await self._made.get()) is not None:
+            yield each
+            self._room.release()
+
+
+async def made(
+    work: Callable[[Outlet[T]], Coroutine[Any, Any, None]], most: int
+) -> AsyncGenerator[T, None]:
+    """Give what `work` adds to an outlet of this size; raises, at the end, what ended it."""
+    outlet: Outlet[T] = Outlet(most)
+    task = asyncio.create_task(work(outlet))
+    task.add_done_callback(lambda _: outlet.end())
+    try:
+        async with aclosing(outlet.taken()) as each:
+            async for one in each:
+                yield one
+        await task
+    finally:
+        await _abandon(task)
+
+
+async def in_order(
+    items: AsyncIterator[Item[P]], answer: Callable[[P], Awaitable[T]], most: int
+) -> AsyncGenerator[Answered[T], None]:
+    """Answer up to `most` requests at a time, in the order in which they came."""
+    begun: set[asyncio.Task[T | Exception]] = set()
+
+    async def begin(outlet: Outlet[tuple[Item[P], asyncio.Task[T | Exception]]]) -> None:
+        await outlet.reserve()
+        async for item in items:
+            task = asyncio.create_task(_outcome(item, answer))
+            begun.add(task)
+            outlet.add((item, task))
+            await outlet.reserve()
+
+    try:
+        async with aclosing(made(begin, most)) as entries:
+            async for item, task in entries:
+                outcome = await task
+                begun.discard(task)
+                yield Answered(item.index, outcome, item.dropped)
+    finally:
+        for task in begun:
+            task.cancel()
+
+
+async def _outcome(item: Item[P], answer: Callable[[P], Awaitable[T]]) -> T | Exception:
+    if item.refusal is not None:
+        return item.refusal
+    try:
+        return await answer(item.payload)
+    except Exception as error:
+        return error
+
+
+async def _abandon(task: "asyncio.Task[None]") -> None:
+    """Cancel a task, and wait for its end: what it reads from can be closed only then."""
+    task.cancel()
+    await asyncio.wait((task,))
+    if not task.cancelled():
+        task.exception()  # asyncio logs those that nobody has looked at

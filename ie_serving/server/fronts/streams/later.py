@@ -1,0 +1,91 @@
+"""Streams, of which nothing is imported before a client opens the first one."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any, Final
+
+from ie_serving.inference.interface import Interface
+from ie_serving.inference.plane import DataPlane
+from ie_serving.server.transport.grpc.services import Buffer, CallContext, Method, Streaming
+
+if TYPE_CHECKING:  # a worker imports what a port needs when that port is on
+    from ie_serving.inference.streams import OpenStreams
+    from ie_serving.server.fronts.streams.grpc_service import StreamService
+    from ie_serving.server.fronts.streams.upgrade import Upgrades
+    from ie_serving.server.transport.http1.messages import Answer, App, Request
+
+NAME: Final = "ie_serving.StreamService"
+METHOD: Final = "PredictStream"
+_END: Final = b":stream"
+"""Of the path of a stream over REST."""
+
+
+class LaterStreams:
+    """The streams of one worker, over both ports.
+
+    Args of the constructor:
+        tells_callers: whether a model may be told who asks.
+    """
+
+    def __init__(self, *, tells_callers: bool) -> None:
+        self._tells_callers = tells_callers
+        self._stopping = False
+        self._open: OpenStreams | None = None
+
+    def grpc(self, plane: DataPlane, interface: Interface[bytes]) -> dict[str, dict[str, Method]]:
+        """Give the service over one data plane."""
+        service: StreamService | None = None
+
+        async def converse(
+            requests: AsyncIterator[Buffer], context: CallContext
+        ) -> AsyncGenerator[bytes, None]:
+            nonlocal service
+            if service is None:
+                from ie_serving.inference.streams import Streams
+                from ie_serving.server.fronts.streams.grpc_service import StreamService
+
+                streams = Streams(plane, interface, self.opened)
+                service = StreamService(streams, tells_callers=self._tells_callers)
+            async with aclosing(service.predict_stream(requests, context)) as replies:
+                async for reply in replies:
+                    yield reply
+
+        return {NAME: {METHOD: Streaming(converse)}}
+
+    def rest(self, app: App, plane: DataPlane, interface: Interface[Any], **options: Any) -> App:  # noqa: ANN401
+        """Put the WebSockets in front of what answers pages; `options` are those of `Upgrades`."""
+        upgrades: Upgrades | None = None
+
+        async def answer(request: Request) -> Answer:
+            nonlocal upgrades
+            head = request.head
+            if head.method not in ("GET", "HEAD") or not head.path.endswith(_END):
+                return await app(request)
+            if upgrades is None:
+                from ie_serving.inference.streams import Streams
+                from ie_serving.server.fronts.streams.upgrade import Upgrades
+
+                streams = Streams(plane, interface, self.opened)
+                upgrades = Upgrades(plane, streams, self.opened, **options)
+            return await upgrades.answer(request)
+
+        return answer
+
+    @property
+    def opened(self) -> OpenStreams:
+        """All that are open, over both ports."""
+        if self._open is None:
+            from ie_serving.inference.streams import OpenStreams
+
+            self._open = OpenStreams()
+            if self._stopping:
+                self._open.stop()
+        return self._open
+
+    def set_ready(self, ready: bool) -> None:
+        """When the server stops, let every stream answer what has come, and end; open no more."""
+        self._stopping = not ready
+        if self._stopping and self._open is not None:
+            self._open.stop()

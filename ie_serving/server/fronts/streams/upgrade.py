@@ -1,0 +1,181 @@
+"""`ws://.../v1/models/MODEL:stream`: messages are bodies of `:predict`, answers are its replies."""
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import aclosing
+from functools import partial
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from ie_serving.core.errors import (
+    InvalidRequest,
+    NotAvailable,
+    NotSupported,
+    QueueFull,
+    ServingError,
+)
+from ie_serving.core.requests import InferRequest, ModelSpec
+from ie_serving.core.threads import in_thread
+from ie_serving.inference.plane import DataPlane
+from ie_serving.inference.stream_flow import Answered
+from ie_serving.inference.streams import OpenStreams, StreamOptions, Streams, options_of
+from ie_serving.server.fronts.tfs.rest import JSON_REPLY, refusal
+from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
+from ie_serving.server.fronts.tfs.rest_routes import stream_asked
+from ie_serving.server.status import explain, http_of
+from ie_serving.server.transport.http1.channel import Channel
+from ie_serving.server.transport.http1.messages import (
+    Answer,
+    Buffer,
+    Reply,
+    Request,
+    RequestHead,
+    Switch,
+)
+from ie_serving.server.transport.websocket.handshake import VERSION, UpgradeRequired, accepted
+from ie_serving.wire.json.request import (
+    PredictBody,
+    SlicedBody,
+    parse_at_once,
+    parse_predict,
+)
+
+UPGRADE_REQUIRED: Final = 426
+NORMAL: Final = 1000
+CLOSE_CODES: Final[Mapping[type[ServingError], int]] = {
+    NotAvailable: 1001,  # "going away"
+    QueueFull: 1013,  # "try again later"
+    ServingError: 1011,  # what kept the server from going on
+}
+"""By the error that a stream ends with. Source: RFC 6455 section 7.4.1, and IANA's list."""
+OPTIONS: Final = ("in_flight", "drop_oldest")
+
+
+class Upgrades:
+    """Answers requests for a WebSocket.
+
+    Args of the constructor:
+        plane: knows the models.
+        streams: answers the messages.
+        every: all streams of the process.
+        limit: bytes of the largest message.
+        any_origin: pages of other origins may open one, too.
+    """
+
+    def __init__(
+        self,
+        plane: DataPlane,
+        streams: Streams[Buffer],
+        every: OpenStreams,
+        *,
+        limit: int,
+        any_origin: bool,
+    ) -> None:
+        self._plane = plane
+        self._streams = streams
+        self._every = every
+        self._limit = limit
+        self._any_origin = any_origin
+
+    async def answer(self, request: Request) -> Answer:
+        """Go over to the WebSocket, or refuse it. See `http1.messages.App`."""
+        try:
+            return self._switch(request)
+        except UpgradeRequired as error:
+            headers = (
+                *JSON_REPLY,
+                (b"upgrade", b"websocket"),
+                (b"connection", b"upgrade"),
+                (b"sec-websocket-version", VERSION),
+            )
+            return Reply(UPGRADE_REQUIRED, headers, _error(str(error), UPGRADE_REQUIRED))
+        except Exception as error:
+            return refusal(error)
+
+    def _switch(self, request: Request) -> Switch:
+        head = request.head
+        model = stream_asked(head)
+        headers = accepted(head, any_origin=self._any_origin)
+        _check_library()
+        options = _options(head.query)
+        if not self._plane.is_ready(model):
+            raise NotAvailable(f'no version of "{model.name}" is AVAILABLE yet: try again later')
+        self._every.check()
+        return Switch(101, headers, b"", partial(self._serve, head, model, options))
+
+    async def _serve(
+        self, head: RequestHead, model: ModelSpec, options: StreamOptions, channel: Channel
+    ) -> None:
+        # Here: whoever opens no WebSocket needs no library for it.
+        from ie_serving.server.transport.websocket.session import Session
+
+        task = asyncio.current_task()
+        assert task is not None
+        session = Session(channel, self._limit, task.cancel)
+        answers = self._streams.answers(session.messages(), _reader(head, model), options)
+        try:
+            async with aclosing(answers) as each:
+                async for answer in each:
+                    if answer.dropped:
+                        await session.send(json.dumps({"dropped": answer.dropped}).encode())
+                    await session.send(_text(answer))
+        except asyncio.CancelledError:
+            await session.close(CLOSE_CODES[NotAvailable])
+            raise
+        except Exception as error:
+            code, text = explain(error)
+            await session.close(_close_code(error), f"{code.name}: {text}")
+        else:
+            await session.close(NORMAL)
+
+
+def _check_library() -> None:
+    try:
+        import wsproto  # noqa: F401  whether it is there
+    except ImportError:
+        raise NotSupported(
+            "WebSockets need the extra websocket: pip install 'ie_serving[websocket]'"
+        ) from None
+
+
+def _options(query: bytes) -> StreamOptions:
+    given = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True))
+    unknown = [name for name in given if name not in OPTIONS]
+    if unknown:
+        raise InvalidRequest(
+            f'"{unknown[0][:100]}" is no option of a stream: expected {" or ".join(OPTIONS)}'
+        )
+    return options_of(given)
+
+
+def _reader(
+    head: RequestHead, model: ModelSpec
+) -> Callable[[bytes], Coroutine[Any, Any, InferRequest]]:
+    async def read(body: bytes) -> InferRequest:
+        size = len(body)
+        asked: PredictBody | SlicedBody | None = parse_at_once(body)
+        if asked is None:
+            asked = await in_thread(parse_predict, body)
+            size = max(size, LARGE_BODY)  # to decode it takes long, too
+        name, decode = asked.signature_name, asked.decode
+        return InferRequest(model, name, decode, size, asked.decode_at_once, (), head)
+
+    return read
+
+
+def _text(answer: Answered[Buffer]) -> bytes:
+    outcome = answer.outcome
+    if not isinstance(outcome, Exception):
+        return bytes(outcome)
+    code, text = explain(outcome)
+    return _error(text, http_of(outcome, code))
+
+
+def _error(text: str, status: int) -> bytes:
+    return json.dumps({"error": text, "status": status}).encode()
+
+
+def _close_code(error: Exception) -> int:
+    kinds = [kind for kind in type(error).__mro__ if kind in CLOSE_CODES]
+    return CLOSE_CODES[kinds[0] if kinds else ServingError]

@@ -1,0 +1,91 @@
+"""A connection that has left HTTP/1.1 for another protocol: bytes in, bytes out, both held back."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from ie_serving.core.budget import BUDGET, Lease
+from ie_serving.core.errors import ServingError
+
+MOST_UNREAD: Final = 64 * 1024
+"""Bytes that may wait to be read. Beyond it the socket is not read, so that the client waits."""
+
+
+class Channel(asyncio.Protocol):
+    """The bytes of one connection. Belongs to one event loop.
+
+    Args of the constructor:
+        transport: of the connection, which from here on tells this object.
+        lost: told when the connection has ended.
+    """
+
+    def __init__(
+        self, transport: asyncio.Transport, lost: Callable[[Exception | None], None]
+    ) -> None:
+        self._transport = transport
+        self._lost = lost
+        self._unread = bytearray()
+        self._lease = Lease(BUDGET)
+        self._refused: ServingError | None = None
+        self._news = asyncio.Event()
+        self._writable = asyncio.Event()
+        self._writable.set()
+        transport.set_protocol(self)
+        if not transport.is_reading():
+            transport.resume_reading()
+
+    async def read(self) -> bytes:
+        """Give what has come, waiting for some. Waits for ever where the client has left.
+
+        Raises:
+            QueueFull, RequestTooLarge: the budget of bytes has no room for it.
+        """
+        while not self._unread:
+            if self._refused:
+                raise self._refused
+            self._news.clear()
+            await self._news.wait()
+        data = bytes(self._unread)
+        self._unread.clear()
+        self._lease.release()
+        if not (self._transport.is_reading() or self._transport.is_closing()):
+            self._transport.resume_reading()
+        return data
+
+    async def write(self, data: bytes) -> None:
+        """Write; wait as long as the client does not read."""
+        if not self._transport.is_closing():
+            self._transport.write(data)
+        await self._writable.wait()
+
+    def abort(self) -> None:
+        """End the connection without another word."""
+        self._transport.abort()
+
+    # -- from the transport ----------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        """See asyncio.Protocol."""
+        try:
+            self._lease.take(len(data))
+        except ServingError as error:
+            self._refused = error
+            self._transport.pause_reading()
+        else:
+            self._unread += data
+            if len(self._unread) > MOST_UNREAD:
+                self._transport.pause_reading()
+        self._news.set()
+
+    def pause_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """See asyncio.Protocol."""
+        self._writable.set()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """See asyncio.Protocol."""
+        self._writable.set()
+        self._lost(error)

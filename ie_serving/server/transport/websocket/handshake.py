@@ -1,0 +1,67 @@
+"""The opening handshake of a WebSocket. Source: RFC 6455 sections 4.2 and 10.2."""
+
+import base64
+import binascii
+import hashlib
+from typing import Final
+
+from ie_serving.core.errors import Forbidden, InvalidRequest, ServingError
+from ie_serving.server.transport.http1.messages import Headers, RequestHead
+
+VERSION: Final = b"13"
+_GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_KEY_BYTES: Final = 16
+
+
+class UpgradeRequired(ServingError):
+    """The request asks for no WebSocket, or for another version of the protocol."""
+
+
+def accepted(head: RequestHead, *, any_origin: bool) -> Headers:
+    """Give the headers that accept a handshake.
+
+    Args:
+        head: of the request.
+        any_origin: pages of other origins may open one, too.
+
+    Raises:
+        UpgradeRequired: it is no handshake, or not of version 13.
+        InvalidRequest: its key is none.
+        Forbidden: a browser says that a page of another origin asks.
+    """
+    fields = head.fields
+    offered = [each.strip() for each in head.upgrade.lower().split(b",")]
+    if head.method != "GET" or b"websocket" not in offered:
+        raise UpgradeRequired("a stream is a WebSocket: ask for it by Upgrade: websocket")
+    if fields.get(b"sec-websocket-version", b"") != VERSION:
+        raise UpgradeRequired("Sec-WebSocket-Version is not 13, the one version that is spoken")
+    if not any_origin:
+        _check_origin(fields.get(b"origin"), fields.get(b"host", b""))
+    return (
+        (b"upgrade", b"websocket"),
+        (b"connection", b"upgrade"),
+        (b"sec-websocket-accept", _accept(fields.get(b"sec-websocket-key", b""))),
+    )
+
+
+def _accept(key: bytes) -> bytes:
+    try:
+        size = len(base64.b64decode(key, validate=True))
+    except binascii.Error:
+        size = 0
+    if size != _KEY_BYTES:
+        raise InvalidRequest("Sec-WebSocket-Key is not 16 bytes in base64")
+    # By the protocol: it proves that the server knows it, and protects nothing.
+    return base64.b64encode(hashlib.sha1(key + _GUID, usedforsecurity=False).digest())
+
+
+def _check_origin(origin: bytes | None, host: bytes) -> None:
+    """Refuse pages of other origins: of a WebSocket, unlike of a request, a browser lets them read.
+
+    It sends the user's certificate or password along, whosever page asks.
+    """
+    if origin is not None and origin.lower().partition(b"://")[2] != host.lower():
+        raise Forbidden(
+            f'a page of "{origin[:100].decode("latin-1")}" may open no stream of this server: let'
+            " browsers ask from other origins by enabling CORS"
+        )

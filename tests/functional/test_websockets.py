@@ -1,0 +1,188 @@
+"""Streams over WebSockets: a real server, and bytes on a socket."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("wsproto")
+
+from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessage
+
+from tests.functional.servers import Server
+from tests.functional.stream_models import write
+from tests.functional.websocket import Refused, WebSocket
+
+LIMIT = 100_000
+STREAM = "/v1/models/twice:stream"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("websockets")
+
+
+@pytest.fixture(scope="module")
+def server(root: Path) -> Iterator[Server]:
+    flags = ("--allow_python", f"--max_message_bytes={LIMIT}")
+    server = Server("ie_serving", "config", f"--config_path={write(root)}", *flags)
+    try:
+        yield server.ready()
+    finally:
+        server.close()
+
+
+@pytest.fixture
+def talk(server: Server) -> Iterator[WebSocket]:
+    with WebSocket(server.rest_port, STREAM) as talk:
+        yield talk
+
+
+def rows(*values: float) -> str:
+    return json.dumps({"inputs": {"x": values}})
+
+
+def test_messages_are_answered_in_order(talk: WebSocket) -> None:
+    for n in range(50):
+        talk.text(rows(n))
+    assert [json.loads(talk.answer()) for _ in range(50)] == [
+        {"outputs": [2.0 * n]} for n in range(50)
+    ]
+    talk.send(CloseConnection(code=1000))
+    assert talk.closed() == (1000, "")
+
+
+@pytest.mark.parametrize(
+    "target",
+    ["/v1/models/twice/versions/1:stream", "/v1/models/twice:stream?in_flight=1"],
+)
+def test_targets(server: Server, target: str) -> None:
+    with WebSocket(server.rest_port, target) as talk:
+        talk.text('{"instances": [1, 2]}')
+        assert json.loads(talk.answer()) == {"predictions": [2.0, 4.0]}
+
+
+def test_a_bad_message_is_its_own_error(talk: WebSocket) -> None:
+    for text in ("no JSON", rows(1), '{"inputs": {"z": [1]}}', rows(2)):
+        talk.text(text)
+    answers = [json.loads(talk.answer()) for _ in range(4)]
+    assert [each.get("status") for each in answers] == [400, None, 400, None]
+    assert "JSON" in answers[0]["error"]
+
+
+def test_binary_messages_are_bodies_too(talk: WebSocket) -> None:
+    talk.send(BytesMessage(data=rows(3).encode()))
+    assert json.loads(talk.answer()) == {"outputs": [6.0]}
+
+
+def test_fragments_with_a_ping_between(talk: WebSocket) -> None:
+    text = rows(1, 2)
+    talk.send(TextMessage(data=text[:5], message_finished=False))
+    talk.send(Ping(payload=b"there?"))
+    talk.send(TextMessage(data="", message_finished=False))
+    talk.send(TextMessage(data=text[5:]))
+    event = talk.event()
+    assert isinstance(event, Pong)
+    assert event.payload == b"there?"
+    assert json.loads(talk.answer()) == {"outputs": [2.0, 4.0]}
+
+
+@pytest.mark.parametrize(
+    ("frames", "code"),
+    [
+        pytest.param(b"\x81\x02{}", 1002, id="without a mask"),
+        pytest.param(b"\x83\x80\0\0\0\0", 1002, id="reserved opcode"),
+        pytest.param(b"\xc1\x80\0\0\0\0", 1002, id="reserved bit"),
+        pytest.param(b"\x80\x80\0\0\0\0", 1002, id="continues nothing"),
+        pytest.param(b"\x09\x80\0\0\0\0", 1002, id="fragmented ping"),
+        pytest.param(b"\x89\xfe\0\x7e\0\0\0\0", 1002, id="long ping"),
+        pytest.param(b"\x81\x81\0\0\0\0\xff", 1007, id="no UTF-8"),
+        pytest.param(b"\x88\x81\0\0\0\0\x03", 1002, id="half a close code"),
+        pytest.param(
+            b"\x82\xff" + (LIMIT + 1).to_bytes(8, "big") + bytes(4) + bytes(LIMIT + 1),
+            1009,
+            id="too large",
+        ),
+    ],
+)
+def test_what_breaks_the_protocol_is_closed_with_its_code(
+    talk: WebSocket, frames: bytes, code: int
+) -> None:
+    talk.raw(frames)
+    assert talk.closed()[0] == code
+
+
+def test_a_close_is_answered(talk: WebSocket) -> None:
+    talk.send(CloseConnection(code=4321, reason="enough"))
+    assert talk.closed() == (4321, "enough")
+
+
+@pytest.mark.parametrize(
+    ("target", "headers", "status", "text"),
+    [
+        pytest.param("/v1/models/none:stream", {}, 404, "none", id="no such model"),
+        pytest.param(STREAM, {"upgrade": ""}, 426, "Upgrade: websocket", id="no upgrade"),
+        pytest.param(STREAM, {"upgrade": "h2c"}, 426, "Upgrade: websocket", id="another protocol"),
+        pytest.param(STREAM, {"sec-websocket-version": "8"}, 426, "13", id="another version"),
+        pytest.param(STREAM, {"sec-websocket-key": "AAAA"}, 400, "16 bytes", id="a wrong key"),
+        pytest.param(STREAM, {"origin": "https://evil"}, 403, "evil", id="another origin"),
+        pytest.param(
+            f"{STREAM}?drop=1",
+            {},
+            400,
+            "is no option of a stream: expected in_flight",
+            id="unknown option",
+        ),
+        pytest.param(f"{STREAM}?in_flight=no", {}, 400, "from 1 to 64", id="a wrong option"),
+    ],
+)
+def test_what_is_refused_before_the_upgrade(
+    server: Server, target: str, headers: dict[str, str], status: int, text: str
+) -> None:
+    with pytest.raises(Refused) as refused:
+        WebSocket(server.rest_port, target, headers.items())
+    assert refused.value.status == status
+    assert text in refused.value.body
+    if status == 426:
+        assert "sec-websocket-version: 13" in refused.value.head
+
+
+def test_a_page_of_the_server_itself_may(server: Server) -> None:
+    origin = f"http://127.0.0.1:{server.rest_port}"
+    with WebSocket(server.rest_port, STREAM, [("origin", origin)]) as talk:
+        talk.text(rows(1))
+        assert json.loads(talk.answer()) == {"outputs": [2.0]}
+
+
+def test_the_accepted_key_is_that_of_the_standard(server: Server) -> None:
+    """The example of RFC 6455 section 1.3."""
+    key = [("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ==")]
+    with WebSocket(server.rest_port, STREAM, key) as talk:
+        assert "sec-websocket-accept: s3pplmbitxaq9kygzzhzrbk+xoo=" in talk.head
+
+
+def test_a_live_source_is_told_how_many_were_dropped(server: Server, root: Path) -> None:
+    with WebSocket(server.rest_port, "/v1/models/gated:stream?drop_oldest=2") as talk:
+        for n in range(6):
+            talk.text(rows(n))
+        talk.send(Ping())
+        assert isinstance(talk.event(), Pong)  # all of them have come
+        with (root / "gate").open("r+b", buffering=0) as opened:
+            opened.write(b"...")
+        said = [json.loads(talk.answer()) for _ in range(4)]
+    assert said == [{"outputs": [0.0]}, {"dropped": 3}, {"outputs": [4.0]}, {"outputs": [5.0]}]
+
+
+def test_a_kernel_s_stream(server: Server) -> None:
+    with WebSocket(server.rest_port, "/v1/models/sums:stream", [("x-user", "7")]) as talk:
+        talk.text(rows(1))
+        talk.text(rows(2))
+        assert [json.loads(talk.answer()) for _ in range(2)] == [
+            {"outputs": [3.0]},
+            {"outputs": [8.0]},
+        ]
+        talk.text(rows(-1))
+        code, reason = talk.closed()
+    assert code == 1011
+    assert "ValueError: below 0" in reason

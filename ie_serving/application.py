@@ -32,7 +32,6 @@ from ie_serving.models.manager import ModelManager
 from ie_serving.models.polls import MOST_THREADS, Polls
 from ie_serving.models.repository.source import Source
 from ie_serving.models.rules import StreamRules
-from ie_serving.models.served import ServedModels
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.used_models import UsedModels
 from ie_serving.models.version.loader import Loader
@@ -117,6 +116,12 @@ class ServingApplication:
         self._metrics.show(self._process.lines)
         self._metrics.show(STORES.lines)
         self._config = FollowedConfig(settings, self._models, handovers)
+        self._data_plane = partial(
+            plane_of(access_log=server.access_log),
+            metrics=self._metrics,
+            codec=ExampleCodec(parse_examples, serialize_examples),
+            method_name_check=server.method_name_check,
+        )
         self._plane = self._data_plane(self._models.served)
         self._interface = grpc_interface(
             tensor_content=server.tensor_content, limit_s=server.grpc_limit_s
@@ -130,15 +135,6 @@ class ServingApplication:
             Golden(self._plane, engine_stack.GOLDEN),
             WarmUp(read_requests, replays, server.warmup_times),
             open_to_clients,
-        )
-
-    def _data_plane(self, served: ServedModels) -> DataPlane:
-        kind = plane_of(access_log=self._settings.server.access_log)
-        return kind(
-            served,
-            self._metrics,
-            ExampleCodec(parse_examples, serialize_examples),
-            method_name_check=self._settings.server.method_name_check,
         )
 
     def _services_over(self, plane: DataPlane) -> Services:
@@ -253,10 +249,9 @@ class ServingApplication:
             poll_allowed=server.reload_by_rpc,
             write_metadata=metadata.FORMS[server.rest_metadata],
             secure=secure,
-            around=partial(
-                self._streams.rest,
-                plane=self._plane,
-                interface=interface,
+            around=self._streams.rest(
+                self._plane,
+                interface,
                 limit=server.max_message_bytes,
                 any_origin=server.enable_cors,
             ),

@@ -12,8 +12,8 @@ from functools import partial
 from getpass import getpass
 from types import FrameType
 
+from ie_serving.config.dialects import bridge, kernel_run, keys, manage
 from ie_serving.config.dialects import ie_serving as own
-from ie_serving.config.dialects import kernel_run, keys, manage
 from ie_serving.config.dialects import tensorflow_model_server as tfs
 from ie_serving.config.settings import Parsed, Settings, TuneSettings
 from ie_serving.core import hints
@@ -60,6 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _show([_generated(given)])
         if kernel_run.is_asked(given):
             return _run_kernel(kernel_run.parse(given))
+        if bridge.is_asked(given):
+            return _bridge(given)
         parsed = own.parse(given, os.environ)
         _prepare(parsed)
     except ServingError as error:
@@ -116,6 +118,21 @@ def _as_other(
             print(f"{command}: error: {cause}", file=sys.stderr)
         return WRONG_USAGE
     return _serve(parsed).code
+
+
+def _bridge(given: Sequence[str]) -> int:
+    options = bridge.parse(given, os.environ)
+    logs.configure("INFO")
+    try:
+        from ie_serving.bridge.mqtt import MqttBridge
+    except ImportError as error:
+        if error.name != "paho":
+            raise
+        raise ServingError(
+            "the bridge needs the extra mqtt: pip install 'ie_serving[mqtt]'"
+        ) from None
+    MqttBridge(options).run()
+    return 0
 
 
 def _show(lines: Sequence[str]) -> int:

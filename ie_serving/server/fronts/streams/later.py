@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from ie_serving.inference.interface import Interface
@@ -54,8 +55,18 @@ class LaterStreams:
 
         return {NAME: {METHOD: Streaming(converse)}}
 
-    def rest(self, app: App, plane: DataPlane, interface: Interface[Any], **options: Any) -> App:  # noqa: ANN401
-        """Put the WebSockets in front of what answers pages; `options` are those of `Upgrades`."""
+    def rest(
+        self,
+        plane: DataPlane,
+        interface: Interface[Any],
+        **options: Any,  # noqa: ANN401
+    ) -> Callable[[App], App]:
+        """Give what puts WebSockets in front of pages; `options` are those of `Upgrades`."""
+        return partial(self._before, plane, interface, options)
+
+    def _before(
+        self, plane: DataPlane, interface: Interface[Any], options: Mapping[str, Any], app: App
+    ) -> App:
         upgrades: Upgrades | None = None
 
         async def answer(request: Request) -> Answer:

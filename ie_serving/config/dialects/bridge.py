@@ -1,0 +1,95 @@
+"""`ie_serving bridge mqtt`: a process of its own between a broker and a server.
+
+ie_serving bridge mqtt --broker broker:1883 --topic 'cameras/+' --answer_topic '{topic}/seen'
+    --url http://127.0.0.1:8501 --model_name faces
+"""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from urllib.parse import quote
+
+from ie_serving.bridge.options import BridgeOptions
+from ie_serving.core.errors import ConfigError
+
+COMMAND = "bridge"
+KEY, PASSWORD = "IE_SERVING_API_KEY", "IE_SERVING_MQTT_PASSWORD"
+"""Of the environment: everyone on the machine can see the arguments of a process."""
+PORT, TLS_PORT = 1883, 8883
+
+
+def is_asked(argv: Sequence[str]) -> bool:
+    """Tell whether a command line asks for a bridge instead of a server."""
+    return list(argv[:1]) == [COMMAND]
+
+
+def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BridgeOptions:
+    """Read the command line.
+
+    Args:
+        argv: without the program's name.
+        environ: of the process.
+
+    Raises:
+        ConfigError: a flag has a value that it cannot have.
+        SystemExit: `--help`, or flags that do not belong here.
+    """
+    given = _parser().parse_args(argv[1:])
+    return BridgeOptions(
+        broker=_broker(given.broker, TLS_PORT if given.tls_ca is not None else PORT),
+        topic=given.topic,
+        answer_topic=given.answer_topic,
+        url=given.url,
+        path=_path(given),
+        qos=given.qos,
+        client_id=given.client_id,
+        username=given.username,
+        password=environ.get(PASSWORD, ""),
+        api_key=environ.get(KEY, ""),
+        tls_ca=given.tls_ca,
+        timeout_s=given.timeout_seconds,
+        retry_s=given.retry_seconds,
+    )
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=f"ie_serving {COMMAND}",
+        allow_abbrev=False,
+        epilog=f"{KEY}: key of the server; {PASSWORD}: of --username.",
+    )
+    asked = parser.add_subparsers(dest="what", required=True, metavar="{mqtt}")
+    mqtt = asked.add_parser("mqtt", help="take messages of an MQTT broker to a served model")
+    add = mqtt.add_argument
+    add("--broker", default="127.0.0.1", help="HOST[:PORT] (127.0.0.1:1883, with TLS :8883)")
+    add("--topic", required=True, help="messages to take, each a body of :predict; + and # too")
+    add("--answer_topic", default="{topic}/answer", help="where answers go ({topic}/answer)")
+    add("--url", default="http://127.0.0.1:8501", help="of the server's REST port")
+    add("--model_name", required=True)
+    which = mqtt.add_mutually_exclusive_group()
+    which.add_argument("--model_version", type=int, help="this version alone")
+    which.add_argument("--version_label", help="the version with this label")
+    add("--qos", type=int, choices=(0, 1, 2), default=1, help="of messages and answers (1)")
+    add("--client_id", default="", help="with a name, the broker keeps messages for the bridge")
+    add("--username", default="", help="at the broker")
+    add("--tls_ca", nargs="?", const="", help="speak TLS; by these certificates, or the system's")
+    add("--timeout_seconds", type=float, default=60.0, help="of one request to the server (60)")
+    add("--retry_seconds", type=float, default=60.0, help="how long it is asked again (60)")
+    return parser
+
+
+def _broker(text: str, port: int) -> tuple[str, int]:
+    host, colon, number = text.rpartition(":")
+    if not colon:
+        return text, port
+    if not host or not number.isdigit() or not 0 < int(number) < 1 << 16:
+        raise ConfigError([f'--broker is "{text}"; expected HOST or HOST:PORT'])
+    return host.strip("[]"), int(number)
+
+
+def _path(given: argparse.Namespace) -> str:
+    choice = ""
+    if given.model_version is not None:
+        choice = f"/versions/{given.model_version}"
+    elif given.version_label:
+        choice = f"/labels/{quote(given.version_label, safe='')}"
+    return f"/v1/models/{quote(given.model_name, safe='')}{choice}:predict"

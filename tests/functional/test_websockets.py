@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -10,8 +11,10 @@ pytest.importorskip("wsproto")
 
 from wsproto.events import BytesMessage, CloseConnection, Ping, Pong, TextMessage
 
+from ie_serving.config.files import access_file
 from tests.functional.servers import Server
 from tests.functional.stream_models import write
+from tests.functional.test_streams import Talk, predict
 from tests.functional.websocket import Refused, WebSocket
 
 LIMIT = 100_000
@@ -186,3 +189,31 @@ def test_a_kernel_s_stream(server: Server) -> None:
         code, reason = talk.closed()
     assert code == 1011
     assert "ValueError: below 0" in reason
+
+
+def test_who_may_open_a_stream(tmp_path: Path) -> None:
+    """Rights of predict, asked for before the upgrade, and for each message over gRPC."""
+    keys = tmp_path / "keys"
+    lines = [
+        access_file.line(name, "predict", models, access_file.key_credential(f"key-of-{name}"))
+        for name, models in (("alice", "twice"), ("bob", "sums"))
+    ]
+    keys.write_text("\n".join(lines))
+    (tmp_path / "models").mkdir()
+    config = f"--config_path={write(tmp_path / 'models')}"
+    server = Server("ie_serving", "config", config, "--allow_python", f"--api_key_file={keys}")
+    with closing(server.ready()):
+        for key, status in (("", 401), ("key-of-bob", 403)):
+            with pytest.raises(Refused) as refused:
+                WebSocket(server.rest_port, STREAM, [("x-api-key", key)])
+            assert refused.value.status == status
+        with WebSocket(server.rest_port, STREAM, [("x-api-key", "key-of-alice")]) as talk:
+            talk.text(rows(1))
+            assert json.loads(talk.answer()) == {"outputs": [2.0]}
+        talks = {name: Talk(server, **{"x-api-key": f"key-of-{name}"}) for name in ("alice", "bob")}
+        for each in talks.values():
+            each.send(predict(1))
+        assert talks["alice"].answer() == (0, [2.0])
+        assert talks["bob"].answer()[1][0] == 7  # PERMISSION_DENIED
+        for each in talks.values():
+            each.call.cancel()

@@ -1,0 +1,54 @@
+"""Streams of a process: how many, what a client may ask of its own, and how all of them end."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from ie_serving.core.errors import InvalidRequest, NotAvailable, QueueFull
+from ie_serving.inference.stream_flow import Inflow
+from ie_serving.inference.streams import IN_FLIGHT, OpenStreams, options_of
+
+
+async def _nothing() -> AsyncIterator[bytes]:
+    for each in (b"a", b"b"):
+        yield each
+
+
+def test_one_more_than_there_may_be_is_refused() -> None:
+    every = OpenStreams(most=1)
+    refused = pytest.raises(QueueFull, match="1 streams are open already")
+    with every.opened(Inflow(_nothing())), refused:
+        every.check()
+    every.check()
+
+
+async def test_at_the_end_of_the_server_no_further_request_is_taken() -> None:
+    every, requests = OpenStreams(), Inflow(_nothing())
+    with pytest.raises(NotAvailable, match="shutting down"), every.opened(requests):
+        assert await anext(requests) == b"a"
+        every.stop()
+        assert [each async for each in requests] == []
+    with pytest.raises(NotAvailable):
+        every.check()
+
+
+@pytest.mark.parametrize(
+    ("given", "at_once", "waiting"),
+    [
+        ({}, IN_FLIGHT, 0),
+        ({"in_flight": "64"}, 64, 0),
+        ({"drop_oldest": "3"}, 1, 3),
+        ({"drop_oldest": "3", "in_flight": "2"}, 2, 3),
+        ({"user-agent": "any"}, IN_FLIGHT, 0),
+    ],
+)
+def test_what_a_client_asks_for(given: dict[str, str], at_once: int, waiting: int) -> None:
+    options = options_of(given)
+    assert (options.at_once, options.drop_oldest) == (at_once, waiting)
+
+
+@pytest.mark.parametrize("value", ["", "0", "65", "-1", "1.5", "\u0661", "9" * 5000])
+@pytest.mark.parametrize("name", ["in_flight", "drop_oldest"])
+def test_what_a_client_may_not_ask_for(name: str, value: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"{name} is .* expected a number from 1 to 64"):
+        options_of({name: value})

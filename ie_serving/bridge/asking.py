@@ -42,7 +42,7 @@ class Asker:
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError([f'--url is "{url}"; expected http://HOST:PORT'])
+            raise ConfigError([f'the server\'s address is "{url}"; expected http://HOST:PORT'])
         kind = (
             http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         )

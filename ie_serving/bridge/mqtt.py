@@ -168,7 +168,7 @@ def check_topics(topic: str, answer_topic: str) -> None:
     if paho.topic_matches_sub(topic, answer_topic.replace("{topic}", example)):
         raise ConfigError(
             [
-                f'--answer_topic "{answer_topic}" is among the messages of --topic "{topic}": every'
+                f'answers would go to "{answer_topic}", which is among those of "{topic}": every'
                 " answer would be a request again; let answers go elsewhere"
             ]
         )
@@ -191,4 +191,6 @@ def _tls(file: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=file or None)
     except OSError as error:
-        raise ConfigError([f"--tls_ca {file} cannot be used: {error}"]) from error
+        raise ConfigError(
+            [f"certificates of {file or 'the system'} cannot be used: {error}"]
+        ) from error

@@ -141,7 +141,7 @@ def test_a_dialect_names_only_flags_of_its_own(module: str, known: set[str]) -> 
 
 def test_every_dialect_is_held_to_its_flags() -> None:
     held = {"environment", "ie_serving", "keys", "kibernetika", "manage", "no_command", "ovms"}
-    held |= {"simple_tensorflow_serving", "stfs_flags"}
+    held |= {"bridge", "simple_tensorflow_serving", "stfs_flags"}
     held |= {"kernel_run", "tensorflow_model_server", "tfs_flags"}
     modules = (PACKAGE / "config" / "dialects").glob("*.py")
     assert {path.stem for path in modules} - {"__init__"} == held

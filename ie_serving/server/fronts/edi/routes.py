@@ -10,7 +10,14 @@ from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 from ie_serving.core.requests import ModelSpec
-from ie_serving.server.transport.http1.messages import App, Headers, Reply, Request, RequestHead
+from ie_serving.server.transport.http1.messages import (
+    Answer,
+    App,
+    Headers,
+    Reply,
+    Request,
+    RequestHead,
+)
 
 PREFIX: Final = b"/dlim/v1/inference/"
 VERB: Final = "invoke"
@@ -57,7 +64,7 @@ class EdiRoutes:
         self._invoke = invoke
         self._phrase = phrase
 
-    def answer(self, request: Request) -> Coroutine[Any, Any, Reply]:
+    def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
         """Answer one request. See `http1.messages.App`."""
         model = model_asked(request.head)
         return self._run(request, model) if model else self._otherwise(request)

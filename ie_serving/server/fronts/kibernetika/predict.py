@@ -22,7 +22,14 @@ from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.tfs.rest_body import read_body
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY, rest_interface
 from ie_serving.server.status import explain, http_of
-from ie_serving.server.transport.http1.messages import App, Headers, Reply, Request, RequestHead
+from ie_serving.server.transport.http1.messages import (
+    Answer,
+    App,
+    Headers,
+    Reply,
+    Request,
+    RequestHead,
+)
 from ie_serving.wire.kibernetika.reply import encode
 from ie_serving.wire.kibernetika.request import Asked, Form, parse
 
@@ -64,7 +71,7 @@ class PredictRoute:
         self._rest = rest
         self._max_body_bytes = max_body_bytes
 
-    async def answer(self, request: Request) -> Reply:
+    async def answer(self, request: Request) -> Answer:
         """Answer one request. See `http1.messages.App`."""
         head = request.head
         if not is_predict(head):

@@ -17,7 +17,14 @@ from ie_serving.core.budget import BUDGET, Lease
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.requests import ModelSpec
 from ie_serving.server.fronts.tfs.rest_body import read_body
-from ie_serving.server.transport.http1.messages import App, Headers, Reply, Request, RequestHead
+from ie_serving.server.transport.http1.messages import (
+    Answer,
+    App,
+    Headers,
+    Reply,
+    Request,
+    RequestHead,
+)
 from ie_serving.wire.form.multipart import is_form, parts_of
 
 PATH: Final = b"/predict"
@@ -78,7 +85,7 @@ class KonduitRoutes:
         self._phrase = phrase
         self._max_body_bytes = max_body_bytes
 
-    def answer(self, request: Request) -> Coroutine[Any, Any, Reply]:
+    def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
         """Answer one request. See `http1.messages.App`."""
         return self._run(request) if is_asked(request.head) else self._otherwise(request)
 

@@ -30,7 +30,7 @@ from ie_serving.server.fronts.tfs.rest_body import read_body
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY, rest_interface
 from ie_serving.server.fronts.tfs.rest_pages import HTML, JSON, Page, preflight
 from ie_serving.server.fronts.tfs.rest_routes import GENERATED, Route
-from ie_serving.server.transport.http1.messages import Buffer, Reply, Request
+from ie_serving.server.transport.http1.messages import Answer, Buffer, Reply, Request
 from ie_serving.wire.form.multipart import is_form
 from ie_serving.wire.stfs.request import parse
 from ie_serving.wire.stfs.response import encode
@@ -80,7 +80,7 @@ class StfsFront:
             "preflight": lambda _, request: preflight(_field(request, b"origin")),
         }
 
-    async def answer(self, request: Request) -> Reply:
+    async def answer(self, request: Request) -> Answer:
         """Answer one request. See `http1.messages.App`."""
         began = time.perf_counter()
         found = asked(request.head)

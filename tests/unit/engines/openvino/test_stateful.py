@@ -10,6 +10,7 @@ import pytest
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.tensors import SERVING_DEFAULT, Array
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.openvino import supported
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.run.program import CompiledPrograms
@@ -25,6 +26,8 @@ from tests.unit.engines.openvino.stateful_models import (
 )
 
 EXACT = OpenVinoOptions(inference_precision="f32")
+PRECISIONS = ["f32", *supported.lower_precisions(OpenVinoOptions())]
+"""Those of this machine: most processors compute in bf16 or in f16, few in both."""
 
 
 def load_stateful(directory: Path, own: OpenVinoOptions = EXACT, **given: Any) -> CompiledPrograms:
@@ -89,7 +92,7 @@ async def test_a_state_is_not_changed_by_what_follows_it(tmp_path: Path) -> None
         assert (await chain(ones)).tolist() == [[2.0, 2.0]]
 
 
-@pytest.mark.parametrize("precision", ["f32", "bf16", "f16"])
+@pytest.mark.parametrize("precision", PRECISIONS)
 async def test_the_state_keeps_every_bit_in_any_precision(tmp_path: Path, precision: str) -> None:
     own = OpenVinoOptions(inference_precision=precision)
     model = load_stateful(lstm(tmp_path), own)

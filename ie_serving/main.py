@@ -56,6 +56,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _show(manage.run(given, os.environ))
         if keys.is_asked(given):
             return _show(keys.run(given, _password))
+        if list(given[:2]) == ["config", "import"]:
+            return _show(_imported(given))
         if list(given[:1]) == ["gen"]:
             return _show([_generated(given)])
         if kernel_run.is_asked(given):
@@ -133,6 +135,12 @@ def _bridge(given: Sequence[str]) -> int:
         ) from None
     MqttBridge(options).run()
     return 0
+
+
+def _imported(argv: Sequence[str]) -> Sequence[str]:
+    from ie_serving.config.dialects import importing  # here: nobody needs it to serve
+
+    return importing.run(argv[2:])
 
 
 def _show(lines: Sequence[str]) -> int:

@@ -123,6 +123,8 @@ STFS = {f"--{flag.name}" for flag in stfs_flags.FLAGS}
         ("manage", MANAGE),
         # As far as a hyphen: flags of this server have none.
         ("kibernetika", {"--driver", "--model", "--hooks", "--option", "--port", "--http"}),
+        # It reads a file of simple_tensorflow_serving as that command does.
+        ("importing", OWN_IN_BOTH | {"--help", "--model_config_file"}),
         ("keys", OWN_IN_BOTH | {"--help", "--rights", "--models"}),
         (
             "kernel_run",
@@ -141,7 +143,7 @@ def test_a_dialect_names_only_flags_of_its_own(module: str, known: set[str]) -> 
 
 def test_every_dialect_is_held_to_its_flags() -> None:
     held = {"environment", "ie_serving", "keys", "kibernetika", "manage", "no_command", "ovms"}
-    held |= {"bridge", "simple_tensorflow_serving", "stfs_flags"}
+    held |= {"bridge", "importing", "simple_tensorflow_serving", "stfs_flags"}
     held |= {"kernel_run", "tensorflow_model_server", "tfs_flags"}
     modules = (PACKAGE / "config" / "dialects").glob("*.py")
     assert {path.stem for path in modules} - {"__init__"} == held

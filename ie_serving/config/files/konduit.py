@@ -100,8 +100,7 @@ def models(
     if NAME in known:
         faults.add(KEY, f'it is the model "{NAME}", and there is one of this name already')
     paths = dict(known)
-    steps = top[KEY]["steps"]
-    for step in steps.values() if isinstance(steps, Mapping) else steps:
+    for step in steps_of(top[KEY]):
         if step["@type"] in MODELS:
             place = f"{KEY}.steps: {step['@type']}"
             _choose_model(step, origin, paths, place, faults)
@@ -111,6 +110,12 @@ def models(
         yield ModelConfig(name=name, base_path=paths[name], engine=engine)
     graph = Graph(text=json.dumps(top[KEY]), file=FILE)
     yield ModelConfig(name=NAME, base_path=f"konduit:{NAME}", graph=graph, engine=engine)
+
+
+def steps_of(pipeline: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the steps of a pipeline that could be read."""
+    steps = pipeline["steps"]
+    yield from steps.values() if isinstance(steps, Mapping) else steps
 
 
 # The step is changed: it is the file's, which nobody reads again.

@@ -14,6 +14,8 @@ from typing import Any
 
 from ie_serving.config.dialects import environment
 from ie_serving.config.schema.catalogue import names_in_ie_serving
+from ie_serving.config.schema.server import SERVER
+from ie_serving.config.schema.setting import fields_of
 from ie_serving.config.settings import Graph, ModelConfig, Parsed, ServerSettings, Settings
 from ie_serving.config.values import drivers, kernels
 from ie_serving.config.values.faults import Faults
@@ -55,12 +57,15 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     warnings = [f"--{n.replace('_', '-')} has no effect: {DEAD[n]}" for n in DEAD if vars(given)[n]]
     links = _links(given, options, warnings, faults)
     hooks = _hooks(given.hooks, faults)
-    server = ServerSettings(
-        port=_port(given.port, "--port", faults),
-        rest_port=_port(given.http_port, "--http-port", faults) if given.http_enable else 0,
-        answering_model=NAME,
-    )
-    storage = environment.storage_options(environ, faults)
+    variables = environment.read(SERVER, environ, faults)
+    own = {
+        "port": _port(given.port, "--port", faults),
+        "rest_port": _port(given.http_port, "--http-port", faults) if given.http_enable else 0,
+        "answering_model": NAME,
+    }
+    server = ServerSettings(**{**fields_of("server", variables), **own})
+    stores = fields_of("storage", variables)
+    storage = environment.storage_options(environ, faults, **stores)
     faults.check()
     # Whoever names hooks wants them to run.
     engine = EngineOptions(allow_python=hooks is not None or _brings_class(links))
@@ -69,7 +74,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
             server=server, models=(_model(links, hooks, options, engine),), engine=engine
         ),
         storage=storage,
-        warnings=tuple(dict.fromkeys(warnings)),
+        warnings=(*dict.fromkeys(warnings), *environment.warnings(environ)),
         names=names_in_ie_serving(()),
     )
 

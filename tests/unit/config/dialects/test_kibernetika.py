@@ -91,3 +91,9 @@ def test_what_has_no_effect_is_said() -> None:
         "runtime_backend=NNP",
         "inputs has no effect",
     ]
+
+
+def test_variables_of_the_environment_count_beside_the_flags() -> None:
+    parsed = parse(["--model-path", "m.onnx"], {"LOG_LEVEL": "DEBUG"})
+    assert parsed.settings.server.log_level == "DEBUG"
+    assert parse(["--model-path", "m.onnx"], {"LOG_LEVEL": "LOUD"}).warnings

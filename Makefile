@@ -86,9 +86,9 @@ fuzz: .venv-dev/.installed ## try more examples on codecs and settings, then for
 	$(DEV)/python -m pytest --hypothesis-profile=thorough --timeout=600 tests/unit/wire tests/unit/config
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(DEV)/python -m pytest -m fuzz -rP $(FUZZED)
 
-drivers: .venv-dev/.installed ## test the drivers whose libraries are too large for every run: catboost, pandas, torch
-	$(DEV)/pip install --quiet --editable '.[catboost,pandas,pytorch]'
-	$(DEV)/python -m pytest -rs tests/unit/engines/catboost tests/unit/engines/pytorch tests/unit/engines/sklearn
+drivers: .venv-dev/.installed ## test the drivers whose libraries are too large for every run: catboost, pandas, torch, and pypmml, which needs Java
+	$(DEV)/pip install --quiet --editable '.[catboost,pandas,pmml,pytorch]'
+	$(DEV)/python -m pytest -rs tests/unit/engines/catboost tests/unit/engines/pmml tests/unit/engines/pytorch tests/unit/engines/sklearn
 
 style: .venv-dev/.installed ## check format, lint and types
 	$(DEV)/ruff format --check $(SOURCES)

@@ -157,6 +157,11 @@ TABLE: tuple[Listed, ...] = (
         place="ie_serving.engines.pytorch.driver:load",
         suffixes=(".pt2", ".pt", ".pth"),
     ),
+    Listed(
+        name="pmml",
+        place="ie_serving.engines.pmml.driver:load",
+        suffixes=(".pmml",),
+    ),
     Listed(name="python", place="ie_serving.engines.python.driver:load"),
     Listed(
         name="edi",

@@ -20,7 +20,7 @@ OF_OPENVINO = frozenset({".xml", ".onnx", ".tflite", ".pdmodel", ".pb"})
 OF_OTHERS = frozenset(
     {
         *(".skops", ".joblib", ".pkl", ".pickle"),
-        *(".json", ".ubj", ".bst", ".txt", ".cbm"),
+        *(".json", ".ubj", ".bst", ".txt", ".cbm", ".pmml"),
         *(".pt2", ".pt", ".pth"),
     }
 )

@@ -49,7 +49,17 @@ def tell(code):
 os._exit = tell
 """
 """Has a worker tell what it has imported when it ends, which it does by `os._exit`."""
-OPTIONAL = ("sklearn", "skops", "joblib", "scipy", "xgboost", "lightgbm", "catboost", "pandas")
+OPTIONAL = (
+    "sklearn",
+    "skops",
+    "joblib",
+    "scipy",
+    "xgboost",
+    "lightgbm",
+    "catboost",
+    "pandas",
+    "pypmml",
+)
 
 
 class Fitted(NamedTuple):
@@ -245,6 +255,6 @@ def test_what_is_not_used_is_not_imported(tmp_path: Path) -> None:
     assert "ie_serving.engines.openvino.compile" in modules
     ours = {name for name in modules if name.startswith("ie_serving.engines.")}
     places = {name.split(".")[2] for name in ours}
-    assert not places & {"sklearn", "xgboost", "lightgbm", "catboost", "null", "tabular"}
+    assert not places & {"sklearn", "xgboost", "lightgbm", "catboost", "pmml", "null", "tabular"}
     assert not {f"ie_serving.engines.graph.{each}" for each in ("reading", "run")} & modules
     assert not {name.split(".")[0] for name in modules} & set(OPTIONAL)

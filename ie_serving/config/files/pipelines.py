@@ -1,9 +1,10 @@
 """`pipeline_config_list` of OpenVINO Model Server: each pipeline becomes an entry of `graphs`.
 
-A node whose `demultiply_count` is not 0 gives a list, by its first dimension. Nodes that take of it
-run for each of its entries, and so do those behind them, up to one that names it in
-`gather_from_node`, which takes what the entries gave, stacked; as the pipeline's outputs do. Lists
-may lie within lists. A custom node is Python code here, where its library names some.
+A node with `demultiply_count` gives a list, by its first dimension; -1, and 0 in files before 2022,
+is any number. Nodes that take of it run for each of its entries, and so do those behind them, up to
+one that names it in `gather_from_node`, which takes what the entries gave, stacked; as the
+pipeline's outputs do. Lists may lie within lists. A custom node is Python code here, where its
+library names some.
 Source: `schema.cpp` and the pages about its demultiplexer and its custom nodes.
 """
 
@@ -19,6 +20,9 @@ LIBRARIES = "custom_node_library_config_list"
 REQUEST = "request"
 MODEL, CUSTOM = "DL model", "custom"
 KNOWN = ("name", "inputs", "outputs", "nodes", "demultiply_count")
+
+ANY = -1
+"""Entries of a list of any length."""
 
 Scope = tuple[str, ...]
 """Nodes for each of whose entries another one runs, the outermost first."""
@@ -82,7 +86,8 @@ class _Pipeline:
         self._nodes: dict[str, Mapping[str, Any]] = {node["name"]: node for node in given["nodes"]}
         counts = {name: node.get("demultiply_count") for name, node in self._nodes.items()}
         counts[REQUEST] = given.get("demultiply_count")
-        self._counts: dict[str, int] = {name: int(each) for name, each in counts.items() if each}
+        found = {name: int(each) for name, each in counts.items() if each is not None}
+        self._counts = {name: each if each > 0 else ANY for name, each in found.items()}
         self._scopes: dict[str, Scope] = {}
 
     def graph(self) -> dict[str, Any]:
@@ -103,7 +108,7 @@ class _Pipeline:
             step["in"][input_] = f"item.{input_}" if depth else ref
             items |= {input_: ref} if depth else {}
             levels |= {input_: depth} if depth else {}
-        entries = [max(-1, self._counts[each]) for each in scope]
+        entries = [self._counts[each] for each in scope]
         return {**step, **_each(items, levels, entries)}
 
     def _runs(self, node: Mapping[str, Any]) -> dict[str, Any]:
@@ -177,7 +182,7 @@ def _each(
     if not items:
         return {}
     nested = {} if set(levels.values()) == {1} else {"levels": dict(levels)}
-    counted = {} if set(entries) == {-1} else {"entries": entries}
+    counted = {} if set(entries) == {ANY} else {"entries": entries}
     return {"for_each": dict(items), **nested, **counted}
 
 

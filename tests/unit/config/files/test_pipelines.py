@@ -91,9 +91,11 @@ def test_a_node_that_gathers_runs_once() -> None:
     assert found["classify"] == {"model": "classify", "in": {"x": "crop.y"}}
 
 
-def test_a_request_that_is_a_list() -> None:
+@pytest.mark.parametrize("count", [-1, 0], ids=["any", "any, as written before 2022"])
+def test_a_request_that_is_a_list(count: int) -> None:
     detect = node("detect", {"data": ("request", "image")})
-    found = read(pipeline(detect, output=("detect", "y"), demultiply_count=-1))["steps"]
+    found = read(pipeline(detect, output=("detect", "y"), demultiply_count=count))["steps"]
+    assert "entries" not in found["detect"]
     assert found["detect"]["for_each"] == {"data": "request.image"}
 
 

@@ -75,9 +75,23 @@ class Endless:
 '''
 
 
+NODE = """
+import numpy as np
+from pyovms import Tensor
+
+
+class OvmsPythonModel:
+    def execute(self, inputs):
+        for number in range(int(np.asarray(inputs[0])[0])):
+            yield [Tensor("y", np.full(1, number, np.float32))]
+"""
+NUMBERS = {"dtype": "float32", "shape": [-1]}
+
+
 def write(root: Path) -> Path:
     """Write models, the FIFOs `gate` and `notes`, and give the configuration."""
     (root / "kernels.py").write_text(KERNELS)
+    (root / "node.py").write_text(NODE)
     for fifo in ("gate", "notes"):
         os.mkfifo(root / fifo)
     models: dict[str, dict[str, object]] = {
@@ -85,6 +99,10 @@ def write(root: Path) -> Path:
         "gated": {"kernel": "kernels.py:Gated", "params": {"gate": str(root / "gate")}},
         "sums": {"kernel": "kernels.py:Sums"},
         "endless": {"kernel": "kernels.py:Endless", "params": {"notes": str(root / "notes")}},
+        "node": {
+            "kernel": "node.py",
+            "params": {"inputs": {"x": NUMBERS}, "outputs": {"y": NUMBERS}},
+        },
         "apart": {"kernel": "kernels.py:Sums", "isolation": "process"},
     }
     for name in models:

@@ -221,6 +221,14 @@ def test_a_kernel_is_told_when_its_client_leaves(server: Server, root: Path) -> 
         assert notes.read() == "ended"
 
 
+def test_a_generator_of_ovms_gives_all_that_it_yields(server: Server) -> None:
+    talk = Talk(server)
+    talk.send(predict(3, model="node"), predict(0, model="node"), predict(1, model="node"))
+    talk.end()
+    given = [told(reply) for reply in talk.call]
+    assert given == [(0, [0.0]), (0, [1.0]), (0, [2.0]), (2, [0.0])]
+
+
 def test_a_kernel_in_a_process_refuses_streams_by_name(server: Server) -> None:
     talk = Talk(server)
     talk.send(predict(1, model="apart"))
@@ -244,10 +252,21 @@ def test_a_deadline_ends_the_stream(server: Server) -> None:
     assert late.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
 
 
-def test_at_the_end_of_the_server_a_stream_is_told(file: Path) -> None:
-    server = Server("ie_serving", "config", f"--config_path={file}", "--allow_python")
+def test_at_the_end_of_a_version_and_of_the_server_streams_are_told(tmp_path: Path) -> None:
+    flags = ("--allow_python", "--file_system_poll_wait_seconds=0.1")
+    server = Server("ie_serving", "config", f"--config_path={write(tmp_path)}", *flags)
     try:
-        talk = Talk(server.ready())
+        of_version, talk = Talk(server.ready()), Talk(server)
+        of_version.send(predict(1, model="sums"), predict(2, model="sums"))
+        assert of_version.answer() == (1, [3.0])
+        (tmp_path / "sums" / "2").mkdir()
+        server.line("model=sums version=1 state=UNLOADING")
+        of_version.send(predict(1, model="sums"))
+        with pytest.raises(grpc.RpcError) as over:
+            while next(of_version.call):
+                pass
+        assert over.value.code() is grpc.StatusCode.UNAVAILABLE
+        assert 'version 1 of "sums" is being unloaded' in over.value.details()
         talk.send(predict(1))
         assert talk.answer() == (0, [2.0])
         os.kill(server.popen.pid, 15)

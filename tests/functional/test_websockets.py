@@ -1,6 +1,8 @@
 """Streams over WebSockets: a real server, and bytes on a socket."""
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -16,6 +18,7 @@ from tests.functional.servers import Server
 from tests.functional.stream_models import write
 from tests.functional.test_streams import Talk, predict
 from tests.functional.websocket import Refused, WebSocket
+from tests.process import PATIENCE_S
 
 LIMIT = 100_000
 STREAM = "/v1/models/twice:stream"
@@ -191,6 +194,19 @@ def test_a_kernel_s_stream(server: Server) -> None:
     assert "ValueError: below 0" in reason
 
 
+def test_a_client_of_others(server: Server) -> None:
+    """The library websockets: a long message in fragments, a ping, a close."""
+    client = pytest.importorskip("websockets.sync.client")
+    text = rows(*range(5000))
+    with client.connect(f"ws://127.0.0.1:{server.rest_port}{STREAM}", proxy=None) as socket:
+        socket.send(text[at : at + 1000] for at in range(0, len(text), 1000))
+        assert json.loads(socket.recv(PATIENCE_S)) == {"outputs": [2.0 * n for n in range(5000)]}
+        assert socket.ping().wait(PATIENCE_S)
+        socket.send(rows(1))
+        assert json.loads(socket.recv(PATIENCE_S)) == {"outputs": [2.0]}
+    assert (socket.protocol.close_code, socket.protocol.close_rcvd_then_sent) == (1000, False)
+
+
 def test_who_may_open_a_stream(tmp_path: Path) -> None:
     """Rights of predict, asked for before the upgrade, and for each message over gRPC."""
     keys = tmp_path / "keys"
@@ -217,3 +233,10 @@ def test_who_may_open_a_stream(tmp_path: Path) -> None:
         assert talks["bob"].answer()[1][0] == 7  # PERMISSION_DENIED
         for each in talks.values():
             each.call.cancel()
+        with WebSocket(server.rest_port, STREAM, [("x-api-key", "key-of-alice")]) as talk:
+            talk.text(rows(1))
+            talk.answer()
+            os.kill(server.popen.pid, signal.SIGTERM)
+            code, reason = talk.closed()
+        assert (code, "the server is shutting down" in reason) == (1001, True)
+        assert server.popen.wait(PATIENCE_S) == 0

@@ -30,7 +30,7 @@ KEY = "k"
 
 
 def write(root: Path) -> Path:
-    """Write `line`, y = x / 2 + n, and `large`, the sum of a picture; with their configuration."""
+    """Write `line`, y = x / 2 + n, `large`, the sum of a picture, `echo`, and what names them."""
     x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", 3])
     n = helper.make_tensor_value_info("n", TensorProto.INT64, [1])
     y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["rows", 3])
@@ -46,7 +46,11 @@ def write(root: Path) -> Path:
     add = helper.make_node("ReduceSum", ["picture"], ["total"], keepdims=0)
     save(root / "large", helper.make_graph([add], "large", [picture], [total]))
     path = root / "config.json"
-    entries = [{"config": {"name": name, "base_path": name}} for name in ("line", "large")]
+    strings = {"dtype": "string", "shape": [-1]}
+    echo = {"driver": "null", "params": {"inputs": {"image": strings, "text": strings}}}
+    (root / "echo" / "1").mkdir(parents=True)
+    own = {"line": {}, "large": {}, "echo": echo}
+    entries = [{"config": {"name": name, "base_path": name, **keys}} for name, keys in own.items()]
     path.write_text(json.dumps({"model_config_list": entries}))
     return path
 
@@ -173,3 +177,49 @@ def test_the_command_names_what_the_server_refuses(
 def test_a_host_that_is_no_host_is_not_written_into_a_program(server: Server) -> None:
     reply = server.rest.get("/v1/models/line/gen_client", headers={"host": "a';evil"})
     assert reply.status_code == 400
+
+
+PNG = b"\x89PNG\r\n\xff\0"
+"""Begins as a picture does; nobody decodes it here."""
+
+
+def posted(server: Server, directory: Path, *fields: str) -> tuple[str, bytes]:
+    """Send a form by curl; give the reply's type and body."""
+    (directory / "cat.png").write_bytes(PNG)
+    given = [word for field in fields for word in ("-F", field)]
+    argv = ["curl", "-s", "-w", "%{stderr}%{content_type}", *given]
+    url = f"{server.url}/v1/models/echo:predict"
+    run = subprocess.run([*argv, url], cwd=directory, capture_output=True, check=True, timeout=30)
+    return run.stderr.decode(), run.stdout
+
+
+def test_a_file_in_a_file_out(server: Server, tmp_path: Path) -> None:
+    fields = ("image=@cat.png", "text=cat", "out_filter=image", "out_mime_type=image/png")
+    assert posted(server, tmp_path, *fields) == ("image/png", PNG)
+
+
+def test_texts_of_some_outputs(server: Server, tmp_path: Path) -> None:
+    fields = ("image=@cat.png", "text=cat", "out_filter=text", "out_mime_type=text/plain")
+    kind, body = posted(server, tmp_path, *fields)
+    assert (kind, json.loads(body)) == ("application/json", ["cat"])
+
+
+def test_some_outputs_as_rows(server: Server, tmp_path: Path) -> None:
+    kind, body = posted(server, tmp_path, "image=@cat.png", "text=cat", "out_filter=text")
+    assert (kind, json.loads(body)) == ("application/json", {"predictions": ["cat"]})
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        (("out_mime_type=image/png",), "name one in out_filter"),
+        (("out_mime_type=image/png\r\nx-evil: 1",), "expected a type such as image/png"),
+        (("out_filter=nothing",), "nothing"),
+    ],
+)
+def test_what_no_reply_can_be(
+    server: Server, tmp_path: Path, fields: tuple[str, ...], words: str
+) -> None:
+    kind, body = posted(server, tmp_path, "image=@cat.png", "text=cat", *fields)
+    assert kind == "application/json"
+    assert words in json.loads(body)["error"]

@@ -2,20 +2,27 @@
 
 A file's field is named by its input; with one input any name does. Files of one input are a batch,
 in their order. `signature_name` is a field, too, as it is a key in JSON. The reply is the one that
-`instances` has: a list with an entry for each row.
+`instances` has: a list with an entry for each row; `out_filter` and `out_mime_type` ask for some
+outputs, and for another form (`reply.py`).
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 import numpy as np
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.wire.form.multipart import Part, parts_of
+from ie_serving.wire.form.reply import MIME, Form, form_of
 from ie_serving.wire.json.document import SIGNATURE_NAME
 from ie_serving.wire.json.rapidjson.document import parse_document
 from ie_serving.wire.json.request import Format
 from ie_serving.wire.json.tensor import decode_tensor
+
+FILTER: Final = "out_filter"
+FIELDS: Final = (SIGNATURE_NAME, FILTER, MIME)
+"""What is no input, unless it is a file."""
 
 
 class FormBody:
@@ -23,17 +30,24 @@ class FormBody:
 
     Attributes:
         signature_name: the signature that is asked for; empty for `serving_default`.
+        outputs: names of those that are wanted; none are all.
+        media_type: of the reply; empty for JSON.
     """
 
-    __slots__ = ("_parts", "signature_name")
+    __slots__ = ("_form", "_parts", "media_type", "outputs", "signature_name")
 
     def __init__(self, parts: Sequence[Part]) -> None:
-        named = [part for part in parts if _names_signature(part)]
-        # Asked anew, not looked up in `named`: that would compare the bytes of all parts.
-        self._parts = [part for part in parts if not _names_signature(part)]
-        self.signature_name = str(named[0].data, "utf-8", "replace") if named else ""
+        # Inputs may have these names, too; a file is never one of these fields.
+        self._parts = [part for part in parts if part.is_file or part.name not in FIELDS]
+        texts = {name: _texts(parts, name) for name in FIELDS}
+        self.signature_name = ",".join(texts[SIGNATURE_NAME][:1])
+        names = (name.strip() for text in texts[FILTER] for name in text.split(","))
+        self.outputs = tuple(name for name in names if name)
+        mime_type = ",".join(texts[MIME][:1]).strip()
+        self._form = form_of(mime_type)
+        self.media_type = mime_type if self._form is Form.RAW else ""
 
-    def decode(self, signature: Signature) -> tuple[dict[str, Array], Format]:
+    def decode(self, signature: Signature) -> tuple[dict[str, Array], Format | Form]:
         """Decode all inputs; see `PredictBody.decode`.
 
         Raises:
@@ -43,7 +57,7 @@ class FormBody:
         for part in self._parts:
             fields.setdefault(_input_of(part, signature.inputs), []).append(part)
         arrays = {name: _decoded(signature.inputs[name], parts) for name, parts in fields.items()}
-        return arrays, Format.ROW
+        return arrays, Format.ROW if self._form is Form.JSON else self._form
 
     def decode_at_once(self, _: Signature) -> None:
         """Never do so: files are seldom small."""
@@ -58,8 +72,9 @@ def parse_form(body: bytes, content_type: bytes) -> FormBody:
     return FormBody(parts_of(body, content_type))
 
 
-def _names_signature(part: Part) -> bool:
-    return part.name == SIGNATURE_NAME and not part.is_file
+def _texts(parts: Sequence[Part], name: str) -> list[str]:
+    found = (part.data for part in parts if part.name == name and not part.is_file)
+    return [str(data, "utf-8", "replace") for data in found]
 
 
 def _input_of(part: Part, inputs: Mapping[str, TensorSpec]) -> str:

@@ -109,6 +109,10 @@ class PredictBody:
 
     __slots__ = ("_body", "_document", "_keys", "signature_name")
 
+    outputs: tuple[str, ...] = ()
+    """What forms alone can ask for."""
+    media_type = ""
+
     def __init__(self, body: bytes, document: Lazy) -> None:
         self._body = body
         self._document = document
@@ -231,6 +235,10 @@ class SlicedBody:
     """
 
     __slots__ = ("_body", "_slices", "signature_name")
+
+    outputs: tuple[str, ...] = ()
+    """What forms alone can ask for."""
+    media_type = ""
 
     def __init__(self, body: bytes, slices: Slices) -> None:
         self._body = body

@@ -8,7 +8,6 @@ Source: the HTTP proxy of kibernetika-serving. Here a value that is no `bool`, a
 field without one are refused, and `uint16` stays what it is.
 """
 
-import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -18,23 +17,13 @@ import numpy as np
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.tensors import BY_NUMBER, Array, DataType, Signature
 from ie_serving.wire.form.multipart import Part, is_form, parts_of
+from ie_serving.wire.form.reply import MIME, Form, form_of
 from ie_serving.wire.json.rapidjson.document import Json, parse_document
 from ie_serving.wire.json.tensor import decode_tensor
 
-INPUTS, FILTER, MIME = "inputs", "out_filter", "out_mime_type"
+INPUTS, FILTER = "inputs", "out_filter"
 FORM_FILTER: Final = "out_filters"
 RAW_INPUT: Final = "raw_input"
-
-
-class Form(enum.Enum):
-    """What a reply is."""
-
-    JSON = "application/json"
-    """An object with each output by name."""
-    TEXTS = "text/plain"
-    """A JSON list of strings."""
-    RAW = "the type that is asked for"
-    """The bytes of the one output."""
 
 
 TYPES: Final[Mapping[str, DataType]] = {
@@ -75,10 +64,7 @@ class Asked:
     form: Form = field(init=False)
 
     def __post_init__(self) -> None:
-        kind = self.mime_type.partition(";")[0].strip().lower()
-        raw = kind.startswith(("image/", "video/", "audio/")) or kind == "application/octet-stream"
-        form = Form.RAW if raw else Form.TEXTS if kind == Form.TEXTS.value else Form.JSON
-        object.__setattr__(self, "form", form)
+        object.__setattr__(self, "form", form_of(self.mime_type))
 
     def decode(self, _: Signature) -> tuple[dict[str, Array], Form]:
         """Give all inputs. Raises: InvalidRequest for what its dtype cannot hold."""

@@ -30,8 +30,9 @@ from ie_serving.server.transport.http1.messages import (
     Request,
     RequestHead,
 )
+from ie_serving.wire.form.reply import Form
 from ie_serving.wire.kibernetika.reply import encode
-from ie_serving.wire.kibernetika.request import Asked, Form, parse
+from ie_serving.wire.kibernetika.request import Asked, parse
 
 DIGITS: Final = len(str(INT64_MAX))
 PREFIX: Final = b"/predict"

@@ -275,7 +275,7 @@ class RestApi:
         except NotFound as error:
             return failed(error)
 
-    async def _predict(self, request: Request, model: ModelSpec, began: float) -> Buffer:
+    async def _predict(self, request: Request, model: ModelSpec, began: float) -> Buffer | Reply:
         try:  # as `counting_refusals`, without the call: this is done for every small request
             body, limit = request.body, self._max_body_bytes
             if body is None or len(body) > limit or b"content-encoding" in request.head.fields:
@@ -290,8 +290,12 @@ class RestApi:
             self._plane.refused(model.name, error, self._interface, Api.PREDICT)
             raise
         name, decode = asked.signature_name, asked.decode
-        inputs = InferRequest(model, name, decode, size, asked.decode_at_once, (), request.head)
-        return await self._plane.predict(inputs, self._interface, began)
+        at_once, wanted = asked.decode_at_once, asked.outputs
+        inputs = InferRequest(model, name, decode, size, at_once, wanted, request.head)
+        reply = await self._plane.predict(inputs, self._interface, began)
+        if asked.media_type:
+            return Reply(200, ((b"content-type", asked.media_type.encode()),), reply)
+        return reply
 
     async def _classify(self, request: Request, model: ModelSpec, began: float) -> Buffer:
         examples = await self._examples(request, model, Method.CLASSIFY, Api.CLASSIFY)

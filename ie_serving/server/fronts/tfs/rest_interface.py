@@ -1,6 +1,6 @@
 """TensorFlow Serving's REST API as the data plane knows it, and how its replies are written."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ie_serving.core.errors import InvalidRequest
@@ -9,8 +9,10 @@ from ie_serving.inference.interface import Api, Encode, Interface
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.tfs.callers import rest_caller
 from ie_serving.server.transport.http1.messages import Buffer
+from ie_serving.wire.form.reply import Form, encode_raw, encode_texts
 from ie_serving.wire.json.request import Format
 from ie_serving.wire.json.response import check_rows, encode_predictions
+from ie_serving.wire.tfs.predict import chosen
 
 LARGE_BODY = 32 * 1024
 """Bytes of a body from which it is decoded in a thread, unless it holds plain numbers: rows that
@@ -47,10 +49,21 @@ def rest_interface(*, limit_s: float) -> Interface[Buffer]:
 def _encoders(
     servable: Servable, signature: Signature, outputs: Sequence[str]
 ) -> Mapping[object, Encode[Buffer]]:
-    if signature.gives_any:
-        return {form: partial(_open_predictions, form=form) for form in Format}
-    specs = {alias: signature.outputs[alias] for alias in outputs}
-    return {form: partial(encode_predictions, form=form, specs=specs) for form in Format}
+    write: Callable[..., Buffer] = _open_predictions
+    if not signature.gives_any:
+        specs = {alias: signature.outputs[alias] for alias in outputs}
+        write = partial(encode_predictions, specs=specs)
+    rows_or_columns: Mapping[object, Encode[Buffer]] = {
+        form: partial(write, form=form) for form in Format
+    }
+    every = {**rows_or_columns, Form.RAW: encode_raw, Form.TEXTS: encode_texts}
+    if tuple(outputs) == tuple(signature.outputs):
+        return every
+    return {form: partial(_of_some, encode, outputs) for form, encode in every.items()}
+
+
+def _of_some(encode: Encode[Buffer], names: Sequence[str], outputs: Mapping[str, Array]) -> Buffer:
+    return encode(chosen(outputs, names))
 
 
 def _open_predictions(outputs: Mapping[str, Array], form: Format) -> Buffer:

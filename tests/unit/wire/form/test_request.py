@@ -8,6 +8,7 @@ import pytest
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.images import ImageForm
 from ie_serving.core.tensors import DataType, Signature, TensorSpec
+from ie_serving.wire.form.reply import Form
 from ie_serving.wire.form.request import parse_form
 from ie_serving.wire.json.request import Format
 from tests.unit.wire.form.test_multipart import TYPE, Field, written
@@ -20,6 +21,7 @@ IMAGE = TensorSpec(
     "x:0",
     image=ImageForm("NHWC", ((0, 9), (4, 4), (4, 4), (3, 3)), "BGR"),
 )
+MIME: Field = ("out_mime_type", False, b"image/png")
 TEXT = TensorSpec("s", DataType.STRING, (-1,), "s:0")
 
 
@@ -81,3 +83,19 @@ def test_what_fits_no_input_is_refused(specs: list[TensorSpec], field: Field, ph
 def test_two_fields_of_json_for_one_input_are_refused() -> None:
     with pytest.raises(InvalidRequest, match='2 fields "n"'):
         decoded([NUMBERS], ("n", False, b"[1]"), ("n", False, b"[1]"))
+
+
+def test_outputs_and_the_form_of_the_reply_are_asked_for_by_fields() -> None:
+    fields: list[Field] = [("x", True, b"1"), ("out_filter", False, b"a, b"), MIME]
+    body = parse_form(written(*fields, ("out_filter", False, b"c")), TYPE)
+    assert (body.outputs, body.media_type) == (("a", "b", "c"), "image/png")
+    signature = Signature("serving_default", {"x": TEXT}, {})
+    assert body.decode(signature)[1] is Form.RAW
+    plain = parse_form(written(("x", True, b"1"), ("out_mime_type", False, b"text/plain")), TYPE)
+    assert (plain.outputs, plain.media_type) == ((), "")
+    assert plain.decode(signature)[1] is Form.TEXTS
+
+
+def test_a_file_is_an_input_whatever_its_name() -> None:
+    spec = replace(TEXT, name="out_filter")
+    assert decoded([spec], ("out_filter", True, b"a"))["out_filter"].tolist() == [b"a"]

@@ -31,6 +31,8 @@ from benchmarks.servers import Running, Server, Target, project
 
 CLIENTS = 32
 PATIENCE_S = 60.0
+TURNS = 8
+"""Stretches of a round, every second one with calls that hang: other work hurts both alike."""
 HANGS_MS = 500
 WARM_S = 0.5
 """Load before a measurement, in seconds."""
@@ -162,23 +164,29 @@ async def _hanging(target: Target, rounds: int, seconds: float) -> None:
     rows = []
     for other in ("hangs", "hangs_apart"):
         seen: dict[bool, list[float]] = {False: [], True: []}
-        for turn in range(rounds):
-            for hangs in (False, True)[:: -1 if turn % 2 else 1]:
-                seen[hangs].append(await _p99_beside(target, other, hangs, seconds))
+        for _ in range(rounds):
+            ms: dict[bool, list[float]] = {False: [], True: []}
+            for turn in range(TURNS):
+                hangs = bool(turn % 2)
+                ms[hangs] += await _beside(target, other, hangs, 2 * seconds / TURNS)
+            for hangs, several in ms.items():
+                seen[hangs].append(float(np.percentile(several, 99)))
         cells = [spread(seen[False], 2), spread(seen[True], 2), ratio(seen[True], seen[False])]
         rows.append([other, *cells])
     print(table(["p99 ms of a neighbour", "alone", "beside", "ratio"], rows), end="\n\n")
 
 
-async def _p99_beside(target: Target, other: str, hangs: bool, seconds: float) -> float:
+async def _beside(target: Target, other: str, hangs: bool, seconds: float) -> list[float]:
+    """Give the milliseconds of small requests, one after the other."""
     over = asyncio.Event()
     beside = asyncio.ensure_future(_hang(target, other, over)) if hangs else None
-    small = tfs_grpc("thread", {"x": np.ones(4, np.float32)})
-    found = await load_grpc(target.grpc_port, small, 1, seconds)
+    small = {"small": tfs_grpc("thread", {"x": np.ones(4, np.float32)})}
+    async with grpc.aio.insecure_channel(f"{HOST}:{target.grpc_port}") as channel:
+        found = await _in_turns(channel, small, seconds)
     over.set()
     if beside is not None:
         await beside
-    return found.p99_ms
+    return found["small"]
 
 
 async def _hang(target: Target, model: str, over: asyncio.Event) -> None:
@@ -190,7 +198,7 @@ async def _hang(target: Target, model: str, over: asyncio.Event) -> None:
             try:
                 await method(call.body, timeout=PATIENCE_S)
             except grpc.aio.AioRpcError:
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0.1)
 
 
 async def _mean_batch(target: Target, seconds: float) -> float:

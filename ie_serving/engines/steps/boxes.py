@@ -201,8 +201,8 @@ def _best_first(scores: Array) -> Array:
 
 def _listed(boxes: Array, scores: Array, classes: Array, labels: Array, places: Array) -> Arrays:
     return {
-        "boxes": boxes[places],
-        "scores": scores[places],
+        "boxes": boxes[places].astype(np.float32),
+        "scores": scores[places].astype(np.float32),
         "classes": classes[places],
         "labels": labels[places],
         "count": np.array(len(places), np.int64),

@@ -44,7 +44,7 @@ def regression_output(values: Array, *, names: dict[str, int]) -> Arrays:
     most = max(names.values())
     if values.ndim < 1 or values.shape[-1] <= most:
         raise InvalidTensor(f"values has shape {list(values.shape)}; column {most} is asked for")
-    return {name: np.ascontiguousarray(values[..., at]) for name, at in names.items()}
+    return {name: values[..., at].copy() for name, at in names.items()}
 
 
 def regression_specs(inputs: Specs, *, names: dict[str, int]) -> Specs:

@@ -76,7 +76,7 @@ def sized(pixels: Array, height: int, width: int) -> Array:
     found = resized(pixels, height, width)
     if found.dtype == pixels.dtype:
         return found
-    return found.round().astype(pixels.dtype) if pixels.dtype.kind in "iu" else found
+    return (found.round() if pixels.dtype.kind == "u" else found).astype(pixels.dtype)
 
 
 def room(

@@ -12,8 +12,10 @@ from ie_serving.engines.steps.declaration import ANY, NUMBERS, BuiltIn, Input, t
 MOST_SIZE = 16_384
 """Rows or columns of a picture that a step makes."""
 
-# Encoded where nothing else says it; or pixels, which are numbers.
-IMAGE = Input(dtype=DataType.STRING, shape=None, also=NUMBERS - {DataType.BF16})
+ENCODED = Input(dtype=DataType.STRING)
+# Encoded where nothing else says it; or pixels, of dtypes that resizing with float32 holds exactly.
+PIXELS = (DataType.UINT8, DataType.UINT16, DataType.FP16, DataType.FP32)
+IMAGE = Input(dtype=DataType.STRING, also=PIXELS)
 BOXES = Input(shape=(-1, 4), also=(DataType.FP64, DataType.FP16))
 SCORES = Input(shape=None)
 TEXTS = Input(dtype=DataType.STRING, shape=(-1,))
@@ -33,7 +35,7 @@ TABLE: Mapping[str, BuiltIn] = {
     "decode_image": BuiltIn(
         about="Decodes one JPEG, PNG or WebP.",
         run=images.decode_image,
-        inputs={"image": IMAGE},
+        inputs={"image": ENCODED},
         outputs=lambda _inputs, *, colors: {
             "pixels": tensor("pixels", DataType.UINT8, -1, -1, 1 if colors == "GREY" else 3),
             "height": tensor("height", DataType.INT64),

@@ -80,7 +80,7 @@ class Turns:
     ) -> "dict[str, Any] | ServingError":
         """Call a hook, wherever this is; give the error that it failed with."""
         try:
-            found = hook.call(dict(tensors), ctx)
+            found = hook.call(_writable(tensors), ctx)
         except ServingError as error:
             return error
         # SystemExit as well: whoever ends the program in a hook ends the request.
@@ -147,6 +147,14 @@ class Turns:
 def _left(ctx: HookContext) -> Callable[[], float | None]:
     deadline = ctx.deadline
     return lambda: None if deadline is None else max(0.0, deadline - time.time())
+
+
+# As kibernetika-serving gave them: authors compute in place. A request's arrays may be its bytes.
+def _writable(tensors: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: each.copy() if isinstance(each, np.ndarray) and not each.flags.writeable else each
+        for name, each in tensors.items()
+    }
 
 
 def _size(tensors: Mapping[str, Any]) -> int:

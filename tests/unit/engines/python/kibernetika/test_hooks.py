@@ -85,6 +85,14 @@ async def test_what_hooks_leave_alone_is_described(model: Open) -> None:
     assert (await answer(made, t=strings("a")))["u"].tolist() == [b"A"]
 
 
+async def test_hooks_may_compute_in_place(model: Open) -> None:
+    made = model("def preprocess(inputs):\n    inputs['x'] += 1\n    return inputs")
+    rows = ROWS.copy()
+    rows.flags.writeable = False
+    for _ in range(2):  # in a thread, then on the loop
+        assert np.array_equal((await answer(made, x=rows))["y"], (ROWS + 1) * 2 + 1)
+
+
 async def test_process_asks_the_drivers_itself(model: Open) -> None:
     made = await asyncio.to_thread(  # as versions are loaded
         model,

@@ -133,6 +133,8 @@ class Signature:
         gathers: the model makes batches of its requests itself, if anybody does.
         told: the model is told who asks, by `core.callers.CALLER`.
         is_open: where it names no inputs it takes any, and where it names no outputs it gives any.
+        behind: inputs of the model behind whatever takes any: JSON, which has no dtypes, is read
+            by these where names are the same.
     """
 
     name: str
@@ -149,6 +151,7 @@ class Signature:
     gathers: bool = False
     told: bool = False
     is_open: bool = False
+    behind: Mapping[str, TensorSpec] = field(default_factory=dict)
 
     @property
     def takes_any(self) -> bool:

@@ -249,8 +249,13 @@ def test_the_rest_of_the_server_answers_beside_it(server: Server) -> None:
     assert server.rest.get("/v1/models/default").json()["model_version_status"][0]["state"] == (
         "AVAILABLE"
     )
-    reply = server.rest.post("/v1/models/default:predict", json={"inputs": {"cm": [[1, 2, 3, 4]]}})
-    assert reply.status_code == 400 and "metadata()" in reply.json()["error"]
+    flower = FLOWERS[60].tolist()
+    for body, key in (
+        ({"inputs": {"cm": [flower]}}, "outputs"),
+        ({"instances": [{"cm": flower}]}, "predictions"),
+    ):
+        found = server.rest.post("/v1/models/default:predict", json=body).json()[key]
+        assert (found if key == "outputs" else found[0])["name"] in ("versicolor", ["versicolor"])
     assert "OpenVINO has no MYRIAD any more" in server.log
 
 

@@ -59,6 +59,7 @@ from ie_serving.wire.json.document import (
     signature_name_of,
 )
 from ie_serving.wire.json.inputs import decode_columns, decode_rows, dtypes_for, without_left_out
+from ie_serving.wire.json.open_inputs import open_specs
 from ie_serving.wire.json.rapidjson.printing import show
 from ie_serving.wire.json.slices import Slices, sliced
 
@@ -134,7 +135,7 @@ class PredictBody:
         specs = signature.inputs
         form = _ROW if INSTANCES in keys else _COLUMN
         if not specs or (form is _ROW) == (INPUTS in keys):
-            raise self._unformed(signature)
+            return self._decode_open(signature, form), form
         values = self._document[INSTANCES if form is _ROW else INPUTS]
         arrays = self._numbers(values, form, specs)
         if arrays is None:
@@ -154,15 +155,18 @@ class PredictBody:
         arrays = self._numbers(values, form, signature.inputs, brackets)
         return None if arrays is None else (arrays, form)
 
+    def _decode_open(self, signature: Signature, form: Format) -> dict[str, Array]:
+        """Decode inputs that nobody has declared. Raises: InvalidRequest, where that is wrong."""
+        if not signature.takes_any or (form is _ROW) == (INPUTS in self._keys):
+            raise self._unformed(signature)
+        values = self._document[INSTANCES if form is _ROW else INPUTS]
+        specs = open_specs(plain(values), signature.behind)
+        return self._decode_values(values, specs, form, ())
+
     # Both keys or none: which one was meant cannot be told, and TensorFlow Serving refuses as well.
     def _unformed(self, signature: Signature) -> InvalidRequest:
         """Tell why no inputs can be looked for."""
-        if signature.takes_any:
-            return InvalidRequest(
-                "the model takes inputs of any dtypes, which JSON does not tell apart: declare them"
-                " by a function metadata() in its file of hooks, or ask over gRPC"
-            )
-        if not signature.inputs:
+        if not signature.inputs and not signature.takes_any:
             name = self.signature_name or "DEFAULT"
             return InvalidRequest(f"Failed to get input map for signature: {name}")
         if INPUTS not in self._keys:

@@ -234,4 +234,5 @@ def _signature(
         runs_on=f"{models}, with hooks {file}" if file else models,
         told=bool(file),
         is_open=True,
+        behind=first.model.signature.inputs,
     )

@@ -9,7 +9,6 @@ The graph file that stood beside it named inputs and outputs; here `params` decl
 their dtypes. Source: "Python Execution in OpenVINO Model Server" of its documentation.
 """
 
-import asyncio
 import inspect
 import math
 import struct
@@ -80,11 +79,12 @@ class Node:
     async def stream(
         self, items: AsyncIterator[Inputs], _: Context
     ) -> AsyncGenerator[object, None]:
-        """Give all that the generator gives, for one request after the other."""
+        """Give all that the generator gives, for one request after the other.
+
+        It blocks its event loop, which only the streams of this kernel have (`streaming.py`).
+        """
         async for inputs in items:
-            answers = self._subject.execute(self._tensors(inputs))
-            # In a thread: what is computed between two answers may take long.
-            while (answer := await asyncio.to_thread(next, answers, None)) is not None:
+            for answer in self._subject.execute(self._tensors(inputs)):
                 yield self._read(answer)
 
     def close(self) -> None:

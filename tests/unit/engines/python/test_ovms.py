@@ -5,7 +5,6 @@ Source: docs/python_support/reference.md of openvinotoolkit/model_server, sectio
 
 import sys
 from collections.abc import AsyncIterator
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,9 @@ import pytest
 from ie_serving.core.callers import Caller
 from ie_serving.core.codes import code_of
 from ie_serving.core.errors import LoadFailed, ServingError
-from ie_serving.engines.python.context import Context
-from ie_serving.engines.python.opening import opened
 from ie_serving.engines.python.pyovms import Tensor
 from tests.unit.engines.asking import answer, strings
-from tests.unit.engines.python.kernels import options, served, written
+from tests.unit.engines.python.kernels import served
 
 INCREMENTER = """
 from pyovms import Tensor
@@ -167,16 +164,17 @@ async def test_a_generator_answers_a_stream(tmp_path: Path) -> None:
                 for i in range(3):
                     yield [Tensor("output", str(i).encode())]
         """
-    with ExitStack() as undone:
-        given = options("", declared(NUMBERS, TEXT))
-        kernel = opened(written(tmp_path, code), given, undone)
-        assert kernel.stream is not None
+    model = served(tmp_path, code, "", declared(NUMBERS, TEXT))
+    assert model.stream is not None
 
-        async def items() -> AsyncIterator[Any]:
+    async def items() -> AsyncIterator[Any]:
+        for _ in range(2):
             yield {"input": np.zeros(1, np.float32)}
 
-        found = [each async for each in kernel.stream(items(), Context(Caller()))]
-    assert [bytes(each["output"].item()) for each in found] == [b"0", b"1", b"2"]
+    signature = model.signatures["serving_default"]
+    replies = model.stream(signature, items(), lambda outputs: outputs["output"].item(), Caller())
+    assert [each async for each in replies] == [b"0", b"1", b"2"] * 2
+    model.close()
 
 
 def test_a_tensor_of_a_tensor_and_parts_of_one() -> None:

@@ -5,7 +5,7 @@ width and height; `scores`, float [n]; `classes`, int64 [n]; `labels`, string [n
 numbers as text; and `count`, int64, their number. The best score stands first.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -22,6 +22,9 @@ LIST = fixed(
     tensor("count", DataType.INT64),
 )
 """What these steps give."""
+
+GRID = "grid"
+"""Form of an output that has places of a grid in place of boxes."""
 
 COLUMNS = 7
 """Picture, class, score, left, top, right, bottom. Source: OpenVINO's DetectionOutput."""
@@ -84,41 +87,51 @@ def yolo_boxes(
     labels: tuple[str, ...],
 ) -> Arrays:
     """Make boxes of a YOLO's output; see `registry.TABLE`."""
-    rows = _of_grid(output, anchors) if form == "grid" else _of_rows(output, form)
-    centres, sizes, objects = rows[:, :2], rows[:, 2:4], rows[:, 4]
-    classes = rows[:, 5:].argmax(1) if rows.size else np.zeros(0, np.int64)
-    scores = objects * rows[np.arange(len(rows)), 5 + classes]
+    places, certain, classes = _FORMS[form](output, anchors)
+    scores = classes.max(axis=1, initial=0.0) * certain
+    # Most of some thousand boxes are unlikely: the rest of the work is for the others.
+    sure = np.flatnonzero(scores >= threshold)
+    centres, sizes = places[sure, :2], places[sure, 2:]
     corners = np.concatenate((centres - sizes / 2, centres + sizes / 2), axis=1)
-    if form != "grid":
+    if form != GRID:
         corners = corners / np.array((width, height, width, height), np.float32)
-    return _best(corners, scores, classes, threshold, overlap, most, labels)
+    return _best(corners, scores[sure], classes[sure].argmax(1), threshold, overlap, most, labels)
 
 
 def wrong_anchors(*, form: str, anchors: object, **_: object) -> str:
     """Say that a grid has anchors, and nothing else has; empty where that holds."""
-    if form == "grid":
+    if form == GRID:
         return "" if anchors else 'anchors: missing; "form": "grid" has them'
     return 'anchors are for "form": "grid"' if anchors else ""
 
 
-def _of_rows(output: Array, form: str) -> Array:
-    """Give centre, size, certainty and classes of each box: float [n, 5 + classes]."""
-    if output.ndim != 3 or output.shape[0] != 1 or min(output.shape) < 1:
+Found = tuple[Array, Array | float, Array]
+"""Centre and size of each box, [n, 4]; its certainty; and that of each class, [n, classes]."""
+
+
+def _of_version_8(output: Array, _: object) -> Found:
+    """Take [1, 4 + classes, n]; a box has no certainty apart from that of its classes."""
+    rows = _table(output, 5, axis=1).T
+    return rows[:, :4], 1.0, rows[:, 4:]
+
+
+def _of_version_5(output: Array, _: object) -> Found:
+    """Take [1, n, 5 + classes]."""
+    rows = _table(output, 6, axis=2)
+    return rows[:, :4], rows[:, 4], rows[:, 5:]
+
+
+def _table(output: Array, least: int, axis: int) -> Array:
+    if output.ndim != 3 or output.shape[0] != 1:
         raise InvalidTensor(f"output has shape {list(output.shape)}; expected [1, .., ..]")
-    table = output[0] if form == "v5" else output[0].T
-    least = 6 if form == "v5" else 5
-    if table.shape[1] < least:
+    if output.shape[axis] < least:
         raise InvalidTensor(
-            f'output has {table.shape[1]} numbers for each box; "form": "{form}" has {least} at'
-            " least"
+            f"output has {output.shape[axis]} numbers for each box; this form has {least} at least"
         )
-    if form == "v5":
-        return np.asarray(table)
-    # Version 8 and later have no certainty apart from that of each class.
-    return np.insert(table, 4, 1.0, axis=1)
+    return np.asarray(output[0])
 
 
-def _of_grid(output: Array, anchors: Sequence[tuple[float, float]]) -> Array:
+def _of_grid(output: Array, anchors: Sequence[tuple[float, float]]) -> Found:
     """Decode the cells of version 2: [1, anchors * (5 + classes), rows, columns], as shares."""
     number = len(anchors)
     if output.ndim != 4 or output.shape[0] != 1 or output.shape[1] % number:
@@ -135,13 +148,9 @@ def _of_grid(output: Array, anchors: Sequence[tuple[float, float]]) -> Array:
     priors = np.array(anchors, np.float32)[:, np.newaxis, np.newaxis]
     with np.errstate(over="ignore"):  # a size beyond all is cut to the picture
         sizes = np.exp(cells[..., 2:4]) * priors / grid
-    parts = (
-        (_logistic(cells[..., :2]) + at) / grid,
-        sizes.clip(0, 2),
-        _logistic(cells[..., 4:5]),
-        _softmax(cells[..., 5:]),
-    )
-    return np.concatenate(parts, axis=-1).reshape(-1, channels // number)
+    places = np.concatenate(((_logistic(cells[..., :2]) + at) / grid, sizes.clip(0, 2)), axis=-1)
+    certain, classes = _logistic(cells[..., 4]), _softmax(cells[..., 5:])
+    return places.reshape(-1, 4), certain.reshape(-1), classes.reshape(-1, classes.shape[-1])
 
 
 def _logistic(values: Array) -> Array:
@@ -152,6 +161,13 @@ def _logistic(values: Array) -> Array:
 def _softmax(values: Array) -> Array:
     powers = np.exp(values - values.max(axis=-1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+_FORMS: Mapping[str, Callable[[Array, Sequence[tuple[float, float]]], Found]] = {
+    "v8": _of_version_8,
+    "v5": _of_version_5,
+    GRID: _of_grid,
+}
 
 
 def filter_boxes(

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
+import yaml
 from tensorflow_serving.apis import predict_pb2
 
-from tests.functional.servers import Server
+from tests.functional.servers import ROOT, Server
 
 ECHO = """
 import redhareapiversion
@@ -34,40 +35,13 @@ class Echo(Kernel):
 if __name__ == "__main__":
     Echo().run()
 """
-ARRAY = {"pythonType": "numpy.ndarray", "type": "NDARRAY"}
-STEPS = {
-    "select": {
-        "@type": "SWITCH",
-        "@input": "input",
-        "switchFn": {
-            "@type": "STRING_SWITCH",
-            "numOutputs": 2,
-            "fieldName": "which",
-            "map": {"model": 0, "script": 1},
-        },
-    },
-    "to_model": {"@type": "SWITCH_OUTPUT", "@input": "select", "outputNum": 0},
-    "to_script": {"@type": "SWITCH_OUTPUT", "@input": "select", "outputNum": 1},
-    "double": {
-        "@type": "ONNX",
-        "@input": "to_model",
-        "modelUri": "double.onnx",
-        "inputNames": ["x"],
-        "outputNames": ["y"],
-    },
-    "triple": {
-        "@type": "PYTHON",
-        "@input": "to_script",
-        "pythonConfig": {
-            "pythonConfigType": "PYTHON",
-            "pythonCodePath": "triple.py",
-            "importCode": "import numpy as np",
-            "ioInputs": {"x": ARRAY, "which": {"pythonType": "str", "type": "STRING"}},
-            "ioOutputs": {"y": {**ARRAY, "name": "made"}},
-        },
-    },
-    "either": {"@type": "ANY", "@input": ["double", "triple"]},
-}
+
+
+def documented() -> Any:
+    """Give the pipeline that the page about graphs shows, which is to run as it is printed."""
+    page = (ROOT / "docs" / "graphs.md").read_text()
+    section = page[page.index("## Pipelines of Konduit Serving") :]
+    return yaml.safe_load(section.split("```yaml\n")[1].split("```")[0])
 
 
 def doubling() -> onnx.ModelProto:
@@ -88,13 +62,8 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     (package / "kernel.py").write_text(ECHO)
     (package / "model.json").write_text('{"name": "echo", "kernel_path": "kernel.py"}')
     onnx.save(doubling(), root / "double.onnx")
-    (root / "triple.py").write_text("made = np.asarray(x) * 3\n")
-    config = {
-        "host": "localhost",
-        "protocol": "HTTP",
-        "pipeline": {"outputStep": "either", "steps": STEPS},
-        "model_config_list": [{"config": {"name": "echo", "base_path": "echo"}}],
-    }
+    models = [{"config": {"name": "echo", "base_path": "echo"}}]
+    config = {**documented(), "host": "localhost", "model_config_list": models}
     (root / "c.yaml").write_text(json.dumps(config))  # JSON is YAML
     flags = f"--config_path={root / 'c.yaml'}", "--allow_python"
     with closing(Server("ie_serving", "config", *flags)) as started:

@@ -53,6 +53,13 @@ KINDS: Mapping[str, Kind] = {
         ),
     ),
     "REGRESSION_OUTPUT": Kind(("names",), ("inputName",)),
+    "IMAGE_TO_NDARRAY": Kind(("config",), ("keys", "outputNames", "keepOtherValues")),
+    "IMAGE_RESIZE": Kind(
+        ("height", "width"),
+        ("inputNames", "outputNames", "aspectRatioHandling", "keepOtherValues"),
+    ),
+    "SSD_TO_BBOX": Kind((), ("classLabels", "threshold", "outputName", "keepOtherValues")),
+    "BOUNDING_BOX_FILTER": Kind(("classesToKeep",), ("inputName", "outputName", "keepOtherValues")),
     MERGE: Kind(graph_only=True),
     ANY: Kind(graph_only=True),
     SWITCH: Kind(("switchFn",), graph_only=True),

@@ -6,6 +6,7 @@ from typing import Any
 
 from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
 from ie_serving.engines.python.asking import Named
+from ie_serving.engines.python.konduit.built_in import Run
 from ie_serving.engines.python.konduit.data import Data
 from ie_serving.engines.python.konduit.definition import (
     ANY,
@@ -16,7 +17,7 @@ from ie_serving.engines.python.konduit.definition import (
     Pipeline,
     Step,
 )
-from ie_serving.engines.python.konduit.steps import Run, made
+from ie_serving.engines.python.konduit.steps import made
 from ie_serving.engines.run.function import one_line
 from ie_serving.telemetry.logs import Event
 

@@ -19,6 +19,7 @@ from ie_serving.engines.python.konduit import data
 from ie_serving.engines.python.konduit.definition import read
 from ie_serving.engines.python.konduit.running import Running
 from ie_serving.wire.image.encode import encoded
+from tests.unit.engines.python.konduit.pipelines import array, ran
 
 LOGGING = {"@type": "LOGGING", "log": "KEYS_AND_VALUES"}
 
@@ -37,20 +38,6 @@ def python(code: str, inputs: str, outputs: str, **more: Any) -> dict[str, Any]:
         gives[name] = {"name": name, "pythonType": of[kind], "type": kind}
     config = {"pythonCode": code, "ioInputs": takes, "ioOutputs": gives, **more}
     return {"@type": "PYTHON", "pythonConfig": config}
-
-
-def ran(steps: Any, given: dict[str, Any], **more: Any) -> Any:
-    running = Running(read({"steps": steps, **more}, "pipeline"))
-    return running(data.decode(json.dumps(given).encode()), Context(Caller({}, None)).models)
-
-
-def array(*numbers: float, kind: str = "FLOAT", form: str = ">f4") -> dict[str, Any]:
-    raw = np.array(numbers, form).tobytes()
-    return {
-        "@NDArrayType": kind,
-        "@NDArrayShape": [len(numbers)],
-        "@NDArrayDataBase64": base64.b64encode(raw).decode(),
-    }
 
 
 # -- data: the example of Konduit's page about its JSON -----------------------------------------
@@ -191,22 +178,6 @@ def test_what_fails_names_the_step(
     assert type(caught.value) is error
     assert str(caught.value).startswith('step "2" (PYTHON): ')
     assert fault in str(caught.value)
-
-
-# -- classifiers and regressions ------------------------------------------------------------------
-
-
-def test_a_classifier_names_the_best() -> None:
-    step = {"@type": "CLASSIFIER_OUTPUT", "inputName": "p", "labels": ["a", "b", "c"]}
-    given = {"p": array(0.25, 0.5, 0.125)}
-    assert ran([step], given) == {"label": "b", "index": 1, "prob": 0.5}
-    two = {**step, "topN": 2, "returnIndex": False, "labelName": "best"}
-    assert ran([two], given) == {"best": ["b", "a"], "prob": [0.5, 0.25]}
-
-
-def test_a_regression_names_columns() -> None:
-    step = {"@type": "REGRESSION_OUTPUT", "inputName": "y", "names": {"price": 1}}
-    assert ran([step], {"y": array(1, 2.5)}) == {"price": 2.5}
 
 
 # -- graphs: the example of the command line, 1=logging(input),[2_1,2_2]=switch(int,select,1),... --

@@ -1,0 +1,280 @@
+"""Konduit's steps for pictures, boxes and classes, over the built-in steps of graphs."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import numpy as np
+
+from ie_serving.core.errors import InvalidRequest, LoadFailed
+from ie_serving.core.tensors import Array
+from ie_serving.engines.python.asking import Named
+from ie_serving.engines.python.konduit.data import Data, Image
+from ie_serving.engines.python.konduit.definition import Step
+from ie_serving.engines.steps import boxes, images, labels
+from ie_serving.wire.image.encode import encoded
+
+Run = Callable[[Data, Named], Data]
+"""Computes a step; the second are the server's models."""
+
+MOST: Final = 1000
+"""Boxes of one picture."""
+
+# -- classes and columns ------------------------------------------------------------------------
+
+
+def _rows(data: Data, step: Step) -> Array:
+    """Give the array that a step is about, as rows. Raises: InvalidRequest."""
+    arrays = [n for n, v in data.items() if isinstance(v, np.ndarray) and v.dtype.kind in "iuf"]
+    name = step.keys.get("inputName") or (arrays[0] if len(arrays) == 1 else "")
+    if name not in data:
+        there = ", ".join(data) or "nothing"
+        raise InvalidRequest(f'inputName "{name}" is not there: name one of {there}')
+    array = np.asarray(data[name])
+    if array.ndim not in (1, 2) or array.dtype.kind not in "iuf":
+        raise InvalidRequest(f'"{name}" is {array.dtype} {list(array.shape)}; expected rows')
+    return np.atleast_2d(array)
+
+
+def _unwrapped(rows: list[Any]) -> Any:  # noqa: ANN401 (a list, or what its one row holds)
+    return rows[0] if len(rows) == 1 else rows
+
+
+def classifier(step: Step) -> Run:
+    """Name the best classes of each row. Source: ClassifierOutputStep and its runner."""
+    keys, top = step.keys, step.keys.get("topN") or 1
+    named = keys.get("labels") or []
+    if not isinstance(named, list) or not isinstance(top, int) or top < 1:
+        raise LoadFailed("expected labels as a list, and topN as a number from 1 on")
+    wanted = {
+        item: keys.get(f"{item}Name") or item
+        for item in ("label", "index", "prob")
+        if keys.get(f"return{item.title()}", True)
+    }
+
+    def run(data: Data, _: Named) -> Data:
+        rows = _rows(data, step)
+        words = tuple(map(str, named))
+        found = labels.classifier_output(rows, labels=words, top_n=top, softmax=False)
+        plain = {**found, "label": _decoded(found["label"]), "prob": found["prob"].astype(float)}
+        given = {
+            alias: _unwrapped((plain[item][:, 0] if top == 1 else plain[item]).tolist())
+            for item, alias in wanted.items()
+        }
+        if keys.get("allProbabilities"):
+            given["allProbabilities"] = _unwrapped([*rows.astype(float)])
+        return {**data, **given}
+
+    return run
+
+
+def _decoded(texts: Array) -> Array:
+    words = np.empty(texts.shape, object)
+    words.reshape(-1)[:] = [text.decode() for text in texts.reshape(-1)]
+    return words
+
+
+def regression(step: Step) -> Run:
+    """Name columns. Source: RegressionOutputStep."""
+    names = step.keys["names"]
+    numbers = names.values() if isinstance(names, Mapping) else ()
+    if not numbers or not all(isinstance(at, int) and at >= 0 for at in numbers):
+        raise LoadFailed('names: expected fields with their columns, such as {"price": 0}')
+
+    def run(data: Data, _: Named) -> Data:
+        found = labels.regression_output(_rows(data, step), names=dict(names))
+        return {**data, **{n: _unwrapped(each.astype(float).tolist()) for n, each in found.items()}}
+
+    return run
+
+
+# -- pictures -----------------------------------------------------------------------------------
+
+_FITS: Mapping[str, str] = {"CENTER_CROP": images.CROP, "STRETCH": images.STRETCH}
+_LAYOUTS: Mapping[str, str] = {"CHANNELS_FIRST": "NCHW", "CHANNELS_LAST": "NHWC"}
+_COLOURS: Mapping[str, str] = {"RGB": "RGB", "BGR": "BGR", "GRAYSCALE": "GREY"}
+_DTYPES: Mapping[str, str] = {"FLOAT": "float", "UINT8": "uint8"}
+_LISTS: Final = ("NONE", "BATCH", "LIST_OUT", "FIRST")
+_VGG: Final = (123.68, 116.779, 103.939)
+"""Means of red, green and blue. Source: ImageNormalization."""
+
+
+def to_array(step: Step) -> Run:
+    """Make the input of a model of pictures. Source: ImageToNDArrayConfig."""
+    config = step.keys.get("config") or {}
+    if not isinstance(config, Mapping):
+        raise LoadFailed("config: expected an object")
+    options: dict[str, Any] = {
+        "height": _size(config, "height"),
+        "width": _size(config, "width"),
+        "fit": _word(config, "aspectRatioHandling", _FITS, "CENTER_CROP"),
+        "layout": _word(config, "format", _LAYOUTS, "CHANNELS_FIRST"),
+        "colors": _word(config, "channelLayout", _COLOURS, "RGB"),
+        "dtype": _word(config, "dataType", _DTYPES, "FLOAT"),
+    }
+    mean, scale = _normalization(config.get("normalization", {}), options)
+    many = _word(config, "listHandling", {each: each for each in _LISTS}, "NONE")
+    batched = config.get("includeMinibatchDim", True)
+
+    def one(files: list[bytes]) -> Array:
+        encoded_ = np.empty(len(files), object)
+        encoded_[:] = files
+        return images.image_to_tensor(encoded_, **options, mean=mean, scale=scale)["tensor"]
+
+    def run(value: Any) -> Any:  # noqa: ANN401 (a picture, or a list of them)
+        if isinstance(value, Image):
+            return one([value.data]) if batched else one([value.data])[0]
+        files = [each.data for each in value]
+        if many == "NONE" or not files:
+            raise InvalidRequest(f"{len(files)} pictures came, and listHandling is {many}")
+        if many == "BATCH":
+            return one(files)
+        arrays = [one([each]) if batched else one([each])[0] for each in files]
+        return arrays[0] if many == "FIRST" else arrays
+
+    return _of_pictures(step, "keys", run)
+
+
+def resized(step: Step) -> Run:
+    """Give pictures another size. Source: ImageResizeStep."""
+    height, width = _size(step.keys, "height"), _size(step.keys, "width")
+    fit = _word(step.keys, "aspectRatioHandling", _FITS, "STRETCH")
+
+    def run(value: Any) -> Any:  # noqa: ANN401
+        if not isinstance(value, Image):
+            return [run(each) for each in value]
+        pixels = images.resize(np.array(value.data, object), height=height, width=width, fit=fit)[
+            "pixels"
+        ]
+        return Image("PNG", encoded(pixels, "png"))
+
+    return _of_pictures(step, "inputNames", run)
+
+
+def _of_pictures(step: Step, key: str, change: Any) -> Run:  # noqa: ANN401 (of one value)
+    """Make a step that changes the pictures of the data: those that are named, or all."""
+    names, aliases = step.keys.get(key), step.keys.get("outputNames")
+    if aliases and (not names or len(aliases) != len(names)):
+        raise LoadFailed(f"outputNames: expected as many as {key}")
+
+    def run(data: Data, _: Named) -> Data:
+        chosen = names or [name for name, value in data.items() if _is_picture(value)]
+        for name in chosen:
+            if not _is_picture(data.get(name)):
+                raise InvalidRequest(
+                    f'"{name}" is no picture, which has @ImageFormat and @ImageData'
+                )
+        made = {alias: change(data[n]) for n, alias in zip(chosen, aliases or chosen, strict=True)}
+        keep = step.keys.get("keepOtherValues", True)
+        return {**{n: v for n, v in data.items() if keep and n not in chosen}, **made}
+
+    return run
+
+
+def _is_picture(value: object) -> bool:
+    several = value if isinstance(value, list) and value else [value]
+    return all(isinstance(each, Image) for each in several)
+
+
+def _size(config: Mapping[str, Any], key: str) -> int:
+    size = config.get(key)
+    if not isinstance(size, int) or not 0 < size <= 16_384:
+        raise LoadFailed(f"{key} is {size!r}; expected a number of pixels")
+    return size
+
+
+def _word(config: Mapping[str, Any], key: str, known: Mapping[str, str], default: str) -> str:
+    word = str(config.get(key) or default)
+    if word not in known:
+        raise LoadFailed(f"{key} is {word}, which is not supported; expected {', '.join(known)}")
+    return known[word]
+
+
+def _normalization(
+    given: Any,  # noqa: ANN401 (whatever JSON has)
+    options: Mapping[str, Any],
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Give what is subtracted from each colour, and what it is divided by. Default: to [0, 1]."""
+    given = {"type": "NONE"} if given is None else given
+    kind = given.get("type", "SCALE") if isinstance(given, Mapping) else None
+    most = float(given.get("maxValue") or 255.0) if kind else 255.0
+    known: Mapping[Any, tuple[Any, Any]] = {
+        "NONE": ((0.0,), (1.0,)),
+        "SCALE": ((0.0,), (most,)),
+        "SCALE_01": ((0.0,), (most,)),
+        "INCEPTION": ((most / 2,), (most / 2,)),
+        "VGG_SUBTRACT_MEAN": (_VGG, (1.0,)),
+        "SUBTRACT_MEAN": (given.get("meanRgb") if kind else None, (1.0,)),
+        "STANDARDIZE": ((given.get("meanRgb"), given.get("stdRgb")) if kind else (None, None)),
+    }
+    if kind not in known or not all(known[kind]):
+        raise LoadFailed(f"normalization {given!r} is not supported; expected {', '.join(known)}")
+    if options["dtype"] == "uint8" and kind != "NONE":
+        raise LoadFailed("normalization: pictures of UINT8 have none; give it the type NONE")
+    step = -1 if options["colors"] == "BGR" else 1  # both are named in the order of RGB
+    mean, scale = (tuple(map(float, each))[::step] for each in known[kind])
+    return mean, scale
+
+
+# -- boxes --------------------------------------------------------------------------------------
+
+
+def ssd(step: Step) -> Run:
+    """Make boxes of an SSD's output. Source: SSDToBoundingBoxStep and its runner."""
+    keys = step.keys
+    named = keys.get("classLabels") or []
+    threshold = keys.get("threshold", 0.5)
+    if not isinstance(named, list) or not isinstance(threshold, int | float):
+        raise LoadFailed("expected classLabels as a list, and threshold as a number")
+    taken = ("detection_boxes", "detection_scores", "detection_classes")
+
+    def run(data: Data, _: Named) -> Data:
+        missing = [name for name in taken[: 3 if named else 2] if name not in data]
+        if missing:
+            raise InvalidRequest(f'"{missing[0]}" is missing, of an SSD\'s output')
+        corners, scores = (np.asarray(data[name]) for name in taken[:2])
+        classes = np.asarray(data[taken[2]]) if named else np.zeros_like(scores)
+        found = boxes.ssd_boxes(
+            boxes=corners,
+            scores=scores,
+            classes=classes,
+            threshold=float(threshold),
+            overlap=1.0,  # Konduit suppresses none
+            most=MOST,
+            labels=("", *map(str, named)),  # its classes are counted from 1
+        )
+        made = _boxes(found, is_named=bool(named))
+        kept = keys.get("keepOtherValues", True)
+        others = {n: v for n, v in data.items() if kept and n not in taken[:2]}
+        return {**others, keys.get("outputName") or "bounding_boxes": made}
+
+    return run
+
+
+def _boxes(found: Mapping[str, Array], *, is_named: bool) -> list[dict[str, Any]]:
+    several = zip(found["boxes"].tolist(), found["scores"].tolist(), found["labels"], strict=True)
+    return [
+        {
+            **dict(zip(("@x1", "@y1", "@x2", "@y2"), corners, strict=True)),
+            "label": label.decode() if is_named else None,
+            "probability": score,
+        }
+        for corners, score, label in several
+    ]
+
+
+def box_filter(step: Step) -> Run:
+    """Keep boxes of some classes. Source: BoundingBoxFilterStep."""
+    wanted = step.keys["classesToKeep"]
+    if not isinstance(wanted, list):
+        raise LoadFailed("classesToKeep: expected a list of labels")
+    name = step.keys.get("inputName") or "bounding_boxes"
+
+    def run(data: Data, _: Named) -> Data:
+        if not isinstance(data.get(name), list):
+            raise InvalidRequest(f'"{name}" is no list of boxes')
+        found = [each for each in data[name] if each.get("label") in wanted]
+        kept = step.keys.get("keepOtherValues", True)
+        others = {n: v for n, v in data.items() if kept and n != name}
+        return {**others, step.keys.get("outputName") or name: found}
+
+    return run

@@ -16,6 +16,7 @@ from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.wire.form.multipart import Part, parts_of
 from ie_serving.wire.form.reply import MIME, Form, form_of
 from ie_serving.wire.json.document import SIGNATURE_NAME
+from ie_serving.wire.json.open_inputs import open_specs
 from ie_serving.wire.json.rapidjson.document import parse_document
 from ie_serving.wire.json.request import Format
 from ie_serving.wire.json.tensor import decode_tensor
@@ -55,8 +56,10 @@ class FormBody:
         """
         fields: dict[str, list[Part]] = {}
         for part in self._parts:
-            fields.setdefault(_input_of(part, signature.inputs), []).append(part)
-        arrays = {name: _decoded(signature.inputs[name], parts) for name, parts in fields.items()}
+            name = part.name if signature.takes_any else _input_of(part, signature.inputs)
+            fields.setdefault(name, []).append(part)
+        specs = _open_specs(fields, signature) if signature.takes_any else signature.inputs
+        arrays = {name: _decoded(specs[name], parts) for name, parts in fields.items()}
         return arrays, Format.ROW if self._form is Form.JSON else self._form
 
     def decode_at_once(self, _: Signature) -> None:
@@ -84,6 +87,19 @@ def _input_of(part: Part, inputs: Mapping[str, TensorSpec]) -> str:
         return next(iter(inputs))
     known = ", ".join(sorted(inputs))
     raise InvalidRequest(f'the form has a field "{part.name}"; the inputs are {known}')
+
+
+def _open_specs(
+    fields: Mapping[str, Sequence[Part]], signature: Signature
+) -> Mapping[str, TensorSpec]:
+    """Say what fields are where nobody has declared it: files are strings."""
+    texts = {
+        name: parse_document(bytes(parts[0].data))
+        for name, parts in fields.items()
+        if not parts[0].is_file
+    }
+    told = open_specs(texts, signature.behind) if texts else {}
+    return {n: told.get(n) or TensorSpec(n, DataType.STRING, None, "") for n in fields}
 
 
 def _decoded(spec: TensorSpec, parts: Sequence[Part]) -> Array:

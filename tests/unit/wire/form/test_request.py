@@ -99,3 +99,11 @@ def test_outputs_and_the_form_of_the_reply_are_asked_for_by_fields() -> None:
 def test_a_file_is_an_input_whatever_its_name() -> None:
     spec = replace(TEXT, name="out_filter")
     assert decoded([spec], ("out_filter", True, b"a"))["out_filter"].tolist() == [b"a"]
+
+
+def test_for_a_model_that_takes_any_files_are_strings_and_the_rest_says_what_it_is() -> None:
+    any_inputs = Signature("serving_default", {}, {}, is_open=True, behind={"n": NUMBERS})
+    fields: list[Field] = [("f", True, b"one"), ("n", False, b"[[1, 2]]"), ("i", False, b"7")]
+    arrays, form = parse_form(written(*fields), TYPE).decode(any_inputs)
+    assert form is Format.ROW and arrays["f"].tolist() == [b"one"]
+    assert arrays["n"].dtype == np.float32 and arrays["i"].dtype == np.int64

@@ -67,6 +67,8 @@ class Served:
         if spec.name == "held":
             await self.held.wait()
             return {"y": np.array(0)}
+        if spec.name == "by_task":  # as steps of a graph run side by side
+            return await asyncio.create_task(answer(self.models["a"], **inputs))
         return await answer(self.models[spec.name], **inputs)
 
 
@@ -105,6 +107,11 @@ async def test_a_ring_of_kernels_is_told_so(kernels: Served) -> None:
         kernels.add(name, {"asks": other})
     assert await asked(kernels.models["a"], 2) == 2
     assert "in a ring" in str(await asked(kernels.models["a"], 3))
+
+
+async def test_a_ring_is_seen_through_tasks(kernels: Served) -> None:
+    model = kernels.add("a", {"asks": "by_task"})
+    assert "in a ring" in str(await asked(model, 1))
 
 
 async def test_two_that_ask_each_other_at_the_same_time_do_not_wait_for_ever(

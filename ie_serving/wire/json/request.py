@@ -71,6 +71,9 @@ LARGE_UNSTRICT: Final = 4 * 1024
 """Bytes of a body that is no strict JSON, or no object, from which it is parsed in a thread: nested
 NaN cost reader 4 some 5 ms for each KB."""
 
+MARKED: Final = b'"@'
+"""How a reserved key of Konduit's data begins."""
+
 FORM_BEGINS: Final = b"--"
 """How a form begins, and no JSON does: whether it is one, its Content-Type tells."""
 
@@ -135,7 +138,8 @@ class PredictBody:
         specs = signature.inputs
         form = _ROW if INSTANCES in keys else _COLUMN
         if not specs or (form is _ROW) == (INPUTS in keys):
-            return self._decode_open(signature, form), form
+            data = self._data(signature)
+            return self._decode_open(signature, form) if data is None else data, form
         values = self._document[INSTANCES if form is _ROW else INPUTS]
         arrays = self._numbers(values, form, specs)
         if arrays is None:
@@ -162,6 +166,19 @@ class PredictBody:
         values = self._document[INSTANCES if form is _ROW else INPUTS]
         specs = open_specs(plain(values), signature.behind)
         return self._decode_values(values, specs, form, ())
+
+    def _data(self, signature: Signature) -> dict[str, Array] | None:
+        """Decode a body that is Konduit's data, without any of our keys; None for any other."""
+        ours = INSTANCES in self._keys or INPUTS in self._keys
+        if ours or not signature.inputs or MARKED not in self._body:
+            return None
+        # Here, not above: few bodies are.
+        from ie_serving.wire.json.marked import decode_marked, holds_marked
+
+        given = plain(self._document)
+        if not holds_marked(given):
+            return None
+        return decode_marked(given, signature.inputs, signature.defaults)
 
     # Both keys or none: which one was meant cannot be told, and TensorFlow Serving refuses as well.
     def _unformed(self, signature: Signature) -> InvalidRequest:
@@ -221,6 +238,11 @@ class PredictBody:
         if optional:
             dtypes = without_left_out(given, dtypes, optional)
         if form is _COLUMN:
+            if MARKED in self._body:
+                from ie_serving.wire.json.marked import decode_marked, holds_marked
+
+                if holds_marked(given):
+                    return decode_marked(given, specs, optional)
             return decode_columns(given, dtypes)
         if not isinstance(given, list):
             fault = "Expecting 'instances' to be an list/array"

@@ -8,10 +8,10 @@ import numpy as np
 from ie_serving.core.errors import InvalidRequest, LoadFailed
 from ie_serving.core.tensors import Array
 from ie_serving.engines.python.asking import Named
-from ie_serving.engines.python.konduit.data import Data, Image
 from ie_serving.engines.python.konduit.definition import Step
 from ie_serving.engines.steps import boxes, images, labels
 from ie_serving.wire.image.encode import encoded
+from ie_serving.wire.konduit.data import Data, Image
 
 Run = Callable[[Data, Named], Data]
 """Computes a step; the second are the server's models."""

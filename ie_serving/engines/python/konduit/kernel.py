@@ -9,9 +9,9 @@ from ie_serving.core.tensors import DataType, TensorSpec
 from ie_serving.engines.python.calls import Inputs
 from ie_serving.engines.python.context import Context, LoadContext
 from ie_serving.engines.python.kernel import Kernel
-from ie_serving.engines.python.konduit.data import decode, encode
 from ie_serving.engines.python.konduit.definition import FILE, Pipeline, read
 from ie_serving.engines.python.konduit.running import Running
+from ie_serving.wire.konduit.data import decode, encode
 
 DATA = "data"
 

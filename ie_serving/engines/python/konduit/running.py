@@ -7,7 +7,6 @@ from typing import Any
 from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
 from ie_serving.engines.python.asking import Named
 from ie_serving.engines.python.konduit.built_in import Run
-from ie_serving.engines.python.konduit.data import Data
 from ie_serving.engines.python.konduit.definition import (
     ANY,
     MERGE,
@@ -20,6 +19,7 @@ from ie_serving.engines.python.konduit.definition import (
 from ie_serving.engines.python.konduit.steps import made
 from ie_serving.engines.run.function import one_line
 from ie_serving.telemetry.logs import Event
+from ie_serving.wire.konduit.data import Data
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import numpy as np
 
 from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
-from ie_serving.engines.python.konduit.data import Data, Image, written
+from ie_serving.wire.konduit.data import Data, Image, written
 
 _KEYS: Final = frozenset(
     {

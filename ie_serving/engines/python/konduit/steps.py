@@ -12,9 +12,9 @@ from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
 from ie_serving.engines.python.asking import Named
 from ie_serving.engines.python.konduit import built_in
 from ie_serving.engines.python.konduit.built_in import Run
-from ie_serving.engines.python.konduit.data import Data, Image
 from ie_serving.engines.python.konduit.definition import LOGGING, MODEL, MODELS, PYTHON, Step
 from ie_serving.engines.python.konduit.script import Script
+from ie_serving.wire.konduit.data import Data, Image
 
 log = logging.getLogger("ie_serving.kernel")
 

@@ -8,9 +8,9 @@ import numpy as np
 
 from ie_serving.core.callers import Caller
 from ie_serving.engines.python.context import Context
-from ie_serving.engines.python.konduit import data
 from ie_serving.engines.python.konduit.definition import read
 from ie_serving.engines.python.konduit.running import Running
+from ie_serving.wire.konduit import data
 
 
 def ran(steps: Any, given: dict[str, Any], **more: Any) -> Any:

@@ -15,10 +15,10 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.drivers import every
 from ie_serving.engines.others import AtHand
 from ie_serving.engines.python.context import Context
-from ie_serving.engines.python.konduit import data
 from ie_serving.engines.python.konduit.definition import read
 from ie_serving.engines.python.konduit.running import Running
 from ie_serving.wire.image.encode import encoded
+from ie_serving.wire.konduit import data
 from tests.unit.engines.python.konduit.pipelines import array, ran
 
 LOGGING = {"@type": "LOGGING", "log": "KEYS_AND_VALUES"}

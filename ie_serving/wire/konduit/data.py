@@ -64,12 +64,13 @@ def decode(body: bytes) -> dict[str, Any]:
         raise InvalidRequest(f"the body is no JSON: {error}") from None
     if not isinstance(found, Mapping):
         raise InvalidRequest('the body is no object; expected one such as {"x": 1.5}')
-    return {name: _value(value, name) for name, value in found.items()}
+    return {name: value_of(value, name) for name, value in found.items()}
 
 
-def _value(given: Any, name: str) -> Any:  # noqa: ANN401 (whatever JSON has)
+def value_of(given: Any, name: str) -> Any:  # noqa: ANN401 (whatever JSON has)
+    """Read one value, and what is in it. Raises: InvalidRequest, with `name` as its place."""
     if isinstance(given, list):
-        return [_value(each, name) for each in given]
+        return [value_of(each, name) for each in given]
     if not isinstance(given, Mapping):
         return given
     if BYTES in given:
@@ -80,7 +81,7 @@ def _value(given: Any, name: str) -> Any:  # noqa: ANN401 (whatever JSON has)
         return Image(str(given.get(FORMAT, "PNG")).upper(), _bytes(given[IMAGE], name))
     if NUMBERS in given or TYPE in given:
         return _array(given, name)
-    return {key: _value(value, f"{name}.{key}") for key, value in given.items()}
+    return {key: value_of(value, f"{name}.{key}") for key, value in given.items()}
 
 
 def _bytes(given: object, name: str) -> bytes:

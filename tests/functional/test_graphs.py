@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -90,6 +91,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     linear(root / "models/scaler/1", 0.5)
     total(root / "models/scorer/1")
     colours(root / "models/colours/1")
+    linear(root / "models/turning/1", 0.5)
     (root / "count.py").write_text(CODE)
     (root / "make.py").write_text(MAKE)
     subprocess.run([sys.executable, "make.py"], cwd=root, check=True, timeout=PATIENCE_S)
@@ -103,7 +105,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def write(root: Path, top: dict[str, Any]) -> Path:
-    names = ("scaler", "scorer", "nested")
+    names = ("scaler", "scorer", "nested", "turning")
     models = [{"config": {"name": n, "base_path": f"models/{n}"}} for n in names]
     coloured = {"name": "colours", "base_path": "models/colours", "color_format": "RGB:RGB"}
     models.append({"config": coloured})
@@ -121,7 +123,9 @@ def server(root: Path) -> Iterator[Server]:
     early = {"name": "early", "version": 3, "steps": steps, "outputs": {"y": "lone.y"}}
     seen = {"name": "seen", "steps": [{"model": "colours"}], "outputs": {"y": "colours.y"}}
     (found,) = COLOURS["graphs"]
-    graphs = [*EXAMPLE["graphs"], early, seen, {**found, "name": "found"}]
+    first, last = ({"model": "turning", "in": {"x": x}} for x in ("request.x", "first.y"))
+    turned = {"name": "turned", "steps": {"first": first, "last": last}, "outputs": {"y": "last.y"}}
+    graphs = [*EXAMPLE["graphs"], early, seen, {**found, "name": "found"}, turned]
     pipelines = {"pipeline_config_list": [PIPELINE, COUNTED]}
     libraries = {"custom_node_library_config_list": [LIBRARY]}
     config = write(root, {"graphs": graphs, **pipelines, **libraries})
@@ -246,6 +250,16 @@ def test_a_graph_serves_when_its_models_do(server: Server, root: Path) -> None:
     shutil.move(made, root / "models/lone/1")
     server.line(r"model=early version=3 state=AVAILABLE", PATIENCE_S)
     assert predict(server, "early", [ROWS[0]])["y"] == [[3.0, 6.0, 9.0, 12.0]]
+
+
+def test_no_answer_mixes_versions(server: Server, root: Path) -> None:
+    """Version 1 halves and version 2 doubles: of both together the rows would stay as they are."""
+    made = linear(root / "made_2", 2.0)
+    shutil.move(made, root / "models/turning/2")
+    began, seen = time.monotonic(), [[0.25] * 4]
+    while seen[-1] == [0.25] * 4 and time.monotonic() - began < PATIENCE_S:
+        seen += predict(server, "turned", [[1.0] * 4])["y"]
+    assert seen[-1] == [4.0] * 4
 
 
 def test_a_reload_of_the_file_changes_graphs(server: Server, root: Path) -> None:

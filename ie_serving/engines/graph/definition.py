@@ -167,12 +167,14 @@ class KernelStep(CallStep):
         params: what it is told, with the types of JSON.
         isolation: see `KernelOptions`.
         max_concurrency: see `KernelOptions`.
+        limit_s: how long a call may take, in place of `timeout_s`: the kernel's process ends then.
     """
 
     place: Place
     params: Mapping[str, object] = field(default_factory=dict)
     isolation: str = THREAD
     max_concurrency: int = 1
+    limit_s: float = 0.0
 
     @property
     def what(self) -> str:

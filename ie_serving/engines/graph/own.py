@@ -76,7 +76,10 @@ class Parts:
         beside = self._options.of(Beside).directory
         place = Place(file=step.place.file, name=step.place.name, beside=beside)
         own = KernelOptions(
-            place=place, isolation=step.isolation, max_concurrency=step.max_concurrency
+            place=place,
+            isolation=step.isolation,
+            max_concurrency=step.max_concurrency,
+            timeout_ms=step.limit_s * 1000,
         )
         options = EngineOptions(
             params=step.params, allow_python=self._options.allow_python, own=self._options.own

@@ -86,6 +86,8 @@ class StepReader:
         known = (kind, *KEYS[kind], *FOR_ALL)
         for key in sorted(given.keys() - set(known)):
             self._add(key, f"unknown key; expected one of {', '.join(known)}{nearest(key, known)}")
+        if "keep" in given and not before:
+            self._add("keep", "only a step of a list passes on what came before it")
         read: Callable[[Mapping[str, Any], tuple[str, ...]], Step | None]
         read = getattr(self, f"_{kind}")
         return read(given, before)
@@ -116,8 +118,11 @@ class StepReader:
         if not isinstance(params, Mapping):
             self._add("with", "expected an object: what the kernel finds in ctx.params")
             params = {}
+        call = self._call(given, before)
+        limit_s = call.pop("timeout_s")
         return KernelStep(
-            **self._call(given, before),
+            **call,
+            limit_s=limit_s,
             place=place or Place(file=""),
             params=params,
             isolation=self._word(given, "isolation", THREAD, INLINE, PROCESS) or THREAD,
@@ -140,13 +145,14 @@ class StepReader:
         inputs, split = self._inputs(given.get("in"), items)
         if items and not split:
             self._add("for_each", f'no input takes an item; say "in": {{"x": "{ITEM}"}}')
+        levels = self._levels(given.get("levels", 1), split)
         return {
             **self._common(given),
             "inputs": inputs,
             "sources": self._sources(given, before),
             "outputs": self._renamed(given.get("outputs", {})),
-            "split": self._levels(given.get("levels", 1), split),
-            "entries": self._entries(given.get("entries", ()), split),
+            "split": levels,
+            "entries": self._entries(given.get("entries", ()), levels),
             "gathers": str(given.get("gather", "")),
             "timeout_s": self._number(given, "timeout_ms", LONGEST_MS) / 1000,
             "retries": self._number(given, "retries", MOST_RETRIES),
@@ -272,11 +278,11 @@ class StepReader:
             return dict.fromkeys(split, 1)
         return levels
 
-    def _entries(self, given: object, split: Mapping[str, str]) -> tuple[int, ...]:
+    def _entries(self, given: object, levels: Mapping[str, int]) -> tuple[int, ...]:
         """Read `entries`: how many there have to be, of one level or of each."""
         several: list[Any] = list(given) if isinstance(given, list | tuple) else [given]
         whole = all(type(each) is int and each >= -1 for each in several)
-        if not whole or len(several) > MOST_LEVELS or (several and not split):
+        if not whole or len(several) > max(levels.values(), default=0):
             self._add("entries", f"{given!r} given; expected the number of entries of for_each")
             return ()
         return tuple(several)

@@ -63,6 +63,12 @@ def one(**step: object) -> dict[str, Any]:
         pytest.param(one(gather="a"), 'steps.last.gather: "a" has no entries', id="gather"),
         pytest.param(one(levels=2), "steps.last.levels: 2 given; expected 1 to 8", id="levels"),
         pytest.param(one(entries=4), "steps.last.entries: 4 given", id="entries"),
+        pytest.param(
+            one(**{"for_each": "request.x", "in": {"x": "item"}, "entries": [4, 4]}),
+            r"steps.last.entries: \[4, 4\] given",
+            id="more entries than levels",
+        ),
+        pytest.param(one(keep=True), "steps.last.keep: only a step of a list", id="keep"),
         pytest.param(one(cache_ms="x"), "steps.last.cache_ms: 'x' given", id="a cache"),
         pytest.param(
             one(modle="x"), 'steps.last.modle: unknown key; .*did you mean "model"', id="a key"

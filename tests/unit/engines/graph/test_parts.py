@@ -81,7 +81,7 @@ async def test_a_kernel_is_a_step(directory: Path) -> None:
 async def test_a_kernel_that_hangs_is_given_up(directory: Path) -> None:
     steps = {"last": code(timeout_ms=20, max_concurrency=2)}
     graph = compiled(shelf(), directory, steps)
-    with pytest.raises(DeadlineExceeded, match=r'step "last" .*timeout_ms, 20'):
+    with pytest.raises(DeadlineExceeded, match=r'step "last" .*within 20 ms \(timeout_ms'):
         await asyncio.wait_for(ask(graph, x=np.zeros(99, np.float32)), PATIENCE_S)
     assert await ask(graph, x=[1]) == {"y": [11]}
 

@@ -103,11 +103,13 @@ class ModelStream(Generic[T]):
             if isinstance(found, ServingError):
                 await outlet.reserve()
                 outlet.add(Answered(item.index, found, item.dropped))
+                item.give()
                 continue
             fitted, self._reader = found
             self._taken, self._since = item, time.perf_counter()
             self._dropped += item.dropped
             yield fitted
+            item.give()  # the model asks for the next one
 
     def _check_served(self) -> None:
         if self._servable.unheld is not None:

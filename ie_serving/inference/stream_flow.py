@@ -15,7 +15,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Final, Generic, TypeVar
 
-from ie_serving.core.budget import BUDGET, Lease
+from ie_serving.core.budget import Lease
 from ie_serving.core.errors import ServingError
 
 P = TypeVar("P", bound=Sized)
@@ -34,14 +34,21 @@ class Item(Generic[P]):
         payload: as it came.
         dropped: requests before it that were dropped.
         refusal: what it is answered with at once: the budget is spent.
-        lease: of its memory, which lasts as long as the item.
+        size: bytes that are counted for it.
+        lease: of its stream, which has them.
     """
 
     index: int
     payload: P
     dropped: int = 0
     refusal: ServingError | None = None
+    size: int = 0
     lease: Lease | None = None
+
+    def give(self) -> None:
+        """Count it no longer: its answer is taken, or there will be none."""
+        if self.lease is not None:
+            self.lease.give(self.size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,19 +112,21 @@ async def _next(requests: AsyncIterator[T]) -> T:
     raise _Ended
 
 
-async def numbered(requests: AsyncIterator[P]) -> AsyncGenerator[Item[P], None]:
-    """Number requests, and count in the budget what they hold."""
+async def numbered(requests: AsyncIterator[P], lease: Lease) -> AsyncGenerator[Item[P], None]:
+    """Number requests, and count what they hold in the lease of their stream."""
     index = 0
     async for payload in requests:
-        yield _counted(index, payload)
+        yield _counted(index, payload, lease)
         index += 1
 
 
 # Not in the generator itself: an error refers to the frames that it has passed, and whoever phrases
 # it clears them (`let_go`), which would end a generator that is to go on.
-def _counted(index: int, payload: P) -> Item[P]:
+def _counted(index: int, payload: P, lease: Lease) -> Item[P]:
+    size = len(payload) + ITEM
     try:
-        return Item(index, payload, lease=BUDGET.lease(len(payload) + ITEM))
+        lease.take(size)
+        return Item(index, payload, size=size, lease=lease)
     except ServingError as error:
         return Item(index, payload, refusal=error)
 
@@ -133,7 +142,7 @@ async def newest(items: AsyncIterator[Item[P]], most: int) -> AsyncGenerator[Ite
         async for item in items:
             waiting.append(item)
             if len(waiting) > most:
-                waiting.popleft()
+                waiting.popleft().give()
                 dropped += 1
             news.set()
 
@@ -214,6 +223,7 @@ async def in_order(
                 outcome = await task
                 begun.discard(task)
                 yield Answered(item.index, outcome, item.dropped)
+                item.give()
     finally:
         for task in begun:
             task.cancel()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
 
+from ie_serving.core.budget import BUDGET, Lease
 from ie_serving.core.codes import ENDED
 from ie_serving.core.errors import InvalidRequest, NotAvailable, QueueFull, ServingError
 from ie_serving.core.requests import InferRequest
@@ -150,8 +151,9 @@ class Streams(Generic[T]):
             ServingError: why the stream ends before its requests do.
         """
         inflow = Inflow(requests)
-        with self._every.opened(inflow):
-            items = numbered(inflow)
+        lease = Lease(BUDGET)
+        with self._every.opened(inflow), given_back(lease):
+            items = numbered(inflow, lease)
             if options.drop_oldest:
                 items = newest(items, options.drop_oldest)
             stream = _OneStream(self._plane, self._interface, read, options.at_once)
@@ -159,6 +161,18 @@ class Streams(Generic[T]):
             async with aclosing(items), aclosing(stream.answers(items)) as answers:
                 async for each in answers:
                     yield each
+
+
+@contextmanager
+def given_back(lease: Lease) -> Iterator[None]:
+    """Give back what a lease has when the body ends, whatever still refers to it.
+
+    What a cancelled stream leaves behind refers to itself, and waits for the garbage collector.
+    """
+    try:
+        yield
+    finally:
+        lease.release()
 
 
 class _OneStream(Generic[P, T]):
@@ -179,6 +193,7 @@ class _OneStream(Generic[P, T]):
             first = await self._first(item)
             if isinstance(first, ServingError):
                 yield Answered(item.index, first, item.dropped)
+                item.give()
                 continue
             request, whole = first
             begun = _again(item, items)

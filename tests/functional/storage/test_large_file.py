@@ -24,6 +24,7 @@ from ie_serving.storage.backends.s3 import S3Remote
 from ie_serving.storage.mirror.download import Transfer
 from ie_serving.storage.mirror.mirror import Mirror
 from ie_serving.storage.remote import Location
+from ie_serving.storage.retry import Tries
 from tests.functional.storage.repositories import S3Repository, gcs_admin, s3_admin, s3_environ
 from tests.functional.storage.servers import ADMIN, FakeGcs, Fault, Proxy, Weed
 from tests.process import output_of
@@ -141,7 +142,8 @@ def test_a_store_that_dies_on_the_way_costs_only_what_is_missing(
         return Fault(status=500) if line.startswith("GET") and next(gets) >= 2 else Fault()
 
     repository.proxy.choose = die_after_two_parts
-    with pytest.raises(StorageError), repository.storage.copy("1", entries):
+    impatient = mirror_of(repository, cache_dir, Transfer(tries=Tries(most=2)))
+    with pytest.raises(StorageError), impatient.copy("1", entries):
         pass
     repository.proxy.choose = lambda line: Fault()
     repository.proxy.requests.clear()
@@ -170,10 +172,15 @@ def test_a_download_that_trickles_is_ended(
     repository = S3Repository("s3", weed, proxied(weed.port), bucket, cache_dir)
     repository.put("1/model.bin", bytes(4 * MEGABYTE))  # 50 s at the speed of the proxy
     repository.proxy.choose = lambda line: Fault(trickle="model.bin" in line)
+    at_least = Transfer(least_bytes_per_s=200_000, least_over_s=1.0)
+    mirror = mirror_of(repository, cache_dir, at_least)
+    with pytest.raises(StorageError, match="too slow"), mirror.copy("1", listed(mirror, "1")):
+        pass
+
+
+def mirror_of(repository: S3Repository, cache_dir: Path, transfer: Transfer) -> Mirror:
+    """Open the repository so that downloads are cut up and tried again in another way."""
     url = repository.storage.url
     options = storage_options(repository.environ, Faults(), cache_dir=cache_dir)
     remote = S3Remote(Location.parse(url, url.removeprefix("s3://")), options.s3)
-    at_least = Transfer(least_bytes_per_s=200_000, least_over_s=1.0)
-    mirror = Mirror(remote, cache_dir, transfer=at_least)
-    with pytest.raises(StorageError, match="too slow"), mirror.copy("1", listed(mirror, "1")):
-        pass
+    return Mirror(remote, cache_dir, transfer=transfer)

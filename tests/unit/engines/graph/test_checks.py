@@ -33,6 +33,12 @@ def one(**step: object) -> dict[str, Any]:
     return {"last": {"model": "add", "in": {"x": "request.x"}, **step}}
 
 
+def two(first: str, second: str, **last: object) -> dict[str, Any]:
+    """Steps of two models that are asked the same, and one that joins them."""
+    models = {"a": first, "b": second}
+    return {n: {"model": each, "in": "request"} for n, each in models.items()} | {"last": last}
+
+
 @pytest.mark.parametrize(
     ("steps", "text"),
     [
@@ -163,29 +169,17 @@ def test_what_is_written_wrongly(tmp_path: Path, steps: object, text: str) -> No
             one(when="request.go"), "when: no model takes request.go; declare it", id="undeclared"
         ),
         pytest.param(
-            {
-                "a": {"model": "add", "in": "request"},
-                "b": {"model": "add", "in": "request"},
-                "last": {"merge": ["a", "b"]},
-            },
+            two("add", "add", merge=["a", "b"]),
             'step "last": merge: "y" is an item of several steps; say "on_conflict"',
             id="a conflict",
         ),
         pytest.param(
-            {
-                "a": {"model": "echo", "in": "request"},
-                "b": {"model": "echo", "in": "request"},
-                "last": {"merge": ["a", "b"], "combine": "mean"},
-            },
+            two("echo", "echo", merge=["a", "b"], combine="mean"),
             'step "last": combine: item "y" is text, which has no mean; take "max"',
             id="a mean of texts",
         ),
         pytest.param(
-            {
-                "a": {"model": "add", "in": "request"},
-                "b": {"model": "words", "in": "request"},
-                "last": {"any": ["a", "b"]},
-            },
+            two("add", "words", any=["a", "b"]),
             'step "last": a, b: they have no item in common',
             id="nothing in common",
         ),

@@ -258,9 +258,7 @@ class ServingApplication:
         )
         # The log stands in front of the gate: a request that the gate refuses has its line, too.
         front = beside(api, self._plane, self._models.served, server, secure=secure)
-        answer, wanted = with_old_routes(
-            self._settings, front.answer, front.wanted, api.invoke, refusal
-        )
+        answer, wanted = with_old_routes(self._settings, api, front.answer, front.wanted)
         limit_s, most = server.rest_timeout_s, server.max_message_bytes
         answer = self._answering.rest(answer, self._plane, limit_s=limit_s, max_body_bytes=most)
         app = self._gate.rest(answer, wanted, refusal, partial(self._plane.refused, ""))

@@ -1,6 +1,7 @@
 """Kernels of IBM EDI and pipelines of Konduit, as their clients meet them: one server with both."""
 
 import base64
+import gzip
 import json
 from collections.abc import Iterator
 from contextlib import closing
@@ -142,6 +143,14 @@ def test_a_form_is_data(server: Server) -> None:
     form = {"which": (None, "model"), "x": (None, "[1, 2.5]")}
     reply = server.rest.post("/predict", files=form, headers={"accept": "application/json"})
     assert reply.json() == {"y": array([2, 5])}
+
+
+def test_a_form_with_a_picture_compressed_by_gzip(server: Server) -> None:
+    boundary = "--b\r\ncontent-disposition: form-data; name="
+    text = f'{boundary}"which"\r\n\r\nmodel\r\n{boundary}"x"\r\n\r\n[3]\r\n--b--\r\n'
+    headers = {"content-type": "multipart/form-data; boundary=b", "content-encoding": "gzip"}
+    reply = server.rest.post("/predict", content=gzip.compress(text.encode()), headers=headers)
+    assert reply.json() == {"y": array([6])}
 
 
 def test_the_pipeline_is_the_model_default(server: Server) -> None:

@@ -31,6 +31,11 @@ Told = Mapping[str, tuple[str, Sequence[int] | None, bool]]
 """Tensors as JSON has them: dtype, shape, and whether it is one of JSON, by name."""
 
 
+_HELD = ExitStack()
+"""What the kernel of this process needs, such as its scratch directory, which would go with the
+last reference. Never closed: the process ends with it."""
+
+
 def job_of(directory: Path, options: EngineOptions) -> str:
     """Write what the process is to load; `load` reads it."""
     own = options.of(KernelOptions)
@@ -53,8 +58,7 @@ def load(job: Job) -> Loaded:
     options = EngineOptions(params=job["params"], allow_python=True)
     options = options.having(KernelOptions(place=Place(**job["place"])))
     try:
-        # Never closed: the process ends with whatever it holds.
-        kernel = opened(Path(job["directory"]), options.having(AtHand(job["model"])), ExitStack())
+        kernel = opened(Path(job["directory"]), options.having(AtHand(job["model"])), _HELD)
     except LoadFailed as error:
         raise Fault(Code.INTERNAL, str(error)) from error
     found = {

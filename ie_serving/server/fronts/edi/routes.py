@@ -30,6 +30,8 @@ Wanted = Callable[[RequestHead], tuple[str, str]]
 Invoke = Callable[[Request, ModelSpec, float], Awaitable[Reply]]
 """Runs a model on the body of a request that arrived at that `time.perf_counter()`."""
 Phrase = Callable[[Exception], Reply]
+Finish = Callable[[RequestHead, Answer], Awaitable[Answer]]
+"""Compresses a reply, and adds what the state of the server asks for."""
 
 
 def model_asked(head: RequestHead) -> str:
@@ -57,21 +59,24 @@ class EdiRoutes:
         otherwise: the REST API.
         invoke: runs a model on a body.
         phrase: makes a reply of an error.
+        finish: see `Finish`.
     """
 
-    def __init__(self, otherwise: App, invoke: Invoke, phrase: Phrase) -> None:
+    def __init__(self, otherwise: App, invoke: Invoke, phrase: Phrase, finish: Finish) -> None:
         self._otherwise = otherwise
         self._invoke = invoke
         self._phrase = phrase
+        self._finish = finish
 
     def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
         """Answer one request. See `http1.messages.App`."""
         model = model_asked(request.head)
         return self._run(request, model) if model else self._otherwise(request)
 
-    async def _run(self, request: Request, model: str) -> Reply:
+    async def _run(self, request: Request, model: str) -> Answer:
         try:
             reply = await self._invoke(request, ModelSpec(model), time.perf_counter())
+            reply = reply._replace(headers=JSON)
         except Exception as error:
-            return self._phrase(error)
-        return reply._replace(headers=JSON)
+            reply = self._phrase(error)
+        return await self._finish(request.head, reply)

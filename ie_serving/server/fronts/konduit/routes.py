@@ -16,6 +16,7 @@ from typing import Any, Final
 from ie_serving.core.budget import BUDGET, Lease
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.requests import ModelSpec
+from ie_serving.core.threads import in_thread
 from ie_serving.server.fronts.tfs.rest_body import read_body
 from ie_serving.server.transport.http1.messages import (
     Answer,
@@ -33,6 +34,8 @@ VERB: Final = "invoke"
 """What it needs, as a verb of `gate/rights.py`."""
 JSON: Final[Headers] = ((b"content-type", b"application/json"),)
 BAD_REQUEST: Final = 400
+LARGE_FORM: Final = 64 * 1024
+"""Bytes of a form from which it is read in a thread: it becomes base64 at some ns a byte."""
 
 PARSING: Final = "DATA_PARSING_ERROR"
 NO_TYPE: Final = "MISSING_OR_EMPTY_CONTENT_TYPE_HEADER"
@@ -49,6 +52,8 @@ Invoke = Callable[[Request, ModelSpec, float], Awaitable[Reply]]
 """Runs a model on the body of a request that arrived at that `time.perf_counter()`."""
 Phrase = Callable[[Exception], Reply]
 """Makes a reply of an error, as `{"error": ...}`."""
+Finish = Callable[[RequestHead, Answer], Awaitable[Answer]]
+"""Compresses a reply, and adds what the state of the server asks for."""
 
 
 class _Refused(InvalidRequest):
@@ -76,31 +81,46 @@ class KonduitRoutes:
         otherwise: the REST API.
         invoke: runs a model on a body.
         phrase: makes a reply of an error.
+        finish: see `Finish`.
         max_body_bytes: largest form.
     """
 
-    def __init__(self, otherwise: App, invoke: Invoke, phrase: Phrase, max_body_bytes: int) -> None:
+    def __init__(
+        self, otherwise: App, invoke: Invoke, phrase: Phrase, finish: Finish, max_body_bytes: int
+    ) -> None:
         self._otherwise = otherwise
         self._invoke = invoke
         self._phrase = phrase
+        self._finish = finish
         self._max_body_bytes = max_body_bytes
 
     def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
         """Answer one request. See `http1.messages.App`."""
         return self._run(request) if is_asked(request.head) else self._otherwise(request)
 
-    async def _run(self, request: Request) -> Reply:
+    async def _run(self, request: Request) -> Answer:
         held = Lease(BUDGET)  # until the reply is made
         try:
             _check_head(request.head)
-            kind = request.head.fields[b"content-type"]
-            if is_form(kind):
-                body = await read_body(request, self._max_body_bytes, held)
-                request = request._replace(body=data_of(body, kind), stream=None)
+            if is_form(request.head.fields[b"content-type"]):
+                request = await self._read(request, held)
             reply = await self._invoke(request, ModelSpec(MODEL), time.perf_counter())
+            reply = reply._replace(headers=JSON)
         except Exception as error:
-            return self._failed(error)
-        return reply._replace(headers=JSON)
+            reply = self._failed(error)
+        return await self._finish(request.head, reply)
+
+    async def _read(self, request: Request, held: Lease) -> Request:
+        """Give a request with a form as one with JSON."""
+        head = request.head
+        body = await read_body(request, self._max_body_bytes, held)
+        kind = head.fields[b"content-type"]
+        is_large = len(body) >= LARGE_FORM
+        data = await in_thread(data_of, body, kind) if is_large else data_of(body, kind)
+        # Inflated already.
+        fields = {name: text for name, text in head.fields.items() if name != b"content-encoding"}
+        head = head._replace(fields=fields, length=len(data))
+        return request._replace(head=head, body=data, stream=None)
 
     def _failed(self, error: Exception) -> Reply:
         reply = self._phrase(error)

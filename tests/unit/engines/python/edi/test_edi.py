@@ -194,6 +194,15 @@ async def test_calls_that_wait_are_one_chain(tmp_path: Path) -> None:
     assert sorted(given) == ["a of 1", "b of 1", "c of 2", "d of 3", "e of 4"]
 
 
+async def test_a_kernel_in_a_process_of_its_own(tmp_path: Path) -> None:
+    place = KernelOptions(place=Place(file="kernel.py"), isolation="process")
+    model = compiled(package(tmp_path / "3"), options().having(place))
+    env = json.loads(await asked(model, "env"))
+    answer = await asked(model, "a")
+    model.close()
+    assert (env["REDHARE_MODEL_NAME"], env["OWN"], answer) == ("echo", "mine", "a of 1")
+
+
 def test_a_shutdown_that_deletes_the_package_deletes_links(tmp_path: Path) -> None:
     directory = package(tmp_path / "1")
     compiled(directory).close()

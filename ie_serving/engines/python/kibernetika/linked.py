@@ -1,7 +1,7 @@
 """One model of a chain: it takes what hooks give, and gives what they may keep."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,7 @@ class LinkedModel:
         self.compiled = compiled
         self.signature = _signature(link, compiled) if compiled else _ANY
 
-    async def infer(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
+    def infer(self, inputs: Mapping[str, Any]) -> Coroutine[Any, Any, dict[str, Array]]:
         """Run it, or echo; outputs are copies.
 
         Raises:
@@ -44,10 +44,10 @@ class LinkedModel:
         arrays = {name: plain(value) for name, value in inputs.items()}
         compiled = self.compiled
         if compiled is None:
-            return arrays
+            return _echoed(arrays)
         if self.link.flexible and (rows := self._fixed_rows()):
-            return await self._in_parts(compiled, arrays, rows)
-        return await self._once(compiled, arrays)
+            return self._in_parts(compiled, arrays, rows)
+        return self._once(compiled, arrays)
 
     def close(self) -> None:
         """Free the model."""
@@ -93,6 +93,10 @@ class LinkedModel:
 
 
 _ANY = Signature(SERVING_DEFAULT, {}, {}, is_open=True)
+
+
+async def _echoed(arrays: dict[str, Array]) -> dict[str, Array]:
+    return arrays
 
 
 def _signature(link: Link, compiled: CompiledModel) -> Signature:

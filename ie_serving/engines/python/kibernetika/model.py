@@ -110,7 +110,8 @@ class HookedModel:
 
     async def _answered(self, inputs: Mapping[str, Array], ctx: HookContext) -> Mapping[str, Any]:
         if self._process is not None:
-            return await self._turns.run(self._process, inputs, ctx)
+            done = self._turns.at_once(self._process, inputs, ctx)
+            return done if done is not None else await self._turns.run(self._process, inputs, ctx)
         found: Mapping[str, Any] = inputs
         for stage in self._stages:
             found = await self._passed(stage, found, ctx)
@@ -122,29 +123,25 @@ class HookedModel:
         """Run a model with its hooks."""
         ignored = False
         if stage.pre is not None:
-            given = await self._turns.run(stage.pre, given, ctx)
+            done = self._turns.at_once(stage.pre, given, ctx)
+            given = done if done is not None else await self._turns.run(stage.pre, given, ctx)
             if IGNORE in given:
                 ignored = bool(given[IGNORE])
                 given = {name: value for name, value in given.items() if name != IGNORE}
         if ctx.skipped is not None:
             ignored, given, ctx.skipped = True, ctx.skipped or given, None
         if not ignored:
-            given = await self._inferred(stage, given)
+            try:
+                given = await stage.model.infer(given)
+            except InvalidRequest as error:
+                # What a client sent is its own fault, what a hook or another model gave is not.
+                if stage.pre is None and stage is self._stages[0]:
+                    raise
+                raise _blamed(stage, error) from error
         if stage.post is not None:
-            given = await self._turns.run(stage.post, given, ctx)
+            done = self._turns.at_once(stage.post, given, ctx)
+            given = done if done is not None else await self._turns.run(stage.post, given, ctx)
         return given
-
-    async def _inferred(self, stage: Stage, given: Mapping[str, Any]) -> Mapping[str, Array]:
-        try:
-            return await stage.model.infer(given)
-        except InvalidRequest as error:
-            # What a client sent is its own fault, what a hook or another model gave is not.
-            if stage.pre is None and stage is self._stages[0]:
-                raise
-            before = stage.pre.name if stage.pre else "the model before"
-            raise ServingError(
-                f"{before} gave what {stage.model.link.path} does not take: {error}"
-            ) from error
 
     def _outputs(self, signature: Signature, found: Mapping[str, Any]) -> Mapping[str, Array]:
         if not signature.gives_any:
@@ -153,6 +150,11 @@ class HookedModel:
             return {str(name): plain(_or_json(value)) for name, value in found.items()}
         except (InvalidRequest, TypeError, ValueError) as error:
             raise ServingError(f"hooks {self._file} returned what is no tensor: {error}") from error
+
+
+def _blamed(stage: Stage, error: InvalidRequest) -> ServingError:
+    before = stage.pre.name if stage.pre else "the model before"
+    return ServingError(f"{before} gave what {stage.model.link.path} does not take: {error}")
 
 
 def _or_json(value: object) -> object:

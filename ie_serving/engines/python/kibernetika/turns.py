@@ -25,6 +25,9 @@ from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
 
+NEVER = 1e9
+"""Seconds that are taken for a size that no thread has measured."""
+
 
 class Turns:
     """Runs the hooks of one version. Used from one event loop at a time.
@@ -45,24 +48,33 @@ class Turns:
         self._latency: dict[str, LatencyModel] = {}
         self._running = 0
 
-    async def run(self, hook: Hook, tensors: Mapping[str, Any], ctx: HookContext) -> dict[str, Any]:
-        """Call a hook; give what it returned, a dict of its own.
+    def at_once(
+        self, hook: Hook, tensors: Mapping[str, Any], ctx: HookContext
+    ) -> "dict[str, Any] | None":
+        """Call a hook that is short, here; None where it is not known to be.
 
         Raises:
-            ServingError: it failed, or returned something else.
+            ServingError: it failed, or returned something else than a dict.
         """
+        if self._asking.blocks or self._running >= self._most:
+            return None
         latency = self._latency.get(hook.name) or self._new(hook.name)
         bucket = _size(tensors).bit_length()
-        mean_s = latency.mean_s.get(bucket, float("inf"))
-        short = mean_s <= latency.longest_inline_s and self._running < self._most
-        if short and not self._asking.blocks:
-            began = time.perf_counter()
-            found = self._called(hook, tensors, ctx)
-            latency.learn(bucket, time.perf_counter() - began)
-        else:
-            found, took_s = await self._in_thread(hook, tensors, ctx)
-            if self._running == 0:
-                latency.learn(bucket, took_s)
+        if latency.mean_s.get(bucket, NEVER) > latency.longest_inline_s:
+            return None
+        began = time.perf_counter()
+        found = self._called(hook, tensors, ctx)
+        latency.learn(bucket, time.perf_counter() - began)
+        if isinstance(found, ServingError):
+            raise found
+        return found
+
+    async def run(self, hook: Hook, tensors: Mapping[str, Any], ctx: HookContext) -> dict[str, Any]:
+        """Call a hook in a thread, and learn how long it takes. Raises: as `at_once`."""
+        found, took_s = await self._in_thread(hook, tensors, ctx)
+        if self._running == 0:
+            latency = self._latency.get(hook.name) or self._new(hook.name)
+            latency.learn(_size(tensors).bit_length(), took_s)
         if isinstance(found, ServingError):
             raise found
         return found

@@ -16,8 +16,9 @@ from ie_serving.core.tensors import SERVING_DEFAULT, DataType, Signature, Tensor
 MOST_INLINE: Final = 256
 """Elements of one input up to which its lists are written out, for people to change them."""
 
-MOST_ELEMENTS: Final = 4_000_000
-"""Elements of all inputs, some 16 MB of JSON: more is nothing to try a model with."""
+MOST_ELEMENTS: Final = 2_000_000
+"""Elements of all inputs, some 8 MB of JSON: more is nothing to try a model with, and who asks for
+it sends a line."""
 
 
 class Filled(NamedTuple):

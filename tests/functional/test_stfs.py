@@ -204,6 +204,14 @@ def test_refusals(plain: Old, body: Any, status: int, words: str) -> None:
     assert words in reply.json()["error"]
 
 
+def test_a_browser_may_ask_before_it_asks(plain: Old, closed: Old) -> None:
+    """It sends no credentials with that."""
+    for server in (plain, closed):
+        reply = server.http.options("/", headers={"origin": "https://a.test"})
+        assert reply.status_code == 200
+        assert "POST" in reply.headers["access-control-allow-methods"]
+
+
 @pytest.mark.parametrize(
     "target", ["nobody", "nobody/gen_json", "nobody/gen_client", "gone/gen_json"]
 )

@@ -8,12 +8,12 @@ import asyncio
 import dataclasses
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
 
-from ie_serving.clients import call, languages
-from ie_serving.clients.sample import chosen, inlined, inputs, text_of
+from ie_serving.clients import call
+from ie_serving.clients.sample import chosen, inlined, inputs
 from ie_serving.core.budget import BUDGET, Lease
 from ie_serving.core.requests import InferRequest
 from ie_serving.core.tensors import Signature
@@ -24,7 +24,7 @@ from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.stfs import listing
 from ie_serving.server.fronts.stfs.routes import ALIVE, ASK, MODEL, MODELS, PAGE, asked
-from ie_serving.server.fronts.tfs.generated import TEXT, parameters
+from ie_serving.server.fronts.tfs.generated import TEXT, parameters, written
 from ie_serving.server.fronts.tfs.rest import RestApi, refusal
 from ie_serving.server.fronts.tfs.rest_body import read_body
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY, rest_interface
@@ -71,7 +71,7 @@ class StfsFront:
             encoders=self._encoders,
             check_large=lambda form, outputs: None,
         )
-        self._pages: Mapping[str, Callable[[Route, Request], Page]] = {
+        self._pages: Mapping[str, Callable[[Route, Request], Page | Awaitable[Page]]] = {
             ALIVE: lambda *_: (200, TEXT, b"healthy"),
             PAGE: lambda *_: (200, HTML, listing.page(served.entries)),
             MODELS: self._list,
@@ -90,7 +90,8 @@ class StfsFront:
             if found.verb == ASK:
                 page: Page = 200, JSON, await self._infer(request, began)
             else:
-                page = self._pages[found.verb](found, request)
+                made = self._pages[found.verb](found, request)
+                page = made if isinstance(made, tuple) else await made
             reply = Reply(page[0], ((b"content-type", page[1].encode()),), page[2])
         except Exception as error:
             reply = refusal(error)
@@ -127,27 +128,27 @@ class StfsFront:
         name = found.model.name
         return _json(listing.shown(name, self._served.entry(name)))
 
-    def _generated(self, found: Route, request: Request) -> Page:
+    def _generated(self, found: Route, request: Request) -> Page | Awaitable[Page]:
         given = parameters(found)
-        write = partial(self._written, found, given, _field(request, b"host"))
-        text = self._plane.metadata(found.model, self._interface, time.perf_counter(), write)
-        return 200, JSON if found.verb == "gen_json" else TEXT, text.encode()
+        make = partial(self._made, found, given, _field(request, b"host"))
+        began = time.perf_counter()
+        made = self._plane.metadata(found.model, self._interface, began, make)
+        return written(found, given, made)
 
-    def _written(
+    def _made(
         self, found: Route, given: Mapping[str, str], host: str, servable: Servable
-    ) -> str:
+    ) -> call.Call:
         model, name = found.model, given.get("signature_name", "")
         signature = chosen(model.name, servable.signatures, name)
         data = inputs(signature.inputs, open_size=OPEN_SIZE)
-        if found.verb == "gen_json":
-            return text_of(inlined(['{"data": ', *data, "}"]))
-        beside: dict[str, object] = {"model_name": model.name}
-        beside |= {"signature_name": name} if name else {}
-        beside |= {} if model.version is None else {"model_version": model.version}
-        start = json.dumps(beside)[:-1]
-        body = inlined([f'{start}, "data": ', *data, "}"])
+        beside: dict[str, object] = {}
+        if found.verb != "gen_json":  # that is for people, who add what they need
+            beside |= {"model_name": model.name}
+            beside |= {"signature_name": name} if name else {}
+            beside |= {} if model.version is None else {"model_version": model.version}
+        start = json.dumps({**beside, "data": None}).removesuffix("null}")
         url = call.checked_url(f"{self._scheme}://{host}")
-        return languages.program(given.get("language", "bash"), call.Call(f"{url}/", body))
+        return call.Call(f"{url}/", inlined([start, *data, "}"]))
 
 
 def _field(request: Request, name: bytes) -> str:

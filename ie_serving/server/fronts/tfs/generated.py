@@ -3,14 +3,16 @@
 simple_tensorflow_serving has routes of these names. Here the request is one of `:predict`.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final
 from urllib.parse import parse_qsl
 
 from ie_serving.clients import call, languages
-from ie_serving.clients.sample import text_of
+from ie_serving.clients.sample import Pieces, text_of
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.requests import ModelSpec
+from ie_serving.core.threads import in_thread
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.tfs.rest_pages import JSON, Page
 from ie_serving.server.fronts.tfs.rest_routes import Route
@@ -18,11 +20,11 @@ from ie_serving.server.fronts.tfs.rest_routes import Route
 TEXT: Final = "text/plain; charset=utf-8"
 LANGUAGE, SIGNATURE = "language", "signature_name"
 
-Ask = Callable[[Callable[[Servable], str]], str]
+Ask = Callable[[Callable[[Servable], call.Call]], call.Call]
 """Gives what a function makes of the version that is meant. Raises ServingError."""
 
 
-def page(asked: Route, address: str, ask: Ask) -> Page:
+def page(asked: Route, address: str, ask: Ask) -> Page | Awaitable[Page]:
     """Answer one of both routes.
 
     Args:
@@ -34,18 +36,31 @@ def page(asked: Route, address: str, ask: Ask) -> Page:
         ServingError: no such model, language or parameter, or nothing can be made up for it.
     """
     given = parameters(asked)
-    language = given.get(LANGUAGE, "bash")  # the original's default
 
-    def write(servable: Servable) -> str:
+    def make(servable: Servable) -> call.Call:
         name, version, label = asked.model.name, asked.model.version, asked.model.label
         model = ModelSpec(name, version, label, given.get(SIGNATURE, ""))
-        made = call.predict(call.checked_url(address), model, servable.signatures)
-        if asked.verb == "gen_json":
-            return text_of(made.body)
-        return languages.program(language, made)
+        return call.predict(call.checked_url(address), model, servable.signatures)
 
-    text = ask(write)
-    return 200, JSON if asked.verb == "gen_json" else TEXT, text.encode()
+    return written(asked, given, ask(make))
+
+
+def written(asked: Route, given: Mapping[str, str], made: call.Call) -> Page | Awaitable[Page]:
+    """Write the body of a call, or the program that makes it.
+
+    Raises:
+        InvalidRequest: an unknown language.
+    """
+    if asked.verb == "gen_json":
+        return _json(made.body)
+    program = languages.program(given.get(LANGUAGE, "bash"), made)  # the original's default
+    return 200, TEXT, program.encode()
+
+
+async def _json(body: Pieces) -> Page:
+    # In a thread: unlike a program, it has all elements.
+    text = await in_thread(partial(text_of, body))
+    return 200, JSON, text.encode()
 
 
 def parameters(asked: Route) -> dict[str, str]:

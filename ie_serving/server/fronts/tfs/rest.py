@@ -258,7 +258,9 @@ class RestApi:
         except Exception as error:
             return failed(error)
 
-    def _generated(self, asked: Route, request: falcon.asgi.Request, began: float) -> Page:
+    def _generated(
+        self, asked: Route, request: falcon.asgi.Request, began: float
+    ) -> Page | Awaitable[Page]:
         # Here, not above: few servers are ever asked.
         from ie_serving.server.fronts.tfs.generated import page
 

@@ -233,13 +233,14 @@ class ServingApplication:
         server, secure = self._settings.server, bool(self._gate.secure(REST))
         # One for both: otherwise reloads would be a way round the pause between polls of a model.
         poll = AskedPolls(self._models.poll).once
-        interface = rest_interface(limit_s=server.rest_timeout_s)
+        limit_s, most = server.rest_timeout_s, server.max_message_bytes
+        interface = rest_interface(limit_s=limit_s)
         api = RestApi(
             self._plane,
             interface,
             self._metrics,
             self._health,
-            max_body_bytes=server.max_message_bytes,
+            max_body_bytes=most,
             enable_cors=server.enable_cors,
             asks_callers=server.has_access,
             metrics_paths=server.metrics_paths,
@@ -249,17 +250,11 @@ class ServingApplication:
             poll_allowed=server.reload_by_rpc,
             write_metadata=metadata.FORMS[server.rest_metadata],
             secure=secure,
-            around=self._streams.rest(
-                self._plane,
-                interface,
-                limit=server.max_message_bytes,
-                any_origin=server.enable_cors,
-            ),
+            around=self._streams.rest(self._plane, interface, most, any_origin=server.enable_cors),
         )
         # The log stands in front of the gate: a request that the gate refuses has its line, too.
         front = beside(api, self._plane, self._models.served, server, secure=secure)
         answer, wanted = with_old_routes(self._settings, api, front.answer, front.wanted)
-        limit_s, most = server.rest_timeout_s, server.max_message_bytes
         answer = self._answering.rest(answer, self._plane, limit_s=limit_s, max_body_bytes=most)
         app = self._gate.rest(answer, wanted, refusal, partial(self._plane.refused, ""))
         return partial(

@@ -109,5 +109,10 @@ def write(root: Path) -> Path:
         (root / name / "1").mkdir(parents=True)
     entries = [{"config": {"name": n, "base_path": n, **own}} for n, own in models.items()]
     file = root / "config.json"
-    file.write_text(json.dumps({"model_config_list": entries}))
+    steps = {
+        "once": {"model": "twice", "in": {"x": "request.x"}},
+        "again": {"model": "twice", "in": {"x": "once.y"}},
+    }
+    graph = {"name": "fourfold", "version": 1, "steps": steps, "outputs": {"y": "again.y"}}
+    file.write_text(json.dumps({"model_config_list": entries, "graphs": [graph]}))
     return file

@@ -101,6 +101,13 @@ def test_each_request_is_answered_in_order(server: Server) -> None:
     assert talk.call.code() is grpc.StatusCode.OK
 
 
+def test_a_graph_answers_streams_as_any_model(server: Server) -> None:
+    talk = Talk(server)
+    talk.send(*(predict(n, model="fourfold") for n in range(20)))
+    talk.end()
+    assert [told(reply) for reply in talk.call] == [(n, [4.0 * n]) for n in range(20)]
+
+
 def test_an_answer_comes_before_the_next_request(server: Server) -> None:
     talk = Talk(server)
     for n in range(3):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
@@ -59,13 +59,15 @@ class LaterStreams:
         self,
         plane: DataPlane,
         interface: Interface[Any],
-        **options: Any,  # noqa: ANN401
+        limit: int,
+        *,
+        any_origin: bool,
     ) -> Callable[[App], App]:
-        """Give what puts WebSockets in front of pages; `options` are those of `Upgrades`."""
-        return partial(self._before, plane, interface, options)
+        """Give what puts WebSockets in front of pages; for the arguments see `Upgrades`."""
+        return partial(self._before, plane, interface, limit, any_origin)
 
     def _before(
-        self, plane: DataPlane, interface: Interface[Any], options: Mapping[str, Any], app: App
+        self, plane: DataPlane, interface: Interface[Any], limit: int, any_origin: bool, app: App
     ) -> App:
         upgrades: Upgrades | None = None
 
@@ -79,7 +81,7 @@ class LaterStreams:
                 from ie_serving.server.fronts.streams.upgrade import Upgrades
 
                 streams = Streams(plane, interface, self.opened)
-                upgrades = Upgrades(plane, streams, self.opened, **options)
+                upgrades = Upgrades(plane, streams, self.opened, limit=limit, any_origin=any_origin)
             return await upgrades.answer(request)
 
         return answer

@@ -18,13 +18,12 @@ what may be said, is the protocol's.
 import asyncio
 import logging
 from collections import deque
-from typing import Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.eager import begin
 from ie_serving.server.transport.http1 import protocol
 from ie_serving.server.transport.http1.body import MOST_UNREAD, Stream
-from ie_serving.server.transport.http1.channel import Channel
 from ie_serving.server.transport.http1.faults import DEFECT, FAILED, STOPPING
 from ie_serving.server.transport.http1.known_heads import KnownHeads
 from ie_serving.server.transport.http1.linger import MOST_DROPPED, linger
@@ -54,6 +53,9 @@ from ie_serving.server.transport.http1.states import (
 from ie_serving.server.transport.outbox import Outbox
 from ie_serving.server.transport.peer import client_address, client_names
 from ie_serving.telemetry import logs
+
+if TYPE_CHECKING:
+    from ie_serving.server.transport.http1.channel import Channel
 
 log = logging.getLogger(__name__)
 
@@ -326,6 +328,8 @@ class Connection(asyncio.Protocol):
 
     def _switch(self, request: Request, switch: Switch) -> None:
         """Speak another protocol from here on; its request is being answered until the end."""
+        from ie_serving.server.transport.http1.channel import Channel
+
         # A client that has not heard of the switch speaks HTTP, and nobody listens to that.
         if self._waiting or self._fault or self._protocol.rest:
             self._end()
@@ -335,7 +339,7 @@ class Connection(asyncio.Protocol):
         channel = Channel(self._transport, self.connection_lost)
         self._task = asyncio.get_running_loop().create_task(self._speak(switch, channel))
 
-    async def _speak(self, switch: Switch, channel: Channel) -> None:
+    async def _speak(self, switch: Switch, channel: "Channel") -> None:
         try:
             await switch.serve(channel)
         except asyncio.CancelledError:

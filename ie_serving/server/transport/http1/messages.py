@@ -1,11 +1,13 @@
 """What passes between protocol, driver and application: requests and replies as values."""
 
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from ie_serving.core.budget import Lease
 from ie_serving.server.transport.http1.body import Stream
-from ie_serving.server.transport.http1.channel import Channel
+
+if TYPE_CHECKING:  # imported when a connection leaves HTTP
+    from ie_serving.server.transport.http1.channel import Channel
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Headers: TypeAlias = tuple[tuple[bytes, bytes], ...]
@@ -135,7 +137,7 @@ class Switch(NamedTuple):
     status: int
     headers: Headers
     body: bytes
-    serve: Callable[[Channel], Coroutine[Any, Any, None]]
+    serve: "Callable[[Channel], Coroutine[Any, Any, None]]"
 
 
 Answer: TypeAlias = Reply | Switch

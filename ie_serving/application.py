@@ -14,7 +14,7 @@ from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
 from ie_serving.core.access import Caller
 from ie_serving.core.budget import BUDGET
 from ie_serving.engines.base import Engine
-from ie_serving.engines.graph.engine import WithGraphs, models_of
+from ie_serving.engines.graph.engine import WithGraphs
 from ie_serving.engines.layers.sequence_family import Families
 from ie_serving.engines.others import AtHand, WithOthers
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
@@ -108,7 +108,7 @@ class ServingApplication:
         self._sequences = Families(60.0 * server.sequence_cleaner_poll_wait_minutes)
         self._health = Health()
         self._models = self._manager(server)
-        self._used = UsedModels(self._models.within_reach, models_of)
+        self._used = UsedModels(self._models.within_reach, engine_stack.models_of)
         self._metrics.show_states(self._models.served.states)
         self._metrics.show_precisions(self._models.served.precisions)
         self._metrics.show_versions(self._models.served.available)

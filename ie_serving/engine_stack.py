@@ -4,13 +4,16 @@ A part of the composition root of its own, since `ie_serving check` and `ie_serv
 engines without a server.
 """
 
+from collections.abc import Collection
+from pathlib import Path
 from typing import Final
 
 from ie_serving.config.files.option_files import batching_of
 from ie_serving.config.schema.model import with_keys
-from ie_serving.config.settings import ModelConfig
+from ie_serving.config.settings import KONDUIT, ModelConfig
 from ie_serving.engines.base import Engine
 from ie_serving.engines.drivers import Drivers, every
+from ie_serving.engines.graph.engine import models_of as graph_models_of
 from ie_serving.engines.hooks import HookOptions
 from ie_serving.engines.kept import KeptSound
 from ie_serving.engines.layers.batching import BatchingEngine
@@ -40,6 +43,19 @@ def engine_of(config: ModelConfig) -> Engine:
     """Build the engine of one model, with its layers, for who serves none."""
     alone = engine(drivers(TensorFlowFallback()), config)
     return layered(alone, BatchMetrics(), Family(config.name, SequenceMetrics()))
+
+
+def models_of(directory: Path) -> Collection[str] | None:
+    """Name the models that a version asks, which serve before it; None where it asks none.
+
+    See `models.used_models.ModelsOf`.
+    """
+    if (directory / KONDUIT).is_file():
+        # Here, not above: few versions are pipelines.
+        from ie_serving.engines.python.konduit.definition import models_in
+
+        return models_in((directory / KONDUIT).read_text("utf-8"))
+    return graph_models_of(directory)
 
 
 def tools(config: ModelConfig) -> Tools:

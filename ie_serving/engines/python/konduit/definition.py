@@ -6,6 +6,7 @@
 Source: Konduit Serving's classes of pipelines and steps, as its JSON names them.
 """
 
+import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -139,6 +140,15 @@ def read(given: object, place: str) -> Pipeline:
     if faults:
         raise ConfigError(faults)
     return Pipeline(steps=_ordered(found, output, place), output=output)
+
+
+def models_in(text: str) -> Collection[str]:
+    """Name the models of a pipeline; none where it cannot be read, which its load says."""
+    try:
+        pipeline = read(json.loads(text), "pipeline")
+    except (ConfigError, ValueError):
+        return ()
+    return {str(step.keys[MODEL]) for step in pipeline.steps if MODEL in step.keys}
 
 
 def _listed(given: list[Any], place: str, faults: list[str]) -> Iterator[Step]:

@@ -11,6 +11,7 @@ import pytest
 
 from ie_serving.core.callers import Caller
 from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
+from ie_serving.engine_stack import models_of
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.drivers import every
 from ie_serving.engines.others import AtHand
@@ -265,6 +266,19 @@ async def test_a_pipeline_is_a_model(tmp_path: Path) -> None:
     given = await model.infer(signature, {"data": body}, lambda found: found["data"].item())
     model.close()
     assert json.loads(given) == {"c": 7}
+
+
+def test_a_pipeline_waits_for_its_models(tmp_path: Path) -> None:
+    one, unused = (
+        {"@type": "ONNX", "@input": "input", "modelUri": f"{n}.onnx", "model": n} for n in "ab"
+    )
+    text = json.dumps({"steps": {"one": one, "unused": unused}, "outputStep": "one"})
+    (tmp_path / "konduit.json").write_text(text)
+    assert models_of(tmp_path) == {"a"}
+    (tmp_path / "konduit.json").write_text("{")
+    assert models_of(tmp_path) == ()
+    (tmp_path / "konduit.json").unlink()
+    assert models_of(tmp_path) is None
 
 
 def test_only_scripts_need_consent(tmp_path: Path) -> None:

@@ -124,6 +124,11 @@ def test_a_close_is_answered(talk: WebSocket) -> None:
     assert talk.closed() == (4321, "enough")
 
 
+def test_a_close_without_a_code_is_answered_by_one_without(talk: WebSocket) -> None:
+    talk.raw(b"\x88\x80\0\0\0\0")
+    assert talk.closed() == (1005, "")
+
+
 @pytest.mark.parametrize(
     ("target", "headers", "status", "text"),
     [
@@ -132,6 +137,7 @@ def test_a_close_is_answered(talk: WebSocket) -> None:
         pytest.param(STREAM, {"upgrade": "h2c"}, 426, "Upgrade: websocket", id="another protocol"),
         pytest.param(STREAM, {"sec-websocket-version": "8"}, 426, "13", id="another version"),
         pytest.param(STREAM, {"sec-websocket-key": "AAAA"}, 400, "16 bytes", id="a wrong key"),
+        pytest.param(STREAM, {"content-length": "1"}, 400, "has no body", id="a body"),
         pytest.param(STREAM, {"origin": "https://evil"}, 403, "evil", id="another origin"),
         pytest.param(
             f"{STREAM}?drop=1",

@@ -39,7 +39,8 @@ class WebSocket:
             **dict(headers),
         }
         lines = "".join(f"{name}: {value}\r\n" for name, value in given.items() if value)
-        self._socket.sendall(f"GET {target} HTTP/1.1\r\n{lines}\r\n".encode())
+        body = "." * int(given.get("content-length", 0))
+        self._socket.sendall(f"GET {target} HTTP/1.1\r\n{lines}\r\n{body}".encode())
         head, rest = self._head()
         status = int(head.split(" ", 2)[1])
         if status != 101:

@@ -31,14 +31,21 @@ class StreamLoop:
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
             # A daemon: a kernel that never gives its thread back must not hold up the end.
-            target = self._loop.run_forever
-            threading.Thread(target=target, name=f"stream {self._name}", daemon=True).start()
+            name = f"stream {self._name}"
+            threading.Thread(target=_live, args=(self._loop,), name=name, daemon=True).start()
         return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def close(self) -> None:
         """End the thread, as soon as no kernel holds it. No stream is open any more."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._loop.stop)
+
+
+def _live(loop: asyncio.AbstractEventLoop) -> None:
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()
 
 
 class KernelStream:

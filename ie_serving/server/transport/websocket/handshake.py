@@ -26,15 +26,18 @@ def accepted(head: RequestHead, *, any_origin: bool) -> Headers:
 
     Raises:
         UpgradeRequired: it is no handshake, or not of version 13.
-        InvalidRequest: its key is none.
+        InvalidRequest: its key is none, or it has a body.
         Forbidden: a browser says that a page of another origin asks.
     """
     fields = head.fields
     offered = [each.strip() for each in head.upgrade.lower().split(b",")]
-    if head.method != "GET" or b"websocket" not in offered:
+    if head.method != "GET" or head.version != "1.1" or b"websocket" not in offered:
         raise UpgradeRequired("a stream is a WebSocket: ask for it by Upgrade: websocket")
     if fields.get(b"sec-websocket-version", b"") != VERSION:
         raise UpgradeRequired("Sec-WebSocket-Version is not 13, the one version that is spoken")
+    # What comes behind the head belongs to the WebSocket.
+    if head.length != 0:
+        raise InvalidRequest("the request for a WebSocket has no body")
     if not any_origin:
         _check_origin(fields.get(b"origin"), fields.get(b"host", b""))
     return (

@@ -126,7 +126,7 @@ class ServingApplication:
         self._interface = grpc_interface(
             tensor_content=server.tensor_content, limit_s=server.grpc_limit_s
         )
-        self._streams = LaterStreams(tells_callers=settings.engine.allow_python)
+        self._streams = LaterStreams(self._metrics.show, tells_callers=settings.engine.allow_python)
         self._services = self._services_over(self._plane)
         self._grpc_health = HealthService(self._services, self._plane.is_ready)
         self._readiness = Readiness(self._health, self._grpc_health, self._models.ready)

@@ -28,6 +28,7 @@ from ie_serving.inference.stream_flow import (
     newest,
     numbered,
 )
+from ie_serving.telemetry.streams import StreamMetrics
 
 T = TypeVar("T")
 
@@ -86,9 +87,14 @@ def _number(given: Mapping[str, str], name: str, most: int) -> int:
 
 
 class OpenStreams:
-    """The streams of this process, over every front end. Lives on one event loop."""
+    """The streams of this process, over every front end. Lives on one event loop.
+
+    Attributes:
+        metrics: of all of them.
+    """
 
     def __init__(self, most: int = MOST_STREAMS) -> None:
+        self.metrics = StreamMetrics()
         self._most = most
         self._open: set[Inflow[Any]] = set()
         self._stopping = False
@@ -114,10 +120,12 @@ class OpenStreams:
         """
         self.check()
         self._open.add(requests)
+        self.metrics.open += 1
         try:
             yield
         finally:
             self._open.discard(requests)
+            self.metrics.open -= 1
         if self._stopping:
             raise NotAvailable(STOPPING)
 
@@ -160,6 +168,8 @@ class Streams(Generic[T]):
             # From the inside outwards: a generator can be closed when nobody waits for its next.
             async with aclosing(items), aclosing(stream.answers(items)) as answers:
                 async for each in answers:
+                    if each.dropped:
+                        self._every.metrics.dropped[stream.model or ""] += each.dropped
                     yield each
 
 
@@ -176,7 +186,11 @@ def given_back(lease: Lease) -> Iterator[None]:
 
 
 class _OneStream(Generic[P, T]):
-    """One stream: its model is that of its first request that can be read."""
+    """One stream.
+
+    Attributes:
+        model: that of its first request which can be read and has a model; None before.
+    """
 
     def __init__(
         self, plane: DataPlane, interface: Interface[T], read: Read[P], at_once: int
@@ -185,7 +199,7 @@ class _OneStream(Generic[P, T]):
         self._interface = interface
         self._parse = read
         self._at_once = at_once
-        self._model: str | None = None
+        self.model: str | None = None
 
     async def answers(self, items: AsyncIterator[Item[P]]) -> AsyncGenerator[Answered[T], None]:
         """Answer them, each by itself or as the model's own stream."""
@@ -211,7 +225,7 @@ class _OneStream(Generic[P, T]):
             request = await self._read(item)
             return request, ModelStream.of(self._plane, self._interface, request)
         except ServingError as error:
-            self._model = None  # it may have named one that is not there
+            self.model = None  # it may have named one that is not there
             return error
 
     async def _read(self, item: Item[P]) -> InferRequest:
@@ -222,16 +236,16 @@ class _OneStream(Generic[P, T]):
             request = await self._parse(item.payload)
             self._check_model(request.model.name)
         except ENDED as error:
-            self._plane.refused(self._model or "", error, self._interface, Api.PREDICT)
+            self._plane.refused(self.model or "", error, self._interface, Api.PREDICT)
             raise
         return request
 
     def _check_model(self, name: str) -> None:
-        if self._model is None:
-            self._model = name
-        elif name != self._model:
+        if self.model is None:
+            self.model = name
+        elif name != self.model:
             raise InvalidRequest(
-                f'the request names model "{name[:100]}", and its stream "{self._model}": a stream'
+                f'the request names model "{name[:100]}", and its stream "{self.model}": a stream'
                 " belongs to one model"
             )
 

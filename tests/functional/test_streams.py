@@ -45,7 +45,7 @@ def file(root: Path) -> Path:
 
 @pytest.fixture(scope="module", params=["http2", "grpcio"])
 def server(request: pytest.FixtureRequest, file: Path) -> Iterator[Server]:
-    flags = ("--allow_python", f"--grpc_transport={request.param}")
+    flags = ("--allow_python", "--metrics_enable", f"--grpc_transport={request.param}")
     server = Server("ie_serving", "config", f"--config_path={file}", *flags)
     try:
         yield server.ready()
@@ -153,6 +153,8 @@ def test_of_a_live_source_the_oldest_are_dropped_and_counted(server: Server, roo
         gate.write(b"..")
         replies = list(talk.call)
     assert [(reply.index, reply.dropped) for reply in replies] == [(0, 0), (5, 4)]
+    page = server.rest.get("/metrics").text
+    assert 'ie_serving_stream_requests_dropped_total{model_name="gated"} 4' in page
 
 
 def test_a_client_that_reads_nothing_is_held_back(server: Server) -> None:

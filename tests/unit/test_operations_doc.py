@@ -20,6 +20,7 @@ from ie_serving.telemetry import (
     sequences,
     steps,
     stores,
+    streams,
     versions,
 )
 
@@ -179,7 +180,7 @@ def test_a_line_with_text_of_its_own_is_an_event(path: Path) -> None:
 def test_metrics() -> None:
     names = {
         value
-        for module in (metrics, batches, ovms, process, sequences, steps, stores, versions)
+        for module in (metrics, batches, ovms, process, sequences, steps, stores, streams, versions)
         for value in vars(module).values()
         if str(value).startswith((":tensorflow:", "ie_serving_", "ovms_", "process_", "python_"))
     }

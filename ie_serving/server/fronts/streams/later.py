@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ie_serving.inference.interface import Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.server.transport.grpc.services import Buffer, CallContext, Method, Streaming
+from ie_serving.telemetry.metrics import Part
 
 if TYPE_CHECKING:  # a worker imports what a port needs when that port is on
     from ie_serving.inference.streams import OpenStreams
@@ -27,10 +28,12 @@ class LaterStreams:
     """The streams of one worker, over both ports.
 
     Args of the constructor:
+        show: has the page of metrics ask for more lines; see `Metrics.show`.
         tells_callers: whether a model may be told who asks.
     """
 
-    def __init__(self, *, tells_callers: bool) -> None:
+    def __init__(self, show: Callable[[Part], None], *, tells_callers: bool) -> None:
+        self._show = show
         self._tells_callers = tells_callers
         self._stopping = False
         self._open: OpenStreams | None = None
@@ -93,6 +96,7 @@ class LaterStreams:
             from ie_serving.inference.streams import OpenStreams
 
             self._open = OpenStreams()
+            self._show(self._open.metrics.lines)
             if self._stopping:
                 self._open.stop()
         return self._open

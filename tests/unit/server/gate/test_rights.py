@@ -67,7 +67,7 @@ def test_every_rpc_has_an_entry() -> None:
     services = {
         prediction_service.NAME: PredictionService(NEVER, NEVER).answers(),
         model_service.NAME: ModelService(NEVER, NEVER, NEVER, NEVER, NEVER).answers(),
-        **LaterStreams(tells_callers=False).grpc(NEVER, NEVER),
+        **LaterStreams(NEVER, tells_callers=False).grpc(NEVER, NEVER),
         **HealthService((), NEVER).services(),
         **ReflectionService((), DescriptorPool()).services(),
     }

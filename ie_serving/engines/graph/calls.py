@@ -13,7 +13,7 @@ from ie_serving.core.fit import fit, shed
 from ie_serving.core.tensors import Array, Signature, TensorSpec
 from ie_serving.engines.graph.choosing import empty
 from ie_serving.engines.graph.definition import CallStep
-from ie_serving.engines.graph.models import Held
+from ie_serving.engines.graph.models import Loaded
 from ie_serving.engines.graph.specs import Specs
 
 T = TypeVar("T")
@@ -31,11 +31,11 @@ class Target(NamedTuple):
     """What a step runs in one request.
 
     Attributes:
-        held: the version, which stays loaded until the request ends.
+        held: what computes; it stays loaded until the request ends.
         signature: of it.
     """
 
-    held: Held
+    held: Loaded
     signature: Signature
 
 

@@ -67,9 +67,10 @@ class GraphModel:
         # Not an `ExitStack`: it costs as much as all the rest.
         try:
             for spec, step in self._used.items():
-                target = targets[spec] = self._target(spec, step)
-                target.held.__enter__()
-                held.append(target.held)
+                found = self._found(spec, step)
+                found.__enter__()
+                held.append(found)
+                targets[spec] = self._target(found, spec, step)
             return read(await self._outputs(targets, inputs))
         finally:
             for each in held:
@@ -82,16 +83,19 @@ class GraphModel:
         whose = " ".join(f"{t.held.version} {id(t.held.compiled)}" for t in targets.values())
         return await self._cache.get(whose, inputs, run.outputs)
 
-    def _target(self, spec: ModelSpec, step: str) -> Target:
+    def _found(self, spec: ModelSpec, step: str) -> Held:
         try:
-            held = self._models.handle(spec)
-            found = held.signatures.get(spec.signature or SERVING_DEFAULT)
-            if found is None:
-                whose = f'model "{spec.name}" version {held.version}'
-                found = named(held.signatures, spec.signature, whose)
-            return Target(held, found)
+            return self._models.handle(spec)
         except (NotFound, UnknownLabel) as error:
             raise NotAvailable(f'step "{step}": {error}') from error
+
+    def _target(self, held: Held, spec: ModelSpec, step: str) -> Target:
+        found = held.signatures.get(spec.signature or SERVING_DEFAULT)
+        if found is None:
+            has = f"it has {', '.join(held.signatures)}"
+            lacks = f'version {held.version} has no signature "{spec.signature or SERVING_DEFAULT}"; {has}'
+            raise NotAvailable(f'step "{step}": {lacks}')
+        return Target(held, found)
 
     def at_once(self, signature: Signature) -> int:
         """See `engines.base`: the models have limits of their own."""

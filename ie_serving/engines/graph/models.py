@@ -12,8 +12,8 @@ from ie_serving.core.tensors import Signature
 from ie_serving.engines.base import CompiledModel
 
 
-class Held(Protocol):
-    """A version of a model; while it is entered, it stays loaded."""
+class Loaded(Protocol):
+    """What computes for a step."""
 
     @property
     def version(self) -> int:
@@ -26,6 +26,10 @@ class Held(Protocol):
     @property
     def signatures(self) -> Mapping[str, Signature]:
         """By name."""
+
+
+class Held(Loaded, Protocol):
+    """A version of a model; while it is entered, it stays loaded."""
 
     def __enter__(self) -> object:
         """Hold it."""

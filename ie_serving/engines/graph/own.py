@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from types import TracebackType
 from typing import Any
 
 from ie_serving.core.errors import LoadFailed
@@ -18,22 +17,11 @@ from ie_serving.engines.steps.watching import Watch
 
 @dataclass(frozen=True)
 class Part:
-    """A model of the graph's own; it stays as long as the graph. See `models.Held`."""
+    """A model of the graph's own; it stays as long as the graph. See `models.Loaded`."""
 
     compiled: CompiledModel
     version: int = 1
     signatures: Mapping[str, Signature] = field(default_factory=dict)
-
-    def __enter__(self) -> "Part":
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Nothing: the graph holds it."""
 
 
 class Parts:

@@ -9,7 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ie_serving.core.errors import DeadlineExceeded, InvalidTensor, LoadFailed, ServingError
+from ie_serving.core.errors import (
+    DeadlineExceeded,
+    InvalidTensor,
+    LoadFailed,
+    NotAvailable,
+    ServingError,
+)
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.graph.engine import FILE, WithGraphs
 from ie_serving.engines.testing import StandInEngine
@@ -84,6 +90,16 @@ async def test_a_kernel_that_hangs_is_given_up(directory: Path) -> None:
     with pytest.raises(DeadlineExceeded, match=r'step "last" .*within 20 ms \(timeout_ms'):
         await asyncio.wait_for(ask(graph, x=np.zeros(99, np.float32)), PATIENCE_S)
     assert await ask(graph, x=[1]) == {"y": [11]}
+
+
+async def test_a_kernel_in_a_process_of_its_own(directory: Path) -> None:
+    graph = compiled(shelf(), directory, {"last": code(isolation="process", timeout_ms=700)})
+    try:
+        assert await asyncio.wait_for(ask(graph, x=[1]), PATIENCE_S) == {"y": [11]}
+        with pytest.raises(DeadlineExceeded, match=r'step "last" .*within 700 ms'):
+            await asyncio.wait_for(ask(graph, x=np.zeros(99, np.float32)), PATIENCE_S)
+    finally:
+        graph.close()
 
 
 def test_code_needs_consent(directory: Path) -> None:
@@ -189,6 +205,17 @@ async def test_a_step_gathers_what_entries_gave(directory: Path) -> None:
     steps = {"each": each, "last": {"model": "total", "gather": "each"}}
     graph = compiled(shelf(total=total), directory, steps)
     assert await ask(graph, x=[[1], [2], [3]]) == {"y": 9}
+
+
+async def test_a_signature_that_a_later_version_lacks(directory: Path) -> None:
+    models = shelf()
+    graph = compiled(models, directory, {"last": {"model": "add", "in": "request"}})
+    later = plus(1)
+    later.signatures = {"other": later.signatures["serving_default"]}
+    held = models.put("add", later, version=2)
+    with pytest.raises(NotAvailable, match='step "last": version 2 has no signature'):
+        await ask(graph, x=[1])
+    assert held.holders == 0
 
 
 # -- kept answers -----------------------------------------------------------------------------

@@ -246,3 +246,21 @@ def test_who_may_open_a_stream(tmp_path: Path) -> None:
             code, reason = talk.closed()
         assert (code, "the server is shutting down" in reason) == (1001, True)
         assert server.popen.wait(PATIENCE_S) == 0
+
+
+def test_what_a_client_has_left_behind_is_room_for_others(tmp_path: Path) -> None:
+    """Most of the budget for a message that never ends: gone with its connection, at once."""
+    flags = ("--allow_python", f"--memory_budget_bytes={40 << 20}")
+    part = BytesMessage(data=bytes(1 << 20), message_finished=False)
+    config = write(tmp_path)
+    with closing(Server("ie_serving", "config", f"--config_path={config}", *flags)) as server:
+        server.ready()
+        for _ in range(3):
+            with WebSocket(server.rest_port, STREAM) as talk:
+                for _ in range(20):
+                    talk.send(part)
+                talk.send(Ping())
+                assert isinstance(talk.event(), Pong)  # all of it has been read
+        with WebSocket(server.rest_port, STREAM) as talk:
+            talk.text(rows(1.0))
+            assert json.loads(talk.answer()) == {"outputs": [2.0]}

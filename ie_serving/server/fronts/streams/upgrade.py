@@ -128,6 +128,9 @@ class Upgrades:
             await session.close(_close_code(error), f"{code.name}: {text}")
         else:
             await session.close(NORMAL)
+        finally:
+            # Tasks and generators refer to each other: the session waits for the garbage collector.
+            session.release()
 
 
 def _check_library() -> None:

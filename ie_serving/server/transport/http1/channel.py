@@ -88,4 +88,6 @@ class Channel(asyncio.Protocol):
     def connection_lost(self, error: Exception | None) -> None:
         """See asyncio.Protocol."""
         self._writable.set()
+        self._unread.clear()
+        self._lease.release()
         self._lost(error)

@@ -273,7 +273,9 @@ class Connection(asyncio.Protocol):
         if self._waiting:
             request = self._waiting.popleft()
             self._answering = request
-            self._task = begin(self._answer(request))
+            task = begin(self._answer(request))
+            if task:  # else it has ended already, or another protocol has begun (`_switch`)
+                self._task = task
         elif self._fault:
             self._give_up(self._fault)
 

@@ -82,6 +82,11 @@ class Session:
             cut = reason.encode()[:LONGEST_REASON].decode("utf-8", "ignore")
             await self._write(CloseConnection(code=code, reason=cut))
 
+    def release(self) -> None:
+        """Give back what was gathered of a message that will not be whole any more."""
+        self._parts, self._size = [], 0
+        self._lease.release()
+
     async def _more(self) -> bytes:
         while True:
             try:

@@ -90,10 +90,11 @@ class GraphModel:
             raise NotAvailable(f'step "{step}": {error}') from error
 
     def _target(self, held: Held, spec: ModelSpec, step: str) -> Target:
-        found = held.signatures.get(spec.signature or SERVING_DEFAULT)
+        name = spec.signature or SERVING_DEFAULT
+        found = held.signatures.get(name)
         if found is None:
             has = f"it has {', '.join(held.signatures)}"
-            lacks = f'version {held.version} has no signature "{spec.signature or SERVING_DEFAULT}"; {has}'
+            lacks = f'version {held.version} has no signature "{name}"; {has}'
             raise NotAvailable(f'step "{step}": {lacks}')
         return Target(held, found)
 

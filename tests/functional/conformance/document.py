@@ -64,6 +64,50 @@ For gRPC from Go, Java and other languages generate stubs from TensorFlow Servin
 What goes in and comes out of a model, by name, dtype and shape:
 `curl http://localhost:8501/v1/models/half_plus_two/metadata`.
 
+### A program made up for a model
+
+`ie_serving gen client` asks any server of this API for a model's metadata and prints a program
+that asks the model: names, dtypes and shapes are right; every number is 1, every text empty, and
+a dimension of any size 1. It needs its language's standard library alone, or curl. `ie_serving
+gen request` prints the body by itself.
+
+```
+ie_serving gen client --lang python --model_name half_plus_two \\
+    --url http://localhost:8501 > client.py
+ie_serving gen request --model_name half_plus_two --url http://localhost:8501
+```
+
+Languages are `python`, `bash`, `javascript` (Node.js 18), `go` and `java` (11); another one ends
+with code 2 and the list. `--model_version` and `--signature_name` choose what is asked. The
+server gives the same by `GET /v1/models/NAME[/versions/N]/gen_client?language=go`, with the
+address at which it was reached, and `GET .../gen_json`; both take `signature_name`, and need the
+right `read`. A program sends the variable `AUTHORIZATION` of its environment as the header of
+this name, such as `Bearer KEY`: no program holds credentials. It ends with code 0 after a reply
+of 200, otherwise the status and the server's words are on standard error.
+
+### A file in, a file out
+
+`:predict` takes forms, as `curl -F` sends them: a file for each image or string, in a field named
+as its input (with one input any name does), what other inputs need as fields of JSON, and
+`signature_name`. The reply is a list of rows. Two more fields ask for another one:
+
+    curl -F image=@cat.png -F out_filter=mask -F out_mime_type=image/png \\
+        http://localhost:8501/v1/models/segment:predict > mask.png
+
+- `out_filter`: names of outputs, by commas or in several fields; others are not in the reply.
+- `out_mime_type`: `image/...`, `video/...`, `audio/...` or `application/octet-stream` gives the
+  bytes of the one output, which must be a single string, as this type; `text/plain` a JSON list
+  with the strings of all outputs; anything else rows.
+
+### Data of Konduit Serving
+
+An input may be an object with Konduit's reserved keys: `{"@NDArrayType": "FLOAT",
+"@NDArrayShape": [3], "@NDArrayDataBase64": "AAAAAD+AAABAAAAA"}` (big-endian: 0, 1, 2),
+`{"@ImageFormat": "PNG", "@ImageData": BASE64}` or `{"@BytesBase64": BASE64}`, or a list of images
+or bytes, each of which is a row. They stand in `inputs`, or the body is such data alone, as
+`{"x": {"@NDArrayType": ...}}`. An array has to have a dtype that the input takes. The reply is
+that of `inputs`; `POST /predict` of a [pipeline](migration.md) answers with Konduit's data.
+
 ### Other names for inputs and outputs
 
 Clients speak of inputs and outputs by the names of the model's tensors. A file

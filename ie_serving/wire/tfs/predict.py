@@ -182,12 +182,17 @@ class OpenEncoder:
         self._signature = signature
         self._made = partial(ResponseEncoder, model, version, tensor_content=tensor_content)
         self._encoder = lru_cache(_FORMS)(self._encoder_of)
+        # In one attribute: replies may be encoded in several threads.
+        self._latest: tuple[list[tuple[str, np.dtype[np.generic]]], ResponseEncoder] | None = None
 
     def encode(self, outputs: Mapping[str, Array]) -> bytes:
         """Encode a PredictResponse. Raises: InvalidRequest where a wanted output did not come."""
         wanted = chosen(outputs, self._wanted) if self._wanted else outputs
-        kinds = tuple([(name, array.dtype) for name, array in wanted.items()])
-        return self._encoder(kinds).encode(wanted)
+        kinds = [(name, array.dtype) for name, array in wanted.items()]
+        latest = self._latest
+        if latest is None or latest[0] != kinds:  # to hash dtypes takes longer than this
+            latest = self._latest = kinds, self._encoder(tuple(kinds))
+        return latest[1].encode(wanted)
 
     def _encoder_of(self, kinds: tuple[tuple[str, "np.dtype[np.generic]"], ...]) -> ResponseEncoder:
         empty = {name: np.empty(0, dtype) for name, dtype in kinds}

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -41,7 +41,7 @@ class LinkedModel:
             InvalidRequest: names, dtypes or shapes do not fit.
             ServingError: it failed.
         """
-        arrays = {name: plain(value) for name, value in inputs.items()}
+        arrays = {n: each if is_plain(each) else plain(each) for n, each in inputs.items()}
         compiled = self.compiled
         if compiled is None:
             return _echoed(arrays)
@@ -114,6 +114,11 @@ def _signature(link: Link, compiled: CompiledModel) -> Signature:
         known = ", ".join(served[name].outputs)
         raise LoadFailed(f"{link.path} has no output {', '.join(unknown)}; it has {known}")
     return served[name]
+
+
+def is_plain(value: object) -> TypeGuard[Array]:
+    """Tell whether this is an array of numbers or booleans already, as nearly always."""
+    return type(value) is np.ndarray and value.dtype.kind in "fiub"
 
 
 def plain(value: object) -> Array:

@@ -12,7 +12,7 @@ from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.python.kibernetika.asking import AskedModel, Asking
 from ie_serving.engines.python.kibernetika.context import HookContext
 from ie_serving.engines.python.kibernetika.functions import IGNORE, Functions, Hook
-from ie_serving.engines.python.kibernetika.linked import LinkedModel, plain
+from ie_serving.engines.python.kibernetika.linked import LinkedModel, is_plain, plain
 from ie_serving.engines.python.kibernetika.turns import Turns
 from ie_serving.engines.python.outputs import checked
 
@@ -147,7 +147,10 @@ class HookedModel:
         if not signature.gives_any:
             return checked(self._file, found, signature.outputs)
         try:
-            return {str(name): plain(_or_json(value)) for name, value in found.items()}
+            return {
+                str(name): value if is_plain(value) else plain(_or_json(value))
+                for name, value in found.items()
+            }
         except (InvalidRequest, TypeError, ValueError) as error:
             raise ServingError(f"hooks {self._file} returned what is no tensor: {error}") from error
 

@@ -200,6 +200,14 @@ def test_a_kernel_s_stream(server: Server) -> None:
     assert "ValueError: below 0" in reason
 
 
+def test_a_kernel_is_told_when_its_client_leaves(server: Server, root: Path) -> None:
+    with WebSocket(server.rest_port, "/v1/models/endless:stream") as talk:
+        talk.text(rows(7))
+        assert json.loads(talk.answer()) == {"outputs": [7.0]}
+    with (root / "notes").open() as notes:  # opens when the kernel does
+        assert notes.read() == "ended"
+
+
 def test_a_client_of_others(server: Server) -> None:
     """The library websockets: a long message in fragments, a ping, a close."""
     client = pytest.importorskip("websockets.sync.client")

@@ -127,14 +127,25 @@ def plain(value: object) -> Array:
     Raises:
         InvalidRequest: it is none.
     """
-    array = (
-        value if type(value) is np.ndarray and value.dtype.kind not in "USV" else array_of(value)
-    )
+    if type(value) is np.ndarray and value.dtype.kind not in "USVO":
+        array: Array = value
+    else:
+        array = _converted(value)
     if array.dtype.kind in "cmMV":
         raise InvalidRequest(
             f"{array.dtype} is no dtype of a tensor; convert it to numbers or text"
         )
     return array
+
+
+def _converted(value: object) -> Array:
+    try:
+        return array_of(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise InvalidRequest(
+            f"a {type(value).__name__} is no tensor: {error}; expected an array, or lists of"
+            " numbers or texts, all of one length"
+        ) from error
 
 
 # Hooks may keep and change them; the infer request, in whose memory they lie, goes on.

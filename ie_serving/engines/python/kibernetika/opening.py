@@ -101,7 +101,9 @@ class _Opening:
         names: set[str],
     ) -> HookedModel:
         kernel = self.options.of(KernelOptions)
-        turns = Turns(file, asking, kernel.max_concurrency, self.options.execution)
+        # On the event loop nothing could end the wait for a hook that hangs.
+        execution = "async" if kernel.timeout_ms else self.options.execution
+        turns = Turns(file, asking, kernel.max_concurrency, execution)
         self.freed.callback(turns.close)
         stages = [
             Stage(pre, model, post)

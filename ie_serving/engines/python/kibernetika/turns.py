@@ -95,8 +95,9 @@ class Turns:
             found = hook.call(_writable(tensors), ctx)
         except ServingError as error:
             return error
-        # SystemExit as well: whoever ends the program in a hook ends the request.
-        except (Exception, SystemExit) as error:
+        # Whoever ends the program in a hook ends the request. On the event loop nothing else raises
+        # these here: signals have handlers of their own, and a task is cancelled at an await.
+        except BaseException as error:
             return self._failed(hook, error, ctx)
         if isinstance(found, dict):
             return found

@@ -23,6 +23,9 @@ _NAMED_SECRET = re.compile(
     (?: "[^"]*" | '[^']*' | [^\s"'&,;)}]+ )
     """
 )
+LONGEST_TRACEBACK = 16_384
+"""Characters. The text of an exception may be as long as a request: to look for secrets in 10 MB
+took 1.3 s, in which nobody was answered."""
 # What a reader that splits a line at blanks and "=" takes for one value.
 _BARE = re.compile(r'[^\s"=\\]+')
 
@@ -68,6 +71,17 @@ def mask(text: str) -> str:
     if "=" not in text and ":" not in text:  # each has one of them
         return text
     return _NAMED_SECRET.sub(rf"\g<name>{MASK}", _USER_INFO.sub(MASK, text))
+
+
+def shortened(text: str) -> str:
+    """Leave out the middle of a traceback that is too long."""
+    half = LONGEST_TRACEBACK // 2
+    if len(text) <= 2 * half:
+        return text
+    # Whole lines: behind a cut, the value of a secret would stand without its name.
+    tail = text[-half:].partition("\n")[2]
+    left_out = len(text) - half - len(tail)
+    return f"{text[:half]}\n... {left_out} characters are left out ...\n{tail}"
 
 
 def is_secret(name: str) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from numbers import Integral, Real
 
-from ie_serving.telemetry.events import MASK, Event, is_secret, mask
+from ie_serving.telemetry.events import MASK, Event, is_secret, mask, shortened
 
 Scalar = str | int | float | bool | None
 
@@ -35,7 +35,7 @@ class JsonFormatter(logging.Formatter):
         else:
             line["message"] = mask(record.getMessage())
         if record.exc_info:
-            line["exception"] = mask(self.formatException(record.exc_info))
+            line["exception"] = mask(shortened(self.formatException(record.exc_info)))
         if record.stack_info:
             line["stack"] = mask(self.formatStack(record.stack_info))
         return write(line)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from contextlib import nullcontext, suppress
 
 from ie_serving.core.errors import ServingError
-from ie_serving.telemetry.events import MASK, Event, mask, one_line, render
+from ie_serving.telemetry.events import MASK, Event, mask, one_line, render, shortened
 from ie_serving.telemetry.json_lines import JsonFormatter
 from ie_serving.telemetry.reopen import register
 
@@ -100,7 +100,8 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Give all lines of a record, those of a traceback too, without secrets."""
-        return mask(super().format(record))
+        text = super().format(record)
+        return mask(shortened(text) if record.exc_info else text)
 
 
 FORMS: Mapping[str, Callable[[], logging.Formatter]] = {

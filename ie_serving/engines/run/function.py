@@ -118,7 +118,11 @@ def _blame(
 
 def one_line(error: object) -> str:
     """Give the text of a library's error as one short line."""
-    return " ".join(str(error).split())[:LONGEST_CAUSE] or type(error).__name__
+    try:
+        text = str(error)[: 8 * LONGEST_CAUSE]  # it may be as long as a request
+    except Exception:  # the text of an exception is code of its author
+        text = ""
+    return " ".join(text.split())[:LONGEST_CAUSE] or type(error).__name__
 
 
 @contextmanager

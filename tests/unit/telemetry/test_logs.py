@@ -197,3 +197,15 @@ def test_tracebacks_are_masked_too(written: Written) -> None:
     text = written()
     assert "ValueError" in text
     assert "hunter2" not in text
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_the_middle_of_a_long_traceback_is_left_out(written: Written, form: str) -> None:
+    configure("INFO", form=form)
+    try:
+        raise ValueError("password=" + "x" * 1_000_000)
+    except ValueError:
+        own.exception(Event("kernel failed", kernel="k"))
+    lines = written()
+    assert len(lines) < 40_000
+    assert "characters are left out" in lines and "Traceback" in lines and MASK in lines

@@ -86,3 +86,16 @@ async def test_a_limit_holds_for_hooks_that_have_been_short(model: Open) -> None
     with pytest.raises(DeadlineExceeded, match="200 ms"):
         await asyncio.wait_for(answer(served, x=ROW * 9), 5)
     served.update({})
+
+
+async def test_an_exception_without_a_text_is_told_by_its_class(model: Open) -> None:
+    served = model(
+        """
+        class Mute(Exception):
+            def __str__(self): raise RuntimeError
+        def preprocess(inputs):
+            raise Mute()
+        """
+    )
+    with pytest.raises(ServingError, match="preprocess failed: Mute: Mute"):
+        await answer(served, x=ROW)

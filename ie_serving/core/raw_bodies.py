@@ -63,7 +63,8 @@ def reply_of(signature: Signature, outputs: Mapping[str, Array]) -> tuple[str, b
         content_type = _only(CONTENT_TYPE, outputs).decode("ascii", "replace")
     if not _TYPE.fullmatch(content_type):
         raise ServingError(
-            f"the model gave {content_type!r} as {CONTENT_TYPE}; expected one such as text/plain"
+            f"the model gave {content_type[:100]!r} as {CONTENT_TYPE}; expected one such as"
+            " text/plain"
         )
     return content_type, _only(name, outputs)
 

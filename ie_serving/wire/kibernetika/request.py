@@ -24,7 +24,8 @@ from ie_serving.wire.json.tensor import decode_tensor
 INPUTS, FILTER = "inputs", "out_filter"
 FORM_FILTER: Final = "out_filters"
 RAW_INPUT: Final = "raw_input"
-
+LONGEST_SHOWN: Final = 100
+"""Characters of a wrong value in an error; it may be as long as the request."""
 
 TYPES: Final[Mapping[str, DataType]] = {
     "float": DataType.FP32,
@@ -121,7 +122,8 @@ def _typed(name: str, value: Json) -> tuple[DataType, Json]:
     dtype = BY_NUMBER.get(number) if type(number) is int else None
     if dtype is None:
         known = ", ".join(f"{each.number} ({each.word})" for each in DataType)
-        raise InvalidRequest(f'input "{name}": dtype {number!r} given; expected one of {known}')
+        has = str(number)[:LONGEST_SHOWN]
+        raise InvalidRequest(f'input "{name}": dtype {has} given; expected one of {known}')
     return dtype, value["data"]
 
 
@@ -185,7 +187,7 @@ def _texts(kind: str, name: str, parts: Sequence[Part]) -> Array:
         read = float if dtype.numpy.kind == "f" else int
         return np.array([read(word) for word in words], dtype.numpy)
     except (ValueError, KeyError, OverflowError) as error:
-        given = ",".join(words)
+        given = ",".join(words)[:LONGEST_SHOWN]
         raise InvalidRequest(f'input "{name}": {given!r} is no {kind}') from error
 
 

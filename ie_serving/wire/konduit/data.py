@@ -10,6 +10,7 @@ import binascii
 import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,6 +26,10 @@ BYTES: Final = "@BytesBase64"
 BYTES_LIST: Final = "@BytesArray"
 FORMAT, IMAGE = "@ImageFormat", "@ImageData"
 TYPE, SHAPE, NUMBERS = "@NDArrayType", "@NDArrayShape", "@NDArrayDataBase64"
+
+LONGEST_PLACE: Final = 100
+"""Characters of a place in an error. Without a limit places of nested objects would take the square
+of the bytes that their keys take."""
 
 _DTYPES: Mapping[str, str] = {
     "DOUBLE": ">f8",
@@ -60,11 +65,13 @@ def decode(body: bytes) -> dict[str, Any]:
     """Read data. Raises: InvalidRequest."""
     try:
         found = json.loads(body)
-    except (ValueError, RecursionError) as error:
+        if not isinstance(found, Mapping):
+            raise InvalidRequest('the body is no object; expected one such as {"x": 1.5}')
+        return {name: value_of(value, name[:LONGEST_PLACE]) for name, value in found.items()}
+    except ValueError as error:
         raise InvalidRequest(f"the body is no JSON: {error}") from None
-    if not isinstance(found, Mapping):
-        raise InvalidRequest('the body is no object; expected one such as {"x": 1.5}')
-    return {name: value_of(value, name) for name, value in found.items()}
+    except RecursionError:
+        raise InvalidRequest("lists or objects lie too deep within each other") from None
 
 
 def value_of(given: Any, name: str) -> Any:  # noqa: ANN401 (whatever JSON has)
@@ -81,7 +88,7 @@ def value_of(given: Any, name: str) -> Any:  # noqa: ANN401 (whatever JSON has)
         return Image(str(given.get(FORMAT, "PNG")).upper(), _bytes(given[IMAGE], name))
     if NUMBERS in given or TYPE in given:
         return _array(given, name)
-    return {key: value_of(value, f"{name}.{key}") for key, value in given.items()}
+    return {key: value_of(value, f"{name}.{key}"[:LONGEST_PLACE]) for key, value in given.items()}
 
 
 def _bytes(given: object, name: str) -> bytes:
@@ -102,16 +109,19 @@ def _array(given: Mapping[str, Any], name: str) -> Array:
     form = _DTYPES.get(str(given.get(TYPE)))
     if form is None:
         known = ", ".join(_DTYPES)
-        raise InvalidRequest(f'"{name}": {TYPE} is {given.get(TYPE)!r}; expected one of {known}')
+        has = str(given.get(TYPE))[:LONGEST_PLACE]
+        raise InvalidRequest(f'"{name}": {TYPE} is {has!r}; expected one of {known}')
     dtype, shape = np.dtype(form), given.get(SHAPE)
     data = _bytes(given.get(NUMBERS), name)
     sizes = shape if isinstance(shape, list) else [None]
     whole = all(isinstance(size, int) and size >= 0 for size in sizes)
-    if not whole or math.prod(sizes) * dtype.itemsize != len(data):
-        raise InvalidRequest(
-            f'"{name}": {len(data)} bytes of {given[TYPE]} are no array of {SHAPE} {shape}'
-        )
-    return np.frombuffer(data, dtype).reshape(sizes).astype(dtype.newbyteorder("="))
+    if whole and math.prod(sizes) * dtype.itemsize == len(data):
+        with suppress(ValueError, OverflowError):  # more dimensions, or larger ones, than numpy has
+            return np.frombuffer(data, dtype).reshape(sizes).astype(dtype.newbyteorder("="))
+    has = str(shape)[:LONGEST_PLACE]
+    raise InvalidRequest(
+        f'"{name}": {len(data)} bytes of {given[TYPE]} are no array of {SHAPE} {has}'
+    )
 
 
 def encode(data: Data) -> bytes:

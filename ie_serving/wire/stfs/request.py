@@ -23,7 +23,7 @@ from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
 from ie_serving.wire.form.multipart import Part, is_form, parts_of
 from ie_serving.wire.json.document import parse_object, plain
 from ie_serving.wire.json.rapidjson.document import Json
-from ie_serving.wire.json.tensor import decode_tensor, try_tensor
+from ie_serving.wire.json.tensor import MAX_RANK, decode_tensor, try_tensor
 from ie_serving.wire.json.value import is_base64, is_named
 
 DEFAULT_MODEL: Final = "default"
@@ -177,10 +177,11 @@ def _first(value: Json) -> Json:
     return value
 
 
-def _decoded(value: Json) -> Json:
+def _decoded(value: Json, ranks: int = MAX_RANK) -> Json:
     """Replace texts by what `decode_tensor` reads as bytes; other alphabets and objects too."""
     if isinstance(value, list):
-        return [_decoded(each) for each in value]
+        # Deeper lists are no tensor, which `decode_tensor` says.
+        return [_decoded(each, ranks - 1) for each in value] if ranks else value
     if isinstance(value, str):
         return {"b64": value.translate(_STANDARD)}
     if is_base64(value):

@@ -23,6 +23,9 @@ from ie_serving.wire.konduit.data import Data
 
 log = logging.getLogger(__name__)
 
+LONGEST_SHOWN = 100
+"""Characters of a client's value in an error; it may be as long as the request."""
+
 INT_SWITCH, STRING_SWITCH = "INT_SWITCH", "STRING_SWITCH"
 
 
@@ -132,9 +135,14 @@ def _choice(given: Mapping[str, Any], data: Data) -> int:
         raise InvalidRequest(f'"{field}" is missing, which the switch looks at')
     value = data[field]
     if given["@type"] == STRING_SWITCH:
-        if value not in given["map"]:
-            raise InvalidRequest(f"{field} is {value!r}; expected one of {', '.join(given['map'])}")
+        if not isinstance(value, str) or value not in given["map"]:
+            known = ", ".join(given["map"])
+            raise InvalidRequest(f"{field} is {_shown(value)}; expected one of {known}")
         value = given["map"][value]
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < count:
-        raise InvalidRequest(f"{field} is {value!r}; expected a number from 0 to {count - 1}")
+        raise InvalidRequest(f"{field} is {_shown(value)}; expected a number from 0 to {count - 1}")
     return value
+
+
+def _shown(value: object) -> str:
+    return repr(value)[:LONGEST_SHOWN]

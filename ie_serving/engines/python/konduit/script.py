@@ -218,7 +218,7 @@ KINDS_OF: Mapping[str, str] = {
 def _taken(value: Any, variable: Variable) -> Any:  # noqa: ANN401
     try:
         return TAKEN[variable.python](value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # the last for an integer that is no float
         raise InvalidRequest(
             f'input "{variable.key}" is {type(value).__name__}, which is no {variable.python}'
         ) from None

@@ -148,10 +148,13 @@ def _check_head(head: RequestHead) -> None:
 def data_of(body: bytes, kind: bytes) -> bytes:
     """Make data as JSON of a form. Raises: InvalidRequest."""
     found: dict[str, Any] = {}
-    for part in parts_of(body, kind):
-        data = bytes(part.data)
-        found[part.name] = _file(data) if part.is_file else _field(data, part.name)
-    return json.dumps(found).encode()
+    try:
+        for part in parts_of(body, kind):
+            data = bytes(part.data)
+            found[part.name] = _file(data) if part.is_file else _field(data, part.name)
+        return json.dumps(found).encode()
+    except RecursionError:
+        raise InvalidRequest("a field's lists or objects lie too deep within each other") from None
 
 
 def _file(data: bytes) -> dict[str, str]:

@@ -157,3 +157,9 @@ def test_data_that_the_model_does_not_take(data: Any, of: Signature, words: str)
 def test_a_file_for_numbers_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="takes numbers, and no images"):
         form(("image", PNG)).decode(ONE)
+
+
+def test_lists_too_deep_for_a_tensor_are_refused() -> None:
+    deep = json.loads("[" * 900 + '"aGk="' + "]" * 900)
+    with pytest.raises(InvalidRequest, match="at most"):
+        body({"x": deep}, base64_decode=True).decode(signature(x=DataType.STRING))

@@ -157,6 +157,7 @@ def test_a_picture_is_a_file_of_png() -> None:
 
 
 ADD = python("c = a + 2", "a:int", "c:INT64")
+HALF = python("c = a / 2", "a:float", "c:DOUBLE")
 
 
 @pytest.mark.parametrize(
@@ -165,6 +166,7 @@ ADD = python("c = a + 2", "a:int", "c:INT64")
         (ADD, {"a": 1, "b": 2}, InvalidRequest, '"b" is no input of the script; ioInputs has a'),
         (ADD, {}, InvalidRequest, 'input "a" is missing, which ioInputs declares'),
         (ADD, {"a": "x"}, InvalidRequest, 'input "a" is str, which is no int'),
+        (HALF, {"a": 10**400}, InvalidRequest, 'input "a" is int, which is no float'),
         (python("pass", "a:int", "c:INT64"), {"a": 1}, ServingError, 'sets no variable "c"'),
         (python("c = 'x'", "a:int", "c:INT64"), {"a": 1}, ServingError, "is str, and ioOutputs"),
         (python("1 / 0", "a:int", ""), {"a": 1}, ServingError, "ZeroDivisionError: division"),
@@ -222,6 +224,8 @@ def test_a_switch_runs_one_branch(switch: dict[str, Any], select: Any, answer: i
         (INT, {"select": 2, "a": 1}, "select is 2; expected a number from 0 to 1"),
         (INT, {"a": 1}, '"select" is missing, which the switch looks at'),
         (TEXT, {"select": "z", "a": 1}, "select is 'z'; expected one of x, y"),
+        (TEXT, {"select": ["x"], "a": 1}, r"select is \['x'\]; expected one of x, y"),
+        (TEXT, {"select": {"x": 1}, "a": 1}, "select is {'x': 1}; expected one of x, y"),
     ],
 )
 def test_a_value_without_a_branch_is_refused(

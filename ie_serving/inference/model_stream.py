@@ -48,7 +48,7 @@ class ModelStream(Generic[T]):
         self._bound = bound
         self._stream = stream
         self._spec: ModelSpec
-        self._reader: Read[T]
+        self._reader: Read[T] | None = None
         self._taken: Item[Any]
         self._since = 0.0
         self._dropped = 0
@@ -91,6 +91,8 @@ class ModelStream(Generic[T]):
             replies = self._stream(self._bound.signature, inputs, self._read, caller)
             async with aclosing(inputs), aclosing(replies):
                 async for reply in replies:
+                    if self._reader is None:
+                        raise _too_early()
                     await outlet.reserve()
                     outlet.add(self._answered(reply))
 
@@ -143,6 +145,8 @@ class ModelStream(Generic[T]):
 
     def _read(self, outputs: Outputs) -> T:
         """Encode outputs, in whatever thread the model's stream runs."""
+        if self._reader is None:
+            raise _too_early()
         reply = self._reader(outputs)
         return reply.encode(reply.outputs) if isinstance(reply, Unencoded) else reply
 
@@ -155,3 +159,10 @@ class ModelStream(Generic[T]):
         elif served is not None:
             served.add(time.perf_counter() - self._since)
         return Answered(self._taken.index, reply, dropped)
+
+
+def _too_early() -> ServingError:
+    return ServingError(
+        "the kernel's stream gave outputs before it took a request: let it give them while it goes"
+        " through its items"
+    )

@@ -56,6 +56,20 @@ class Sums:
             yield {"y": first}
 
 
+class Early:
+    """Replies before it is asked, as it should not."""
+
+    def load(self, ctx):
+        self.reply = ctx.params["reply"]
+
+    metadata = staticmethod(metadata)
+
+    async def stream(self, items, ctx):
+        yield {"y": self.reply}
+        async for inputs in items:
+            yield {"y": inputs["x"]}
+
+
 class Endless:
     """Replies without end, and notes when it is told to stop."""
 
@@ -98,6 +112,8 @@ def write(root: Path) -> Path:
         "twice": {"kernel": "kernels.py:twice"},
         "gated": {"kernel": "kernels.py:Gated", "params": {"gate": str(root / "gate")}},
         "sums": {"kernel": "kernels.py:Sums"},
+        "early": {"kernel": "kernels.py:Early", "params": {"reply": [1]}},
+        "early_and_wrong": {"kernel": "kernels.py:Early", "params": {"reply": "no number"}},
         "endless": {"kernel": "kernels.py:Endless", "params": {"notes": str(root / "notes")}},
         "node": {
             "kernel": "node.py",

@@ -221,6 +221,18 @@ def test_a_kernel_that_fails_ends_its_stream_with_the_cause(server: Server) -> N
     assert "ValueError: below 0" in failed.value.details()
 
 
+@pytest.mark.parametrize("model", ["early", "early_and_wrong"])
+def test_a_kernel_that_replies_before_it_takes_a_request_is_told_so(
+    server: Server, model: str
+) -> None:
+    talk = Talk(server)
+    talk.send(predict(1, model=model))
+    with pytest.raises(grpc.RpcError) as failed:
+        next(talk.call)
+    assert failed.value.code() is grpc.StatusCode.INTERNAL
+    assert "before it took a request" in failed.value.details()
+
+
 def test_a_kernel_is_told_when_its_client_leaves(server: Server, root: Path) -> None:
     talk = Talk(server)
     talk.send(predict(7, model="endless"))

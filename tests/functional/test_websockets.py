@@ -133,6 +133,13 @@ def test_a_close_without_a_code_is_answered_by_one_without(talk: WebSocket) -> N
     ("target", "headers", "status", "text"),
     [
         pytest.param("/v1/models/none:stream", {}, 404, "none", id="no such model"),
+        pytest.param(
+            STREAM.replace(":stream", "/versions/9:stream"),
+            {},
+            503,
+            "not version 9 of ",
+            id="no such version",
+        ),
         pytest.param(STREAM, {"upgrade": ""}, 426, "Upgrade: websocket", id="no upgrade"),
         pytest.param(STREAM, {"upgrade": "h2c"}, 426, "Upgrade: websocket", id="another protocol"),
         pytest.param(STREAM, {"sec-websocket-version": "8"}, 426, "13", id="another version"),

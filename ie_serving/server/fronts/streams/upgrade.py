@@ -100,7 +100,11 @@ class Upgrades:
         _check_library()
         options = _options(head.query)
         if not self._plane.is_ready(model):
-            raise NotAvailable(f'no version of "{model.name}" is AVAILABLE yet: try again later')
+            which = "no version" if model.version is None else f"not version {model.version}"
+            raise NotAvailable(
+                f'{which} of "{model.name}" is AVAILABLE: GET /v1/models/{model.name} says why; try'
+                " again later"
+            )
         self._every.check()
         return Switch(101, headers, b"", partial(self._serve, head, model, options))
 

@@ -37,6 +37,8 @@ def read_text(text: str, place: str) -> Definition:
         given = json.loads(text)
     except ValueError as error:
         raise ConfigError([f"{place}: not JSON: {error}"]) from None
+    except RecursionError:
+        raise ConfigError([f"{place}: lists or objects lie too deep within each other"]) from None
     return read(given, place)
 
 

@@ -110,8 +110,8 @@ class RemoteRunner:
         except PeerGone:
             self._crashed(calls)
         except TimeoutError:
-            self._end()
             limit = f"{(self._timeout_s or 0) * 1e3:g} ms"
+            self._end(f"a call took longer than {limit}")
             self._fail(
                 calls, DeadlineExceeded(f"kernel {self._kernel} hung for {limit}, and was ended")
             )
@@ -175,7 +175,7 @@ class RemoteRunner:
             call.outcome = ERROR_OF.get(error["code"], ServingError)(error["text"])
             over = over or error["over"]
         if over:  # what filled the memory is still there: a new process begins with none of it
-            self._end()
+            self._end("its memory was full")
 
     def _crashed(self, calls: Sequence[Call]) -> None:
         self._end()
@@ -200,13 +200,13 @@ class RemoteRunner:
         for call in calls:
             call.outcome = type(error)(str(error))
 
-    def _end(self) -> None:
-        """End the process, which is started again, and forget the way to it."""
+    def _end(self, why: str = "") -> None:
+        """End the process, which is started again, and forget the way to it. `why`: for `lost`."""
         if self._way is not None:
             process, link = self._way
             self._way = None
             link.close()
-            self._process.lost(process)
+            self._process.lost(process, why)
 
 
 def begin(directory: Path, options: EngineOptions, undone: ExitStack) -> Running:

@@ -5,6 +5,7 @@ version does, since the kernel ends a child with the thread that made it.
 """
 
 import logging
+import math
 import random
 import threading
 import time
@@ -64,6 +65,7 @@ class Supervisor:
         self._process: WorkerProcess | None = None
         self._found: Message | None = None
         self._cause = ""
+        self._why = ""
         self._failures = 0
         self._due = 0.0
         self._thread = threading.Thread(target=self._supervise, name="tensorflow", daemon=True)
@@ -112,12 +114,19 @@ class Supervisor:
                 lambda: self._stage in (Stage.SERVING, Stage.CLOSED), timeout=limit_s
             )
 
-    def lost(self, process: WorkerProcess) -> None:
-        """Say that a way to `process` is gone; returns when it is not given out any more."""
+    def lost(self, process: WorkerProcess, why: str = "") -> None:
+        """Say that a way to `process` is gone; returns when it is not given out any more.
+
+        Args:
+            process: that `link` gave.
+            why: it is to end, where that is known; else its end tells.
+        """
         # Its sockets are closed one after the other: the request may see its end before the
         # supervising thread does, and the next request must not be given the same process.
-        process.kill()
         with self._changed:
+            if self._process is process and self._stage is Stage.SERVING:
+                self._why = why
+            process.kill()
             self._changed.wait_for(
                 lambda: self._process is not process or self._stage is not Stage.SERVING
             )
@@ -150,7 +159,8 @@ class Supervisor:
             wait_s = max(0.0, self._due - time.monotonic())
             raise NotAvailable(
                 f"{self._task.what} ended {self._failures} times in a row"
-                f" ({self._cause}); it is started again in {wait_s:.0f} s: send the request again"
+                f" ({self._cause}); it is started again in {math.ceil(wait_s)} s: send the request"
+                " again"
             )
 
     def _apply(self, event: Event) -> None:
@@ -220,6 +230,7 @@ class Supervisor:
             self._failures = 1 if served and lived_s > STEADY_S else self._failures + 1
             again_at_once = served and self._failures == 1
             pause_s = 0.0 if again_at_once else self._pause_s()
+            cause, self._why = self._why or cause, ""
             self._cause, self._due = cause, time.monotonic() + pause_s
             self._note_end(cause, pause_s)
             self._apply(Event.DIED)

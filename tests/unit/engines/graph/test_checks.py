@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.errors import ConfigError, LoadFailed
 from ie_serving.core.images import ImageForm
 from ie_serving.engines.graph.engine import FILE, models_of
+from ie_serving.engines.graph.reading import read_text
 from tests.unit.engines.asking import told
 from tests.unit.engines.graph.shelf import Model, Shelf, plus
 
@@ -253,3 +254,9 @@ def test_a_version_that_is_no_graph_is_another_engines(tmp_path: Path) -> None:
     text = json.dumps({"steps": [{"model": "a"}, {"model": "b"}], "outputs": {"y": "b.y"}})
     (tmp_path / FILE).write_text(text)
     assert models_of(tmp_path) == {"a", "b"}
+
+
+def test_a_file_that_is_no_graph_is_named() -> None:
+    for text, cause in (("{", "not JSON"), ('{"steps": ' + "[" * 100_000, "too deep")):
+        with pytest.raises(ConfigError, match=f"graph.json: .*{cause}"):
+            read_text(text, "graph.json")

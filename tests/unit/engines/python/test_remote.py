@@ -124,13 +124,16 @@ async def test_a_crash_fails_its_own_call(tmp_path: Path, do: str, said: str) ->
     model.close()
 
 
-async def test_what_hangs_is_ended(tmp_path: Path) -> None:
+async def test_what_hangs_is_ended(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     given = options("", {"factor": 2}, isolation="process", timeout_ms=300)
     model = load(written(tmp_path, CODE), given)
     before = await pid(model)
     both = await asyncio.gather(ask(model, "spin"), ask(model, "hang"), return_exceptions=True)
     assert [code_of(each).name for each in both] == ["DEADLINE_EXCEEDED"] * 2  # type: ignore[arg-type]
     assert await asyncio.to_thread(ended, before)
+    # Not that memory may have run out, which a process that somebody else killed is told by.
+    assert await pid(model) != before
+    assert 'cause="a call took longer than 300 ms"' in caplog.text
     model.close()
 
 

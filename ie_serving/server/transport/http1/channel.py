@@ -54,9 +54,13 @@ class Channel(asyncio.Protocol):
 
     async def write(self, data: bytes) -> None:
         """Write; wait as long as the client does not read."""
+        self.put(data)
+        await self._writable.wait()
+
+    def put(self, data: bytes) -> None:
+        """Write a few bytes without a wait, behind whatever the client has not read yet."""
         if not self._transport.is_closing():
             self._transport.write(data)
-        await self._writable.wait()
 
     def abort(self) -> None:
         """End the connection without another word."""

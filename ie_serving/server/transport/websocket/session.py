@@ -92,18 +92,19 @@ class Session:
             try:
                 data = await asyncio.wait_for(self._channel.read(), PING_S)
             except asyncio.TimeoutError:
-                await self._ask()
+                self._ask()
             else:
                 self._asked = False
                 self._since = time.perf_counter()
                 return data
 
-    async def _ask(self) -> None:
+    def _ask(self) -> None:
         if self._asked:
             self._channel.abort()
             return
         self._asked = True
-        await self._write(Ping())
+        # Without a wait: a client that is gone reads nothing, and would be waited for.
+        self._channel.put(self._frames.send(Ping()))
 
     async def _is_end_of_message(self, event: Event) -> bool:
         """Act on an event; whether a message is whole with it."""

@@ -106,3 +106,14 @@ async def test_a_client_that_answers_no_ping_is_left(
     assert await loop.sock_recv(ends.client, 100) == b"\x89\0"
     assert await loop.sock_recv(ends.client, 100) == b""
     message.cancel()
+
+
+async def test_a_silent_client_that_reads_nothing_is_left(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PING_S", 0.01)
+    session = Session(ends.channel, 1000, lambda: None)
+    answering = asyncio.create_task(session.send(b"x" * (8 << 20)))
+    message = asyncio.ensure_future(anext(session.messages()))
+    await asyncio.wait_for(answering, 5)  # until the connection is ended
+    message.cancel()

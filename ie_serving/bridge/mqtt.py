@@ -150,7 +150,7 @@ class MqttBridge:
 
     def _addressed(self, message: paho.MQTTMessage) -> tuple[str, Properties]:
         given = message.properties
-        answer = _properties(PacketTypes.PUBLISH)
+        answer = Properties(PacketTypes.PUBLISH)
         correlation = getattr(given, "CorrelationData", None)
         if correlation is not None:
             answer.CorrelationData = correlation
@@ -175,16 +175,11 @@ def check_topics(topic: str, answer_topic: str) -> None:
 
 
 def _connect(options: BridgeOptions) -> Properties:
-    properties = _properties(PacketTypes.CONNECT)
+    properties = Properties(PacketTypes.CONNECT)
     properties.ReceiveMaximum = AT_ONCE
     if options.client_id:
         properties.SessionExpiryInterval = KEPT_S
     return properties
-
-
-def _properties(kind: int) -> Properties:
-    made: Properties = Properties(kind)  # type: ignore[no-untyped-call]
-    return made
 
 
 def _tls(file: str) -> ssl.SSLContext:

@@ -1,4 +1,4 @@
-"""Asks a server's REST API for one message after the other, and again while it is not there."""
+"""Asks a server's REST API about one message after another; tries again while it is away."""
 
 import http.client
 import json
@@ -24,10 +24,10 @@ class Asker:
         path: of the model's `:predict`.
         key: see `BridgeOptions.api_key`.
         timeout_s, retry_s: see `BridgeOptions`.
-        wait: waits for so many seconds; tells whether the bridge is to end.
+        wait: waits for so many seconds.
 
     Raises:
-        ConfigError: the URL is none of HTTP.
+        ConfigError: the URL is none of HTTP, or its port is none.
     """
 
     def __init__(
@@ -40,14 +40,8 @@ class Asker:
         retry_s: float,
         wait: Callable[[float], object] = time.sleep,
     ) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ConfigError([f'the server\'s address is "{url}"; expected http://HOST:PORT'])
-        kind = (
-            http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        )
-        self._server = kind(parts.hostname, parts.port, timeout=timeout_s)
-        self._path = parts.path.rstrip("/") + path
+        self._server, below = _connection(url, timeout_s)
+        self._path = below + path
         self._headers = {"content-type": "application/json", **({"x-api-key": key} if key else {})}
         self._retry_s = retry_s
         self._wait = wait
@@ -81,3 +75,16 @@ class Asker:
         if reply.will_close:
             self._server.close()
         return said, reply.status in AGAIN
+
+
+def _connection(url: str, timeout_s: float) -> tuple[http.client.HTTPConnection, str]:
+    """Give a connection that is not open yet, and the path below which the API lies."""
+    kinds = {"http": http.client.HTTPConnection, "https": http.client.HTTPSConnection}
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:  # a port that is none, or half an IPv6 address
+        host = None
+    if not host or parts.scheme not in kinds:
+        raise ConfigError([f'the server\'s address is "{url}"; expected http://HOST:PORT'])
+    return kinds[parts.scheme](host, port, timeout=timeout_s), parts.path.rstrip("/")

@@ -43,4 +43,4 @@ class BridgeOptions:
     """Longest time of one request to the server."""
 
     retry_s: float
-    """How long a request is asked again of a server that is not there, or has no room."""
+    """For how long a request is tried again while the server is away or has no room."""

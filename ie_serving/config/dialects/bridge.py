@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from ie_serving.bridge.options import BridgeOptions
+from ie_serving.config.values import numbers
 from ie_serving.core.errors import ConfigError
 
 COMMAND = "bridge"
@@ -46,8 +47,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BridgeOptions:
         password=environ.get(PASSWORD, ""),
         api_key=environ.get(KEY, ""),
         tls_ca=given.tls_ca,
-        timeout_s=given.timeout_seconds,
-        retry_s=given.retry_seconds,
+        timeout_s=numbers.timeout(given.timeout_seconds, "--timeout_seconds"),
+        retry_s=numbers.delay(given.retry_seconds, "--retry_seconds"),
     )
 
 
@@ -72,18 +73,19 @@ def _parser() -> argparse.ArgumentParser:
     add("--client_id", default="", help="with a name, the broker keeps messages for the bridge")
     add("--username", default="", help="at the broker")
     add("--tls_ca", nargs="?", const="", help="speak TLS; by these certificates, or the system's")
-    add("--timeout_seconds", type=float, default=60.0, help="of one request to the server (60)")
-    add("--retry_seconds", type=float, default=60.0, help="how long it is asked again (60)")
+    add("--timeout_seconds", default="60", help="of one request to the server (60)")
+    add("--retry_seconds", default="60", help="how long it is asked again (60)")
     return parser
 
 
 def _broker(text: str, port: int) -> tuple[str, int]:
-    host, colon, number = text.rpartition(":")
+    host, colon, digits = text.rpartition(":")
     if not colon:
         return text, port
-    if not host or not number.isdigit() or not 0 < int(number) < 1 << 16:
+    number = numbers.whole(digits) or 0
+    if not host or not 0 < number <= numbers.LARGEST_PORT:
         raise ConfigError([f'--broker is "{text}"; expected HOST or HOST:PORT'])
-    return host.strip("[]"), int(number)
+    return host.strip("[]"), number
 
 
 def _path(given: argparse.Namespace) -> str:

@@ -97,7 +97,26 @@ def test_the_command_line(flags: list[str], broker: tuple[str, int], path: str) 
     assert (read.broker, read.path, read.api_key, read.password) == (broker, path, "k", "p")
 
 
-@pytest.mark.parametrize("broker", [":1883", "b:x", "b:70000"])
-def test_a_broker_that_is_none(broker: str) -> None:
-    with pytest.raises(ConfigError, match="HOST:PORT"):
-        bridge.parse(["bridge", "mqtt", "--topic=t", "--model_name=m", f"--broker={broker}"], {})
+@pytest.mark.parametrize(
+    ("flag", "expected"),
+    [
+        ("--broker=:1883", "HOST:PORT"),
+        ("--broker=b:x", "HOST:PORT"),
+        ("--broker=b:70000", "HOST:PORT"),
+        ("--broker=b:\N{SUPERSCRIPT TWO}", "HOST:PORT"),
+        ("--timeout_seconds=0", "more than 0 seconds"),
+        ("--timeout_seconds=inf", "a number of seconds"),
+        ("--retry_seconds=-1", "0 seconds or more"),
+    ],
+)
+def test_a_value_that_a_flag_cannot_have(flag: str, expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        bridge.parse(["bridge", "mqtt", "--topic=t", "--model_name=m", flag], {})
+
+
+@pytest.mark.parametrize(
+    "url", ["localhost:8501", "ftp://h", "http://", "http://h:x", "http://[::1"]
+)
+def test_a_server_without_an_address(url: str) -> None:
+    with pytest.raises(ConfigError, match="expected http://HOST:PORT"):
+        Asker(url, "/p", "", timeout_s=1, retry_s=0)

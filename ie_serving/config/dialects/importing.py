@@ -58,7 +58,8 @@ def _translated(path: Path) -> tuple[dict[str, Any], list[str]]:
         return _of_konduit(path)
     if pipelines.KEY in top:
         return _of_pipelines(top)
-    if any(PLATFORM in each for each in top.get(MODELS) or [] if isinstance(each, Mapping)):
+    entries = top[MODELS] if isinstance(top.get(MODELS), list) else []
+    if any(isinstance(each, Mapping) and PLATFORM in each for each in entries):
         return _of_stfs(path)
     raise ConfigError(
         [
@@ -97,12 +98,15 @@ def _of_pipelines(top: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
     faults = Faults()
     code = pipelines.libraries(top, faults)
     made = [graph for _, graph in pipelines.translated(top[pipelines.KEY], code, faults)]
+    own = top.get(graphs.KEY) or []
+    if not isinstance(own, list):
+        faults.add(graphs.KEY, "expected a list")
     faults.check()
     rest = {key: value for key, value in top.items() if key in json_file.TOP_KEYS}
     for key in (pipelines.KEY, pipelines.LIBRARIES):
         rest.pop(key, None)
     notes = [f"{key}: left out" for key in top if key not in json_file.TOP_KEYS]
-    return {**rest, graphs.KEY: [*(top.get(graphs.KEY) or []), *made]}, notes
+    return {**rest, graphs.KEY: [*own, *made]}, notes
 
 
 def _of_stfs(path: Path) -> tuple[dict[str, Any], list[str]]:

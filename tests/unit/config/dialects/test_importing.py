@@ -79,6 +79,8 @@ def test_pipelines_of_openvino_model_server(tmp_path: Path) -> None:
     [
         ([], "expected an object"),
         ({"model_config_list": []}, "not a file of another server"),
+        ({"model_config_list": 5}, "not a file of another server"),
+        ({"pipeline_config_list": [], "graphs": 5}, "graphs: expected a list"),
         ({"pipeline": {"steps": [{"@type": "KERAS"}]}}, "steps of type KERAS are not supported"),
         ({"pipeline_config_list": [{}]}, "not a pipeline as OpenVINO Model Server takes it"),
         (

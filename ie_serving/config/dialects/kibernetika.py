@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from ie_serving.config.schema.setting import fields_of
 from ie_serving.config.settings import Graph, ModelConfig, Parsed, ServerSettings, Settings
 from ie_serving.config.values import drivers, kernels
 from ie_serving.config.values.faults import Faults
-from ie_serving.config.values.numbers import LARGEST_PORT
+from ie_serving.config.values.numbers import LARGEST_PORT, integer
 from ie_serving.core.errors import ConfigError, LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.hooks import HookOptions, Link
@@ -120,10 +121,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _port(text: str, flag: str, faults: Faults) -> int:
-    if text.isascii() and text.isdecimal() and 0 < int(text) <= LARGEST_PORT:
-        return int(text)
-    faults.add(flag, f"{text!r} given; expected a port from 1 to {LARGEST_PORT}")
-    return 0
+    return faults.take(integer(1, LARGEST_PORT), text, flag) or 0
 
 
 def _options(given: Sequence[str], faults: Faults) -> dict[str, Any]:
@@ -186,6 +184,4 @@ def _model(
 
 
 def _allowed(link: Link, consent: bool) -> Link:
-    from dataclasses import replace
-
     return replace(link, options=replace(link.options, allow_python=consent))

@@ -57,7 +57,7 @@ class StfsFlag:
 
 
 def _switch(value: object, place: str) -> bool:
-    """Read a boolean; nothing is false, as in the original's own defaults."""
+    """Read a boolean; an empty text is false, as in the original's own defaults."""
     return words.boolean(value, place) if value != "" else False
 
 

@@ -42,7 +42,7 @@ from ie_serving.server.fronts.admin.grpc_health import HealthService
 from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.admin.readiness import Readiness
-from ie_serving.server.fronts.kibernetika.optional import AnsweringModel
+from ie_serving.server.fronts.kibernetika.any_model import answering_for
 from ie_serving.server.fronts.streams.later import LaterStreams
 from ie_serving.server.fronts.tfs import model_service, prediction_service
 from ie_serving.server.fronts.tfs.model_service import ModelService
@@ -89,7 +89,6 @@ class ServingApplication:
         self._gate = Gate(server, tls_files.read, access_file.read)
         most, each = most_connections(server.max_connections), server.max_connections_per_address
         self._connections = limit_of(most, each)
-        self._answering = AnsweringModel(server.answering_model)
         self._access_log = OptionalLog(server.access_log, server.log_format)
         BUDGET.limit = budget_of(server.memory_budget_bytes)
         self._notes = notes
@@ -138,7 +137,7 @@ class ServingApplication:
         )
 
     def _services_over(self, plane: DataPlane) -> Services:
-        named = self._answering.grpc
+        named = partial(answering_for, self._settings.server.answering_model)
         prediction = PredictionService(
             plane, self._interface, tells_callers=self._settings.engine.allow_python
         )
@@ -224,8 +223,7 @@ class ServingApplication:
         await self._access_log.close()
 
     def _rest(self) -> MakeListener:
-        from ie_serving.server.fronts.old_servers import with_old_routes
-        from ie_serving.server.fronts.stfs.beside import beside
+        from ie_serving.server.fronts.old_servers import front_of
         from ie_serving.server.fronts.tfs.rest import RestApi, refusal
         from ie_serving.server.fronts.tfs.rest_interface import rest_interface
         from ie_serving.server.transport.http1.server import HttpServer
@@ -252,13 +250,13 @@ class ServingApplication:
             secure=secure,
             around=self._streams.rest(self._plane, interface, most, any_origin=server.enable_cors),
         )
-        # The log stands in front of the gate: a request that the gate refuses has its line, too.
-        front = beside(api, self._plane, self._models.served, server, secure=secure)
-        answer, wanted = with_old_routes(self._settings, api, front.answer, front.wanted)
-        answer = self._answering.rest(answer, self._plane, limit_s=limit_s, max_body_bytes=most)
+        answer, wanted = front_of(
+            self._settings, api, self._plane, self._models.served, secure=secure
+        )
         app = self._gate.rest(answer, wanted, refusal, partial(self._plane.refused, ""))
         return partial(
             HttpServer,
+            # In front of the gate: a request that the gate refuses has its line in the log, too.
             self._access_log.rest(app),
             busy_poll_s=server.busy_poll_us / 1e6,
             limit=self._connections,

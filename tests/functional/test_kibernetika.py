@@ -197,6 +197,15 @@ def test_json_says_its_dtypes(server: Server, iris: LogisticRegression, path: st
     assert server.rest.post(path, json=body).json() == ["setosa", "versicolor"]
 
 
+def test_a_large_reply_is_compressed(server: Server) -> None:
+    inputs = {"cm": {"dtype": 1, "data": FLOWERS.tolist()}}
+    reply = server.rest.post(
+        "/predict", json={"inputs": inputs}, headers={"accept-encoding": "gzip"}
+    )
+    assert reply.headers["content-encoding"] == "gzip"
+    assert len(reply.json()["name"]) == 150
+
+
 def png(*pixels: tuple[int, int, int]) -> bytes:
     image, file = Image.new("RGB", (1, len(pixels))), io.BytesIO()
     image.putdata(pixels)

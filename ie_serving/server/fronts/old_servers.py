@@ -1,37 +1,79 @@
-"""Routes of other servers, put before the REST API where a model may be asked by them."""
+"""Routes of other servers, put before the REST API where somebody may ask them.
 
-from collections.abc import Callable
+What a server is not started for is not imported.
+"""
+
+from collections.abc import Coroutine
+from typing import Any, Final, NamedTuple, Protocol
 
 from ie_serving.config.settings import Settings
-from ie_serving.server.fronts.tfs.rest import RestApi, refusal
-from ie_serving.server.transport.http1.messages import App, RequestHead
+from ie_serving.inference.plane import DataPlane
+from ie_serving.models.served import ServedModels
+from ie_serving.server.fronts.tfs.rest import RestApi
+from ie_serving.server.fronts.tfs.rest_routes import Wanted, wanting
+from ie_serving.server.transport.http1.messages import Answer, App, Request, RequestHead
 
-Wanted = Callable[[RequestHead], tuple[str, str]]
-"""Tells the verb of a request, and the model that it names, if any."""
+STFS: Final = "stfs"
+"""Value of `ServerSettings.old_front` for simple_tensorflow_serving."""
 
 
-def with_old_routes(
-    settings: Settings, api: RestApi, app: App, wanted: Wanted
-) -> tuple[App, Wanted]:
-    """Give what answers every request, and what tells the verb and the model of one.
+class Routes(Protocol):
+    """Routes of one server, before those of others."""
+
+    def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
+        """Answer one request, also one for the others. See `http1.messages.App`."""
+
+    def asked(self, head: RequestHead) -> tuple[str, str] | None:
+        """Tell the verb and the model of a request; None where it is for the others."""
+
+
+class Front(NamedTuple):
+    """What answers every request, and what tells the gate what each asks for."""
+
+    answer: App
+    wanted: Wanted
+
+    def behind(self, routes: Routes) -> "Front":
+        """Give this front with `routes` before it."""
+
+        def wanted(head: RequestHead) -> tuple[str, str]:
+            return routes.asked(head) or self.wanted(head)
+
+        return Front(routes.answer, wanted)
+
+
+def front_of(
+    settings: Settings, api: RestApi, plane: DataPlane, served: ServedModels, *, secure: bool
+) -> Front:
+    """Put the routes that the settings ask for before the REST API.
 
     Args:
-        settings: say which routes may be asked; the others cost nothing.
-        api: runs the models, and ends each reply as its own.
-        app: gets what no other route takes.
-        wanted: of `app`.
+        settings: say which.
+        api: TensorFlow Serving's.
+        plane: runs the models.
+        served: the models.
+        secure: callers come by TLS.
     """
+    server = settings.server
+    limit_s, most = server.rest_timeout_s, server.max_message_bytes
+    front = Front(api.answer, wanting(server.metrics_paths, server.invocations_model))
+    if server.old_front == STFS:
+        from ie_serving.server.fronts.stfs.front import StfsFront
+
+        stfs = StfsFront(api, plane, served, limit_s=limit_s, max_body_bytes=most, secure=secure)
+        front = front.behind(stfs)
     if settings.engine.allow_python:  # without it no package of EDI is run
         from ie_serving.server.fronts.edi.routes import EdiRoutes
-        from ie_serving.server.fronts.edi.routes import wanting as edi_wanting
 
-        app = EdiRoutes(app, api.invoke, refusal, api.finished).answer
-        wanted = edi_wanting(wanted)
+        front = front.behind(EdiRoutes(api, front.answer))
     if any(model.is_konduit for model in settings.models):
         from ie_serving.server.fronts.konduit.routes import KonduitRoutes
-        from ie_serving.server.fronts.konduit.routes import wanting as konduit_wanting
 
-        most = settings.server.max_message_bytes
-        app = KonduitRoutes(app, api.invoke, refusal, api.finished, most).answer
-        wanted = konduit_wanting(wanted)
-    return app, wanted
+        front = front.behind(KonduitRoutes(api, front.answer, max_body_bytes=most))
+    if model := server.answering_model:
+        from ie_serving.server.fronts.kibernetika.predict import PredictRoute, predict_interface
+
+        interface = predict_interface(limit_s=limit_s)
+        route = PredictRoute(api, plane, interface, model, front.answer, max_body_bytes=most)
+        front = front.behind(route)
+    return front

@@ -1,20 +1,20 @@
-"""`POST /dlim/v1/inference/{model}`, as IBM EDI has it: the body goes to the kernel, and so back.
+"""`POST /dlim/v1/inference/{model}` of IBM EDI: the kernel gets the body, and gives the reply.
 
 Source: the REST API of Elastic Distributed Inference, `/dlim/v1`. Its other routes deploy packages
 and manage services; here a repository does. Callers are known by `Authorization` alone.
 """
 
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 from ie_serving.core.requests import ModelSpec
+from ie_serving.server.fronts.tfs.rest import RestApi, refusal
 from ie_serving.server.transport.http1.messages import (
     Answer,
     App,
     Headers,
-    Reply,
     Request,
     RequestHead,
 )
@@ -25,14 +25,6 @@ VERB: Final = "invoke"
 JSON: Final[Headers] = ((b"content-type", b"application/json"),)
 """Kernels reply as their authors like, mostly by JSON; none can say what it is."""
 
-Wanted = Callable[[RequestHead], tuple[str, str]]
-"""Tells the verb of a request, and the model that it names, if any."""
-Invoke = Callable[[Request, ModelSpec, float], Awaitable[Reply]]
-"""Runs a model on the body of a request that arrived at that `time.perf_counter()`."""
-Phrase = Callable[[Exception], Reply]
-Finish = Callable[[RequestHead, Answer], Awaitable[Answer]]
-"""Compresses a reply, and adds what the state of the server asks for."""
-
 
 def model_asked(head: RequestHead) -> str:
     """Name the model whose kernel a request asks; empty for any other request."""
@@ -42,31 +34,22 @@ def model_asked(head: RequestHead) -> str:
     return "" if "/" in name else name
 
 
-def wanting(otherwise: Wanted) -> Wanted:
-    """Give what tells verb and model of a request, of this route or of `otherwise`."""
-
-    def wanted(head: RequestHead) -> tuple[str, str]:
-        model = model_asked(head)
-        return (VERB, model) if model else otherwise(head)
-
-    return wanted
-
-
 class EdiRoutes:
     """Answers the route; every other request is for `otherwise`.
 
     Args of the constructor:
-        otherwise: the REST API.
-        invoke: runs a model on a body.
-        phrase: makes a reply of an error.
-        finish: see `Finish`.
+        api: the REST API: it runs the model, and ends each reply as its own.
+        otherwise: what answers other requests.
     """
 
-    def __init__(self, otherwise: App, invoke: Invoke, phrase: Phrase, finish: Finish) -> None:
+    def __init__(self, api: RestApi, otherwise: App) -> None:
+        self._api = api
         self._otherwise = otherwise
-        self._invoke = invoke
-        self._phrase = phrase
-        self._finish = finish
+
+    def asked(self, head: RequestHead) -> tuple[str, str] | None:
+        """Tell verb and model. See `old_servers.Routes`."""
+        model = model_asked(head)
+        return (VERB, model) if model else None
 
     def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
         """Answer one request. See `http1.messages.App`."""
@@ -75,8 +58,8 @@ class EdiRoutes:
 
     async def _run(self, request: Request, model: str) -> Answer:
         try:
-            reply = await self._invoke(request, ModelSpec(model), time.perf_counter())
+            reply = await self._api.invoke(request, ModelSpec(model), time.perf_counter())
             reply = reply._replace(headers=JSON)
         except Exception as error:
-            reply = self._phrase(error)
-        return await self._finish(request.head, reply)
+            reply = refusal(error)
+        return await self._api.finished(request.head, reply)

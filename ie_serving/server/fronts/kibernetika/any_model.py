@@ -11,7 +11,12 @@ METHODS = ("Predict", "GetModelMetadata", "GetModelStatus")
 
 
 def answering_for(model: str, answers: Mapping[str, Answer]) -> dict[str, Answer]:
-    """Give the methods of a service, those of `METHODS` answering for `model` alone."""
+    """Give the methods of a service, those of `METHODS` answering for `model` alone.
+
+    Without a model each answers for the one that a request names.
+    """
+    if not model:
+        return dict(answers)
     # What comes last counts, and messages of one field are merged: so says the wire format of
     # protocol buffers. Thus a name is set without the request being parsed.
     named = writing.delimited(MODEL_SPEC, writing.delimited(NAME, model.encode()))

@@ -4,10 +4,10 @@ One model answers, whatever MODEL says. Errors are plain text.
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Final, cast
+from typing import Any, Final, cast
 from urllib.parse import unquote
 
 from ie_serving.core.budget import BUDGET, Lease
@@ -19,6 +19,7 @@ from ie_serving.core.threads import in_thread, let_go
 from ie_serving.inference.interface import Api, Encode, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.version.handle import Servable
+from ie_serving.server.fronts.tfs.rest import RestApi
 from ie_serving.server.fronts.tfs.rest_body import read_body
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY, rest_interface
 from ie_serving.server.status import explain, http_of
@@ -36,6 +37,8 @@ from ie_serving.wire.kibernetika.request import Asked, parse
 
 DIGITS: Final = len(str(INT64_MAX))
 PREFIX: Final = b"/predict"
+VERB: Final = "predict"
+"""What it needs, as a verb of `gate/rights.py`."""
 PLAIN: Final[Headers] = ((b"content-type", b"text/plain; charset=utf-8"),)
 NOT_POST: Final = Reply(405, (*PLAIN, (b"allow", b"POST")), b"POST is expected\n")
 
@@ -47,43 +50,50 @@ def predict_interface(*, limit_s: float) -> Interface[bytes]:
 
 
 class PredictRoute:
-    """Answers the route, and lets `rest` answer all else.
+    """Answers the route, and lets `otherwise` answer all else.
 
     Args of the constructor:
+        api: the REST API, which ends each reply as its own.
         plane: runs the model.
         interface: see `predict_interface`.
         model: name of the one that answers.
-        rest: see `http1.messages.App`.
+        otherwise: see `http1.messages.App`.
         max_body_bytes: largest body.
     """
 
     def __init__(
         self,
+        api: RestApi,
         plane: DataPlane,
         interface: Interface[bytes],
         model: str,
-        rest: App,
+        otherwise: App,
         *,
         max_body_bytes: int,
     ) -> None:
+        self._api = api
         self._plane = plane
         self._interface = interface
         self._model = model
-        self._rest = rest
+        self._otherwise = otherwise
         self._max_body_bytes = max_body_bytes
 
-    async def answer(self, request: Request) -> Answer:
+    def asked(self, head: RequestHead) -> tuple[str, str] | None:
+        """Tell verb and model. See `old_servers.Routes`."""
+        return (VERB, self._model) if is_predict(head) else None
+
+    def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
         """Answer one request. See `http1.messages.App`."""
-        head = request.head
-        if not is_predict(head):
-            return await self._rest(request)
-        if head.method != "POST":
-            return NOT_POST
-        began = time.perf_counter()
-        try:
-            return await self._predict(request, began)
-        except Exception as error:
-            return _refusal(error)
+        return self._run(request) if is_predict(request.head) else self._otherwise(request)
+
+    async def _run(self, request: Request) -> Answer:
+        reply = NOT_POST
+        if request.head.method == "POST":
+            try:
+                reply = await self._predict(request, time.perf_counter())
+            except Exception as error:
+                reply = _refusal(error)
+        return await self._api.finished(request.head, reply)
 
     async def _predict(self, request: Request, began: float) -> Reply:
         held = Lease(BUDGET)  # until the reply is made

@@ -10,13 +10,14 @@ Source: InferenceVerticleHttp and its ErrorResponse.
 import base64
 import json
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, Final
 
 from ie_serving.core.budget import BUDGET, Lease
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.requests import ModelSpec
 from ie_serving.core.threads import in_thread
+from ie_serving.server.fronts.tfs.rest import RestApi, refusal
 from ie_serving.server.fronts.tfs.rest_body import read_body
 from ie_serving.server.transport.http1.messages import (
     Answer,
@@ -46,15 +47,6 @@ FAILED: Final = "PIPELINE_PROCESSING_ERROR"
 _PICTURES: Final = {b"\x89PNG": "PNG", b"\xff\xd8\xff": "JPG", b"GIF8": "GIF", b"BM": "BMP"}
 """Formats by the first bytes of a file."""
 
-Wanted = Callable[[RequestHead], tuple[str, str]]
-"""Tells the verb of a request, and the model that it names, if any."""
-Invoke = Callable[[Request, ModelSpec, float], Awaitable[Reply]]
-"""Runs a model on the body of a request that arrived at that `time.perf_counter()`."""
-Phrase = Callable[[Exception], Reply]
-"""Makes a reply of an error, as `{"error": ...}`."""
-Finish = Callable[[RequestHead, Answer], Awaitable[Answer]]
-"""Compresses a reply, and adds what the state of the server asks for."""
-
 
 class _Refused(InvalidRequest):
     """A request that is refused by its head, with Konduit's code."""
@@ -69,30 +61,23 @@ def is_asked(head: RequestHead) -> bool:
     return head.method == "POST" and head.path == PATH
 
 
-def wanting(otherwise: Wanted) -> Wanted:
-    """Give what tells verb and model of a request, of this route or of `otherwise`."""
-    return lambda head: (VERB, MODEL) if is_asked(head) else otherwise(head)
-
-
 class KonduitRoutes:
     """Answers the route; every other request is for `otherwise`.
 
     Args of the constructor:
-        otherwise: the REST API.
-        invoke: runs a model on a body.
-        phrase: makes a reply of an error.
-        finish: see `Finish`.
+        api: the REST API: it runs the pipeline, and ends each reply as its own.
+        otherwise: what answers other requests.
         max_body_bytes: largest form.
     """
 
-    def __init__(
-        self, otherwise: App, invoke: Invoke, phrase: Phrase, finish: Finish, max_body_bytes: int
-    ) -> None:
+    def __init__(self, api: RestApi, otherwise: App, *, max_body_bytes: int) -> None:
+        self._api = api
         self._otherwise = otherwise
-        self._invoke = invoke
-        self._phrase = phrase
-        self._finish = finish
         self._max_body_bytes = max_body_bytes
+
+    def asked(self, head: RequestHead) -> tuple[str, str] | None:
+        """Tell verb and model. See `old_servers.Routes`."""
+        return (VERB, MODEL) if is_asked(head) else None
 
     def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
         """Answer one request. See `http1.messages.App`."""
@@ -104,11 +89,11 @@ class KonduitRoutes:
             _check_head(request.head)
             if is_form(request.head.fields[b"content-type"]):
                 request = await self._read(request, held)
-            reply = await self._invoke(request, ModelSpec(MODEL), time.perf_counter())
+            reply = await self._api.invoke(request, ModelSpec(MODEL), time.perf_counter())
             reply = reply._replace(headers=JSON)
         except Exception as error:
-            reply = self._failed(error)
-        return await self._finish(request.head, reply)
+            reply = _failed(error)
+        return await self._api.finished(request.head, reply)
 
     async def _read(self, request: Request, held: Lease) -> Request:
         """Give a request with a form as one with JSON."""
@@ -122,13 +107,15 @@ class KonduitRoutes:
         head = head._replace(fields=fields, length=len(data))
         return request._replace(head=head, body=data, stream=None)
 
-    def _failed(self, error: Exception) -> Reply:
-        reply = self._phrase(error)
-        text = json.loads(bytes(reply.body))["error"]
-        usual = PARSING if reply.status == BAD_REQUEST else FAILED
-        code = error.code if isinstance(error, _Refused) else usual
-        body = json.dumps({"errorCode": code, "errorMessage": text}).encode()
-        return reply._replace(body=body)
+
+def _failed(error: Exception) -> Reply:
+    """Phrase an error with Konduit's words."""
+    reply = refusal(error)
+    text = json.loads(bytes(reply.body))["error"]
+    usual = PARSING if reply.status == BAD_REQUEST else FAILED
+    code = error.code if isinstance(error, _Refused) else usual
+    body = json.dumps({"errorCode": code, "errorMessage": text}).encode()
+    return reply._replace(body=body)
 
 
 def _check_head(head: RequestHead) -> None:

@@ -23,14 +23,14 @@ from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.stfs import listing
-from ie_serving.server.fronts.stfs.routes import ALIVE, ASK, MODEL, MODELS, PAGE, asked
+from ie_serving.server.fronts.stfs.routes import ALIVE, ASK, MODEL, MODELS, PAGE, RIGHTS_OF, asked
 from ie_serving.server.fronts.tfs.generated import TEXT, parameters, written
 from ie_serving.server.fronts.tfs.rest import RestApi, refusal
 from ie_serving.server.fronts.tfs.rest_body import read_body
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY, rest_interface
 from ie_serving.server.fronts.tfs.rest_pages import HTML, JSON, Page, preflight
 from ie_serving.server.fronts.tfs.rest_routes import GENERATED, Route
-from ie_serving.server.transport.http1.messages import Answer, Buffer, Reply, Request
+from ie_serving.server.transport.http1.messages import Answer, Buffer, Reply, Request, RequestHead
 from ie_serving.wire.form.multipart import is_form
 from ie_serving.wire.stfs.request import parse
 from ie_serving.wire.stfs.response import encode
@@ -79,6 +79,11 @@ class StfsFront:
             **dict.fromkeys(GENERATED, self._generated),
             "preflight": lambda _, request: preflight(_field(request, b"origin")),
         }
+
+    def asked(self, head: RequestHead) -> tuple[str, str] | None:
+        """Tell verb and model. See `old_servers.Routes`."""
+        found = asked(head)
+        return (RIGHTS_OF.get(found.verb, found.verb), found.model.name) if found else None
 
     async def answer(self, request: Request) -> Answer:
         """Answer one request. See `http1.messages.App`."""

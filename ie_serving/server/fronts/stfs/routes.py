@@ -3,7 +3,7 @@
 Source: its documentation and code, version 0.8.2.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from ie_serving.core.errors import InvalidRequest
@@ -26,9 +26,6 @@ _FIXED: Final[Mapping[tuple[str, bytes], str]] = {
     ("GET", b"/health"): ALIVE,
 }
 
-Wanted = Callable[[RequestHead], tuple[str, str]]
-"""See `rest_guard.Wanted`."""
-
 
 def asked(head: RequestHead) -> Route | None:
     """Read what is asked of this front; None for all that is not."""
@@ -44,15 +41,3 @@ def asked(head: RequestHead) -> Route | None:
         return None
     of_one = found.verb == MODEL and found.model == ModelSpec(found.model.name)
     return found if of_one or found.verb in (MODELS, *GENERATED) else None
-
-
-def wanting(others: Wanted) -> Wanted:
-    """Give what tells a request's verb and model; `others` tells it of all other requests."""
-
-    def wanted(head: RequestHead) -> tuple[str, str]:
-        found = asked(head)
-        if found is None:
-            return others(head)
-        return RIGHTS_OF.get(found.verb, found.verb), found.model.name
-
-    return wanted

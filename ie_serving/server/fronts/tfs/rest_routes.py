@@ -128,9 +128,11 @@ remembered_post = lru_cache(maxsize=1024)(posted)
 """`posted` for targets of at most `LONGEST_REMEMBERED` bytes."""
 
 
-def wanting(
-    metrics_paths: Sequence[str], invocations_model: str
-) -> Callable[[RequestHead], tuple[str, str]]:
+Wanted = Callable[[RequestHead], tuple[str, str]]
+"""Tells the verb of a request, and the model that it names, if any. Raises: NotFound."""
+
+
+def wanting(metrics_paths: Sequence[str], invocations_model: str) -> Wanted:
     """Give what tells a request's verb, and the model that it names, if any.
 
     It looks in the same order as `RestApi`: what is not the API's, the pages, is told by its path.

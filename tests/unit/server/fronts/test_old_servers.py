@@ -6,43 +6,98 @@ from typing import Any
 import pytest
 
 from ie_serving.config.settings import KONDUIT, Graph, ModelConfig, ServerSettings, Settings
+from ie_serving.core.errors import NotFound
 from ie_serving.engines.base import EngineOptions
-from ie_serving.server.fronts.old_servers import with_old_routes
+from ie_serving.server.fronts.old_servers import STFS, Front, front_of
+from ie_serving.server.transport.http1.messages import RequestHead
 
-ROUTES = ("ie_serving.server.fronts.edi.routes", "ie_serving.server.fronts.konduit.routes")
-PLAIN = ModelConfig(name="m", base_path="/m")
+EDI, KONDUITS, KIBERNETIKA, STFS_FRONT = ROUTES = [
+    f"ie_serving.server.fronts.{each}"
+    for each in ("edi.routes", "konduit.routes", "kibernetika.predict", "stfs.front")
+]
 PIPELINE = ModelConfig(name="default", base_path="k", graph=Graph(text="{}", file=KONDUIT))
+NEVER: Any = None
 
 
 class Api:
     """What the routes take of the REST API."""
 
-    invoke = finished = None
+    def answer(self) -> None: ...
+
+
+def front(*models: ModelConfig, allow_python: bool = False, **server: Any) -> Front:
+    settings = Settings(
+        server=ServerSettings(**server),
+        models=models,
+        engine=EngineOptions(allow_python=allow_python),
+    )
+    api: Any = Api()
+    return front_of(settings, api, NEVER, NEVER, secure=False)
+
+
+def head(method: str, path: str) -> RequestHead:
+    return RequestHead(method, path.encode(), b"", "1.1", (), {}, 0, True, False)
 
 
 @pytest.mark.parametrize(
-    ("model", "allow_python", "imported"),
+    ("models", "given", "imported"),
     [
-        (PLAIN, False, set()),
-        (PLAIN, True, {ROUTES[0]}),
-        (PIPELINE, False, {ROUTES[1]}),
-        (PIPELINE, True, {*ROUTES}),
+        ((), {}, set()),
+        ((), {"allow_python": True}, {EDI}),
+        ((PIPELINE,), {}, {KONDUITS}),
+        ((PIPELINE,), {"allow_python": True}, {EDI, KONDUITS}),
+        ((), {"answering_model": "default"}, {KIBERNETIKA}),
+        ((), {"old_front": STFS}, {STFS_FRONT}),
     ],
-    ids=["neither", "edi", "konduit", "both"],
+    ids=["none", "edi", "konduit", "both", "kibernetika", "stfs"],
 )
 def test_what_is_not_used_is_not_imported(
-    model: ModelConfig, allow_python: bool, imported: set[str], monkeypatch: pytest.MonkeyPatch
+    models: tuple[ModelConfig, ...],
+    given: dict[str, Any],
+    imported: set[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in ROUTES:
         monkeypatch.delitem(sys.modules, name, raising=False)
-    settings = Settings(
-        server=ServerSettings(),
-        models=(model,),
-        engine=EngineOptions(allow_python=allow_python),
-    )
-    app: Any = object()
-    wanted: Any = object()
-    api: Any = Api()
-    found = with_old_routes(settings, api, app, wanted)
+    answer: Any = front(*models, **given).answer
     assert {name for name in ROUTES if name in sys.modules} == imported
-    assert (found == (app, wanted)) is (not imported)
+    assert isinstance(answer.__self__, Api) is (not imported)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "asked"),
+    [
+        ("POST", "/predict", ("invoke", "default")),
+        ("POST", "/dlim/v1/inference/a%20b", ("invoke", "a b")),
+        ("POST", "/v1/models/m:predict", ("predict", "m")),
+        ("POST", "/", ("ask", "")),
+        ("GET", "/", ("models", "")),
+    ],
+)
+def test_the_gate_is_told_verb_and_model(method: str, path: str, asked: tuple[str, str]) -> None:
+    every = front(PIPELINE, allow_python=True, old_front=STFS)
+    assert every.wanted(head(method, path)) == asked
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/predict"),
+        ("POST", "/predict/x"),
+        ("POST", "/dlim/v1/inference/"),
+        ("POST", "/dlim/v1/inference/a/b"),
+        ("POST", "/dlim/v1/inference/a%2Fb"),
+        ("GET", "/dlim/v1/model"),
+    ],
+)
+def test_other_paths_of_theirs_are_nowhere(method: str, path: str) -> None:
+    with pytest.raises(NotFound):
+        front(PIPELINE, allow_python=True).wanted(head(method, path))
+
+
+@pytest.mark.parametrize("path", ["/predict", "/predict/", "/predict/other/serving_default/1"])
+def test_a_chain_is_asked_whatever_model_the_path_names(path: str) -> None:
+    chain = front(answering_model="chain")
+    assert chain.wanted(head("POST", path)) == ("predict", "chain")
+    with pytest.raises(NotFound):
+        chain.wanted(head("POST", "/predicted"))

@@ -10,8 +10,6 @@ from ie_serving.core.access import Need, Right
 from ie_serving.core.errors import NotFound
 from ie_serving.server.fronts.admin.grpc_health import HealthService
 from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
-from ie_serving.server.fronts.edi import routes as edi
-from ie_serving.server.fronts.konduit import routes as konduit
 from ie_serving.server.fronts.stfs.routes import ALIVE, ASK
 from ie_serving.server.fronts.streams.later import LaterStreams
 from ie_serving.server.fronts.tfs import model_service, prediction_service
@@ -105,38 +103,6 @@ def wanted(method: str, target: str, *metrics_paths: str) -> tuple[str, str]:
     path, _, query = target.partition("?")
     head = RequestHead(method, path.encode(), query.encode(), "1.1", (), {}, 0, True, False)
     return wanting(metrics_paths or ["/metrics"], "default")(head)
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "asked"),
-    [
-        ("POST", "/predict", ("invoke", "default")),
-        ("POST", "/dlim/v1/inference/a%20b", ("invoke", "a b")),
-        ("POST", "/v1/models/m:predict", ("predict", "m")),
-    ],
-)
-def test_routes_of_other_servers_ask_for_a_model(
-    method: str, path: str, asked: tuple[str, str]
-) -> None:
-    head = RequestHead(method, path.encode(), b"", "1.1", (), {}, 0, True, False)
-    assert konduit.wanting(edi.wanting(wanting([], "")))(head) == asked
-
-
-@pytest.mark.parametrize(
-    ("method", "path"),
-    [
-        ("GET", "/predict"),
-        ("POST", "/predict/x"),
-        ("POST", "/dlim/v1/inference/"),
-        ("POST", "/dlim/v1/inference/a/b"),
-        ("POST", "/dlim/v1/inference/a%2Fb"),
-        ("GET", "/dlim/v1/model"),
-    ],
-)
-def test_other_paths_of_theirs_are_nowhere(method: str, path: str) -> None:
-    head = RequestHead(method, path.encode(), b"", "1.1", (), {}, 0, True, False)
-    with pytest.raises(NotFound):
-        konduit.wanting(edi.wanting(wanting([], "")))(head)
 
 
 def test_nothing_else_is_open() -> None:

@@ -1,4 +1,4 @@
-"""The two commands: read the command line, run the processes, give an exit code.
+"""The commands of this package: read the command line, run the processes, give an exit code.
 
 What is heavy is imported by `_build`, in a worker, after the fork.
 """

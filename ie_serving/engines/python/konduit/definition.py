@@ -33,7 +33,7 @@ class Kind:
 
     Attributes:
         required, optional: its keys.
-        graph_only: it makes no sense in a list.
+        graph_only: it joins or chooses among several steps, which a list does not have.
     """
 
     required: Collection[str] = ()
@@ -134,9 +134,10 @@ def read(given: object, place: str) -> Pipeline:
         output = given.get("outputStep", "")
     else:
         raise ConfigError([f"{place}.steps: expected a list of steps, or an object of them"])
-    if not faults and output not in {step.name for step in found}:
-        names = ", ".join(step.name for step in found) or "none"
-        faults.append(f"{place}.outputStep: {output!r} is no step; the steps are {names}")
+    names = [step.name for step in found]
+    if not faults and output not in names:
+        listed = ", ".join(names) or "none"
+        faults.append(f"{place}.outputStep: {output!r} is no step; the steps are {listed}")
     if faults:
         raise ConfigError(faults)
     return Pipeline(steps=_ordered(found, output, place), output=output)
@@ -154,7 +155,11 @@ def models_in(text: str) -> Collection[str]:
 def _listed(given: list[Any], place: str, faults: list[str]) -> Iterator[Step]:
     for number, each in enumerate(given, 1):
         before = str(number - 1) if number > 1 else REQUEST
-        yield from _step(str(number), each, (before,), f"{place}[{number - 1}]", faults)
+        where = f"{place}[{number - 1}]"
+        for step in _step(str(number), each, (before,), where, faults):
+            if KINDS[step.type].graph_only:
+                faults.append(f"{where}.@type: {step.type} stands in a graph alone: name the steps")
+            yield step
 
 
 def _named(given: Mapping[str, Any], place: str, faults: list[str]) -> Iterator[Step]:
@@ -162,12 +167,13 @@ def _named(given: Mapping[str, Any], place: str, faults: list[str]) -> Iterator[
     for name, each in given.items():
         where = f"{place}.{name}"
         taken = each.get("@input") if isinstance(each, Mapping) else None
-        inputs = tuple(taken) if isinstance(taken, list) else (taken,)
-        for unknown in [one for one in inputs if one != REQUEST and one not in given]:
-            known = ", ".join((REQUEST, *given))
-            faults.append(f"{where}.@input: {unknown!r} is no step; there are {known}")
+        listed = taken if isinstance(taken, list) else [taken]
+        known = (REQUEST, *given)
+        for unknown in [one for one in listed if one not in known]:
+            faults.append(f"{where}.@input: {unknown!r} is no step; there are {', '.join(known)}")
+        inputs = tuple(one for one in listed if isinstance(one, str))
         for step in _step(name, each, inputs, where, faults):
-            if fault := _wrong_inputs(step, types):
+            if len(inputs) == len(listed) and (fault := _wrong_inputs(step, types)):
                 faults.append(f"{where}.@input: {fault}")
             yield step
 
@@ -194,21 +200,19 @@ def _step(
         advice = REFUSED.get(type_, f"{_WRITE}; there are {known}{nearest(type_, KINDS)}")
         faults.append(f"{place}.@type: steps of type {type_} are not supported: {advice}")
         return
-    if kind.graph_only and inputs and name.isdecimal() and place.endswith("]"):
-        faults.append(f"{place}.@type: {type_} stands in a graph alone: name the steps")
     # Konduit writes what is not set as null.
-    keys = {key: value for key, value in given.items() if value is not None}
-    keys = {key: value for key, value in keys.items() if key not in ("@type", "@input")}
-    missing = [key for key in kind.required if key not in keys]
-    faults += [f"{place}.{key}: missing" for key in missing]
-    known_keys = {*kind.required, *kind.optional}
-    faults += [
-        f"{place}.{key}: not supported; {type_} has"
-        f" {', '.join(sorted(known_keys - {MODEL})) or 'no keys'}"
-        for key in keys
-        if key not in known_keys
-    ]
+    written = {key: value for key, value in given.items() if value is not None}
+    keys = {key: value for key, value in written.items() if key not in ("@type", "@input")}
+    faults += [f"{place}.{fault}" for fault in _wrong_keys(type_, kind, keys)]
     yield Step(name=name, type=type_, inputs=inputs, keys=keys)
+
+
+def _wrong_keys(type_: str, kind: Kind, keys: Collection[str]) -> Iterator[str]:
+    """Name the keys that a step lacks, and those that its type does not have."""
+    yield from (f"{key}: missing" for key in kind.required if key not in keys)
+    known = {*kind.required, *kind.optional}
+    listed = ", ".join(sorted(known - {MODEL})) or "no keys"
+    yield from (f"{key}: not supported; {type_} has {listed}" for key in keys if key not in known)
 
 
 def _ordered(steps: list[Step], output: str, place: str) -> tuple[Step, ...]:

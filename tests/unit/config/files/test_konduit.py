@@ -102,6 +102,14 @@ GRAPH: dict[str, Any] = {"a": {**LOGGING, "@input": "input"}}
             ["pipeline.steps.a.@input: 'b' is no step; there are input, a"],
         ),
         (
+            {"pipeline": {"steps": {"a": {**LOGGING, "@input": [{}]}}, "outputStep": "a"}},
+            ["pipeline.steps.a.@input: {} is no step; there are input, a"],
+        ),
+        (
+            {"pipeline": {"steps": GRAPH, "outputStep": ["a"]}},
+            ["pipeline.outputStep: ['a'] is no step; the steps are a"],
+        ),
+        (
             {
                 "pipeline": {
                     "steps": {"a": {**LOGGING, "@input": ["input", "a"]}},

@@ -4,6 +4,7 @@ Used on the event loop. Runners are started and ended in a thread, which is made
 """
 
 import asyncio
+import enum
 import logging
 import random
 import threading
@@ -23,14 +24,52 @@ from ie_serving.telemetry.logs import Event
 log = logging.getLogger(__name__)
 
 PRESSED_S = 0.1
-"""Seconds for which calls must always have waited, this one or that, before one more runner is
-started. A process takes longer than that to start, so for a shorter rush it would come too late."""
+"""Seconds during which at least one call must have been waiting all the time before one more runner
+is started. A process takes longer than that to start: for a shorter rush it would come too late."""
 
 AGAIN_S = 0.2
 """Seconds after which runners that are not ready are looked at again, while others work."""
 
 BACKOFF = Backoff(first_s=1.0, longest_s=60.0)
 """Of starts that fail one after the other."""
+
+
+class Stage(enum.Enum):
+    """Whether there may be another runner."""
+
+    STEADY = "steady"
+    """None is being started."""
+    STARTING = "starting"
+    """One is, in the thread."""
+    CLOSED = "closed"
+    """All are ended; this is final."""
+
+
+class Alarm:
+    """Calls a method on the event loop, later. Does not keep the object whose method it is.
+
+    A version that has gone would else be kept until the time has come.
+    """
+
+    def __init__(self, method: Callable[[], None]) -> None:
+        self._method = weakref.WeakMethod(method)
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the method is going to be called."""
+        return self._timer is not None
+
+    def ring_in(self, seconds: float) -> None:
+        """Call the method then, unless it is going to be called already."""
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        method = self._method()
+        if method is not None:
+            method()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,14 +106,16 @@ class Fleet:
         # Free ones with the loop's time from which on they are; the one that idles longest first.
         self._free = [(each, 0.0) for each in runners]
         self._growth = growth
-        self._closing = threading.Lock()
-        self._closed = False
-        self._starting = False
+        # Held while the stage changes, or the list of all: `close` runs in any thread.
+        self._changing = threading.Lock()
+        self._stage = Stage.STEADY
+        # Starts that failed since the last that did not, and the loop's time before which there is
+        # no further one.
         self._failures = 0
         self._due = 0.0
-        self._ending: asyncio.TimerHandle | None = None
-        self._looking: asyncio.TimerHandle | None = None
-        self._growing: asyncio.TimerHandle | None = None
+        self._looking = Alarm(self._tell)
+        self._growing = Alarm(self._tell)
+        self._ending = Alarm(self._end_idle)
         self._threads = DaemonThreads(1)
         self.came: Callable[[], None] = lambda: None
 
@@ -97,29 +138,34 @@ class Fleet:
         best = max(range(len(free)), key=lambda at: (free[at][0].readiness, at))
         if free[best][0].readiness is Readiness.NOW or len(free) == len(self._all):
             return free.pop(best)[0]
-        self._looking = self._looking or _later(AGAIN_S, self._look)
+        self._looking.ring_in(AGAIN_S)
         return None
 
     def give(self, runner: Runner) -> None:
         """Take a runner back."""
         self._free.append((runner, asyncio.get_running_loop().time()))
-        self._end_idle()
+        if not self._ending.is_set:
+            self._end_idle()
 
     def pressed(self, waited_s: float) -> None:
-        """Say that for so long there has always been a call that waits, and still is."""
+        """Start one more runner, if there may be, once calls have waited for long enough.
+
+        Args:
+            waited_s: seconds during which at least one call has been waiting all the time.
+        """
         growth = self._growth
-        if growth is None or self._starting or len(self._all) >= growth.most or self._closed:
+        if growth is None or self._stage is not Stage.STEADY or len(self._all) >= growth.most:
             return
         lacks_s = max(PRESSED_S - waited_s, self._due - asyncio.get_running_loop().time())
         if lacks_s > 0:
-            self._growing = self._growing or _later(lacks_s, self._grow)
+            self._growing.ring_in(lacks_s)
         else:
             self._start(growth)
 
     def close(self) -> None:
         """End all. Blocking; in any thread."""
-        with self._closing:
-            self._closed = True
+        with self._changing:
+            self._stage = Stage.CLOSED
             every = [*self._all]
             # Who waits refers to this, and this to the kernel: neither should wait for the garbage
             # collector.
@@ -130,18 +176,22 @@ class Fleet:
             runner.close()
         self._threads.shutdown()
 
-    def _look(self) -> None:
-        self._looking = None
+    def _tell(self) -> None:
         self.came()
 
-    def _grow(self) -> None:
-        self._growing = None
-        self.came()
+    def _move(self, stage: Stage) -> bool:
+        """Go to another stage; False where this is closed, and stays so."""
+        with self._changing:
+            if self._stage is Stage.CLOSED:
+                return False
+            self._stage = stage
+            return True
 
     # -- growing -------------------------------------------------------------------------------
 
     def _start(self, growth: Growth) -> None:
-        self._starting = True
+        if not self._move(Stage.STARTING):
+            return
         try:
             self._threads.submit(self._make, growth, asyncio.get_running_loop())
         except RuntimeError as error:
@@ -155,8 +205,8 @@ class Fleet:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(self._failed, growth, error)
             return
-        with self._closing:
-            if not self._closed:
+        with self._changing:
+            if self._stage is not Stage.CLOSED:
                 self._all.append(runner)
                 with suppress(RuntimeError):  # the loop has been closed; the runner is, by `close`
                     loop.call_soon_threadsafe(self._started, growth, runner)
@@ -164,8 +214,8 @@ class Fleet:
         runner.close()
 
     def _started(self, growth: Growth, runner: Runner) -> None:
-        self._starting, self._failures = False, 0
-        if self._closed:
+        self._failures = 0
+        if not self._move(Stage.STEADY):
             return
         self._note(growth, "calls wait")
         self._due = asyncio.get_running_loop().time() + PRESSED_S  # whether that is enough shows
@@ -173,7 +223,7 @@ class Fleet:
         self.came()
 
     def _failed(self, growth: Growth, error: Exception) -> None:
-        self._starting = False
+        self._move(Stage.STEADY)
         self._failures += 1
         pause_s = BACKOFF.delay_s(self._failures, random.random())
         self._due = asyncio.get_running_loop().time() + pause_s
@@ -187,25 +237,20 @@ class Fleet:
     def _end_idle(self) -> None:
         """End what has idled for too long, and come back when the next one will have."""
         growth = self._growth
-        if growth is None or self._closed or self._ending or not self._free:
+        if growth is None:
             return
         now = asyncio.get_running_loop().time()
         while len(self._all) > growth.least and self._free:
             runner, since = self._free[0]
             if (idles_s := since + growth.idle_s - now) > 0:
-                # Weakly: a version that has gone must not be kept until then.
-                self._ending = _later(idles_s, _weakly(weakref.WeakMethod(self._idle_over)))
+                self._ending.ring_in(idles_s)
                 return
             del self._free[0]
             self._end(growth, runner)
 
-    def _idle_over(self) -> None:
-        self._ending = None
-        self._end_idle()
-
     def _end(self, growth: Growth, runner: Runner) -> None:
-        with self._closing:
-            if self._closed:
+        with self._changing:
+            if self._stage is Stage.CLOSED:
                 return
             self._all.remove(runner)
         self._note(growth, "idle")
@@ -239,15 +284,3 @@ class Running:
     batches: bool
     update: Callable[[Mapping[str, Any]], object] | None = None
     stream: Stream | None = None
-
-
-def _later(seconds: float, work: Callable[[], None]) -> asyncio.TimerHandle:
-    return asyncio.get_running_loop().call_later(seconds, work)
-
-
-def _weakly(method: "weakref.WeakMethod[Callable[[], None]]") -> Callable[[], None]:
-    def call() -> None:
-        if (found := method()) is not None:
-            found()
-
-    return call

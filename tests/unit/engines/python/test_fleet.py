@@ -1,8 +1,10 @@
 """Runners that come while calls wait, and go when there are none."""
 
 import asyncio
+import logging
 import os
 import re
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -86,7 +88,7 @@ class Runs:
     def __init__(self, name: str, readiness: Readiness = Readiness.NOW) -> None:
         self.name = name
         self.readiness = readiness
-        self.closed = False
+        self.closed = threading.Event()
 
     def run(self, calls: Sequence[Call]) -> None:
         for each in calls:
@@ -96,7 +98,7 @@ class Runs:
                 each.reply({"y": self.name})
 
     def close(self) -> None:
-        self.closed = True
+        self.closed.set()
 
 
 def line(fleet: Fleet) -> Line:
@@ -125,10 +127,23 @@ def growing(start: Callable[[], Any], most: int = 2) -> Growth:
     return Growth(name="k", least=1, most=most, idle_s=60.0, start=start)
 
 
+class Logged(logging.Handler):
+    """Tells when anything is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.came = threading.Event()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.came.set()
+
+
 async def test_a_start_that_fails_is_put_off(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(fleet, "PRESSED_S", 0.0)
+    logged = Logged()
+    monkeypatch.setattr(fleet.log, "handlers", [logged])
     tried: list[int] = []
 
     def fails() -> Any:
@@ -138,8 +153,8 @@ async def test_a_start_that_fails_is_put_off(
     few = Fleet([Runs("one")], growing(fails))
     few.take()
     few.pressed(1.0)
-    while "kernel instance not started" not in caplog.text:
-        await asyncio.sleep(0.01)
+    assert await asyncio.to_thread(logged.came.wait, 30)
+    assert "kernel instance not started" in caplog.text
     few.pressed(1.0)
     assert len(tried) == 1
     few.close()
@@ -150,7 +165,10 @@ async def test_what_starts_late_is_ended_with_the_rest() -> None:
     loop = asyncio.get_running_loop()
     closed = asyncio.Event()
 
+    starts: list[Runs] = []
+
     def start() -> Runs:
+        starts.append(late)
         loop.call_soon_threadsafe(begun.set)
         asyncio.run_coroutine_threadsafe(closed.wait(), loop).result(30)
         return late
@@ -158,8 +176,10 @@ async def test_what_starts_late_is_ended_with_the_rest() -> None:
     few = Fleet([Runs("one")], growing(start))
     few.take()
     few.pressed(1.0)
-    await begun.wait()
+    few.pressed(1.0)  # while one starts there is no other
+    await asyncio.wait_for(begun.wait(), 30)
     few.close()
+    few.pressed(1.0)  # nor when all are ended
     closed.set()
-    while not late.closed:
-        await asyncio.sleep(0.01)
+    assert await asyncio.to_thread(late.closed.wait, 30)
+    assert starts == [late]

@@ -49,9 +49,11 @@ class UsedModels:
                 graph itself.
         """
         self._uses[name] = used
-        if circle := _way_back(name, self._uses):
+        # A copy: `before` may take an entry away in its thread meanwhile.
+        uses = {**self._uses, name: used}
+        if circle := _way_back(name, uses):
             raise LoadFailed(f"graphs use each other: {' -> '.join(circle)}")
-        if _levels(name, self._uses) > MOST_NESTED:
+        if _levels(name, uses) > MOST_NESTED:
             raise LoadFailed(f"graphs within graphs: at most {MOST_NESTED} levels are served")
         for each in sorted(used):
             await self._serves(each)

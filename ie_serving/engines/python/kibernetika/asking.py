@@ -15,12 +15,10 @@ from typing import Any
 from ie_serving.core.errors import DeadlineExceeded, LoadFailed, ServingError
 from ie_serving.core.tensors import Array
 from ie_serving.engines.layers import own_loop
+from ie_serving.engines.python.asking import LONGEST_S
 from ie_serving.engines.python.kibernetika.linked import LinkedModel
 
 log = logging.getLogger(__name__)
-
-LONGEST_S = 600.0
-"""How long a hook without a deadline may wait for a model: beyond it something hangs."""
 
 Open = Callable[[str, str, Mapping[str, Any]], LinkedModel]
 """Loads a model: driver, path, options. Blocking."""

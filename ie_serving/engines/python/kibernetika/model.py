@@ -39,8 +39,11 @@ class HookedModel:
         asking: by which hooks ask models.
         turns: where hooks run.
         timeout_s: longest time of a request; None sets no limit.
-        update: takes other parameters; None where the model has to be loaded anew.
         freed: called last by `close`.
+
+    Attributes:
+        global_ctx: what `init_hook`, or later `update_hook`, returned.
+        update: takes other parameters; None where the model has to be loaded anew.
     """
 
     def __init__(
@@ -53,7 +56,6 @@ class HookedModel:
         turns: Turns,
         *,
         timeout_s: float | None,
-        update: "Callable[[Mapping[str, Any]], object] | None",
         freed: Callable[[], object],
     ) -> None:
         self._file = file
@@ -66,7 +68,7 @@ class HookedModel:
         self._freed = freed
         self._drivers = [AskedModel(asking, stage.model) for stage in stages]
         self.global_ctx: object = None
-        self.update = update
+        self.update: Callable[[Mapping[str, Any]], object] | None = None
 
     @property
     def signatures(self) -> Mapping[str, Signature]:

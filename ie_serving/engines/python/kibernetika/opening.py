@@ -118,7 +118,6 @@ class _Opening:
             asking,
             turns,
             timeout_s=kernel.timeout_ms / 1e3 or None,
-            update=None,
             freed=self.freed.close,
         )
 
@@ -139,19 +138,21 @@ class _Opening:
         return made
 
     def linked(self, link: Link) -> LinkedModel:
-        """Compile one model."""
-        made = LinkedModel(link, self._compiled(link) if link.driver != ECHO else None)
+        """Compile one model of the chain; `freed` closes it."""
+        made = self._loaded(link)
         self.freed.callback(made.close)
         return made
 
-    def _compiled(self, link: Link) -> Any:  # noqa: ANN401
+    def _loaded(self, link: Link) -> LinkedModel:
+        """Compile one model, unless it echoes. Whoever asks closes it. Raises: LoadFailed."""
+        if link.driver == ECHO:
+            return LinkedModel(link, None)
         compiled = self.engine.compile(self._directory_of(link), link.options)
         try:
-            LinkedModel(link, compiled)  # its signature, before anything is kept
-        except LoadFailed:
+            return LinkedModel(link, compiled)
+        except LoadFailed:  # it lacks the signature or an output that the link names
             compiled.close()
             raise
-        return compiled
 
     def _alone(self) -> Link:
         """Give the model of the version itself."""
@@ -190,7 +191,7 @@ class _Opening:
         link, warnings = link_of(driver, path, options, base)
         for each in warnings:
             log.warning(Event("option without effect", model=path, cause=each))
-        return LinkedModel(link, self._compiled(link) if link.driver != ECHO else None)
+        return self._loaded(link)
 
 
 def _update(

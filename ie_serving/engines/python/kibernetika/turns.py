@@ -142,9 +142,8 @@ class Turns:
         try:
             # A client that has left needs no answer.
             found = {} if done.cancelled() else self._called(hook, tensors, ctx)
-        except (
-            BaseException
-        ) as error:  # an error that ended the thread would leave the call waiting
+        # All: an error that ended the thread would leave the call waiting for ever.
+        except BaseException as error:
             found = ServingError(f"hook {hook.name} failed: {type(error).__name__}")
         answer = found, time.perf_counter() - began
         with suppress(RuntimeError):  # the loop has been closed meanwhile
@@ -171,7 +170,7 @@ def _writable(tensors: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _size(tensors: Mapping[str, Any]) -> int:
-    """Count elements; a text counts its bytes, since hooks decode images."""
+    """Count elements; a string counts its bytes, since the time to decode an image follows them."""
     size = 0
     for each in tensors.values():
         size += getattr(each, "size", 1)

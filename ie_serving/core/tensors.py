@@ -5,7 +5,7 @@ this server), OpenVINO, TensorFlow on the wire (types.proto) and TensorFlow Serv
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -170,6 +170,14 @@ def specs_of(arrays: Mapping[str, Array]) -> dict[str, TensorSpec]:
         name: TensorSpec(name, BY_NUMPY[array.dtype], None, f"{name}:0")
         for name, array in arrays.items()
     }
+
+
+def strings(values: Sequence[bytes]) -> Array:
+    """Give strings as an array of one dimension."""
+    # Filled afterwards: of a list of bytes numpy makes an array of one width, and cuts zero bytes.
+    array: Array = np.empty(len(values), np.object_)
+    array[:] = values
+    return array
 
 
 CLASSES, SCORES, OUTPUTS = "classes", "scores", "outputs"

@@ -9,10 +9,8 @@ outputs, and for another form (`reply.py`).
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import numpy as np
-
 from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec, strings
 from ie_serving.wire.form.multipart import Part, parts_of
 from ie_serving.wire.form.reply import MIME, Form, form_of
 from ie_serving.wire.json.document import SIGNATURE_NAME
@@ -106,7 +104,7 @@ def _decoded(spec: TensorSpec, parts: Sequence[Part]) -> Array:
     takes_bytes = spec.dtype is DataType.STRING or spec.image is not None
     # An input of images takes numbers as well, as JSON; only a file name tells the two apart.
     if takes_bytes and (parts[0].is_file or spec.dtype is DataType.STRING):
-        return _strings([bytes(part.data) for part in parts])
+        return strings([bytes(part.data) for part in parts])
     if parts[0].is_file:
         raise InvalidRequest(
             f"input {spec} takes numbers, and no images: send them as JSON, in a field without a"
@@ -115,10 +113,3 @@ def _decoded(spec: TensorSpec, parts: Sequence[Part]) -> Array:
     if len(parts) > 1:
         raise InvalidRequest(f'the form has {len(parts)} fields "{spec.name}"; send one of JSON')
     return decode_tensor(parse_document(bytes(parts[0].data)), spec.dtype)
-
-
-def _strings(values: list[bytes]) -> Array:
-    # Filled afterwards: of a list of bytes numpy makes an array of one width, and cuts zero bytes.
-    array: Array = np.empty(len(values), np.object_)
-    array[:] = values
-    return array

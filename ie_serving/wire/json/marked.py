@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 
 from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import Array, TensorSpec
+from ie_serving.core.tensors import Array, TensorSpec, strings
 from ie_serving.wire.json.rapidjson.document import Json
 from ie_serving.wire.json.tensor import decode_tensor
 from ie_serving.wire.konduit.data import Image, value_of
@@ -61,10 +61,8 @@ def _array(name: str, value: Json, spec: TensorSpec) -> Array:
     found = value_of(value, name)
     if isinstance(found, np.ndarray):
         return found
-    files = [_bytes(name, each) for each in (found if isinstance(found, list) else [found])]
-    array: Array = np.empty(len(files), np.object_)
-    array[:] = files
-    return array
+    files = found if isinstance(found, list) else [found]
+    return strings([_bytes(name, each) for each in files])
 
 
 def _bytes(name: str, value: Any) -> bytes:  # noqa: ANN401  whatever the data holds

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from ie_serving.core.errors import InvalidRequest
-from ie_serving.core.tensors import BY_NUMBER, Array, DataType, Signature
+from ie_serving.core.tensors import BY_NUMBER, Array, DataType, Signature, strings
 from ie_serving.wire.form.multipart import Part, is_form, parts_of
 from ie_serving.wire.form.reply import MIME, Form, form_of
 from ie_serving.wire.json.rapidjson.document import Json, parse_document
@@ -172,15 +172,15 @@ def _file(kind: str, name: str, parts: Sequence[Part]) -> Array:
         return np.frombuffer(parts[0].data, np.uint8).astype(dtype.numpy)  # a number for each byte
     found = [bytes(part.data) for part in parts]
     if kind in SCALARS and len(found) == 1:
-        return _strings(found).reshape(())
-    return _strings(found)
+        return strings(found).reshape(())
+    return strings(found)
 
 
 def _texts(kind: str, name: str, parts: Sequence[Part]) -> Array:
     dtype = TYPES[kind]
     words = [word.strip() for part in parts for word in _text(part).split(",")]
     if dtype is DataType.STRING:
-        return _strings([word.encode() for word in words])
+        return strings([word.encode() for word in words])
     try:
         if dtype is DataType.BOOL:
             return np.array([BOOLEANS[word.lower()] for word in words], np.bool_)
@@ -189,9 +189,3 @@ def _texts(kind: str, name: str, parts: Sequence[Part]) -> Array:
     except (ValueError, KeyError, OverflowError) as error:
         given = ",".join(words)[:LONGEST_SHOWN]
         raise InvalidRequest(f'input "{name}": {given!r} is no {kind}') from error
-
-
-def _strings(values: Sequence[bytes]) -> Array:
-    array: Array = np.empty(len(values), np.object_)
-    array[:] = values
-    return array

@@ -19,7 +19,7 @@ import numpy as np
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.requests import ModelSpec
-from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec, strings
 from ie_serving.wire.form.multipart import Part, is_form, parts_of
 from ie_serving.wire.json.document import parse_object, plain
 from ie_serving.wire.json.rapidjson.document import Json
@@ -99,7 +99,7 @@ class StfsBody:
 
     def _array(self, value: Json, spec: TensorSpec) -> Array:
         if _are_files(value):
-            return _strings([self._file(file, spec) for file in value])
+            return strings([self._file(file, spec) for file in value])
         if spec.dtype is DataType.STRING:
             return decode_tensor(_decoded(value) if self._decodes else value, DataType.STRING)
         if spec.image is not None and isinstance(_first(value), str | dict):
@@ -204,10 +204,3 @@ def _whole(value: Json, dtype: DataType) -> Array | None:
     with np.errstate(invalid="ignore"):
         whole = floats.astype(dtype.numpy)
     return whole if bool((whole == floats).all()) else None
-
-
-def _strings(values: list[bytes]) -> Array:
-    # Filled afterwards: of a list of bytes numpy makes an array of one width, and cuts zero bytes.
-    array: Array = np.empty(len(values), np.object_)
-    array[:] = values
-    return array

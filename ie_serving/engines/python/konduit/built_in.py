@@ -6,7 +6,7 @@ from typing import Any, Final
 import numpy as np
 
 from ie_serving.core.errors import InvalidRequest, LoadFailed
-from ie_serving.core.tensors import Array
+from ie_serving.core.tensors import Array, strings
 from ie_serving.engines.python.asking import Named
 from ie_serving.engines.python.konduit.definition import Step
 from ie_serving.engines.steps import boxes, images, labels
@@ -116,9 +116,8 @@ def to_array(step: Step) -> Run:
     batched = config.get("includeMinibatchDim", True)
 
     def one(files: list[bytes]) -> Array:
-        encoded_ = np.empty(len(files), object)
-        encoded_[:] = files
-        return images.image_to_tensor(encoded_, **options, mean=mean, scale=scale)["tensor"]
+        found = images.image_to_tensor(strings(files), **options, mean=mean, scale=scale)
+        return found["tensor"]
 
     def run(value: Any) -> Any:  # noqa: ANN401 (a picture, or a list of them)
         if isinstance(value, Image):
@@ -150,7 +149,7 @@ def resized(step: Step) -> Run:
     return _of_pictures(step, "inputNames", run)
 
 
-def _of_pictures(step: Step, key: str, change: Any) -> Run:  # noqa: ANN401 (of one value)
+def _of_pictures(step: Step, key: str, change: Callable[[Any], Any]) -> Run:
     """Make a step that changes the pictures of the data: those that are named, or all."""
     names, aliases = step.keys.get(key), step.keys.get("outputNames")
     if aliases and (not names or len(aliases) != len(names)):

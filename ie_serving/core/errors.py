@@ -193,6 +193,15 @@ class ConfigError(ServingError):
         self.faults = tuple(faults)
 
 
+def placed(place: str, error: ServingError) -> ServingError:
+    """Make an error of the same kind whose text begins with the place where it arose."""
+    # Its class, or the nearest one above it whose constructor takes a text alone.
+    plain = next(kind for kind in type(error).__mro__ if "__init__" not in vars(kind))
+    found = plain(f"{place}: {error}")
+    assert isinstance(found, ServingError)  # which has no constructor of its own
+    return found
+
+
 def causes(error: ServingError) -> Sequence[object]:
     """Give what is to be said of `error`, a line each: the faults of a configuration, or itself."""
     return error.faults if isinstance(error, ConfigError) else (error,)

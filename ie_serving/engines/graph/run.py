@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from ie_serving.core.codes import code_of
-from ie_serving.core.errors import ServingError
+from ie_serving.core.errors import ServingError, placed
 from ie_serving.core.tensors import Array
 from ie_serving.engines.graph import choosing
 from ie_serving.engines.graph.cache import Cache
@@ -245,13 +245,9 @@ class Run:
 
 
 def of_step(step: Step, error: Exception) -> ServingError:
-    """Name the step in an error: of the same kind where that has no more than a text."""
-    name = f" ({step.what})" if isinstance(step, CallStep) else ""
+    """Name the step in an error; one that nobody has foreseen goes to the log in full."""
+    place = f'step "{step.name}"' + (f" ({step.what})" if isinstance(step, CallStep) else "")
     if isinstance(error, ServingError):
-        # Its own class, or the next above that is made of a text alone.
-        plain = next(each for each in type(error).__mro__ if "__init__" not in vars(each))
-        found = plain(f'step "{step.name}"{name}: {error}')
-        assert isinstance(found, ServingError)
-        return found
+        return placed(place, error)
     log.error(Event("step failed by a defect", step=step.name), exc_info=error)
-    return ServingError(f'step "{step.name}"{name}: it failed by a defect, which the log names')
+    return ServingError(f"{place}: it failed by a defect, which the log names")

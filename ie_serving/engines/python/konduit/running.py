@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
+from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError, placed
 from ie_serving.engines.python.asking import Named
 from ie_serving.engines.python.konduit.built_in import Run
 from ie_serving.engines.python.konduit.definition import (
@@ -84,8 +84,7 @@ class Running:
         try:
             return self._run(step, given, chosen, models)
         except ServingError as error:
-            plain = next(each for each in type(error).__mro__ if "__init__" not in vars(each))
-            raise plain(f"{step}: {error}") from error
+            raise placed(str(step), error) from error
         # SystemExit as well: a script that ends the program ends its request.
         except (Exception, SystemExit) as error:
             log.error(Event("pipeline step failed", step=step.name), exc_info=error)

@@ -11,6 +11,7 @@ import numpy as np
 
 from ie_serving.core.errors import InvalidTensor
 from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines.steps.classes import named, probabilities
 from ie_serving.engines.steps.declaration import Arrays, fixed, tensor
 from ie_serving.engines.steps.suppression import kept
 
@@ -149,18 +150,13 @@ def _of_grid(output: Array, anchors: Sequence[tuple[float, float]]) -> Found:
     with np.errstate(over="ignore"):  # a size beyond all is cut to the picture
         sizes = np.exp(cells[..., 2:4]) * priors / grid
     places = np.concatenate(((_logistic(cells[..., :2]) + at) / grid, sizes.clip(0, 2)), axis=-1)
-    certain, classes = _logistic(cells[..., 4]), _softmax(cells[..., 5:])
+    certain, classes = _logistic(cells[..., 4]), probabilities(cells[..., 5:])
     return places.reshape(-1, 4), certain.reshape(-1), classes.reshape(-1, classes.shape[-1])
 
 
 def _logistic(values: Array) -> Array:
     with np.errstate(over="ignore"):
         return np.asarray(1 / (1 + np.exp(-values)))
-
-
-def _softmax(values: Array) -> Array:
-    powers = np.exp(values - values.max(axis=-1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
 
 
 _FORMS: Mapping[str, Callable[[Array, Sequence[tuple[float, float]]], Found]] = {
@@ -223,11 +219,3 @@ def _listed(boxes: Array, scores: Array, classes: Array, labels: Array, places: 
         "labels": labels[places],
         "count": np.array(len(places), np.int64),
     }
-
-
-def named(classes: Array, labels: tuple[str, ...]) -> Array:
-    """Give the name of each class: its label, or its number where there is none. As bytes."""
-    known = {at: label.encode() for at, label in enumerate(labels)}
-    found = np.empty(classes.shape, np.object_)
-    found.reshape(-1)[:] = [known.get(at, b"%d" % at) for at in classes.reshape(-1).tolist()]
-    return found

@@ -4,7 +4,7 @@ import numpy as np
 
 from ie_serving.core.errors import InvalidTensor
 from ie_serving.core.tensors import Array, DataType, TensorSpec
-from ie_serving.engines.steps.boxes import named
+from ie_serving.engines.steps.classes import named, probabilities
 from ie_serving.engines.steps.declaration import Arrays, Specs, tensor
 
 
@@ -20,7 +20,7 @@ def classifier_output(
         raise InvalidTensor(
             f"probs has {probs.shape[-1]} classes, and there are {len(labels)} labels"
         )
-    values = _softmax(probs) if softmax else probs
+    values = probabilities(probs) if softmax else probs
     # NaN sorts last of all, however it is signed: so it is never the best.
     index = np.argsort(-values, axis=-1, kind="stable")[..., :top_n]
     best = np.take_along_axis(values, index, axis=-1)
@@ -56,8 +56,3 @@ def regression_specs(inputs: Specs, *, names: dict[str, int]) -> Specs:
 
 def _of_shape(spec: TensorSpec, shape: tuple[int, ...] | None) -> TensorSpec:
     return TensorSpec(spec.name, spec.dtype, shape, spec.tensor)
-
-
-def _softmax(values: Array) -> Array:
-    powers = np.exp(values - values.max(axis=-1, keepdims=True))
-    return np.asarray(powers / powers.sum(axis=-1, keepdims=True))

@@ -18,7 +18,8 @@ CONTENT_TYPE: Final = "content_type"
 """Name of the output that says what the reply is."""
 JSON, BYTES = "application/json", "application/octet-stream"
 _TYPE: Final = re.compile(r"[!-~]+/[ -~]*[!-~]")
-"""A content type as a header may hold it: it could end the header, and begin others, otherwise."""
+"""What may be sent as a Content-Type: printable ASCII. A line end in it would end the header, and
+let the model write further ones."""
 
 
 def takes_bytes(signature: Signature) -> bool:

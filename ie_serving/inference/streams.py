@@ -35,12 +35,12 @@ T = TypeVar("T")
 MOST_STREAMS: Final = 1000
 """Streams of this process, over both ports; one more is refused with RESOURCE_EXHAUSTED or 429."""
 IN_FLIGHT: Final = 8
-"""Requests of one stream that are worked on, or whose replies wait, unless it says otherwise: a few
-share a batch, and what their client still has to read stays little."""
+"""Requests of one stream that are worked on, or whose replies wait for their client, unless it says
+otherwise: enough to share a batch, and few enough that a slow client has few replies waiting."""
 MOST_IN_FLIGHT: Final = 64
 """The most that a stream may ask for: as many as the largest usual batch."""
 MOST_WAITING: Final = 64
-"""The most that `drop_oldest` may let wait: two seconds of a camera."""
+"""The most that `drop_oldest` may let wait: two seconds of a camera with 30 pictures a second."""
 STOPPING: Final = "the server is shutting down: open the stream again elsewhere"
 
 Read = Callable[[P], Awaitable[InferRequest]]

@@ -4,8 +4,8 @@ Engines compile for ranks that are known. The first request of a combination com
 thread; requests of the same combination wait for that, and those of others go on meanwhile. Only
 what has been compiled takes a place among the programs that are kept: ranks that the model cannot
 take are noted apart, so that asking for them costs no other client its program. A place is given to
-another combination only now and then: whoever asks for one more than there are places, in turn,
-would have the model compiled for each request.
+another combination only now and then: a client that goes round one combination more than there are
+places would otherwise have the model compiled for each of its requests.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ bound."""
 
 
 REST = 9.0
-"""How many times as long as compiling took no place is given to another combination, so that
-compiling takes a tenth of the time at most. Requests of other combinations are refused until then,
-those of the programs that are kept are answered."""
+"""After a program has taken the place of another one, no place is given away for `REST` times as
+long as compiling it took: so compiling takes a tenth of the time at most. Until then requests of
+other combinations are refused, and those of the programs that are kept are answered."""
 
 
 MOST_REFUSED = 256

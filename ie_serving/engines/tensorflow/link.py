@@ -70,6 +70,7 @@ class Segment:
         self.descriptor = descriptor
         # The last is the current one; those before it are there as long as arrays look into them.
         self._maps: list[mmap.mmap] = []
+        # How many references there are to a map that nothing looks into.
         self._unseen = 0
         # A number alone would stay open: a version that is in use after its drain is not closed.
         self._close = weakref.finalize(self, os.close, descriptor)

@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ie_serving.core.errors import InvalidRequest, NotAvailable, ServingError
@@ -21,6 +22,21 @@ T = TypeVar("T")
 
 Parse = Callable[[Item[Any]], Awaitable[InferRequest]]
 """Gives the request of an item. Raises ServingError."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken(Generic[T]):
+    """The request that the model took last, to which its replies belong.
+
+    Attributes:
+        index: see `Item`.
+        read: encodes outputs in the form that it asks for.
+        since: value of `time.perf_counter` at which the model got it.
+    """
+
+    index: int
+    read: Read[T]
+    since: float
 
 
 class ModelStream(Generic[T]):
@@ -48,9 +64,7 @@ class ModelStream(Generic[T]):
         self._bound = bound
         self._stream = stream
         self._spec: ModelSpec
-        self._reader: Read[T] | None = None
-        self._taken: Item[Any]
-        self._since = 0.0
+        self._taken: _Taken[T] | None = None
         self._dropped = 0
 
     @classmethod
@@ -91,8 +105,6 @@ class ModelStream(Generic[T]):
             replies = self._stream(self._bound.signature, inputs, self._read, caller)
             async with aclosing(inputs), aclosing(replies):
                 async for reply in replies:
-                    if self._reader is None:
-                        raise _too_early()
                     await outlet.reserve()
                     outlet.add(self._answered(reply))
 
@@ -107,8 +119,8 @@ class ModelStream(Generic[T]):
                 outlet.add(Answered(item.index, found, item.dropped))
                 item.give()
                 continue
-            fitted, self._reader = found
-            self._taken, self._since = item, time.perf_counter()
+            fitted, read = found
+            self._taken = _Taken(item.index, read, time.perf_counter())
             self._dropped += item.dropped
             yield fitted
             item.give()  # the model asks for the next one
@@ -145,24 +157,25 @@ class ModelStream(Generic[T]):
 
     def _read(self, outputs: Outputs) -> T:
         """Encode outputs, in whatever thread the model's stream runs."""
-        if self._reader is None:
-            raise _too_early()
-        reply = self._reader(outputs)
+        reply = self._last_taken().read(outputs)
         return reply.encode(reply.outputs) if isinstance(reply, Unencoded) else reply
 
     def _answered(self, reply: T | ServingError) -> Answered[T]:
+        taken = self._last_taken()
         dropped, self._dropped = self._dropped, 0
         served = self._bound.served
         if isinstance(reply, ServingError):
             name, version = self._servable.name, self._servable.version
             self._plane.refused(name, reply, self._interface, Api.PREDICT, version)
         elif served is not None:
-            served.add(time.perf_counter() - self._since)
-        return Answered(self._taken.index, reply, dropped)
+            served.add(time.perf_counter() - taken.since)
+        return Answered(taken.index, reply, dropped)
 
-
-def _too_early() -> ServingError:
-    return ServingError(
-        "the kernel's stream gave outputs before it took a request: let it give them while it goes"
-        " through its items"
-    )
+    def _last_taken(self) -> _Taken[T]:
+        """Give the request that replies belong to. Raises: ServingError, where there is none."""
+        if self._taken is None:
+            raise ServingError(
+                "the kernel's stream gave outputs before it took a request: let it give them while"
+                " it goes through its items"
+            )
+        return self._taken

@@ -62,7 +62,10 @@ def test_pairs_are_a_chain_in_their_order(tmp_path: Path) -> None:
         (["--driver", "onnx"], "--driver: given 2 times, and --model-path 1 times: pair them"),
         (["-o", "threshold"], "--option: 'threshold' given; expected KEY=VALUE"),
         (["--port", "http"], "--port: 'http' given; expected a whole number from 1"),
-        (["--http-enable", "--http-port", "0"], "--http-port: '0' given; expected a whole number from 1"),
+        (
+            ["--http-enable", "--http-port", "0"],
+            "--http-port: '0' given; expected a whole number from 1",
+        ),
         (["--hooks", "/no/hooks.py"], "--hooks: /no/hooks.py: no such file"),
         (["--hooks", "hooks.txt"], "--hooks: "),
         (["--webrtc"], "--webrtc: video is not served"),

@@ -133,7 +133,12 @@ def _with_pipeline(
     from ie_serving.config.files import konduit  # here, not above: few files are Konduit's
 
     top = konduit.in_camel_case(top)
-    findings.unknown(top, konduit.KEYS | {"model_config_list"}, "")
+    own = TOP_KEYS.keys() - konduit.KEYS - {"model_config_list"}
+    for key in sorted(own & top.keys()):
+        findings.add(
+            key, f"it cannot stand beside {PIPELINE}: make one file for each server's words"
+        )
+    findings.unknown(top, konduit.KEYS | {"model_config_list"} | own, "")
     findings.warnings += konduit.ignored(top, findings)
     listed = tuple(_models(top, origin, engine, findings)) if "model_config_list" in top else ()
     known = {model.name: model.base_path for model in listed}

@@ -130,6 +130,13 @@ GRAPH: dict[str, Any] = {"a": {**LOGGING, "@input": "input"}}
             ],
         ),
         (
+            {"pipeline": {"steps": [LOGGING]}, "graphs": [], "monitoring": {}},
+            [
+                "graphs: it cannot stand beside pipeline",
+                "monitoring: it cannot stand beside pipeline",
+            ],
+        ),
+        (
             {"pipeline": {"steps": [LOGGING]}, "customEndpoints": ["a.B"], "port": "x"},
             [
                 "customEndpoints: ['a.B'] given; classes of Java",

@@ -147,8 +147,10 @@ def _links(
             if driver not in DRIVERS:
                 drivers.name(driver, "--driver")
             link, warned = link_of(driver, str(Path(path).absolute()), options, EngineOptions())
-        except (ConfigError, LoadFailed) as error:
-            faults.add("--driver" if isinstance(error, ConfigError) else "--option", str(error))
+        except ConfigError as error:
+            faults.found.extend(error.faults)
+        except LoadFailed as error:
+            faults.add("--option", str(error))
         else:
             found.append(link)
             warnings += warned

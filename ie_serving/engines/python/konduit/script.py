@@ -187,7 +187,10 @@ def _exactly(kind: Any) -> Callable[[Any], Any]:  # noqa: ANN401 (a type, or sev
 def _numbers(value: Any) -> Any:  # noqa: ANN401
     if isinstance(value, str | bytes | Mapping | Image) or value is None:
         raise TypeError
-    return np.array(value)  # a copy, which the script may change
+    array = np.array(value)  # a copy, which the script may change
+    if array.dtype.kind == "O":  # such as a list of objects
+        raise TypeError
+    return array
 
 
 TAKEN: Mapping[str, Callable[[Any], Any]] = {

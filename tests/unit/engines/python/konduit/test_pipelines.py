@@ -157,6 +157,7 @@ def test_a_picture_is_a_file_of_png() -> None:
 
 
 ADD = python("c = a + 2", "a:int", "c:INT64")
+SAME = python("c = a", "a:numpy.ndarray", "c:NDARRAY")
 HALF = python("c = a / 2", "a:float", "c:DOUBLE")
 
 
@@ -166,6 +167,7 @@ HALF = python("c = a / 2", "a:float", "c:DOUBLE")
         (ADD, {"a": 1, "b": 2}, InvalidRequest, '"b" is no input of the script; ioInputs has a'),
         (ADD, {}, InvalidRequest, 'input "a" is missing, which ioInputs declares'),
         (ADD, {"a": "x"}, InvalidRequest, 'input "a" is str, which is no int'),
+        (SAME, {"a": [{"b": 1}]}, InvalidRequest, 'input "a" is list, which is no numpy.ndarray'),
         (HALF, {"a": 10**400}, InvalidRequest, 'input "a" is int, which is no float'),
         (python("pass", "a:int", "c:INT64"), {"a": 1}, ServingError, 'sets no variable "c"'),
         (python("c = 'x'", "a:int", "c:INT64"), {"a": 1}, ServingError, "is str, and ioOutputs"),

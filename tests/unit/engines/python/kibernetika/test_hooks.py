@@ -329,4 +329,4 @@ def test_without_hooks_nothing_of_them_is_imported() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
     )
     found = [name.partition("kibernetika.")[2] for name in done.stdout.split()]
-    assert {name for name in found if name} == {"engine", "optional"}
+    assert {name for name in found if name} == {"any_model", "engine"}

@@ -150,6 +150,15 @@ class Streams(Generic[T]):
         self._interface = interface
         self._every = every
 
+    def check(self) -> None:
+        """Refuse, and count as a request, a stream for which there is no room.
+
+        Raises:
+            NotAvailable, QueueFull: see `OpenStreams.check`.
+        """
+        with self._plane.counting_refusals("", self._interface, Api.PREDICT):
+            self._every.check()
+
     async def answers(
         self, requests: AsyncIterator[P], read: Read[P], options: StreamOptions
     ) -> AsyncGenerator[Answered[T], None]:
@@ -158,6 +167,7 @@ class Streams(Generic[T]):
         Raises:
             ServingError: why the stream ends before its requests do.
         """
+        self.check()
         inflow = Inflow(requests)
         lease = Lease(BUDGET)
         with self._every.opened(inflow), given_back(lease):

@@ -1,12 +1,17 @@
 """Streams of a process: how many, what a client may ask of its own, and how all of them end."""
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from ie_serving.core.errors import InvalidRequest, NotAvailable, QueueFull
 from ie_serving.inference.stream_flow import Inflow
-from ie_serving.inference.streams import IN_FLIGHT, OpenStreams, options_of
+from ie_serving.inference.streams import IN_FLIGHT, OpenStreams, Streams, options_of
+from ie_serving.server.fronts.tfs.rest_interface import rest_interface
+from tests.unit.inference.stand_ins import Heart
+
+NEVER: Any = None
 
 
 async def _nothing() -> AsyncIterator[bytes]:
@@ -20,6 +25,14 @@ def test_one_more_than_there_may_be_is_refused() -> None:
     with every.opened(Inflow(_nothing())), refused:
         every.check()
     every.check()
+
+
+async def test_one_that_is_refused_is_counted() -> None:
+    heart, interface = Heart(), rest_interface(limit_s=1.0)
+    streams: Streams[Any] = Streams(await heart.plane(), interface, OpenStreams(most=0))
+    with pytest.raises(QueueFull):
+        await anext(streams.answers(_nothing(), NEVER, options_of({})))
+    assert heart.counted() == ['{model_name="",status="RESOURCE_EXHAUSTED"} 1']
 
 
 async def test_at_the_end_of_the_server_no_further_request_is_taken() -> None:

@@ -84,7 +84,7 @@ class LaterStreams:
                 from ie_serving.server.fronts.streams.upgrade import Upgrades
 
                 streams = Streams(plane, interface, self.opened)
-                upgrades = Upgrades(plane, streams, self.opened, limit=limit, any_origin=any_origin)
+                upgrades = Upgrades(plane, streams, limit=limit, any_origin=any_origin)
             return await upgrades.answer(request)
 
         return answer

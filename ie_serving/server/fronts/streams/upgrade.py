@@ -19,7 +19,7 @@ from ie_serving.core.requests import InferRequest, ModelSpec
 from ie_serving.core.threads import in_thread
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.stream_flow import Answered
-from ie_serving.inference.streams import OpenStreams, StreamOptions, Streams, options_of
+from ie_serving.inference.streams import StreamOptions, Streams, options_of
 from ie_serving.server.fronts.tfs.rest import JSON_REPLY, refusal
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
 from ie_serving.server.fronts.tfs.rest_routes import stream_asked
@@ -58,7 +58,6 @@ class Upgrades:
     Args of the constructor:
         plane: knows the models.
         streams: answers the messages.
-        every: all streams of the process.
         limit: bytes of the largest message.
         any_origin: pages of other origins may open one, too.
     """
@@ -67,14 +66,12 @@ class Upgrades:
         self,
         plane: DataPlane,
         streams: Streams[Buffer],
-        every: OpenStreams,
         *,
         limit: int,
         any_origin: bool,
     ) -> None:
         self._plane = plane
         self._streams = streams
-        self._every = every
         self._limit = limit
         self._any_origin = any_origin
 
@@ -105,7 +102,7 @@ class Upgrades:
                 f'{which} of "{model.name}" is AVAILABLE: GET /v1/models/{model.name} says why; try'
                 " again later"
             )
-        self._every.check()
+        self._streams.check()
         return Switch(101, headers, b"", partial(self._serve, head, model, options))
 
     async def _serve(

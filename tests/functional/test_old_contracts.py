@@ -3,6 +3,7 @@
 import base64
 import gzip
 import json
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -161,6 +162,7 @@ def test_the_pipeline_is_the_model_default(server: Server) -> None:
 
 
 JSON = {"content-type": "application/json"}
+FAILED = r'^:tensorflow:serving:request_count{model_name="default",status="(?!OK").*"} (\d+)$'
 
 
 @pytest.mark.parametrize(
@@ -195,6 +197,14 @@ JSON = {"content-type": "application/json"}
 def test_errors_have_konduits_form(
     server: Server, headers: dict[str, str], body: str, status: int, code: str, text: str
 ) -> None:
+    before = failed(server)
     reply = server.rest.post("/predict", content=body, headers=headers)
     assert (reply.status_code, reply.json()["errorCode"]) == (status, code)
     assert text in reply.json()["errorMessage"]
+    assert failed(server) == before + 1
+
+
+def failed(server: Server) -> int:
+    """Give how many requests to the pipeline have failed."""
+    counted = re.findall(FAILED, server.rest.get("/metrics").text, re.MULTILINE)
+    return sum(map(int, counted))

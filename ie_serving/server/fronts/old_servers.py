@@ -10,6 +10,7 @@ from ie_serving.config.settings import Settings
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
 from ie_serving.server.fronts.tfs.rest import RestApi
+from ie_serving.server.fronts.tfs.rest_interface import rest_interface
 from ie_serving.server.fronts.tfs.rest_routes import Wanted, wanting
 from ie_serving.server.transport.http1.messages import Answer, App, Request, RequestHead
 
@@ -69,7 +70,8 @@ def front_of(
     if any(model.is_konduit for model in settings.models):
         from ie_serving.server.fronts.konduit.routes import KonduitRoutes
 
-        front = front.behind(KonduitRoutes(api, front.answer, max_body_bytes=most))
+        rest = rest_interface(limit_s=limit_s)
+        front = front.behind(KonduitRoutes(api, plane, rest, front.answer, max_body_bytes=most))
     if model := server.answering_model:
         from ie_serving.server.fronts.kibernetika.predict import PredictRoute, predict_interface
 

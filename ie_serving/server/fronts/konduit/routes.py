@@ -17,11 +17,14 @@ from ie_serving.core.budget import BUDGET, Lease
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.requests import ModelSpec
 from ie_serving.core.threads import in_thread
+from ie_serving.inference.interface import Api, Interface
+from ie_serving.inference.plane import DataPlane
 from ie_serving.server.fronts.tfs.rest import RestApi, refusal
 from ie_serving.server.fronts.tfs.rest_body import read_body
 from ie_serving.server.transport.http1.messages import (
     Answer,
     App,
+    Buffer,
     Headers,
     Reply,
     Request,
@@ -66,12 +69,24 @@ class KonduitRoutes:
 
     Args of the constructor:
         api: the REST API: it runs the pipeline, and ends each reply as its own.
+        plane: counts what is refused before.
+        interface: of `api`.
         otherwise: what answers other requests.
         max_body_bytes: largest form.
     """
 
-    def __init__(self, api: RestApi, otherwise: App, *, max_body_bytes: int) -> None:
+    def __init__(
+        self,
+        api: RestApi,
+        plane: DataPlane,
+        interface: Interface[Buffer],
+        otherwise: App,
+        *,
+        max_body_bytes: int,
+    ) -> None:
         self._api = api
+        self._plane = plane
+        self._interface = interface
         self._otherwise = otherwise
         self._max_body_bytes = max_body_bytes
 
@@ -86,9 +101,10 @@ class KonduitRoutes:
     async def _run(self, request: Request) -> Answer:
         held = Lease(BUDGET)  # until the reply is made
         try:
-            _check_head(request.head)
-            if is_form(request.head.fields[b"content-type"]):
-                request = await self._read(request, held)
+            with self._plane.counting_refusals(MODEL, self._interface, Api.PREDICT):
+                _check_head(request.head)
+                if is_form(request.head.fields[b"content-type"]):
+                    request = await self._read(request, held)
             reply = await self._api.invoke(request, ModelSpec(MODEL), time.perf_counter())
             reply = reply._replace(headers=JSON)
         except Exception as error:

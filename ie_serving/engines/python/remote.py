@@ -4,7 +4,7 @@ import json
 import logging
 import sys
 import weakref
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from ie_serving.core.codes import ERROR_OF
 from ie_serving.core.errors import DeadlineExceeded, NotSupported, QueueFull, ServingError
 from ie_serving.core.tensors import Array
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.kernels import KernelOptions
+from ie_serving.engines.kernels import Instances, KernelOptions
 from ie_serving.engines.python.calls import Call, Inputs, Readiness
 from ie_serving.engines.python.child import job_of, packed, specs_of
 from ie_serving.engines.python.context import Context
@@ -232,19 +232,24 @@ def begin(directory: Path, options: EngineOptions, undone: ExitStack) -> Running
         process.start()
         return runner(process)
 
-    runners = [runner(each) for each in processes]
-    growth = None
-    if own.instances and own.instances.max > own.instances.min:
-        growth = Growth(
-            name=name,
-            least=own.instances.min,
-            most=own.instances.max,
-            idle_s=own.instances.idle_seconds,
-            start=start,
-        )
-    fleet = Fleet(runners, growth)
+    fleet = Fleet([runner(each) for each in processes], _growth(name, own.instances, start))
     stream = _refuses if found["streams"] else None
     return Running(name, inputs, outputs, fleet, batches=found["batches"], stream=stream)
+
+
+def _growth(
+    name: str, instances: Instances | None, start: Callable[[], RemoteRunner]
+) -> Growth | None:
+    """Say how many processes there may be; None where there are always as many."""
+    if instances is None or instances.max <= instances.min:
+        return None
+    return Growth(
+        name=name,
+        least=instances.min,
+        most=instances.max,
+        idle_s=instances.idle_seconds,
+        start=start,
+    )
 
 
 async def _refuses(_: AsyncIterator[Inputs], __: Context) -> AsyncGenerator[object, None]:

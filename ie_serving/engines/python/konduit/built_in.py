@@ -103,21 +103,12 @@ def to_array(step: Step) -> Run:
     config = step.keys.get("config") or {}
     if not isinstance(config, Mapping):
         raise LoadFailed("config: expected an object")
-    options: dict[str, Any] = {
-        "height": _size(config, "height"),
-        "width": _size(config, "width"),
-        "fit": _word(config, "aspectRatioHandling", _FITS, "CENTER_CROP"),
-        "layout": _word(config, "format", _LAYOUTS, "CHANNELS_FIRST"),
-        "colors": _word(config, "channelLayout", _COLOURS, "RGB"),
-        "dtype": _word(config, "dataType", _DTYPES, "FLOAT"),
-    }
-    mean, scale = _normalization(config.get("normalization", {}), options)
+    options = _tensor_options(config)
     many = _word(config, "listHandling", {each: each for each in _LISTS}, "NONE")
     batched = config.get("includeMinibatchDim", True)
 
     def one(files: list[bytes]) -> Array:
-        found = images.image_to_tensor(strings(files), **options, mean=mean, scale=scale)
-        return found["tensor"]
+        return images.image_to_tensor(strings(files), **options)["tensor"]
 
     def run(value: Any) -> Any:  # noqa: ANN401 (a picture, or a list of them)
         if isinstance(value, Image):
@@ -131,6 +122,20 @@ def to_array(step: Step) -> Run:
         return arrays[0] if many == "FIRST" else arrays
 
     return _of_pictures(step, "keys", run)
+
+
+def _tensor_options(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Give the options of `images.image_to_tensor`. Raises: LoadFailed."""
+    options: dict[str, Any] = {
+        "height": _size(config, "height"),
+        "width": _size(config, "width"),
+        "fit": _word(config, "aspectRatioHandling", _FITS, "CENTER_CROP"),
+        "layout": _word(config, "format", _LAYOUTS, "CHANNELS_FIRST"),
+        "colors": _word(config, "channelLayout", _COLOURS, "RGB"),
+        "dtype": _word(config, "dataType", _DTYPES, "FLOAT"),
+    }
+    mean, scale = _normalization(config.get("normalization", {}), options)
+    return {**options, "mean": mean, "scale": scale}
 
 
 def resized(step: Step) -> Run:

@@ -49,13 +49,24 @@ class Maker:
         self.go = threading.Event()
         self.go.set()
         self.hold: asyncio.Event | None = None
+        self._changed = threading.Condition()
+
+    async def wait_for(self, rank: int) -> None:
+        """Wait until the program of a rank is made."""
+        assert await asyncio.to_thread(self._wait_for, (rank,))
+
+    def _wait_for(self, ranks: Ranks) -> bool:
+        with self._changed:
+            return self._changed.wait_for(lambda: ranks in self.made, LIMIT_S)
 
     def __call__(self, ranks: Ranks) -> AddOne:
         self.calls.append(ranks)
         assert self.go.wait(LIMIT_S)
         if ranks == (0,) or ranks[0] > WRONG:
             raise LoadFailed("no scalars here")
-        self.made[ranks] = AddOne(self.hold)
+        with self._changed:
+            self.made[ranks] = AddOne(self.hold)
+            self._changed.notify_all()
         return self.made[ranks]
 
 
@@ -105,11 +116,9 @@ async def test_a_program_is_freed_after_the_request_that_uses_it() -> None:
     make.hold = asyncio.Event()
     program = ByRank(SIGNATURE, ["x"], make)
     slow = asyncio.create_task(ask(program, 1))
-    while (1,) not in make.made:
-        await asyncio.sleep(0)
+    await make.wait_for(1)
     others = [asyncio.create_task(ask(program, rank)) for rank in range(2, MOST + 2)]
-    while (MOST + 1,) not in make.made:
-        await asyncio.sleep(0)
+    await make.wait_for(MOST + 1)
     assert not make.made[1,].is_closed.is_set()
     make.hold.set()
     await asyncio.gather(slow, *others)

@@ -6,7 +6,7 @@ The words are those of YAML 1.2's core schema: `on`, `yes` and `NO` are texts, a
 
 import math
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import Any, Final
 
 from ie_serving.config.values.structures import Json
@@ -50,7 +50,9 @@ def yaml_text(value: str, place: str) -> Json:
     except yaml.YAMLError as error:
         raise ConfigError([_told(error, place)]) from None
     except RecursionError:
-        raise ConfigError([f"{place}: not YAML: lists and objects within each other"]) from None
+        raise ConfigError(
+            [f"{place}: lists and objects lie more than {DEEPEST} deep within each other"]
+        ) from None
 
 
 def _told(error: Any, place: str) -> str:  # noqa: ANN401 (PyYAML has no types)
@@ -70,8 +72,8 @@ def _loader() -> Any:  # noqa: ANN401 (a class made of PyYAML's)
         found: dict[Hashable, Any] = {}
         for key_node, value_node in node.value:
             key = loader.construct_object(key_node, deep=True)
-            if not isinstance(key, Hashable) or key in found:
-                text = f'key "{key}" stands twice in one object'
+            text = _wrong_key(key, found)
+            if text:
                 raise yaml.constructor.ConstructorError(None, None, text, key_node.start_mark)
             found[key] = loader.construct_object(value_node, deep=True)
         return found
@@ -86,6 +88,13 @@ def _loader() -> Any:  # noqa: ANN401 (a class made of PyYAML's)
     Loader.add_constructor(f"{_PREFIX}map", mapping)
     Loader.add_constructor(f"{_PREFIX}int", integer)  # 010 is ten
     return Loader
+
+
+def _wrong_key(key: object, found: Mapping[Hashable, Any]) -> str:
+    """Say what is wrong with a key beside those that stand before it; empty for nothing."""
+    if not isinstance(key, Hashable):
+        return f"{key} is no name of a key: write it in quotes"
+    return f'key "{key}" stands twice in one object' if key in found else ""
 
 
 class _Plain:

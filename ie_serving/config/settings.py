@@ -16,6 +16,8 @@ from ie_serving.storage.options import StorageOptions
 
 KONDUIT = "konduit.json"
 """File of a model that is a pipeline of Konduit."""
+STFS = "stfs"
+"""Value of `ServerSettings.old_front` for simple_tensorflow_serving."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,7 +250,7 @@ class ServerSettings:
     """Model that answers `POST /invocations`; empty serves none."""
 
     old_front: str = ""
-    """Old server whose routes the REST port has as well, such as `stfs`; empty for none."""
+    """Old server whose routes the REST port has as well: `STFS`; empty for none."""
 
     labels_for_unavailable: bool = False
     method_name_check: bool = False

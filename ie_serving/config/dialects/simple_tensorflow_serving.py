@@ -12,7 +12,7 @@ from ie_serving.config.dialects import environment
 from ie_serving.config.dialects.stfs_flags import FLAGS, given, session_options
 from ie_serving.config.files import source
 from ie_serving.config.schema.catalogue import SETTINGS
-from ie_serving.config.settings import ModelConfig, Parsed, ServerSettings, Settings
+from ie_serving.config.settings import STFS, ModelConfig, Parsed, ServerSettings, Settings
 from ie_serving.config.values import words
 from ie_serving.config.values.faults import Faults, fault
 from ie_serving.config.values.structures import json_text
@@ -24,8 +24,6 @@ from ie_serving.engines.tensorflow.options import TensorFlowOptions
 from ie_serving.models.repository.version_policy import All
 
 COMMAND: Final = "simple_tensorflow_serving"
-FRONT: Final = "stfs"
-"""Value of `ServerSettings.old_front`."""
 POLL_WAIT_S: Final = 10.0
 """Seconds between two looks for new versions, as in the original."""
 COLOURS: Final = "RGB"
@@ -106,7 +104,7 @@ def _server(values: Mapping[str, Any], faults: Faults) -> ServerSettings:
         log_level="DEBUG" if values["debug"] else values["log_level"],
         # One model that cannot be loaded leaves the others: its status says why.
         allow_unavailable_models=True,
-        old_front=FRONT,
+        old_front=STFS,
     )
     if values["enable_ssl"]:
         server = replace(server, tls_certificate=values["secret_pem"], tls_key=values["secret_key"])

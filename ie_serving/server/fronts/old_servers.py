@@ -4,18 +4,15 @@ What a server is not started for is not imported.
 """
 
 from collections.abc import Coroutine
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from ie_serving.config.settings import Settings
+from ie_serving.config.settings import STFS, Settings
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
 from ie_serving.server.fronts.tfs.rest import RestApi
 from ie_serving.server.fronts.tfs.rest_interface import rest_interface
 from ie_serving.server.fronts.tfs.rest_routes import Wanted, wanting
 from ie_serving.server.transport.http1.messages import Answer, App, Request, RequestHead
-
-STFS: Final = "stfs"
-"""Value of `ServerSettings.old_front` for simple_tensorflow_serving."""
 
 
 class Routes(Protocol):

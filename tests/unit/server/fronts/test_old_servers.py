@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from ie_serving.config.settings import KONDUIT, Graph, ModelConfig, ServerSettings, Settings
+from ie_serving.config.settings import KONDUIT, STFS, Graph, ModelConfig, ServerSettings, Settings
 from ie_serving.core.errors import NotFound
 from ie_serving.engines.base import EngineOptions
-from ie_serving.server.fronts.old_servers import STFS, Front, front_of
+from ie_serving.server.fronts.old_servers import Front, front_of
 from ie_serving.server.transport.http1.messages import RequestHead
 
 EDI, KONDUITS, KIBERNETIKA, STFS_FRONT = ROUTES = [

@@ -1,15 +1,13 @@
 """What an object with `predict` takes and gives, where nobody declares it, as of scikit-learn."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import BY_NUMPY, Array, DataType, TensorSpec
+from ie_serving.engines.python.outputs import Specs
 from ie_serving.engines.run.function import one_line
-
-Specs = Mapping[str, TensorSpec]
 
 # With one row, one answer for the whole batch could not be told from one for each row.
 ROWS = 2

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import SERVING_DEFAULT, Signature, TensorSpec
+from ie_serving.core.tensors import SERVING_DEFAULT, Signature
 from ie_serving.engines import declared
 from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.engines.hooks import HookOptions, Link
@@ -29,6 +29,7 @@ from ie_serving.engines.python.kibernetika.model import HookedModel, Stage
 from ie_serving.engines.python.kibernetika.shims import shims
 from ie_serving.engines.python.kibernetika.turns import Turns
 from ie_serving.engines.python.opening import found, telling
+from ie_serving.engines.python.outputs import Specs
 from ie_serving.engines.python.own_modules import OwnModules
 from ie_serving.engines.python.requirements import check
 from ie_serving.telemetry.logs import Event
@@ -37,8 +38,6 @@ log = logging.getLogger(__name__)
 
 DRIVER_WORDS = (declared.INPUTS, declared.OUTPUTS, "model_class", "model_args")
 """Words of `params` that drivers know; hooks are told these, too."""
-
-Specs = Mapping[str, TensorSpec]
 
 
 def opened(engine: Engine, directory: Path, options: EngineOptions) -> HookedModel:

@@ -12,7 +12,8 @@ ModelsOf = Callable[[Path], Collection[str] | None]
 """Names the models that a version uses; None for one that is no graph. Blocking."""
 
 MOST_NESTED = 16
-"""Graphs within graphs: each holds the one within it in some ten of Python's 1,000 frames."""
+"""Graphs within one another, the outermost included: each holds the one within it in some ten of
+Python's 1,000 frames. As in `engines.graph.definition`, for graphs that no file lists together."""
 
 
 class UsedModels:
@@ -109,8 +110,8 @@ def _way_back(name: str, uses: Mapping[str, frozenset[str]]) -> list[str]:
 
 
 def _levels(name: str, uses: Mapping[str, frozenset[str]]) -> int:
-    """Count how deep the graphs lie that a graph uses; one more than may be is enough."""
-    found, level = 0, {each for each in uses[name] if each in uses}
+    """Count how deep graphs lie within a graph, itself included; one more than may be is enough."""
+    found, level = 1, {each for each in uses[name] if each in uses}
     while level and found <= MOST_NESTED:
         found += 1
         level = {below for each in level for below in uses[each] if below in uses}

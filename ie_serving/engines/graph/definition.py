@@ -16,7 +16,8 @@ REQUEST = "request"
 """In place of a step's name: what the client sends."""
 
 MOST_NESTED = 16
-"""Graphs within graphs: each holds the one within it in some ten of Python's 1,000 frames."""
+"""Graphs within one another, the outermost included: each holds the one within it in some ten of
+Python's 1,000 frames."""
 
 ITEM = "item"
 """In place of a step's name: an entry of what `for_each` names."""

@@ -66,7 +66,7 @@ def test_only_a_graph_that_differs_is_read_anew() -> None:
         ),
         (
             [graph(f"g{at}", steps=[{"graph": f"g{at + 1}"}], outputs={"y": f"g{at + 1}.y"})
-             for at in range(17)] + [graph("g17")],
+             for at in range(16)] + [graph("g16")],
             ["graphs[0]: graphs within graphs, at most 16: g0 -> g1 -> "],
         ),
     ],

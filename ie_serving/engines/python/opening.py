@@ -114,7 +114,8 @@ def telling(place: Place) -> Iterator[None]:
         yield
     except LoadFailed:
         raise
-    except (Exception, SystemExit) as error:
+    # All: a KeyboardInterrupt that reached the event loop would end it.
+    except BaseException as error:
         log.warning(Event("kernel failed to load", kernel=place), exc_info=error)
         cause = f"{type(error).__name__}: {one_line(error)}"
         raise LoadFailed(f"kernel {place} cannot be loaded: {cause}") from error
@@ -123,5 +124,5 @@ def telling(place: Place) -> Iterator[None]:
 def _close(kernel: Kernel) -> None:
     try:
         kernel.close()
-    except Exception as error:  # what follows is freed all the same
+    except BaseException as error:  # what follows is freed all the same
         log.warning(Event("kernel failed to close", kernel=kernel.name), exc_info=error)

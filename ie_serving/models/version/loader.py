@@ -16,7 +16,7 @@ from pathlib import Path
 from threading import Event as Flag
 from typing import Any, TypeVar
 
-from ie_serving.core.errors import EntryChanged, NotAvailable, StorageError
+from ie_serving.core.errors import EntryChanged, LoadFailed, NotAvailable, StorageError
 from ie_serving.core.heaps import HEAPS, resident_bytes
 from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.models.repository.signature_file import with_signature_file
@@ -155,7 +155,7 @@ class Loader:
         takers: list[Any] = [getattr(each.compiled, "update", None) for each in servables]
         try:
             for update in takers if all(takers) else ():
-                taken = asyncio.to_thread(update, options.params)
+                taken = asyncio.to_thread(_foreseen, partial(update, options.params))
                 await asyncio.wait_for(taken, LONGEST_UPDATE_S)
         except Exception as error:  # of users' code
             log.warning(logs.Event("parameters refused", model=self._name, cause=repr(error)))
@@ -252,9 +252,20 @@ async def _or_close(kept: ExitStack, awaited: Awaitable[None]) -> None:
 def _in_thread(pool: Executor, work: Callable[[], T]) -> "asyncio.Future[T]":
     """Let a pool do `work`. Raises: NotAvailable."""
     try:
-        return asyncio.get_running_loop().run_in_executor(pool, work)
+        return asyncio.get_running_loop().run_in_executor(pool, _foreseen, work)
     except RuntimeError as error:
         raise NotAvailable(f"no thread takes the load: {error}") from error
+
+
+def _foreseen(work: Callable[[], T]) -> T:
+    """Do `work`, which may run code of users. Raises: LoadFailed; Exception, whatever it raises."""
+    try:
+        return work()
+    except Exception:
+        raise
+    # KeyboardInterrupt, or a library's panic: on the event loop it would end that, or the task.
+    except BaseException as error:
+        raise LoadFailed(f"{type(error).__name__}: {error}") from error
 
 
 def _check_wanted(given_up: Flag) -> None:

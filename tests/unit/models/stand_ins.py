@@ -203,7 +203,7 @@ class Stand:
         )
         return VersionControl(candidate(), self.loader, rules)
 
-    async def end_load(self, failure: Exception | None = None) -> None:
+    async def end_load(self, failure: BaseException | None = None) -> None:
         """Let the load that began first end, by failing in the engine if `failure` says so."""
 
         def compile_or_fail(directory: Path) -> None:

@@ -10,7 +10,7 @@ from threading import Event as Flag
 
 import pytest
 
-from ie_serving.core.errors import LoadFailed, NotAvailable, ServingError, Unreachable
+from ie_serving.core.errors import LoadFailed, NotAvailable, Unreachable
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import Loader
@@ -62,11 +62,12 @@ def test_a_copy_that_fails_ends_the_load_before_the_first_report(tmp_path: Path)
     ("broken", "warm_up", "steps"),
     [
         pytest.param(BROKEN, None, [Event.FETCHED], id="compile"),
+        pytest.param(KeyboardInterrupt("k"), None, [Event.FETCHED], id="what ends a program"),
         pytest.param(None, LoadFailed("no"), [Event.FETCHED, Event.COMPILED], id="warm up"),
     ],
 )
 def test_what_was_opened_before_a_failure_is_closed(
-    tmp_path: Path, broken: ServingError | None, warm_up: Exception | None, steps: list[Event]
+    tmp_path: Path, broken: BaseException | None, warm_up: Exception | None, steps: list[Event]
 ) -> None:
     async def test() -> None:
         stand = Stand(tmp_path)

@@ -115,6 +115,8 @@ class Line:
         finally:
             turn.left = True
             self._waiting.pop(turn, None)
+            if not self._waiting:
+                self._pressed_since = None
             if asker is not None:
                 asker.asks.discard(turn)
             if timer:

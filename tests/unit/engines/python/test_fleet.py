@@ -166,6 +166,34 @@ async def test_a_start_that_fails_is_put_off(
     few.close()
 
 
+class Told(Fleet):
+    """Notes for how long calls have waited, and gives no runner."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.waited_s: list[float] = []
+
+    def take(self) -> None:
+        return None
+
+    def pressed(self, waited_s: float) -> None:
+        self.waited_s.append(waited_s)
+
+
+async def test_the_wait_of_a_call_that_has_left_is_not_the_next_one_s(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told, now, loop = Told(), 100.0, asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "time", lambda: now)
+    calls = line(told)
+    for now in (100.0, 200.0):
+        left = asyncio.create_task(asked(calls))
+        await asyncio.sleep(0)
+        left.cancel()
+        await asyncio.wait((left,))
+    assert told.waited_s == [0.0, 0.0]
+
+
 async def test_what_starts_late_is_ended_with_the_rest() -> None:
     begun, late = asyncio.Event(), Runs("late")
     loop = asyncio.get_running_loop()

@@ -6,6 +6,7 @@ import os
 import re
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -183,10 +184,10 @@ class Told(Fleet):
 async def test_the_wait_of_a_call_that_has_left_is_not_the_next_one_s(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told, now, loop = Told(), 100.0, asyncio.get_running_loop()
-    monkeypatch.setattr(loop, "time", lambda: now)
+    told, loop = Told(), asyncio.get_running_loop()
     calls = line(told)
     for now in (100.0, 200.0):
+        monkeypatch.setattr(loop, "time", partial(float, now))
         left = asyncio.create_task(asked(calls))
         await asyncio.sleep(0)
         left.cancel()

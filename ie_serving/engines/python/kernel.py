@@ -122,6 +122,8 @@ def _has(subject: object, method: str) -> bool:
 
 def _of_object(name: str, subject: Any, ctx: LoadContext, options: EngineOptions) -> Kernel:  # noqa: ANN401
     # Looked at before `load`, which may take long.
+    for method in ("execute", "execute_batch"):
+        _check_plain(f"{name}.{method}", getattr(subject, method, None))
     execute = _with_context(name, subject.execute) if _has(subject, "execute") else None
     stream = _stream_of(name, subject)
     if execute is None and not _has(subject, "execute_batch"):
@@ -154,6 +156,17 @@ def _of_node(subject: Any, module: ModuleType, ctx: LoadContext, options: Engine
         stream=node.stream if node.generates else None,
         close=node.close,
     )
+
+
+def _check_plain(name: str, function: object) -> None:
+    """Refuse a function whose call gives no answer yet. Raises: LoadFailed."""
+    # As it is, not what a decorator wraps: that may wait for the answer.
+    kinds = (inspect.iscoroutinefunction, inspect.isasyncgenfunction, inspect.isgeneratorfunction)
+    if any(is_kind(function) for is_kind in kinds):
+        raise LoadFailed(
+            f"{name} is a coroutine or a generator; expected a plain def that returns the answer."
+            " Several answers are for async def stream(self, items, ctx)"
+        )
 
 
 def _stream_of(name: str, subject: Any) -> Stream | None:  # noqa: ANN401
@@ -234,6 +247,7 @@ def _of_function(
 ) -> Kernel:
     describe = getattr(function, "metadata", None) or getattr(module, "metadata", None)
     inputs, outputs = _specs(describe() if describe else None, options, name, function)
+    _check_plain(name, function)
     call = _binding(name, function, inputs, params)
     return Kernel(name=name, inputs=inputs, outputs=outputs, execute=call)
 

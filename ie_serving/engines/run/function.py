@@ -120,6 +120,7 @@ def one_line(error: object) -> str:
     """Give the text of a library's error as one short line."""
     try:
         text = str(error)[: 8 * LONGEST_CAUSE]  # it may be as long as a request
+        text = text.encode("utf-8", "replace").decode()  # half a pair of UTF-16 fits in no reply
     except Exception:  # the text of an exception is code of its author
         text = ""
     return " ".join(text.split())[:LONGEST_CAUSE] or type(error).__name__

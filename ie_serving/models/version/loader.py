@@ -265,7 +265,7 @@ def _foreseen(work: Callable[[], T]) -> T:
         raise
     # KeyboardInterrupt, or a library's panic: on the event loop it would end that, or the task.
     except BaseException as error:
-        raise LoadFailed(f"{type(error).__name__}: {error}") from error
+        raise LoadFailed(f"{type(error).__name__}, which ends programs") from error
 
 
 def _check_wanted(given_up: Flag) -> None:

@@ -46,3 +46,24 @@ def test_whatever_a_close_raises_is_logged(
     file = written(tmp_path, CODE.format(where="close", error="KeyboardInterrupt"))
     load(file, options("")).close()
     assert "kernel failed to close" in caplog.text
+
+
+def test_a_text_that_no_reply_can_hold_is_told_without_it(tmp_path: Path) -> None:
+    file = written(tmp_path, CODE.format(where="load", error="ValueError('\\ud800 k')"))
+    with pytest.raises(LoadFailed, match=r"ValueError: \? k"):
+        load(file, options(""))
+
+
+@pytest.mark.parametrize(
+    "execute",
+    [
+        "async def execute(self, inputs): return inputs",
+        "async def execute(self, inputs): yield inputs",
+        "def execute(self, inputs): yield inputs",
+        "def execute_batch(self, calls): yield calls",
+    ],
+)
+def test_what_answers_later_is_no_execute(tmp_path: Path, execute: str) -> None:
+    file = written(tmp_path, f"class Later:\n    {execute}\n")
+    with pytest.raises(LoadFailed, match=r"Later\.execute.* is a coroutine or a generator"):
+        load(file, options(""))

@@ -15,6 +15,7 @@ from ie_serving.core.tensors import Array
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino import formats, preprocess, supported
+from ie_serving.engines.openvino.absolutes import part_absolutes
 from ie_serving.engines.openvino.draft import Draft, Version
 from ie_serving.engines.openvino.hazards import Hazards, guard
 from ie_serving.engines.openvino.left_out import leaving_out
@@ -186,6 +187,7 @@ def _program(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
         from_end = draft.listed is None  # what declares signatures is TensorFlow's, which does not
         integers = options.of(OpenVinoOptions).integers
         hazards = guard(model, ports.inputs, from_end=from_end, integers=integers)
+        part_absolutes(model)
     if hazards.lasting and options.execution == "auto":
         # What a size took before says nothing of the next: none may hold the event loop.
         options = replace(options, execution="async")

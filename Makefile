@@ -27,8 +27,9 @@ BIN := .venv/bin
 DEV := .venv-dev/bin
 
 # As CPython's own tests: beside others, on a machine that others use too, one of 13,000 may be late.
-# What fails again fails; where nothing is known to have failed, as after a crash, this fails as well.
-AGAIN := $(DEV)/python -m pytest --last-failed --last-failed-no-failures none --exitfirst tests
+# What fails again fails. Only where all tests have run: pytest ends with 1 then, and with another
+# number where it was interrupted or a worker could not go on.
+AGAIN := [ $$? -eq 1 ] && $(DEV)/python -m pytest --last-failed --last-failed-no-failures none --exitfirst tests
 
 # Keep compiled modules, whatever the environment says: else each of the hundreds of processes of the
 # tests compiles the server's modules again, and each run the tests.
@@ -71,7 +72,7 @@ $(1)/bin/pip install --quiet --upgrade pip
 endef
 
 test: .venv-dev/.installed ## run every test but those of soak and fuzz; what failed once more, alone
-	$(DEV)/python -m pytest $(IN_PARALLEL) tests || $(AGAIN)
+	$(DEV)/python -m pytest $(IN_PARALLEL) tests || { $(AGAIN); }
 
 unit: .venv-dev/.installed ## run the fast tests only
 	$(DEV)/python -m pytest $(IN_PARALLEL) tests/unit

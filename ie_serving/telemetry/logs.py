@@ -77,7 +77,8 @@ class _File(logging.handlers.WatchedFileHandler):
 
 def _file_handler(path: str) -> logging.Handler:
     try:
-        file = _File(path, encoding="utf-8")
+        # As stderr does: texts of others may hold what UTF-8 cannot.
+        file = _File(path, encoding="utf-8", errors="backslashreplace")
         register(file)
         return file
     except OSError as error:

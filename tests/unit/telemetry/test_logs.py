@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.errors import ServingError
-from ie_serving.telemetry.logs import MASK, Event, configure, mask, render
+from ie_serving.telemetry.logs import MASK, Event, TextFormatter, configure, mask, render
 from ie_serving.telemetry.reopen import reopen
 
 own = logging.getLogger("ie_serving.models.version.loader")
@@ -140,6 +140,17 @@ def test_a_file_is_opened_anew_when_that_is_asked(tmp_path: Path) -> None:
     path.rename(tmp_path / "server.log.1")
     reopen()
     assert path.read_text() == ""
+
+
+def test_a_traceback_may_hold_what_utf_8_cannot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    configure("INFO", str(tmp_path / "server.log"))
+    # Without those of pytest, which could not send the line from one process to another.
+    ours = [each for each in logging.root.handlers if isinstance(each.formatter, TextFormatter)]
+    monkeypatch.setattr(logging.root, "handlers", ours)
+    own.error("failed", exc_info=ValueError("half a pair: \ud800"))
+    assert (tmp_path / "server.log").read_text().endswith("half a pair: \\ud800\n")
 
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:

@@ -25,15 +25,23 @@ FAILED = 1
 
 def run(asked: KernelRun) -> int:
     """Print the answer on standard output, or the error on standard error; give the exit code."""
-    body = asked.input.read_bytes() if asked.input else sys.stdin.buffer.read()
     try:
-        answer = asyncio.run(_asked(asked, body))
+        answer = asyncio.run(_asked(asked, _body(asked)))
     except ServingError as error:
         print(f"ie_serving: error: {error}", file=sys.stderr)
         return FAILED
     sys.stdout.buffer.write(answer)
     sys.stdout.buffer.flush()
     return 0
+
+
+def _body(asked: KernelRun) -> bytes:
+    if asked.input is None:
+        return sys.stdin.buffer.read()
+    try:
+        return asked.input.read_bytes()
+    except OSError as error:
+        raise ServingError(f"--input: {asked.input} cannot be read: {error.strerror}") from error
 
 
 async def _asked(asked: KernelRun, body: bytes) -> bytes:

@@ -65,10 +65,10 @@ def tensors(given: object, place: str, *, takes_json: bool = False) -> dict[str,
     """
     if not isinstance(given, Mapping) or not given:
         raise LoadFailed(f'{place}: expected an object such as {{"x": {{"dtype": "float"}}}}')
-    return {
-        str(name): _spec(str(name), each, f"{place}.{name}", takes_json)
-        for name, each in given.items()
-    }
+    for name in given:
+        if not isinstance(name, str) or not name:
+            raise LoadFailed(f"{place}: {name!r} is no name: expected a text that is not empty")
+    return {name: _spec(name, each, f"{place}.{name}", takes_json) for name, each in given.items()}
 
 
 def _spec(name: str, given: object, place: str, takes_json: bool) -> TensorSpec:

@@ -120,6 +120,7 @@ async def test_without_a_name_the_one_class_answers(
         (SCALE.replace("inputs, ctx", ""), "Scale", r"Scale\.execute takes nothing; expected"),
         (SCALE.replace('"float32"', '"flaot"'), "Scale", r"Scale\.metadata\(\)\.inputs\.x\.dtype"),
         (SCALE.replace('{"inputs"', '{"input"'), "Scale", r"Scale\.metadata\(\)\.inputs: expected"),
+        (SCALE.replace('"x":', '"":'), "Scale", r"Scale\.metadata\(\)\.inputs: '' is no name"),
         (
             "def metadata():\n    x = {'shape': [1]}\n"
             "    return {'inputs': {'x': x, 'z': x}, 'outputs': {'y': x}}\n"

@@ -41,7 +41,7 @@ def _body(asked: KernelRun) -> bytes:
     try:
         return asked.input.read_bytes()
     except OSError as error:
-        raise ServingError(f"--input: {asked.input} cannot be read: {error.strerror}") from error
+        raise ServingError(f"{asked.input} cannot be read: {error.strerror}") from error
 
 
 async def _asked(asked: KernelRun, body: bytes) -> bytes:

@@ -100,7 +100,7 @@ def test_a_package_of_edi_with_its_input_beside_it(
         ("", ["--kernel=no.txt"], 2, "--kernel: 'no.txt' given; expected FILE.py"),
         ("", ["--params=3"], 2, "--params: '3' given"),
         ("", ["--allow_python=false"], 2, "--allow_python: a kernel is Python code"),
-        ("", ["--input=/proc/self/mem"], 1, "--input: /proc/self/mem cannot be read: Input/output"),
+        ("", ["--input=/proc/self/mem"], 1, "/proc/self/mem cannot be read: Input/output"),
         ("", ["--input=no.json"], 2, "--input: there is no file no.json"),
     ],
 )

@@ -1,7 +1,8 @@
-"""Measure the sample in under two minutes: beside the engine alone, and beside another revision.
+"""Measure the sample in two minutes: beside the engine alone, and beside another revision.
 
-Rounds are interleaved, so that whatever else the machine does hits all alike; only the ratios
-inside one run mean anything.
+Servers are started anew in each round, since starts differ by 10 to 20 % in what they then take for
+a request, and take short turns within it, so that whatever else the machine does hits all alike.
+Only the ratios inside one run mean anything.
 """
 
 import argparse
@@ -29,8 +30,11 @@ SAMPLE = PROJECT / "examples" / "models" / "digits"
 NEWEST = SAMPLE / "2" / "model.xml"
 CASES = (("gRPC", 1), ("gRPC", 16), ("REST", 1), ("REST", 16))
 
+TURNS = 4
+"""Of each server with each case in a round. The machine's speed drifts within a second."""
+
 Results = dict[tuple[str, str, int], list[Measurement]]
-"""By server, transport and concurrency: one measurement a round."""
+"""By server, transport and concurrency: one measurement a turn."""
 
 
 def grpc_client(port: int, call: Call, concurrency: int, seconds: float) -> Sample:
@@ -51,7 +55,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench-quick", description=__doc__)
     parser.add_argument("--base", help="Git revision to compare the working tree with")
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--seconds", type=float, default=1.0, help="load for each case and round")
+    parser.add_argument("--seconds", type=float, default=1.0, help="load for each server, case and round")
     given = parser.parse_args()
     contenders = [project("working-tree", None)]
     contenders += [project("base", given.base)] if given.base else []
@@ -80,7 +84,7 @@ class Run:
     processes: dict[str, list[Process]] = field(default_factory=lambda: defaultdict(list))
 
     def round(self, order: list[Server]) -> None:
-        """Start the servers anew, since a start may settle things differently; measure each case.
+        """Start the servers anew and measure each case.
 
         All run at once, and all but the one under load are idle.
         """
@@ -88,10 +92,11 @@ class Run:
         with ExitStack() as stack:
             subjects = {server.name: self._start(stack, server) for server in order}
             idle_mb = {name: measure.memory_mb(s.running.pid) for name, s in subjects.items()}
-            for transport, concurrency in CASES:
-                for name, subject in subjects.items():
-                    by = CLIENT[transport]
-                    measured = subject.load(transport, by, concurrency, self.seconds)
+            for turn in range(TURNS * len(CASES)):
+                transport, concurrency = CASES[turn // TURNS]
+                for name in list(subjects)[:: -1 if turn % 2 else 1]:
+                    by, seconds = CLIENT[transport], self.seconds / TURNS
+                    measured = subjects[name].load(transport, by, concurrency, seconds)
                     self.results[name, transport, concurrency].append(measured)
             for name, subject in subjects.items():
                 peak_mb = measure.peak_mb(subject.running.pid)

@@ -55,7 +55,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench-quick", description=__doc__)
     parser.add_argument("--base", help="Git revision to compare the working tree with")
     parser.add_argument("--rounds", type=int, default=6)
-    parser.add_argument("--seconds", type=float, default=1.0, help="load for each server, case and round")
+    parser.add_argument(
+        "--seconds", type=float, default=1.0, help="load for each server, case and round"
+    )
     given = parser.parse_args()
     contenders = [project("working-tree", None)]
     contenders += [project("base", given.base)] if given.base else []

@@ -43,7 +43,7 @@ class InferRequest:
         decode: gives all inputs by alias, for the signature that was found; and which of its forms
             the reply takes, where the protocol has several. Raises InvalidRequest for what cannot
             be decoded.
-        size: bytes that `decode` has to read.
+        size: bytes that `decode` has to read, and to fill up.
         at_once: does the same as `decode` where that takes a few milliseconds at most, whatever the
             size, and gives None where it may take longer; None for a protocol that never knows.
         output_filter: aliases of the outputs to return; empty for all.

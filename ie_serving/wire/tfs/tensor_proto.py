@@ -123,6 +123,19 @@ class Filling:
         self._left -= size
 
 
+def missing_bytes(tensor: Proto) -> int:
+    """Tell how many bytes of values a tensor lacks, which decoding it fills up.
+
+    What `decode_tensor` would refuse lacks nothing.
+    """
+    dims = tensor.tensor_shape.dim
+    dtype = BY_NUMBER.get(tensor.dtype)
+    if tensor.tensor_content or dtype is None or len(dims) > MOST_DIMENSIONS:
+        return 0
+    missing = math.prod([dim.size for dim in dims]) - len(getattr(tensor, LIST_OF[dtype].name))
+    return max(missing, 0) * dtype.numpy.itemsize
+
+
 @dataclass(frozen=True, slots=True)
 class SplitTensor:
     """A TensorProto whose bulk was left in the bytes that it came in.

@@ -235,6 +235,22 @@ def test_several_tensors_share_the_limit_of_what_lists_may_fill() -> None:
         inputs_of(message.SerializeToString())
 
 
+def test_what_is_to_be_filled_up_counts_as_size() -> None:
+    message = request(0)
+    given = message.inputs["given"]
+    given.dtype = DataType.FP32.number
+    given.tensor_shape.dim.add(size=1000)
+    given.float_val.extend([1.0] * 1000)
+    sent = message.SerializeToString()
+    assert parse_request(sent).size == len(sent)
+    for alias in ("a", "b"):
+        message.inputs[alias].dtype = DataType.FP32.number
+        message.inputs[alias].tensor_shape.dim.add(size=1000)
+        message.inputs[alias].float_val.append(1.0)
+    sent = message.SerializeToString()
+    assert parse_request(sent).size == len(sent) + 2 * 999 * 4
+
+
 @pytest.mark.parametrize(
     ("payload", "text"),
     [

@@ -4,7 +4,8 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
+from typing import cast
 
 from ie_serving import engine_stack
 from ie_serving.config.files import access_file, tls_files
@@ -52,7 +53,7 @@ from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handovers
 from ie_serving.server.process.lifecycle import MakeListener
 from ie_serving.server.process.memory_limit import budget_of
-from ie_serving.server.process.ports import GRPC, REST
+from ie_serving.server.process.ports import BOTH, GRPC, REST
 from ie_serving.server.process.tuning import most_connections
 from ie_serving.server.transport.address_limit import limit_of
 from ie_serving.server.transport.grpc.services import Admission, Services
@@ -194,7 +195,16 @@ class ServingApplication:
 
     def listeners(self) -> Mapping[str, Callable[[], MakeListener]]:
         """See `Application`. What a port alone needs is imported when it is on."""
-        return {REST: self._rest, GRPC: self._grpc}
+        rest, grpc = cache(self._rest), cache(self._grpc)
+        return {REST: rest, GRPC: grpc, BOTH: partial(self._both, rest, grpc)}
+
+    def _both(self, *prepare: Callable[[], MakeListener]) -> MakeListener:
+        from ie_serving.server.transport.shared_port import Server, SharedPort
+
+        # Both take over what was accepted: grpcio, which cannot, is refused by the configuration.
+        rest, grpc = (cast("Callable[[], Server]", each()) for each in prepare)
+        limit, secure = self._connections, self._gate.secure(BOTH)
+        return lambda: SharedPort(rest(), grpc(), limit, secure)
 
     async def set_ready(self, ready: bool) -> None:
         """See `Application`: ready when every model has served, unless the start may lack some."""

@@ -291,6 +291,12 @@ class ServerSettings:
     """File; `-` is standard output, and empty writes none."""
 
     @property
+    def shares_port(self) -> bool:
+        """Whether both interfaces are answered on one port."""
+        hosts = (self.grpc_host or self.host, self.rest_host or self.host)
+        return bool(self.port) and self.port == self.rest_port and len(set(hosts)) == 1
+
+    @property
     def has_tls(self) -> bool:
         """Whether a port is encrypted."""
         return bool(self.tls_certificate or self.ssl_config_file)

@@ -25,9 +25,13 @@ class Server(Process):
     """A serving process that is ready, with clients for both interfaces."""
 
     def __init__(
-        self, *command: str, env: dict[str, str] | None = None, cwd: Path | None = None
+        self,
+        *command: str,
+        env: dict[str, str] | None = None,
+        cwd: Path | None = None,
+        one_port: bool = False,
     ) -> None:
-        self.port, self.rest_port = free_ports(2)
+        self.port, self.rest_port = free_ports(1) * 2 if one_port else free_ports(2)
         rest = REST_FLAGS.get(command[0], "--rest_port")
         ports = (f"--port={self.port}", f"{rest}={self.rest_port}")
         super().__init__(*command, *ports, env=env, cwd=cwd)

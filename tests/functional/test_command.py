@@ -30,7 +30,6 @@ def test_version() -> None:
         (["model"], ["model_name", "model_path"]),
         (["model", *MODEL, "--port=x", "--nireq=-1"], ["--port", "--nireq"]),
         (["model", *MODEL, "--port=0", "--rest_port=0"], ["port"]),
-        (["model", *MODEL, "--port=9000", "--rest_port=9000"], ["same values"]),
         (["config", "--config_path=/nowhere.json"], ["/nowhere.json"]),
     ],
 )

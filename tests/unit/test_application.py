@@ -20,7 +20,7 @@ from ie_serving.engines.drivers import Drivers
 from ie_serving.engines.testing import FILE, StandInEngine
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handover, Handovers
-from ie_serving.server.process.ports import GRPC, REST
+from ie_serving.server.process.ports import BOTH, GRPC, REST
 from ie_serving.storage.backends.local import LocalStorage
 from ie_serving.storage.base import NEVER, Entry
 from ie_serving.storage.options import StorageOptions
@@ -112,7 +112,7 @@ async def test_a_copy_that_is_ready_when_the_server_stops_is_no_defect(
 async def test_each_port_has_a_listener(built: ServingApplication) -> None:
     await built.start()
     listeners = built.listeners()
-    assert set(listeners) == {REST, GRPC}
+    assert set(listeners) == {REST, GRPC, BOTH}
     for make in listeners.values():
         await make()().drain(0)
     await built.set_ready(True)

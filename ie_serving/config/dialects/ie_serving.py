@@ -362,12 +362,26 @@ def _server(given: dict[str, Any], file: ConfigFile, reading: _Reading) -> Serve
     return settings
 
 
+def _check_shared_port(settings: ServerSettings, faults: Faults) -> None:
+    if settings.grpc_transport != "http2":
+        faults.add(
+            "--rest_port",
+            "the same port as --port; expected another one with --grpc_transport grpcio, whose"
+            " library takes connections of gRPC alone",
+        )
+    if settings.tls_ports != "both":
+        faults.add(
+            "--tls_ports",
+            f"{settings.tls_ports} given; expected both, since --port and --rest_port are one",
+        )
+
+
 def _check_ports(settings: ServerSettings, faults: Faults, *, metrics_asked_for: bool) -> None:
     rest = settings.rest_port or settings.rest_socket_path
     if not (settings.port or settings.grpc_socket_path or rest):
         faults.add("--port", "port and rest_port cannot both be unset; turn one on")
-    elif settings.port and settings.port == settings.rest_port:
-        faults.add("--rest_port", "port and rest_port cannot have the same values; change one")
+    if settings.shares_port:
+        _check_shared_port(settings, faults)
     if metrics_asked_for and not rest:
         faults.add("--metrics_path", "metrics are served on the REST port; give --rest_port")
     if settings.invocations_model and not rest:

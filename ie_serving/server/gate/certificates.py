@@ -12,7 +12,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 from ie_serving.config.settings import TlsMaterial
 from ie_serving.core.errors import ConfigError
@@ -25,17 +25,21 @@ HTTP1: Final = "http/1.1"
 HTTP2: Final = "h2"
 """Names of the protocols in ALPN. Source: IANA's registry of RFC 7301."""
 
+Protocols: TypeAlias = tuple[str, ...]
+"""What a port agrees upon: the first of these that the client offers."""
 
-class Certificates(Renewed[TlsMaterial, Mapping[str, ssl.SSLContext]]):
+
+class Certificates(Renewed[TlsMaterial, Mapping[Protocols, ssl.SSLContext]]):
     """The present certificate, key and authorities, ready for use."""
 
-    def context(self, protocol: str) -> ssl.SSLContext:
-        """Give what the next connection is agreed upon with; by its name in ALPN."""
-        return self.prepared[protocol]
+    def context(self, protocols: Protocols) -> ssl.SSLContext:
+        """Give what the next connection is agreed upon with."""
+        return self.prepared[protocols]
 
-    def prepare(self, material: TlsMaterial) -> Mapping[str, ssl.SSLContext]:
-        """Make the contexts of both protocols."""
-        return {protocol: _context(material, protocol) for protocol in (HTTP1, HTTP2)}
+    def prepare(self, material: TlsMaterial) -> Mapping[Protocols, ssl.SSLContext]:
+        """Make the contexts of both protocols, and of both together."""
+        kinds = ((HTTP1,), (HTTP2,), (HTTP1, HTTP2))
+        return {protocols: _context(material, protocols) for protocols in kinds}
 
     def renewed(self) -> None:
         """See `Renewed`."""
@@ -46,10 +50,10 @@ class Certificates(Renewed[TlsMaterial, Mapping[str, ssl.SSLContext]]):
         log.error(Event("certificate not renewed, the previous one stays", cause=cause))
 
 
-def _context(material: TlsMaterial, protocol: str) -> ssl.SSLContext:
+def _context(material: TlsMaterial, protocols: Protocols) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2  # RFC 9113, section 9.2, and RFC 8996
-    context.set_alpn_protocols([protocol])
+    context.set_alpn_protocols(protocols)
     with (
         _naming(material.place),
         _as_file(material.certificate) as certificate,

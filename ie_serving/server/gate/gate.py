@@ -10,11 +10,17 @@ from ie_serving.server.gate.access import Access
 from ie_serving.server.gate.certificates import HTTP1, HTTP2, Certificates
 from ie_serving.server.gate.grpc_guard import GrpcGuard, ServicesFor
 from ie_serving.server.gate.rest_guard import Phrase, RestGuard, Wanted
-from ie_serving.server.process.ports import GRPC, REST
+from ie_serving.server.process.ports import BOTH, GRPC, REST
 from ie_serving.server.transport.grpc.services import Admission, Services
 from ie_serving.server.transport.http1.messages import App
 
-_ALPN = {GRPC: HTTP2, REST: HTTP1}
+_ALPN = {
+    GRPC: (HTTP2,),
+    REST: (HTTP1,),
+    # Whoever offers both, as browsers and curl do, wants pages; clients of gRPC offer h2 alone.
+    BOTH: (HTTP1, HTTP2),
+}
+"""What is agreed upon at each port, the first that the client offers."""
 
 Refused = Callable[[BaseException], None]
 """Told of each request that is refused here, for the metrics."""

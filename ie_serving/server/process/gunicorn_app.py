@@ -39,7 +39,7 @@ from ie_serving.server.process.deadly_loads import DeadlyLoads, LoadNotes
 from ie_serving.server.process.handover import Handover, Handovers
 from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S, Application, Orders, serve
 from ie_serving.server.process.memory_limit import budget_of
-from ie_serving.server.process.ports import REST, Ports, bind
+from ie_serving.server.process.ports import REST, Ports, answering, bind
 from ie_serving.server.process.shared import Shared
 from ie_serving.server.process.tuning import lasting_objects, tune
 from ie_serving.telemetry.logs import Event
@@ -104,7 +104,7 @@ def run(settings: Settings, build: Build, *, workers: int = 1) -> Ended:
         off = Event("both ports are off", advice="give a gRPC port or a REST port")
         log.error(off)
         return Ended(1, str(off))
-    if REST not in ports:
+    if not answering(ports, REST):
         log.info(Event("REST is off", advice=Hint("{server.rest_port} 8000 turns it on")))
     return _arbitrate(_Server(settings, build, ports, workers))
 

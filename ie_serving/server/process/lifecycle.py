@@ -16,7 +16,15 @@ from typing import Protocol
 
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.errors import ServingError
-from ie_serving.server.process.ports import GRPC, REST, PortError, Ports, path_of, port_of
+from ie_serving.server.process.ports import (
+    GRPC,
+    REST,
+    PortError,
+    Ports,
+    answering,
+    path_of,
+    port_of,
+)
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -209,18 +217,18 @@ async def _listen(name: str, listener: Listener, sockets: Sequence[socket.socket
 def _announce(application: Application, ports: Ports) -> None:
     """Say that the ports are open, in the words of 2020 that scripts wait for."""
     names = list(application.model_names())
-    for name, sockets in ports.items():
-        for place in _places(sockets):
+    for name in (REST, GRPC):
+        for place in _places(answering(ports, name)):
             log.info("%s server listens on %s and will be serving models: %s", name, place, names)
 
 
 def _announce_as_tfs(ports: Ports) -> None:
     """Say it in TensorFlow Serving's words, too, for which scripts of its users wait."""
-    if port := port_of(ports.get(GRPC, ())):
+    if port := port_of(answering(ports, GRPC)):
         log.info("Running gRPC ModelServer at 0.0.0.0:%d ...", port)
-    if path := path_of(ports.get(GRPC, ())):
+    if path := path_of(answering(ports, GRPC)):
         log.info("Running gRPC ModelServer at unix:%s ...", path)
-    if port := port_of(ports.get(REST, ())):
+    if port := port_of(answering(ports, REST)):
         log.info("Exporting HTTP/REST API at:localhost:%d ...", port)
 
 

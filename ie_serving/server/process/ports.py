@@ -34,7 +34,9 @@ Ports: TypeAlias = Mapping[str, tuple[socket.socket, ...]]
 """What the arbiter holds for its workers: by the name of each port that is on, its sockets."""
 
 REST, GRPC = "REST", "gRPC"
-"""Names of the ports, as log lines and errors have them."""
+"""Names of the interfaces, and of the port of each, as log lines and errors have them."""
+BOTH = "both"
+"""Name of the port that answers both."""
 
 
 @dataclass(frozen=True)
@@ -64,15 +66,23 @@ def bind(server: ServerSettings) -> Ports:
             nothing stays bound.
     """
     rest_host, grpc_host = server.rest_host or server.host, server.grpc_host or server.host
+    shared = server.port if server.shares_port else 0
+    rest_port, grpc_port = (0, 0) if shared else (server.rest_port, server.port)
     wanted = (
-        _Wanted(REST, rest_host, server.rest_port, server.rest_socket_path, reserved=False),
-        _Wanted(GRPC, grpc_host, server.port, server.grpc_socket_path, reserved=True),
+        _Wanted(BOTH, grpc_host, shared, "", reserved=False),
+        _Wanted(REST, rest_host, rest_port, server.rest_socket_path, reserved=False),
+        _Wanted(GRPC, grpc_host, grpc_port, server.grpc_socket_path, reserved=True),
     )
     # One taken port lets the others go again: nothing of a failed start stays bound.
     with ExitStack() as bound:
         ports = {each.name: _bound(bound, each) for each in wanted if each.number or each.path}
         bound.pop_all()
     return ports
+
+
+def answering(ports: Ports, interface: str) -> tuple[socket.socket, ...]:
+    """Give the sockets on which an interface is answered; none where it is off."""
+    return (*ports.get(BOTH, ()), *ports.get(interface, ()))
 
 
 def port_of(sockets: Sequence[socket.socket]) -> int | None:
@@ -194,7 +204,8 @@ def _bind(
 
 
 def _unavailable(interface: str, host: str, port: int, error: OSError) -> PortError:
-    where = f"{interface} port {port}" + (f' on host "{host}"' if host else "")
+    what = f"{GRPC} and {REST}" if interface == BOTH else interface
+    where = f"{what} port {port}" + (f' on host "{host}"' if host else "")
     advice = {
         errno.EADDRINUSE: "stop the program that holds it or choose another port",
         errno.EACCES: "choose a port above 1023 or run with the right to bind it",

@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection: the names in its certificate, and its address."""
+"""Who is at the other end of a connection: what its TLS says, and its address."""
 
 import asyncio
 
@@ -15,6 +15,13 @@ def client_names(transport: asyncio.BaseTransport) -> tuple[str, ...]:
     subject = (pair for part in certificate.get("subject", ()) for pair in part)
     common = [value for name, value in subject if name == "commonName"]
     return (*common, *(value for _, value in certificate.get("subjectAltName", ())))
+
+
+def agreed_protocol(transport: asyncio.BaseTransport) -> str | None:
+    """Give the protocol that client and server have agreed upon by ALPN; None without TLS or it."""
+    tls = transport.get_extra_info("ssl_object")
+    name: str | None = tls.selected_alpn_protocol() if tls else None
+    return name
 
 
 def client_address(transport: asyncio.BaseTransport | None) -> str | None:

@@ -27,6 +27,10 @@ CLOSE_S = 1.0
 """Seconds that clients may take to read the last of their replies at the end of a drain; after them
 the process ends, and what is unread is lost. A client that reads at all needs milliseconds."""
 
+GREETING_S = 0.5
+"""Seconds that a client whose connection has just been accepted may take to say its first bytes
+before a drain ends the connection: its calls are on their way."""
+
 SWEEP_S = 15.0
 """Seconds between two looks for connections without calls; `max_idle_s` is exceeded by so much."""
 
@@ -75,7 +79,7 @@ class Http2Server:
         rules = Rules(max_message_bytes, refused, min(max_message_bytes, SMALL - 1))
         calls = AdmittedCalls(methods, rules, admission) if admission else Calls(methods, rules)
         self._accept = calls.accept
-        self._listener = Listener(self._connect, self._limit, secure)
+        self._listener = Listener(self.connect, self._limit, secure)
 
     async def listen(self, bound: Sequence[socket.socket]) -> None:
         """See `lifecycle.Listener`."""
@@ -90,14 +94,20 @@ class Http2Server:
 
     async def drain(self, timeout_s: float) -> int:
         """See `lifecycle.Listener`."""
-        await self._listener.drain((Step(Driver.drain, timeout_s),))
+        greeting_s = min(GREETING_S, timeout_s)
+        steps = (
+            Step(Driver.drain_if_greeted, greeting_s),
+            Step(Driver.drain, timeout_s - greeting_s),
+        )
+        await self._listener.drain(steps)
         cut = self.in_flight
         await self._listener.drain((Step(Driver.stop, CLOSE_S),))
         if self._sweeper:
             self._sweeper.cancel()
         return cut
 
-    def _connect(self) -> Driver:
+    def connect(self) -> Driver:
+        """Make the protocol of one connection."""
         arrived = self._busy_poll.arrived
         return Driver(interpret, self._accept, self._opened, self._closed, arrived)
 

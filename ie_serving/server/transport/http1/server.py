@@ -58,7 +58,7 @@ class HttpServer:
         self.known_heads = KnownHeads()
         self._keep_alive_s = keep_alive_s
         self._limit = limit or ConnectionLimit()
-        self._listener = Listener(self._connect, self._limit, secure)
+        self._listener = Listener(self.connect, self._limit, secure)
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def listen(self, sockets: Sequence[socket.socket]) -> None:
@@ -103,7 +103,8 @@ class HttpServer:
         self._limit.closed(connection)
         self._listener.closed(connection)
 
-    def _connect(self) -> Connection:
+    def connect(self) -> Connection:
+        """Make the protocol of one connection."""
         return Connection(self)
 
     def _sweep(self) -> None:

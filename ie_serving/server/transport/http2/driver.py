@@ -127,6 +127,11 @@ class Driver(asyncio.Protocol):
         self._connection.drain()
         self._flush()
 
+    def drain_if_greeted(self) -> None:
+        """The same, unless the client has not said yet what it speaks."""
+        if self._connection.life is not Life.PREFACE:
+            self.drain()
+
     def stop(self) -> None:
         """Have every call answered now, then close."""
         self._connection.stop()

@@ -133,7 +133,7 @@ def test_a_rest_port_alone_may_be_the_default_of_grpc(flags: tuple[str, ...]) ->
     found = settings(*ONE[1:], *flags).server
     assert (found.port, found.rest_port) == (0, 9000)
     assert settings(*ONE[1:], "--rest_port", "8000").server.port == 9000
-    assert faults(*ONE[1:], *flags, "--port", "9000")
+    assert settings(*ONE[1:], *flags, "--port", "9000").server.shares_port
 
 
 def test_flags_may_be_shortened_as_in_2020() -> None:
@@ -283,7 +283,16 @@ def test_every_fault_of_flags_file_and_environment_at_once(tmp_path: Path) -> No
             ("config", "--config_path", "/none.json"), "/none.json: cannot be read", id="no such"
         ),
         pytest.param((*ONE, "--port", "0"), "cannot both be unset", id="both ports off"),
-        pytest.param((*ONE, "--rest_port", "9000"), "cannot have the same values", id="same port"),
+        pytest.param(
+            (*ONE, "--rest_port", "9000", "--grpc_transport", "grpcio"),
+            "--rest_port: the same port as --port; expected another one",
+            id="one port by grpcio",
+        ),
+        pytest.param(
+            (*ONE, "--rest_port", "9000", "--tls_ports", "grpc"),
+            "--tls_ports: grpc given; expected both",
+            id="half of a port encrypted",
+        ),
         pytest.param((*ONE, "--rest_port", "-1"), "--rest_port: '-1' given", id="negative port"),
         pytest.param((*ONE, "--nireq", "many"), "--nireq: 'many' given", id="no number"),
         pytest.param((*ONE, "--shape", "(1,x)"), "--shape[1]: 'x' given", id="shape"),

@@ -62,17 +62,17 @@ async def test_a_renewal_that_fails_is_logged_once(
     good = material(tmp_path / "good")
     present = [good]
     certificates = Certificates(lambda: present[0])
-    context = certificates.context(HTTP1)
+    context = certificates.context((HTTP1,))
     present[0] = replace(good, key=b"")
     for _ in range(2):
         await certificates.renew()
-    assert certificates.context(HTTP1) is context
+    assert certificates.context((HTTP1,)) is context
     assert certificates.material is good
     (line,) = caplog.messages
     assert "the previous one stays" in line
     present[0] = material(tmp_path / "new")
     await certificates.renew()
-    assert certificates.context(HTTP1) is not context
+    assert certificates.context((HTTP1,)) is not context
 
 
 def test_no_key_is_shown(tmp_path: Path) -> None:

@@ -5,11 +5,21 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
+from pathlib import Path
 
 import pytest
 
 from ie_serving.config.settings import ServerSettings
-from ie_serving.server.process.ports import GRPC, REST, PortError, Ports, bind
+from ie_serving.server.process.ports import (
+    BOTH,
+    GRPC,
+    REST,
+    PortError,
+    Ports,
+    answering,
+    bind,
+    path_of,
+)
 from ie_serving.server.transport.grpc.grpcio_server import spelled
 from ie_serving.server.transport.listener import allow_listening
 from tests.process import free_ports
@@ -69,10 +79,27 @@ def test_two_servers_do_not_share_a_port_that_nobody_listens_on_yet(interface: s
         bind(ServerSettings(**others))
 
 
-def test_one_port_for_both_interfaces_is_refused() -> None:
+def test_one_port_for_both_interfaces_is_bound_once() -> None:
     port = free_port()
-    with pytest.raises(PortError, match=f"gRPC port {port}"):
-        bind(ServerSettings(port=port, rest_port=port))
+    with bound(port=port, rest_port=port) as ports:
+        assert list(ports) == [BOTH]
+        assert answering(ports, REST) == answering(ports, GRPC) == ports[BOTH]
+        with pytest.raises(PortError, match=f"gRPC and REST port {port}: Address already"):
+            bind(ServerSettings(port=port, rest_port=port))
+
+
+def test_one_number_at_two_addresses_is_two_ports() -> None:
+    port = free_port()
+    with bound(port=port, rest_port=port, rest_host="127.0.0.2", grpc_host="127.0.0.1") as ports:
+        assert ports.keys() == {REST, GRPC}
+
+
+def test_unix_sockets_stay_those_of_one_interface(tmp_path: Path) -> None:
+    port, path = free_port(), str(tmp_path / "rest.sock")
+    with bound(port=port, rest_port=port, rest_socket_path=path) as ports:
+        assert ports.keys() == {BOTH, REST}
+        assert path_of(answering(ports, REST)) == path
+        assert path_of(answering(ports, GRPC)) is None
 
 
 def test_nothing_stays_bound_after_a_conflict() -> None:

@@ -2,13 +2,16 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
 
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.listener import Listener, Step
+from tests.certificates import Authority
 
 PATIENCE_S = 10
 
@@ -100,3 +103,35 @@ async def test_new_connections_are_refused_from_the_first_step_on() -> None:
         writer.close()
         await asyncio.wait_for(drain, PATIENCE_S)
         assert listener.connections == ()
+
+
+async def test_a_handshake_that_is_under_way_is_waited_for(tmp_path: Path) -> None:
+    """Its client was accepted; it is drained as the others are."""
+    authority = Authority(tmp_path)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.server().paths)
+    said: list[str] = []
+    limit = ConnectionLimit()
+
+    def make() -> Line:
+        line = Line(said)
+        line.listener = listener
+        return line
+
+    listener = Listener(make, limit, lambda: context)
+    bound = socket.create_server(("127.0.0.1", 0))
+    await listener.listen([bound])
+    _, writer = await asyncio.open_connection("localhost", bound.getsockname()[1], family=2)
+    while not limit.count:
+        await asyncio.sleep(0)
+    drain = asyncio.ensure_future(listener.drain([Step(Line.warn, 0), Step(Line.end, 9)]))
+    await asyncio.sleep(0)
+    await asyncio.get_running_loop().start_tls(
+        writer.transport,
+        writer.transport.get_protocol(),
+        ssl.create_default_context(cafile=authority.path),
+        server_hostname="localhost",
+    )
+    await asyncio.wait_for(drain, PATIENCE_S)
+    assert said == ["warned", "closed"]
+    writer.close()

@@ -8,6 +8,7 @@ from unittest.mock import Mock
 import pytest
 from hyperframe.frame import GoAwayFrame, HeadersFrame, PingFrame
 
+from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.grpc import replies
 from ie_serving.server.transport.grpc.http2_server import Http2Server
 from ie_serving.server.transport.grpc.request import interpret
@@ -72,6 +73,26 @@ async def test_a_client_that_left_before_it_had_a_transport_is_not_waited_for(
     gone = connects[0]()
     await asyncio.wait_for(server.drain(2 * PATIENCE_S), PATIENCE_S)
     del gone
+
+
+async def test_a_client_that_was_just_accepted_is_answered(served: Served) -> None:
+    """Its preface and its call are on their way when the drain begins."""
+    connections = ConnectionLimit()
+    server = Http2Server(served.services.methods(), max_message_bytes=100, limit=connections)
+    bound = socket.create_server(("127.0.0.1", 0))
+    port = bound.getsockname()[1]
+    await server.listen([bound])
+    peer = Peer(*await asyncio.open_connection("127.0.0.1", port))
+    while not connections.count:
+        await asyncio.sleep(0)
+    drained = asyncio.ensure_future(server.drain(PATIENCE_S))
+    await asyncio.sleep(0)
+    peer.send(HELLO)
+    await works(peer)
+    peer.send(pong(await told(peer)))
+    await peer.gone()
+    await asyncio.wait_for(drained, PATIENCE_S)
+    await peer.close()
 
 
 async def test_calls_under_way_are_answered(served: Served) -> None:

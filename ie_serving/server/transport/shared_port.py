@@ -1,0 +1,180 @@
+"""gRPC and REST on one port: each connection goes to the server whose protocol its client speaks.
+
+With TLS the client has said it in the handshake (ALPN, RFC 7301). Otherwise its first bytes say it:
+HTTP/2 begins with a preface that was chosen so that no HTTP/1.1 request begins so (RFC 9113,
+section 3.4), and a client sends it without waiting for the server.
+"""
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from ie_serving.server.transport.connection_limit import ConnectionLimit
+from ie_serving.server.transport.listener import Listener, Secure, Step
+from ie_serving.server.transport.peer import agreed_protocol, client_address
+
+PREFACE_BEGINS: Final = b"PRI"
+"""So many bytes of HTTP/2's preface are enough: the method PRI is reserved for it."""
+HTTP2_NAME: Final = "h2"
+"""HTTP/2 in ALPN. Source: IANA's registry of RFC 7301."""
+SILENT_S: Final = 75.0
+"""Seconds that a client may say nothing: as on a REST port of its own, since clients of REST open
+connections before they have a request for them."""
+LINGER_S: Final = 0.5
+"""Seconds that a drain waits for what such a client may have on its way."""
+
+
+class Server(Protocol):
+    """What carries one of the two protocols. See `lifecycle.Listener`."""
+
+    def connect(self) -> asyncio.Protocol:
+        """Make the protocol of one connection."""
+
+    async def listen(self, bound: Sequence[socket.socket], /) -> None:
+        """See `lifecycle.Listener`."""
+
+    @property
+    def in_flight(self) -> int:
+        """See `lifecycle.Listener`."""
+
+    async def drain(self, timeout_s: float, /) -> int:
+        """See `lifecycle.Listener`."""
+
+
+class SharedPort:
+    """Two servers on the same sockets. See `lifecycle.Listener`.
+
+    Args of the constructor:
+        rest: carries HTTP/1.1; a client that speaks neither gets its refusal.
+        grpc: carries HTTP/2.
+        limit: of the connections of all ports.
+        secure: see `listener.Secure`.
+    """
+
+    def __init__(
+        self, rest: Server, grpc: Server, limit: ConnectionLimit, secure: Secure | None = None
+    ) -> None:
+        self._rest = rest
+        self._grpc = grpc
+        self._limit = limit
+        self._listener: Listener[Undecided] = Listener(self._connect, limit, secure)
+
+    async def listen(self, bound: Sequence[socket.socket]) -> None:
+        """See `lifecycle.Listener`."""
+        for server in (self._rest, self._grpc):
+            await server.listen(())
+        await self._listener.listen(bound)
+
+    @property
+    def in_flight(self) -> int:
+        """See `lifecycle.Listener`."""
+        return self._rest.in_flight + self._grpc.in_flight
+
+    async def drain(self, timeout_s: float) -> int:
+        """See `lifecycle.Listener`."""
+        # First of all: a server is told of connections that are open when its drain begins.
+        await self._listener.drain(
+            (Step(lambda _: None, LINGER_S), Step(Undecided.abort, 0.0)),
+        )
+        drains = (server.drain(timeout_s) for server in (self._rest, self._grpc))
+        return sum(await asyncio.gather(*drains))
+
+    def _connect(self) -> "Undecided":
+        return Undecided(self._rest.connect, self._grpc.connect, self._opened, self._closed)
+
+    def _opened(self, connection: "Undecided") -> None:
+        self._listener.opened(connection)
+        self._limit.opened(connection)
+
+    def _closed(self, connection: "Undecided") -> None:
+        self._limit.closed(connection)
+        self._listener.closed(connection)
+
+
+class Undecided(asyncio.Protocol):
+    """A connection until it is known what its client speaks. See `connection_limit.Limited`.
+
+    Args of the constructor:
+        rest, grpc: make what takes the connection over.
+        opened: called when the connection is there.
+        closed: called when it is lost or has been taken over.
+        silent_s: see `SILENT_S`.
+    """
+
+    def __init__(
+        self,
+        rest: Callable[[], asyncio.Protocol],
+        grpc: Callable[[], asyncio.Protocol],
+        opened: "Callable[[Undecided], None]",
+        closed: "Callable[[Undecided], None]",
+        silent_s: float = SILENT_S,
+    ) -> None:
+        self._rest = rest
+        self._grpc = grpc
+        self._opened = opened
+        self._closed = closed
+        self._silent_s = silent_s
+        self._began = time.monotonic()
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._came = b""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Ask TLS; else wait for the client's first bytes."""
+        self._transport = transport
+        self._opened(self)
+        agreed = agreed_protocol(transport)
+        if agreed:
+            self._hand_over(self._grpc if agreed == HTTP2_NAME else self._rest)
+        else:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._silent_s, self.abort)
+
+    def data_received(self, data: bytes) -> None:
+        """Decide as soon as the bytes tell HTTP/2 from anything else."""
+        self._came += data
+        begin = self._came[: len(PREFACE_BEGINS)]
+        if begin == PREFACE_BEGINS:
+            self._hand_over(self._grpc)
+        elif not PREFACE_BEGINS.startswith(begin):
+            self._hand_over(self._rest)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Take note."""
+        self._leave()
+
+    def idle_since(self) -> float | None:
+        """See `connection_limit.Limited`."""
+        return self._began
+
+    def address(self) -> str | None:
+        """See `connection_limit.Limited`."""
+        return client_address(self._transport)
+
+    def end_idle(self) -> None:
+        """See `connection_limit.Limited`."""
+        self.abort()
+
+    def abort(self) -> None:
+        """See `connection_limit.Limited`."""
+        if self._transport:
+            self._transport.abort()
+
+    def _hand_over(self, connect: Callable[[], asyncio.Protocol]) -> None:
+        transport = self._transport
+        assert transport
+        if transport.is_closing():  # one too many
+            return
+        self._leave()
+        protocol = connect()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        if self._came and not transport.is_closing():
+            protocol.data_received(self._came)
+
+    def _leave(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+        self._closed(self)

@@ -250,13 +250,11 @@ def test_a_generator_of_ovms_gives_all_that_it_yields(server: Server) -> None:
     assert given == [(0, [0.0]), (0, [1.0]), (0, [2.0]), (2, [0.0])]
 
 
-def test_a_kernel_in_a_process_refuses_streams_by_name(server: Server) -> None:
-    talk = Talk(server)
-    talk.send(predict(1, model="apart"))
-    with pytest.raises(grpc.RpcError) as refused:
-        next(talk.call)
-    assert refused.value.code() is grpc.StatusCode.UNIMPLEMENTED
-    assert 'set "isolation" to "thread"' in refused.value.details()
+def test_a_kernel_in_a_process_answers_streams_as_in_a_thread(server: Server) -> None:
+    talk = Talk(server, x_user="100")
+    talk.send(*(predict(n, model="apart") for n in range(3)))
+    talk.end()
+    assert [told(reply) for reply in talk.call] == [(1, [1.0]), (1, [101.0]), (2, [2.0])]
 
 
 def test_a_stream_alone_does_not_answer_predict(server: Server) -> None:

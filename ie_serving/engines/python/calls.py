@@ -85,6 +85,17 @@ class Call:
         return ServingError(text)
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a stream in a process gave, compared there with what its kernel declares.
+
+    Attributes:
+        outputs: by name.
+    """
+
+    outputs: Inputs
+
+
 class Readiness(enum.IntEnum):
     """When a runner would run the calls that it is given."""
 

@@ -5,15 +5,16 @@ JSON, or nothing, and the outputs. Arrays come through shared memory, and nothin
 """
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import socket
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ie_serving.core.callers import Caller
-from ie_serving.core.codes import Code, code_of
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.codes import ERROR_OF, Code, code_of
+from ie_serving.core.errors import LoadFailed, ServingError
 from ie_serving.core.tensors import Array, DataType, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import KernelOptions, Place
@@ -22,7 +23,7 @@ from ie_serving.engines.python.calls import Call, InProcess
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.kernel import Kernel
 from ie_serving.engines.python.opening import opened
-from ie_serving.engines.tensorflow.link import Fault
+from ie_serving.engines.tensorflow.link import Fault, Segment
 from ie_serving.engines.tensorflow.protocol import text, words
 from ie_serving.engines.tensorflow.worker import Job, Loaded
 from ie_serving.telemetry import logs
@@ -68,12 +69,34 @@ def load(job: Job) -> Loaded:
         "batches": kernel.execute_batch is not None,
         "streams": kernel.stream is not None,
     }
-    return Loaded(partial(_run, kernel), found, lends=True)
+    stream = _streams(kernel) if kernel.stream else None
+    return Loaded(partial(_run, kernel), found, lends=True, stream=stream)
+
+
+def _streams(kernel: Kernel) -> Callable[[socket.socket, Segment, Segment], None]:
+    # Here: kernels without streams, most by far, need none of it.
+    from ie_serving.engines.python.child_streams import Streams
+
+    return Streams(kernel).begin
 
 
 def told(specs: Mapping[str, TensorSpec]) -> Told:
     """Give tensors as JSON takes them."""
     return {name: (spec.dtype.name, spec.shape, spec.json) for name, spec in specs.items()}
+
+
+def packed_context(ctx: Context) -> Array:
+    """Give who asks as a tensor."""
+    left = ctx.time_left()
+    return text(json.dumps({"id": ctx.request_id, "headers": dict(ctx.headers), "left_s": left}))
+
+
+def context_of(tensor: Array) -> Context:
+    """Read what `packed_context` gave."""
+    given: dict[str, Any] = json.loads(words(tensor))
+    ctx = Context(Caller(given["headers"], given["left_s"]))
+    ctx.request_id = given["id"]
+    return ctx
 
 
 def specs_of(found: Told) -> dict[str, TensorSpec]:
@@ -92,23 +115,18 @@ def specs_of(found: Told) -> dict[str, TensorSpec]:
 
 def packed(call: Call, inputs: Sequence[str]) -> list[Array]:
     """Give a call as tensors."""
-    ctx = call.ctx
-    left = ctx.time_left()
-    context = {"id": ctx.request_id, "headers": dict(ctx.headers), "left_s": left}
-    return [text(json.dumps(context)), *(call.inputs[name] for name in inputs)]
+    return [packed_context(call.ctx), *(call.inputs[name] for name in inputs)]
 
 
 def _run(kernel: Kernel, count: int, tensors: Sequence[Array]) -> list[Array]:
     each = len(tensors) // count
     calls = [_call(kernel, tensors[at : at + each]) for at in range(0, len(tensors), each)]
     InProcess(kernel.execute, kernel.execute_batch).run(calls)
-    return [array for call in calls for array in _answer(call, kernel.outputs)]
+    return [array for call in calls for array in packed_answer(call, kernel.outputs)]
 
 
 def _call(kernel: Kernel, tensors: Sequence[Array]) -> Call:
-    given: dict[str, Any] = json.loads(words(tensors[0]))
-    ctx = Context(Caller(given["headers"], given["left_s"]))
-    ctx.request_id = given["id"]
+    ctx = context_of(tensors[0])
     # Read only, as in the server; what is kept of them is noticed (`worker.Loaded.lends`).
     for each in tensors:
         each.flags.writeable = False
@@ -116,7 +134,8 @@ def _call(kernel: Kernel, tensors: Sequence[Array]) -> Call:
     return Call(kernel.name, kernel.outputs, inputs, ctx)
 
 
-def _answer(call: Call, outputs: Mapping[str, TensorSpec]) -> Iterator[Array]:
+def packed_answer(call: Call, outputs: Mapping[str, TensorSpec]) -> Iterator[Array]:
+    """Give the outcome of a call as tensors."""
     outcome = call.outcome
     if isinstance(outcome, Mapping):
         yield text("")
@@ -124,3 +143,14 @@ def _answer(call: Call, outputs: Mapping[str, TensorSpec]) -> Iterator[Array]:
         return
     assert outcome is not None  # `InProcess` leaves none open
     yield text(json.dumps({"code": code_of(outcome), "text": str(outcome), "over": call.over}))
+
+
+def answered(
+    tensors: Iterator[Array], outputs: Sequence[str]
+) -> tuple[Mapping[str, Array] | ServingError, bool]:
+    """Read what `packed_answer` gave, and whether the memory was full."""
+    said = words(next(tensors))
+    if not said:
+        return {name: next(tensors) for name in outputs}, False
+    error = json.loads(said)
+    return ERROR_OF.get(error["code"], ServingError)(error["text"]), error["over"]

@@ -9,12 +9,14 @@ import logging
 import random
 import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
 from ie_serving.core.backoff import Backoff
+from ie_serving.core.errors import NotAvailable
 from ie_serving.engines.python.calls import Readiness, Runner, Stream
 from ie_serving.engines.python.daemons import DaemonThreads
 from ie_serving.engines.python.outputs import Specs
@@ -106,6 +108,7 @@ class Fleet:
         # Free ones with the loop's time from which on they are; the one that idles longest first.
         self._free = [(each, 0.0) for each in runners]
         self._growth = growth
+        self._streams: Counter[Runner] = Counter()
         # Held while the stage changes, or the list of all: `close` runs in any thread.
         self._changing = threading.Lock()
         self._stage = Stage.STEADY
@@ -161,6 +164,26 @@ class Fleet:
             self._growing.ring_in(lacks_s)
         else:
             self._start(growth)
+
+    @contextmanager
+    def for_stream(self) -> Iterator[Runner]:
+        """Give the runner for one more stream, which is not ended as idle meanwhile.
+
+        It is one with the fewest streams of those that are ready soonest. In any thread.
+
+        Raises:
+            NotAvailable: all are ended.
+        """
+        with self._changing:
+            if self._stage is Stage.CLOSED:
+                raise NotAvailable("the version is being unloaded: open the stream again")
+            runner = max(self._all, key=lambda each: (each.readiness, -self._streams[each]))
+            self._streams[runner] += 1
+        try:
+            yield runner
+        finally:
+            with self._changing:
+                self._streams[runner] -= 1
 
     def close(self) -> None:
         """End all. Blocking; in any thread."""
@@ -240,22 +263,30 @@ class Fleet:
         if growth is None:
             return
         now = asyncio.get_running_loop().time()
-        while len(self._all) > growth.least and self._free:
-            runner, since = self._free[0]
+        at = 0
+        while len(self._all) > growth.least and at < len(self._free):
+            runner, since = self._free[at]
             if (idles_s := since + growth.idle_s - now) > 0:
                 self._ending.ring_in(idles_s)
                 return
-            del self._free[0]
-            self._end(growth, runner)
+            if self._end(growth, runner):
+                del self._free[at]
+            else:
+                at += 1
+        if at:  # streams end without a word
+            self._ending.ring_in(growth.idle_s)
 
-    def _end(self, growth: Growth, runner: Runner) -> None:
+    def _end(self, growth: Growth, runner: Runner) -> bool:
+        """End one; False where it may not be, as while it answers a stream."""
         with self._changing:
-            if self._stage is Stage.CLOSED:
-                return
+            if self._stage is Stage.CLOSED or self._streams[runner]:
+                return False
+            del self._streams[runner]
             self._all.remove(runner)
         self._note(growth, "idle")
         with suppress(RuntimeError):  # no thread: its process ends when nothing refers to it
             self._threads.submit(runner.close)
+        return True
 
     def _note(self, growth: Growth, cause: str) -> None:
         count = len(self._all)

@@ -5,17 +5,18 @@ import logging
 import sys
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, aclosing
+from functools import partial
 from pathlib import Path
 
 from ie_serving.core.backoff import Backoff
 from ie_serving.core.codes import ERROR_OF
-from ie_serving.core.errors import DeadlineExceeded, NotSupported, QueueFull, ServingError
+from ie_serving.core.errors import DeadlineExceeded, QueueFull, ServingError
 from ie_serving.core.tensors import Array
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import Instances, KernelOptions
 from ie_serving.engines.python.calls import Call, Inputs, Readiness
-from ie_serving.engines.python.child import job_of, packed, specs_of
+from ie_serving.engines.python.child import answered, job_of, packed, specs_of
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.fleet import Fleet, Growth, Running
 from ie_serving.engines.tensorflow.link import Fault, Link, Message, PeerGone
@@ -124,6 +125,16 @@ class RemoteRunner:
         else:
             self._share(calls, iter(tensors))
 
+    def stream(self, items: AsyncIterator[Inputs], ctx: Context) -> AsyncGenerator[object, None]:
+        """Answer a stream in the process; see `calls.Stream`. On one event loop."""
+        # Here: few kernels have streams.
+        from ie_serving.engines.python.remote_stream import RemoteStream
+
+        own = RemoteStream(
+            self._process, self._kernel, self._inputs, self._outputs, self._timeout_s
+        )
+        return own.replies(items, ctx)
+
     def close(self) -> None:
         """See `Runner`."""
         self._process.close()
@@ -167,13 +178,8 @@ class RemoteRunner:
     def _share(self, calls: Sequence[Call], tensors: Iterator[Array]) -> None:
         over = False
         for call in calls:
-            said = words(next(tensors))
-            if not said:
-                call.outcome = {name: next(tensors) for name in self._outputs}
-                continue
-            error = json.loads(said)
-            call.outcome = ERROR_OF.get(error["code"], ServingError)(error["text"])
-            over = over or error["over"]
+            call.outcome, is_over = answered(tensors, self._outputs)
+            over = over or is_over
         if over:  # what filled the memory is still there: a new process begins with none of it
             self._end("its memory was full")
 
@@ -233,7 +239,7 @@ def begin(directory: Path, options: EngineOptions, undone: ExitStack) -> Running
         return runner(process)
 
     fleet = Fleet([runner(each) for each in processes], _growth(name, own.instances, start))
-    stream = _refuses if found["streams"] else None
+    stream = partial(_stream, fleet) if found["streams"] else None
     return Running(name, inputs, outputs, fleet, batches=found["batches"], stream=stream)
 
 
@@ -252,10 +258,12 @@ def _growth(
     )
 
 
-async def _refuses(_: AsyncIterator[Inputs], __: Context) -> AsyncGenerator[object, None]:
-    """Stand for a kernel's stream, which would be answered in another way without a word."""
-    raise NotSupported(
-        'the kernel has a stream, and runs in a process, which takes single calls: set "isolation"'
-        ' to "thread" for streams'
-    )
-    yield  # what makes this a generator
+async def _stream(
+    fleet: Fleet, items: AsyncIterator[Inputs], ctx: Context
+) -> AsyncGenerator[object, None]:
+    """Let one of the processes answer a stream. Raises: NotAvailable."""
+    with fleet.for_stream() as runner:
+        assert isinstance(runner, RemoteRunner)  # a fleet of `begin` has no others
+        async with aclosing(runner.stream(items, ctx)) as replies:
+            async for each in replies:
+                yield each

@@ -13,7 +13,7 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 from ie_serving.core.errors import ServingError
-from ie_serving.engines.python.calls import Call, Inputs, Stream, read_only
+from ie_serving.engines.python.calls import Call, Checked, Inputs, Stream, read_only
 from ie_serving.engines.python.context import Context
 
 T = TypeVar("T")
@@ -122,6 +122,8 @@ class KernelStream:
             yield inputs
 
     def _checked(self, outputs: object, read: Callable[[Inputs], object]) -> object:
+        if isinstance(outputs, Checked):
+            return read(outputs.outputs)
         call = self._answer({}, self._ctx)
         call.finish(outputs)
         outcome = call.outcome

@@ -25,7 +25,7 @@ _STEP_BYTES = 1 << 20
 """Shared memory grows by so much at least: mapping it anew costs more than the pages."""
 
 
-_MALFORMED = (ValueError, KeyError, OverflowError, MemoryError, struct.error)
+MALFORMED = (ValueError, KeyError, OverflowError, MemoryError, struct.error)
 """What reading a frame raises when its bytes are not those of `protocol.py`."""
 
 
@@ -180,7 +180,7 @@ class Link:
         try:
             return self._received()
         # An operation that wrote where it must not has spoilt the process at the other end.
-        except _MALFORMED as error:
+        except MALFORMED as error:
             self._socket.shutdown(socket.SHUT_RDWR)
             raise PeerGone from error
 

@@ -63,18 +63,33 @@ class WorkerProcess:
             PeerGone: the process has ended.
             OSError: there are no descriptors left.
         """
+        ours, (memory,) = self._way(memories=1)
+        return Link(ours, memory)
+
+    def way_for_stream(self) -> tuple[socket.socket, Segment, Segment]:
+        """Give a new way for a stream: a socket, memory to write to, and memory to read.
+
+        Raises:
+            PeerGone: the process has ended.
+            OSError: there are no descriptors left.
+        """
+        ours, (writes, reads) = self._way(memories=2)
+        return ours, writes, reads
+
+    def _way(self, memories: int) -> tuple[socket.socket, list[Segment]]:
         with ExitStack() as undone:
             ours, theirs = map(undone.enter_context, socket.socketpair())
-            memory = os.memfd_create("ie_serving")
-            undone.callback(os.close, memory)
+            numbers = [os.memfd_create("ie_serving") for _ in range(memories)]
+            for number in numbers:
+                undone.callback(os.close, number)
             with self._giving:
                 try:
-                    socket.send_fds(self._control, [b"L"], [theirs.fileno(), memory])
+                    socket.send_fds(self._control, [b"L"], [theirs.fileno(), *numbers])
                 except OSError as error:
                     raise PeerGone from error
             undone.pop_all()
             theirs.close()
-            return Link(ours, Segment(memory))
+            return ours, [Segment(number) for number in numbers]
 
     def wait(self) -> str:
         """Wait for its end; say how it ended. In one thread."""

@@ -55,6 +55,14 @@ class Kind(enum.IntEnum):
     the process still looks into the inputs: their memory must not be written to any more."""
     FAULT = 5
     """From the process: why there is none of these, as text. Its number is a canonical code."""
+    STREAM = 6
+    """To the process: a stream begins; its context. These four are of ways for streams alone."""
+    NEXT = 7
+    """From the process: the stream asks for its next inputs, which are a RUN, or an END."""
+    TAKEN = 8
+    """To the process: the last RESULT of the stream is read; the next one may come."""
+    END = 9
+    """To the process: there are no more inputs. From it: the stream has ended by itself."""
 
 
 @dataclass(frozen=True)

@@ -7,19 +7,23 @@ version does, since the kernel ends a child with the thread that made it.
 import logging
 import math
 import random
+import socket
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from ie_serving.core.backoff import Backoff
 from ie_serving.core.errors import LoadFailed, NotAvailable
-from ie_serving.engines.tensorflow.link import Fault, Link, Message, PeerGone
+from ie_serving.engines.tensorflow.link import Fault, Link, Message, PeerGone, Segment
 from ie_serving.engines.tensorflow.process import WorkerProcess
 from ie_serving.engines.tensorflow.states import TRANSITIONS, Event, Stage
 from ie_serving.telemetry import logs
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 LOAD_LIMIT_S = 600.0
 """Longest time of a start, in seconds. TensorFlow takes 5 s to import on a slow machine, and reads
@@ -90,10 +94,17 @@ class Supervisor:
         Raises:
             NotAvailable: it ended several times in a row and is not started yet, or is closed.
         """
+        return self._reached(WorkerProcess.link)
+
+    def way_for_stream(self) -> tuple[WorkerProcess, tuple[socket.socket, Segment, Segment]]:
+        """Give the process that serves and a new way for a stream; otherwise as `link`."""
+        return self._reached(WorkerProcess.way_for_stream)
+
+    def _reached(self, way: Callable[[WorkerProcess], T]) -> tuple[WorkerProcess, T]:
         while True:
             process = self._serving()
             try:
-                return process, process.link()
+                return process, way(process)
             except PeerGone:
                 self.lost(process)
 

@@ -46,12 +46,15 @@ class Loaded:
         tensors: told to the server beside it.
         lends: `run` is given views of the shared memory, not copies. What it keeps of them is
             noticed, and the memory then left to it.
+        stream: answers a stream, and closes what it is given: its socket, the memory that it
+            writes to, and the one that it reads. Returns at once. None where there are no streams.
     """
 
     run: Callable[[int, Sequence[Array]], Sequence[Array]]
     found: Mapping[str, Any] = field(default_factory=dict)
     tensors: Sequence[Array] = ()
     lends: bool = False
+    stream: Callable[[socket.socket, Segment, Segment], None] | None = None
 
 
 def serve(load: Callable[[Job], Loaded]) -> None:
@@ -113,11 +116,16 @@ def _limit_memory(size: int) -> None:
 
 def _give_links(control: socket.socket, loaded: Loaded) -> None:
     while True:
-        data, descriptors, _, _ = socket.recv_fds(control, 1, 2)
+        data, descriptors, _, _ = socket.recv_fds(control, 1, 3)
         if not data:
             return
-        connection, memory = descriptors
-        link = Link(socket.socket(fileno=connection), Segment(memory))
+        connection, *memories = descriptors
+        way = socket.socket(fileno=connection)
+        theirs, *ours = map(Segment, memories)
+        if ours and loaded.stream:
+            loaded.stream(way, ours[0], theirs)
+            continue
+        link = Link(way, theirs)
         threading.Thread(target=_answer_all, args=(link, loaded), daemon=True).start()
 
 

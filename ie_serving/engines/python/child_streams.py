@@ -1,0 +1,126 @@
+"""Streams of a kernel, in its process; `remote_stream.py` is the server's side.
+
+All run on one event loop, in a thread of its own, as they do in the server (`streaming.py`). The
+kernel is given the next inputs when it asks for them, and asked for more outputs when the server
+has read those before.
+"""
+
+import asyncio
+import logging
+import socket
+import threading
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
+
+from ie_serving.core.tensors import Array
+from ie_serving.engines.python.calls import Call, Inputs
+from ie_serving.engines.python.child import context_of, packed_answer
+from ie_serving.engines.python.context import Context
+from ie_serving.engines.python.duplex import Duplex
+from ie_serving.engines.python.kernel import Kernel
+from ie_serving.engines.tensorflow.link import PeerGone, Segment
+from ie_serving.engines.tensorflow.protocol import Kind
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+
+class Streams:
+    """All streams of a process."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def begin(self, way: socket.socket, writes: Segment, reads: Segment) -> None:
+        """Answer one more; see `worker.Loaded.stream`. In one thread."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+            threading.Thread(target=self._loop.run_forever, name="streams", daemon=True).start()
+        answers = _answer(self._kernel, Duplex(way, writes, reads))
+        asyncio.run_coroutine_threadsafe(answers, self._loop)
+
+
+async def _answer(kernel: Kernel, way: Duplex) -> None:
+    try:
+        with suppress(PeerGone):
+            begun = await way.receive()
+            await _Answer(kernel, way, context_of(begun.tensors[0])).run()
+    except Exception as error:  # the server sees a way that is gone, and says so
+        log.error(Event("stream failed by a defect", kernel=kernel.name), exc_info=error)
+    finally:
+        way.close()
+
+
+class _Answer:
+    """One stream."""
+
+    def __init__(self, kernel: Kernel, way: Duplex, ctx: Context) -> None:
+        self._kernel = kernel
+        self._way = way
+        self._ctx = ctx
+        self._arrived: asyncio.Queue[Inputs | None] = asyncio.Queue()
+        self._room = asyncio.Semaphore(1)
+
+    async def run(self) -> None:
+        """Answer to the end: the kernel's, or the client's."""
+        loop = asyncio.get_running_loop()
+        work, reading = loop.create_task(self._work()), loop.create_task(self._read())
+        await asyncio.wait((work, reading), return_when=asyncio.FIRST_COMPLETED)
+        # Reading ends when the server has left: then the kernel is told, and ends when it likes.
+        work.cancel()
+        await asyncio.wait((work,))
+        reading.cancel()
+        await asyncio.wait((reading,))
+        for task in (work, reading):
+            if not task.cancelled():
+                task.result()
+
+    async def _work(self) -> None:
+        assert self._kernel.stream is not None  # whoever begins streams has looked
+        try:
+            async with aclosing(self._kernel.stream(self._given(), self._ctx)) as replies:
+                async for outputs in replies:
+                    await self._put(outputs)
+        except (asyncio.CancelledError, GeneratorExit, PeerGone):
+            raise
+        # SystemExit as well: it would end the loop, and with it the streams of others.
+        except BaseException as error:
+            call = self._call()
+            call.failed(error)
+            await self._way.send(Kind.END, [*packed_answer(call, {})])
+        else:
+            await self._way.send(Kind.END)
+
+    async def _put(self, outputs: object) -> None:
+        call = self._call()
+        call.finish(outputs)
+        await self._room.acquire()
+        await self._way.send(Kind.RESULT, [*packed_answer(call, self._kernel.outputs)])
+
+    async def _given(self) -> AsyncGenerator[Inputs, None]:
+        while True:
+            await self._way.send(Kind.NEXT)
+            inputs = await self._arrived.get()
+            if inputs is None:
+                return
+            yield inputs
+
+    async def _read(self) -> None:
+        with suppress(PeerGone):
+            while True:
+                message = await self._way.receive()
+                if message.kind is Kind.TAKEN:
+                    self._room.release()
+                    continue
+                self._arrived.put_nowait(self._inputs(message.tensors) if message.tensors else None)
+
+    def _inputs(self, tensors: Sequence[Array]) -> Inputs:
+        # Copies: the kernel may keep them for longer than until it asks for the next.
+        copies = [each.copy() for each in tensors]
+        for each in copies:
+            each.flags.writeable = False
+        return dict(zip(self._kernel.inputs, copies, strict=True))
+
+    def _call(self) -> Call:
+        return Call(self._kernel.name, self._kernel.outputs, {}, self._ctx)

@@ -1,0 +1,119 @@
+"""A stream of a kernel that runs in a process; `child_streams.py` is the process's side."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import suppress
+
+from ie_serving.core.errors import ServingError
+from ie_serving.engines.python.calls import Checked, Inputs
+from ie_serving.engines.python.child import answered, packed_context
+from ie_serving.engines.python.context import Context
+from ie_serving.engines.python.duplex import Duplex
+from ie_serving.engines.tensorflow.link import Message, PeerGone
+from ie_serving.engines.tensorflow.process import WorkerProcess
+from ie_serving.engines.tensorflow.protocol import Kind
+from ie_serving.engines.tensorflow.supervision import Supervisor
+
+
+class RemoteStream:
+    """One stream of one client. Used on the event loop of the kernel's streams.
+
+    Args of the constructor:
+        process: started.
+        kernel: its name, for errors.
+        inputs: in the order of the metadata.
+        outputs: likewise.
+        limit_s: how long the kernel may go on when its client has left, before its process is
+            ended; None sets no limit.
+    """
+
+    def __init__(
+        self,
+        process: Supervisor,
+        kernel: str,
+        inputs: Sequence[str],
+        outputs: Sequence[str],
+        limit_s: float | None,
+    ) -> None:
+        self._process = process
+        self._kernel = kernel
+        self._inputs = inputs
+        self._outputs = outputs
+        self._limit_s = limit_s
+        self._feeding: asyncio.Task[None] | None = None
+        self._failed: BaseException | None = None
+
+    async def replies(
+        self, items: AsyncIterator[Inputs], ctx: Context
+    ) -> AsyncGenerator[object, None]:
+        """Give what the kernel gives, each `Checked` or an error; see `calls.Stream`.
+
+        What is given may be read until the next is asked for.
+
+        Raises:
+            ServingError: the kernel has failed, or its process has ended.
+        """
+        process, ends = await asyncio.to_thread(self._process.way_for_stream)
+        way = Duplex(*ends)
+        try:
+            await way.send(Kind.STREAM, [packed_context(ctx)])
+            while (message := await way.receive()).kind is not Kind.END:
+                if message.kind is Kind.NEXT:
+                    self._feeding = asyncio.create_task(self._feed(items, way))
+                    continue
+                yield self._outcome(message)
+                with suppress(PeerGone):  # what it has sent before, as its end, is there to read
+                    await way.send(Kind.TAKEN)
+            await self._ended(message, process)
+        except PeerGone:
+            if self._failed is not None:
+                raise self._failed from None
+            raise await self._crashed(process) from None
+        finally:
+            await self._leave(way, process)
+
+    async def _feed(self, items: AsyncIterator[Inputs], way: Duplex) -> None:
+        try:
+            async for inputs in items:
+                await way.send(Kind.RUN, [inputs[name] for name in self._inputs])
+                return
+            await way.send(Kind.END)
+        except PeerGone:
+            return  # whoever receives sees it, too
+        except Exception as error:
+            self._failed = error
+            way.leave()
+
+    def _outcome(self, message: Message) -> object:
+        outcome, _ = answered(iter(message.tensors), self._outputs)
+        return outcome if isinstance(outcome, ServingError) else Checked(outcome)
+
+    async def _ended(self, message: Message, process: WorkerProcess) -> None:
+        if not message.tensors:
+            return
+        error, over = answered(iter(message.tensors), ())
+        if over:  # what filled the memory is still there: a new process begins with none of it
+            await asyncio.to_thread(self._process.lost, process, "its memory was full")
+        assert isinstance(error, ServingError)  # nothing else ends a stream with words
+        raise error
+
+    async def _crashed(self, process: WorkerProcess) -> ServingError:
+        await asyncio.to_thread(self._process.lost, process)
+        return ServingError(
+            f"the process of kernel {self._kernel} ended while it answered this stream:"
+            f" {self._process.cause}; it is started again: open the stream again"
+        )
+
+    async def _leave(self, way: Duplex, process: WorkerProcess) -> None:
+        """Tell the process that the stream is over, and see that it is."""
+        if self._feeding is not None and self._feeding.cancel():
+            await asyncio.wait((self._feeding,))
+        try:
+            if self._limit_s is not None:
+                await asyncio.wait_for(way.left(), self._limit_s)
+        except TimeoutError:
+            limit = f"{self._limit_s * 1e3:g} ms" if self._limit_s else ""
+            why = f"a stream went on for {limit} after its end"
+            await asyncio.to_thread(self._process.lost, process, why)
+        finally:
+            way.close()

@@ -101,6 +101,46 @@ class Password:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Claim:
+    """What a token must say for its bearer to be a caller.
+
+    Attributes:
+        name: of a claim, or of one in others with dots between; empty: any token will do.
+        value: what it is, or has among its values.
+        caller: who has such a token.
+    """
+
+    name: str
+    value: str
+    caller: Caller
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenMaterial:
+    """Which tokens are believed (JSON Web Tokens, RFC 7519), and who has them.
+
+    Attributes:
+        place: file or URL of the issuer's keys.
+        is_url: whether the keys are fetched from there.
+        keys: the text of the file; empty for a URL.
+        issuer: the claim `iss` of every token.
+        audiences: of which the claim `aud` must name one.
+        algorithms: that tokens may be signed by.
+        leeway_s: seconds by which clocks may differ.
+        claims: whose token it is; the first that fits.
+    """
+
+    place: str
+    is_url: bool
+    keys: str
+    issuer: str
+    audiences: tuple[str, ...]
+    algorithms: tuple[str, ...]
+    leeway_s: float
+    claims: tuple[Claim, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class AccessMaterial:
     """Who may ask: what a request's credentials are compared with.
 
@@ -108,11 +148,13 @@ class AccessMaterial:
         keys: callers by the SHA-256 of their keys.
         users: passwords by the names of the users.
         certificates: callers by a name in their certificates.
+        tokens: see `TokenMaterial`; None where no token is believed.
     """
 
     keys: Mapping[bytes, Caller] = field(repr=False)
     users: Mapping[str, Password]
     certificates: Mapping[str, Caller]
+    tokens: TokenMaterial | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,6 +202,20 @@ class ServerSettings:
 
     auth_username: str = ""
     auth_password: str = field(default="", repr=False)
+
+    jwt_keys: str = ""
+    """File or URL of the keys that an issuer signs tokens with; empty: no token is believed."""
+
+    jwt_issuer: str = ""
+    jwt_audience: str = ""
+    """One or several, separated by commas."""
+
+    # What issuers sign with today. Those with a shared secret cannot be had: it would lie here.
+    jwt_algorithms: tuple[str, ...] = ("RS256", "ES256")
+
+    # Clocks that are set over the network differ by less than a second; those that are not, by more
+    # than any leeway. RFC 7519 has "no more than a few minutes".
+    jwt_leeway_s: float = 30.0
 
     # Kubernetes' probes have no credentials of their own.
     open_health: bool = True

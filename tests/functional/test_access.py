@@ -8,6 +8,7 @@ import signal
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +27,10 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
+from tests import issuer
 from tests.certificates import Authority
 from tests.functional.servers import READY, ROOT, SAMPLE, Server
+from tests.issuer import publishing
 from tests.process import PATIENCE_S
 
 OK, UNKNOWN, DENIED = (
@@ -45,6 +48,8 @@ CALLERS = {
     "part": "predict,read,administrate digits",
 }
 """Rights and models of each; "-key" behind the name makes the key."""
+BY_TOKEN = {"zoe", "part"}
+"""Those of them who have no key, but a token of the issuer."""
 ROUTES = [
     ("POST", PREDICT, "alice ops part"),
     ("POST", "/v1/models/digits:classify", "alice ops part"),
@@ -61,15 +66,27 @@ ROUTES = [
     ("GET", "/nonsense", "alice zoe prom ops part"),
 ]
 """Who may ask each route; what there is not is told to whoever is known."""
+KEYS, ROTATED = (
+    issuer.key_set(issuer.jwk(issuer.ec_key(number), kid=kid))
+    for number, kid in enumerate(("one", "two"))
+)
+"""What the issuer publishes, and after a rotation."""
 OPEN = ["/v2/health/live", "/v2/health/ready", "/v2/models/digits/ready"]
 
 
 def line(name: str, rights: str) -> str:
+    if name in BY_TOKEN:
+        return f"{name} {rights} jwt:sub={name}\n"
     return f"{name} {rights} sha256:{hashlib.sha256(f'{name}-key'.encode()).hexdigest()}\n"
 
 
 def bearer(name: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {name}-key"}
+    return {"authorization": f"Bearer {issued(name) if name in BY_TOKEN else f'{name}-key'}"}
+
+
+@cache
+def issued(name: str) -> str:
+    return issuer.token(sub=name)
 
 
 def basic(user: str, password: str) -> dict[str, str]:
@@ -81,6 +98,7 @@ class Guarded(Server):
 
     def __init__(self, file: Path, *flags: str) -> None:
         self.file = file
+        self.published: dict[str, str] = {}
         # Below /v1/, as the API is.
         digits = ("--model_name=digits", f"--model_path={SAMPLE}", "--metrics_path=/v1/metrics")
         super().__init__("ie_serving", "model", *digits, f"--api_key_file={file}", *flags)
@@ -120,9 +138,17 @@ def server(
     user = ("--enable_auth", "--auth_username=admin", "--auth_password=word")
     # What stands in front of services must not open them: with one transport it stands there.
     logs = [f"--access_log={file}.log"] if request.param == "grpcio" else []
-    with closing(Guarded(file, f"--grpc_transport={request.param}", *user, *logs)) as started:
+    flags = (f"--grpc_transport={request.param}", *user, *logs)
+    published = {"keys": KEYS}
+    with publishing(published) as url, closing(Guarded(file, *flags, *believing(url))) as started:
+        started.published = published
         started.ready()
         yield started
+
+
+def believing(place: str) -> tuple[str, ...]:
+    named = (f"--jwt_issuer={issuer.ISSUER}", f"--jwt_audience={issuer.AUDIENCE}")
+    return (f"--jwt_keys={place}", *named)
 
 
 @pytest.mark.parametrize(("method", "target", "allowed"), ROUTES)
@@ -143,6 +169,40 @@ def test_keys_come_in_two_headers_and_passwords_in_one(server: Guarded) -> None:
         reply = server.rest.post(PREDICT, content=BODY, headers=given)
         assert reply.status_code == 200, reply.text
         assert server.predict(given) is OK
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        issuer.unsigned(),
+        issuer.signed_by_secret(issuer.pem(issuer.ec_key())),
+        issuer.token(issuer.ec_key(1), sub="part"),
+        issuer.token(sub="part", exp=1),
+        issuer.token(sub="part", aud="elsewhere"),
+        issuer.token(sub="part", padding="x" * 10_000),
+        issuer.token(sub="part", kid="none"),
+    ],
+)
+def test_wrong_tokens(server: Guarded, wrong: str) -> None:
+    given = {"authorization": f"Bearer {wrong}"}
+    assert server.rest.post(PREDICT, content=BODY, headers=given).status_code == 401
+    assert server.predict(given) is UNKNOWN
+
+
+def test_a_rotated_key(server: Guarded) -> None:
+    """A key that its issuer has withdrawn is not believed any more, on open connections either."""
+    new = {"authorization": f"Bearer {issuer.token(issuer.ec_key(1), kid='two', sub='part')}"}
+    assert (server.predict(bearer("part")), server.predict(new)) == (OK, UNKNOWN)
+    server.published["keys"] = ROTATED
+    server.send(signal.SIGHUP)
+    server.line("token keys fetched")
+    assert (server.predict(bearer("part")), server.predict(new)) == (UNKNOWN, OK)
+    assert server.rest.post(PREDICT, content=BODY, headers=bearer("part")).status_code == 401
+    assert server.rest.post(PREDICT, content=BODY, headers=new).status_code == 200
+    server.published["keys"] = KEYS
+    server.send(signal.SIGHUP)
+    server.line("token keys fetched")
+    assert server.predict(bearer("part")) is OK
 
 
 @pytest.mark.parametrize("path", OPEN)
@@ -250,13 +310,13 @@ def test_the_file_is_read_again_without_a_lost_connection(server: Guarded) -> No
     assert server.predict(bearer("alice")) is OK
     server.file.write_text(good.replace(line("alice", CALLERS["alice"]), line("new", "predict *")))
     server.send(signal.SIGHUP)
-    server.line("callers renewed keys=5")
+    server.line("callers renewed keys=3")
     assert server.predict(bearer("alice")) is UNKNOWN
     assert server.predict(bearer("new")) is OK
     assert server.rest.post(PREDICT, content=BODY, headers=bearer("alice")).status_code == 401
     server.file.write_text(good)
     server.send(signal.SIGHUP)
-    server.line("callers renewed keys=5")
+    server.line("callers renewed keys=3")
     assert server.predict(bearer("alice")) is OK
 
 
@@ -321,6 +381,22 @@ def test_closed_health_and_what_asks_without_credentials(tmp_path: Path) -> None
             assert statuses == [401, 403, 200]
         assert check.rest_status(server.rest_port) == check.READY
         assert check.grpc_serving(server.port)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [("{}", "is no JSON Web Key Set"), ("", "cannot be read: No such file")],
+)
+def test_keys_of_tokens_that_are_broken_at_the_start(
+    tmp_path: Path, content: str, said: str
+) -> None:
+    file, keys = tmp_path / "keys", tmp_path / "keys.json"
+    file.write_text("zoe predict * jwt:*\n")
+    if content:
+        keys.write_text(content)
+    with closing(Guarded(file, *believing(str(keys)))) as server:
+        server.line(said)
+        assert server.exit_code() == 1
 
 
 def test_a_file_that_is_broken_at_the_start(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ models are patterns as of files in a shell, `*` is all. The credential is one of
     sha256:HEX                  of an API key
     scrypt:N:R:P:SALT:HEX       of a password; the name is the user's
     certificate:NAME            a name in a client's certificate
+    jwt:CLAIM=VALUE             a claim of a token, or `jwt:*` for any token
 
 Empty lines and those that begin with `#` say nothing.
 """
@@ -15,9 +16,17 @@ import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
+from urllib.parse import unquote
 
 from ie_serving.config.files import source
-from ie_serving.config.settings import AccessMaterial, Password, ServerSettings
+from ie_serving.config.settings import (
+    AccessMaterial,
+    Claim,
+    Password,
+    ServerSettings,
+    TokenMaterial,
+)
+from ie_serving.config.values import tokens
 from ie_serving.config.values.faults import Faults, shown
 from ie_serving.core import hashes
 from ie_serving.core.access import EVERY_RIGHT, Caller, Right
@@ -40,12 +49,14 @@ _CHEAP: Final = (2, 1, 1)
 _SHA256 = re.compile(r"sha256:([0-9a-f]{64})")
 _SCRYPT = re.compile(r"scrypt:(\d{1,8}):(\d{1,3}):(\d{1,3}):((?:[0-9a-f]{2}){8,64}):([0-9a-f]{64})")
 _CERTIFICATE = re.compile(r"certificate:(\S+)")
+_TOKEN = re.compile(r"jwt:(?:([^=\s]+)=(\S+)|\*)")
 
 
 class _Found(NamedTuple):
     keys: dict[bytes, Caller]
     users: dict[str, Password]
     certificates: dict[str, Caller]
+    claims: dict[tuple[str, str], Caller]
 
 
 def read(settings: ServerSettings) -> AccessMaterial:
@@ -56,7 +67,7 @@ def read(settings: ServerSettings) -> AccessMaterial:
     """
     if faults := list(map(str, contradictions(settings))):
         raise ConfigError(faults)
-    found = _Found({}, {}, {})
+    found = _Found({}, {}, {}, {})
     path = settings.api_key_file
     if path:
         _take_lines(source.read_text(Path(path)), path, found)
@@ -65,13 +76,21 @@ def read(settings: ServerSettings) -> AccessMaterial:
     if found.certificates and not (settings.tls_client_ca or settings.ssl_config_file):
         asked = Hint("; TLS asks clients for them with {server.tls_client_ca}")
         raise ConfigError([f"{path}: names certificates, and no client has one{asked}"])
-    return AccessMaterial(**found._asdict())
+    if found.claims and not settings.jwt_keys:
+        asked = Hint("; give them by {server.jwt_keys}")
+        raise ConfigError([f"{path}: names tokens, and no keys to verify them with{asked}"])
+    return AccessMaterial(
+        keys=found.keys,
+        users=found.users,
+        certificates=found.certificates,
+        tokens=_tokens(settings, found) if settings.jwt_keys else None,
+    )
 
 
 def line(name: str, rights: str, models: str, credential: str) -> str:
     """Write a line of the file, and check it. Raises: ConfigError."""
     text = f"{name} {rights} {models} {credential}"
-    _take_lines(text, "line", _Found({}, {}, {}))
+    _take_lines(text, "line", _Found({}, {}, {}, {}))
     return text
 
 
@@ -102,6 +121,35 @@ def contradictions(settings: ServerSettings) -> Iterator[Hint]:
         )
     if ":" in settings.auth_username:
         yield Hint("{server.auth_username} must have no colon, which ends a name on the wire")
+    yield from _contradicting_tokens(settings)
+
+
+def _contradicting_tokens(settings: ServerSettings) -> Iterator[Hint]:
+    own = (settings.jwt_issuer, settings.jwt_audience)
+    if settings.jwt_keys and not all(own):
+        # A key that signs for several would let the tokens of others in; RFC 8725, section 3.8.
+        yield Hint("{server.jwt_keys} needs {server.jwt_issuer} and {server.jwt_audience}")
+    if any(own) and not settings.jwt_keys:
+        yield Hint("{server.jwt_issuer} and {server.jwt_audience} need {server.jwt_keys}")
+    if settings.jwt_keys and not settings.api_key_file:
+        yield Hint("{server.jwt_keys} needs {server.api_key_file}, whose lines say who may do what")
+
+
+def _tokens(settings: ServerSettings, found: _Found) -> TokenMaterial:
+    place, is_url = settings.jwt_keys, tokens.is_url(settings.jwt_keys)
+    return TokenMaterial(
+        place=place,
+        is_url=is_url,
+        keys="" if is_url else source.read_text(Path(place)),
+        issuer=settings.jwt_issuer,
+        audiences=tuple(each.strip() for each in settings.jwt_audience.split(",")),
+        algorithms=settings.jwt_algorithms,
+        leeway_s=settings.jwt_leeway_s,
+        claims=tuple(
+            Claim(name=name, value=value, caller=caller)
+            for (name, value), caller in found.claims.items()
+        ),
+    )
 
 
 def _plain(settings: ServerSettings) -> Password:
@@ -138,12 +186,19 @@ def _take(words: list[str], place: str, found: _Found) -> None:
         _add(found.keys, bytes.fromhex(matched[1]), caller, place)
     elif matched := _CERTIFICATE.fullmatch(credential):
         _add(found.certificates, matched[1], caller, place)
+    elif matched := _TOKEN.fullmatch(credential):
+        # Escaped as in a URL, since blanks end a word and an equals sign the name.
+        claim, value = (unquote(each or "") for each in matched.groups())
+        _add(found.claims, (claim, value), caller, place)
     elif matched := _SCRYPT.fullmatch(credential):
         _add(found.users, name, _password(matched, caller, place), place)
     else:
         # Not shown: it may be a key that somebody has forgotten to hash.
         raise ConfigError(
-            [f"{place}: expected sha256:, scrypt: or certificate: as `ie_serving key` prints them"]
+            [
+                f"{place}: expected sha256: or scrypt: as `ie_serving key` prints them,"
+                " certificate:NAME or jwt:CLAIM=VALUE"
+            ]
         )
 
 

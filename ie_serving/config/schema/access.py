@@ -1,7 +1,7 @@
 """The settings of who may do what."""
 
 from ie_serving.config.schema.setting import BOOLEAN, Setting
-from ie_serving.config.values import words
+from ie_serving.config.values import tokens, words
 
 ACCESS: tuple[Setting, ...] = (
     Setting(
@@ -13,6 +13,49 @@ ACCESS: tuple[Setting, ...] = (
         example="/etc/ie_serving/keys",
         flag="api_key_file",
         variables=("API_KEY_FILE",),
+    ),
+    Setting(
+        place="server.jwt_keys",
+        parse=tokens.keys_place,
+        form="FILE|URL",
+        meaning="keys (a JSON Web Key Set) that an issuer signs tokens with; lines jwt:CLAIM=VALUE"
+        " of the file of keys say what their bearers may do. A URL is asked every 5 minutes",
+        example="https://login.example.com/keys",
+        flag="jwt_keys",
+    ),
+    Setting(
+        place="server.jwt_issuer",
+        parse=words.text,
+        form="TEXT",
+        meaning="issuer of these tokens: their claim iss",
+        example="https://login.example.com/",
+        flag="jwt_issuer",
+    ),
+    Setting(
+        place="server.jwt_audience",
+        parse=words.text,
+        form="TEXT",
+        meaning="audience of these tokens: their claim aud names it, or one of several with commas",
+        example="ie_serving",
+        flag="jwt_audience",
+    ),
+    Setting(
+        place="server.jwt_algorithms",
+        parse=tokens.algorithms,
+        form="NAMES",
+        default="RS256,ES256",
+        meaning="algorithms that they may be signed by: some of RS256, RS384, RS512, PS256, PS384,"
+        " PS512, ES256, ES384, ES512, EdDSA",
+        example="ES256",
+        flag="jwt_algorithms",
+    ),
+    Setting(
+        place="server.jwt_leeway_s",
+        parse=tokens.leeway,
+        form="SECONDS",
+        meaning="seconds by which the clocks of issuer and server may differ, 300 at most",
+        example="60",
+        flag="jwt_leeway_seconds",
     ),
     Setting(
         place="server.open_health",

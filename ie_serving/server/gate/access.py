@@ -12,16 +12,20 @@ import binascii
 import hmac
 import logging
 import math
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Optional
 
-from ie_serving.config.settings import AccessMaterial, Password
+from ie_serving.config.settings import AccessMaterial, Password, TokenMaterial
 from ie_serving.core import hashes
 from ie_serving.core.access import Caller, Credentials, Right
 from ie_serving.core.errors import QueueFull, Unauthenticated
 from ie_serving.server.gate.renewed import Renewed
 from ie_serving.telemetry.logs import Event
+
+if TYPE_CHECKING:  # imported where tokens are believed
+    from ie_serving.server.gate.tokens import Tokens, Verifier
 
 log = logging.getLogger(__name__)
 
@@ -35,6 +39,9 @@ passwords are short. They are remembered with every decision: 4,096 headers of 6
 MOST_WAITING: Final = 64
 """Passwords that wait to be verified, one at a time: 3 s of waiting. One more is refused, so that
 strangers with wrong passwords hold one processor and 16 MB, not all of them."""
+
+FORGET_S: Final = 1.0
+"""Seconds between two looks for tokens that have expired; so long may one be believed too long."""
 
 _FOUND_BY: Final = 2
 """Bytes of a key's hash by which it is found: so few that the rest is compared in constant time, so
@@ -57,25 +64,41 @@ class Compared(NamedTuple):
     Attributes:
         keys: hashes of keys and who has them, by the first bytes of the hashes.
         nobody: the password of users who are not there: it costs what others' do.
+        verifier: of tokens; None where none is believed.
     """
 
     keys: Mapping[bytes, Sequence[tuple[bytes, Caller]]]
     nobody: Password
+    verifier: Optional["Verifier"]
 
 
 class Access(Renewed[AccessMaterial, Compared]):
     """The callers that are known now. Belongs to one event loop.
 
+    Args of the constructor:
+        read: see `Renewed`.
+        clock: seconds since the epoch, by which tokens expire.
+
     Attributes:
         decisions: what guards remember of callers; forgotten with every renewal. See `remember`.
     """
 
-    def __init__(self, read: Callable[[], AccessMaterial]) -> None:
+    def __init__(
+        self, read: Callable[[], AccessMaterial], clock: Callable[[], float] = time.time
+    ) -> None:
         super().__init__(read)
+        self._clock = clock
         self.decisions: dict[object, Any] = {}
         self._known: dict[Credentials, Caller] = {}
         self._verifying: dict[tuple[bytes, Password], asyncio.Future[bool]] = {}
         self._thread = ThreadPoolExecutor(1, "password")
+        # The place of the keys is a setting, so it stays when the file of callers changes.
+        verifier = self.prepared.verifier
+        self._tokens = _tokens(verifier, self._forget) if verifier else None
+        self._until: dict[Credentials, float] = {}
+        """When tokens that are remembered expire."""
+        self._sweep: asyncio.TimerHandle | None = None
+        self._renewals = 0
 
     @property
     def challenge(self) -> str:
@@ -84,7 +107,7 @@ class Access(Renewed[AccessMaterial, Compared]):
         return f'{bearer}, Basic realm="ie_serving"' if self.material.users else bearer
 
     def caller(self, credentials: Credentials) -> Caller | None:
-        """Give who asks; None where that is a matter of a password, which `verified` looks at.
+        """Give who asks; None for passwords and tokens, which only `verified` looks at.
 
         Raises:
             Unauthenticated: nobody knows.
@@ -93,8 +116,11 @@ class Access(Renewed[AccessMaterial, Compared]):
         if known is not None:
             return known
         given, key, names = credentials
-        if len(given or b"") + len(key or b"") > LONGEST:
+        tokens = self._tokens if self._tokens and self._tokens.token(given) else None
+        if len(given or b"") + len(key or b"") > (tokens.longest if tokens else LONGEST):
             raise Unauthenticated(_UNKNOWN)
+        if tokens:
+            return None
         if given is not None:
             scheme, _, value = given.partition(b" ")
             if scheme.lower() == b"basic" and self.material.users:
@@ -107,15 +133,19 @@ class Access(Renewed[AccessMaterial, Compared]):
         return found
 
     async def verified(self, credentials: Credentials) -> Caller:
-        """Give who asks, also by a password.
+        """Give who asks, also by a password or a token.
 
         Raises:
             Unauthenticated: nobody knows.
-            QueueFull: too many passwords wait to be verified.
+            Forbidden: a token is right, and no line of the file is for it.
+            QueueFull: too many passwords or tokens wait to be verified.
+            NotAvailable: the keys of tokens could not be fetched yet.
         """
         found = self.caller(credentials)
         if found is not None:
             return found
+        if self._tokens and (token := self._tokens.token(credentials.authorization)):
+            return await self._of_token(credentials, token, self._tokens)
         material, header = self.material, credentials.authorization or b""
         user, password = _user(header)
         expected = material.users.get(user, self.prepared.nobody)
@@ -136,12 +166,11 @@ class Access(Renewed[AccessMaterial, Compared]):
         costs = ((each.n, each.r, each.p) for each in material.users.values())
         n, r, p = max(costs, key=math.prod, default=_COST)
         nobody = Password(caller=_NOBODY, salt=bytes(16), n=n, r=r, p=p, digest=_NO_DIGEST)
-        return Compared(keys, nobody)
+        return Compared(keys, nobody, _verifier(material.tokens) if material.tokens else None)
 
     def renewed(self) -> None:
         """See `Renewed`: whoever has left the file is asked again at the next request."""
-        self._known.clear()
-        self.decisions.clear()
+        self._forget()
         found = self.material
         log.info(
             Event(
@@ -149,6 +178,7 @@ class Access(Renewed[AccessMaterial, Compared]):
                 keys=len(found.keys),
                 users=len(found.users),
                 certificates=len(found.certificates),
+                claims=len(found.tokens.claims) if found.tokens else 0,
             )
         )
 
@@ -156,11 +186,62 @@ class Access(Renewed[AccessMaterial, Compared]):
         """See `Renewed`."""
         log.error(Event("callers not renewed, the previous ones stay", cause=cause))
 
+    def follow(self) -> None:
+        """See `Renewed`. The keys of tokens are followed as well."""
+        super().follow()
+        if self._tokens:
+            self._tokens.follow()
+
+    async def renew(self) -> None:
+        """See `Renewed`. The keys of tokens are fetched as well."""
+        await super().renew()
+        if self._tokens:
+            await self._tokens.renew()
+
     def close(self) -> None:
         """See `Renewed`."""
         super().close()
+        if self._tokens:
+            self._tokens.close()
+        if self._sweep:
+            self._sweep.cancel()
         # Unwaited for: nobody is left to be told what a hash of 40 ms will say.
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def _of_token(self, credentials: Credentials, token: bytes, tokens: "Tokens") -> Caller:
+        renewals, verifier = self._renewals, self.prepared.verifier
+        assert verifier  # the setting that asks for one stays while the process runs
+        caller, until = await tokens.verified(token, verifier)
+        # Its key, or its line, may be gone meanwhile.
+        if renewals != self._renewals:
+            return await self.verified(credentials)
+        if len(self._until) >= MOST_KNOWN:
+            self._forget()
+        self._until[credentials] = until
+        remember(self._known, credentials, caller)
+        self._sweep = self._sweep or self._sweep_later()
+        return caller
+
+    def _forget(self) -> None:
+        """Forget all callers, and what was decided by them."""
+        self._renewals += 1
+        self._until.clear()
+        self._known.clear()
+        self.decisions.clear()
+
+    def _sweep_later(self) -> asyncio.TimerHandle:
+        return asyncio.get_running_loop().call_later(FORGET_S, self._forget_expired)
+
+    def _forget_expired(self) -> None:
+        now = self._clock()
+        expired = [each for each, until in self._until.items() if until <= now]
+        for each in expired:
+            del self._until[each]
+            self._known.pop(each, None)
+        if expired:
+            # All of them: which ones are of these tokens takes as long to find as to learn anew.
+            self.decisions.clear()
+        self._sweep = self._sweep_later() if self._until else None
 
     def _of_key(self, key: bytes) -> Caller:
         digest = hashes.of_key(key)
@@ -194,6 +275,18 @@ class Access(Renewed[AccessMaterial, Compared]):
             asked.add_done_callback(lambda _: self._verifying.pop(key, None))
         # Shielded: others may wait for the same, and who leaves must not cancel it.
         return await asyncio.shield(asked)
+
+
+def _tokens(verifier: "Verifier", renewed: Callable[[], None]) -> "Tokens":
+    from ie_serving.server.gate.tokens import Tokens
+
+    return Tokens(verifier, renewed)
+
+
+def _verifier(material: TokenMaterial) -> "Verifier":
+    from ie_serving.server.gate.tokens import Verifier
+
+    return Verifier(material)
 
 
 def remember(known: dict[Any, Any], key: object, value: object) -> None:

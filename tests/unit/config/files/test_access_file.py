@@ -48,6 +48,9 @@ def test_a_file(tmp_path: Path) -> None:
         (f"a predict * {SCRYPT.replace(':2:1:', ':65536:99:')}", "a cost of 67108864 bytes"),
         (f"a predict * {SCRYPT.replace(':2:1:1', ':2:1:99')}", "1 to 16"),
         ("a predict * certificate:x", "names certificates, and no client has one"),
+        ("a predict * jwt:*", "names tokens, and no keys to verify them with"),
+        ("a predict * jwt:sub", "keys:1: expected sha256:"),
+        ("a predict * jwt:sub=a\nb read * jwt:sub=a", "keys:2: this credential stands"),
     ],
 )
 def test_files_at_fault(tmp_path: Path, text: str, expected: str) -> None:
@@ -66,6 +69,23 @@ def test_certificates_need_clients_that_have_them(tmp_path: Path) -> None:
     assert found.certificates["edge.test"].name == "edge"
 
 
+def test_tokens_by_their_claims(tmp_path: Path) -> None:
+    """In the order of the lines; blanks and signs are escaped."""
+    keys = tmp_path / "keys.json"
+    keys.write_text("{}")
+    text = "a read * jwt:groups=ML%20team%3D1\nb predict m jwt:realm.roles=x=y\nc read * jwt:*"
+    given = {"jwt_keys": str(keys), "jwt_issuer": "i", "jwt_audience": "a, b"}
+    tokens = read(tmp_path, text, **given).tokens
+    assert tokens
+    found = [(each.name, each.value, each.caller.name) for each in tokens.claims]
+    assert found == [("groups", "ML team=1", "a"), ("realm.roles", "x=y", "b"), ("", "", "c")]
+    assert (tokens.keys, tokens.is_url, tokens.audiences) == ("{}", False, ("a", "b"))
+    url = {**given, "jwt_keys": "https://login.test/keys"}
+    tokens = read(tmp_path, "# nobody by tokens\nalice read * " + KEY, **url).tokens
+    assert tokens
+    assert (tokens.keys, tokens.is_url, tokens.claims) == ("", True, ())
+
+
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
@@ -75,6 +95,12 @@ def test_certificates_need_clients_that_have_them(tmp_path: Path) -> None:
         (
             {"auth_username": "u:v", "auth_password": "p", "enable_auth": True},
             "must have no colon",
+        ),
+        ({"jwt_keys": "k", "jwt_issuer": "i"}, "needs server.jwt_issuer and server.jwt_audience"),
+        ({"jwt_audience": "a"}, "server.jwt_audience need server.jwt_keys"),
+        (
+            {"jwt_keys": "k", "jwt_issuer": "i", "jwt_audience": "a"},
+            "server.jwt_keys needs server.api_key_file",
         ),
     ],
 )

@@ -186,7 +186,7 @@ async def test_a_renewal_counts_at_once(caplog: pytest.LogCaptureFixture) -> Non
     for credentials in (ALICE_KEY, BOB_PASSWORD):
         with pytest.raises(Unauthenticated):
             await gate.verified(credentials)
-    assert caplog.messages == ["callers renewed keys=1 users=0 certificates=1"]
+    assert caplog.messages == ["callers renewed keys=1 users=0 certificates=1 claims=0"]
 
 
 async def test_a_password_that_is_verified_while_it_goes(hashed: Hashes) -> None:

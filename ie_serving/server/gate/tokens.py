@@ -1,0 +1,262 @@
+"""Tokens become callers: JSON Web Tokens (RFC 7519), signed by the keys of one issuer.
+
+To verify a signature takes 50 to 300 us, so it is done in a thread, one at a time; what is right is
+remembered by `access.py` until it expires. What a caller may do stands in the file of keys, by the
+claims of its token: the first line that fits says it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from ie_serving.config.settings import Claim, TokenMaterial
+from ie_serving.core.access import Caller
+from ie_serving.core.errors import (
+    ConfigError,
+    Forbidden,
+    NotAvailable,
+    QueueFull,
+    Unauthenticated,
+)
+from ie_serving.server.gate.issuer_keys import IssuerKeys, fetched
+from ie_serving.server.gate.token_keys import TokenKeys, keys_of
+
+LONGEST_TOKEN: Final = 8 * 1024
+"""Bytes of the longest header with a token. They are remembered: 4,096 of them fill 32 MB."""
+MOST_WAITING: Final = 256
+"""Tokens that wait to be verified, one at a time: 30 to 80 ms of waiting. One more is refused, so
+that strangers with wrong tokens hold one processor, not all of them."""
+
+_BEGIN: Final = b"ey"
+"""How base64 of a JSON object begins that has a name in it."""
+_DOTS: Final = 2
+_WORDS: Final = ("scope", "scp")
+"""Claims whose text is a list of words; RFC 8693, section 4.2."""
+
+
+class _UnknownKey(Unauthenticated):
+    """The issuer has no key of this name, or has made it since its keys were fetched."""
+
+
+class Verified(NamedTuple):
+    """What a token says.
+
+    Attributes:
+        caller: who asks.
+        until: when it expires, leeway included; in seconds since the epoch.
+    """
+
+    caller: Caller
+    until: float
+
+
+class Verifier:
+    """Verifies tokens as the settings say. Pure.
+
+    Args of the constructor:
+        material: see `TokenMaterial`.
+
+    Attributes:
+        material: the same.
+        keys: those of the file; None where a URL has them.
+
+    Raises:
+        ConfigError: the library is missing, or the file has no keys.
+    """
+
+    def __init__(self, material: TokenMaterial) -> None:
+        try:
+            import cryptography  # noqa: F401
+            import jwt  # noqa: F401
+        except ImportError:
+            raise ConfigError(
+                ["tokens need PyJWT and cryptography: pip install 'ie_serving[jwt]'"]
+            ) from None
+        self.material = material
+        self.keys = None if material.is_url else self.parsed(material.keys)
+
+    def parsed(self, text: str) -> TokenKeys:
+        """Read the text of a key set. Raises: ConfigError."""
+        return keys_of(text, self.material.place, self.material.algorithms)
+
+    def verified(self, token: bytes, keys: TokenKeys) -> Verified:
+        """Verify one token. Blocking, for up to 1 ms.
+
+        Raises:
+            Unauthenticated: it is wrong, of another issuer or audience, too old or too new.
+            Forbidden: it is right, and no line of the file fits it.
+        """
+        import jwt
+
+        try:
+            claims = self._claims(token, keys)
+            until = int(claims["exp"]) + self.material.leeway_s
+        except jwt.ExpiredSignatureError:
+            raise Unauthenticated("the token has expired: ask its issuer for a new one") from None
+        except jwt.ImmatureSignatureError:
+            raise Unauthenticated("the token is not valid yet; compare the clocks") from None
+        except jwt.InvalidIssuerError:
+            raise Unauthenticated("the token is of another issuer than is known here") from None
+        except jwt.InvalidAudienceError:
+            raise Unauthenticated("the token is for another audience than this server") from None
+        except jwt.MissingRequiredClaimError as error:
+            raise Unauthenticated(f"the token lacks the claim {error.claim}") from None
+        # Whatever else a stranger's bytes, or numbers of an issuer, bring up.
+        except (jwt.PyJWTError, ValueError, TypeError, ArithmeticError, RecursionError):
+            raise Unauthenticated("the token is malformed, or its signature is wrong") from None
+        return Verified(self._caller(claims), until)
+
+    def _claims(self, token: bytes, keys: TokenKeys) -> Mapping[str, Any]:
+        import jwt
+
+        header = jwt.get_unverified_header(token)
+        # Extensions that must be understood (RFC 7515, section 4.1.11): none is.
+        if "crit" in header:
+            raise jwt.InvalidTokenError
+        algorithm = str(header.get("alg"))
+        if algorithm not in self.material.algorithms:
+            allowed = ", ".join(self.material.algorithms)
+            raise Unauthenticated(f"tokens must be signed by one of {allowed}")
+        key = keys.found.get((str(header.get("kid", "")), algorithm))
+        if key is None:
+            raise _UnknownKey("the issuer of tokens has no key of this name and algorithm")
+        claims: Mapping[str, Any] = jwt.decode(
+            token,
+            key,
+            algorithms=[algorithm],
+            audience=list(self.material.audiences),
+            issuer=self.material.issuer,
+            leeway=self.material.leeway_s,
+            options={"require": ["exp", "iss", "aud"]},
+        )
+        return claims
+
+    def _caller(self, claims: Mapping[str, Any]) -> Caller:
+        for rule in self.material.claims:
+            if fits(rule, claims):
+                return rule.caller
+        raise Forbidden(
+            "no line for tokens names a claim of this one: ask whoever keeps the keys of this"
+            " server"
+        )
+
+
+class Tokens:
+    """Verifies tokens beside the event loop. Belongs to one event loop.
+
+    Args of the constructor:
+        verifier: says where the keys are.
+        renewed: told when the keys of the issuer have changed.
+
+    Attributes:
+        longest: bytes of the longest credentials with a token that are looked at.
+    """
+
+    longest = LONGEST_TOKEN
+
+    def __init__(self, verifier: Verifier, renewed: Callable[[], None]) -> None:
+        self._thread = ThreadPoolExecutor(1, "token")
+        self._verifying: dict[bytes, asyncio.Task[Verified]] = {}
+        material = verifier.material
+        read = partial(fetched, material.place)
+        self._issuer = IssuerKeys(read, verifier.parsed, renewed) if material.is_url else None
+
+    def follow(self) -> None:
+        """Fetch the issuer's keys from now until `close`."""
+        if self._issuer:
+            self._issuer.follow()
+
+    async def renew(self) -> None:
+        """Fetch the issuer's keys now."""
+        if self._issuer:
+            await self._issuer.fetch()
+
+    def close(self) -> None:
+        """Fetch no more keys."""
+        if self._issuer:
+            self._issuer.close()
+        # Unwaited for: nobody is left to be told.
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    @staticmethod
+    def token(authorization: bytes | None) -> bytes:
+        """Give the token of a header `authorization`; empty where it has none.
+
+        Keys are told from tokens by their form: three parts of base64, of which the first is JSON.
+        """
+        scheme, _, value = (authorization or b"").partition(b" ")
+        value = value.strip()
+        is_token = value.startswith(_BEGIN) and value.count(b".") == _DOTS
+        return value if is_token and scheme.lower() == b"bearer" else b""
+
+    async def verified(self, token: bytes, verifier: Verifier) -> Verified:
+        """Verify one token; requests with the same one wait together.
+
+        Raises:
+            Unauthenticated, Forbidden: see `Verifier.verified`.
+            QueueFull: too many wait.
+            NotAvailable: the issuer's keys could not be fetched yet.
+        """
+        asked = self._verifying.get(token)
+        if asked is None:
+            if len(self._verifying) >= MOST_WAITING:
+                raise QueueFull(f"more than {MOST_WAITING} tokens wait to be verified; ask again")
+            asked = asyncio.ensure_future(self._verified(token, verifier))
+            self._verifying[token] = asked
+            asked.add_done_callback(partial(self._done, token))
+        # Shielded: others may wait for the same, and who leaves must not cancel it.
+        return await asyncio.shield(asked)
+
+    def _done(self, token: bytes, asked: "asyncio.Task[Verified]") -> None:
+        del self._verifying[token]
+        # Looked at, or whoever has left leaves a complaint about an error that nobody heard of.
+        with contextlib.suppress(asyncio.CancelledError):
+            asked.exception()
+
+    async def _verified(self, token: bytes, verifier: Verifier) -> Verified:
+        try:
+            return await self._in_thread(token, verifier)
+        except _UnknownKey:
+            if self._issuer is None:
+                raise
+        await self._issuer.ask()
+        return await self._in_thread(token, verifier)
+
+    async def _in_thread(self, token: bytes, verifier: Verifier) -> Verified:
+        keys = self._issuer.keys if self._issuer else verifier.keys
+        if keys is None:
+            raise NotAvailable(
+                "the keys of the tokens' issuer have not been fetched yet; ask again"
+            )
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, verifier.verified, token, keys)
+
+
+def fits(rule: Claim, claims: Mapping[str, Any]) -> bool:
+    """Tell whether the claims of a token are those of a line."""
+    if not rule.name:  # any token
+        return True
+    found = _value(rule.name, claims)
+    if isinstance(found, str):
+        return rule.value in (found.split() if rule.name in _WORDS else [found])
+    return rule.value in map(_text, found if isinstance(found, list) else [found])
+
+
+def _value(name: str, claims: Mapping[str, Any]) -> Any:  # noqa: ANN401 (whatever JSON has)
+    # By its whole name first: names of claims may be URLs, whose dots are no steps.
+    if name in claims:
+        return claims[name]
+    found: Any = claims
+    for step in name.split("."):
+        found = found.get(step) if isinstance(found, dict) else None
+    return found
+
+
+def _text(value: Any) -> str | None:  # noqa: ANN401 (whatever JSON has)
+    """Give a value as a line writes it; None for what no line can write."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, str | int) else None

@@ -1,0 +1,55 @@
+"""What the settings of tokens may say."""
+
+import pytest
+
+from ie_serving.config.values import tokens
+from ie_serving.core.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "keys.json",
+        "/etc/keys.json",
+        "https://login.test/keys?x=1",
+        "http://localhost:8080/keys",
+        "http://[::1]:8080/keys",
+    ],
+)
+def test_places_of_keys(given: str) -> None:
+    assert tokens.keys_place(given, "--jwt_keys") == given
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "",
+        "http://login.test/keys",  # whoever stands in between would sign tokens
+        "http://127.0.0.1.login.test/",
+        "http://localhost@login.test/",
+        "ftp://login.test/keys",
+        "file:///etc/keys.json",
+        "https://",
+        "https://user:word@login.test/",
+        "https://login.test:port/",
+        "https://[::1/",
+        "https://login.test/a b",
+    ],
+)
+def test_no_places_of_keys(given: str) -> None:
+    with pytest.raises(ConfigError, match="--jwt_keys"):
+        tokens.keys_place(given, "--jwt_keys")
+
+
+def test_algorithms() -> None:
+    assert tokens.algorithms("ES256, RS256,ES256", "p") == ("ES256", "RS256")
+    for wrong in ("HS256", "none", "ES256,", "es256", ""):
+        with pytest.raises(ConfigError):
+            tokens.algorithms(wrong, "p")
+
+
+def test_leeway() -> None:
+    assert tokens.leeway("0", "p") == 0.0
+    for wrong in ("-1", "301", "inf", "x"):
+        with pytest.raises(ConfigError):
+            tokens.leeway(wrong, "p")

@@ -1,0 +1,84 @@
+"""A key set becomes the keys that tokens may be signed with, and no others."""
+
+import json
+from typing import Any
+
+import pytest
+
+from ie_serving.core.errors import ConfigError
+from ie_serving.server.gate.token_keys import MOST_BYTES, MOST_KEYS, keys_of
+from tests.issuer import ec_key, ed_key, jwk, key_set, rsa_key
+
+ALL = ("RS256", "PS256", "ES256", "EdDSA")
+SECRET = {"kty": "oct", "k": "c2VjcmV0", "kid": "secret", "alg": "HS256"}
+
+
+def names(*keys: Any, algorithms: tuple[str, ...] = ALL) -> set[tuple[str, str]]:
+    return set(keys_of(key_set(*keys), "keys.json", algorithms).found)
+
+
+def test_each_key_for_its_own_algorithms() -> None:
+    rsa, ec, ed = (
+        jwk(rsa_key(), kid="r", use="sig"),
+        jwk(ec_key(), kid="e"),
+        jwk(ed_key(), kid="d"),
+    )
+    assert names(rsa, ec, ed) == {("r", "RS256"), ("r", "PS256"), ("e", "ES256"), ("d", "EdDSA")}
+    assert names(rsa, ec, algorithms=("ES256",)) == {("e", "ES256")}
+    assert names(jwk(rsa_key(), kid="r", alg="PS256"), ec) == {("r", "PS256"), ("e", "ES256")}
+
+
+def test_a_key_alone_needs_no_name() -> None:
+    assert names(jwk(ec_key())) == {("", "ES256")}
+    assert names(jwk(ec_key(), kid="e")) == {("e", "ES256"), ("", "ES256")}
+
+
+@pytest.mark.parametrize(
+    "left_out",
+    [
+        SECRET,
+        jwk(ec_key(1), kid="x", use="enc"),
+        jwk(ec_key(1), kid="x", key_ops=["sign"]),
+        jwk(ec_key(1), kid="x", alg="ES512"),
+        jwk(rsa_key(1024), kid="x"),
+        {**jwk(ec_key(1), kid="x"), "y": "AAAA"},
+        {**jwk(rsa_key(), kid="x"), "n": "?"},
+        {**jwk(rsa_key(), kid="x"), "n": 7},
+        {"kty": "RSA", "kid": "x"},
+        {"kid": "x"},
+        {"kty": ["RSA"], "kid": "x"},
+    ],
+)
+def test_what_no_token_may_be_signed_with(left_out: Any) -> None:
+    found = keys_of(key_set(jwk(ec_key(), kid="e"), left_out), "keys.json", ALL)
+    assert set(found.found) == {("e", "ES256")}
+    assert (found.number, found.left_out) == (1, 1)
+
+
+def test_a_private_part_is_not_taken() -> None:
+    """A file of private keys works, but nothing could be signed with what is kept."""
+    from jwt.algorithms import ECAlgorithm
+
+    private = json.loads(ECAlgorithm.to_jwk(ec_key()))
+    key = keys_of(key_set(private), "keys.json", ALL).found["", "ES256"]
+    assert not hasattr(key, "sign")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"keys": {}}',
+        '{"keys": []}',
+        "[" * 100_000,
+        json.dumps({"keys": [SECRET]}),
+        json.dumps({"keys": [None, 1]}),
+        json.dumps({"keys": [jwk(ec_key())] * (MOST_KEYS + 1)}),
+        json.dumps({"keys": [jwk(ec_key(), x5c=["x" * MOST_BYTES])]}),
+    ],
+)
+def test_what_is_no_key_set(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^keys.json: "):
+        keys_of(text, "keys.json", ALL)

@@ -1,0 +1,275 @@
+"""Tokens become callers, and nothing that looks like one does."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ie_serving.config.settings import AccessMaterial, Claim, TokenMaterial
+from ie_serving.core.access import Caller, Credentials, Right
+from ie_serving.core.errors import Forbidden, NotAvailable, QueueFull, Unauthenticated
+from ie_serving.server.gate import access as access_module
+from ie_serving.server.gate import tokens as tokens_module
+from ie_serving.server.gate.access import Access
+from ie_serving.server.gate.tokens import LONGEST_TOKEN, fits
+from tests import issuer
+from tests.issuer import ec_key, ed_key, jwk, key_set, rsa_key, token
+from tests.unit.server.gate.callers import ALICE, ALICE_KEY, material
+
+PATIENCE_S = 20.0
+READER = Caller(name="reader", rights=Right.READ)
+ANYONE = Caller(name="anyone", rights=Right(0))
+ALL = ("RS256", "PS256", "ES256", "EdDSA")
+BELIEVED = TokenMaterial(
+    place="keys.json",
+    is_url=False,
+    keys=key_set(jwk(ec_key(), kid="one"), jwk(rsa_key(), kid="two"), jwk(ed_key(), kid="three")),
+    issuer=issuer.ISSUER,
+    audiences=("other", issuer.AUDIENCE),
+    algorithms=ALL,
+    leeway_s=30.0,
+    claims=(
+        Claim(name="sub", value="alice", caller=ALICE),
+        Claim(name="groups", value="readers", caller=READER),
+    ),
+)
+
+
+def bearer(text: str) -> Credentials:
+    return Credentials(f"Bearer {text}".encode())
+
+
+def knowing(believed: TokenMaterial = BELIEVED) -> AccessMaterial:
+    return replace(material(), tokens=believed)
+
+
+def access(believed: TokenMaterial = BELIEVED) -> Access:
+    return Access(lambda: knowing(believed))
+
+
+@pytest.mark.parametrize(
+    ("text", "caller"),
+    [
+        (token(), ALICE),
+        (token(rsa_key(), kid="two", algorithm="RS256"), ALICE),
+        (token(rsa_key(), kid="two", algorithm="PS256"), ALICE),
+        (token(ed_key(), kid="three", algorithm="EdDSA"), ALICE),
+        (token(sub="eve", groups=["writers", "readers"]), READER),
+        (token(groups=["readers"]), ALICE),  # the first line that fits
+        (token(exp=int(time.time()) - 10), ALICE),  # within the leeway
+        (token(aud=["this", "other"]), ALICE),
+        (token(nbf=None), ALICE),
+    ],
+)
+async def test_who_is_known(text: str, caller: Caller) -> None:
+    gate = access()
+    assert await gate.verified(bearer(text)) == caller
+    assert gate.caller(bearer(text)) == caller  # remembered
+    assert await gate.verified(ALICE_KEY) == ALICE  # keys go on beside tokens
+
+
+WRONG = {
+    "signature": token()[:-8] + "AAAAAAAA",
+    "none": issuer.unsigned(),
+    "HS256": issuer.signed_by_secret(issuer.pem(ec_key())),
+    "HS256 of RSA": issuer.signed_by_secret(issuer.pem(rsa_key()), kid="two"),
+    "RS256 header, HS256 signature": issuer.signed_by_secret(b"x", alg="RS256", kid="two"),
+    "another key": token(ec_key(1)),
+    "another algorithm of the key": token(rsa_key(), kid="two", algorithm="RS512"),
+    "a key of another algorithm": token(rsa_key(), kid="one", algorithm="RS256"),
+    "expired": token(exp=int(time.time()) - 31),
+    "not yet": token(nbf=int(time.time()) + 60),
+    "made in the future": token(iat=int(time.time()) + 60),
+    "audience": token(aud="elsewhere"),
+    "no audience": token(aud=None),
+    "issuer": token(iss="https://login.test"),
+    "no issuer": token(iss=None),
+    "no end": token(exp=None),
+    "an end that is no number": token(exp="soon"),
+    "an end without end": token(exp=float("inf")),
+    "unknown kid": token(kid="four"),
+    "no kid among several": token(kid=None),
+    "must be understood": issuer.signed_by_secret(b"x", crit=["exp"]),
+    "huge": token(padding="x" * LONGEST_TOKEN),
+    "deep": f"ey{'W1tb' * 1900}.e30.e30",
+    "nonsense": "ey.ey.ey",
+    "no text": "ey\xff.a.b",
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_who_is_not(name: str) -> None:
+    gate = access()
+    with pytest.raises(Unauthenticated) as refused:
+        await gate.verified(bearer(WRONG[name]))
+    assert WRONG[name] not in str(refused.value)
+    assert not gate._known
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [("expired", "expired"), ("audience", "audience"), ("issuer", "issuer"), ("no end", "exp")],
+)
+async def test_what_is_wrong_is_told_to_who_has_a_signature(name: str, said: str) -> None:
+    with pytest.raises(Unauthenticated, match=said):
+        await access().verified(bearer(WRONG[name]))
+
+
+async def test_a_token_that_no_line_is_for() -> None:
+    with pytest.raises(Forbidden, match="no line"):
+        await access().verified(bearer(token(sub="eve")))
+
+
+async def test_a_token_is_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests that come together with a new one wait for one thread together."""
+    gate, counted = access(), count(monkeypatch)
+    asked = bearer(token())
+    assert await asyncio.gather(*(gate.verified(asked) for _ in range(10))) == [ALICE] * 10
+    assert await gate.verified(asked) == ALICE
+    assert len(counted) == 1
+
+
+async def test_who_leaves_does_not_disturb_who_waits_for_the_same() -> None:
+    gate, asked = access(), bearer(token())
+    leaving, staying = (asyncio.ensure_future(gate.verified(asked)) for _ in range(2))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    assert await asyncio.wait_for(staying, PATIENCE_S) == ALICE
+
+
+async def test_tokens_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens_module, "MOST_WAITING", 3)
+    gate = access()
+    asked = [bearer(token(jti=str(number))) for number in range(4)]
+    waiting = [asyncio.ensure_future(gate.verified(each)) for each in asked[:3]]
+    await asyncio.sleep(0)
+    with pytest.raises(QueueFull):
+        await gate.verified(asked[3])
+    await asyncio.wait_for(asyncio.gather(*waiting), PATIENCE_S)
+    assert await gate.verified(asked[3]) == ALICE
+
+
+async def test_a_token_is_forgotten_when_it_expires(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What guards have decided by it goes with it, on connections that are open as well."""
+    monkeypatch.setattr(access_module, "FORGET_S", 0.01)
+    now = [0.0]
+    gate = Access(knowing, lambda: now[0])
+    end = int(time.time()) + 60
+    soon, later = bearer(token(exp=end)), bearer(token(exp=end + 600))
+    for each in (soon, later):
+        await gate.verified(each)
+    gate.decisions["request"] = "decision"
+    now[0] = end + 29.9
+    gate._forget_expired()
+    assert gate.decisions
+    now[0] = end + 30.0
+    await until(lambda: not gate.decisions)  # by the timer
+    assert list(gate._known) == [later]
+    now[0] = end + 1000.0
+    await until(lambda: not gate._known)
+    assert gate._sweep is None  # no timer without tokens
+    gate.close()
+
+
+async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(access_module, "MOST_KNOWN", 3)
+    gate = access()
+    for number in range(4):
+        gate.decisions[number] = True
+        await gate.verified(bearer(token(jti=str(number))))
+    assert len(gate._until) == len(gate._known) == 1
+    assert not gate.decisions  # else one of them would outlive its token
+
+
+async def test_lines_and_keys_are_withdrawn_at_once() -> None:
+    present = [BELIEVED]
+    gate, asked = Access(lambda: knowing(present[0])), bearer(token())
+    assert await gate.verified(asked) == ALICE
+    present[0] = replace(BELIEVED, claims=BELIEVED.claims[1:])
+    await gate.renew()
+    with pytest.raises(Forbidden):
+        await gate.verified(asked)
+    present[0] = replace(BELIEVED, keys=key_set(jwk(ec_key(1), kid="one")))
+    await gate.renew()
+    with pytest.raises(Unauthenticated):
+        await gate.verified(asked)
+    assert await gate.verified(bearer(token(ec_key(1)))) == ALICE
+
+
+async def test_a_key_that_goes_while_its_token_is_verified() -> None:
+    present = [BELIEVED]
+    gate = Access(lambda: knowing(present[0]))
+    present[0] = replace(BELIEVED, keys=key_set(jwk(ec_key(1), kid="one")))
+    asked = asyncio.ensure_future(gate.verified(bearer(token())))
+    await asyncio.sleep(0)  # it waits for the thread
+    gate.material = knowing(present[0])
+    gate.prepared = gate.prepare(gate.material)
+    gate.renewed()
+    with pytest.raises(Unauthenticated):
+        await asyncio.wait_for(asked, PATIENCE_S)
+
+
+async def test_keys_that_have_not_been_fetched_yet() -> None:
+    gate = access(replace(BELIEVED, is_url=True, place="https://login.test/keys"))
+    with pytest.raises(NotAvailable):
+        await gate.verified(bearer(token()))
+    assert await gate.verified(ALICE_KEY) == ALICE
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "claims", "expected"),
+    [
+        ("", "", {}, True),
+        ("sub", "a", {"sub": "a"}, True),
+        ("sub", "a", {"sub": "a b"}, False),
+        ("scope", "b", {"scope": "a b"}, True),
+        ("scp", "b", {"scp": ["a", "b"]}, True),
+        ("realm.roles", "r", {"realm": {"roles": ["r"]}}, True),
+        ("https://x.test/roles", "r", {"https://x.test/roles": ["r"]}, True),
+        ("admin", "true", {"admin": True}, True),
+        ("level", "1", {"level": 1}, True),
+        ("level", "1", {"level": True}, False),
+        ("a.b", "c", {"a": "c"}, False),
+        ("a", "None", {"a": None}, False),
+        ("a", "{}", {"a": {}}, False),
+        ("missing", "None", {}, False),
+    ],
+)
+def test_which_line_fits(name: str, value: str, claims: dict[str, Any], expected: bool) -> None:
+    assert fits(Claim(name=name, value=value, caller=ANYONE), claims) is expected
+
+
+@given(header=st.binary(max_size=60), payload=st.binary(max_size=60), rest=st.binary(max_size=60))
+@settings(deadline=None, max_examples=50)
+def test_no_bytes_of_strangers_get_in(header: bytes, payload: bytes, rest: bytes) -> None:
+    async def ask() -> None:
+        gate = access()
+        with pytest.raises(Unauthenticated):
+            await gate.verified(Credentials(b"Bearer ey" + b".".join((header, payload, rest))))
+        gate.close()
+
+    asyncio.run(ask())
+
+
+def count(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    counted: list[bytes] = []
+    verify = tokens_module.Verifier.verified
+
+    def counting(self: Any, text: bytes, keys: Any) -> Any:
+        counted.append(text)
+        return verify(self, text, keys)
+
+    monkeypatch.setattr(tokens_module.Verifier, "verified", counting)
+    return counted
+
+
+async def until(done: Callable[[], bool]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not done():
+        assert time.monotonic() < end
+        await asyncio.sleep(0.005)

@@ -4,6 +4,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle
+from typing import Protocol
 
 import grpc
 import httpx
@@ -20,10 +21,17 @@ beside them, as a new version that is loaded, took several times as long."""
 IMAGE = [[float(pixel % 17) for pixel in range(64)]]
 
 
+class Endpoint(Protocol):
+    """What is asked: a server, or a proxy before several."""
+
+    port: int
+    url: str
+
+
 class Load:
     """Asks the models in turn, over both interfaces, all the time; keeps every failure."""
 
-    def __init__(self, server: Server, models: Sequence[str] = ("digits",)) -> None:
+    def __init__(self, server: Endpoint, models: Sequence[str] = ("digits",)) -> None:
         self.failures: list[str] = []
         self.answers = {"grpc": 0, "rest": 0}
         self._stop = threading.Event()

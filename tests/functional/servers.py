@@ -1,5 +1,6 @@
 """The installed command as a process, and real clients of it."""
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -29,9 +30,9 @@ class Server(Process):
         *command: str,
         env: dict[str, str] | None = None,
         cwd: Path | None = None,
-        one_port: bool = False,
+        ports: Sequence[int] = (),
     ) -> None:
-        self.port, self.rest_port = free_ports(1) * 2 if one_port else free_ports(2)
+        self.port, self.rest_port = ports or free_ports(2)
         rest = REST_FLAGS.get(command[0], "--rest_port")
         ports = (f"--port={self.port}", f"{rest}={self.rest_port}")
         super().__init__(*command, *ports, env=env, cwd=cwd)

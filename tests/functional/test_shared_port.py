@@ -15,7 +15,7 @@ from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 from tests.certificates import Authority
 from tests.functional.protocols import http2_client
 from tests.functional.servers import READY, ROOT, SAMPLE, Server
-from tests.process import PATIENCE_S
+from tests.process import PATIENCE_S, free_ports
 
 REQUEST = json.loads((ROOT / "examples" / "digits" / "request.json").read_text())
 PREDICT = "/v1/models/digits:predict"
@@ -28,7 +28,7 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 def _open(*flags: str) -> Server:
-    server = Server(*DIGITS, *flags, one_port=True)
+    server = Server(*DIGITS, *flags, ports=free_ports(1) * 2)
     assert f"port {server.port} " in server.line("REST server listens on port")
     assert f"port {server.port} " in server.line(READY)
     server.url = f"{'https' if flags else 'http'}://localhost:{server.port}"

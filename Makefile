@@ -37,7 +37,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help run venv test unit conformance soak fuzz drivers style format api configuration sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels \
-	walk docker_build docker_check docker_lock clean
+	walk manifests docker_build docker_check docker_lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z_-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -114,6 +114,9 @@ bench-quick: ## measure the sample in two minutes; BASE=<git revision> compares 
 
 bench: ## measure every case beside other servers; takes half an hour
 	$(PYTHON) -m benchmarks full
+
+manifests: .venv-dev/.installed ## write deploy/kubernetes from the chart, by Helm's own engine
+	$(DEV)/python deploy/helm/render.py
 
 docker_build: ## build IMAGE (ie-serving-py:latest), on BASE_IMAGE if that is given
 	$(DOCKER) build --tag $(IMAGE) $(if $(BASE_IMAGE),--build-arg BASE=$(BASE_IMAGE)) .

@@ -1,86 +1,53 @@
-"""The manifests of `deploy/kubernetes`, a directory for each storage, checked without a cluster."""
+"""The manifests of `deploy/kubernetes` and `deploy/kserve`, checked without a cluster."""
 
+import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
+import jsonschema
 import kubernetes_validate
 import pytest
-import yaml
 from kubernetes_validate.utils import all_versions
 
 from ie_serving.config.dialects import ie_serving
 from ie_serving.config.dialects.environment import storage_options
-from ie_serving.config.settings import Parsed, Settings
 from ie_serving.config.values.faults import Faults
-from ie_serving.server.fronts.admin.health import LIVE, READY
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.server.fronts.admin.health import LIVE, READY, STARTUP
+from ie_serving.server.fronts.tfs.rest_routes import route
+from ie_serving.server.gate.rights import RPC
 from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S
+from tests.functional.deployed import (
+    MANIFESTS,
+    VERSIONS,
+    Deployed,
+    Manifest,
+    custom_schemas,
+    read,
+    validate,
+)
 from tests.functional.servers import ROOT
 from tests.process import output_of
 
-SETS = sorted(path for path in (ROOT / "deploy" / "kubernetes").iterdir() if path.is_dir())
-FILES = sorted(path for each in SETS for path in each.glob("*.yaml"))
-VERSIONS = [f"1.{minor}" for minor in range(25, 38)]
+KSERVE = ROOT / "deploy" / "kserve"
+FILES = sorted(
+    [*MANIFESTS.glob("*/*.yaml"), *KSERVE.glob("*.yaml"), ROOT / "deploy/verify_client.yaml"]
+)
+SETS = sorted(path.parent for path in MANIFESTS.glob("*/deployment.yaml"))
 SCHEMES = {"local": "/", "s3": "s3://", "gcs": "gs://", "minio": "minio://"}
+OF_STORAGES = [path for path in SETS if path.name in SCHEMES]
 GIB = 2**30
-
-Manifest = dict[str, Any]
+DEPLOYMENT = (ROOT / "docs" / "deployment.md").read_text()
 
 
 def name_of(path: Path) -> str:
     return "/".join(path.parts[-2:]) if path.suffix else path.name
 
 
-def read(path: Path) -> Manifest:
-    (manifest,) = yaml.safe_load_all(path.read_text())
-    assert isinstance(manifest, dict)
-    return manifest
-
-
-class Deployed:
-    """One set, by kind, and what its Deployment runs."""
-
-    def __init__(self, directory: Path) -> None:
-        self.manifests = {kind["kind"]: kind for kind in map(read, directory.glob("*.yaml"))}
-        self.spec: Manifest = self.manifests["Deployment"]["spec"]
-        self.pod: Manifest = self.spec["template"]["spec"]
-        (self.container,) = self.pod["containers"]
-        self.volumes = {volume["name"]: volume for volume in self.pod["volumes"]}
-        self.mounts = {each["mountPath"]: each for each in self.container["volumeMounts"]}
-
-    def environ(self, files: Path) -> dict[str, str]:
-        """What the server's environment is; paths in mounted volumes begin at `files` instead."""
-        found = {}
-        for source in self.container.get("envFrom", []):
-            secret = self.manifests["Secret"]
-            assert source["secretRef"]["name"] == secret["metadata"]["name"]
-            found |= secret["stringData"]
-        for variable in self.container.get("env", []):
-            found[variable["name"]] = str(files) + variable["value"]
-        return found
-
-    def settings(self, files: Path) -> Settings:
-        return self.parsed(files).settings
-
-    def parsed(self, files: Path) -> Parsed:
-        """Parse the arguments and the ConfigMap as the server does."""
-        mounted = self.mounts["/config"]["name"]
-        config = self.manifests["ConfigMap"]
-        assert self.volumes[mounted]["configMap"]["name"] == config["metadata"]["name"]
-        for name, text in config["data"].items():
-            (files / "config" / name).parent.mkdir(exist_ok=True)
-            (files / "config" / name).write_text(text)
-        command, *arguments = self.container["args"]
-        assert command == "ie_serving"
-        moved = [argument.replace("=/config/", f"={files}/config/") for argument in arguments]
-        parsed = ie_serving.parse(moved, self.environ(files))
-        assert parsed.warnings == ()
-        return parsed
-
-
 @pytest.fixture(params=SETS, ids=name_of)
 def deployed(request: pytest.FixtureRequest) -> Deployed:
-    return Deployed(request.param)
+    return Deployed.of(request.param)
 
 
 def test_the_schemas_are_those_of_the_versions_that_are_promised() -> None:
@@ -88,42 +55,61 @@ def test_the_schemas_are_those_of_the_versions_that_are_promised() -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_every_manifest_fits_the_schema_strictly(path: Path, version: str) -> None:
-    assert kubernetes_validate.validate(read(path), version, strict=True).startswith(version)
+def test_every_manifest_fits_the_schemas_strictly(version: str) -> None:
+    different = {json.dumps(read(path)): path for path in FILES}
+    assert faults(different.values(), version) == {}
+
+
+def faults(paths: Iterable[Path], version: str) -> dict[str, str]:
+    found = {}
+    for path in paths:
+        try:
+            validate(read(path), version)
+        except (kubernetes_validate.ValidationError, jsonschema.ValidationError) as error:
+            found[name_of(path)] = str(error)
+    return found
 
 
 def test_there_is_a_set_for_each_storage() -> None:
-    assert {path.name for path in SETS} == set(SCHEMES)
+    assert {path.name for path in OF_STORAGES} == set(SCHEMES)
 
 
-def test_the_arguments_and_the_models_are_what_the_server_takes(
-    deployed: Deployed, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    settings = deployed.settings(tmp_path)
+@pytest.mark.parametrize("path", OF_STORAGES, ids=name_of)
+def test_the_arguments_and_the_models_are_what_the_server_takes(path: Path, tmp_path: Path) -> None:
+    settings = Deployed.of(path).settings(tmp_path)
     assert [model.name for model in settings.models] == ["digits"]
-    (storage,) = (name for name in SCHEMES if f"[{name}]" in request.node.name)
-    assert settings.models[0].base_path.startswith(SCHEMES[storage])
+    assert settings.models[0].base_path.startswith(SCHEMES[path.name])
 
 
-def test_the_environment_is_what_storage_takes(deployed: Deployed, tmp_path: Path) -> None:
-    """Files of a mounted Secret lie where their variable says."""
-    for volume in deployed.volumes.values():
-        if "secret" in volume:
-            (where,) = (
-                at for at, each in deployed.mounts.items() if each["name"] == volume["name"]
-            )
-            for name, text in deployed.manifests["Secret"]["stringData"].items():
-                (tmp_path / where.lstrip("/")).mkdir()
-                (tmp_path / where.lstrip("/") / name).write_text(text)
-    environ = deployed.environ(tmp_path)
-    options = storage_options(environ, Faults(), cache_dir=tmp_path)
-    used = {option for group in (options.s3, options.gcs, options.minio) for option in texts(group)}
-    assert set(environ.values()) <= used | {f"https://{options.minio.endpoint}"}
+@pytest.mark.parametrize("storage", ["s3", "minio"])
+def test_the_secret_of_the_documentation_is_what_storage_takes(storage: str) -> None:
+    """Its keys are variables of the server, by `envFrom`."""
+    (source,) = Deployed.of(MANIFESTS / storage).container["envFrom"]
+    name = source["secretRef"]["name"]
+    command = re.search(rf"create secret generic {name} (.*?)\n\S", DEPLOYMENT, re.DOTALL)
+    assert command
+    keys = re.findall(r"--from-literal=(\w+)", command[1])
+    values = {key: f"https://{key}.example.com:9000" for key in keys}
+    faults = Faults()
+    options = storage_options(values, faults)
+    faults.check()
+    taken = {*vars(options.s3).values(), *vars(options.minio).values()}
+    assert len(keys) >= 3
+    assert {text.removeprefix("https://") for text in values.values()} <= {
+        str(each).removeprefix("https://") for each in taken
+    }
 
 
-def texts(options: object) -> set[str]:
-    return {value for value in vars(options).values() if isinstance(value, str)}
+def test_the_key_file_lies_where_its_variable_says(tmp_path: Path) -> None:
+    gcs = Deployed.of(MANIFESTS / "gcs")
+    mount = gcs.mounts["/secret"]
+    name = gcs.volumes[mount["name"]]["secret"]["secretName"]
+    assert f"kubectl create secret generic {name} --from-file=gcp-creds.json\n" in DEPLOYMENT
+    key_file = tmp_path / "secret" / "gcp-creds.json"
+    key_file.parent.mkdir()
+    key_file.write_text("{}")
+    options = storage_options(gcs.environ(tmp_path), Faults(), cache_dir=tmp_path)
+    assert str(key_file) in {str(each) for each in vars(options.gcs).values()}
 
 
 def test_ports_are_the_servers_and_the_service_leads_to_them(
@@ -132,17 +118,22 @@ def test_ports_are_the_servers_and_the_service_leads_to_them(
     server = deployed.settings(tmp_path).server
     ports = {port["name"]: port["containerPort"] for port in deployed.container["ports"]}
     assert ports == {"grpc": server.port, "rest": server.rest_port}
-    service = deployed.manifests["Service"]["spec"]
-    assert {port["targetPort"] for port in service["ports"]} == set(ports)
-    assert service["selector"] == deployed.spec["selector"]["matchLabels"]
-    assert service["selector"].items() <= deployed.spec["template"]["metadata"]["labels"].items()
+    for service in deployed.services:
+        assert {port["targetPort"] for port in service["spec"]["ports"]} == set(ports)
+        assert service["spec"]["selector"] == deployed.spec["selector"]["matchLabels"]
+        assert service["spec"]["selector"].items() <= deployed.labels.items()
 
 
 @pytest.mark.parametrize(
-    ("probe", "path"), [("startupProbe", READY), ("readinessProbe", READY), ("livenessProbe", LIVE)]
+    ("probe", "path"),
+    [("startupProbe", STARTUP), ("readinessProbe", READY), ("livenessProbe", LIVE)],
 )
-def test_probes_ask_what_the_server_answers(deployed: Deployed, probe: str, path: str) -> None:
-    assert deployed.container[probe]["httpGet"] == {"path": path, "port": "rest"}
+def test_probes_ask_what_the_server_answers(
+    deployed: Deployed, probe: str, path: str, tmp_path: Path
+) -> None:
+    encrypted = deployed.settings(tmp_path).server.tls_certificate
+    scheme = {"scheme": "HTTPS"} if encrypted else {}
+    assert deployed.container[probe]["httpGet"] == {"path": path, "port": "rest", **scheme}
 
 
 def test_the_grace_period_is_longer_than_the_longest_drain(
@@ -183,29 +174,85 @@ def test_the_pod_passes_the_restricted_standard(deployed: Deployed) -> None:
 
 
 def test_the_commands_of_the_documentation_change_what_they_mean_to(tmp_path: Path) -> None:
-    text = (ROOT / "docs" / "deployment.md").read_text()
-    commands = re.findall(r"^(?:export|cp|sed) .*", text, re.MULTILINE)
+    commands = re.findall(r"^(?:export|cp|sed) .*", DEPLOYMENT, re.MULTILINE)
     (tmp_path / "deploy").symlink_to(ROOT / "deploy")
     output_of("/bin/sh", "-eu", "-c", "\n".join(commands), cwd=tmp_path)
-    deployed = Deployed(tmp_path / "my-serving")
+    deployed = Deployed.of(tmp_path / "my-serving")
     assert deployed.container["image"] == "registry.example.org/me/ie-serving:0.1.0"
     (model,) = deployed.settings(tmp_path).models
     assert model.base_path == "s3://my-models/digits"
 
 
-def test_the_sets_differ_only_in_how_the_repository_is_reached() -> None:
-    def common(directory: Path) -> Manifest:
-        deployed = Deployed(directory)
-        own = {"repository", "credentials"}
-        spec, pod = dict(deployed.spec), dict(deployed.pod)
-        container = dict(deployed.container)
-        container["volumeMounts"] = [m for m in container["volumeMounts"] if m["name"] not in own]
-        pod["volumes"] = [volume for volume in pod["volumes"] if volume["name"] not in own]
-        for key in ("env", "envFrom"):
-            container.pop(key, None)
-        del spec["strategy"]
-        return {**spec, "template": {"spec": {**pod, "containers": [container]}}}
+# Every kind, and in the largest what lies deep.
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        pytest.param("kubernetes/s3/deployment.yaml", "spec.template.spec", id="of Kubernetes"),
+        pytest.param("kubernetes/production/hpa.yaml", "spec.behavior.scaleDown", id="its scaling"),
+        pytest.param("kubernetes/autoscaling/scaledobject.yaml", "spec", id="KEDA"),
+        pytest.param(
+            "kubernetes/autoscaling/servicemonitor.yaml", "spec.endpoints.0", id="monitor"
+        ),
+        pytest.param("kubernetes/gateway/httproute.yaml", "spec.rules.0", id="HTTPRoute"),
+        pytest.param(
+            "kubernetes/gateway/grpcroute.yaml", "spec.rules.0.matches.0.method", id="gRPC"
+        ),
+        pytest.param("kserve/runtime.yaml", "spec.containers.0", id="a runtime's container"),
+        pytest.param("kserve/runtime.yaml", "spec", id="a runtime"),
+        pytest.param("kserve/rest.yaml", "spec.predictor.model", id="InferenceService"),
+    ],
+)
+def test_a_field_that_there_is_not_is_refused(path: str, place: str) -> None:
+    manifest = read(ROOT / "deploy" / path)
+    within = manifest
+    for step in place.split("."):
+        within = within[int(step) if step.isdigit() else step]
+    within["replica"] = 1
+    with pytest.raises((kubernetes_validate.ValidationError, jsonschema.ValidationError)) as caught:
+        validate(manifest, VERSIONS[-1])
+    assert "'replica' was unexpected" in str(caught.value)
 
-    first, *others = map(common, SETS)
-    for other in others:
-        assert other == first
+
+def test_every_schema_of_a_custom_kind_is_used() -> None:
+    kinds = {f"{m['apiVersion']} {m['kind']}" for m in map(read, FILES)}
+    assert custom_schemas().keys() - {"$defs"} <= kinds
+
+
+def runtime() -> Manifest:
+    return read(KSERVE / "runtime.yaml")
+
+
+def test_the_runtime_of_kserve_starts_the_server(tmp_path: Path) -> None:
+    """KServe puts the name of the InferenceService in the place of `{{.Name}}`."""
+    (container,) = runtime()["spec"]["containers"]
+    command, *arguments = container["args"]
+    assert command == "ie_serving"
+    parsed = ie_serving.parse([each.replace("{{.Name}}", "digits") for each in arguments], {})
+    (model,) = parsed.settings.models
+    assert (model.name, model.base_path) == ("digits", "/mnt/models")
+    server = parsed.settings.server
+    assert runtime()["spec"]["annotations"] == {
+        "prometheus.kserve.io/port": str(server.rest_port),
+        "prometheus.kserve.io/path": server.metrics_path,
+    }
+    assert container["readinessProbe"]["httpGet"] == {"path": READY, "port": server.rest_port}
+    drain_s = server.drain_delay_s + server.drain_timeout_s + 2 * CLOSE_TIMEOUT_S
+    for path in ("rest.yaml", "grpc.yaml"):
+        predictor = read(KSERVE / path)["spec"]["predictor"]
+        assert predictor["terminationGracePeriodSeconds"] > drain_s
+        assert predictor["model"]["runtime"] == runtime()["metadata"]["name"]
+        assert predictor["model"]["protocolVersion"] in runtime()["spec"]["protocolVersions"]
+        formats = {each["name"] for each in runtime()["spec"]["supportedModelFormats"]}
+        assert predictor["model"]["modelFormat"]["name"] in formats
+    (port,) = read(KSERVE / "grpc.yaml")["spec"]["predictor"]["model"]["ports"]
+    assert (port["name"], port["containerPort"]) == ("h2c", server.port)
+
+
+def test_the_runtime_claims_the_protocols_that_are_served() -> None:
+    """v1 is `:predict`, grpc-v1 PredictionService; of v2 there are the routes of health alone."""
+    assert runtime()["spec"]["protocolVersions"] == ["v1", "grpc-v1"]
+    assert route("POST", "/v1/models/digits:predict").verb == "predict"
+    with pytest.raises(InvalidRequest, match="Malformed request"):
+        route("POST", "/v2/models/digits/infer")
+    assert "/tensorflow.serving.PredictionService/Predict" in RPC
+    assert "/inference.GRPCInferenceService/ModelInfer" not in RPC

@@ -1,0 +1,102 @@
+{{- define "ie-serving.fullname" -}}
+{{- $name := default .Chart.Name .Values.nameOverride -}}
+{{- if .Values.fullnameOverride -}}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
+{{- else if contains $name .Release.Name -}}
+{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
+{{- else -}}
+{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "ie-serving.selector" -}}
+app.kubernetes.io/name: {{ default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" }}
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end -}}
+
+{{- define "ie-serving.metadata" -}}
+labels:
+  {{- include "ie-serving.selector" . | nindent 2 }}
+{{- end -}}
+
+{{- define "ie-serving.image" -}}
+{{- with .Values.image -}}
+{{- if .digest -}}
+{{ .repository }}@{{ .digest }}
+{{- else -}}
+{{ .repository }}:{{ default $.Chart.AppVersion .tag }}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "ie-serving.serviceAccount" -}}
+{{- if .Values.serviceAccount.create -}}
+{{- default (include "ie-serving.fullname" .) .Values.serviceAccount.name -}}
+{{- else -}}
+{{- .Values.serviceAccount.name -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "ie-serving.restTls" -}}
+{{- if and .Values.tls.secret (ne .Values.tls.ports "grpc") -}}true{{- end -}}
+{{- end -}}
+
+{{- /* Probes have no certificate: where one is asked for, that the port is open must do. It opens when
+every model has loaded, and a pod that stops leaves its Services by itself. */ -}}
+{{- define "ie-serving.probe" -}}
+{{- if and (include "ie-serving.restTls" .root) .root.Values.tls.clientCertificates -}}
+tcpSocket:
+  port: rest
+{{- else -}}
+httpGet:
+  path: {{ .path }}
+  port: rest
+  {{- if include "ie-serving.restTls" .root }}
+  scheme: HTTPS
+  {{- end }}
+{{- end -}}
+{{- end -}}
+
+{{- /* One node, one volume: the old pod lets go of it first. */ -}}
+{{- define "ie-serving.volumeOfOneNode" -}}
+{{- with .Values.storage -}}
+{{- if and (eq .type "local") (not .local.volume) (ne .local.accessMode "ReadWriteMany") (ne .local.accessMode "ReadOnlyMany") -}}true{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- /* What would be ignored, or would contradict what the chart sets, ends the rendering. */ -}}
+{{- define "ie-serving.check" -}}
+{{- $own := list "--config_path" "--port" "--rest_port" "--metrics_path" "--cache_dir" "--cache_size_bytes" "--drain_delay_seconds" "--drain_timeout_seconds" "--log_level" "--log_format" "--tls_certificate" "--tls_key" "--tls_client_ca" "--tls_ports" "--api_key_file" "--open_health" -}}
+{{- range .Values.extraArgs -}}
+{{- $flag := regexReplaceAll "=.*" . "" -}}
+{{- if has $flag $own -}}
+{{- fail (printf "extraArgs: %s is set by the chart itself: use the value that stands for it, see docs/kubernetes.md" $flag) -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.existingConfigMap (or .Values.models .Values.configuration) -}}
+{{- fail "existingConfigMap: models and configuration would be ignored beside it: give one or the other" -}}
+{{- end -}}
+{{- if and (not .Values.existingConfigMap) (not .Values.models) (not .Values.configuration) -}}
+{{- fail "models: empty; give at least one, such as {name: digits, base_path: s3://my-models/digits}, or an existingConfigMap" -}}
+{{- end -}}
+{{- if and (eq .Values.storage.type "local") .Values.storage.secret -}}
+{{- fail "storage.secret: a local volume takes none; set storage.type to s3, gcs or minio" -}}
+{{- end -}}
+{{- if and .Values.storage.ca.configMap (not (has .Values.storage.type (list "s3" "minio"))) -}}
+{{- fail "storage.ca: only s3 and minio take certificates of their own" -}}
+{{- end -}}
+{{- if and .Values.tls.clientCertificates (not .Values.tls.secret) -}}
+{{- fail "tls.clientCertificates: needs tls.secret, whose ca.crt names the authorities" -}}
+{{- end -}}
+{{- with .Values.autoscaling -}}
+{{- if lt (int .maxReplicas) (int .minReplicas) -}}
+{{- fail "autoscaling: maxReplicas is less than minReplicas" -}}
+{{- end -}}
+{{- if and .enabled (eq .kind "keda") (not .keda.serverAddress) -}}
+{{- fail "autoscaling.keda.serverAddress: missing; give the address of Prometheus" -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.gateway.enabled (not .Values.gateway.parentRefs) -}}
+{{- fail "gateway.parentRefs: missing; give the Gateway, such as [{name: public, namespace: gateways}]" -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,102 @@
+"""Renders the chart with Helm's own engine, as a library: no `helm` and no cluster are needed.
+
+    python deploy/helm/render.py [DIRECTORY] # writes deploy/kubernetes: `make manifests`
+    python deploy/helm/render.py --each < CASES > RESULTS
+
+CASES is a JSON list of values, one object for each rendering; RESULTS has for each either the
+files, `{"files": {NAME: TEXT}}`, or what Helm says against it, `{"refused": TEXT}`. Then follows
+what `helm lint --strict` finds. The library, helm-python-sdk, comes with the extra `test`.
+"""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+from helm_python import Chart, HelmError, lint
+
+HERE = Path(__file__).parent
+CHART = HERE / "ie-serving"
+MANIFESTS = HERE.parent / "kubernetes"
+RELEASE = "ie-serving"
+SETS: Mapping[str, tuple[str, ...]] = {
+    "local": ("local.yaml",),
+    "s3": ("s3.yaml",),
+    "gcs": ("gcs.yaml",),
+    "minio": ("minio.yaml",),
+    "production": ("production.yaml",),
+    "autoscaling": ("s3.yaml", "keda.yaml"),
+    "gateway": ("s3.yaml", "gateway.yaml"),
+}
+"""Directories of `deploy/kubernetes`, each with the files of values that it is rendered from."""
+
+ONLY: Mapping[str, tuple[str, ...]] = {
+    "autoscaling": ("scaledobject.yaml", "servicemonitor.yaml"),
+    "gateway": ("httproute.yaml", "grpcroute.yaml"),
+}
+"""Of these directories only the files that the others lack: they go beside one of a storage."""
+
+HEADER = """\
+# Made by `make manifests` from deploy/helm/ie-serving with {values}.
+"""
+
+
+def values(*files: str) -> dict[str, Any]:
+    """Read files of `deploy/helm/values`, the later over the earlier, key by key of the top."""
+    given: dict[str, Any] = {}
+    for name in files:
+        given |= yaml.safe_load((HERE / "values" / name).read_text())
+    return given
+
+
+def rendered(given: Mapping[str, Any]) -> dict[str, str]:
+    """Render the chart; empty files are left out, and names begin after `templates/`.
+
+    Raises:
+        HelmError: the values do not fit the schema, or a template refuses them.
+    """
+    with Chart.load(CHART) as chart:
+        chart.validate_schema(dict(given))
+        files = chart.render(dict(given), name=RELEASE, namespace="default")
+    return {
+        Path(name).name: text.strip() + "\n"
+        for name, text in files.items()
+        if text.strip() and name.endswith((".yaml", ".txt"))
+    }
+
+
+def manifests() -> Iterator[tuple[str, str]]:
+    """Yield path below `deploy/kubernetes` and text of every manifest that is made."""
+    for directory, files in SETS.items():
+        header = HEADER.format(values=" and ".join(f"values/{name}" for name in files))
+        for name, text in rendered(values(*files)).items():
+            if name.endswith(".yaml") and name in ONLY.get(directory, (name,)):
+                yield f"{directory}/{name}", header + text
+
+
+def write(target: Path) -> None:
+    """Write every manifest below `target`, and remove what is made no longer."""
+    for directory in SETS:
+        for old in (target / directory).glob("*.yaml"):
+            old.unlink()
+    for name, text in manifests():
+        path = target / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+
+
+def result(given: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return {"files": rendered(given)}
+    except HelmError as error:
+        return {"refused": str(error)}
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--each"]:
+        results = [result(given) for given in json.load(sys.stdin)]
+        json.dump([*results, lint(CHART, values("local.yaml"), strict=True)], sys.stdout)
+    else:
+        write(Path(sys.argv[1]) if sys.argv[1:] else MANIFESTS)

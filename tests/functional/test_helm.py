@@ -1,0 +1,448 @@
+"""The chart of `deploy/helm`, rendered by Helm's own engine and read as the server reads it."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from ie_serving import __version__
+from ie_serving.server.fronts.tfs.rest_routes import MODELS
+from ie_serving.server.gate.rights import RPC
+from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S
+from tests.functional.deployed import MANIFESTS, VERSIONS, Deployed, Manifest, validate
+from tests.functional.servers import ROOT
+from tests.process import output_of
+
+HELM = ROOT / "deploy" / "helm"
+RENDER = str(HELM / "render.py")
+Values = dict[str, Any]
+WARNING = 2
+"""Severity of a finding of `helm lint`; 1 is a hint."""
+BASIC: Values = {"models": [{"name": "digits", "base_path": "/models/digits"}]}
+
+
+def with_basic(**more: Any) -> Values:
+    return {**BASIC, **more}
+
+
+TAKEN: Mapping[str, Values] = {
+    "verify": yaml.safe_load((HELM / "values" / "verify.yaml").read_text()),
+    "tls": with_basic(tls={"secret": "a", "ports": "both"}),
+    "tls of gRPC": with_basic(tls={"secret": "a", "ports": "grpc", "clientCertificates": True}),
+    "client certificates": with_basic(tls={"secret": "a", "clientCertificates": True}),
+    "keys": with_basic(auth={"secret": "a", "key": "all"}),
+    "long drain": with_basic(
+        drain={"delaySeconds": 60, "timeoutSeconds": 240, "preStopSeconds": 15}
+    ),
+    "own configuration": {"existingConfigMap": "mine"},
+    "configuration": with_basic(configuration={"monitoring": {"metrics": {"enable": True}}}),
+    "shared volume": with_basic(storage={"local": {"accessMode": "ReadWriteMany"}}),
+    "claims": with_basic(storage={"local": {"claim": "a"}}, cache={"claim": "b"}),
+    "authority": with_basic(storage={"type": "minio", "secret": "a", "ca": {"configMap": "b"}}),
+    "scaled": with_basic(autoscaling={"enabled": True}),
+    "KEDA": with_basic(
+        autoscaling={"enabled": True, "kind": "keda", "keda": {"serverAddress": "http://a:9090"}}
+    ),
+    "closed": with_basic(networkPolicy={"enabled": True, "egress": [{"ports": [{"port": 443}]}]}),
+    "open shift": with_basic(user=None),
+    "digest": with_basic(image={"repository": "a/b", "digest": f"sha256:{'0' * 64}"}),
+    "flags": with_basic(
+        extraArgs=["--max_message_bytes=67108864"], env=[{"name": "TZ", "value": "UTC"}]
+    ),
+    "of 2020": {
+        "replicas": 2,
+        "existingConfigMap": "models",
+        "storage": {"type": "gcs", "secret": "creds"},
+        "log": {"level": "DEBUG"},
+        "service": {"type": "LoadBalancer"},
+        "ports": {"grpc": 8080, "rest": 8081},
+    },
+    "a model of 2020": {
+        "models": [
+            {
+                "name": "resnet",
+                "base_path": "s3://models/resnet",
+                "target_device": "CPU",
+                "nireq": 4,
+                "plugin_config": {"CPU_THROUGHPUT_STREAMS": "2"},
+            }
+        ],
+        "storage": {"type": "s3", "secret": "aws"},
+    },
+    "placed": with_basic(
+        nodeSelector={"a": "b"},
+        tolerations=[{"key": "a", "operator": "Exists"}],
+        affinity={"nodeAffinity": {}},
+        priorityClassName="high",
+        podLabels={"c": "d"},
+        podAnnotations={"e": "f"},
+        imagePullSecrets=[{"name": "g"}],
+        topologySpread={"keys": []},
+        podDisruptionBudget={"maxUnavailable": "25%"},
+        serviceAccount={"create": True, "annotations": {"h": "i"}},
+        service={"type": "LoadBalancer", "headless": True, "annotations": {"j": "k"}},
+    ),
+}
+"""Values that are taken; each is tested for what it comes to."""
+
+REFUSED: Mapping[str, tuple[Values, str]] = {
+    "no model": ({}, "models: empty"),
+    "a word that there is not": (with_basic(replicaCount=2), "'replicaCount' not allowed"),
+    "a word within": (with_basic(tls={"secretName": "a"}), "'secretName' not allowed"),
+    "a number as text": (with_basic(replicas="2"), "at '/replicas'"),
+    "a store that there is not": (with_basic(storage={"type": "nfs"}), "at '/storage/type'"),
+    "a model without a name": ({"models": [{"base_path": "/m"}]}, "missing property 'name'"),
+    "a flag of the chart's": (with_basic(extraArgs=["--port=1"]), "--port is set by the chart"),
+    "models beside a ConfigMap": (with_basic(existingConfigMap="a"), "would be ignored"),
+    "models twice": (with_basic(configuration={"model_config_list": []}), "at '/configuration'"),
+    "keys of a volume": (with_basic(storage={"secret": "a"}), "a local volume takes none"),
+    "an authority of gcs": (
+        with_basic(storage={"type": "gcs", "ca": {"configMap": "a"}}),
+        "only s3 and minio",
+    ),
+    "certificates without TLS": (with_basic(tls={"clientCertificates": True}), "needs tls.secret"),
+    "fewer than the fewest": (
+        with_basic(autoscaling={"minReplicas": 3, "maxReplicas": 2}),
+        "less than minReplicas",
+    ),
+    "KEDA without Prometheus": (
+        with_basic(autoscaling={"enabled": True, "kind": "keda"}),
+        "keda.serverAddress: missing",
+    ),
+    "a route to nowhere": (with_basic(gateway={"enabled": True}), "gateway.parentRefs: missing"),
+    "metrics without a key": (
+        with_basic(auth={"secret": "a"}, serviceMonitor={"enabled": True}),
+        "keySecret.name: missing",
+    ),
+    "metrics without an authority": (
+        with_basic(tls={"secret": "a"}, serviceMonitor={"enabled": True}),
+        "caSecret.name: missing",
+    ),
+    "metrics without a certificate": (
+        with_basic(
+            tls={"secret": "a", "clientCertificates": True},
+            serviceMonitor={"enabled": True, "tls": {"caSecret": {"name": "a"}, "serverName": "b"}},
+        ),
+        "no client certificate",
+    ),
+}
+"""Values that are refused, each with a part of what is said."""
+
+
+@pytest.fixture(scope="module")
+def results() -> list[Any]:
+    """What Helm makes of all of them, and what its lint finds; in a process, since it is Go."""
+    cases = [*TAKEN.values(), *(values for values, _ in REFUSED.values())]
+    done = subprocess.run(
+        [sys.executable, RENDER, "--each"],
+        input=json.dumps(cases),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    found = json.loads(done.stdout)
+    assert len(found) == len(cases) + 1
+    return list(found)
+
+
+@pytest.fixture(scope="module")
+def made(results: list[Any]) -> Mapping[str, list[Manifest]]:
+    """Manifests by the name of their values."""
+    return {
+        name: [yaml.safe_load(text) for file, text in result["files"].items() if "yaml" in file]
+        for name, result in zip(TAKEN, results, strict=False)
+    }
+
+
+@pytest.fixture
+def deployed(made: Mapping[str, list[Manifest]]) -> Any:
+    return lambda name: Deployed(made[name])
+
+
+def kind(manifests: list[Manifest], kind: str) -> Manifest:
+    (found,) = (each for each in manifests if each["kind"] == kind)
+    return found
+
+
+def test_lint_finds_nothing(results: list[Any]) -> None:
+    found = results[-1]
+    assert [each for each in found["messages"] if each["severity"] >= WARNING] == []
+    assert found["errors"] == []
+
+
+def test_the_committed_manifests_are_what_the_chart_renders(tmp_path: Path) -> None:
+    """`make manifests` writes them."""
+    output_of(sys.executable, RENDER, str(tmp_path))
+
+    def texts(directory: Path) -> dict[str, str]:
+        files = directory.glob("*/*.yaml")
+        return {str(each.relative_to(directory)): each.read_text() for each in files}
+
+    assert texts(MANIFESTS) == texts(tmp_path)
+
+
+def test_all_that_is_made_fits_the_schemas(made: Mapping[str, list[Manifest]]) -> None:
+    """Of the newest version: the committed manifests are validated for each."""
+    different = {json.dumps(each): each for manifests in made.values() for each in manifests}
+    for manifest in different.values():
+        validate(manifest, VERSIONS[-1])
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_would_be_ignored_or_cannot_be_is_refused(name: str, results: list[Any]) -> None:
+    at = len(TAKEN) + list(REFUSED).index(name)
+    assert REFUSED[name][1] in results[at].get("refused", "it was taken")
+
+
+def test_the_chart_is_of_this_release() -> None:
+    chart = yaml.safe_load((HELM / "ie-serving" / "Chart.yaml").read_text())
+    assert chart["appVersion"] == chart["version"] == __version__
+    assert chart["kubeVersion"] == f">={VERSIONS[0]}.0-0"
+
+
+def test_the_notes_name_what_was_installed(results: list[Any]) -> None:
+    notes = results[0]["files"]["NOTES.txt"]
+    assert "rollout status deployment/ie-serving" in notes
+    assert "port-forward service/ie-serving 8000 9000" in notes
+
+
+def test_tls(deployed: Any, tmp_path: Path) -> None:
+    server = deployed("tls").settings(tmp_path).server
+    assert (server.tls_certificate, server.tls_key) == ("/tls/tls.crt", "/tls/tls.key")
+    assert deployed("tls").volumes["tls"]["secret"]["secretName"] == "a"
+    assert deployed("tls").container["livenessProbe"]["httpGet"]["scheme"] == "HTTPS"
+    of_grpc = deployed("tls of gRPC").settings(tmp_path).server
+    assert (of_grpc.tls_ports, of_grpc.tls_client_ca) == ("grpc", "/tls/ca.crt")
+    assert "scheme" not in deployed("tls of gRPC").container["livenessProbe"]["httpGet"]
+
+
+def test_probes_without_a_certificate_look_whether_the_port_is_open(deployed: Any) -> None:
+    container = deployed("client certificates").container
+    for name in ("startupProbe", "readinessProbe", "livenessProbe"):
+        assert container[name]["tcpSocket"] == {"port": "rest"}
+        assert "httpGet" not in container[name]
+
+
+def test_keys(deployed: Any, tmp_path: Path) -> None:
+    assert deployed("keys").settings(tmp_path).server.api_key_file == "/auth/all"
+    assert deployed("keys").volumes["auth"]["secret"]["secretName"] == "a"
+    assert deployed("keys").mounts["/auth"]["readOnly"] is True
+
+
+def test_the_grace_period_follows_the_drain(deployed: Any, tmp_path: Path) -> None:
+    server = deployed("long drain").settings(tmp_path).server
+    assert (server.drain_delay_s, server.drain_timeout_s) == (60.0, 240.0)
+    pod, container = deployed("long drain").pod, deployed("long drain").container
+    waits = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert waits == 15
+    longest = waits + server.drain_delay_s + server.drain_timeout_s + 2 * CLOSE_TIMEOUT_S + 1
+    assert pod["terminationGracePeriodSeconds"] > longest
+
+
+def test_models_and_configuration(made: Mapping[str, list[Manifest]], deployed: Any) -> None:
+    text = kind(made["configuration"], "ConfigMap")["data"]["config.json"]
+    assert json.loads(text) == {
+        "model_config_list": [{"config": BASIC["models"][0]}],
+        "monitoring": {"metrics": {"enable": True}},
+    }
+    assert "ConfigMap" not in {each["kind"] for each in made["own configuration"]}
+    assert deployed("own configuration").volumes["models"]["configMap"]["name"] == "mine"
+
+
+@pytest.mark.parametrize(
+    ("name", "strategy"), [("tls", "Recreate"), ("shared volume", "RollingUpdate")]
+)
+def test_a_volume_of_one_node_is_let_go_of_first(name: str, strategy: str, deployed: Any) -> None:
+    assert deployed(name).spec["strategy"]["type"] == strategy
+
+
+def test_claims_of_yours(made: Mapping[str, list[Manifest]], deployed: Any) -> None:
+    assert "PersistentVolumeClaim" not in {each["kind"] for each in made["claims"]}
+    volumes = deployed("claims").volumes
+    assert volumes["repository"]["persistentVolumeClaim"]["claimName"] == "a"
+    assert volumes["cache"]["persistentVolumeClaim"]["claimName"] == "b"
+
+
+def test_an_authority_of_yours(deployed: Any, tmp_path: Path) -> None:
+    found = deployed("authority")
+    assert found.environ(tmp_path) == {"MINIO_CA_BUNDLE": f"{tmp_path}/ca/ca.pem"}
+    assert found.volumes["ca"]["configMap"]["name"] == "b"
+
+
+@pytest.mark.parametrize("name", ["scaled", "KEDA"])
+def test_what_is_scaled_has_no_number_of_pods(name: str, deployed: Any) -> None:
+    assert "replicas" not in deployed(name).spec
+
+
+def test_scaling_asks_for_a_metric_that_there_is(made: Mapping[str, list[Manifest]]) -> None:
+    hpa = kind(made["scaled"], "HorizontalPodAutoscaler")["spec"]
+    keda = kind(made["KEDA"], "ScaledObject")["spec"]
+    (trigger,) = keda["triggers"]
+    adapter = yaml.safe_load((ROOT / "deploy/prometheus/adapter.yaml").read_text())
+    (rule,) = adapter["rules"]["custom"]
+    (metric,) = (each["pods"]["metric"]["name"] for each in hpa["metrics"])
+    operations = (ROOT / "docs" / "operations.md").read_text()
+    assert f"| `{metric}` | gauge |" in operations
+    assert rule["name"]["as"] == metric
+    for query in (rule["seriesQuery"], rule["metricsQuery"], trigger["metadata"]["query"]):
+        assert metric in query
+    assert hpa["scaleTargetRef"]["name"] == keda["scaleTargetRef"]["name"] == "ie-serving"
+
+
+@pytest.mark.skipif(not shutil.which("promtool"), reason="promtool is not there")
+def test_prometheus_understands_the_queries(
+    made: Mapping[str, list[Manifest]], tmp_path: Path
+) -> None:
+    (trigger,) = kind(made["KEDA"], "ScaledObject")["spec"]["triggers"]
+    adapter = yaml.safe_load((ROOT / "deploy/prometheus/adapter.yaml").read_text())
+    query = adapter["rules"]["custom"][0]["metricsQuery"]
+    filled = query.replace("<<.GroupBy>>", "pod").replace("<<.LabelMatchers>>", 'pod=~"a|b"')
+    rules = [
+        {"record": "keda", "expr": trigger["metadata"]["query"]},
+        {"record": "adapter", "expr": filled},
+    ]
+    file = tmp_path / "rules.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "a", "rules": rules}]}))
+    assert "SUCCESS: 2 rules found" in "\n".join(
+        output_of(str(shutil.which("promtool")), "check", "rules", str(file))
+    )
+
+
+def test_metrics_are_asked_of_one_service(made: Mapping[str, list[Manifest]]) -> None:
+    """The headless one has the same pods: they would be counted twice."""
+    production = [yaml.safe_load(each.read_text()) for each in (MANIFESTS / "production").iterdir()]
+    monitor = kind(production, "ServiceMonitor")["spec"]
+    services = [each for each in production if each["kind"] == "Service"]
+    wanted = monitor["selector"]["matchLabels"].items()
+    chosen = [each for each in services if wanted <= each["metadata"]["labels"].items()]
+    assert len(services) == 2
+    (service,) = chosen
+    (endpoint,) = monitor["endpoints"]
+    assert endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
+    alerts = (ROOT / "deploy/prometheus/alerts.yml").read_text()
+    assert f'job="{endpoint["relabelings"][0]["replacement"]}"' in alerts
+
+
+def test_a_policy_closes_what_it_does_not_name(
+    made: Mapping[str, list[Manifest]], deployed: Any
+) -> None:
+    policy = kind(made["closed"], "NetworkPolicy")["spec"]
+    assert policy["policyTypes"] == ["Ingress", "Egress"]
+    assert policy["podSelector"]["matchLabels"].items() <= deployed("closed").labels.items()
+    named = {port["port"] for rule in policy["ingress"] for port in rule["ports"]}
+    assert named == {port["name"] for port in deployed("closed").container["ports"]}
+
+
+def test_another_platform_chooses_the_user(deployed: Any) -> None:
+    context = deployed("open shift").pod["securityContext"]
+    assert context["runAsNonRoot"] is True
+    assert context.keys().isdisjoint({"runAsUser", "runAsGroup", "fsGroup"})
+
+
+def test_an_image_by_digest_and_flags_of_yours(deployed: Any, tmp_path: Path) -> None:
+    assert deployed("digest").container["image"] == f"a/b@sha256:{'0' * 64}"
+    assert deployed("flags").settings(tmp_path).server.max_message_bytes == 64 << 20
+    assert deployed("flags").container["env"] == [{"name": "TZ", "value": "UTC"}]
+
+
+def test_where_pods_go(made: Mapping[str, list[Manifest]], deployed: Any) -> None:
+    pod = deployed("placed").pod
+    assert pod["nodeSelector"] == {"a": "b"}
+    assert pod["tolerations"] == [{"key": "a", "operator": "Exists"}]
+    assert pod["affinity"] == {"nodeAffinity": {}}
+    assert pod["priorityClassName"] == "high"
+    assert pod["imagePullSecrets"] == [{"name": "g"}]
+    assert pod["serviceAccountName"] == "ie-serving"
+    assert "topologySpreadConstraints" not in pod
+    assert deployed("placed").labels["c"] == "d"
+    budget = kind(made["placed"], "PodDisruptionBudget")["spec"]
+    assert budget["maxUnavailable"] == "25%"
+    assert budget["selector"]["matchLabels"].items() <= deployed("placed").labels.items()
+    services = {each["metadata"]["name"]: each["spec"] for each in deployed("placed").services}
+    assert services["ie-serving"]["type"] == "LoadBalancer"
+    assert services["ie-serving-headless"]["clusterIP"] == "None"
+    spread = deployed("tls").pod["topologySpreadConstraints"]
+    for each in spread:
+        assert each["labelSelector"]["matchLabels"].items() <= deployed("tls").labels.items()
+
+
+def test_routes_lead_to_what_is_served_and_leave_out_what_changes_models() -> None:
+    http = yaml.safe_load((MANIFESTS / "gateway/httproute.yaml").read_text())["spec"]["rules"]
+    assert [match["path"]["value"] for rule in http for match in rule["matches"]] == [MODELS]
+    grpc = yaml.safe_load((MANIFESTS / "gateway/grpcroute.yaml").read_text())["spec"]["rules"]
+    methods = [match["method"] for rule in grpc for match in rule["matches"]]
+    reached = {
+        rpc
+        for rpc in RPC
+        for method in methods
+        if re.fullmatch(f"/{method['service']}/{method.get('method', '.*')}", rpc)
+    }
+    left_out = RPC.keys() - reached
+    assert "/tensorflow.serving.ModelService/HandleReloadConfigRequest" in left_out
+    assert len(reached) == 8
+
+
+OLD_VALUES = {
+    *("replicas", "config_configmap_name", "model_name", "model_path", "gcp_creds_secret_name"),
+    *("aws_access_key_id", "aws_secret_access_key", "aws_region", "s3_compat_api_endpoint"),
+    *("image_name", "target_device", "nireq", "plugin_config", "log_level", "service_type"),
+}
+"""Of the charts `ovms`. Source: deploy/ovms of the server of 2020, and of OpenVINO Model Server."""
+
+
+def rows_of_old_values() -> list[tuple[set[str], set[str]]]:
+    """Words in code of both cells of each row of docs/migration.md."""
+    page = (ROOT / "docs" / "migration.md").read_text()
+    section = page.partition("\n## The charts of 2020")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (.*) \| (.*) \|$", section, re.MULTILINE)[1:]
+    return [(set(re.findall("`([^`]+)`", a)), set(re.findall("`([^`]+)`", b))) for a, b in rows]
+
+
+def test_every_value_of_the_old_charts_has_one_here() -> None:
+    rows = rows_of_old_values()
+    assert set().union(*(old for old, _ in rows)) == OLD_VALUES
+    values = yaml.safe_load((HELM / "ie-serving" / "values.yaml").read_text())
+    for old, here in rows:
+        paths = [word.partition(":")[0].split(".") for word in here]
+        known = [path for path in paths if path[0] in values]
+        assert known, old
+        for path in known:
+            within = values
+            for step in path:
+                within = within[step]
+
+
+def test_an_install_of_2020(
+    made: Mapping[str, list[Manifest]], deployed: Any, tmp_path: Path
+) -> None:
+    old = deployed("of 2020")
+    assert old.spec["replicas"] == 2
+    assert old.volumes["models"]["configMap"]["name"] == "models"
+    assert old.volumes["credentials"]["secret"]["secretName"] == "creds"
+    environ = old.environ(tmp_path)
+    assert environ == {"GOOGLE_APPLICATION_CREDENTIALS": f"{tmp_path}/secret/gcp-creds.json"}
+    assert "--log_level=DEBUG" in old.container["args"]
+    service = kind(made["of 2020"], "Service")["spec"]
+    assert service["type"] == "LoadBalancer"
+    assert [(port["name"], port["port"]) for port in service["ports"]] == [
+        ("grpc", 8080),
+        ("rest", 8081),
+    ]
+
+
+def test_a_model_of_2020(deployed: Any, tmp_path: Path) -> None:
+    settings = deployed("a model of 2020").settings(tmp_path)
+    (model,) = settings.models
+    assert (model.name, model.base_path) == ("resnet", "s3://models/resnet")
+    (source,) = deployed("a model of 2020").container["envFrom"]
+    assert source["secretRef"]["name"] == "aws"
+    assert "nireq=4" in repr(model.engine)
+    assert "'CPU_THROUGHPUT_STREAMS': '2'" in repr(model.engine)

@@ -368,6 +368,7 @@ class ServingApplication:
             drain_timeout_s=server.drain_timeout_s,
             load_timeout_s=server.load_timeout_s,
             reload_changed=server.reload_changed_versions,
+            held=lambda: self._used.held(name),
             # Looked up when it happens: a model that was gone meanwhile has new series.
             on_trouble=lambda: self._metrics.of(name).count_listing_failure(),
             on_changed=lambda: self._metrics.of(name).count_changed_version(),

@@ -4,7 +4,7 @@ A part of the composition root of its own, since `ie_serving check` and `ie_serv
 engines without a server.
 """
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -45,7 +45,7 @@ def engine_of(config: ModelConfig) -> Engine:
     return layered(alone, BatchMetrics(), Family(config.name, SequenceMetrics()))
 
 
-def models_of(directory: Path) -> Collection[str] | None:
+def models_of(directory: Path) -> Mapping[str, frozenset[int]] | None:
     """Name the models that a version asks, which serve before it; None where it asks none.
 
     See `models.used_models.ModelsOf`.
@@ -54,7 +54,7 @@ def models_of(directory: Path) -> Collection[str] | None:
         # Here, not above: few versions are pipelines.
         from ie_serving.engines.python.konduit.definition import models_in
 
-        return models_in((directory / KONDUIT).read_text("utf-8"))
+        return dict.fromkeys(models_in((directory / KONDUIT).read_text("utf-8")), frozenset[int]())
     return graph_models_of(directory)
 
 

@@ -34,6 +34,7 @@ class StreamRules:
         drain_timeout_s: how long requests may keep a version that is no longer wanted.
         load_timeout_s: how long a load may take, waiting for its turn included; 0: for ever.
         reload_changed: load a version anew whose files change while it serves.
+        held: gives the versions that graphs name, which stay loaded.
         on_trouble: told of each listing that fails.
         on_changed: told of each change of the files of a version that serves.
         on_load: told of each load that ends, whether it succeeded.
@@ -46,6 +47,7 @@ class StreamRules:
     drain_timeout_s: float
     load_timeout_s: float = 0.0
     reload_changed: bool = False
+    held: Callable[[], Collection[int]] = tuple
     on_trouble: Callable[[], None] = lambda: None
     on_changed: Callable[[], None] = lambda: None
     on_load: Callable[[bool], None] = lambda succeeded: None

@@ -67,7 +67,7 @@ class ModelStream:
         self.name = name
         self.store = store
         self._source = source
-        self._wanted = Wanted(policy, labels)
+        self._wanted = Wanted(policy, labels, rules.held)
         self.labels: Mapping[str, int] = {}
         self.available: Mapping[int, Servable] = {}
         self.default: Servable | None = None
@@ -147,7 +147,7 @@ class ModelStream:
         # Before the policy acts: a label that moves to a version which the policy drops in the same
         # step is assigned all the same.
         self._assign_labels()
-        self._aspire()
+        self.aspire()
 
     def poll_every(self, seconds: float) -> None:
         """Poll at this interval from now on; 0 polls no more by itself."""
@@ -178,7 +178,7 @@ class ModelStream:
         self._is_retired = True
         self._schedule.leave(self)
         self._wanted.listing = Listing({}, moving=False)
-        self._aspire()
+        self.aspire()
         while not (self._renewals.is_over and self._versions.are_gone):
             await self.changed()
 
@@ -247,7 +247,7 @@ class ModelStream:
         self._listed = True
         self._note_recovery()
         if is_news:
-            self._aspire()
+            self.aspire()
 
     def not_listed(self, error: StorageError) -> None:
         """See `Polled`: nothing changes."""
@@ -273,7 +273,8 @@ class ModelStream:
             return frozenset()
         return self._versions.failed()
 
-    def _aspire(self) -> None:
+    def aspire(self) -> None:
+        """Choose anew what is wanted, as when other versions are held."""
         for candidate in self._wanted.choose():
             self._notice(candidate)
         self._advance()
@@ -294,7 +295,7 @@ class ModelStream:
 
     def _advance(self) -> None:
         if self._ends_recall():
-            self._aspire()
+            self.aspire()
             return
         # Each command moves its version at once, so the next snapshot shows it and the loop ends;
         # what takes time goes on in tasks.

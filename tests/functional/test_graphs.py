@@ -125,7 +125,9 @@ def server(root: Path) -> Iterator[Server]:
     (found,) = COLOURS["graphs"]
     first, last = ({"model": "turning", "in": {"x": x}} for x in ("request.x", "first.y"))
     turned = {"name": "turned", "steps": {"first": first, "last": last}, "outputs": {"y": "last.y"}}
-    graphs = [*EXAMPLE["graphs"], early, seen, {**found, "name": "found"}, turned]
+    old = {"steps": [{"model": "turning", "version": 1}], "outputs": {"y": "turning.y"}}
+    kept = {"name": "kept", **old}
+    graphs = [*EXAMPLE["graphs"], early, seen, {**found, "name": "found"}, turned, kept]
     pipelines = {"pipeline_config_list": [PIPELINE, COUNTED]}
     libraries = {"custom_node_library_config_list": [LIBRARY]}
     config = write(root, {"graphs": graphs, **pipelines, **libraries})
@@ -260,6 +262,11 @@ def test_no_answer_mixes_versions(server: Server, root: Path) -> None:
     while seen[-1] == [0.25] * 4 and time.monotonic() - began < PATIENCE_S:
         seen += predict(server, "turned", [[1.0] * 4])["y"]
     assert seen[-1] == [4.0] * 4
+
+
+def test_a_version_that_a_graph_names_stays_loaded(server: Server) -> None:
+    assert predict(server, "turned", [[1.0] * 4])["y"] == [[4.0] * 4]
+    assert predict(server, "kept", [[1.0] * 4])["y"] == [[0.5] * 4]
 
 
 def test_a_reload_of_the_file_changes_graphs(server: Server, root: Path) -> None:

@@ -12,8 +12,9 @@ from ie_serving.config.values.faults import Faults
 from ie_serving.config.values.numbers import version
 from ie_serving.config.values.words import text
 from ie_serving.core.errors import ConfigError
+from ie_serving.core.nesting import MOST_NESTED
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.graph.definition import MOST_NESTED, Definition, circle, too_deep
+from ie_serving.engines.graph.definition import Definition, circle, too_deep
 from ie_serving.engines.graph.reading import read
 from ie_serving.engines.kernels import Beside
 

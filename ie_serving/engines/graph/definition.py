@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from ie_serving.core.nesting import MOST_NESTED
 from ie_serving.core.requests import ModelSpec
 from ie_serving.core.tensors import SERVING_DEFAULT, TensorSpec
 from ie_serving.engines.graph.condition import Condition
@@ -14,10 +15,6 @@ from ie_serving.engines.kernels import THREAD, Place
 
 REQUEST = "request"
 """In place of a step's name: what the client sends."""
-
-MOST_NESTED = 16
-"""Graphs within one another, the outermost included: each holds the one within it in some ten of
-Python's 1,000 frames."""
 
 ITEM = "item"
 """In place of a step's name: an entry of what `for_each` names."""
@@ -283,8 +280,17 @@ class Definition:
     @property
     def models(self) -> frozenset[str]:
         """Names of the models that it uses."""
-        steps = self.steps.values()
-        return frozenset(step.model.name for step in steps if isinstance(step, ModelStep))
+        return frozenset(self.versions)
+
+    @property
+    def versions(self) -> Mapping[str, frozenset[int]]:
+        """The versions of each model that it uses by their numbers, where steps do."""
+        found: dict[str, frozenset[int]] = {}
+        for step in self.steps.values():
+            if isinstance(step, ModelStep):
+                own = {step.model.version} if step.model.version else ()
+                found[step.model.name] = found.get(step.model.name, frozenset()).union(own)
+        return found
 
 
 def circle(needs: Mapping[str, frozenset[str]]) -> list[str]:

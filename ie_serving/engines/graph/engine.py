@@ -3,7 +3,7 @@
 Imported by every server; what reads, plans and runs graphs is imported with the first graph.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,8 +60,8 @@ class WithGraphs(EngineAround):
         return load(definition, directory, given, self._models, self._record, self._watch)
 
 
-def models_of(directory: Path) -> Collection[str] | None:
-    """Name the models that a version uses. Blocking.
+def models_of(directory: Path) -> Mapping[str, frozenset[int]] | None:
+    """Name the models that a version uses, each with the versions that it names. Blocking.
 
     Returns:
         None for one that is no graph; nothing for one that cannot be read, which its load says.
@@ -69,9 +69,9 @@ def models_of(directory: Path) -> Collection[str] | None:
     if not (directory / FILE).is_file():
         return None
     try:
-        return _definition(directory).models
+        return _definition(directory).versions
     except LoadFailed:
-        return ()
+        return {}
 
 
 def _definition(directory: Path) -> "Definition":

@@ -1,6 +1,6 @@
 """Which versions of one model are wanted: what policy and labels choose of the last listing."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from ie_serving.models.repository.source import Candidate, Choose, Listing
 from ie_serving.models.repository.version_policy import VersionPolicy
@@ -12,18 +12,25 @@ class Wanted:
     Args of the constructor are those attributes:
         policy: version policy.
         labels: versions by the labels that are to mean them.
+        held: gives the versions that graphs name.
 
     Attributes:
         listing: the last one.
         aspired: versions that the policy wants.
-        labelled: versions that labels keep.
+        labelled: versions that labels or graphs keep.
         recalled: what is to serve first, instead of what the policy wants: it answered until a
             worker died, and what was to replace it there may take long to load, or never load.
     """
 
-    def __init__(self, policy: VersionPolicy, labels: Mapping[str, int]) -> None:
+    def __init__(
+        self,
+        policy: VersionPolicy,
+        labels: Mapping[str, int],
+        held: Callable[[], Collection[int]] = tuple,
+    ) -> None:
         self.policy = policy
         self.labels = labels
+        self.held = held
         self.listing = Listing({}, moving=False)
         self.aspired: frozenset[int] = frozenset()
         self.labelled: frozenset[int] = frozenset()
@@ -43,12 +50,15 @@ class Wanted:
         """Choose anew, and give the candidates that are wanted."""
         offered, candidates = self.listing.offered, self.listing.candidates
         aspired = self._aspired(offered)
-        self.labelled = self.policy.labelled(offered, self.labels.values())
+        self.labelled = self.policy.labelled(offered, self._named())
         # Otherwise what was aspired stays so until the next listing, or what serves would be
         # unloaded before anything is known of what is to replace it.
         if aspired <= candidates.keys():
             self.aspired = aspired
         return [candidates[number] for number in self.kept & candidates.keys()]
+
+    def _named(self) -> Collection[int]:
+        return {*self.labels.values(), *self.held()}
 
     def _aspired(self, found: Collection[int]) -> frozenset[int]:
         aspired = self.policy.aspired(found)
@@ -63,11 +73,11 @@ class Wanted:
 
     def choice(self, failed: Collection[int]) -> Choose:
         """Give what chooses the versions whose files are listed: all that may be wanted."""
-        policy, labels, aspired = self.policy, self.labels.values(), self._aspired
+        policy, named, aspired = self.policy, self._named(), self._aspired
 
         def choose(found: Collection[int]) -> frozenset[int]:
             """Choose out of the numbers that were found: aspired, labelled, and to stand in."""
-            kept = policy.labelled(found, labels)
+            kept = policy.labelled(found, named)
             return aspired(found) | kept | policy.stand_ins(found, failed)
 
         return choose

@@ -51,9 +51,12 @@ Noted = Callable[[str], AbstractContextManager[None]]
 cannot take it away. Raises LoadFailed for one that has ended it before and has to wait."""
 
 
-Awaits = Callable[[Path], Callable[[], Awaitable[None]] | None]
-"""Looks at the files of a version, in the thread that fetched them: gives what has to be awaited on
-the event loop before it is compiled, or None for most. What is awaited raises LoadFailed."""
+Awaited = Callable[[], Awaitable[Callable[[], None]]]
+"""What has to be awaited on the event loop before a version is compiled. It raises LoadFailed, or
+gives what is called, in any thread, when the version has gone."""
+
+Awaits = Callable[[Path], Awaited | None]
+"""Looks at the files of a version, in the thread that fetched them. Most have nothing to await."""
 
 
 class LoadedVersion:
@@ -124,7 +127,7 @@ class Loader:
         fetch = partial(self._fetch, candidate, given_up, done, took)
         kept, directory, awaited = await _in_thread(self._fetches, fetch)
         if awaited is not None:
-            await _or_close(kept, awaited())
+            kept.callback(await _or_close(kept, awaited()))
         with ExitStack() as noted:
             build = partial(self._compile, candidate, kept, directory, noted, given_up, done, took)
             loaded = await _in_thread(self._executor, build)
@@ -171,7 +174,7 @@ class Loader:
 
     def _fetch(
         self, candidate: Candidate, given_up: Flag, done: Report, took: dict[str, float]
-    ) -> tuple[ExitStack, Path, Callable[[], Awaitable[None]] | None]:
+    ) -> tuple[ExitStack, Path, Awaited | None]:
         _check_wanted(given_up)
         if candidate.fault:
             raise StorageError(candidate.fault)
@@ -240,10 +243,10 @@ def _free(leaving: list[LoadedVersion]) -> None:
         HEAPS.give_back()
 
 
-async def _or_close(kept: ExitStack, awaited: Awaitable[None]) -> None:
+async def _or_close(kept: ExitStack, awaited: Awaitable[T]) -> T:
     """Await it; give back what is kept where that fails."""
     try:
-        await awaited
+        return await awaited
     except BaseException:  # cancellation too: nobody else knows of it
         await asyncio.to_thread(kept.close)
         raise

@@ -1,7 +1,7 @@
 """A graph is compiled when the models that it uses serve, and not before."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,6 +21,8 @@ class Stream:
 
     def __init__(self) -> None:
         self.default: object = None
+        self.available: dict[int, object] = {}
+        self.aspired = 0
         self.is_settled = False
         self.trouble: Exception | None = None
         self.failed: dict[int, str] = {}
@@ -29,6 +31,9 @@ class Stream:
 
     def failures(self) -> dict[int, str]:
         return self.failed
+
+    def aspire(self) -> None:
+        self.aspired += 1
 
     def retry_now(self) -> None:
         self.retried += 1
@@ -56,16 +61,23 @@ class World:
         self.uses = uses
         self.prepared = ServedModels()
         models = WithPrepared(self.served, self.prepared)
-        self.used = UsedModels(models, lambda path: self.uses.get(path.name))
+        self.used = UsedModels(models, self.uses_of)
 
-    def load(self, name: str) -> "asyncio.Task[None]":
+    def uses_of(self, path: Path) -> dict[str, frozenset[int]] | None:
+        found = self.uses.get(path.name)
+        if found is None or isinstance(found, dict):
+            return found
+        return dict.fromkeys(found, frozenset())
+
+    def load(self, name: str) -> "asyncio.Task[Callable[[], None]]":
         awaited = self.used.before(name, Path(name))
         assert awaited is not None
         return asyncio.create_task(_done(awaited()))
 
 
-async def _done(awaited: Any) -> None:
-    await awaited
+async def _done(awaited: Any) -> Callable[[], None]:
+    release: Callable[[], None] = await awaited
+    return release
 
 
 async def test_it_waits_for_every_model() -> None:
@@ -168,3 +180,27 @@ async def test_a_model_that_serves_calls_for_the_graphs_that_failed() -> None:
     world.used.note_load("a", succeeded=True)
     await settle()
     assert (world.streams["g"].retried, world.streams["h"].retried) == (1, 0)
+
+
+async def test_a_version_that_a_graph_names_is_held_until_the_graph_has_gone() -> None:
+    world = World(g={"a": frozenset({1})})
+    stream = world.streams["a"]
+    stream.change(default=object(), available={2: object()})
+    load = world.load("g")
+    await settle()
+    assert (world.used.held("a"), world.used.held("b"), stream.aspired) == ({1}, set(), 1)
+    assert not load.done()
+    stream.change(available={1: object(), 2: object()})
+    release = await asyncio.wait_for(load, PATIENCE_S)
+    assert world.used.held("a") == {1}
+    release()
+    await settle()
+    assert (world.used.held("a"), stream.aspired) == (set(), 2)
+
+
+async def test_a_version_that_a_graph_names_and_nobody_has() -> None:
+    world = World(g={"a": frozenset({1, 2})})
+    world.streams["a"].change(default=object(), available={2: object()}, is_settled=True)
+    with pytest.raises(LoadFailed, match=r'it uses version 1 of model "a", which does not serve$'):
+        await asyncio.wait_for(world.load("g"), PATIENCE_S)
+    assert world.used.held("a") == set()

@@ -250,10 +250,10 @@ def test_images_are_for_the_model_to_decode(tmp_path: Path) -> None:
 def test_a_version_that_is_no_graph_is_another_engines(tmp_path: Path) -> None:
     assert models_of(tmp_path) is None
     (tmp_path / FILE).write_text("{")
-    assert models_of(tmp_path) == ()
-    text = json.dumps({"steps": [{"model": "a"}, {"model": "b"}], "outputs": {"y": "b.y"}})
-    (tmp_path / FILE).write_text(text)
-    assert models_of(tmp_path) == {"a", "b"}
+    assert models_of(tmp_path) == {}
+    steps = [{"model": "a"}, {"model": "b", "version": 3}, {"model": "b", "name": "c"}]
+    (tmp_path / FILE).write_text(json.dumps({"steps": steps, "outputs": {"y": "c.y"}}))
+    assert models_of(tmp_path) == {"a": frozenset(), "b": {3}}
 
 
 def test_a_file_that_is_no_graph_is_named() -> None:

@@ -27,6 +27,7 @@ from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.sequences import open_to_clients
 from ie_serving.inference.warmup import WarmUp
 from ie_serving.models.allowed import AllowedModels
+from ie_serving.models.asked_labels import AskedLabels
 from ie_serving.models.asked_polls import AskedPolls, Poll
 from ie_serving.models.asked_reload import AskedReload
 from ie_serving.models.manager import ModelManager
@@ -278,6 +279,7 @@ class ServingApplication:
         return ConfigPages(
             self._models.served.all_statuses,
             AskedReload(self._models, poll, self._config.reload_if_changed),
+            AskedLabels(self._models),
             reload_allowed=server.reload_by_rpc,
             limit_s=server.rest_timeout_s,
         )

@@ -4,8 +4,8 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import quote
 
+from ie_serving.clients.paths import model_path
 from ie_serving.clients.sample import Pieces, chosen, inlined, inputs
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.requests import ModelSpec
@@ -63,7 +63,4 @@ def predict(url: str, model: ModelSpec, signatures: Mapping[str, Signature]) -> 
 
 def path_of(model: ModelSpec) -> str:
     """Give the path of a model, version or label in TensorFlow Serving's REST API."""
-    path = f"/v1/models/{quote(model.name, safe='')}"
-    if model.version is not None:
-        return f"{path}/versions/{model.version}"
-    return path if model.label is None else f"{path}/labels/{quote(model.label, safe='')}"
+    return model_path(model.name, model.version, model.label)

@@ -28,19 +28,33 @@ def signatures_at(url: str, model: ModelSpec, get: Get) -> dict[str, Signature]:
     place = f"{url}{path_of(model)}/metadata"
     body = get(place)
     try:
-        return _signatures(json.loads(body))
+        found = signatures_in(json.loads(body)["metadata"]["signature_def"], with_outputs=False)
     except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise InvalidRequest(
             f"{place} did not answer with metadata of TensorFlow Serving's API ({error}): give the"
             " address of the REST port"
         ) from error
+    return found
 
 
-def _signatures(document: Mapping[str, Any]) -> dict[str, Signature]:
-    held = document["metadata"]["signature_def"]
+def signatures_in(held: Mapping[str, Any], *, with_outputs: bool = True) -> dict[str, Signature]:
+    """Read a SignatureDefMap; names, dtypes and shapes alone are known.
+
+    Args:
+        held: its JSON.
+        with_outputs: read outputs, too; whoever writes requests does not need them.
+
+    Raises:
+        ValueError, LookupError, TypeError, AttributeError: it is none.
+    """
     named = held.get("signature_def", held.get("signatureDef", {}))
     return {
-        name: Signature(name, _specs(each.get("inputs", {})), {}) for name, each in named.items()
+        name: Signature(
+            name,
+            _specs(each.get("inputs", {})),
+            _specs(each.get("outputs", {})) if with_outputs else {},
+        )
+        for name, each in named.items()
     }
 
 

@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 
 OpenStream = Callable[[ModelConfig], ModelStream]
 """Makes the stream of one model, not yet started."""
+Edit = Callable[[Sequence[ModelConfig]], Sequence[ModelConfig]]
+"""Gives the same models, in their order, with other labels of some."""
 
 
 class ModelManager:
@@ -150,6 +152,18 @@ class ModelManager:
             log.info(Event("configuration applied", models=",".join(self.served.entries)))
             if not all_or_nothing:
                 self._begin_each_alone(fresh.values())
+
+    async def relabel(self, edit: Edit) -> None:
+        """Change labels alone, by `edit` of what is desired; nothing is loaded.
+
+        Raises:
+            PreconditionFailed: a label names a version that does not serve; nothing has changed.
+        """
+        async with self._applying:
+            configs = edit(self.desired)
+            pairs = zip(configs, self.desired, strict=True)
+            self._check_labels(new for new, old in pairs if new is not old)
+            self._commit(configs, {})
 
     def serving(self) -> tuple[ModelConfig, ...]:
         """Give the models as they are served now: a predecessor until its successor serves."""

@@ -1,5 +1,6 @@
 """No text of the server names a flag that the running command does not have."""
 
+import argparse
 import ast
 import io
 import re
@@ -16,6 +17,7 @@ from ie_serving.config.dialects.tfs_flags import FLAGS
 from ie_serving.config.schema.catalogue import names_in_tensorflow_model_server
 from ie_serving.config.schema.storage import STORES
 from ie_serving.core.hints import Hint
+from ie_serving.remote import command
 
 PACKAGE = Path(__file__).resolve().parents[2] / "ie_serving"
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -65,6 +67,24 @@ CLIENTS = (
 )
 """Flags of the command that makes up programs, and those of curl in such a program."""
 
+
+def flags_of(parser: argparse.ArgumentParser) -> Iterator[str]:
+    """Every flag of a parser and of those below it."""
+    for action in parser._actions:
+        yield from action.option_strings
+        if isinstance(action, argparse._SubParsersAction):
+            for each in action.choices.values():
+                yield from flags_of(each)
+
+
+FLAGS_OF: Mapping[str, frozenset[str]] = {
+    "clients": frozenset(CLIENTS),
+    "remote": frozenset(
+        flag for name in command.MEANINGS for flag in flags_of(command.parser_of(name))
+    ),
+}
+"""Flags of commands that are parsed elsewhere than in the dialects, by the room of their texts."""
+
 HINTS = [pair for _, pair in sorted({hint.text: (where, hint) for where, hint in hints()}.items())]
 
 
@@ -72,9 +92,9 @@ HINTS = [pair for _, pair in sorted({hint.text: (where, hint) for where, hint in
 def test_only_a_dialect_names_flags(path: Path) -> None:
     """Everywhere else a setting is named by its field, in a `Hint`."""
     if not place(path).startswith("config/dialects/"):
-        known = CLIENTS if place(path).startswith("clients/") else ()
+        known = FLAGS_OF.get(place(path).partition("/")[0], frozenset())
         found = {name for text in texts(path) for name in FLAG.findall(text)}
-        assert found <= set(known)
+        assert found <= known
 
 
 @pytest.mark.parametrize(("where", "hint"), HINTS, ids=str)

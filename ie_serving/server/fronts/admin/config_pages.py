@@ -1,18 +1,22 @@
-"""`/v1/config`: the states of all models, and the reload that a client asks for.
+"""`/v1/config`: the states of all models, and the reload that a client asks for; and labels.
 
-Source: OpenVINO Model Server, Config Status API and Config Reload API.
+Source: OpenVINO Model Server, Config Status API and Config Reload API. Labels and details are ours.
 """
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Protocol
 
-from ie_serving.core.errors import DeadlineExceeded, Forbidden
+from ie_serving.core.errors import DeadlineExceeded, Forbidden, InvalidRequest
 from ie_serving.core.hints import Hint
+from ie_serving.core.integers import INT64_MAX
 from ie_serving.core.versions import VersionStatus
 from ie_serving.wire.tfs import metadata
 
 STATUS = "/v1/config"
 RELOAD = "/v1/config/reload"
+DETAILS = "/v1/config/details"
 UNCHANGED, CHANGED = 200, 201
 
 Statuses = Callable[[], Mapping[str, Sequence[VersionStatus]]]
@@ -21,26 +25,98 @@ Reload = Callable[[], Awaitable[bool]]
 """Reloads, and tells whether anything changed. Raises ServingError."""
 
 
+class Details(Protocol):
+    """What a status does not tell of a model; `models.asked_labels.Details` is one."""
+
+    @property
+    def default_version(self) -> int | None:
+        """Answers requests that name neither version nor label."""
+
+    @property
+    def labels(self) -> Mapping[str, int]:
+        """Those that requests may use."""
+
+    @property
+    def waiting(self) -> Mapping[str, int]:
+        """Those that wait for their version."""
+
+    @property
+    def memory(self) -> Mapping[int, int]:
+        """Bytes of each version, where they are known."""
+
+
+class Labels(Protocol):
+    """Shows and changes labels; `models.asked_labels.AskedLabels` is one. Raises ServingError."""
+
+    def details(self, name: str) -> Details:
+        """Give those of one model."""
+
+    def all_details(self) -> Mapping[str, Details]:
+        """Give those of every model."""
+
+    async def change(self, name: str, changes: Mapping[str, int | None]) -> None:
+        """Set, move or remove the labels that are named."""
+
+
 class ConfigPages:
-    """Answers both.
+    """Answers all of them.
 
     Args of the constructor:
-        statuses, reload: what they show and do.
-        reload_allowed: whether clients may reload.
-        limit_s: longest time in seconds that a reload is waited for.
+        statuses, reload, labels: what they show and do.
+        reload_allowed: whether clients may reload, and set labels.
+        limit_s: longest time in seconds that either is waited for.
     """
 
     def __init__(
-        self, statuses: Statuses, reload: Reload, *, reload_allowed: bool, limit_s: float
+        self,
+        statuses: Statuses,
+        reload: Reload,
+        labels: Labels,
+        *,
+        reload_allowed: bool,
+        limit_s: float,
     ) -> None:
         self._statuses = statuses
         self._reload = reload
+        self._labels = labels
         self._reload_allowed = reload_allowed
         self._limit_s = limit_s
 
     def status(self) -> bytes:
         """Show every model."""
         return metadata.statuses_json(self._statuses())
+
+    def details(self, name: str) -> bytes:
+        """Show what a status does not tell of one model. Raises: NotFound."""
+        return _json(_shown(self._labels.details(name)))
+
+    def all_details(self) -> bytes:
+        """Show that of every model."""
+        return _json({name: _shown(each) for name, each in self._labels.all_details().items()})
+
+    async def relabel(self, name: str, body: bytes) -> bytes:
+        """Change labels of one model; give its details.
+
+        Raises:
+            Forbidden: changes by request are switched off.
+            InvalidRequest: the body is not what it should be.
+            DeadlineExceeded: another change of the configuration takes too long.
+            ServingError: a label cannot be set; nothing has changed.
+        """
+        if not self._reload_allowed:
+            raise Forbidden(
+                "labels by request are switched off: change the configuration file",
+                Hint(", or let clients set them with {server.reload_by_rpc}"),
+            )
+        try:
+            await asyncio.wait_for(self._labels.change(name, changes_of(body)), self._limit_s)
+        except asyncio.TimeoutError:
+            raise DeadlineExceeded(
+                f"another change of the configuration was not over within {self._limit_s:g} s, and"
+                " no label has changed: ask again later",
+                Hint(", or raise {server.rest_timeout_s}"),
+            ) from None
+        return self.details(name)
 
     async def reload(self) -> tuple[int, bytes]:
         """Reload; give the HTTP status, which tells whether anything changed, and every model.
@@ -70,3 +146,42 @@ class ConfigPages:
                 f" GET {STATUS} shows how far it is",
                 Hint(", or raise {server.rest_timeout_s}"),
             ) from None
+
+
+def changes_of(body: bytes) -> Mapping[str, int | None]:
+    """Read `{"labels": {"stable": 3, "old": null}}`: versions by label, null for one to remove.
+
+    Raises:
+        InvalidRequest: it is something else.
+    """
+    expected = 'expected {"labels": {"LABEL": VERSION, ...}}, with null for a label to remove'
+    try:
+        document: Any = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"the body is no JSON ({error}); {expected}") from None
+    changes = document.get("labels") if isinstance(document, dict) else None
+    if not isinstance(changes, dict) or not changes or len(document) > 1:
+        raise InvalidRequest(f"the body has no labels, or more than labels; {expected}")
+    for label, version in changes.items():
+        if not label or not _is_version(version):
+            raise InvalidRequest(f'label "{label}" has the version {version!r:.80}; {expected}')
+    return changes
+
+
+def _is_version(version: object) -> bool:
+    if version is None:
+        return True
+    return type(version) is int and 0 <= version <= INT64_MAX
+
+
+def _shown(details: Details) -> dict[str, Any]:
+    return {
+        "default_version": details.default_version,
+        "labels": dict(details.labels),
+        "waiting_labels": dict(details.waiting),
+        "memory_bytes": {str(version): size for version, size in details.memory.items()},
+    }
+
+
+def _json(document: object) -> bytes:
+    return json.dumps(document, ensure_ascii=False).encode("utf-8", "replace") + b"\n"

@@ -95,6 +95,8 @@ from ie_serving.wire.tfs.results import classes_of, values_of
 LARGE_EXAMPLES_BODY = 4 * 1024
 """Bytes of a body with Examples from which it is parsed in a thread, all of it: an empty Example is
 3 bytes of JSON, and takes 1 us; and what is no strict JSON takes several times as long."""
+MOST_LABELS = 1 << 20
+"""Bytes of a body with labels: some ten thousand of them, above what anybody gives one model."""
 JSON_REPLY: Headers = ((b"content-type", JSON.encode()),)
 RETRY_LATER: Headers = (*JSON_REPLY, (b"retry-after", b"1"))
 """Of a 429: what filled the queue or the budget is mostly answered within a second."""
@@ -164,6 +166,7 @@ class RestApi:
             "regress": self._regress,
             "invoke": self.invoke,
             "poll": self._poll,
+            "labels": self._relabel,
         }
         self._secure = secure
         self._looks: dict[str, Look] = {
@@ -171,6 +174,8 @@ class RestApi:
             "metadata": self._metadata,
             "models": self._list,
             "config": lambda *_: config.status(),
+            "details": self._details,
+            "all_details": lambda *_: config.all_details(),
         }
         pages: FalconApp = falcon.asgi.App(media_type=JSON)
         pages.add_sink(self.answer_page, prefix="/")
@@ -339,6 +344,16 @@ class RestApi:
                 " its store answers: ask for the status of the model later",
                 Hint(", or raise {server.rest_timeout_s}"),
             ) from None
+
+    async def _relabel(self, request: Request, model: ModelSpec, began: float) -> Buffer:
+        held = Lease(BUDGET)
+        with self._plane.counting_refusals(model.name, self._interface):
+            body = await read_body(request, min(MOST_LABELS, self._max_body_bytes), held)
+            return await self._config.relabel(model.name, bytes(body))
+
+    def _details(self, model: ModelSpec, began: float) -> Buffer:
+        with self._plane.counting_refusals(model.name, self._interface):
+            return self._config.details(model.name)
 
     def _status(self, model: ModelSpec, began: float) -> Buffer:
         return self._plane.status(model, self._interface, began, metadata.status_json)

@@ -14,29 +14,29 @@ from urllib.parse import unquote
 from ie_serving.core.errors import InvalidRequest, NotFound
 from ie_serving.core.integers import INT64_MAX
 from ie_serving.core.requests import ModelSpec
-from ie_serving.server.fronts.admin.config_pages import RELOAD, STATUS
+from ie_serving.server.fronts.admin.config_pages import DETAILS, RELOAD, STATUS
 from ie_serving.server.fronts.admin.health import LIVE, READY, STARTUP, model_asked
 from ie_serving.server.transport.http1.messages import RequestHead
 
 MODELS = "/v1/models"
 
-_ALL = {MODELS: "models", STATUS: "config"}
+_ALL = {MODELS: "models", STATUS: "config", DETAILS: "all_details"}
 """What is asked of all models together, by its target."""
 _CHOICE = r"(?:/versions/(\d+)|/labels/([^/:]+))?"
 _POST = re.compile(
-    rf"{MODELS}/([^/:]+){_CHOICE}:(classify|regress|predict|invoke|poll)",
+    rf"{MODELS}/([^/:]+){_CHOICE}:(classify|regress|predict|invoke|poll|labels)",
     re.IGNORECASE | re.ASCII,
 )
 _STREAM = re.compile(rf"{MODELS}/([^/:]+){_CHOICE}:(stream)", re.IGNORECASE | re.ASCII)
 _GET = re.compile(
-    rf"{MODELS}(?:/([^/:]+))?{_CHOICE}(?:/(metadata|gen_(?:json|client)(?:\?(.*))?))?",
+    rf"{MODELS}(?:/([^/:]+))?{_CHOICE}(?:/(metadata|details|gen_(?:json|client)(?:\?(.*))?))?",
     re.IGNORECASE | re.ASCII,
 )
 
 
 GENERATED = ("gen_json", "gen_client")
 """Verbs of what is made up for people who write clients (`generated.py`)."""
-_OF_A_MODEL = ("metadata", *GENERATED)
+_OF_A_MODEL = ("metadata", "details", *GENERATED)
 """Words behind a model in the target of a GET."""
 
 
@@ -71,8 +71,9 @@ class Route:
     Attributes:
         verb: `predict`, `classify`, `regress`, `invoke`, `poll`, `status` or `metadata`; `models`
             for the list; `config` for all of them with their states, as in OpenVINO Model Server;
-            `gen_json` and `gen_client`, as in simple_tensorflow_serving. `invoke`, `poll` and
-            `stream` are ours. TensorFlow Serving has no such routes.
+            `gen_json` and `gen_client`, as in simple_tensorflow_serving. `invoke`, `poll`,
+            `stream`, `labels`, `details` and `all_details` are ours. TensorFlow Serving has no
+            such routes.
         model: which servable.
         query: of `gen_json` and `gen_client`, which alone have one.
     """
@@ -184,7 +185,7 @@ def _page_of_model(head: RequestHead, target: str) -> str:
 
 def _post(target: str) -> Route:
     found = _POST.fullmatch(target)
-    if not found or not found[4].islower():
+    if not found or not found[4].islower() or _is_chosen(found, "labels"):
         raise _malformed("POST", target)
     return Route(found[4], _model(found[1], found[2], found[3]))
 
@@ -196,6 +197,8 @@ def _get(target: str) -> Route:
     found = _GET.fullmatch(target)
     if not found:
         return Route("stream", _streamed(target))
+    if _is_chosen(found, "details"):
+        raise _malformed("GET", target)
     if not found[1]:
         raise InvalidRequest(
             f"Missing model name in request. Expected GET {MODELS}/<name>, or GET {MODELS} for the"
@@ -203,6 +206,11 @@ def _get(target: str) -> Route:
         )
     word, model = (found[4] or "").partition("?")[0], _model(found[1], found[2], found[3])
     return Route(word if word in _OF_A_MODEL else "status", model, found[5] or "")
+
+
+def _is_chosen(found: re.Match[str], verb: str) -> bool:
+    """Tell whether `verb`, which is about a model as a whole, is asked of one of its versions."""
+    return found[4] == verb and bool(found[2] or found[3])
 
 
 def stream_asked(head: RequestHead) -> ModelSpec:

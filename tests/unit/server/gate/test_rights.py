@@ -30,6 +30,13 @@ REQUESTS = [
     ("POST", "/v1/models/m/labels/l:regress", "regress", "m"),
     ("POST", "/v1/models/m/versions/2:invoke", "invoke", "m"),
     ("POST", "/v1/models/m:poll", "poll", "m"),
+    ("POST", "/v1/models/m:labels", "labels", "m"),
+    ("POST", "/v1/models/m/versions/1:labels", "nothing", ""),
+    ("POST", "/v1/models/m/labels/l:labels", "nothing", ""),
+    ("GET", "/v1/models/m:labels", "nothing", ""),
+    ("GET", "/v1/models/a%2Fb/details", "details", "a/b"),
+    ("GET", "/v1/models/m/versions/1/details", "nothing", ""),
+    ("GET", "/v1/config/details", "all_details", ""),
     ("POST", "/invocations", "predict", "default"),
     ("POST", "/v1/config/reload", "reload", ""),
     ("POST", "/V1/CONFIG/RELOAD", "reload", ""),
@@ -120,4 +127,4 @@ def open_in(table: Mapping[str, Need]) -> set[str]:
 
 def test_what_changes_the_server_is_for_administrators() -> None:
     changing = {name for name, need in rights.REST.items() if need.right is Right.ADMINISTRATE}
-    assert changing == {"poll", "reload"}
+    assert changing == {"poll", "reload", "labels"}

@@ -1,11 +1,15 @@
 """A reload that a client asks for: how long it is waited for, and who may ask."""
 
 import asyncio
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
-from ie_serving.core.errors import DeadlineExceeded, Forbidden
-from ie_serving.server.fronts.admin.config_pages import ConfigPages
+from ie_serving.core.errors import DeadlineExceeded, Forbidden, InvalidRequest
+from ie_serving.server.fronts.admin.config_pages import ConfigPages, changes_of
+
+NEVER: Any = None
 
 
 async def test_a_reload_that_takes_too_long_is_not_waited_for() -> None:
@@ -13,7 +17,7 @@ async def test_a_reload_that_takes_too_long_is_not_waited_for() -> None:
         await asyncio.Event().wait()
         return True
 
-    pages = ConfigPages(dict, for_ever, reload_allowed=True, limit_s=0.01)
+    pages = ConfigPages(dict, for_ever, NEVER, reload_allowed=True, limit_s=0.01)
     with pytest.raises(DeadlineExceeded, match="GET /v1/config shows how far it is"):
         await pages.reload()
 
@@ -22,7 +26,45 @@ async def test_where_it_is_closed_nothing_is_reloaded() -> None:
     async def never() -> bool:
         raise AssertionError("reloaded")
 
-    pages = ConfigPages(dict, never, reload_allowed=False, limit_s=1)
+    pages = ConfigPages(dict, never, NEVER, reload_allowed=False, limit_s=1)
     with pytest.raises(Forbidden, match="switched off"):
         await pages.reload()
     assert pages.status() == b"{}\n"
+
+
+class Stuck:
+    """Labels whose change waits for another one that does not end."""
+
+    async def change(self, name: str, changes: Mapping[str, int | None]) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_labels_wait_no_longer_than_a_reload_does() -> None:
+    stuck: Any = Stuck()
+    pages = ConfigPages(dict, NEVER, stuck, reload_allowed=True, limit_s=0.01)
+    with pytest.raises(DeadlineExceeded, match="no label has changed"):
+        await pages.relabel("m", b'{"labels": {"stable": 1}}')
+
+
+async def test_where_it_is_closed_no_label_is_set() -> None:
+    pages = ConfigPages(dict, NEVER, NEVER, reload_allowed=False, limit_s=1)
+    with pytest.raises(Forbidden, match="labels by request are switched off"):
+        await pages.relabel("m", b'{"labels": {"stable": 1}}')
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"[]", b"{}", b'{"labels": {}}', b'{"labels": [1]}', b"[" * 100_000),
+        *(b'{"labels": {"s": 1}, "model": "m"}', b'{"labels": {"": 1}}', b'{"labels": {"s": -1}}'),
+        *(b'{"labels": {"s": true}}', b'{"labels": {"s": "1"}}', b'{"labels": {"s": 1.0}}'),
+        b'{"labels": {"s": 9223372036854775808}}',
+    ],
+)
+def test_a_body_that_sets_no_labels_is_refused(body: bytes) -> None:
+    with pytest.raises(InvalidRequest, match=r'expected \{"labels"'):
+        changes_of(body)
+
+
+def test_a_version_or_null_for_each_label() -> None:
+    assert changes_of(b'{"labels": {"s": 3, "old": null}}') == {"s": 3, "old": None}

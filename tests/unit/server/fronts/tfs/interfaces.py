@@ -124,7 +124,8 @@ async def no_reload() -> bool:
     raise AssertionError("nobody asks for a reload here")
 
 
-NO_CONFIG = ConfigPages(dict, no_reload, reload_allowed=True, limit_s=1)
+NEVER_LABELS: Any = None
+NO_CONFIG = ConfigPages(dict, no_reload, NEVER_LABELS, reload_allowed=True, limit_s=1)
 
 
 class Rest:
@@ -136,6 +137,7 @@ class Rest:
         limit_s: float | None = None,
         poll: Any = NEVER,
         poll_allowed: bool = True,
+        config: ConfigPages = NO_CONFIG,
     ) -> None:
         self.health = Health()
         self.api = RestApi(
@@ -147,7 +149,7 @@ class Rest:
             enable_cors=False,
             metrics_paths=(),
             poll=poll,
-            config=NO_CONFIG,
+            config=config,
             poll_allowed=poll_allowed,
         )
 

@@ -1,0 +1,298 @@
+"""`ie_serving status`, `predict` and their kin: what they do on a real server, over the wire."""
+
+import contextlib
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ie_serving.config.files.access_file import key_credential, line
+from ie_serving.remote import command
+from tests.certificates import Authority
+from tests.functional.servers import ROOT, SAMPLE, Server
+from tests.process import COMMANDS, free_ports, until
+
+REQUEST = ROOT / "examples" / "digits" / "request.json"
+IMAGE = json.loads(REQUEST.read_text())["instances"][0]["image"]
+DONE, REFUSED, USAGE, UNREACHABLE, TIME_IS_UP = range(5)
+
+
+@dataclass
+class Ran:
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def ie_serving(*words: str | Path, env: Mapping[str, str] | None = None, data: bytes = b"") -> Ran:
+    """Run a command as its process does, in this one: to start forty would take seconds."""
+    out, err = io.TextIOWrapper(io.BytesIO()), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = command.run([str(word) for word in words], env or {})
+    out.flush()
+    return Ran(code, out.buffer.getvalue().decode(), err.getvalue())  # type: ignore[attr-defined]
+
+
+class World:
+    """A server of two models whose configuration file tests change, and put back."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        shutil.copytree(SAMPLE, folder / "digits")
+        (folder / "empty").mkdir()
+        self.file = folder / "config.json"
+        self.write()
+        flags = (f"--config_path={self.file}", "--file_system_poll_wait_seconds=0")
+        self.server = Server("ie_serving", *flags, "--allow_unavailable_models").ready()
+        self.grpc = f"grpc://127.0.0.1:{self.server.port}"
+
+    def write(self, **more: dict[str, Any]) -> None:
+        digits = {"base_path": "digits", "model_version_policy": {"all": {}}}
+        models = {"digits": {**digits, "version_labels": {"stable": 1}}, **more}
+        entries = [{"config": {"name": name, **each}} for name, each in models.items()]
+        self.file.write_text(json.dumps({"model_config_list": entries}))
+
+    def run(self, *words: str | Path, data: bytes = b"", url: str = "") -> Ran:
+        return ie_serving(*words, env={"IE_SERVING_URL": url or self.server.url}, data=data)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    made = World(tmp_path_factory.mktemp("commands"))
+    with closing(made.server):
+        yield made
+
+
+def test_status_shows_versions_states_and_labels(world: World) -> None:
+    ran = world.run("status")
+    assert (ran.code, ran.err) == (DONE, "")
+    rows = [row.split()[:4] for row in ran.out.splitlines()]
+    assert rows[:2] == [["MODEL", "VERSION", "STATE", "LABELS"], ["digits", "2*", "AVAILABLE"]]
+    assert rows[2] == ["digits", "1", "AVAILABLE", "stable"]
+    document = json.loads(world.run("status", "digits", "--label=stable", "--json").out)
+    (version,) = document["models"]["digits"]["versions"]
+    assert (version["version"], version["default"], version["labels"]) == (1, False, ["stable"])
+
+
+def test_status_fails_where_something_does_not_serve(world: World) -> None:
+    world.write(bare={"base_path": "empty"})
+    assert world.run("reload").code == DONE
+    ran = world.run("status")
+    assert ran.code == REFUSED
+    assert "no version has been seen yet" in ran.out
+    began = world.run("status", "bare", "--wait", "--timeout=0.3")
+    assert began.code == TIME_IS_UP
+    assert "not AVAILABLE within 0.3 s" in began.err
+    shutil.copytree(SAMPLE / "1", world.folder / "empty" / "1")
+    assert world.run("poll", "bare").code == DONE
+    assert world.run("status", "bare", "--wait").code == DONE
+    world.write()
+    ran = world.run("reload")
+    assert ran.out.startswith("model bare: removed\n")
+    assert world.run("reload").out.startswith("nothing has changed")
+
+
+@pytest.mark.parametrize("form", ["npy", "npz", "csv", "json"])
+@pytest.mark.parametrize("interface", ["rest", "grpc"])
+def test_predict_of_each_kind_of_file(
+    world: World, tmp_path: Path, form: str, interface: str
+) -> None:
+    file, answer = tmp_path / f"in.{form}", tmp_path / "out.npz"
+    rows = np.array([IMAGE, IMAGE])
+    if form == "npy":
+        np.save(file, rows)
+    elif form == "npz":
+        np.savez(file, image=rows)
+    elif form == "csv":
+        np.savetxt(file, rows, delimiter=",", fmt="%g")
+    else:
+        file.write_text(json.dumps({"instances": [{"image": IMAGE}] * 2}))
+    url = world.grpc if interface == "grpc" else ""
+    asked = ("predict", "--model_name=digits", f"--file={file}", f"--output={answer}")
+    ran = world.run(*asked, "--label=stable", url=url)
+    assert (ran.code, ran.out, ran.err) == (DONE, "", "")
+    with np.load(answer) as found:
+        assert found["digit"].tolist() == [1, 1]
+        assert (found["probabilities"].dtype, found["probabilities"].shape) == (
+            np.dtype("float32"),
+            (2, 10),
+        )
+
+
+def test_json_passes_as_it_is(world: World) -> None:
+    sent = REQUEST.read_bytes()
+    expected = world.server.rest.post("/v1/models/digits:predict", content=sent).text
+    for url in ("", world.grpc):
+        ran = world.run("predict", "--model_name=digits", data=sent, url=url)
+        assert (ran.code, json.loads(ran.out)) == (DONE, json.loads(expected))
+        assert url or ran.out == expected + "\n"
+
+
+def test_metadata_shows_inputs_and_outputs(world: World) -> None:
+    lines = [row.split() for row in world.run("metadata", "digits").out.splitlines()]
+    assert lines[0] == ["digits,", "version", "2"]
+    assert ["input", "image", "DT_FLOAT", "(-1,", "64)"] in lines
+
+
+def test_labels_are_set_all_or_none(world: World) -> None:
+    ran = world.run("labels", "set", "digits", "canary=2", "stable=2")
+    assert (ran.code, ran.out) == (DONE, "canary: none -> 2\nstable: 1 -> 2\n")
+    assert world.server.rest.get("/v1/models/digits/labels/stable").json() == (
+        world.server.rest.get("/v1/models/digits/versions/2").json()
+    )
+    refused = world.run("labels", "set", "digits", "canary=1", "next=9")
+    assert refused.code == REFUSED
+    assert "version 9 of model digits, which is not currently available" in refused.err
+    assert world.run("labels", "set", "digits", "canary=", "stable=1").code == DONE
+    assert world.run("labels", "list", "digits").out == "stable=1\n"
+
+
+def test_a_reload_with_another_configuration(world: World, tmp_path: Path) -> None:
+    file = tmp_path / "models.config"
+    file.write_text(
+        f'model_config_list {{ config {{ name: "digits" base_path: "{world.folder}/digits"'
+        ' model_platform: "openvino" model_version_policy { all {} } }'
+        f' config {{ name: "twin" base_path: "{SAMPLE}" model_platform: "openvino" }} }}'
+    )
+    ran = world.run("reload", f"--config={file}", url=world.grpc)
+    assert ran.code == DONE, ran.err
+    assert ran.out.startswith("model twin: added\nmodel twin, version 2: none -> AVAILABLE\n")
+    file.write_text(file.read_text().replace(f"{SAMPLE}", "/nowhere"))
+    ran = world.run("reload", f"--config={file}", url=world.grpc)
+    assert (ran.code, "did not become available" in ran.err) == (REFUSED, True)
+    own = json.loads(world.file.read_text())
+    own["model_config_list"][0]["config"]["nireq"] = 2
+    richer = tmp_path / "richer.json"
+    richer.write_text(json.dumps(own))
+    ran = world.run("reload", f"--config={richer}", url=world.grpc)
+    assert ran.code == USAGE
+    assert "settings that HandleReloadConfigRequest cannot say (engine" in ran.err
+    world.server.send(signal.SIGHUP)  # the server's own file again
+    labelled = '{"stable": 1}'
+    until(lambda: labelled in world.server.rest.get("/v1/config/details").text)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (("status", "digts"), REFUSED, 'did you mean "digits"?'),
+        (("predict", "--model_name=digts"), REFUSED, 'did you mean "digits"?'),
+        (("status", "digits", "--label=stabel"), REFUSED, 'has no label "stabel"; it has stable'),
+        (("status", "--label=stable"), USAGE, "belong to a MODEL"),
+        (("status", "--url=ftp://host"), USAGE, "is no address of a server"),
+        (("status", "--url=http://127.0.0.1:{closed}"), UNREACHABLE, "nobody listens at"),
+        (("status", "--url=http://127.0.0.1:{grpc}"), UNREACHABLE, "is the gRPC port"),
+        (("status", "--url=https://127.0.0.1:{rest}"), UNREACHABLE, "does not speak TLS"),
+        (("status", "--url=unix:///nowhere"), UNREACHABLE, "nobody listens at unix:///nowhere"),
+        (("labels", "set", "digits", "stable=x"), USAGE, "expected one such as stable=3"),
+        (("predict", "--model_name=m", "--file=/nowhere.npy"), USAGE, "cannot be read"),
+        (
+            ("predict", "--model_name=digits", "--url=grpc://127.0.0.1:{rest}"),
+            UNREACHABLE,
+            "it is the REST port",
+        ),
+        (
+            ("predict", "--model_name=digits", "--url=grpcs://127.0.0.1:{grpc}"),
+            UNREACHABLE,
+            "does not speak TLS",
+        ),
+        (
+            ("predict", "--model_name=digits", "--url=grpc://127.0.0.1:{closed}"),
+            UNREACHABLE,
+            "nobody who listens",
+        ),
+    ],
+)
+def test_what_goes_wrong_says_what_to_do(
+    world: World, words: tuple[str, ...], code: int, text: str
+) -> None:
+    (closed,) = free_ports(1)
+    ports = {"closed": closed, "grpc": world.server.port, "rest": world.server.rest_port}
+    ran = world.run(*(word.format(**ports) for word in words), data=REQUEST.read_bytes())
+    assert (ran.code, ran.out) == (code, "")
+    assert text in ran.err
+    assert ran.err.startswith("ie_serving: error: ")
+    assert ran.err.count("\n") == 1
+
+
+@pytest.fixture(scope="module")
+def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
+    """A server with TLS whose callers have keys, and the folder of its files."""
+    folder = tmp_path_factory.mktemp("closed")
+    authority = Authority(folder)
+    pair = authority.server()
+    keys = [
+        line("reader", "read", "digits", key_credential("KEY-OF-READER")),
+        line("chief", "read,predict,administrate", "*", key_credential("KEY-OF-CHIEF")),
+    ]
+    (folder / "keys").write_text("\n".join(keys))
+    (folder / "chief").write_text("# key of chief\nKEY-OF-CHIEF\n")
+    server = Server(
+        "ie_serving",
+        *("model", "--model_name=digits", f"--model_path={SAMPLE}"),
+        *(f"--tls_certificate={pair.certificate}", f"--tls_key={pair.key}"),
+        f"--api_key_file={folder / 'keys'}",
+    )
+    with closing(server.ready()):
+        yield server, folder
+
+
+def test_tls_and_keys(closed: tuple[Server, Path]) -> None:
+    server, folder = closed
+    url, ca = f"https://localhost:{server.rest_port}", f"--ca={folder / 'authority.pem'}"
+    reader, chief = {"IE_SERVING_API_KEY": "KEY-OF-READER"}, f"--api_key_file={folder / 'chief'}"
+    ran = ie_serving("status", f"--url={url}", ca, chief)
+    assert (ran.code, ran.err) == (DONE, "")
+    assert ie_serving("status", "digits", f"--url={url}", ca, env=reader).code == DONE
+    stranger = ie_serving("status", f"--url={url}", ca)
+    assert (stranger.code, "give a key by IE_SERVING_API_KEY" in stranger.err) == (REFUSED, True)
+    untrusted = ie_serving("status", f"--url={url}", chief)
+    assert untrusted.code == UNREACHABLE
+    assert "is not trusted" in untrusted.err
+    assert "name its authority by --ca" in untrusted.err
+    forbidden = ie_serving("labels", "set", "digits", "a=2", f"--url={url}", ca, env=reader)
+    assert (forbidden.code, "(403)" in forbidden.err) == (REFUSED, True)
+    ran = ie_serving("labels", "set", "digits", "a=2", f"--url={url}", ca, chief)
+    assert (ran.code, ran.out) == (DONE, "a: none -> 2\n")
+    unencrypted = ie_serving("status", f"--url=http://localhost:{server.rest_port}", chief)
+    assert unencrypted.code == UNREACHABLE
+
+
+def test_grpc_with_tls_and_keys(closed: tuple[Server, Path]) -> None:
+    server, folder = closed
+    asked = ("predict", "--model_name=digits", f"--url=grpcs://localhost:{server.port}")
+    believed, chief = f"--ca={folder / 'authority.pem'}", f"--api_key_file={folder / 'chief'}"
+    data = REQUEST.read_bytes()
+    assert ie_serving(*asked, believed, chief, data=data).code == DONE
+    assert ie_serving(*asked, believed, data=data).code == REFUSED
+    untrusted = ie_serving(*asked, chief, data=data)
+    assert (untrusted.code, "not trusted" in untrusted.err) == (UNREACHABLE, True)
+
+
+def test_status_starts_without_what_serves(world: World) -> None:
+    """A command that people and probes run often must not load numpy, gRPC or the server."""
+    code = (
+        "import sys; from ie_serving.start import main; main(['status']);"
+        "print([m for m in ('numpy', 'grpc', 'google.protobuf', 'gunicorn', 'ie_serving.main')"
+        " if m in sys.modules])"
+    )
+    environ = {**os.environ, "IE_SERVING_URL": world.server.url}
+    done = subprocess.run(
+        [COMMANDS / "python", "-c", code], env=environ, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "[]"

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from typing import cast
 
-from ie_serving import engine_stack
+from ie_serving import engine_stack, grpc_transports
 from ie_serving.config.files import access_file, tls_files
 from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.files.text_proto import from_message
@@ -22,7 +22,7 @@ from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.inference.asked_models import AskedModels
 from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.golden import Golden, in_turn
-from ie_serving.inference.noted import plane_of
+from ie_serving.inference.noted import handing_on, plane_of
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.sequences import open_to_clients
 from ie_serving.inference.warmup import WarmUp
@@ -37,7 +37,7 @@ from ie_serving.models.rules import StreamRules
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.used_models import UsedModels
 from ie_serving.models.version.loader import Loader
-from ie_serving.server.access_log.optional import OptionalLog
+from ie_serving.server.access_log.optional import OptionalWatch
 from ie_serving.server.fronts.admin import grpc_health
 from ie_serving.server.fronts.admin.config_pages import ConfigPages
 from ie_serving.server.fronts.admin.grpc_health import HealthService
@@ -57,7 +57,7 @@ from ie_serving.server.process.memory_limit import budget_of
 from ie_serving.server.process.ports import BOTH, GRPC, REST
 from ie_serving.server.process.tuning import most_connections
 from ie_serving.server.transport.address_limit import limit_of
-from ie_serving.server.transport.grpc.services import Admission, Services
+from ie_serving.server.transport.grpc.services import Services
 from ie_serving.storage.backends.by_url import check_urls, open_storage, sibling_of, store_of
 from ie_serving.storage.backends.later import OpenedLater
 from ie_serving.storage.base import Storage
@@ -91,7 +91,8 @@ class ServingApplication:
         self._gate = Gate(server, tls_files.read, access_file.read)
         most, each = most_connections(server.max_connections), server.max_connections_per_address
         self._connections = limit_of(most, each)
-        self._access_log = OptionalLog(server.access_log, server.log_format)
+        told = server.access_log, server.log_format, server.traces_url, server.server_timing
+        self._watch = OptionalWatch(*told)
         BUDGET.limit = budget_of(server.memory_budget_bytes)
         self._notes = notes
         self._settings = settings
@@ -118,14 +119,15 @@ class ServingApplication:
         self._metrics.show(STORES.lines)
         self._config = FollowedConfig(settings, self._models, handovers)
         self._data_plane = partial(
-            plane_of(access_log=server.access_log),
+            plane_of(noted=server.tells_of_requests),
             metrics=self._metrics,
             codec=ExampleCodec(parse_examples, serialize_examples),
             method_name_check=server.method_name_check,
         )
         self._plane = self._data_plane(self._models.served)
-        self._interface = grpc_interface(
-            tensor_content=server.tensor_content, limit_s=server.grpc_limit_s
+        self._handing_on = partial(handing_on, traced=bool(server.traces_url))
+        self._interface = self._handing_on(
+            grpc_interface(tensor_content=server.tensor_content, limit_s=server.grpc_limit_s)
         )
         self._streams = LaterStreams(self._metrics.show, tells_callers=settings.engine.allow_python)
         self._services = self._services_over(self._plane)
@@ -231,7 +233,7 @@ class ServingApplication:
         self._listings.shutdown()
         self._fetches.shutdown()
         self._loads.shutdown(wait=False, cancel_futures=True)
-        await self._access_log.close()
+        await self._watch.close()
 
     def _rest(self) -> MakeListener:
         from ie_serving.server.fronts.old_servers import front_of
@@ -243,7 +245,7 @@ class ServingApplication:
         # One for both: otherwise reloads would be a way round the pause between polls of a model.
         poll = AskedPolls(self._models.poll).once
         limit_s, most = server.rest_timeout_s, server.max_message_bytes
-        interface = rest_interface(limit_s=limit_s)
+        interface = self._handing_on(rest_interface(limit_s=limit_s))
         api = RestApi(
             self._plane,
             interface,
@@ -268,7 +270,7 @@ class ServingApplication:
         return partial(
             HttpServer,
             # In front of the gate: a request that the gate refuses has its line in the log, too.
-            self._access_log.rest(app),
+            self._watch.rest(app, secure=secure),
             busy_poll_s=server.busy_poll_us / 1e6,
             limit=self._connections,
             secure=self._gate.secure(REST),
@@ -293,44 +295,13 @@ class ServingApplication:
             **self._grpc_health.services(),
             **reflection.services(),
         }
-        transports = {"http2": self._http2, "grpcio": self._grpcio}
-        admission = self._gate.grpc(services, self._services_for, partial(self._plane.refused, ""))
-        noted, admission = self._access_log.grpc(services, admission)
-        return transports[self._settings.server.grpc_transport](noted, admission)
-
-    def _http2(self, services: Services, admission: Admission | None) -> MakeListener:
-        # Here, not above: some thirty modules, for which no load waits.
-        from ie_serving.server.transport.grpc.http2_server import Http2Server
-
-        server = self._settings.server
-        return partial(
-            Http2Server,
-            services,
-            max_message_bytes=server.max_message_bytes,
-            refused=partial(self._plane.refused, ""),
-            busy_poll_s=server.busy_poll_us / 1e6,
-            max_age_s=server.grpc_max_connection_age_s,
-            age_grace_s=server.grpc_max_connection_age_grace_s,
-            max_idle_s=server.grpc_max_connection_idle_s,
-            limit=self._connections,
-            secure=self._gate.secure(GRPC),
-            admission=admission,
-            unary=self._access_log.unary(),
+        refused = partial(self._plane.refused, "")
+        admission = self._gate.grpc(services, self._services_for, refused)
+        noted, admission = self._watch.grpc(services, admission)
+        carrier = grpc_transports.Carrier(
+            self._gate, self._connections, refused, self._watch.calls, admission
         )
-
-    def _grpcio(self, services: Services, admission: Admission | None) -> MakeListener:
-        from ie_serving.server.transport.grpc.grpcio_server import GrpcioServer
-
-        server = self._settings.server
-        return partial(
-            GrpcioServer,
-            services,
-            max_message_bytes=server.max_message_bytes,
-            max_idle_s=server.grpc_max_connection_idle_s,
-            arguments=server.grpc_channel_arguments,
-            identity=self._gate.identity(GRPC),
-            admission=admission,
-        )
+        return grpc_transports.listener(self._settings.server, noted, carrier)
 
     def _open_stream(self, config: ModelConfig) -> ModelStream:
         server: ServerSettings = self._settings.server
@@ -379,8 +350,8 @@ class ServingApplication:
 
     def _with_graphs(self, config: ModelConfig, engine: Engine) -> WithGraphs:
         steps = self._metrics.add(config.name).steps
-        at_hand = self._at_hand(config)
-        return WithGraphs(engine, self._models.within_reach, steps.add, steps, at_hand)
+        record, at_hand = self._watch.steps(steps.add), self._at_hand(config)
+        return WithGraphs(engine, self._models.within_reach, record, steps, at_hand)
 
     def _at_hand(self, config: ModelConfig) -> AtHand:
         return AtHand(config.name, AskedModels(self._models.served))
@@ -395,7 +366,7 @@ class ServingApplication:
         metrics = self._metrics.add(config.name)
         family = self._sequences.of(config.name, metrics.sequences)
         layered = engine_stack.layered(
-            WithOthers(engine, self._at_hand(config)), metrics.batches, family
+            WithOthers(engine, self._at_hand(config)), metrics.batches, family, self._watch.batches
         )
         return Loader(
             config.name,
@@ -407,4 +378,5 @@ class ServingApplication:
             self._fetches.of(store_of(config.base_path)),
             self._notes.noted,
             partial(self._used.before, config.name),
+            self._watch.record,
         )

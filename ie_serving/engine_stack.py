@@ -29,6 +29,7 @@ from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
 from ie_serving.inference.samples import RecordedRequests
 from ie_serving.telemetry.batches import BatchMetrics
 from ie_serving.telemetry.sequences import SequenceMetrics
+from ie_serving.telemetry.watch import Told
 from ie_serving.tuning.tools import Tools
 from ie_serving.wire.json.golden import read_golden as golden_json
 from ie_serving.wire.tfs.golden import read_golden as golden_records
@@ -81,14 +82,17 @@ def engine(every_driver: Drivers, config: ModelConfig) -> Engine:
     return Chained(alone) if config.engine.of(HookOptions).chain else alone
 
 
-def layered(alone: Engine, batches: BatchMetrics, family: Family) -> Engine:
-    """Wrap the engine of one model.
+def layered(
+    alone: Engine, batches: BatchMetrics, family: Family, told: Told | None = None
+) -> Engine:
+    """Wrap the engine of one model; `told` is told of each batch, where anybody wants to know.
 
     Images are decoded before requests are gathered, so that what does not decode shares no batch.
     All of that happens in the turn of a sequence. Hooks are around everything, so that what they
     give shares batches too.
     """
-    return WithHooks(WithSequences(WithImages(BatchingEngine(alone, batches, batching_of)), family))
+    batching = BatchingEngine(alone, batches, batching_of, told)
+    return WithHooks(WithSequences(WithImages(batching), family))
 
 
 def _recorded() -> RecordedRequests:

@@ -24,7 +24,7 @@ from ie_serving.server.process.handover import Handovers
 from ie_serving.server.process.lifecycle import Application
 from ie_serving.storage.backends.by_url import check_urls, open_storage
 from ie_serving.storage.options import StorageOptions
-from ie_serving.telemetry import access_log, logs
+from ie_serving.telemetry import access_log, installed, logs
 
 log = logging.getLogger(__name__)
 
@@ -172,6 +172,7 @@ def _prepare(parsed: Parsed) -> None:
     for warning in parsed.warnings:
         log.warning(warning)
     access_log.check(server.access_log)
+    installed.check(server.traces_url, server.otlp_protocol)
     check_urls((model.base_path for model in parsed.settings.models), parsed.storage)
 
 

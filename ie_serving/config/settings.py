@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ie_serving.config.telling import Telling
 from ie_serving.core.access import Caller
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.repository.version_policy import Latest, VersionPolicy
@@ -158,7 +159,7 @@ class AccessMaterial:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServerSettings:
+class ServerSettings(Telling):
     """How the process listens, polls, stops and logs."""
 
     host: str = ""
@@ -334,17 +335,6 @@ class ServerSettings:
 
     warmup: bool = True
     warmup_iterations: int = 1
-    log_level: str = "INFO"
-
-    log_path: str = ""
-    """Empty for none."""
-
-    log_format: str = "text"
-    """Or `json`."""
-
-    # As TensorFlow Serving and OpenVINO Model Server, which have none.
-    access_log: str = ""
-    """File; `-` is standard output, and empty writes none."""
 
     @property
     def shares_port(self) -> bool:

@@ -1,9 +1,12 @@
-"""The data plane where the access log is on: requests tell it their model, version and times."""
+"""The data plane where requests are told of: their entries learn model, version and times."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
+from ie_serving.core.callers import Caller
 from ie_serving.core.requests import ModelSpec
 from ie_serving.core.versions import VersionStatus
 from ie_serving.inference import summary
@@ -14,19 +17,39 @@ from ie_serving.inference.large_reply import Read, Unencoded
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import Served, ServedModels
 from ie_serving.models.version.handle import Servable
-from ie_serving.telemetry.access_log import Entry, current, now
+from ie_serving.telemetry.entry import Entry, current, now
 from ie_serving.telemetry.metrics import Metrics
 
 T = TypeVar("T")
 
 
-def plane_of(*, access_log: str) -> type[DataPlane]:
-    """Give the data plane for this target of the access log; without one nothing is noted."""
-    return NotedPlane if access_log else DataPlane
+def plane_of(*, noted: bool) -> type[DataPlane]:
+    """Give the data plane that notes what is known of requests, where anybody is told of them."""
+    return NotedPlane if noted else DataPlane
+
+
+def handing_on(interface: Interface[T], *, traced: bool) -> Interface[T]:
+    """Let models that are told who asks have the context of the request's own span."""
+    if not traced:
+        return interface
+
+    def caller(given: Any) -> Caller:  # noqa: ANN401  as `Interface.caller`
+        found, entry = interface.caller(given), current()
+        if entry is None or entry.trace is None:
+            return found
+        # Both are looked at by name, and the client's own stays unread until then.
+        return Caller(ChainMap(entry.trace.headers, _mutable(found)), found.remaining_s)
+
+    return replace(interface, caller=caller)
+
+
+def _mutable(caller: Caller) -> MutableMapping[str, str]:
+    """Give a caller's headers as `ChainMap` wants them; it changes none but its first."""
+    return cast(MutableMapping[str, str], caller.headers)
 
 
 class NotedModels(ServedModels):
-    """The models, which tell the access log whom a request means and what it gets."""
+    """The models, which tell a request's entry whom it means and what it gets."""
 
     def __init__(self, models: ServedModels) -> None:
         self._models = models
@@ -91,7 +114,7 @@ class NotedPlane(DataPlane):
 
 
 class TimedBound(Bound[T]):
-    """A `Bound` whose requests tell the access log their times."""
+    """A `Bound` whose requests note their times."""
 
     __slots__ = ()
 

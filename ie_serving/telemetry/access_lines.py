@@ -13,18 +13,14 @@ import time
 from collections.abc import Callable
 from functools import lru_cache
 from itertools import pairwise
-from typing import Protocol
 from urllib.parse import unquote
 
+from ie_serving.telemetry.entry import Entry
 from ie_serving.telemetry.events import mask, render
 from ie_serving.telemetry.json_lines import written_time
 
 NAME = "ie_serving.access"
 EVENT = "request answered"
-LONGEST = 256
-"""Characters of a path or of a model's name, to which `AccessLog.note` cuts them: they are what the
-client sent."""
-
 WHO = ("client", "interface", "method", "path", "model", "version", "code")
 """What many requests have in common, so that it is written once and remembered."""
 SIZES = ("bytes_in", "bytes_out")
@@ -37,27 +33,6 @@ MOST_REMEMBERED = 1024
 
 # Of a client of IPv4 at a socket of both families.
 _MAPPED = re.compile(r"^\[::ffff:([0-9.]+)\]")
-
-
-class Entry(Protocol):
-    """See `access_log.Entry`."""
-
-    id: str
-    client: object
-    interface: str
-    method: str
-    path: str
-    model: str
-    version: int | None
-    code: str | int
-    received: int | None
-    sent: int
-    at: float
-    began: float
-    started: float
-    inferred: float
-    encoded: float
-    ended: float
 
 
 def writer_of(form: str) -> Callable[[Entry], str]:

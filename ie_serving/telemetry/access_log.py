@@ -1,10 +1,9 @@
 """The access log: a line for each request, written by a thread of its own.
 
-Whoever carries a request makes an `Entry` when it has come, sets `CURRENT`, and gives the entry to
-the log when the answer is made; who works for the request adds what it knows. The event loop only
-appends to a queue. The thread gathers for `GATHER_S`, formats, and writes many lines at once, so it
-alone waits for a slow disk or a full pipe. Meanwhile the queue fills, and beyond `MOST_WAITING`
-lines are dropped and counted: no client waits for the log, and memory stays bounded.
+The event loop only appends an `Entry` to a queue. The thread gathers for `GATHER_S`, formats, and
+writes many lines at once, so it alone waits for a slow disk or a full pipe. Meanwhile the queue
+fills, and beyond `MOST_WAITING` lines are dropped and counted: no client waits for the log, and
+memory stays bounded.
 """
 
 import logging
@@ -14,11 +13,11 @@ import threading
 import time
 from collections import deque
 from contextlib import suppress
-from contextvars import ContextVar
 from typing import Final
 
 from ie_serving.core.errors import ServingError
-from ie_serving.telemetry.access_lines import LONGEST, writer_of
+from ie_serving.telemetry.access_lines import writer_of
+from ie_serving.telemetry.entry import Entry
 from ie_serving.telemetry.events import Event
 from ie_serving.telemetry.reopen import register
 from ie_serving.telemetry.request_id import RequestIds
@@ -40,60 +39,6 @@ CLOSE_S: Final = 1.0
 TELL_S: Final = 10.0
 """Seconds between two warnings that lines are lost: a full disk fails ten writes a second."""
 _TOO_MANY: Final = "they came faster than they could be written"
-
-now: Final = time.perf_counter
-"""The clock of an entry."""
-
-
-class Entry:
-    """What is known of one request. Times are of `time.perf_counter()`, 0.0 where unknown.
-
-    Attributes:
-        id: request id.
-        client: address, as the transport has it: host and port, or what gRPC's library makes of
-            them, `ipv4:HOST:PORT`.
-        interface: `REST` or `gRPC`.
-        method: HTTP's, or the name of the RPC.
-        path: of the request, without the query.
-        model: name that was asked for; empty where none is known.
-        version: version that answered.
-        code: HTTP status, or canonical code.
-        received: bytes of the body or message; None where it came in pieces of unknown length.
-        sent: bytes of the body or message that answers.
-        at: seconds since 1970 when it came.
-        began: when it came.
-        started: when its inputs were decoded.
-        inferred: when its outputs were there.
-        encoded: when they were encoded.
-        ended: when the answer was made; 0.0 while it is worked on.
-    """
-
-    model = ""
-    version: int | None = None
-    code: str | int = ""
-    received: int | None = None
-    sent = 0
-    started = inferred = encoded = ended = 0.0
-
-    def __init__(self, id: str, client: object, interface: str, method: str, path: str) -> None:
-        self.id = id
-        self.client = client
-        self.interface = interface
-        self.method = method
-        self.path = path
-        self.at = time.time()
-        self.began = time.perf_counter()
-
-
-CURRENT: ContextVar[Entry | None] = ContextVar("access_log_entry", default=None)
-"""The entry of the request that is worked on. It stays set when the request has ended, since what
-begins eagerly shares the context of the connection: who reads it looks at `ended`."""
-
-
-def current() -> Entry | None:
-    """Give the entry of the request that is worked on; None where there is none."""
-    entry = CURRENT.get()
-    return None if entry is None or entry.ended else entry
 
 
 class AccessLog:
@@ -134,12 +79,9 @@ class AccessLog:
 
     def note(self, entry: Entry) -> None:
         """Take the entry of a request that has ended. Never waits."""
-        entry.ended = time.perf_counter()
         if len(self._waiting) >= MOST_WAITING:
             self._refused += 1
             return
-        # Cut before they wait: a name that no model has may be as long as a message.
-        entry.path, entry.model = entry.path[:LONGEST], entry.model[:LONGEST]
         self._waiting.append(entry)
         if not self._woken:
             self._woken = True

@@ -8,8 +8,18 @@ anything with it.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Protocol
 
 from ie_serving.telemetry.histogram import SETTLED_AT, Durations, Histogram
+
+
+class Ran(Protocol):
+    """What seconds of inferences are appended to; an array is one."""
+
+    def append(self, seconds: float, /) -> None:
+        """Take those of one inference."""
+
+    def __len__(self) -> int: ...
 
 
 class Inferences:
@@ -23,7 +33,7 @@ class Inferences:
     def __init__(self) -> None:
         self._durations = Durations()
         self._waits = Durations()
-        self.ran = self._durations.noted
+        self.ran: Ran = self._durations.noted
         self.waiting = 0
 
     def waited(self, seconds: float) -> None:

@@ -30,8 +30,12 @@ class RequestIds:
 
     def of(self, given: str | bytes | None) -> str:
         """Give the id that a client has sent, or a new one where it has sent none that is safe."""
-        if given:
-            text = given.decode("latin-1") if isinstance(given, bytes) else given
-            if _SAFE.fullmatch(text):
-                return text
+        if given and (taken := safe(given)):
+            return taken
         return f"{self._beginning}{next(self._numbers):012x}"
+
+
+def safe(given: str | bytes) -> str:
+    """Give the id that a client has sent where it is safe to log; else an empty one."""
+    text = given.decode("latin-1") if isinstance(given, bytes) else given
+    return text if _SAFE.fullmatch(text) else ""

@@ -5,6 +5,7 @@ from ie_serving.config.schema.limits import LIMITS
 from ie_serving.config.schema.setting import BOOLEAN, Setting
 from ie_serving.config.schema.storage import CACHE
 from ie_serving.config.schema.tls import TLS
+from ie_serving.config.schema.traces import TRACES
 from ie_serving.config.values import numbers, words
 
 CONFIG_PATH = Setting(
@@ -375,4 +376,5 @@ SERVER: tuple[Setting, ...] = (
         flag="access_log",
         variables=("ACCESS_LOG",),
     ),
+    *TRACES,
 )

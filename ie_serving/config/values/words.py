@@ -68,6 +68,13 @@ def url_path(value: object, place: str) -> str:
     return value
 
 
+def http_url(value: object, place: str) -> str:
+    """Read the URL of a service over HTTP."""
+    if not isinstance(value, str) or not re.fullmatch(r"https?://[^\s/?#]+(/[^\s?#]*)?", value):
+        raise fault(place, value, "a URL, such as http://collector:4318")
+    return value
+
+
 def directory(value: object, place: str) -> Path:
     """Read a path on this machine; made absolute."""
     return Path(text(value, place)).absolute()

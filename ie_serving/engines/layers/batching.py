@@ -11,6 +11,7 @@ batch_warmup.py batches of each size, before anybody asks for them
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -27,6 +28,7 @@ from ie_serving.engines.layers.queue import Queue, Record
 from ie_serving.engines.layers.row_trial import refused_by_shapes, refused_by_trial
 from ie_serving.engines.layers.tuned_queue import TunedQueue
 from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.watch import Told
 
 log = logging.getLogger(__name__)
 
@@ -85,10 +87,14 @@ class BatchingEngine(EngineAround):
         engine: compiles.
         record: is told of each batch of the models.
         read: reads the parameters of a version.
+        told: told of each batch and its requests; None where nobody wants to know.
     """
 
-    def __init__(self, engine: Engine, record: Record, read: ReadParameters) -> None:
+    def __init__(
+        self, engine: Engine, record: Record, read: ReadParameters, told: Told | None = None
+    ) -> None:
         super().__init__(engine)
+        self._queue = _queues(told)
         self._record = record
         self._read = read
 
@@ -138,11 +144,21 @@ class BatchingEngine(EngineAround):
                 continue
             rules = rules_of(batching, model.at_once(signature), most_rows(signature))
             warm(model, signature, rules.likely_sizes)
-            queue = Queue(model, signature, rules, self._record, batching.most_request_rows)
+            queue = self._queue(model, signature, rules, self._record, batching.most_request_rows)
             at_once = model.at_once(signature)
             queues[name] = tuned(queue, name, batching, at_once, self._record)
             notes[name] = f", in batches of up to {rules.rows} rows"
         return BatchedModel(model, queues, notes)
+
+
+def _queues(told: Told | None) -> Callable[..., Queue]:
+    """Give what makes queues."""
+    if told is None:
+        return Queue
+    # Here: few servers tell of requests.
+    from ie_serving.engines.layers.noted_queue import NotedQueue
+
+    return partial(NotedQueue, told)
 
 
 def tuned(queue: Queue, name: str, batching: Batching, at_once: int, record: Record) -> AnyQueue:

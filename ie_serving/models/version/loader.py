@@ -95,7 +95,9 @@ class Loader:
         fetches: Executor,
         noted: Noted = lambda load: nullcontext(),
         awaits: Awaits = lambda directory: None,
+        record: Callable[[str, int], Inferences] = lambda name, version: Inferences(),
     ) -> None:
+        self._record = record
         self._name = name
         self._awaits = awaits
         self._noted = noted
@@ -201,7 +203,7 @@ class Loader:
             _check_wanted(given_up)
             # In this thread, not before it: what still waits for one cannot have ended the process.
             noted.enter_context(self._noted(self._name_of(candidate)))
-            record = Inferences()
+            record = self._record(self._name, candidate.version)
             with _timed(took, "compile_s"), LOADS.measured() as footprint, recording(record):
                 compiled = self._engine.compile(directory, self._options)
             model.callback(compiled.close)  # before anything else can fail

@@ -1,17 +1,19 @@
-"""Unary calls that stand in the access log, over both transports.
+"""Calls that are told of, over both transports: access log, traces.
 
-Only where the log is on do services pass through here. Conversations, as a Watch, are not logged,
-nor are calls of unknown methods.
+Only where one of these is on do services pass through here. Calls of unknown methods do not. Of a
+conversation it is told when it ends.
 """
 
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 from typing import Any, Final, Protocol, cast
 
 from ie_serving.core.access import Credentials
 from ie_serving.core.codes import ENDED, Code, code_of
 from ie_serving.core.errors import ServingError
 from ie_serving.server.transport.grpc import replies
-from ie_serving.server.transport.grpc.call import UnaryCall
+from ie_serving.server.transport.grpc.call import Call, UnaryCall
+from ie_serving.server.transport.grpc.conversation import StreamingCall
 from ie_serving.server.transport.grpc.services import (
     Admission,
     Answer,
@@ -23,45 +25,78 @@ from ie_serving.server.transport.grpc.services import (
 )
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.headers import Fields
-from ie_serving.telemetry.access_log import CURRENT, AccessLog, Entry
+from ie_serving.telemetry.entry import CURRENT, Entry, now
 from ie_serving.telemetry.request_id import HEADER
+from ie_serving.telemetry.trace_context import PARENT, STATE
+from ie_serving.telemetry.watch import Watch
 
 _LONG: Final = 127
 """Length from which HPACK writes a length in several bytes; RFC 7541 section 5.1."""
 # Ids do not repeat: in the client's table of headers one would push out what does.
 _ID: Final = b"\x10%c%b" % (len(HEADER), HEADER.encode())
 """A literal that is never indexed, up to the length of its value; RFC 7541 section 6.2.3."""
-_NAMES: Final = (HEADER, HEADER.encode())
-"""Transports give metadata as text or as bytes."""
+_GIVEN: Final = (HEADER, PARENT, STATE)
+"""What of the metadata is read."""
+_PLACES: Final = {name: place for place, key in enumerate(_GIVEN) for name in (key, key.encode())}
+"""The place of each in `_GIVEN`: transports give metadata as text or as bytes."""
 
 
 class Context(CallContext, Protocol):
-    """What a logged call tells, and takes, beside what every call does."""
+    """What a call tells, and takes, beside what every call does."""
 
     def peer(self) -> object:
-        """Who the client is; see `access_log.Entry`."""
+        """Who the client is; see `entry.Entry`."""
 
     def set_trailing_metadata(self, pairs: tuple[tuple[str, str], ...], /) -> None:
         """Send `pairs` with the status."""
 
 
-class LoggedAnswer:
-    """Answers as `answer` does.
+class _Logged:
+    """What the calls of one method have in common.
 
     Args of the constructor:
         path: of the method.
-        answer: what answers it.
-        log: gets a line for each call.
+        watch: who tells of its calls.
     """
 
-    def __init__(self, path: str, answer: Answer, log: AccessLog) -> None:
+    def __init__(self, path: str, watch: Watch) -> None:
         self._path = path
+        self._name = path.rpartition("/")[2]
+        self._watch = watch
+
+    def begun(self, context: Context) -> Entry | None:
+        """Make the entry of a call; None where nobody wants to tell of it."""
+        given = ["", "", ""]
+        for name, value in context.invocation_metadata() or ():
+            if (place := _PLACES.get(name)) is not None:
+                text = value.decode("latin-1") if isinstance(value, bytes) else value
+                given[place] = f"{given[place]},{text}" if given[place] and place == 2 else text
+        entry = self._watch.begin(given, context.peer(), "gRPC", self._name, self._path)
+        if entry is not None:
+            entry.arrived = getattr(context, "arrived", 0.0)
+            if self._watch.logs:
+                # Before the answer is known, so that a refusal carries the id as well.
+                context.set_trailing_metadata(((HEADER, entry.id),))
+        return entry
+
+
+class LoggedAnswer(_Logged):
+    """Answers as `answer` does.
+
+    Args of the constructor:
+        path, watch: see `_Logged`.
+        answer: what answers it.
+    """
+
+    def __init__(self, path: str, answer: Answer, watch: Watch) -> None:
+        super().__init__(path, watch)
         self._answer = answer
-        self._log = log
 
     async def __call__(self, payload: Buffer, context: CallContext) -> bytes:
         """See `Answer`."""
-        entry = self._begun(cast(Context, context))
+        entry = self.begun(cast(Context, context))
+        if entry is None:
+            return await self._answer(payload, context)
         entry.received = len(payload)
         CURRENT.set(entry)
         try:
@@ -71,26 +106,64 @@ class LoggedAnswer:
             entry.code = code_of(error).name
             raise
         finally:
-            self._log.note(entry)
+            self._watch.end(entry)
         return reply
 
     def refused(self, context: Context, error: Exception) -> None:
-        """Log a call that has ended before it could be answered."""
-        entry = self._begun(context)
-        entry.code = code_of(error).name
-        self._log.note(entry)
+        """Tell of a call that has ended before it could be answered."""
+        entry = self.begun(context)
+        if entry is not None:
+            entry.code = code_of(error).name
+            self._watch.end(entry)
 
-    def _begun(self, context: Context) -> Entry:
-        sent = context.invocation_metadata() or ()
-        given = next((value for name, value in sent if name in _NAMES), "")
-        entry = _entry(self._log.ids.of(given), context.peer(), self._path)
-        # Before the answer is known, so that a refusal carries the id as well.
-        context.set_trailing_metadata(((HEADER, entry.id),))
-        return entry
+
+class LoggedConversation(_Logged):
+    """Converses as `inner` does: a `Converse`. It is told of when it ends.
+
+    Args of the constructor:
+        path, watch: see `_Logged`.
+        inner: what answers it.
+    """
+
+    def __init__(self, path: str, inner: Streaming, watch: Watch) -> None:
+        super().__init__(path, watch)
+        self._inner = inner
+
+    async def __call__(
+        self, requests: AsyncIterator[Buffer], context: CallContext
+    ) -> AsyncGenerator[bytes, None]:
+        """See `Converse`."""
+        entry = self.begun(cast(Context, context))
+        if entry is None:
+            entry = Entry("", None, "gRPC", self._name, self._path)  # which nobody is told of
+        entry.received = 0
+        entry.parts = None  # there is no end to what may be done for it
+        CURRENT.set(entry)
+        try:
+            async with aclosing(
+                self._inner.converse(_counted(requests, entry), context)
+            ) as replies:
+                async for reply in replies:
+                    entry.sent += len(reply)
+                    yield reply
+            entry.code = Code.OK.name
+        except ENDED as error:
+            entry.code = code_of(error).name
+            raise
+        finally:
+            entry.code = entry.code or Code.CANCELLED.name  # whoever reads it has left
+            entry.forget_times()
+            self._watch.end(entry)
+
+
+async def _counted(requests: AsyncIterator[Buffer], entry: Entry) -> AsyncIterator[Buffer]:
+    async for request in requests:
+        entry.received = (entry.received or 0) + len(request)
+        yield request
 
 
 class LoggedAdmission:
-    """Admits as `admission` does, has what answers logged, and logs whom it does not admit.
+    """Admits as `admission` does, has what answers told of, and tells of whom it does not admit.
 
     Of those neither the address nor an id of their own is known here.
 
@@ -98,56 +171,55 @@ class LoggedAdmission:
         decided: see `Admission`.
     """
 
-    def __init__(self, admission: Admission, log: AccessLog) -> None:
-        # Nothing: each call is admitted here, so that what answers it is logged.
+    def __init__(self, admission: Admission, watch: Watch) -> None:
+        # Nothing: each call is admitted here, so that it is told of what answers it.
         self.decided: Mapping[Any, Any] = {}
         self._admission = admission
-        self._log = log
+        self._watch = watch
 
     def method(self, path: bytes, credentials: Credentials) -> Method:
         """See `Admission`."""
         try:
             method = self._admission.method(path, credentials)
         except ServingError as error:
-            entry = _entry(self._log.ids.of(None), None, path.decode("latin-1"))
-            entry.code = code_of(error).name
-            self._log.note(entry)
+            self._refused(path.decode("latin-1"), error)
             raise
-        return _logged(path, method, self._log)
+        return _logged(path, method, self._watch)
+
+    def _refused(self, path: str, error: ServingError) -> None:
+        entry = self._watch.begin(("", "", ""), None, "gRPC", path.rpartition("/")[2], path)
+        if entry is not None:
+            entry.code = code_of(error).name
+            self._watch.end(entry)
 
 
-def logged(services: Services, log: AccessLog) -> Services:
-    """Have every unary method of `services` logged."""
+def logged(services: Services, watch: Watch) -> Services:
+    """Have the calls of every method of `services` told of."""
     return {
         service: {
-            name: _logged(f"/{service}/{name}".encode(), method, log)
+            name: _logged(f"/{service}/{name}".encode(), method, watch)
             for name, method in methods.items()
         }
         for service, methods in services.items()
     }
 
 
-def _logged(path: bytes, method: Method, log: AccessLog) -> Method:
+def _logged(path: bytes, method: Method, watch: Watch) -> Method:
     if isinstance(method, Streaming):
-        return method
-    return LoggedAnswer(path.decode("latin-1"), method, log)
+        return Streaming(LoggedConversation(path.decode("latin-1"), method, watch))
+    return LoggedAnswer(path.decode("latin-1"), method, watch)
 
 
-def _entry(request_id: str, client: object, path: str) -> Entry:
-    return Entry(request_id, client, "gRPC", path.rpartition("/")[2], path)
+class _Told(Call):
+    """A call over the own HTTP/2 that is told of, and whose status carries metadata."""
 
-
-class LoggedCall(UnaryCall):
-    """A call over the own HTTP/2, whose status carries metadata. Its method is a `LoggedAnswer`."""
-
-    __slots__ = ("_after", "_trailing")
-    _method: LoggedAnswer
+    # Without slots: two kinds of call have some of their own, and a class has one such base.
+    arrived: float
 
     def begun(self) -> None:
         """See `Stream`."""
+        self.arrived = now()
         super().begun()
-        # A slot hides the default that `Call` has, and to read an empty one raises.
-        self._after = self._trailing = b""
 
     def peer(self) -> object:
         """See `Context`."""
@@ -162,10 +234,20 @@ class LoggedCall(UnaryCall):
         self._trailing = _block(pairs)
         self._after = frames.headers(self.number, replies.SUCCESS + self._trailing, ends=True)
 
+
+class ToldCall(_Told, UnaryCall):
+    """One of one message. Its method is a `LoggedAnswer`."""
+
+    _method: LoggedAnswer
+
     def _refuse(self, error: Exception) -> None:
         if self._task is None:  # else the method hears of it
             self._method.refused(self, error)
         super()._refuse(error)
+
+
+class ToldConversation(_Told, StreamingCall):
+    """One of many messages."""
 
 
 def _block(pairs: tuple[tuple[str, str], ...]) -> bytes:

@@ -14,7 +14,8 @@ import pytest
 from ie_serving.core.errors import ServingError
 from ie_serving.telemetry import access_log
 from ie_serving.telemetry.access_lines import COLUMNS, writer_of, written_client
-from ie_serving.telemetry.access_log import CURRENT, AccessLog, Entry, check, current
+from ie_serving.telemetry.access_log import AccessLog, check
+from ie_serving.telemetry.entry import CURRENT, Entry, current
 from ie_serving.telemetry.reopen import reopen
 from ie_serving.telemetry.request_id import LONGEST, RequestIds
 from tests.process import PATIENCE_S, until
@@ -143,6 +144,7 @@ def test_every_line_is_written_in_order_and_the_last_ones_at_the_end(tmp_path: P
 
 def test_what_a_client_sends_fills_neither_the_queue_nor_the_file(tmp_path: Path) -> None:
     log, long = AccessLog(str(tmp_path / "log")), entry(path="/" + "x" * 9000, model="m" * 9000)
+    long.end()
     log.note(long)
     log.close()
     assert (len(long.path), len(long.model)) == (256, 256)

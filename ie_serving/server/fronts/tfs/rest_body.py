@@ -10,6 +10,7 @@ from ie_serving.server.transport import inflate
 from ie_serving.server.transport.http1.body import Stream
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request, RequestHead
 from ie_serving.server.transport.http1.states import Body
+from ie_serving.telemetry.entry import current, now
 from ie_serving.wire.form.multipart import is_form
 from ie_serving.wire.form.request import FormBody, parse_form
 from ie_serving.wire.json.request import PredictBody, SlicedBody, parse_predict
@@ -98,6 +99,8 @@ async def _gathered(stream: Stream, limit: int, lease: Lease) -> bytes | None:
             return None
         lease.take(len(piece))
         pieces.append(piece)
+    if entry := current():
+        entry.whole = now()
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 

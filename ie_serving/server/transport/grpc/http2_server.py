@@ -48,7 +48,7 @@ class Http2Server:
         limit: of the connections of all ports.
         secure: see `listener.Secure`.
         admission: chooses what answers; None: nobody is asked who they are.
-        unary: what carries a call of one message.
+        calls: what carries a call of one message, and a conversation.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Http2Server:
         limit: ConnectionLimit | None = None,
         secure: Secure | None = None,
         admission: Admission | None = None,
-        unary: type[UnaryCall] = UnaryCall,
+        calls: tuple[type[UnaryCall], type[StreamingCall]] = (UnaryCall, StreamingCall),
     ) -> None:
         self._max_idle_s = max_idle_s
         self._limit = limit or ConnectionLimit()
@@ -73,12 +73,12 @@ class Http2Server:
         self._busy_poll = BusyPoll(busy_poll_s)
         # The kind of a call is found here, once, instead of for each call.
         methods = {
-            path: (StreamingCall if isinstance(method, Streaming) else unary, method)
+            path: (calls[isinstance(method, Streaming)], method)
             for path, method in by_path(services).items()
         }
         rules = Rules(max_message_bytes, refused, min(max_message_bytes, SMALL - 1))
-        calls = AdmittedCalls(methods, rules, admission) if admission else Calls(methods, rules)
-        self._accept = calls.accept
+        opening = AdmittedCalls(methods, rules, admission) if admission else Calls(methods, rules)
+        self._accept = opening.accept
         self._listener = Listener(self.connect, self._limit, secure)
 
     async def listen(self, bound: Sequence[socket.socket]) -> None:

@@ -17,6 +17,9 @@ class Channel(asyncio.Protocol):
     Args of the constructor:
         transport: of the connection, which from here on tells this object.
         lost: told when the connection has ended.
+
+    Attributes:
+        received, sent: bytes that have come, and that were written.
     """
 
     def __init__(
@@ -24,6 +27,7 @@ class Channel(asyncio.Protocol):
     ) -> None:
         self._transport = transport
         self._lost = lost
+        self.received = self.sent = 0
         self._unread = bytearray()
         self._lease = Lease(BUDGET)
         self._refused: ServingError | None = None
@@ -60,6 +64,7 @@ class Channel(asyncio.Protocol):
     def put(self, data: bytes) -> None:
         """Write a few bytes without a wait, behind whatever the client has not read yet."""
         if not self._transport.is_closing():
+            self.sent += len(data)
             self._transport.write(data)
 
     def abort(self) -> None:
@@ -70,6 +75,7 @@ class Channel(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """See asyncio.Protocol."""
+        self.received += len(data)
         try:
             self._lease.take(len(data))
         except ServingError as error:

@@ -2,7 +2,15 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterator,
+    Mapping,
+)
+from contextlib import aclosing, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -12,13 +20,15 @@ import pytest
 from ie_serving.core.access import Credentials
 from ie_serving.core.codes import Code
 from ie_serving.core.errors import NotFound, Unauthenticated
-from ie_serving.server.access_log.grpc_log import LoggedAnswer, LoggedCall, _block
-from ie_serving.server.access_log.optional import OptionalLog
+from ie_serving.server.access_log.grpc_log import LoggedAnswer, _block
+from ie_serving.server.access_log.optional import OptionalWatch
 from ie_serving.server.transport.grpc import replies
 from ie_serving.server.transport.grpc.call import UnaryCall
+from ie_serving.server.transport.grpc.conversation import StreamingCall
 from ie_serving.server.transport.grpc.services import Streaming
 from ie_serving.server.transport.http1.messages import Ends, Reply, Request, RequestHead
-from ie_serving.telemetry.access_log import current
+from ie_serving.telemetry.entry import current
+from ie_serving.telemetry.inferences import Inferences
 
 Answer = Callable[..., Awaitable[Any]]
 Fields = Callable[[], dict[str, Any]]
@@ -50,12 +60,12 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def access(path: Path) -> OptionalLog:
-    return OptionalLog(str(path), "json")
+def access(path: Path) -> OptionalWatch:
+    return OptionalWatch(str(path), "json")
 
 
 @pytest.fixture
-def line(access: OptionalLog, path: Path) -> Iterator[Fields]:
+def line(access: OptionalWatch, path: Path) -> Iterator[Fields]:
     """Ends the log, and gives the fields of its one line."""
 
     def read() -> dict[str, Any]:
@@ -84,15 +94,16 @@ async def reply_nothing(_: Request) -> Reply:
 
 
 def test_where_it_is_off_nothing_stands_in_front() -> None:
-    off = OptionalLog("", "text")
+    off = OptionalWatch("", "text")
     services = {"s": {"m": raising(NotFound(""))}}
     assert off.rest(reply_nothing) is reply_nothing
     assert off.grpc(services, None) == (services, None)
-    assert off.unary() is UnaryCall
+    assert off.calls() == (UnaryCall, StreamingCall)
+    assert (type(off.record("m", 1)), off.steps(print), off.batches) == (Inferences, print, None)
     asyncio.run(off.close())
 
 
-def test_a_reply_over_rest_has_the_clients_id(access: OptionalLog, line: Fields) -> None:
+def test_a_reply_over_rest_has_the_clients_id(access: OptionalWatch, line: Fields) -> None:
     reply = asyncio.run(access.rest(reply_nothing)(request((b"x-request-id", b"7f-1"))))
     assert reply == Reply(200, ((b"content-type", b"text/plain"), (b"x-request-id", b"7f-1")), b"")
     fields = line()
@@ -104,7 +115,7 @@ def test_a_reply_over_rest_has_the_clients_id(access: OptionalLog, line: Fields)
     ("error", "code"), [(asyncio.CancelledError(), 499), (ZeroDivisionError(), 500)]
 )
 def test_a_request_over_rest_without_a_reply(
-    access: OptionalLog, line: Fields, error: BaseException, code: int
+    access: OptionalWatch, line: Fields, error: BaseException, code: int
 ) -> None:
     with pytest.raises(type(error)):
         asyncio.run(access.rest(raising(error))(request()))
@@ -113,7 +124,7 @@ def test_a_request_over_rest_without_a_reply(
 
 @pytest.mark.parametrize("metadata", [("x-request-id", "7f-1"), (b"x-request-id", b"7f-1")])
 def test_a_call_has_the_clients_id_in_its_status(
-    access: OptionalLog, line: Fields, metadata: tuple[Any, Any]
+    access: OptionalWatch, line: Fields, metadata: tuple[Any, Any]
 ) -> None:
     async def answer(payload: object, context: object) -> bytes:
         assert current() is not None
@@ -143,7 +154,7 @@ async def _awaited(work: Awaitable[bytes]) -> bytes:
     ],
 )
 def test_a_call_that_fails(
-    access: OptionalLog, line: Fields, error: BaseException, code: str
+    access: OptionalWatch, line: Fields, error: BaseException, code: str
 ) -> None:
     method = access.grpc({"s": {"m": raising(error)}}, None)[0]["s"]["m"]
     assert isinstance(method, LoggedAnswer)
@@ -166,7 +177,7 @@ class Door:
         return self._answer
 
 
-def test_who_is_not_admitted_has_a_line(access: OptionalLog, line: Fields) -> None:
+def test_who_is_not_admitted_has_a_line(access: OptionalWatch, line: Fields) -> None:
     services = {"s": {"m": raising(NotFound(""))}}
     unchanged, admission = access.grpc(services, Door(raising(NotFound(""))))
     assert unchanged is services
@@ -177,7 +188,7 @@ def test_who_is_not_admitted_has_a_line(access: OptionalLog, line: Fields) -> No
     assert (fields["path"], fields["code"]) == ("/s/m", "UNAUTHENTICATED")
 
 
-def test_what_answers_whom_is_admitted_is_logged(access: OptionalLog, line: Fields) -> None:
+def test_what_answers_whom_is_admitted_is_logged(access: OptionalWatch, line: Fields) -> None:
     _, admission = access.grpc({}, Door(raising(NotFound(""))))
     assert admission is not None
     method = admission.method(b"/s/m", Credentials(None, b"key", ()))
@@ -187,10 +198,53 @@ def test_what_answers_whom_is_admitted_is_logged(access: OptionalLog, line: Fiel
     assert line()["code"] == "NOT_FOUND"
 
 
-def test_a_conversation_is_left_alone(access: OptionalLog) -> None:
-    watch = Streaming(lambda _, __: None)  # type: ignore[arg-type, return-value]
-    assert access.grpc({"s": {"Watch": watch}}, None)[0]["s"]["Watch"] is watch
-    assert access.unary() is LoggedCall
+async def echo(requests: AsyncIterator[Any], _: Any) -> AsyncGenerator[bytes, None]:
+    async for request in requests:
+        if request == b"bad":
+            raise NotFound("no such model")
+        yield bytes(request)
+
+
+@pytest.mark.parametrize(
+    ("sent", "read", "code", "sizes"),
+    [
+        ([b"one", b"two!"], 2, "OK", (7, 7)),
+        ([b"one", b"bad"], 2, "NOT_FOUND", (6, 3)),
+        ([b"one", b"two"], 1, "CANCELLED", (3, 3)),
+    ],
+)
+def test_a_conversation_has_its_line_when_it_ends(
+    access: OptionalWatch,
+    line: Fields,
+    sent: list[bytes],
+    read: int,
+    code: str,
+    sizes: tuple[int, int],
+) -> None:
+    method = access.grpc({"pkg.S": {"Talk": Streaming(echo)}}, None)[0]["pkg.S"]["Talk"]
+    assert isinstance(method, Streaming)
+    context = Context(("x-request-id", "7f-1"))
+
+    async def requests() -> AsyncGenerator[bytes, None]:
+        for each in sent:
+            yield each
+
+    async def converse() -> None:
+        async with aclosing(method.converse(requests(), context)) as replies:
+            for _ in range(read):
+                await anext(replies)
+            if read == len(sent):
+                with pytest.raises(StopAsyncIteration):
+                    await anext(replies)
+
+    with suppress(NotFound):
+        asyncio.run(converse())
+    fields = line()
+    assert (fields["id"], fields["path"], fields["code"]) == ("7f-1", "/pkg.S/Talk", code)
+    assert (fields["bytes_in"], fields["bytes_out"]) == sizes
+    assert fields["total_ms"] > 0
+    assert fields["decode_ms"] is None
+    assert context.trailing == (("x-request-id", "7f-1"),)
 
 
 @pytest.mark.parametrize("value", ["7f", "x" * 126, "x" * 127, "x" * 128])

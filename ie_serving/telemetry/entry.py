@@ -1,0 +1,117 @@
+"""What is known of one request, for whoever tells of it: access log, traces, `Server-Timing`.
+
+Whoever carries a request makes an `Entry` when it has come, and sets `CURRENT`; who works for the
+request adds what it knows. Where nobody tells of requests there are no entries.
+"""
+
+import time
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from ie_serving.telemetry.trace_context import Trace
+
+LONGEST: Final = 256
+"""Characters of a path or of a model's name that are kept: they are what the client sent, and a
+name that no model has may be as long as a message."""
+MOST_PARTS: Final = 128
+"""Parts of one request that are kept, some 150 bytes each: a step of a graph may run its model for
+16,384 entries."""
+
+now: Final = time.perf_counter
+"""The clock of an entry."""
+
+
+class Part(NamedTuple):
+    """An inference, or a step of a graph, that was done for a request.
+
+    Attributes:
+        what: `infer` or `step`.
+        name: of the model, or of the step.
+        version: of the model.
+        began, ended: when, on the clock of the entry.
+        waited_s: seconds before `began` in which an inference waited for its turn.
+        batch: the span of the batch that the inference was, where requests shared it.
+    """
+
+    what: str
+    name: str
+    version: int | None
+    began: float
+    ended: float
+    waited_s: float = 0.0
+    batch: "Trace | None" = None
+
+
+class Entry:
+    """What is known of one request. Times are of `time.perf_counter()`, 0.0 where unknown.
+
+    Attributes:
+        id: request id; empty where nobody wants one.
+        client: address, as the transport has it: host and port, or what gRPC's library makes of
+            them, `ipv4:HOST:PORT`.
+        interface: `REST` or `gRPC`.
+        method: HTTP's, or the name of the RPC.
+        path: of the request, without the query.
+        secure: whether it came over TLS; None where that is not known.
+        model: name that was asked for; empty where none is known.
+        version: version that answered.
+        code: HTTP status, or canonical code.
+        received: bytes of the body or message; None where it came in pieces of unknown length.
+        sent: bytes of the body or message that answers.
+        at: seconds since 1970 when it came.
+        arrived: when the first of it came.
+        began: when it came.
+        whole: when its body was whole, of one that came in pieces.
+        started: when its inputs were decoded.
+        inferred: when its outputs were there.
+        encoded: when they were encoded.
+        ended: when the answer was made; 0.0 while it is worked on.
+        trace: its span, where it is traced.
+        parts: what was done for it; None where nobody wants to know.
+    """
+
+    model = ""
+    version: int | None = None
+    secure: bool | None = None
+    code: str | int = ""
+    received: int | None = None
+    sent = 0
+    arrived = whole = started = inferred = encoded = ended = 0.0
+    trace: "Trace | None" = None
+    parts: "list[Part] | None" = None
+
+    def __init__(self, id: str, client: object, interface: str, method: str, path: str) -> None:
+        self.id = id
+        self.client = client
+        self.interface = interface
+        self.method = method
+        self.path = path
+        self.at = time.time()
+        self.began = time.perf_counter()
+
+    def end(self) -> None:
+        """Note that the answer is made."""
+        self.ended = time.perf_counter()
+        # Cut before it waits to be told of.
+        self.path, self.model = self.path[:LONGEST], self.model[:LONGEST]
+
+    def forget_times(self) -> None:
+        """Forget the times of what was one of many, as a message of a stream."""
+        self.started = self.inferred = self.encoded = 0.0
+
+    def add(self, part: Part) -> None:
+        """Keep a part, where anybody wants to know, and as long as there are not too many."""
+        if self.parts is not None and len(self.parts) < MOST_PARTS:
+            self.parts.append(part)
+
+
+CURRENT: ContextVar[Entry | None] = ContextVar("entry", default=None)
+"""The entry of the request that is worked on. It stays set when the request has ended, since what
+begins eagerly shares the context of the connection: who reads it looks at `ended`."""
+
+
+def current() -> Entry | None:
+    """Give the entry of the request that is worked on; None where there is none."""
+    entry = CURRENT.get()
+    return None if entry is None or entry.ended else entry

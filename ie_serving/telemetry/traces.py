@@ -1,0 +1,135 @@
+"""OpenTelemetry: which requests are traced, and how their spans get to the collector.
+
+Imported when an endpoint is set; it alone, and `spans.py`, know the library, which reads the
+standard variables of the environment itself: sampler, resource, batches, headers, time-outs.
+
+The event loop decides, and hands over entries. Their spans are made in the library's thread, which
+sends them: a trace costs the loop no more than its times.
+"""
+
+import threading
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple
+
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import SERVICE_NAME, Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.sampling import Decision
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+from opentelemetry.trace import (
+    NonRecordingSpan,
+    SpanContext,
+    SpanKind,
+    TraceFlags,
+    TraceState,
+    set_span_in_context,
+)
+
+from ie_serving import __version__
+from ie_serving.telemetry import trace_context
+from ie_serving.telemetry.entry import Entry
+from ie_serving.telemetry.spans import Maker, context_of
+from ie_serving.telemetry.trace_context import Parent, Trace
+
+NAME: Final = "ie_serving"
+"""Of the service, where neither OTEL_SERVICE_NAME nor OTEL_RESOURCE_ATTRIBUTES says another."""
+CLOSE_S: Final = 2.0
+"""Seconds that the end of the server waits for the last spans; a collector that does not answer
+would otherwise hold it for the 30 s that the library waits."""
+_UNNAMED: Final = "unknown_service"
+_NO_PARENT: Final = Context()
+
+
+class Ended(NamedTuple):
+    """What has ended, as the library's queue takes it, which looks at `context` alone.
+
+    Attributes:
+        context: of the span.
+        entry: of the request or batch.
+        links: of a batch, to its requests.
+    """
+
+    context: SpanContext
+    entry: Entry
+    links: Sequence[Trace]
+
+
+class Traces:
+    """Decides which requests are traced, and sends their spans. Belongs to one event loop.
+
+    Args of the constructor:
+        endpoint: URL that spans are posted to.
+        exporter: sends them; by default over HTTP to `endpoint`.
+    """
+
+    def __init__(self, endpoint: str, exporter: SpanExporter | None = None) -> None:
+        provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
+        self._sampler = provider.sampler
+        self._ids = provider.id_generator
+        maker = Maker(provider.resource, InstrumentationScope(NAME, __version__))
+        self._processor = BatchSpanProcessor(
+            _Expanding(exporter or OTLPSpanExporter(endpoint), maker)
+        )
+
+    def begin(self, name: str, parent: str, state: str) -> Trace | None:
+        """See `watch.Tracing`."""
+        given = trace_context.read(parent, state) if parent else None
+        trace_id = given.trace_id if given else self._ids.generate_trace_id()
+        before = _context(given) if given else _NO_PARENT
+        found = self._sampler.should_sample(before, trace_id, name, SpanKind.SERVER)
+        if found.decision is not Decision.RECORD_AND_SAMPLE:
+            return None
+        kept = found.trace_state.to_header() if found.trace_state else ""
+        own = self._ids.generate_span_id()
+        return Trace(trace_id, own, given.span_id if given else 0, kept)
+
+    def root(self) -> Trace:
+        """See `watch.Tracing`."""
+        return Trace(self._ids.generate_trace_id(), self._ids.generate_span_id())
+
+    def note(self, entry: Entry, links: Sequence[Trace] = ()) -> None:
+        """See `watch.Tracing`. Never waits: where the queue is full, the oldest are dropped."""
+        assert entry.trace is not None
+        ended: Any = Ended(context_of(entry.trace), entry, links)
+        self._processor.on_end(ended)
+
+    def close(self) -> None:
+        """See `watch.Tracing`."""
+        # A thread of its own: the library waits for as long as its exporter hangs.
+        ending = threading.Thread(target=self._processor.shutdown, name="traces", daemon=True)
+        ending.start()
+        ending.join(CLOSE_S)
+
+
+class _Expanding(SpanExporter):
+    """Makes the spans of what has ended, and gives them to `exporter`; in the library's thread."""
+
+    def __init__(self, exporter: SpanExporter, maker: Maker) -> None:
+        self._exporter = exporter
+        self._maker = maker
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        """See `SpanExporter`; `spans` are each an `Ended`."""
+        ended: Any = spans
+        made = [span for each in ended for span in self._maker.spans(each.entry, each.links)]
+        return self._exporter.export(made)
+
+    def shutdown(self) -> None:
+        """See `SpanExporter`."""
+        self._exporter.shutdown()
+
+
+def _resource() -> Resource:
+    found = Resource.create()
+    if str(found.attributes[SERVICE_NAME]).startswith(_UNNAMED):
+        found = found.merge(Resource({SERVICE_NAME: NAME}))
+    return found
+
+
+def _context(given: Parent) -> Context:
+    flags = TraceFlags(TraceFlags.SAMPLED if given.sampled else TraceFlags.DEFAULT)
+    state = TraceState.from_header([given.state]) if given.state else None
+    parent = SpanContext(given.trace_id, given.span_id, True, flags, state)
+    return set_span_in_context(NonRecordingSpan(parent), _NO_PARENT)

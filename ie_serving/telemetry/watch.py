@@ -1,0 +1,111 @@
+"""Who tells of requests: the access log, the traces, and `Server-Timing`.
+
+Which requests have an entry is decided here, the same for both interfaces: all of them where there
+is an access log or `Server-Timing`, else those alone whose trace is kept.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from ie_serving.telemetry.access_log import AccessLog
+from ie_serving.telemetry.entry import Entry
+from ie_serving.telemetry.parts import share
+from ie_serving.telemetry.request_id import safe
+from ie_serving.telemetry.trace_context import Trace
+
+Told = Callable[[Entry, Sequence[tuple[Entry, float]]], None]
+"""Told of a batch that has ended; see `Watch.batch`."""
+
+
+class Tracing(Protocol):
+    """See `traces.Traces`."""
+
+    def begin(self, name: str, parent: str, state: str) -> Trace | None:
+        """Give the span of a request, by the headers that it came with; None: it is not kept."""
+
+    def root(self) -> Trace:
+        """Give a span that is part of no other."""
+
+    def note(self, entry: Entry, links: Sequence[Trace] = ()) -> None:
+        """Take the entry of a request, or of a batch with its requests, that has ended."""
+
+    def close(self) -> None:
+        """Send what waits, within a bounded time. Blocking."""
+
+
+class Watch:
+    """Those who tell of requests.
+
+    Args of the constructor:
+        log: gets a line for each request, if there is one.
+        traces: get spans of some, if there are any.
+        timing: replies over REST tell times.
+
+    Attributes:
+        timing: see above.
+        logs: whether there is an access log: replies then have the request's id.
+    """
+
+    def __init__(self, log: AccessLog | None, traces: Tracing | None, *, timing: bool) -> None:
+        self._log = log
+        self._traces = traces
+        self.timing = timing
+        self.logs = log is not None
+
+    def begin(
+        self,
+        given: Sequence[str],
+        client: object,
+        interface: str,
+        method: str,
+        path: str,
+    ) -> Entry | None:
+        """Make the entry of a request that has come; None where nobody wants to tell of it.
+
+        Args:
+            given: its id, traceparent and tracestate, as the client has sent them; empty for none.
+            client: see `Entry`, as of the rest.
+            interface: `REST` or `gRPC`.
+            method: HTTP's, or the name of the RPC.
+            path: of the request.
+        """
+        id, parent, state = given
+        trace = self._traces.begin(path, parent, state) if self._traces else None
+        if trace is None and not (self.logs or self.timing):
+            return None
+        entry = Entry(
+            self._log.ids.of(id) if self._log else safe(id), client, interface, method, path
+        )
+        entry.trace = trace
+        if trace is not None or self.timing:
+            entry.parts = []
+        return entry
+
+    def end(self, entry: Entry) -> None:
+        """Tell of a request that is answered."""
+        entry.end()
+        if self._log is not None:
+            self._log.note(entry)
+        if entry.trace is not None and self._traces is not None:
+            self._traces.note(entry)
+
+    def batch(self, own: Entry, members: Sequence[tuple[Entry, float]]) -> None:
+        """Tell of a batch that has ended.
+
+        Args:
+            own: has what was done for it.
+            members: the requests, each with the time since which it was gathered.
+        """
+        own.end()
+        links = [entry.trace for entry, _ in members if entry.trace is not None]
+        own.trace = self._traces.root() if self._traces and links else None
+        share(own, members, own.trace)
+        if own.trace is not None and self._traces is not None:
+            self._traces.note(own, links)
+
+    def close(self) -> None:
+        """Write and send what waits, within a bounded time. Blocking."""
+        if self._log is not None:
+            self._log.close()
+        if self._traces is not None:
+            self._traces.close()

@@ -61,6 +61,10 @@ class Span:
     def links(self) -> list[str]:
         return [link.span_id.hex() for link in self.message.links]
 
+    @property
+    def linked_traces(self) -> list[str]:
+        return [link.trace_id.hex() for link in self.message.links]
+
 
 def _values(pairs: Any) -> dict[str, Any]:
     values = ((each.key, each.value) for each in pairs)
@@ -245,30 +249,35 @@ def test_each_step_of_a_graph_has_its_inference(server: Server, collector: Colle
 
 
 def test_a_batch_links_to_its_requests(server: Server, collector: Collector) -> None:
-    made = [context() for _ in range(24)]
+    traces: set[str] = set()
 
-    def ask(header: str) -> Any:
+    def ask() -> Any:
+        trace, _, header = context()
+        traces.add(trace)
         metadata = (("traceparent", header),)
         return server.prediction.Predict.future(request("batched"), PATIENCE_S, metadata=metadata)
 
-    for call in [ask(header) for *_, header in made]:
-        call.result()
-    traces = {trace for trace, *_ in made}
+    def shared() -> list[Span]:
+        """Ask many times at once; give batches of more than one request. A lone one has none."""
+        for call in [ask() for _ in range(24)]:
+            call.result()
+        linking = [span for span in list(collector.spans) if len(span.links) > 1]
+        return [span for span in linking if {*span.linked_traces} <= traces]
 
-    def requests() -> dict[str, Span]:
-        every = list(collector.spans)
-        return {span.id: span for span in every if span.trace in traces and span.parent}
-
-    until(lambda: sum(span.message.kind == SERVER for span in requests().values()) == len(made))
-    until(lambda: any(span.name == "batch" for span in list(collector.spans)))
-    own = {id: span for id, span in requests().items() if span.message.kind == SERVER}
-    batches = [s for s in collector.spans if s.name == "batch" and {*s.links} <= own.keys()]
-    largest = max(batches, key=lambda span: len(span.links))
-    assert len(largest.links) > 1
-    assert largest.attributes["ie_serving.batch.requests"] == len(largest.links)
+    until(lambda: bool(shared()))
+    largest = max(shared(), key=lambda span: len(span.links))
+    assert largest.name == "batch"
+    assert largest.attributes == {
+        "ie_serving.model.name": "batched",
+        "ie_serving.model.version": 1,
+        "ie_serving.batch.requests": len(largest.links),
+    }
     assert (largest.parent, largest.trace in traces) == ("", False)
-    linked = {span.parent for span in requests().values() if largest.id in span.links}
-    assert linked == {*largest.links}
+
+    def linked() -> set[str]:
+        return {span.parent for span in list(collector.spans) if largest.id in span.links}
+
+    until(lambda: linked() == {*largest.links})
 
 
 def test_what_fails_has_its_status(server: Server, collector: Collector) -> None:

@@ -1,6 +1,7 @@
 """The commands of simple_tensorflow_serving, as its users know them."""
 
 import json
+import shutil
 import ssl
 import subprocess
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from PIL import Image
 from tests.certificates import Authority
 from tests.functional.test_clients import answer, save
 from tests.process import PATIENCE_S, Process, free_ports
+from tests.unit.engines.pmml.documents import NAMES, classifier
 
 READY = "REST server listens on port"
 USER = ("admin", "a-long-one")
@@ -81,12 +83,17 @@ def pictures(directory: Path) -> None:
     save(directory, helper.make_graph(nodes, "pictures", [picture], [red], [first]))
 
 
-def iris(file: Path) -> Any:
-    import joblib
+def fitted() -> Any:
     from sklearn.datasets import load_iris
     from sklearn.linear_model import LogisticRegression
 
-    model = LogisticRegression(max_iter=1000).fit(*load_iris(return_X_y=True))
+    return LogisticRegression(max_iter=1000).fit(*load_iris(return_X_y=True))
+
+
+def iris(file: Path) -> Any:
+    import joblib
+
+    model = fitted()
     joblib.dump(model, file)
     return model
 
@@ -105,6 +112,10 @@ def plain(models: Path) -> Iterator[Old]:
         {"name": "default", "base_path": str(models / "template"), "platform": "tensorflow"},
         {"name": "gone", "base_path": str(models / "gone")},
     ]
+    if find_spec("pypmml") and shutil.which("java"):
+        file = models / "iris.pmml"
+        file.write_text(classifier(fitted()))
+        entries.append({"name": "pmml", "base_path": str(file), "platform": "pmml"})
     if find_spec("sklearn"):
         file = models / "model.joblib"
         iris(file)
@@ -158,6 +169,16 @@ def test_generated_clients(plain: Old, tmp_path: Path, language: str) -> None:
     page = plain.http.get("/v1/models/default/gen_client", params={"language": language})
     found = answer(tmp_path, language, page.text)
     assert found == {**EXPECTED, "keys": [[1], [1]]}
+
+
+@pytest.mark.skipif(not find_spec("pypmml") or not shutil.which("java"), reason="pypmml, or Java")
+def test_pmml(plain: Old) -> None:
+    """README.md, "Supported Models", PMML: one flat record."""
+    record = dict(zip(NAMES, FLOWER, strict=True))
+    reply = plain.http.post("/", json={"model_name": "pmml", "data": record})
+    assert reply.status_code == 200, reply.text
+    assert reply.json()["result"]["label"] == "setosa"
+    assert sum(reply.json()["result"]["probabilities"]) == pytest.approx(1.0)
 
 
 def test_generated_data(plain: Old) -> None:

@@ -145,7 +145,7 @@ def _links(
     for driver, path in zip_longest(given.driver, given.model_path, fillvalue=""):
         try:
             if driver not in DRIVERS:
-                drivers.name(driver, "--driver")
+                drivers.name(driver, "--driver", beside=[each for each in DRIVERS if each])
             link, warned = link_of(driver, str(Path(path).absolute()), options, EngineOptions())
         except ConfigError as error:
             faults.found.extend(error.faults)

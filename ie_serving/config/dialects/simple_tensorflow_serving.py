@@ -39,6 +39,7 @@ DRIVERS: Final[Mapping[str, str]] = {
     "onnx": AUTO,
     "scikitlearn": "sklearn",
     "xgboost": "xgboost",
+    "pmml": "pmml",
 }
 """Driver of each platform that is served."""
 
@@ -46,8 +47,6 @@ RETIRED: Final[Mapping[str, str]] = {
     "mxnet": "MXNet is retired: export the model to ONNX, and serve that with platform onnx",
     "pytorch_onnx": "Caffe2, which ran it, is retired: the file is ONNX, so name platform onnx",
     "h2o": "it needs a server of H2O: export the model to ONNX, or call H2O in a kernel",
-    "pmml": "it needs a server of Openscoring: serve the file by the command ie_serving, whose"
-    " driver pmml reads it, or convert the model to ONNX",
     "spark": "convert the model to ONNX, by onnxmltools, and name platform onnx",
 }
 """Platforms that are not served, and what to do instead."""

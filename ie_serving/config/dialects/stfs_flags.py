@@ -137,7 +137,7 @@ FLAGS: Final = (
         parse=words.text,
         form="TEXT",
         default="tensorflow",
-        meaning="what it was made by: tensorflow, onnx, scikitlearn, xgboost",
+        meaning="what it was made by: tensorflow, onnx, scikitlearn, xgboost, pmml",
     ),
     StfsFlag(
         name="model_config_file",

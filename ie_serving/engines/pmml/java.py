@@ -8,16 +8,25 @@ pipe it reads. When it dies, the next request begins another and reads the model
 import logging
 import os
 import shutil
+import subprocess
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ie_serving.core.errors import LoadFailed, ServingError
+from ie_serving.core.errors import DeadlineExceeded, LoadFailed, ServingError
 from ie_serving.telemetry.logs import Event
 
 INSTALL = "apt-get install default-jre-headless"
 _LOCK = threading.RLock()
+
+LIMIT_S = 120.0
+"""Longest time of one question to Java, in seconds, the reading of a document among them; then the
+process is ended, since nothing else ends what hangs there. A million rows take some 25 s."""
+
+_PROCESSES: "list[subprocess.Popen[bytes]]" = []
+"""The Java process, if one has been begun."""
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +55,7 @@ class Scorer:
 
     Raises:
         Exception: of the library, for what it cannot read.
+        DeadlineExceeded: it took too long.
 
     Attributes:
         inputs: names of the fields that it reads.
@@ -69,6 +79,7 @@ class Scorer:
 
         Raises:
             ServingError: Java ended twice.
+            DeadlineExceeded: it took too long.
             Exception: of the library.
         """
         from py4j.protocol import Py4JError, Py4JJavaError
@@ -76,7 +87,8 @@ class Scorer:
         for _ in range(2):
             model = self._model
             try:
-                return str(model.predict(rows))
+                with _in_time("the rows were not computed"):
+                    return str(model.predict(rows))
             except Py4JJavaError:
                 raise  # of the model: Java is there
             except Py4JError:
@@ -88,13 +100,40 @@ class Scorer:
 
         with _LOCK:
             self._context = _context()
-            self._model: Any = Model.fromString(self._content)
+            with _in_time("the document was not read"):
+                self._model: Any = Model.fromString(self._content)
 
     def _renew(self, dead: object) -> None:
         with _LOCK:
             if self._model is dead:  # else another thread has done it
                 _end(self._context)
                 self._read()
+
+
+@contextmanager
+def _in_time(what: str) -> Iterator[None]:
+    """End Java where this takes too long. Raises: DeadlineExceeded."""
+    from py4j.protocol import Py4JError
+
+    timer = threading.Timer(LIMIT_S, _kill)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except Py4JError as error:
+        if timer.finished.is_set():  # by itself: it is cancelled below
+            raise DeadlineExceeded(
+                f"{what} within {LIMIT_S:g} s, and the Java process was ended; the next request"
+                " begins another"
+            ) from error
+        raise
+    finally:
+        timer.cancel()
+
+
+def _kill() -> None:
+    for process in _PROCESSES:
+        process.kill()
 
 
 def check() -> None:
@@ -119,14 +158,16 @@ def _context() -> Any:  # noqa: ANN401  the library's
         # Its lines are tracebacks of what is raised here as well.
         logging.getLogger("py4j").setLevel(logging.CRITICAL)
         gateway = Py4jGateway()
-        port, secret = launch_gateway(
+        port, secret, process = launch_gateway(
             classpath=gateway.classpath,
             javaopts=gateway.java_opts,
             java_path=_java(),
             die_on_exit=True,
             enable_auth=True,
             create_new_process_group=True,  # so that Ctrl-C leaves it to this process
+            return_proc=True,
         )
+        _PROCESSES[:] = [process]
         known = GatewayParameters(port=port, auth_token=secret, auto_convert=True)
         Py4jGateway._gateway = JavaGateway(gateway_parameters=known)
         Py4jGateway._jvm = Py4jGateway._gateway.jvm

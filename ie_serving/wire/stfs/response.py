@@ -17,6 +17,9 @@ PREDICT: Final = "predict"
 PROBABILITIES: Final = "predict_proba"
 LOGARITHMS: Final = "predict_log_proba"
 
+PMML: Final = "pmml"
+"""Platform whose reply has everything within one object."""
+
 NAMES: Final[Mapping[str, Mapping[str, str]]] = {
     "scikitlearn": {"label": PREDICT, "y": PREDICT, "probabilities": PROBABILITIES},
     "xgboost": {"y": "result"},
@@ -32,6 +35,13 @@ def encode(outputs: Mapping[str, Array], specs: Mapping[str, TensorSpec], platfo
         specs: the signature's outputs.
         platform: of the model.
     """
+    if platform == PMML:
+        # One record was asked, and its values are the answer.
+        own = {
+            name: array[0, ...] if array.shape[:1] == (1,) else array
+            for name, array in outputs.items()
+        }
+        return b'{"result": %b}' % encode(own, specs, "")
     names = NAMES.get(platform, {})
     members = []
     for name, array in outputs.items():

@@ -119,13 +119,14 @@ def test_encryption() -> None:
         ("./models/xgboost_iris/model.joblib", "xgboost", "sklearn"),
         ("./models/xgboost_iris/model.pkl", "xgboost", "sklearn"),
         ("./models/onnx_mnist_model/onnx_model.onnx", "onnx", "auto"),
+        ("./models/pmml_iris/DecisionTreeIris.pmml", "pmml", "pmml"),
     ],
 )
 def test_platforms(base_path: str, platform: str, driver: str) -> None:
     """README.md, "Supported Models"; of ONNX the file has another name there."""
     (model,) = models(f"--model_base_path={base_path}", f"--model_platform={platform}")
     assert model.engine.driver == driver
-    assert model.engine.allow_pickle is (platform != "onnx")
+    assert model.engine.allow_pickle is (platform not in ("onnx", "pmml"))
 
 
 @pytest.mark.parametrize(
@@ -133,7 +134,6 @@ def test_platforms(base_path: str, platform: str, driver: str) -> None:
     [
         ("./models/mxnet_mlp/mx_mlp", "mxnet", "export the model to ONNX"),
         ("./models/h2o_prostate_model/GLM_model", "h2o", "export the model to ONNX"),
-        ("./models/pmml_iris/DecisionTreeIris.pmml", "pmml", "convert the model to ONNX"),
         ("./models/spark", "spark", "onnxmltools"),
         ("./models/pytorch_onnx", "pytorch_onnx", "name platform onnx"),
         ("./models/onnx_mnist_model/onnx_model.proto", "onnx", "rename the file"),

@@ -11,7 +11,7 @@ import pytest
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from ie_serving.core.errors import InvalidRequest, InvalidTensor, LoadFailed
+from ie_serving.core.errors import DeadlineExceeded, InvalidRequest, InvalidTensor, LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.pmml import java
 from ie_serving.engines.pmml.driver import load
@@ -98,6 +98,21 @@ async def test_a_java_that_dies_is_begun_anew_for_all_models(
     assert caplog.text.count("java process ended, another one is begun") == 1
     for model in models:
         model.close()
+
+
+async def test_a_java_that_hangs_is_ended_and_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is stopped here, for a document that never comes to an end."""
+    model = load(written(tmp_path, tree()), EngineOptions())
+    (process,) = (each for each in psutil.Process().children() if "java" in each.name())
+    with monkeypatch.context() as patched:
+        patched.setattr(java, "LIMIT_S", 0.3)
+        process.suspend()
+        with pytest.raises(DeadlineExceeded, match=r"not computed within 0\.3 s"):
+            await answer(model, colour=strings("red"), age=[20])
+    assert (await answer(model, colour=strings("red"), age=[20]))["label"].tolist() == [b"yes"]
+    model.close()
 
 
 @pytest.mark.parametrize("content", ["<x/>", "no XML", "", "<PMML/>"])

@@ -34,6 +34,18 @@ def test_outputs_by_name_without_anything_around_them() -> None:
     }
 
 
+def test_what_pmml_answers_for_one_record_and_for_several() -> None:
+    outputs = {"label": np.array([b"a"], object), "probabilities": np.float64([[0.25, 0.75]])}
+    specs = {"label": spec("label", DataType.STRING), "probabilities": spec("p", DataType.FP64)}
+    one = {"label": "a", "probabilities": [0.25, 0.75]}
+    assert json.loads(encode(outputs, specs, "pmml")) == {"result": one}
+    scalar = {"label": np.array(b"a", object), "probabilities": outputs["probabilities"]}
+    assert json.loads(encode(scalar, specs, "pmml")) == {"result": one}
+    twice = {name: np.concatenate([each, each]) for name, each in outputs.items()}
+    several = {"label": ["a", "a"], "probabilities": [[0.25, 0.75]] * 2}
+    assert json.loads(encode(twice, specs, "pmml")) == {"result": several}
+
+
 def test_what_scikit_learn_answers() -> None:
     outputs = {"label": np.int64([1]), "probabilities": np.float64([[0.0, 1.0]])}
     specs = {"label": spec("label", DataType.INT64), "probabilities": spec("p", DataType.FP64)}

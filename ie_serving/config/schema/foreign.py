@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from ie_serving.core.hints import Hint
 
 _OFF = ("", "false", "0", "no", "off")
+_NO_AZURE = Hint("there is no storage of Azure")
 _NOTHING = Hint("there is nothing in its place")
 _USE_CORS = Hint("use {server.enable_cors}")
 _USE_NIREQ = Hint("use {engine.nireq}")
@@ -30,6 +31,8 @@ FLAGS: Mapping[str, Hint] = {
     "grpc_memory_quota": Hint("use {server.memory_budget_bytes}"),
     "custom_node_resources_cleaner_interval_seconds": Hint("custom nodes are not supported"),
     "trace_path": _NOTHING,
+    # Of generative models, in GB. Without this word it would be the beginning of one of ours.
+    "cache_size": Hint("use {storage.cache_size_bytes} for copies of remote models"),
     "metrics_list": Hint("every metric is served"),
     "allow_credentials": _USE_CORS,
     "allowed_origins": _USE_CORS,
@@ -71,6 +74,11 @@ VARIABLES: Mapping[str, Hint] = {
     "DEVICE": _USE_DEVICE,
     "OVMS_MODEL_DEVICES": _USE_DEVICE,
     "GRPC_SERVERS": Hint("one event loop serves every gRPC call"),
+    "DROGON_LOG_LEVEL": Hint("use {server.log_level}"),
+    "AZURE_STORAGE_CONNECTION_STRING": _NO_AZURE,
+    "AZURE_STORAGE_USE_HTTP_PROXY": _NO_AZURE,
+    # Of the generative endpoints alone, there; but whoever sets it wants to be asked for a key.
+    "API_KEY": Hint("use {server.api_key_file}"),
 }
 """Variables, each with what to do instead."""
 

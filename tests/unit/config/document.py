@@ -1,4 +1,4 @@
-"""Writes the tables of docs/: configuration.md, storage.md, tuning.md, graphs.md.
+"""Writes the tables of docs/: configuration.md, storage.md, tuning.md, graphs.md, migration.md.
 
 What stands between `<!-- NAME: begin -->` and `<!-- NAME: end -->` comes from the declarations in
 `ie_serving/config/schema` and, of built-in steps, in `ie_serving/engines/steps/registry.py`;
@@ -24,9 +24,16 @@ from ie_serving.config.schema.tune import TUNE
 from ie_serving.core.hints import Hint
 from ie_serving.engines.steps.declaration import REQUIRED, BuiltIn, Inputs, Option
 from ie_serving.engines.steps.registry import TABLE as STEPS
+from tests.unit.config.migration import document as migration
 
 DOCS = Path(__file__).parents[3] / "docs"
-FILES = (DOCS / "configuration.md", DOCS / "storage.md", DOCS / "tuning.md", DOCS / "graphs.md")
+FILES = (
+    DOCS / "configuration.md",
+    DOCS / "storage.md",
+    DOCS / "tuning.md",
+    DOCS / "graphs.md",
+    DOCS / "migration.md",
+)
 WORDS = ie_serving.names("model")
 
 
@@ -189,6 +196,7 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "entry point": lambda: table(("variable", "meaning"), pairs(ENTRY_POINT_VARIABLES)),
     "names": names,
     "steps": steps,
+    **migration.TABLES,
     "s3": lambda: store(S3),
     "gcs": lambda: store(GCS),
     "minio": lambda: store(MINIO),

@@ -191,7 +191,8 @@ def _program(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
     if hazards.lasting and options.execution == "auto":
         # What a size took before says nothing of the next: none may hold the event loop.
         options = replace(options, execution="async")
-    compiled = compile_fastest(model, ports, options, hazards)
+    admission = _shape_inference(model, ports)
+    compiled = compile_fastest(model, ports, options, hazards, admission)
     check_precision(compiled.model, compiled.config, options.of(OpenVinoOptions).target_device)
     latency = LatencyModel(options.execution)
     # The first request of each size must not be the one that finds out that it takes a second.
@@ -200,7 +201,6 @@ def _program(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
         latency.learn_at_load(sum(array.size for array in sample.values()), compiled.seconds)
     nireq = options.nireq or int(compiled.model.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
     _log_choice(draft, compiled, options, nireq)
-    admission = _shape_inference(model, ports)
     told = property_of(compiled.model, PRECISION)
     slots = _slots(model, ports, options, hazards, compiled, nireq)
     signature = replace(ports.signature, precision="" if told == UNKNOWN else told)

@@ -36,6 +36,7 @@ from ie_serving.engines.openvino.operations import (
     ENDS_OF_NOTHING,
     NEVER_FAILS,
 )
+from ie_serving.engines.openvino.products import hold_products
 from ie_serving.engines.openvino.specs import Port
 
 TRIED_SIZES = (1, 2, 3, 4, 8, 16, 32, 64, 224, 256)
@@ -96,6 +97,7 @@ def guard(
     refusals = exact_integers(model, integers)
     refusals += guard_values(model, from_end=from_end)
     nodes = list(_pairs(model, _with_fixed_inputs(model, inputs)))
+    hold_products((node, twin) for node, twin, _ in nodes)
     types = {node.get_type_name() for node, _, _ in nodes}
     skipped = [(node, inside) for node, twin, inside in nodes if _may_be_skipped(node, twin)]
     inner = {str(node.get_name()) for node, inside in skipped if inside}

@@ -9,6 +9,7 @@ from functools import partial
 import openvino as ov
 
 from ie_serving.core.hints import Hint
+from ie_serving.core.tensors import Array
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.hazards import Hazards
 from ie_serving.engines.openvino.options import OpenVinoOptions
@@ -20,6 +21,7 @@ from ie_serving.engines.openvino.properties import (
     properties,
 )
 from ie_serving.engines.openvino.runtime import core, load_failures, one_line
+from ie_serving.engines.openvino.shape_inference import ShapeInference
 from ie_serving.engines.openvino.slot import Slot
 from ie_serving.engines.openvino.specs import Ports, zeros
 from ie_serving.engines.run import probe
@@ -57,14 +59,26 @@ class Compiled:
 
 
 def compile_fastest(
-    model: ov.Model, ports: Ports, options: EngineOptions, hazards: Hazards
+    model: ov.Model,
+    ports: Ports,
+    options: EngineOptions,
+    hazards: Hazards,
+    admission: ShapeInference | None,
 ) -> Compiled:
     """Compile for one thread where that is about as fast as several, unless the user has chosen.
+
+    Args:
+        model: to compile.
+        ports: its inputs and outputs.
+        options: of the version.
+        hazards: of its graph.
+        admission: tells which shapes it takes; None where only one combination is.
 
     Raises:
         LoadFailed: the device does not take the model.
     """
-    trials, device = _Trials(ports, hazards), options.of(OpenVinoOptions).target_device
+    device = options.of(OpenVinoOptions).target_device
+    trials = _Trials(ports, hazards, admission)
     with load_failures(f"the model cannot be compiled for {device}"):
         chosen = _fastest(model, options, trials)
         if trials.left_fit(chosen.model):
@@ -117,12 +131,14 @@ def _looks_tiny(model: ov.Model) -> bool:
 class _Trials:
     """Measures compiled models with zeros, and knows which of them that has left unfit to serve.
 
-    Of open shapes some do not fit together, and zeros may be divisors. With 2026.4 whatever is
-    answered next from the same compiled model may then be memory of that try.
+    Of open shapes some do not fit together: those are not tried, since the plugin may read beyond
+    their memory. Zeros may be divisors. With 2026.4 whatever is answered next from the same
+    compiled model may then be memory of that try.
     """
 
-    def __init__(self, ports: Ports, hazards: Hazards) -> None:
+    def __init__(self, ports: Ports, hazards: Hazards, admission: ShapeInference | None) -> None:
         self._ports = ports
+        self._admission = admission
         self._hazards = replace(hazards, refusals=())
         self._is_open = not all(port.static for port in ports.inputs)
         self._failed: list[ov.CompiledModel] = []
@@ -130,11 +146,21 @@ class _Trials:
     def latency(self, model: ov.CompiledModel, rows: int) -> float | None:
         """Give the seconds of one inference with `rows` in each open dimension, where it works."""
         inputs, outputs = self._ports.inputs, self._ports.outputs
+        arrays = zeros(inputs, rows)
+        if arrays is None or not self._fit(arrays):
+            return None
         make = partial(Slot, model.create_infer_request, inputs, outputs, self._hazards)
-        found = probe.latency(make, zeros(inputs, rows), (RuntimeError,))
+        found = probe.latency(make, arrays, (RuntimeError,))
         if found is None:
             self._failed.append(model)
         return found
+
+    def _fit(self, arrays: Mapping[str, Array]) -> bool:
+        if self._admission is None:
+            return True
+        shapes = tuple(arrays[name].shape for name in self._admission.names)
+        _, refusal = self._admission.try_shapes(shapes)
+        return refusal is None
 
     def keeps_up(self, single: Compiled, several: Compiled | None) -> bool:
         """Tell whether one thread is about as fast, for many rows too where they may come.

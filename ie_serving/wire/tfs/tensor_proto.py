@@ -132,7 +132,8 @@ def missing_bytes(tensor: Proto) -> int:
     dtype = BY_NUMBER.get(tensor.dtype)
     if tensor.tensor_content or dtype is None or len(dims) > MOST_DIMENSIONS:
         return 0
-    missing = math.prod([dim.size for dim in dims]) - len(getattr(tensor, LIST_OF[dtype].name))
+    given = len(getattr(tensor, LIST_OF[dtype].name))
+    missing = math.prod([int(dim.size) for dim in dims]) - given
     return max(missing, 0) * dtype.numpy.itemsize
 
 

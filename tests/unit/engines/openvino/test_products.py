@@ -1,0 +1,128 @@
+"""Products whose operands do not fit together, in sizes that values or a trial's zeros decide.
+
+OpenVINO 2026.4 alone answers with what lies behind the operand in memory, or ends the process.
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openvino as ov
+import openvino.opset15 as op
+import pytest
+
+from ie_serving.core.errors import InvalidRequest, InvalidTensor
+from ie_serving.core.tensors import Array
+from ie_serving.engines.run import probe
+from tests.unit.engines.openvino.models import load, parameter, result, run, save
+
+WIDTH = 48
+"""Of the weights; a multiple of what the plugin computes at once."""
+
+
+def constant(*shape: int, dtype: type = np.float32) -> Any:
+    return op.constant(np.ones(shape, dtype))
+
+
+def chosen(x: Any, *shape: int) -> Any:
+    """Give the values that are not 0, in a shape with one size that is left open."""
+    places = op.squeeze(op.non_zero(x, "i64"), op.constant(np.array([0])))
+    picked = op.gather(x, places, op.constant(np.int64(0)))
+    return op.reshape(picked, op.constant(np.array(shape)), False)
+
+
+def in_branch(x: Any) -> Any:
+    inner, other = parameter("inner", [-1]), parameter("other", [-1])
+    product = op.matmul(chosen(inner, 1, -1), constant(WIDTH, 16), False, False)
+    results = op.result(product), op.result(op.reshape(other, op.constant([1, -1]), False))
+    total = op.reduce_sum(x, op.constant(np.array([0])), False)
+    branch = op.if_op(op.greater(total, op.constant(np.float32(0))).output(0))
+    branch.set_then_body(ov.Model([results[0]], [inner], "then"))
+    branch.set_else_body(ov.Model([results[1]], [other], "else"))
+    branch.set_input(x.output(0), inner, other)
+    return op.multiply(branch.set_output(*results), op.constant(np.float32(1)))
+
+
+def compressed(x: Any) -> Any:
+    weights = op.multiply(op.convert(constant(WIDTH, 16, dtype=np.int8), "f32"), constant(1, 16))
+    return op.matmul(chosen(x, 1, -1), weights, False, False)
+
+
+PRODUCTS: dict[str, Callable[[Any], Any]] = {
+    "rows": lambda x: op.matmul(chosen(x, 1, -1), constant(WIDTH, 16), False, False),
+    "three dimensions": lambda x: op.matmul(
+        chosen(x, 1, 1, -1), constant(3, WIDTH, 16), False, False
+    ),
+    "one dimension": lambda x: op.matmul(chosen(x, -1), constant(WIDTH, 16), False, False),
+    "turned values": lambda x: op.matmul(chosen(x, -1, 1), constant(WIDTH, 16), True, False),
+    "turned weights": lambda x: op.matmul(chosen(x, 1, -1), constant(16, WIDTH), False, True),
+    "weights first": lambda x: op.matmul(constant(16, WIDTH), chosen(x, -1, 1), False, False),
+    "compressed weights": compressed,
+    "both by values": lambda x: op.matmul(
+        chosen(x, 1, -1), chosen(op.relu(op.subtract(x, constant(1))), -1, 1), False, False
+    ),
+    "Einsum": lambda x: op.einsum([chosen(x, 1, -1), constant(WIDTH, 16)], "ab,bc->ac"),
+    "Einsum of any rank": lambda x: op.einsum(
+        [chosen(x, 1, 1, -1), constant(WIDTH, 16)], "...b,bc->...c"
+    ),
+    "width of attention": lambda x: op.scaled_dot_product_attention(
+        chosen(x, 1, 1, 1, -1), constant(1, 1, 6, WIDTH), constant(1, 1, 6, WIDTH)
+    ),
+    "length of attention": lambda x: op.scaled_dot_product_attention(
+        constant(1, 1, 2, 8), constant(1, 1, WIDTH, 8), chosen(x, 1, 1, -1, 1)
+    ),
+    "in a branch": in_branch,
+}
+
+
+async def answer(model: Any, values: Array) -> Any:
+    return (await asyncio.wait_for(run(model, {"x": values}), 30.0))["y"].tolist()
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_operands_that_values_leave_unfit_are_refused(tmp_path: Path, name: str) -> None:
+    x = parameter("x", [-1])
+    save(tmp_path, [result("y", PRODUCTS[name](x))], [x])
+    model = load(tmp_path, inference_precision="f32")
+    both = name == "both by values"
+    fit = np.full(WIDTH, 2.0 if both else 1.0, np.float32)
+
+    async def ask() -> None:
+        expected = await answer(model, fit)
+        for given in (1, 5, 2 * WIDTH, 3000):
+            unfit = np.ones(given, np.float32)
+            with pytest.raises(InvalidRequest):
+                await answer(model, np.append(unfit, np.float32(2)) if both else unfit)
+            assert await answer(model, fit) == expected
+
+    asyncio.run(ask())
+    model.close()
+
+
+def test_shapes_that_do_not_fit_are_not_tried_at_load(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The try of 64 rows and columns read beyond its 64 columns, and ended one start in 60."""
+    tried: list[tuple[int, ...]] = []
+    latency = probe.latency
+
+    def noted(make: Any, inputs: Any, failures: Any) -> Any:
+        tried.extend(array.shape for array in inputs.values())
+        return latency(make, inputs, failures)
+
+    monkeypatch.setattr(probe, "latency", noted)
+    for columns in (-1, WIDTH):
+        x = parameter("x", [-1, columns])
+        directory = save(
+            tmp_path / str(columns),
+            [result("y", op.matmul(x, constant(WIDTH, 16), False, False))],
+            [x],
+        )
+        model = load(directory, inference_precision="f32")
+        with pytest.raises(InvalidTensor):
+            asyncio.run(answer(model, np.ones((1, WIDTH + 1), np.float32)))
+        model.close()
+    assert tried
+    assert {shape[1] for shape in tried} == {WIDTH}

@@ -53,7 +53,8 @@ class Rules:
         lanes: batches that are inferred at a time.
         timeout_s: longest time in seconds that is waited for more, while another lane works.
         sizes: that batches are filled up to, increasing, `rows` the last; empty for any.
-        most_waiting: rows that may wait.
+        most_waiting: rows that may wait, of requests that fit into a batch; and as many of those
+            that are cut into pieces.
     """
 
     rows: int
@@ -90,12 +91,14 @@ class Part(Generic[T]):
         rows: at most those of a batch.
         form: parts of equal forms may share a batch.
         since: when it came, in seconds.
+        is_piece: its request has others.
     """
 
     content: T
     rows: int
     form: Hashable
     since: float
+    is_piece: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +128,14 @@ class Gatherer(Generic[T]):
     Attributes:
         rules: that it keeps to.
         waiting: rows that wait.
+        pieces: those among them of requests that were cut.
         busy: lanes that are not free.
     """
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
         self.waiting = 0
+        self.pieces = 0
         self.busy = 0
         self._groups: dict[Hashable, _Group[T]] = {}
         self._in_turn = 0  # requests of the turn that is open; 0 while none is
@@ -179,14 +184,20 @@ class Gatherer(Generic[T]):
             QueueFull: too many rows wait already.
         """
         rows = sum([part.rows for part in parts])
-        # A request of more rows than may wait is taken where nothing waits, or it never could be.
-        if self.waiting and self.waiting + rows > self.rules.most_waiting:
+        is_cut = len(parts) > 1
+        # Apart: a request of thousands of rows would leave no room for those of a few.
+        waiting = self.pieces if is_cut else self.waiting - self.pieces
+        # A request of more rows than may wait is taken where none waits, or it never could be.
+        if waiting and waiting + rows > self.rules.most_waiting:
             raise QueueFull(
                 "The batch scheduling queue to which this task was submitted is full:"
-                f" {self.waiting} rows wait, {self.rules.most_waiting} may; ask again later",
+                f" {waiting} rows wait, {self.rules.most_waiting} may; ask again later",
                 Hint(", or raise {batching.max_enqueued_batches}"),
             )
+        if is_cut:
+            self.pieces += rows
         for part in parts:
+            part.is_piece = is_cut
             group = self._groups.get(part.form)
             if group is None:
                 group = self._groups[part.form] = _Group()
@@ -248,6 +259,8 @@ class Gatherer(Generic[T]):
         if before <= most:  # mostly all of it
             parts, rows = list(group.parts), before
             self.waiting -= before
+            if self.pieces:
+                self.pieces -= sum([part.rows for part in parts if part.is_piece])
             del self._groups[parts[0].form]
         else:
             parts, rows = self._first(group, most)
@@ -272,5 +285,6 @@ class Gatherer(Generic[T]):
         del group.parts[part]
         group.rows -= part.rows
         self.waiting -= part.rows
+        self.pieces -= part.rows * part.is_piece
         if not group.parts:
             del self._groups[part.form]

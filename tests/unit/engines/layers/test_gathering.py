@@ -198,7 +198,7 @@ def test_what_left_is_in_no_batch() -> None:
 def test_beyond_the_limit_a_request_is_refused_and_changes_nothing() -> None:
     made = gatherer(part(0, rows=3), busy=1, most_waiting=4)
     with pytest.raises(QueueFull, match="3 rows wait, 4 may"):
-        made.add([part(1), part(2)])
+        made.add([part(1, rows=2)])
     assert made.waiting == 3
     made.add([part(3)])
     made.free_lane()
@@ -209,6 +209,22 @@ def test_a_request_of_more_rows_than_may_wait_is_taken_where_none_waits() -> Non
     made = gatherer(busy=1, most_waiting=4)
     made.add([part(0, rows=8), part(1, rows=8)])
     assert made.waiting == 16
+
+
+def test_a_request_of_many_rows_leaves_room_for_small_ones() -> None:
+    made = gatherer(busy=1, most_waiting=4)
+    made.add([part(0, rows=8), part(1, rows=8)])
+    made.add([part(2, rows=4)])
+    with pytest.raises(QueueFull, match="4 rows wait, 4 may"):
+        made.add([part(3)])
+    with pytest.raises(QueueFull, match="16 rows wait, 4 may"):
+        made.add([part(4), part(5)])
+    sent = []
+    while made.waiting:
+        made.free_lane()
+        sent.append(taken(made))
+    assert sent == [([0], Reason.FULL), ([1], Reason.FULL), ([2], Reason.LANE_FREE)]
+    assert made.pieces == 0
 
 
 # -- any history ---------------------------------------------------------------------------------
@@ -287,6 +303,7 @@ class History:
         policy, rules = self.policy, self.policy.rules
         assert policy.busy == self.running <= rules.lanes
         assert policy.waiting == sum(each.rows for each in self.waiting)
+        assert policy.pieces == sum(each.rows for each in self.waiting if each.is_piece)
         if policy.turn_open or not self.waiting:
             return
         assert self.running, "an idle model waits for nobody"

@@ -214,6 +214,11 @@ class ServingApplication:
         self._readiness.set_ready(ready)
         self._streams.set_ready(ready)
 
+    async def hand_over(self) -> None:
+        """See `Application`: whoever watches, or has a stream, begins anew elsewhere."""
+        self._readiness.hand_over()
+        self._streams.set_ready(False)
+
     async def reload(self) -> None:
         """See `Application`: certificates and configuration again, and every repository now."""
         await self._gate.renew()

@@ -44,7 +44,8 @@ def _listen_for_signals() -> None:
     """End cleanly when told to before the arbiter, which has handlers of its own, has begun."""
     signal.signal(signal.SIGTERM, _stop_at_once)
     signal.signal(signal.SIGINT, _stop_at_once)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -177,7 +178,8 @@ def _prepare(parsed: Parsed) -> None:
 
 
 def _serve(parsed: Parsed) -> gunicorn_app.Ended:
-    return gunicorn_app.run(parsed.settings, partial(_build, storage=parsed.storage))
+    build = partial(_build, storage=parsed.storage)
+    return gunicorn_app.run(parsed.settings, build, environment=os.environ)
 
 
 def _run_kernel(asked: kernel_run.KernelRun) -> int:

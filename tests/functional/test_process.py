@@ -112,7 +112,9 @@ def test_a_second_signal_ends_at_once_with_0(start: Start, gate: Gate, number: i
         assert answer.exception() is not None
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGTTIN, signal.SIGTTOU])
+@pytest.mark.parametrize(
+    "number", [signal.SIGUSR1, signal.SIGWINCH, signal.SIGTTIN, signal.SIGTTOU]
+)
 def test_other_signals_change_nothing(start: Start, number: int) -> None:
     server = start(**both())
     server.line(READY)

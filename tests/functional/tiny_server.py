@@ -75,6 +75,9 @@ class Tiny:
     async def set_ready(self, ready: bool) -> None:
         log.info("ready=%s", ready)
 
+    async def hand_over(self) -> None:
+        log.info("handed over")
+
     async def reload(self) -> None:
         if self._marker.name == "broken":
             raise ServingError("config.json: not JSON")
@@ -122,7 +125,8 @@ def main() -> int:
     hints.speak(ie_serving.names("model"))
     logs.configure(server.log_level, server.log_path, server.log_format)
     settings = Settings(server=server, models=())
-    return run(settings, lambda *_: build(options), workers=options.get("workers", 1)).code
+    workers = options.get("workers", 1)
+    return run(settings, lambda *_: build(options), workers=workers, environment=os.environ).code
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Settings]]:
     """What the processes would serve; none is started, and none fails."""
     found: list[Settings] = []
 
-    def run(settings: Settings, build: object) -> Ended:
+    def run(settings: Settings, build: object, **_: object) -> Ended:
         found.append(settings)
         return Ended(0)
 
@@ -88,7 +88,7 @@ def test_a_server_that_fails_ends_the_original_in_its_words(
     cause: str, told: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended = Ended(1, cause)
-    monkeypatch.setattr(main.gunicorn_app, "run", lambda settings, build: ended)
+    monkeypatch.setattr(main.gunicorn_app, "run", lambda *_, **__: ended)
     with pytest.raises(SystemExit) as caught:
         main.tensorflow_model_server(["--model_base_path=/m"])
     assert caught.value.code == 255
@@ -99,7 +99,7 @@ def test_the_arbiter_stays_light_when_it_has_read_its_configuration() -> None:
     """It holds the settings for as long as the server runs; workers import what is heavy."""
     script = (
         "import sys; from ie_serving import main\n"
-        "main.gunicorn_app.run = lambda *_: main.gunicorn_app.Ended(0)\n"
+        "main.gunicorn_app.run = lambda *_, **__: main.gunicorn_app.Ended(0)\n"
         "argv = ['config', '--config_path=config/every_key.json', '--rest_port=1']\n"
         "assert main.main(argv) == 0\n"
         "print(*sys.modules)"

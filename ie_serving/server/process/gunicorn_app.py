@@ -7,6 +7,8 @@ engine nor the protocols' libraries: those come into a worker after the fork.
     TERM, INT, QUIT     TERM to the workers, wait, exit 0    drain, exit 0 (told twice: still once)
     a second of them    QUIT, then KILL, exit 0              QUIT while draining: exit at once
     HUP                 HUP to the workers                   read the configuration again
+    USR2                start a successor; when that is      drain, exit 0
+                        ready, TERM (`take_over.py`)
     others              ignored
 
 A terminal or a supervisor may send one signal to arbiter and workers alike, hence the right
@@ -22,7 +24,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextlib import suppress
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn
@@ -30,6 +32,7 @@ from typing import Any, NamedTuple, NoReturn
 from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
 from gunicorn.glogging import Logger
+from gunicorn.systemd import sd_notify
 from gunicorn.workers.base import Worker
 
 from ie_serving.config.settings import ServerSettings, Settings
@@ -41,6 +44,13 @@ from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S, Application, Or
 from ie_serving.server.process.memory_limit import budget_of
 from ie_serving.server.process.ports import REST, Ports, answering, bind
 from ie_serving.server.process.shared import Shared
+from ie_serving.server.process.take_over import (
+    LOOK_S,
+    Predecessor,
+    Succession,
+    inherited,
+    succeeding,
+)
 from ie_serving.server.process.tuning import lasting_objects, tune
 from ie_serving.telemetry.logs import Event
 from ie_serving.telemetry.reopen import reopen
@@ -87,26 +97,45 @@ class Ended(NamedTuple):
     cause: str = ""
 
 
-def run(settings: Settings, build: Build, *, workers: int = 1) -> Ended:
-    """Serve until told to stop.
+def run(
+    settings: Settings,
+    build: Build,
+    *,
+    workers: int = 1,
+    environment: MutableMapping[str, str],
+) -> Ended:
+    """Serve until told to stop, or until another process has taken over.
 
     Args:
         settings: checked.
         build: called in each worker after the fork.
         workers: how many processes serve; each loads every model.
+        environment: of this process, which says whether it takes over from another.
     """
+    predecessor = inherited(environment)
     try:
-        ports = bind(settings.server)
+        if predecessor:
+            settings = succeeding(settings)
+        ports = bind(settings.server, predecessor.sockets if predecessor else ())
     except ServingError as error:
         log.error(error)
-        return Ended(1, str(error))
+        ended = Ended(1, str(error))
+    else:
+        ended = _serve(_Server(settings, build, ports, workers, predecessor), environment)
+    if predecessor and ended.code:
+        predecessor.told_failure(ended.cause)
+    return ended
+
+
+def _serve(server: "_Server", environment: Mapping[str, str]) -> Ended:
+    ports = server.ports
     if not ports:
         off = Event("both ports are off", advice="give a gRPC port or a REST port")
         log.error(off)
         return Ended(1, str(off))
     if not answering(ports, REST):
         log.info(Event("REST is off", advice=Hint("{server.rest_port} 8000 turns it on")))
-    return _arbitrate(_Server(settings, build, ports, workers))
+    return _arbitrate(_Arbiter(server, Succession(environment)))
 
 
 def pause_before(deaths: int) -> float:
@@ -114,21 +143,28 @@ def pause_before(deaths: int) -> float:
     return 0.0 if deaths <= 1 else min(LONGEST_PAUSE_S, 2.0 ** min(deaths - 2, 16))
 
 
-def _arbitrate(server: "_Server") -> Ended:
-    arbiter = _Arbiter(server)
+def _arbitrate(arbiter: "_Arbiter") -> Ended:
     gc.freeze()  # a collection would write to the pages that each worker shares with the arbiter
     try:
         arbiter.run()
     except SystemExit as end:
         if not end.code and not arbiter.failed:
             return Ended(0)
-    return Ended(1, arbiter.cause or server.failure.read().decode())
+    return Ended(1, arbiter.cause or arbiter.server.failure.read().decode())
 
 
 class _Server(BaseApplication):  # type: ignore[misc]
     """gunicorn's configuration, from our settings alone: no file, no GUNICORN_CMD_ARGS."""
 
-    def __init__(self, settings: Settings, build: Build, ports: Ports, workers: int) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        build: Build,
+        ports: Ports,
+        workers: int,
+        predecessor: Predecessor | None,
+    ) -> None:
+        self.predecessor = predecessor
         self.settings = settings
         self.build = build
         self.ports = ports
@@ -185,12 +221,13 @@ class _Logger(Logger):  # type: ignore[misc]
 class _Arbiter(Arbiter):  # type: ignore[misc]
     """gunicorn's arbiter on our sockets, with the signals and the replacement described above."""
 
-    def __init__(self, server: _Server) -> None:
+    def __init__(self, server: _Server, succession: Succession) -> None:
         super().__init__(server)
+        self._succession = succession
         self.failed = False
         self.cause = ""
         self.LISTENERS = [bound for sockets in server.ports.values() for bound in sockets]
-        self._server = server
+        self.server = server
         self._stopping = False
         self._young_deaths = 0
         self._born = self._spawn_at = time.monotonic()
@@ -199,7 +236,7 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
         """Queue a signal; a second one to stop becomes gunicorn's quick shutdown."""
         if sig in STOP_SIGNALS:
             if not self._stopping:
-                self._server.stopped_by.set(sig)
+                self.server.stopped_by.set(sig)
             sig = signal.SIGQUIT if self._stopping else signal.SIGTERM
             self._stopping = True
         super().signal(sig, frame)
@@ -216,13 +253,36 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
     def _ignore(self) -> None:
         """Do nothing, where the default would end the process."""
 
-    handle_ttin = handle_ttou = handle_usr2 = handle_winch = _ignore
+    handle_ttin = handle_ttou = handle_winch = _ignore
+
+    def handle_usr2(self) -> None:
+        """Have another process take over: gunicorn's own would leave it to others to stop this."""
+        self._succession.begin(self.LISTENERS)
+
+    def stop(self, graceful: bool = True) -> None:
+        """Stop the workers, and whoever was to take over."""
+        self._succession.give_up()
+        super().stop(graceful)
+
+    def wait_for_signals(self, timeout: float = 1.0) -> Any:  # noqa: ANN401 (gunicorn's)
+        """Wait for signals; not for long where another process is about to take over."""
+        return super().wait_for_signals(LOOK_S if self._succession.is_under_way else timeout)
 
     def manage_workers(self) -> None:
         """Start workers that are missing, unless the pause before a replacement lasts."""
+        if successor := self._succession.ready_pid():
+            self._leave_to(successor)
         # gunicorn calls this every second. To sleep until `_spawn_at` would delay its signals.
         if time.monotonic() >= self._spawn_at:
             super().manage_workers()
+
+    def _leave_to(self, successor: int) -> NoReturn:
+        self.reexec_pid = successor  # gunicorn then leaves the paths of UNIX sockets
+        # systemd follows the process that it knows as the service's.
+        sd_notify(f"MAINPID={successor}", self.log)
+        self.server.stopped_by.set(signal.SIGUSR2)
+        self._stopping = True
+        raise StopIteration
 
     def spawn_worker(self) -> Any:  # noqa: ANN401 (gunicorn's)
         """Fork a worker; give its pid."""
@@ -236,9 +296,10 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
             pid, code = ended
             worker = self.WORKERS.pop(pid, None)
             if worker is None:
+                self._succession.note_end(pid, code)
                 continue
             worker.tmp.close()
-            lost = self._server.deadly_loads.add(worker.loads.read(), killed=code < 0)
+            lost = self.server.deadly_loads.add(worker.loads.read(), killed=code < 0)
             worker.loads.close()
             if not self._stopping:
                 self._replace(pid, code, lost)
@@ -248,10 +309,10 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
 
         One that died of a load is replaced in any case: without that version the next one starts.
         """
-        if not self._server.was_ready.get():
+        if not self.server.was_ready.get():
             if not lost:
                 self._fail(pid, code)
-            self._server.handovers.clear()  # the next start is still the first one
+            self.server.handovers.clear()  # the next start is still the first one
         if lost:
             loads = ",".join(lost)
             log.error(Event("worker died while versions were loading", pid=pid, loads=loads))
@@ -344,10 +405,15 @@ class _Worker(Worker):  # type: ignore[misc]
             collect_on_request()
             application = server.build(server.settings, server.handovers, notes)
         tidying = [asyncio.create_task(each()) for each in (collect_garbage, give_back)]
-        await serve(application, server.settings.server, server.ports, orders, server.was_ready.set)
+        await serve(application, server.settings.server, server.ports, orders, self._be_ready)
         beats.cancel()
         for each in tidying:
             each.cancel()
+
+    def _be_ready(self) -> None:
+        self.app.was_ready.set()
+        if self.app.predecessor:
+            self.app.predecessor.told_ready()
 
     def _listen_to_signals(self, orders: Orders) -> None:
         loop = asyncio.get_running_loop()
@@ -361,6 +427,7 @@ class _Worker(Worker):  # type: ignore[misc]
         # What the arbiter was told, it passes on as SIGTERM; and the kernel sends that when the
         # arbiter has ended.
         told = signal.Signals(self.app.stopped_by.get() or number).name
+        orders.replaced = told == signal.SIGUSR2.name
         orders.stop_for(told if os.getppid() == self.ppid else ARBITER_ENDED)
 
     def _stop_or_end(self, orders: Orders) -> None:

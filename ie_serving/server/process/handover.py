@@ -19,7 +19,7 @@ class Handover:
     """The last bytes that a worker has written. With several workers, that any of them has."""
 
     def __init__(self) -> None:
-        self._files = (_nameless(), _nameless())
+        self._files = (nameless(), nameless())
         self._turn = 0
 
     def write(self, data: bytes) -> None:
@@ -69,7 +69,7 @@ class Handovers(NamedTuple):
             each.clear()
 
 
-def _nameless() -> int:
+def nameless() -> int:
     """Open a file without a name: in memory where the system has that, else in the temp folder."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("handover")

@@ -87,6 +87,9 @@ class Application(Protocol):
         An application that waits for more than the ports says True when it has come.
         """
 
+    async def hand_over(self) -> None:
+        """Let clients connect again, without a word to probes: others answer at this address."""
+
     async def reload(self) -> None:
         """Read the configuration again, now.
 
@@ -108,12 +111,14 @@ class Orders:
         stop: set once, by `stop_for`; the worker drains and ends.
         cause: why, in the words of the log.
         reload: set whenever the configuration is to be read again.
+        replaced: whether another process has taken over the ports.
     """
 
     def __init__(self) -> None:
         self.stop = asyncio.Event()
         self.cause = ""
         self.reload = asyncio.Event()
+        self.replaced = False
 
     def stop_for(self, cause: str) -> None:
         """Tell the worker to stop; of several causes the first is told."""
@@ -148,7 +153,9 @@ async def serve(
             await _reload_until_stopped(application, orders)
         began = time.monotonic()
         _note_stop(orders, settings, listeners)
-        cut = await _drain(application, settings, listeners) if listeners else 0
+        if listeners:
+            await _withdraw(application, settings, orders)
+        cut = await _drain(settings, listeners)
     finally:
         await _close(application)
     log.info(Event("server has stopped", took_s=time.monotonic() - began, requests_cut=cut))
@@ -187,13 +194,18 @@ def _note_stop(orders: Orders, settings: ServerSettings, listeners: Mapping[str,
     )
 
 
-async def _drain(
-    application: Application, settings: ServerSettings, listeners: Mapping[str, Listener]
-) -> int:
-    """Withdraw, then let what is in flight end; give how many requests were cut."""
+async def _withdraw(application: Application, settings: ServerSettings, orders: Orders) -> None:
+    """Have clients ask others, if there are no others who answer at the same address."""
+    if orders.replaced:
+        await application.hand_over()
+        return
     await application.set_ready(False)
     # Load balancers see readiness go before connections are refused.
     await asyncio.sleep(settings.drain_delay_s)
+
+
+async def _drain(settings: ServerSettings, listeners: Mapping[str, Listener]) -> int:
+    """Let what is in flight end; give how many requests were cut."""
     drains = (each.drain(settings.drain_timeout_s) for each in listeners.values())
     return sum(await asyncio.gather(*drains))
 

@@ -39,6 +39,12 @@ BOTH = "both"
 """Name of the port that answers both."""
 
 
+_Place: TypeAlias = tuple[socket.AddressFamily, tuple[object, ...]]
+"""What a socket is bound to: family and address."""
+_Inherited: TypeAlias = dict[tuple[int, object], socket.socket]
+"""Sockets that a predecessor has bound, by `_key`; whoever takes one takes it out."""
+
+
 @dataclass(frozen=True)
 class _Wanted:
     """One port as the settings want it.
@@ -58,8 +64,13 @@ class _Wanted:
     reserved: bool
 
 
-def bind(server: ServerSettings) -> Ports:
+def bind(server: ServerSettings, inherited: Sequence[socket.socket] = ()) -> Ports:
     """Bind every port that is on.
+
+    Args:
+        server: says which.
+        inherited: sockets of the process that this one is to replace; those that are at the same
+            address are taken as they are, the others closed.
 
     Raises:
         PortError: a port is taken or not permitted, or the host is not one of this machine;
@@ -73,10 +84,15 @@ def bind(server: ServerSettings) -> Ports:
         _Wanted(REST, rest_host, rest_port, server.rest_socket_path, reserved=False),
         _Wanted(GRPC, grpc_host, grpc_port, server.grpc_socket_path, reserved=True),
     )
+    left = {_key(each.family, each.getsockname()): each for each in inherited}
     # One taken port lets the others go again: nothing of a failed start stays bound.
     with ExitStack() as bound:
-        ports = {each.name: _bound(bound, each) for each in wanted if each.number or each.path}
+        ports = {
+            each.name: _bound(bound, each, left) for each in wanted if each.number or each.path
+        }
         bound.pop_all()
+    for each in left.values():
+        each.close()
     return ports
 
 
@@ -97,17 +113,26 @@ def path_of(sockets: Sequence[socket.socket]) -> str | None:
     return str(paths[0]) if paths else None
 
 
-def _bound(stack: ExitStack, wanted: _Wanted) -> tuple[socket.socket, ...]:
+def _bound(stack: ExitStack, wanted: _Wanted, left: _Inherited) -> tuple[socket.socket, ...]:
     """Bind one port. A reservation shares its address, so that a taken port is looked for first."""
+    missing = []
+    sockets = []
+    for place in _addresses(wanted.host, wanted.number) if wanted.number else ():
+        if inherited := left.pop(_key(*place), None):
+            sockets.append(inherited)
+        else:
+            missing.append(place)
     if wanted.reserved:
         # Two servers that share an address would each get half of the connections.
         with ExitStack() as probe:
-            _bind_port(probe, wanted, shared=False)
-    sockets = _bind_port(stack, wanted, shared=wanted.reserved)
-    return (*sockets, *_bind_path(stack, wanted))
+            _bind_port(probe, wanted, missing, shared=False)
+    sockets += _bind_port(stack, wanted, missing, shared=wanted.reserved)
+    return (*sockets, *_bind_path(stack, wanted, left))
 
 
-def _bind_port(stack: ExitStack, wanted: _Wanted, *, shared: bool) -> tuple[socket.socket, ...]:
+def _bind_port(
+    stack: ExitStack, wanted: _Wanted, places: Sequence[_Place], *, shared: bool
+) -> Sequence[socket.socket]:
     """Bind the port on every address of the host; those this machine lacks are left out.
 
     A host may have an IPv6 address by name and no IPv6 at all, as in many containers.
@@ -115,7 +140,7 @@ def _bind_port(stack: ExitStack, wanted: _Wanted, *, shared: bool) -> tuple[sock
     host, port, interface = wanted.host, wanted.number, wanted.name
     absent: OSError | None = None
     bound = []
-    for family, address in _addresses(host, port) if port else ():
+    for family, address in places:
         try:
             bound.append(stack.enter_context(_bind(family, address, shared=shared)))
         except OSError as error:
@@ -124,14 +149,16 @@ def _bind_port(stack: ExitStack, wanted: _Wanted, *, shared: bool) -> tuple[sock
             absent = error
     if absent and not bound:
         raise _unavailable(interface, host, port, absent) from absent
-    return tuple(bound)
+    return bound
 
 
-def _bind_path(stack: ExitStack, wanted: _Wanted) -> tuple[socket.socket, ...]:
+def _bind_path(stack: ExitStack, wanted: _Wanted, left: _Inherited) -> tuple[socket.socket, ...]:
     """Bind the UNIX socket, in place of one that a server which is gone has left behind."""
     path = wanted.path
     if not path:
         return ()
+    if inherited := left.pop((socket.AF_UNIX, path), None):
+        return (inherited,)
     bound = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
     try:
         _take_path(bound, path)
@@ -141,6 +168,12 @@ def _bind_path(stack: ExitStack, wanted: _Wanted) -> tuple[socket.socket, ...]:
             " program that holds it or choose another path"
         ) from error
     return (bound,)
+
+
+def _key(family: int, address: object) -> tuple[int, object]:
+    """Give what two sockets at the same address have in common."""
+    # Behind host and port IPv6 has numbers that bind() fills in.
+    return (family, tuple(address[:2]) if isinstance(address, tuple) else address)
 
 
 def _take_path(bound: socket.socket, path: str) -> None:
@@ -157,7 +190,7 @@ def _is_left_behind(path: str) -> bool:
         return probe.connect_ex(path) == errno.ECONNREFUSED
 
 
-def _addresses(host: str, port: int) -> Iterator[tuple[socket.AddressFamily, tuple[object, ...]]]:
+def _addresses(host: str, port: int) -> Iterator[_Place]:
     if not host:
         yield _every_address(port)
         return
@@ -165,7 +198,7 @@ def _addresses(host: str, port: int) -> Iterator[tuple[socket.AddressFamily, tup
         yield from _resolved(name, port)
 
 
-def _resolved(name: str, port: int) -> Iterable[tuple[socket.AddressFamily, tuple[object, ...]]]:
+def _resolved(name: str, port: int) -> Iterable[_Place]:
     try:
         found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
     except OSError as error:
@@ -177,7 +210,7 @@ def _resolved(name: str, port: int) -> Iterable[tuple[socket.AddressFamily, tupl
     return dict.fromkeys((family, address) for family, *_, address in found)
 
 
-def _every_address(port: int) -> tuple[socket.AddressFamily, tuple[object, ...]]:
+def _every_address(port: int) -> _Place:
     if socket.has_dualstack_ipv6():
         return socket.AF_INET6, ("::", port)
     return socket.AF_INET, ("0.0.0.0", port)

@@ -42,7 +42,7 @@ class HealthService:
         watch_s: seconds between two looks at a model for a client that watches it.
 
     The state of the server begins as NOT_SERVING, becomes SERVING once, and then NOT_SERVING for
-    good. A model is SERVING while a version of it is AVAILABLE.
+    good, unless another process takes over. A model is SERVING while a version of it is AVAILABLE.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class HealthService:
         self._watch_s = watch_s
         self._allowed = asyncio.Event()
         self._stopping = asyncio.Event()
+        self._replaced = False
 
     def services(self) -> Services:
         """The service with its methods."""
@@ -67,6 +68,11 @@ class HealthService:
         """Answer NOT_SERVING from now on, and tell it to clients that watch."""
         self._stopping.set()
         self._allowed.set()  # a watch waits for one after the other
+
+    def hand_over(self) -> None:
+        """End every Watch without a change: who asks anew asks the process that has taken over."""
+        self._replaced = True
+        self.refuse()
 
     async def _check(self, payload: Buffer, _: CallContext) -> bytes:
         name = parse(HealthCheckRequest, payload).service
@@ -115,7 +121,8 @@ class HealthService:
                 is_serving = self._is_ready(ModelSpec(name))
             except NotFound:
                 return int(SERVICE_UNKNOWN)
-        return int(SERVING if is_serving and not self._stopping.is_set() else NOT_SERVING)
+        is_stopping = self._stopping.is_set() and not self._replaced
+        return int(SERVING if is_serving and not is_stopping else NOT_SERVING)
 
 
 def _reply(status: int) -> bytes:

@@ -47,6 +47,10 @@ class Readiness:
         self._health.phase = Phase.STOPPING
         self._grpc_health.refuse()
 
+    def hand_over(self) -> None:
+        """Let clients that watch ask anew: others answer at this address, and are ready."""
+        self._grpc_health.hand_over()
+
     async def _wait(self) -> None:
         try:
             await self._served()

@@ -62,6 +62,9 @@ class Recorder:
     async def set_ready(self, ready: bool) -> None:
         self.said.append("ready" if ready else "not ready")
 
+    async def hand_over(self) -> None:
+        self.said.append("hand over")
+
     async def reload(self) -> None:
         self.said.append("reload")
         await self.on_reload()
@@ -92,6 +95,15 @@ async def test_a_whole_life(ports: Ports) -> None:
     application, orders = Recorder(), Orders()
     await life(application, ports, orders, on_ready=orders.stop.set)
     assert application.said == WHOLE_LIFE
+
+
+async def test_one_that_is_replaced_stays_ready_for_probes_and_does_not_wait(ports: Ports) -> None:
+    """They ask at an address that others answer."""
+    application, orders = Recorder(), Orders()
+    orders.replaced = True
+    await life(application, ports, orders, on_ready=orders.stop.set)
+    expected = ["hand over" if each == "not ready" else each for each in WHOLE_LIFE]
+    assert application.said == expected
 
 
 async def test_the_begin_and_the_end_of_a_stop_are_logged(

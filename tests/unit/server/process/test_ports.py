@@ -19,6 +19,7 @@ from ie_serving.server.process.ports import (
     answering,
     bind,
     path_of,
+    port_of,
 )
 from ie_serving.server.transport.grpc.grpcio_server import spelled
 from ie_serving.server.transport.listener import allow_listening
@@ -136,6 +137,28 @@ def test_a_name_is_bound_on_each_of_its_addresses_that_is_here() -> None:
 def test_a_name_that_does_not_resolve_is_refused() -> None:
     with pytest.raises(PortError, match=r'host "no-such-host\.invalid" cannot be resolved'):
         bind(ServerSettings(host="no-such-host.invalid", port=free_port()))
+
+
+def test_what_a_predecessor_has_bound_is_taken_as_it_is(tmp_path: Path) -> None:
+    """What is at the same address; the rest is closed, and what is new is bound."""
+    path = str(tmp_path / "grpc.sock")
+    first = {"port": free_port(), "rest_port": free_port()}
+    with bound(**first, grpc_socket_path=path) as ports:
+        every = [each for sockets in ports.values() for each in sockets]
+        for each in every:
+            allow_listening(each)
+            each.listen()
+        copies = [each.dup() for each in every]
+        new = {**first, "rest_port": free_port()}
+        taken = bind(ServerSettings(**new, grpc_socket_path=path), copies)
+        try:
+            assert set(taken[GRPC]) < set(copies)
+            assert port_of(taken[REST]) == new["rest_port"]
+            (rest,) = set(copies) - set(taken[GRPC])
+            assert rest.fileno() == -1
+        finally:
+            for held in chain.from_iterable(taken.values()):
+                held.close()
 
 
 def test_ports_that_are_off_bind_nothing() -> None:

@@ -108,6 +108,20 @@ async def test_a_watch_tells_the_state_now_and_when_it_changes() -> None:
         await anext(watch)
 
 
+@pytest.mark.parametrize("name", ["", "m"])
+async def test_a_watch_ends_without_a_change_when_another_process_takes_over(name: str) -> None:
+    models = Models()
+    models.serves = True
+    service = service_of(models)
+    service.allow()
+    watch = watched(service, request(name))
+    first = HealthCheckResponse.FromString(await anext(watch)).status
+    service.hand_over()
+    told = [HealthCheckResponse.FromString(each).status async for each in watch]
+    assert {first, *told} == {SERVING}
+    assert await checked(service, request(name)) == SERVING
+
+
 async def test_a_watch_that_begins_late_ends_at_once() -> None:
     service = service_of()
     service.refuse()

@@ -1,0 +1,192 @@
+"""What a process does to be replaced; its successors are real, and most of them fail."""
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from ie_serving.config.settings import ServerSettings, Settings
+from ie_serving.core.errors import ServingError
+from ie_serving.server.process import take_over
+from ie_serving.server.process.gunicorn_app import _ended_child
+from ie_serving.server.process.take_over import VARIABLE, Succession, inherited, succeeding
+from tests.process import until
+
+NOT_REPLACED = "process not replaced, it goes on"
+
+
+@pytest.fixture
+def bound() -> Iterator[Sequence[socket.socket]]:
+    with closing(socket.create_server(("127.0.0.1", 0))) as one:
+        yield [one]
+
+
+def command(monkeypatch: pytest.MonkeyPatch, path: Path, text: str) -> None:
+    """Have this process be one that was started by a script."""
+    path.write_text(text)
+    path.chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(path), "--flag"])
+
+
+def ended(succession: Succession) -> None:
+    """Wait for the successor's end, as the arbiter does."""
+    found: list[tuple[int, int]] = []
+    until(lambda: bool(found.append(child) if (child := _ended_child()) else found))
+    succession.note_end(*found[0])
+
+
+FAILURES = {
+    "a bad flag": (
+        "import sys; sys.exit('ie_serving: error: --prot: unknown argument')",
+        "ie_serving: error: --prot: unknown argument",
+    ),
+    "a broken package": ("import no_such_module", "No module named 'no_such_module'"),
+    "no word": ("import sys; sys.exit(3)", "exit code 3"),
+}
+
+
+@pytest.mark.parametrize("name", FAILURES)
+def test_why_a_successor_has_ended_is_said(
+    name: str,
+    bound: Sequence[socket.socket],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    text, cause = FAILURES[name]
+    command(monkeypatch, tmp_path / "command", f"#!{sys.executable}\n{text}\n")
+    succession = Succession(os.environ)
+    succession.begin(bound)
+    assert succession.is_under_way
+    ended(succession)
+    assert not succession.is_under_way
+    assert succession.ready_pid() == 0
+    (line,) = [each for each in caplog.messages if NOT_REPLACED in each]
+    assert cause in line
+    if "exit" not in cause:
+        assert cause in capfd.readouterr().err, "the whole of what it said is in the log, too"
+
+
+def test_a_command_that_is_gone(
+    bound: Sequence[socket.socket],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    command(monkeypatch, tmp_path / "command", "#!/no/such/python\n")
+    succession = Succession(os.environ)
+    succession.begin(bound)
+    assert not succession.is_under_way
+    assert f'cause="{tmp_path}/command: No such file or directory"' in caplog.text
+
+
+SUCCESSOR = f"""#!{sys.executable}
+import os, sys, time
+sys.path.insert(0, {str(Path(__file__).parents[4])!r})
+from ie_serving.server.process.take_over import inherited
+print("early", file=sys.stderr)
+predecessor = inherited(os.environ)
+print("late", file=sys.stderr)
+(one,) = predecessor.sockets
+one.getsockname(), os.environ["{VARIABLE}"] if "{VARIABLE}" in os.environ else None
+predecessor.told_ready()
+time.sleep(60)
+"""
+
+
+def test_one_that_is_ready(
+    bound: Sequence[socket.socket],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """It says so, and what it says on stderr is where this process says its own."""
+    command(monkeypatch, tmp_path / "command", SUCCESSOR)
+    succession = Succession(os.environ)
+    succession.begin(bound)
+    succession.begin(bound)
+    assert "is about to replace it" in caplog.text, "one at a time"
+    until(lambda: bool(succession.ready_pid()))
+    succession.give_up()  # it has taken over: it stays
+    pid = succession.ready_pid()
+    assert capfd.readouterr().err == "early\nlate\n"
+    os.kill(pid, signal.SIGKILL)
+    ended(succession)
+
+
+def test_one_that_takes_too_long_is_ended(
+    bound: Sequence[socket.socket],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    command(monkeypatch, tmp_path / "command", "#!/bin/sleep 60\n")
+    monkeypatch.setattr(sys, "argv", ["/bin/sleep", "60"])
+    monkeypatch.setattr(take_over, "LONGEST_S", 0.0)
+    succession = Succession(os.environ)
+    succession.begin(bound)
+    assert succession.ready_pid() == 0
+    ended(succession)
+    assert NOT_REPLACED in caplog.text
+
+
+OWN = str(os.getpid())
+
+
+@pytest.mark.parametrize(
+    ("pid", "environment", "cause"),
+    [
+        (1, {}, "it is the first process of its container"),
+        (7, {"SYSTEMD_EXEC_PID": "7"}, "set Type=notify in the unit"),
+    ],
+)
+def test_where_whoever_started_it_would_end_both(
+    pid: int,
+    environment: dict[str, str],
+    cause: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: pid)
+    succession = Succession(environment)
+    succession.begin([])
+    assert cause in caplog.text
+    assert not succession.is_under_way
+
+
+def test_a_process_that_replaces_nobody() -> None:
+    assert inherited({}) is None
+
+
+def test_a_python_module_is_started_by_its_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", [__file__, "x"])
+    monkeypatch.setattr(sys, "orig_argv", ["python", "-m", "module", "x"])
+    assert take_over.command_again() == [sys.executable, "-m", "module", "x"]
+
+
+@pytest.mark.parametrize(
+    ("given", "required"),
+    [
+        ({"open_ports_early": True}, True),
+        ({"allow_unavailable_models": True}, False),
+        ({"allow_unavailable_models": True, "require_available": True}, True),
+    ],
+)
+def test_it_waits_for_its_models(given: dict[str, bool], required: bool) -> None:
+    server = ServerSettings(**given)  # type: ignore[arg-type]
+    found = succeeding(Settings(server=server, models=())).server
+    assert not found.open_ports_early
+    assert found.require_available is required
+
+
+def test_grpcio_takes_no_socket_over() -> None:
+    server = ServerSettings(grpc_transport="grpcio")
+    with pytest.raises(ServingError, match="binds sockets of its own"):
+        succeeding(Settings(server=server, models=()))

@@ -63,6 +63,12 @@ MODELS: dict[str, Body] = {
     "tile": lambda _, v: op.shape_of(op.tile(positive(v), op.unsqueeze(one(v, 0), constant(0)))),
     "integers": lambda _, v: op.add(op.multiply(v, v), op.floor_mod(v, constant(7, np.int32))),
     "quotient": lambda _, v: op.divide(op.convert(v, "i64"), op.convert(positive(v), "i64")),
+    "product": lambda _, v: op.matmul(
+        op.reshape(op.convert(positive(v), "f32"), constant([1, -1]), False),
+        constant(np.ones((3, 16)), np.float32),
+        False,
+        False,
+    ),
     "shift": lambda _, v: op.bitwise_left_shift(v, v),
 }
 

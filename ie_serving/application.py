@@ -50,6 +50,7 @@ from ie_serving.server.fronts.tfs import model_service, prediction_service
 from ie_serving.server.fronts.tfs.model_service import ModelService
 from ie_serving.server.fronts.tfs.prediction_service import PredictionService, grpc_interface
 from ie_serving.server.gate.gate import Gate
+from ie_serving.server.gate.in_flight import InFlight
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handovers
 from ie_serving.server.process.lifecycle import MakeListener
@@ -130,6 +131,7 @@ class ServingApplication:
             grpc_interface(tensor_content=server.tensor_content, limit_s=server.grpc_limit_s)
         )
         self._streams = LaterStreams(self._metrics.show, tells_callers=settings.engine.allow_python)
+        self._in_flight = InFlight(server.max_in_flight_requests, partial(self._plane.refused, ""))
         self._services = self._services_over(self._plane)
         self._grpc_health = HealthService(self._services, self._plane.is_ready)
         self._readiness = Readiness(self._health, self._grpc_health, self._models.ready)
@@ -146,7 +148,7 @@ class ServingApplication:
             plane, self._interface, tells_callers=self._settings.engine.allow_python
         )
         return {
-            prediction_service.NAME: named(prediction.answers()),
+            prediction_service.NAME: self._in_flight.grpc(named(prediction.answers())),
             model_service.NAME: named(self._model_service(plane).answers()),
             **self._streams.grpc(plane, self._interface),
         }
@@ -271,6 +273,7 @@ class ServingApplication:
         answer, wanted = front_of(
             self._settings, api, self._plane, self._models.served, secure=secure
         )
+        answer = self._in_flight.rest(answer, refusal)
         app = self._gate.rest(answer, wanted, refusal, partial(self._plane.refused, ""))
         return partial(
             HttpServer,

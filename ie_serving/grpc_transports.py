@@ -13,6 +13,7 @@ from ie_serving.config.settings import ServerSettings
 from ie_serving.server.gate.gate import Gate
 from ie_serving.server.process.lifecycle import MakeListener
 from ie_serving.server.process.ports import GRPC
+from ie_serving.server.process.tuning import most_connections
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.grpc.services import Admission, Services
 
@@ -73,6 +74,7 @@ def _grpcio(server: ServerSettings, services: Services, carrier: Carrier) -> Mak
         services,
         max_message_bytes=server.max_message_bytes,
         max_idle_s=server.grpc_max_connection_idle_s,
+        max_connections=most_connections(server.max_connections),
         arguments=server.grpc_channel_arguments,
         identity=carrier.gate.identity(GRPC),
         admission=carrier.admission,

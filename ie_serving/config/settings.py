@@ -247,6 +247,10 @@ class ServerSettings(Telling):
     max_connections: int = 0
     """0 takes 10,000, or fewer where the limit of files is lower (`tuning.py`)."""
 
+    # Off: what requests hold is bounded by bytes, and what waits for a model is so as well.
+    max_in_flight_requests: int = 0
+    """0 sets no limit."""
+
     # Off: behind a proxy or a load balancer all clients have one address.
     max_connections_per_address: int = 0
     """0 sets no limit."""

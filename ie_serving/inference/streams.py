@@ -6,7 +6,7 @@ given all of them, and answers each with no reply, one or several.
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from contextlib import AbstractContextManager, aclosing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, TypeVar
@@ -156,8 +156,12 @@ class Streams(Generic[T]):
         Raises:
             NotAvailable, QueueFull: see `OpenStreams.check`.
         """
-        with self._plane.counting_refusals("", self._interface, Api.PREDICT):
+        with self.counting_refusals():
             self._every.check()
+
+    def counting_refusals(self, model: str = "") -> AbstractContextManager[object]:
+        """Count, as a request for `model`, whatever the body raises before there is a stream."""
+        return self._plane.counting_refusals(model, self._interface, Api.PREDICT)
 
     async def answers(
         self, requests: AsyncIterator[P], read: Read[P], options: StreamOptions

@@ -198,6 +198,16 @@ def test_a_file_in_a_file_out(server: Server, tmp_path: Path) -> None:
     assert posted(server, tmp_path, *fields) == ("image/png", PNG)
 
 
+def test_a_browser_is_to_believe_the_type_that_was_asked_for(server: Server) -> None:
+    """A picture (SVG) may hold scripts: opened as a page of this server, it must not run any."""
+    fields = {"text": "<svg/>", "out_filter": "image", "out_mime_type": "image/svg+xml"}
+    files = {"image": ("cat.svg", b"<svg/>")}
+    reply = server.rest.post("/v1/models/echo:predict", data=fields, files=files)
+    assert (reply.content, reply.headers["content-type"]) == (b"<svg/>", "image/svg+xml")
+    assert reply.headers["x-content-type-options"] == "nosniff"
+    assert reply.headers["content-security-policy"] == "sandbox"
+
+
 def test_texts_of_some_outputs(server: Server, tmp_path: Path) -> None:
     fields = ("image=@cat.png", "text=cat", "out_filter=text", "out_mime_type=text/plain")
     kind, body = posted(server, tmp_path, *fields)

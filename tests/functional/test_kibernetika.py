@@ -219,11 +219,12 @@ def test_a_picture_in_and_a_picture_out(server: Server, kind: str, tmp_path: Pat
     (tmp_path / "in.png").write_bytes(png((255, 0, 0), (0, 0, 255)))
     form = (f"{kind}_frame=@{tmp_path}/in.png", "out_filters=picture", "out_mime_type=image/png")
     flags = [flag for each in form for flag in ("-F", each)]
-    command = ["curl", "-sS", "-w", "%{content_type}", "-o", str(tmp_path / "out.png"), *flags]
+    told = "%{content_type} %header{x-content-type-options} %header{content-security-policy}"
+    command = ["curl", "-sS", "-w", told, "-o", str(tmp_path / "out.png"), *flags]
     kind_of = subprocess.run(
         [*command, f"{server.url}/predict/"], check=True, capture_output=True, timeout=PATIENCE_S
     ).stdout
-    assert kind_of == b"image/png"
+    assert kind_of == b"image/png nosniff sandbox"
     with Image.open(tmp_path / "out.png") as image:
         assert np.asarray(image).reshape(-1, 3).tolist() == [[0, 0, 255], [255, 0, 0]]
 

@@ -129,6 +129,14 @@ def test_a_close_without_a_code_is_answered_by_one_without(talk: WebSocket) -> N
     assert talk.closed() == (1005, "")
 
 
+def failed(server: Server) -> int:
+    """How many requests are counted that did not succeed."""
+    start = ":tensorflow:serving:request_count{"
+    lines = server.rest.get("/metrics").text.splitlines()
+    found = [each for each in lines if each.startswith(start) and 'status="OK"' not in each]
+    return sum(int(each.rpartition(" ")[2]) for each in found)
+
+
 @pytest.mark.parametrize(
     ("target", "headers", "status", "text"),
     [
@@ -159,9 +167,11 @@ def test_a_close_without_a_code_is_answered_by_one_without(talk: WebSocket) -> N
 def test_what_is_refused_before_the_upgrade(
     server: Server, target: str, headers: dict[str, str], status: int, text: str
 ) -> None:
+    before = failed(server)
     with pytest.raises(Refused) as refused:
         WebSocket(server.rest_port, target, headers.items())
     assert refused.value.status == status
+    assert failed(server) == before + 1
     assert text in refused.value.body
     if status == 426:
         assert "sec-websocket-version: 13" in refused.value.head

@@ -72,12 +72,23 @@ LIMITS: tuple[Setting, ...] = (
         flag="reload_by_rpc",
     ),
     Setting(
+        place="server.max_in_flight_requests",
+        parse=numbers.integer(0, 1_000_000),
+        form="N",
+        default="no limit",
+        meaning="requests that run a model, of both ports and all models, that a worker takes at a"
+        " time; one more gets 429 or RESOURCE_EXHAUSTED. Streams do not count",
+        example="500",
+        flag="max_in_flight_requests",
+    ),
+    Setting(
         place="server.max_connections",
         parse=numbers.integer(0, 1_000_000),
         form="N",
         default="10000",
         meaning="connections of both ports that may be open; for one more those are closed that are"
-        " idle longest. 0 takes 10000, or as many as the limit of open files allows",
+        " idle longest. Over grpcio its port has as many for itself, and closes the new one. 0"
+        " takes 10000, or as many as the limit of open files allows",
         example="2000",
         flag="max_connections",
     ),
@@ -86,8 +97,9 @@ LIMITS: tuple[Setting, ...] = (
         parse=numbers.integer(0, 1_000_000),
         form="N",
         default="no limit",
-        meaning="connections of both ports that one address may have open, where no proxy stands"
-        " before them; for one more the one of its own is closed that is idle longest",
+        meaning="connections of both ports that one address, of IPv6 one network of 64 bits, may"
+        " have open, where no proxy stands before them; for one more the one of its own is closed"
+        " that is idle longest. Not over grpcio",
         example="100",
         flag="max_connections_per_address",
     ),

@@ -5,6 +5,7 @@ the new one is refused. Others' connections are left alone.
 """
 
 import logging
+from ipaddress import IPv6Address
 from typing import Final
 
 from ie_serving.core.hints import Hint
@@ -14,6 +15,10 @@ from ie_serving.telemetry.logs import Event
 log = logging.getLogger(__name__)
 
 NEVER: Final = float("-inf")
+_NETWORK_BITS: Final = 64
+"""Bits of an IPv6 address that name a network: providers give a client at least one (RFC 6177), and
+it chooses the others as it likes."""
+_HOST_BITS: Final = 128 - _NETWORK_BITS
 
 
 class AddressLimit(ConnectionLimit):
@@ -34,8 +39,9 @@ class AddressLimit(ConnectionLimit):
     def opened(self, connection: Limited) -> None:
         """See `ConnectionLimit`."""
         super().opened(connection)
-        address = connection.address()
-        if address is not None:
+        given = connection.address()
+        if given is not None:
+            address = client_of(given)
             theirs = self._of.setdefault(address, set())
             theirs.add(connection)
             self._address[connection] = address
@@ -83,6 +89,20 @@ class AddressLimit(ConnectionLimit):
                 "connection limit of an address reached", address=address, limit=most, advice=advice
             )
         )
+
+
+def client_of(address: str) -> str:
+    """Name whose address it is: of IPv6 the network of 64 bits, of which one client has all.
+
+    IPv4 is also written as a part of IPv6, where one socket listens for both.
+    """
+    if ":" not in address:
+        return address
+    number = IPv6Address(address.partition("%")[0])
+    mapped = number.ipv4_mapped
+    if mapped is not None:
+        return str(mapped)
+    return f"{IPv6Address(int(number) >> _HOST_BITS << _HOST_BITS)}/{_NETWORK_BITS}"
 
 
 def limit_of(most: int, most_each: int) -> ConnectionLimit:

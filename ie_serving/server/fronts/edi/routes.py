@@ -4,12 +4,14 @@ Source: the REST API of Elastic Distributed Inference, `/dlim/v1`. Its other rou
 and manage services; here a repository does. Callers are known by `Authorization` alone.
 """
 
+import asyncio
 import time
 from collections.abc import Coroutine
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
 from ie_serving.core.requests import ModelSpec
+from ie_serving.core.threads import let_go
 from ie_serving.server.fronts.tfs.rest import RestApi, refusal
 from ie_serving.server.transport.http1.messages import (
     Answer,
@@ -62,4 +64,7 @@ class EdiRoutes:
             reply = reply._replace(headers=JSON)
         except Exception as error:
             reply = refusal(error)
+        except asyncio.CancelledError as error:
+            let_go(error)
+            raise
         return await self._api.finished(request.head, reply)

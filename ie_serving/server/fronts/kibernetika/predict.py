@@ -3,6 +3,7 @@
 One model answers, whatever MODEL says. Errors are plain text.
 """
 
+import asyncio
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
@@ -22,6 +23,7 @@ from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.tfs.rest import RestApi
 from ie_serving.server.fronts.tfs.rest_body import read_body
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY, rest_interface
+from ie_serving.server.fronts.tfs.rest_pages import typed
 from ie_serving.server.status import explain, http_of
 from ie_serving.server.transport.http1.messages import (
     Answer,
@@ -93,6 +95,9 @@ class PredictRoute:
                 reply = await self._predict(request, time.perf_counter())
             except Exception as error:
                 reply = _refusal(error)
+            except asyncio.CancelledError as error:
+                let_go(error)
+                raise
         return await self._api.finished(request.head, reply)
 
     async def _predict(self, request: Request, began: float) -> Reply:
@@ -106,7 +111,7 @@ class PredictRoute:
         infer = InferRequest(spec, spec.signature, asked.decode, size, None, wanted, request.head)
         reply = await self._plane.predict(infer, self._interface, began)
         mime_type = asked.mime_type if asked.form is Form.RAW else Form.JSON.value
-        return Reply(200, ((b"content-type", mime_type.encode("latin-1", "replace")),), reply)
+        return Reply(200, typed(mime_type), reply)
 
 
 def is_predict(head: RequestHead) -> bool:

@@ -7,6 +7,7 @@ header Accept; here the client's own mistakes are 400, and a request without Acc
 Source: InferenceVerticleHttp and its ErrorResponse.
 """
 
+import asyncio
 import base64
 import json
 import time
@@ -16,7 +17,7 @@ from typing import Any, Final
 from ie_serving.core.budget import BUDGET, Lease
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.requests import ModelSpec
-from ie_serving.core.threads import in_thread
+from ie_serving.core.threads import in_thread, let_go
 from ie_serving.inference.interface import Api, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.server.fronts.tfs.rest import RestApi, refusal
@@ -109,6 +110,9 @@ class KonduitRoutes:
             reply = reply._replace(headers=JSON)
         except Exception as error:
             reply = _failed(error)
+        except asyncio.CancelledError as error:
+            let_go(error)
+            raise
         return await self._api.finished(request.head, reply)
 
     async def _read(self, request: Request, held: Lease) -> Request:

@@ -92,18 +92,23 @@ class Upgrades:
 
     def _switch(self, request: Request) -> Switch:
         head = request.head
-        model = stream_asked(head)
-        headers = accepted(head, any_origin=self._any_origin)
-        _check_library()
-        options = _options(head.query)
+        with self._streams.counting_refusals():
+            model = stream_asked(head)
+        with self._streams.counting_refusals(model.name):
+            headers = accepted(head, any_origin=self._any_origin)
+            _check_library()
+            options = _options(head.query)
+            self._check_ready(model)
+        self._streams.check()
+        return Switch(101, headers, b"", partial(self._serve, head, model, options))
+
+    def _check_ready(self, model: ModelSpec) -> None:
         if not self._plane.is_ready(model):
             which = "no version" if model.version is None else f"not version {model.version}"
             raise NotAvailable(
                 f'{which} of "{model.name}" is AVAILABLE: GET /v1/models/{model.name} says why; try'
                 " again later"
             )
-        self._streams.check()
-        return Switch(101, headers, b"", partial(self._serve, head, model, options))
 
     async def _serve(
         self, head: RequestHead, model: ModelSpec, options: StreamOptions, channel: Channel

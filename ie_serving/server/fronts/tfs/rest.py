@@ -54,6 +54,7 @@ from ie_serving.server.fronts.tfs.rest_pages import (
     json_page,
     misrouted,
     preflight,
+    typed,
 )
 from ie_serving.server.fronts.tfs.rest_routes import (
     ALLOWED,
@@ -301,7 +302,7 @@ class RestApi:
         inputs = InferRequest(model, name, decode, size, at_once, wanted, request.head)
         reply = await self._plane.predict(inputs, self._interface, began)
         if asked.media_type:
-            return Reply(200, ((b"content-type", asked.media_type.encode()),), reply)
+            return Reply(200, typed(asked.media_type), reply)
         return reply
 
     async def _classify(self, request: Request, model: ModelSpec, began: float) -> Buffer:

@@ -9,7 +9,7 @@ from ie_serving.core.errors import InvalidRequest
 from ie_serving.server.fronts.admin.health import LIVE, READY, STARTUP, Health
 from ie_serving.server.fronts.tfs.rest_routes import PING, UnknownMethod, VersionOverflow
 from ie_serving.server.status import explain, http_of
-from ie_serving.server.transport.http1.messages import Buffer
+from ie_serving.server.transport.http1.messages import Buffer, Headers
 from ie_serving.telemetry.metrics import Metrics
 from ie_serving.telemetry.text import CONTENT_TYPE
 from ie_serving.wire.json.response import encode_error
@@ -42,6 +42,19 @@ def misrouted(error: InvalidRequest) -> Page:
         return 400, JSON, b""
     status, form, body = failed(error)
     return METHOD_NOT_ALLOWED if isinstance(error, UnknownMethod) else status, form, body
+
+
+def typed(media_type: str) -> Headers:
+    """Give the headers of a reply whose type its client has chosen.
+
+    A browser must not take the bytes for another type, as for a page with scripts; and a picture
+    (SVG) that is opened as a page must not run any.
+    """
+    return (
+        (b"content-type", media_type.encode("latin-1", "replace")),
+        (b"x-content-type-options", b"nosniff"),
+        (b"content-security-policy", b"sandbox"),
+    )
 
 
 def json_page(status: int, body: bytes) -> Page:

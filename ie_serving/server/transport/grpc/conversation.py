@@ -12,7 +12,7 @@ from contextlib import aclosing
 from typing import Final
 
 from ie_serving.core.budget import BUDGET, Lease
-from ie_serving.core.errors import ServingError
+from ie_serving.core.errors import DeadlineExceeded, ServingError
 from ie_serving.server.transport.grpc.call import Answered, Call
 from ie_serving.server.transport.grpc.message_reader import Message
 from ie_serving.server.transport.grpc.services import Buffer, Streaming
@@ -24,6 +24,11 @@ WAITING: Final = 256
 """Bytes that a message takes beside its content while it waits."""
 ITSELF: Final = 8 * 1024
 """Bytes that a conversation takes by itself: task, queue, frames of generators."""
+UNREAD_S: Final = 75.0
+"""Seconds in which a client must take some of a message that waits for it; as long as one of REST
+may take."""
+LEAST_READ: Final = 4 * 1024
+"""Bytes that are some. One that takes a byte now and then would hold its place for ever."""
 _ALL: Final = Answered.ALL
 _NEVER: Final = -1
 """A window that the connection finds half used never: the service gives it back."""
@@ -32,7 +37,7 @@ _NEVER: Final = -1
 class StreamingCall(Call):
     """Messages in, messages out. Its method is a `Streaming`."""
 
-    __slots__ = ("_held", "_sent", "_unread", "_unread_lease", "_whole")
+    __slots__ = ("_held", "_sent", "_unread", "_unread_lease", "_watching", "_whole")
     _method: Streaming
 
     def begun(self) -> None:
@@ -149,4 +154,23 @@ class StreamingCall(Call):
         """Send a message; wait until the client takes it, since more may follow."""
         self._sent.clear()
         self._send_message(message)
-        await self._sent.wait()
+        if self._sent.is_set():
+            return
+        self._watch()
+        try:
+            await self._sent.wait()
+        finally:
+            self._watching.cancel()
+
+    def _watch(self) -> None:
+        left = sum(map(len, self.unsent))
+        self._watching = asyncio.get_running_loop().call_later(UNREAD_S, self._look, left)
+
+    def _look(self, before: int) -> None:
+        """Give up a client that has taken next to nothing of what waits for it."""
+        if before - sum(map(len, self.unsent)) < LEAST_READ:
+            self._refuse(
+                DeadlineExceeded(f"the reply was not read within {UNREAD_S:g} s; ask again")
+            )
+        else:
+            self._watch()

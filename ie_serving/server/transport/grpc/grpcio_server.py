@@ -39,6 +39,7 @@ MOST_CALLS: Final = 4000
 of the own HTTP/2 may have."""
 MOST_STREAMS: Final = 1000
 """Calls of one connection at a time, as over the own HTTP/2; clients hold further ones back."""
+_MOST_CONNECTIONS: Final = "grpc.max_allowed_incoming_connections"
 CALL: Final = 8 * 1024
 """Bytes that a call itself takes while it is worked on."""
 
@@ -67,6 +68,8 @@ class GrpcioServer:
         services: what is served.
         max_message_bytes: limit of one message, in and out.
         max_idle_s: seconds after which a connection without a call ends; 0 sets no limit.
+        max_connections: that one address of the port may have open; further ones are closed at
+            once; 0 sets no limit.
         arguments: further channel arguments of the library.
         identity: gives the present one, in any thread; None: connections are plain.
         admission: chooses what answers; None: nobody is asked who they are.
@@ -78,6 +81,7 @@ class GrpcioServer:
         *,
         max_message_bytes: int,
         max_idle_s: float = 0.0,
+        max_connections: int = 0,
         arguments: Mapping[str, int | str] | None = None,
         identity: Callable[[], Identity] | None = None,
         admission: Admission | None = None,
@@ -90,6 +94,7 @@ class GrpcioServer:
             "grpc.so_reuseport": 1,
             "grpc.max_concurrent_streams": MOST_STREAMS,
             **({"grpc.max_connection_idle_ms": int(max_idle_s * 1000)} if max_idle_s else {}),
+            **({_MOST_CONNECTIONS: max_connections} if max_connections else {}),
             **(arguments or {}),
         }
         self._server = aio.server(options=list(options.items()), maximum_concurrent_rpcs=MOST_CALLS)

@@ -6,9 +6,16 @@ from typing import Final
 
 from ie_serving.core.budget import BUDGET, Lease
 from ie_serving.core.errors import ServingError
+from ie_serving.core.waits import set_within
 
 MOST_UNREAD: Final = 64 * 1024
 """Bytes that may wait to be read. Beyond it the socket is not read, so that the client waits."""
+
+
+UNREAD_S: Final = 75.0
+"""Seconds in which a client must read some of what waits for it, as one of REST has."""
+LEAST_READ: Final = 4 * 1024
+"""Bytes that are some. One that reads a byte now and then would hold its place for ever."""
 
 
 class Channel(asyncio.Protocol):
@@ -57,9 +64,10 @@ class Channel(asyncio.Protocol):
         return data
 
     async def write(self, data: bytes) -> None:
-        """Write; wait as long as the client does not read."""
+        """Write; wait until the client has read, and abort where it does not: see `UNREAD_S`."""
         self.put(data)
-        await self._writable.wait()
+        if not self._writable.is_set():
+            await self._until_read()
 
     def put(self, data: bytes) -> None:
         """Write a few bytes without a wait, behind whatever the client has not read yet."""
@@ -70,6 +78,13 @@ class Channel(asyncio.Protocol):
     def abort(self) -> None:
         """End the connection without another word."""
         self._transport.abort()
+
+    async def _until_read(self) -> None:
+        left = self._transport.get_write_buffer_size()
+        while not await set_within(self._writable, UNREAD_S):
+            before, left = left, self._transport.get_write_buffer_size()
+            if before - left < LEAST_READ:
+                self.abort()  # which ends the wait: see `connection_lost`
 
     # -- from the transport ----------------------------------------------------------------------
 

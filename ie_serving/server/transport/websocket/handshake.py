@@ -5,7 +5,7 @@ import binascii
 import hashlib
 from typing import Final
 
-from ie_serving.core.errors import Forbidden, InvalidRequest, ServingError
+from ie_serving.core.errors import Forbidden, InvalidRequest
 from ie_serving.server.transport.http1.messages import Headers, RequestHead
 
 VERSION: Final = b"13"
@@ -13,7 +13,7 @@ _GUID: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _KEY_BYTES: Final = 16
 
 
-class UpgradeRequired(ServingError):
+class UpgradeRequired(InvalidRequest):
     """The request asks for no WebSocket, or for another version of the protocol."""
 
 

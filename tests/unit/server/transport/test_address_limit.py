@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.server.transport.address_limit import limit_of
+from ie_serving.server.transport.address_limit import client_of, limit_of
 from ie_serving.server.transport.grpc.http2_server import Http2Server
 from ie_serving.server.transport.http1.server import HttpServer
 
@@ -30,3 +30,20 @@ async def test_the_first_connection_of_an_address_gives_way_to_the_second(port: 
     assert not second.at_eof()
     writer.close()
     await server.drain(0.0)
+
+
+@pytest.mark.parametrize(
+    ("address", "client"),
+    [
+        ("10.0.0.7", "10.0.0.7"),
+        ("::ffff:10.0.0.7", "10.0.0.7"),
+        ("2001:db8:1:2::1", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2:ffff:ffff:ffff:ffff", "2001:db8:1:2::/64"),
+        ("2001:db8:1:3::1", "2001:db8:1:3::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::1", "::/64"),
+    ],
+)
+def test_whose_address_it_is(address: str, client: str) -> None:
+    """Whoever has one address of IPv6 has all of its network, and would be another with each."""
+    assert client_of(address) == client

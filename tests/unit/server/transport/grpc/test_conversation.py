@@ -1,9 +1,12 @@
 """Conversations: messages in and out, and what neither side reads."""
 
+import asyncio
+
 import pytest
 from hyperframe.frame import DataFrame, RstStreamFrame, WindowUpdateFrame
 
 from ie_serving.core.budget import BUDGET
+from ie_serving.server.transport.grpc import conversation
 from ie_serving.server.transport.http2.receive_window import STREAM_WINDOW
 from tests.unit.server.transport.http2.peer import (
     LIMIT,
@@ -16,7 +19,7 @@ from tests.unit.server.transport.http2.peer import (
     message,
 )
 
-OK, INVALID_ARGUMENT = 0, 3
+OK, INVALID_ARGUMENT, DEADLINE_EXCEEDED = 0, 3, 4
 FLOW_CONTROL_ERROR = 3
 FRAME = 16 * 1024
 
@@ -45,6 +48,32 @@ async def test_replies_wait_for_a_client_that_takes_none(served: Served) -> None
     for _ in range(20):
         await peer.pong()
     assert len(served.services.log) == 65_535 // 10_005 + 1
+
+
+async def test_a_client_that_takes_no_replies_for_long_is_left(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its connection is alive, and answers pings: nothing else would end the call."""
+    monkeypatch.setattr(conversation, "UNREAD_S", 0.01)
+    peer = await served.connect()
+    peer.send(headers(1, call_headers("Push")))
+    reply = await peer.reply(1)
+    assert reply.status == DEADLINE_EXCEEDED
+    await peer.pong()
+
+
+async def test_a_client_that_takes_replies_slowly_is_not_left(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversation, "UNREAD_S", 0.3)
+    peer = await served.connect()
+    peer.send(headers(1, call_headers("Push")))
+    for _ in range(8):
+        await asyncio.sleep(0.05)
+        for number in (0, 1):
+            peer.send(WindowUpdateFrame(number, window_increment=5000).serialize())
+    await peer.pong()
+    assert not peer.replies[1].fields.get("grpc-status")
 
 
 @pytest.mark.parametrize("size", [100, LIMIT // 2])

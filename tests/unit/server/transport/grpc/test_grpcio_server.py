@@ -31,8 +31,10 @@ class Waiting:
 
 
 @asynccontextmanager
-async def serving(method: Waiting) -> AsyncIterator[grpc.aio.Channel]:
-    server = GrpcioServer({"test": {"Wait": method.answer}}, max_message_bytes=64 * MEGABYTE)
+async def serving(method: Waiting, **limits: int) -> AsyncIterator[grpc.aio.Channel]:
+    server = GrpcioServer(
+        {"test": {"Wait": method.answer}}, max_message_bytes=64 * MEGABYTE, **limits
+    )
     with socket.socket() as bound:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         bound.bind(("127.0.0.1", 0))
@@ -40,6 +42,7 @@ async def serving(method: Waiting) -> AsyncIterator[grpc.aio.Channel]:
         options = [("grpc.max_send_message_length", -1)]
         address = f"127.0.0.1:{bound.getsockname()[1]}"
         async with grpc.aio.insecure_channel(address, options) as channel:
+            channel.target = bound.getsockname()  # type: ignore[attr-defined]
             yield channel
         await server.drain(WAIT_S)
 
@@ -59,3 +62,16 @@ async def test_calls_beyond_the_budget_are_refused(monkeypatch: pytest.MonkeyPat
         method.go.set()
         assert await first == b""
     assert BUDGET.held == held
+
+
+async def test_one_connection_more_than_there_may_be_is_closed() -> None:
+    async with serving(Waiting(), max_connections=2) as channel:
+        target = channel.target  # type: ignore[attr-defined]
+        opened = []
+        for expected in (True, True, False):
+            reader, writer = await asyncio.open_connection(*target)
+            writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0")
+            opened.append(writer)
+            assert bool(await asyncio.wait_for(reader.read(1), WAIT_S)) is expected
+        for each in opened:
+            each.close()

@@ -11,6 +11,7 @@ pytest.importorskip("wsproto")
 
 from ie_serving.core.budget import BUDGET
 from ie_serving.core.errors import BudgetFull
+from ie_serving.server.transport.http1 import channel as channel_module
 from ie_serving.server.transport.http1.channel import MOST_UNREAD, Channel
 from ie_serving.server.transport.websocket import session as module
 from ie_serving.server.transport.websocket.session import Session
@@ -117,3 +118,29 @@ async def test_a_silent_client_that_reads_nothing_is_left(
     message = asyncio.ensure_future(anext(session.messages()))
     await asyncio.wait_for(answering, 5)  # until the connection is ended
     message.cancel()
+
+
+async def test_a_client_that_reads_no_answers_for_long_is_left(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else would end it while its requests fill what it may have in flight."""
+    monkeypatch.setattr(channel_module, "UNREAD_S", 0.01)
+    session = Session(ends.channel, 1000, lambda: None)
+    await asyncio.wait_for(session.send(b"x" * (8 << 20)), 5)
+    with pytest.raises(ConnectionResetError):
+        while await asyncio.get_running_loop().sock_recv(ends.client, 1 << 20):
+            pass
+        raise ConnectionResetError  # some systems tell an end
+
+
+async def test_a_client_that_reads_slowly_is_not_left(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channel_module, "UNREAD_S", 0.3)
+    session = Session(ends.channel, 1000, lambda: None)
+    size, read = 4 << 20, 0
+    sending = asyncio.create_task(session.send(b"x" * size))
+    while read < size:
+        read += len(await asyncio.get_running_loop().sock_recv(ends.client, 256 << 10))
+        await asyncio.sleep(0.03)
+    await asyncio.wait_for(sending, 5)

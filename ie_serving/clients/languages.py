@@ -16,7 +16,7 @@ from string import Template
 from typing import Final
 
 from ie_serving.clients.call import Call
-from ie_serving.clients.sample import Filled
+from ie_serving.clients.sample import FileOf, Filled
 from ie_serving.core.errors import InvalidRequest
 
 LONGEST_LITERAL: Final = 8_000
@@ -26,7 +26,7 @@ _PYTHON = Template('''\
 #!/usr/bin/env python3
 """Ask the model once and print its answer. Needs Python 3 alone: python3 client.py"""
 
-import os
+${imports}import os
 import sys
 import urllib.error
 import urllib.request
@@ -60,6 +60,13 @@ def filled(value, *sizes):
         value = "[" + ",".join([value] * size) + "]"
     return value
 '''
+_PYTHON_FILE = '''
+
+def encoded(path):
+    """Read a file as base64, the form in which JSON carries bytes."""
+    with open(path, "rb") as file:
+        return base64.b64encode(file.read()).decode()
+'''
 
 _BASH = Template("""\
 #!/usr/bin/env bash
@@ -91,6 +98,10 @@ filled() {
   printf '%s' "$text"
 }
 """
+_BASH_FILE = """
+# A file as base64, the form in which JSON carries bytes: encoded FILE
+encoded() { base64 < "$1" | tr -d '\\n'; }
+"""
 
 _JAVASCRIPT = Template("""\
 // Ask the model once and print its answer. Needs Node.js 18 or later alone: node client.js
@@ -117,13 +128,19 @@ function filled(value, ...sizes) {
   return sizes.reduceRight((text, size) => `[${Array(size).fill(text).join(",")}]`, value);
 }
 """
+_JAVASCRIPT_FILE = """
+// A file as base64, the form in which JSON carries bytes.
+function encoded(path) {
+  return require("node:fs").readFileSync(path, "base64");
+}
+"""
 
 _GO = Template("""\
 // Ask the model once and print its answer. Needs Go's standard library alone: go run client.go
 package main
 
 import (
-	"fmt"
+${imports}	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -173,6 +190,16 @@ func filled(value string, sizes ...int) string {
 	return value
 }
 """
+_GO_FILE = """
+// encoded reads a file as base64, the form in which JSON carries bytes.
+func encoded(path string) string {
+	bytes, err := os.ReadFile(path)
+	if err != nil {
+		fail(err)
+	}
+	return base64.StdEncoding.EncodeToString(bytes)
+}
+"""
 
 _JAVA = Template("""\
 // Ask the model once and print its answer. Needs Java 11 or later alone: java Client.java
@@ -216,6 +243,13 @@ _JAVA_FILLED = """
         return value;
     }
 """
+_JAVA_FILE = """
+    /** Reads a file as base64, the form in which JSON carries bytes. */
+    static String encoded(String path) throws Exception {
+        byte[] bytes = java.nio.file.Files.readAllBytes(java.nio.file.Path.of(path));
+        return java.util.Base64.getEncoder().encodeToString(bytes);
+    }
+"""
 
 
 def program(language: str, call: Call) -> str:
@@ -234,36 +268,49 @@ def program(language: str, call: Call) -> str:
 
 def _python(call: Call) -> str:
     body = " + ".join(_terms(call, repr))
-    return _PYTHON.substitute(url=repr(call.url), body=body, filled=_if_long(call, _PYTHON_FILLED))
+    return _PYTHON.substitute(
+        imports="import base64\n" if _has(call, FileOf) else "",
+        url=repr(call.url),
+        body=body,
+        filled=_functions(call, _PYTHON_FILLED, _PYTHON_FILE),
+    )
 
 
 def _bash(call: Call) -> str:
-    lines = [
-        f"  filled {shlex.quote(piece.value)} {' '.join(map(str, piece.sizes))}"
-        if isinstance(piece, Filled)
-        else f"  printf '%s' {shlex.quote(piece)}"
-        for piece in call.body
-    ]
-    url = shlex.quote(call.url)
-    return _BASH.substitute(url=url, body="\n".join(lines), filled=_if_long(call, _BASH_FILLED))
+    url, lines = shlex.quote(call.url), "\n".join(map(_line, call.body))
+    return _BASH.substitute(url=url, body=lines, filled=_functions(call, _BASH_FILLED, _BASH_FILE))
+
+
+def _line(piece: str | Filled | FileOf) -> str:
+    """Write what bash prints a piece with."""
+    if isinstance(piece, Filled):
+        return f"  filled {shlex.quote(piece.value)} {' '.join(map(str, piece.sizes))}"
+    if isinstance(piece, FileOf):
+        return f"  encoded {shlex.quote(piece.path)}"
+    return f"  printf '%s' {shlex.quote(piece)}"
 
 
 def _javascript(call: Call) -> str:
     body = " + ".join(_terms(call, repr))
-    filled = _if_long(call, _JAVASCRIPT_FILLED)
+    filled = _functions(call, _JAVASCRIPT_FILLED, _JAVASCRIPT_FILE)
     return _JAVASCRIPT.substitute(url=repr(call.url), body=body, filled=filled)
 
 
 def _go(call: Call) -> str:
     body = " + ".join(_terms(call, _raw))
-    return _GO.substitute(url=_raw(call.url), body=body, filled=_if_long(call, _GO_FILLED))
+    return _GO.substitute(
+        imports='\t"encoding/base64"\n' if _has(call, FileOf) else "",
+        url=_raw(call.url),
+        body=body,
+        filled=_functions(call, _GO_FILLED, _GO_FILE),
+    )
 
 
 def _java(call: Call) -> str:
     terms = _terms(call, json.dumps)
     # Joined when it runs: the compiler would make one literal of them, which may be too long.
     body = terms[0] if len(terms) == 1 else f'String.join("", {", ".join(terms)})'
-    filled = _if_long(call, _JAVA_FILLED)
+    filled = _functions(call, _JAVA_FILLED, _JAVA_FILE)
     return _JAVA.substitute(url=json.dumps(call.url), body=body, filled=filled)
 
 
@@ -278,14 +325,22 @@ def _terms(call: Call, quote: Callable[[str], str]) -> list[str]:
     for piece in call.body:
         if isinstance(piece, Filled):
             terms.append(f"filled({quote(piece.value)}, {', '.join(map(str, piece.sizes))})")
+        elif isinstance(piece, FileOf):
+            terms.append(f"encoded({quote(piece.path)})")
         else:
             starts = range(0, len(piece), LONGEST_LITERAL)
             terms += [quote(piece[start : start + LONGEST_LITERAL]) for start in starts]
     return terms
 
 
-def _if_long(call: Call, function: str) -> str:
-    return function if any(isinstance(piece, Filled) for piece in call.body) else ""
+def _functions(call: Call, of_lists: str, of_files: str) -> str:
+    """Give the functions that the body of a call is written with."""
+    filled = of_lists if _has(call, Filled) else ""
+    return filled + (of_files if _has(call, FileOf) else "")
+
+
+def _has(call: Call, kind: type) -> bool:
+    return any(isinstance(piece, kind) for piece in call.body)
 
 
 WRITERS: Final[Mapping[str, Callable[[Call], str]]] = {

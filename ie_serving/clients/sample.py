@@ -39,12 +39,22 @@ class Filled(NamedTuple):
         return text
 
 
-Pieces: TypeAlias = Sequence["str | Filled"]
+class FileOf(NamedTuple):
+    """The bytes of a file as base64, which the program reads when it runs.
+
+    Attributes:
+        path: a file name without quotes, slashes or control characters.
+    """
+
+    path: str
+
+
+Pieces: TypeAlias = Sequence["str | Filled | FileOf"]
 """Texts that follow each other, of which the long ones are not written out."""
 
 
 def text_of(pieces: Pieces) -> str:
-    """Write all pieces out."""
+    """Write all pieces out; there are no files among them."""
     return "".join(map(str, pieces))
 
 
@@ -75,8 +85,8 @@ def inputs(specs: Mapping[str, TensorSpec], *, open_size: int) -> Pieces:
     Raises:
         InvalidRequest: there are too many elements to make them up.
     """
-    shapes = {name: _sizes(spec, open_size) for name, spec in specs.items()}
-    count = sum(map(math.prod, shapes.values()))
+    values = {name: filled(spec, open_size) for name, spec in specs.items()}
+    count = sum(math.prod(each.sizes) for each in values.values())
     if count > MOST_ELEMENTS:
         raise InvalidRequest(
             f"the inputs have {count} elements, and at most {MOST_ELEMENTS} are made up: send data"
@@ -84,17 +94,24 @@ def inputs(specs: Mapping[str, TensorSpec], *, open_size: int) -> Pieces:
         )
     pieces: list[str | Filled] = []
     start = "{"
-    for name, spec in specs.items():
-        pieces += [f"{start}{json.dumps(name)}: ", Filled(_value(spec), shapes[name])]
+    for name, value in values.items():
+        pieces += [f"{start}{json.dumps(name)}: ", value]
         start = ", "
     return [*pieces, "}" if specs else "{}"]
 
 
+def filled(spec: TensorSpec, open_size: int) -> Filled:
+    """Make up one input; a dimension that takes any size becomes `open_size`."""
+    return Filled(_value(spec), _sizes(spec, open_size))
+
+
 def inlined(pieces: Pieces) -> Pieces:
     """Write out what is short, and join what then follows each other."""
-    joined: list[str | Filled] = []
+    joined: list[str | Filled | FileOf] = []
     for piece in pieces:
-        if isinstance(piece, Filled) and math.prod(piece.sizes) > MOST_INLINE:
+        if isinstance(piece, FileOf) or (
+            isinstance(piece, Filled) and math.prod(piece.sizes) > MOST_INLINE
+        ):
             joined.append(piece)
         elif joined and isinstance(joined[-1], str):
             joined[-1] += _spaced(str(piece)) if isinstance(piece, Filled) else piece

@@ -32,6 +32,7 @@ from ie_serving.core.threads import in_thread, let_go
 from ie_serving.inference.interface import Api, Interface, Results
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.version.handle import Servable
+from ie_serving.server.fronts.admin import cross_site
 from ie_serving.server.fronts.admin.config_pages import RELOAD, ConfigPages
 from ie_serving.server.fronts.admin.health import Health, Phase, model_asked
 from ie_serving.server.fronts.tfs.rest_body import (
@@ -43,10 +44,13 @@ from ie_serving.server.fronts.tfs.rest_body import (
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
 from ie_serving.server.fronts.tfs.rest_invoke import Invocations
 from ie_serving.server.fronts.tfs.rest_pages import (
+    CORS,
+    CORS_OF_CALLERS,
     HTML,
     JSON,
     METHOD_NOT_ALLOWED,
     NOT_FOUND_PAGE,
+    SAME_ORIGIN,
     TOO_MANY_REQUESTS,
     Page,
     failed,
@@ -103,13 +107,6 @@ RETRY_LATER: Headers = (*JSON_REPLY, (b"retry-after", b"1"))
 """Of a 429: what filled the queue or the budget is mostly answered within a second."""
 STOPPING: Headers = ((b"connection", b"close"),)
 """So that clients with a connection ask another server while this one stops."""
-CORS: Headers = (
-    (b"access-control-allow-origin", b"*"),
-    (b"access-control-allow-methods", b"POST, GET"),
-    (b"access-control-allow-headers", b"Content-Type"),
-)
-CORS_OF_CALLERS = (*CORS[:2], (CORS[2][0], b"Content-Type, Authorization, X-Api-Key"))
-"""The same where callers are asked who they are."""
 
 FalconApp: TypeAlias = "falcon.asgi.App[falcon.asgi.Request, falcon.asgi.Response]"
 Run = Callable[[Request, ModelSpec, float], Awaitable[Buffer | Reply]]
@@ -153,6 +150,7 @@ class RestApi:
         self._health = health
         self._max_body_bytes = max_body_bytes
         self._enable_cors = enable_cors
+        self._check_site = partial(cross_site.check, any_site=enable_cors)
         self._cors = CORS_OF_CALLERS if asks_callers else CORS
         self._write_metadata = partial(_metadata, write_metadata)
         self._poll_model = poll
@@ -218,7 +216,7 @@ class RestApi:
         # A client that kept its connection would send the next request to a server that is gone.
         if self._health.phase is Phase.STOPPING:
             headers += STOPPING
-        if self._enable_cors:
+        if self._enable_cors and SAME_ORIGIN not in headers:
             headers += self._cors
         return reply._replace(headers=headers)
 
@@ -229,15 +227,16 @@ class RestApi:
         assert resp is not None  # only WebSockets have none, and they have no sink
         target = target_of(req.scope["raw_path"], req.scope["query_string"])
         is_reload = req.method == "POST" and target.lower() == RELOAD
-        page = self._reloaded() if is_reload else self._page(req)
+        page = self._reloaded(req.scope["headers"]) if is_reload else self._page(req)
         resp.status, resp.content_type, body = page if isinstance(page, tuple) else await page
         if resp.status == METHOD_NOT_ALLOWED:
             resp.set_header("allow", ALLOWED)
         resp.data = bytes(body)
 
-    async def _reloaded(self) -> Page:
+    async def _reloaded(self, headers: Headers) -> Page:
         try:
             with self._plane.counting_refusals("", self._interface):
+                self._check_site(dict(headers))
                 return json_page(*await self._config.reload())
         except Exception as error:
             return failed(error)
@@ -325,8 +324,9 @@ class RestApi:
         decode = partial(with_context, asked.examples, asked.context)
         return ExamplesRequest(model, asked.signature_name, decode, len(asked.examples))
 
-    async def _poll(self, _: Request, model: ModelSpec, began: float) -> Buffer:
+    async def _poll(self, request: Request, model: ModelSpec, began: float) -> Buffer:
         with self._plane.counting_refusals(model.name, self._interface):
+            self._check_site(request.head.fields)
             if not self._poll_allowed:
                 raise Forbidden(
                     "polls by request are switched off: wait for the poll interval",
@@ -349,6 +349,7 @@ class RestApi:
     async def _relabel(self, request: Request, model: ModelSpec, began: float) -> Buffer:
         held = Lease(BUDGET)
         with self._plane.counting_refusals(model.name, self._interface):
+            self._check_site(request.head.fields)
             body = await read_body(request, min(MOST_LABELS, self._max_body_bytes), held)
             return await self._config.relabel(model.name, bytes(body))
 

@@ -18,6 +18,15 @@ METHOD_NOT_ALLOWED = 405
 TOO_MANY_REQUESTS = 429
 JSON = "application/json"
 HTML = "text/html"
+CORS: Headers = (
+    (b"access-control-allow-origin", b"*"),
+    (b"access-control-allow-methods", b"POST, GET"),
+    (b"access-control-allow-headers", b"Content-Type"),
+)
+CORS_OF_CALLERS = (*CORS[:2], (CORS[2][0], b"Content-Type, Authorization, X-Api-Key"))
+"""The same where callers are asked who they are."""
+SAME_ORIGIN = (b"cross-origin-resource-policy", b"same-origin")
+"""Header of a reply that no page of another origin may have, whether or not CORS is enabled."""
 NOT_FOUND_PAGE = (
     b"<HTML><HEAD>\n<TITLE>404 Not Found</TITLE>\n</HEAD><BODY>\n"
     b"<H1>Not Found</H1>\n</BODY></HTML>\n"

@@ -36,7 +36,7 @@ AGAIN := [ $$? -eq 1 ] && $(DEV)/python -m pytest --last-failed --last-failed-no
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv test unit conformance soak fuzz drivers style format api configuration sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels \
+.PHONY: help run venv test unit conformance soak fuzz drivers style format api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels \
 	walk manifests docker_build docker_check docker_lock clean
 
 help: ## list these targets
@@ -105,6 +105,9 @@ api: .venv-dev/.installed ## write docs/api.md from the conformance table
 
 configuration: .venv-dev/.installed ## write the tables of docs/configuration.md, storage.md and tuning.md
 	$(DEV)/python -m tests.unit.config.document
+
+page: .venv-dev/.installed ## take the pictures of docs/page.md; needs Debian's chromium
+	$(DEV)/python -m tests.functional.page_pictures
 
 sample: .venv-dev/.installed ## train the sample models again
 	$(DEV)/python examples/digits/train.py

@@ -45,6 +45,7 @@ from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.admin.readiness import Readiness
 from ie_serving.server.fronts.kibernetika.any_model import answering_for
+from ie_serving.server.fronts.page.later import LaterPage
 from ie_serving.server.fronts.streams.later import LaterStreams
 from ie_serving.server.fronts.tfs import model_service, prediction_service
 from ie_serving.server.fronts.tfs.model_service import ModelService
@@ -251,8 +252,11 @@ class ServingApplication:
         server, secure = self._settings.server, bool(self._gate.secure(REST))
         # One for both: otherwise reloads would be a way round the pause between polls of a model.
         poll = AskedPolls(self._models.poll).once
-        limit_s, most = server.rest_timeout_s, server.max_message_bytes
-        interface = self._handing_on(rest_interface(limit_s=limit_s))
+        most = server.max_message_bytes
+        interface = self._handing_on(rest_interface(limit_s=server.rest_timeout_s))
+        served = self._models.served
+        page = LaterPage(self._settings, self._storage_options, served, self._health, self._metrics)
+        streams = self._streams.rest(self._plane, interface, most, any_origin=server.enable_cors)
         api = RestApi(
             self._plane,
             interface,
@@ -268,13 +272,12 @@ class ServingApplication:
             poll_allowed=server.reload_by_rpc,
             write_metadata=metadata.FORMS[server.rest_metadata],
             secure=secure,
-            around=self._streams.rest(self._plane, interface, most, any_origin=server.enable_cors),
+            around=page.around(streams),
         )
-        answer, wanted = front_of(
-            self._settings, api, self._plane, self._models.served, secure=secure
-        )
+        answer, wanted = front_of(self._settings, api, self._plane, served, secure=secure)
         answer = self._in_flight.rest(answer, refusal)
-        app = self._gate.rest(answer, wanted, refusal, partial(self._plane.refused, ""))
+        asked, refused = page.wanted(wanted), partial(self._plane.refused, "")
+        app = self._gate.rest(answer, asked, refusal, refused)
         return partial(
             HttpServer,
             # In front of the gate: a request that the gate refuses has its line in the log, too.

@@ -307,6 +307,10 @@ class ServerSettings(Telling):
     """Model that answers gRPC under any name, and `POST /predict`, as kibernetika-serving's does;
     empty: each under its own name."""
 
+    # It shows nothing that a caller may not ask for, and asks for nothing before it is opened.
+    page: bool = True
+    """Whether the REST port has a page for people at `/`."""
+
     invocations_model: str = ""
     """Model that answers `POST /invocations`; empty serves none."""
 

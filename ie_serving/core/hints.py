@@ -47,6 +47,11 @@ _running: dict[str, str] = {}
 """The running command's name of each field. Written once at start, so that workers inherit it."""
 
 
+def name_of(field: str) -> str:
+    """Give what the running command calls a setting; empty where it has no word for it."""
+    return _running.get(field, "")
+
+
 def speak(names: Mapping[str, str]) -> None:
     """Let every hint name settings so from now on; `{}` lets fields stand for themselves."""
     _running.clear()

@@ -257,6 +257,9 @@ class DataPlane:
         series.requests.count(key, code.name)
         if reason := rejected_for(error):
             series.rejected[reason] += 1
+        if self._metrics.recent is not None:
+            known = model if series is not self._metrics.of("") else ""
+            self._metrics.recent.add(known, key, code, error)
         summary.note_refusal(model, code)
 
     # -- warm-up: with a version that does not serve yet; nothing is counted -------------------

@@ -19,6 +19,7 @@ from functools import partial
 from ie_serving.telemetry.batches import BatchMetrics, batch_lines
 from ie_serving.telemetry.histogram import MICROSECONDS
 from ie_serving.telemetry.ovms import ovms_lines
+from ie_serving.telemetry.recent_errors import RecentErrors
 from ie_serving.telemetry.requests import Key, RequestMetrics, Served
 from ie_serving.telemetry.sequences import SequenceMetrics, sequence_lines
 from ie_serving.telemetry.steps import StepMetrics, step_lines
@@ -95,10 +96,12 @@ class Metrics:
 
     Attributes:
         wanted: see above.
+        recent: keeps what has failed lately; None where nobody looks at it.
     """
 
     def __init__(self, *, wanted: bool = True) -> None:
         self.wanted = wanted
+        self.recent: RecentErrors | None = None
         self._unknown = ModelMetrics()
         self._models: dict[str, ModelMetrics] = {"": self._unknown}
         self._states: States = lambda: ()

@@ -104,6 +104,7 @@ def _server(values: Mapping[str, Any], faults: Faults) -> ServerSettings:
         # One model that cannot be loaded leaves the others: its status says why.
         allow_unavailable_models=True,
         old_front=STFS,
+        page=False,  # it has a page of its own there
     )
     if values["enable_ssl"]:
         server = replace(server, tls_certificate=values["secret_pem"], tls_key=values["secret_key"])

@@ -312,6 +312,7 @@ def _server(
         **{**given, **variables, **metrics},
         announce_as_tfs=True,
         rest_metadata="snake",
+        page=False,  # the original answers 404 there
         # The original waits for a base path that does not exist yet.
         allow_unavailable_models=True,
         require_available=True,

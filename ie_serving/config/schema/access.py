@@ -65,6 +65,15 @@ ACCESS: tuple[Setting, ...] = (
         example="false",
         flag="open_health",
     ),
+    Setting(
+        place="server.page",
+        parse=words.boolean,
+        form=BOOLEAN,
+        meaning="show people the models, their states, rates and errors at / of the REST port, and"
+        " let them try requests; false answers 404 there",
+        example="false",
+        flag="page",
+    ),
     # Words of simple_tensorflow_serving, whose user may do everything.
     Setting(
         place="server.enable_auth",

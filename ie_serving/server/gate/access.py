@@ -42,6 +42,8 @@ strangers with wrong passwords hold one processor and 16 MB, not all of them."""
 
 FORGET_S: Final = 1.0
 """Seconds between two looks for tokens that have expired; so long may one be believed too long."""
+BEARER: Final = 'Bearer realm="ie_serving"'
+"""Challenge to send a key."""
 
 _FOUND_BY: Final = 2
 """Bytes of a key's hash by which it is found: so few that the rest is compared in constant time, so
@@ -103,8 +105,7 @@ class Access(Renewed[AccessMaterial, Compared]):
     @property
     def challenge(self) -> str:
         """Say what credentials are taken, as `WWW-Authenticate` does."""
-        bearer = 'Bearer realm="ie_serving"'
-        return f'{bearer}, Basic realm="ie_serving"' if self.material.users else bearer
+        return f'{BEARER}, Basic realm="ie_serving"' if self.material.users else BEARER
 
     def caller(self, credentials: Credentials) -> Caller | None:
         """Give who asks; None for passwords and tokens, which only `verified` looks at.

@@ -6,12 +6,15 @@ from typing import Any, Final
 from ie_serving.core.access import Credentials, Models, Need
 from ie_serving.core.codes import ENDED
 from ie_serving.core.errors import NotFound, Unauthenticated
-from ie_serving.server.gate.access import Access, remember
+from ie_serving.server.gate.access import BEARER, Access, remember
 from ie_serving.server.transport.http1.messages import Answer, App, Reply, Request, RequestHead
 
 LONGEST_TARGET: Final = 256
 """Bytes of the longest target by which a decision is remembered. A longer one is judged at each
 request: 4,096 targets of 64 KB would fill 256 MB for a caller who asks for as many."""
+
+PAGE: Final = b"x-ie-serving-page"
+"""Header by which the page at `/` says that it is who asks."""
 
 Wanted = Callable[[RequestHead], tuple[str, str]]
 """Gives the verb of a request, a key of `rights.REST`, and the model that it names, if any.
@@ -68,7 +71,7 @@ class RestGuard:
             self._refused(error)
             if not isinstance(error, Exception):  # cancelled: nobody is there to read a reply
                 raise
-            return self._refusal(error)
+            return self._refusal(request, error)
         return await self._app(request)
 
     async def _check(self, head: RequestHead, credentials: Credentials, asked: object) -> None:
@@ -89,9 +92,12 @@ class RestGuard:
         if len(head.path) + len(head.query) <= LONGEST_TARGET:
             remember(self._access.decisions, asked, True)
 
-    def _refusal(self, error: Exception) -> Reply:
+    def _refusal(self, request: Request, error: Exception) -> Reply:
         reply = self._phrase(error)
         if not isinstance(error, Unauthenticated):
             return reply
-        challenge = (b"www-authenticate", self._access.challenge.encode())
+        # A browser that reads of Basic asks its user in a window of its own, then sends what it was
+        # told with whatever any site has it ask here: the page at / asks for credentials itself.
+        words = BEARER if PAGE in request.head.fields else self._access.challenge
+        challenge = (b"www-authenticate", words.encode())
         return reply._replace(headers=(*reply.headers, challenge))

@@ -56,6 +56,14 @@ REST: Mapping[str, Need] = {
     # Its labels name every model.
     "metrics": _READ_ALL,
     "health": _HEALTH,
+    # The page at /: a browser asks for its files before it can send a key, and they say nothing of
+    # this server.
+    "page_file": _OPEN,
+    "page_state": _READ_ALL,
+    "page_configuration": _READ_ALL,
+    "page_model": _READ,
+    # Text in, text out, of whatever the caller has sent.
+    "page_programs": Need(Right(0), Models.NONE),
     # A browser asks it before it sends any credentials, and is told the same of every page.
     "preflight": _OPEN,
     # Below /v1/, where what there is not is refused in TensorFlow Serving's words. It takes no

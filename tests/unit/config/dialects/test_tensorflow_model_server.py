@@ -46,6 +46,7 @@ def test_defaults_are_the_originals() -> None:
             require_available=True,
             announce_as_tfs=True,
             rest_metadata="snake",
+            page=False,
         ),
         models=(model,),
         engine=engine,

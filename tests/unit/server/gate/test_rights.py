@@ -10,6 +10,7 @@ from ie_serving.core.access import Need, Right
 from ie_serving.core.errors import NotFound
 from ie_serving.server.fronts.admin.grpc_health import HealthService
 from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
+from ie_serving.server.fronts.page import routes as page
 from ie_serving.server.fronts.stfs.routes import ALIVE, ASK
 from ie_serving.server.fronts.streams.later import LaterStreams
 from ie_serving.server.fronts.tfs import model_service, prediction_service
@@ -24,6 +25,7 @@ from tests.unit.inference.stand_ins import Heart
 from tests.unit.server.fronts.tfs.interfaces import Rest
 
 NEVER: Any = None
+PAGE_VERBS = {page.FILE, page.STATE, page.CONFIGURATION, page.MODEL, page.PROGRAMS}
 REQUESTS = [
     ("POST", "/v1/models/m:predict", "predict", "m"),
     ("POST", "/V1/Models/a%2Fb/versions/3:classify", "classify", "a/b"),
@@ -82,7 +84,8 @@ def test_every_rpc_has_an_entry() -> None:
 async def test_every_route_has_an_entry() -> None:
     api = Rest(await Heart().plane()).api
     beside = {"reload", "metrics", "health", "preflight", "nothing", "stream"}
-    assert {*api._runs, *api._looks, *GENERATED, *beside, ASK, ALIVE} == set(rights.REST)
+    of_others = {ASK, ALIVE, *PAGE_VERBS}
+    assert {*api._runs, *api._looks, *GENERATED, *beside, *of_others} == set(rights.REST)
     for metrics_paths in ((), ("/metrics", "/monitoring")):
         verbs = page_verbs(metrics_paths)
         assert set(verbs) == set(fixed_pages(NEVER, NEVER, metrics_paths))
@@ -116,7 +119,7 @@ def test_nothing_else_is_open() -> None:
     """What no caller need be known for: what a browser asks first, and health where it is open."""
     for is_open, verbs, rpcs in ((True, {"health"}, {"Check", "Watch"}), (False, set(), set())):
         found = rights.needs(rights.REST, open_health=is_open)
-        assert open_in(found) == {"preflight", ALIVE, *verbs}
+        assert open_in(found) == {"preflight", ALIVE, page.FILE, *verbs}
         found = rights.needs(rights.RPC, open_health=is_open)
         assert {name.rpartition("/")[2] for name in open_in(found)} == rpcs
 

@@ -1,0 +1,102 @@
+"""The configuration in force, setting by setting as `config/schema/` declares them; no secrets.
+
+What is secret is known by its field, which its own `repr` leaves out, and by its name; whatever is
+left is masked like a line of the log.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ie_serving.config.schema.model import MODEL
+from ie_serving.config.schema.server import SERVER
+from ie_serving.config.schema.setting import OWNERS, Setting
+from ie_serving.config.schema.storage import STORES
+from ie_serving.config.settings import ModelConfig, ServerSettings
+from ie_serving.core.hints import name_of
+from ie_serving.storage.options import StorageOptions
+from ie_serving.telemetry.events import is_secret, mask
+
+IN_FILE: Final = " in the configuration file"
+"""What a key's name has behind it, as advice in a sentence has it."""
+SET: Final = "(set, not shown)"
+"""In place of a secret."""
+LONGEST: Final = 2000
+"""Characters of one value: a graph that stands in a configuration may have a hundred thousand."""
+
+
+def configuration(server: ServerSettings, storage: StorageOptions) -> list[dict[str, Any]]:
+    """Describe every setting of the server and of its stores."""
+    owners = {
+        "server": server,
+        "storage": storage,
+        "s3": storage.s3,
+        "gcs": storage.gcs,
+        "minio": storage.minio,
+    }
+    return _described((*SERVER, *STORES), owners)
+
+
+def of_model(config: ModelConfig) -> list[dict[str, Any]]:
+    """Describe the settings of one model that are not left at their defaults."""
+    kinds = {setting.owner for setting in MODEL} - {"model", "engine"}
+    own: dict[str, Any] = {owner: config.engine.of(OWNERS[owner]) for owner in kinds}
+    shown = _described(MODEL, {"model": config, "engine": config.engine, **own})
+    return [each for each in shown if each["changed"]]
+
+
+def _described(settings: tuple[Setting, ...], owners: Mapping[str, Any]) -> list[dict[str, Any]]:
+    # A setting whose value goes into another one's field has none of its own.
+    held = [s for s in settings if s.owner in owners and s.field in _fields(owners[s.owner])]
+    return [_one(setting, owners[setting.owner]) for setting in held]
+
+
+def _one(setting: Setting, owner: object) -> dict[str, Any]:
+    field = _fields(owner)[setting.field]
+    value = getattr(owner, setting.field)
+    hidden = not field.repr or is_secret(setting.field)
+    # As the running command calls it; by its field where that command has no word for it.
+    said = name_of(setting.place) or setting.place
+    return {
+        "name": said.removesuffix(IN_FILE),
+        "value": (SET if value else "") if hidden else _text(value),
+        "changed": value != _default(field),
+        "default": setting.shown_default,
+        "meaning": setting.meaning,
+    }
+
+
+def _fields(owner: Any) -> dict[str, dataclasses.Field[Any]]:  # noqa: ANN401  any dataclass
+    return {field.name: field for field in dataclasses.fields(owner)}
+
+
+def _default(field: dataclasses.Field[Any]) -> object:
+    if field.default_factory is not dataclasses.MISSING:
+        return field.default_factory()
+    return field.default
+
+
+def _text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None or value == "":
+        return ""
+    if isinstance(value, Mapping | tuple | list | frozenset) or dataclasses.is_dataclass(value):
+        return _cut(mask(str(_without_secrets(value))))
+    return _cut(mask(f"{value:g}" if isinstance(value, float) else str(value)))
+
+
+def _without_secrets(value: object) -> object:
+    """Give a value of settings whose secrets are masked, at any depth."""
+    if isinstance(value, Mapping):
+        return {
+            key: SET if is_secret(str(key)) else _without_secrets(each)
+            for key, each in value.items()
+        }
+    if isinstance(value, tuple | list):
+        return [_without_secrets(each) for each in value]
+    return value
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text)} characters)"

@@ -1,0 +1,97 @@
+"""The page at `/`: its files, and the JSON that it is filled with.
+
+It computes nothing itself: it asks models by TensorFlow Serving's routes, like any client, and
+takes rates and latencies from the metrics.
+"""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from ie_serving.config.settings import Settings
+from ie_serving.core.budget import BUDGET, Lease
+from ie_serving.core.threads import in_thread, let_go
+from ie_serving.models.served import ServedModels
+from ie_serving.server.fronts.admin.health import Health
+from ie_serving.server.fronts.page.configuration import configuration
+from ie_serving.server.fronts.page.files import SECURITY, headers_of, read
+from ie_serving.server.fronts.page.models import described
+from ie_serving.server.fronts.page.programs import programs
+from ie_serving.server.fronts.page.routes import (
+    CONFIGURATION,
+    FILE,
+    FILES,
+    MODEL,
+    PROGRAMS,
+    STATE,
+)
+from ie_serving.server.fronts.page.state import State
+from ie_serving.server.fronts.tfs.rest import refusal
+from ie_serving.server.fronts.tfs.rest_body import read_body
+from ie_serving.server.transport.http1.messages import Headers, Reply, Request
+from ie_serving.storage.options import StorageOptions
+from ie_serving.telemetry.recent_errors import RecentErrors
+
+LARGEST_BODY: Final = 4 << 20
+"""Bytes of a call that is to be shown as programs: more is no text that somebody reads."""
+_FRESH: Final[Headers] = ((b"cache-control", b"no-store"), *SECURITY)
+_JSON: Final[Headers] = ((b"content-type", b"application/json"), *_FRESH)
+
+
+class PageFront:
+    """Answers what the page asks.
+
+    Args of the constructor:
+        settings, storage: the configuration in force.
+        served: the models.
+        health: how far the server is.
+        errors: what fails lately.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        storage: StorageOptions,
+        served: ServedModels,
+        health: Health,
+        errors: RecentErrors,
+    ) -> None:
+        self._settings = settings
+        self._storage = storage
+        self._served = served
+        self._state = State(settings.server, served, health, errors)
+        self._data: Mapping[str, Callable[[Request, str], Awaitable[Any]]] = {
+            STATE: lambda *_: self._state.shown(),
+            CONFIGURATION: self._configuration,
+            MODEL: self._model,
+            PROGRAMS: self._programs,
+        }
+
+    async def answer(self, request: Request, verb: str, model: str) -> Reply:
+        """Answer one request; for `verb` and `model` see `routes.asked`."""
+        if verb == FILE:
+            name = FILES[request.head.path]
+            return Reply(200, headers_of(name), read(name))
+        try:
+            shown = await self._data[verb](request, model)
+            # In a thread: the state of a thousand models is a megabyte.
+            body = await asyncio.to_thread(json.dumps, shown)
+            return Reply(200, _JSON, body.encode())
+        except Exception as error:
+            reply = refusal(error)
+            return reply._replace(headers=(*reply.headers, *_FRESH))
+        except asyncio.CancelledError as error:
+            let_go(error)
+            raise
+
+    async def _configuration(self, _: Request, __: str) -> object:
+        return configuration(self._settings.server, self._storage)
+
+    async def _model(self, _: Request, name: str) -> object:
+        return described(self._served.entry(name))
+
+    async def _programs(self, request: Request, _: str) -> object:
+        held = Lease(BUDGET)  # until the programs are written
+        body = await read_body(request, LARGEST_BODY, held)
+        return await in_thread(lambda: programs(body))

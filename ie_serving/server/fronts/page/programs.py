@@ -1,0 +1,76 @@
+"""The call that a form makes, as programs: `clients/` writes them of the very same bytes."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ie_serving.clients import curl, languages
+from ie_serving.clients.call import Call, checked_url, path_of
+from ie_serving.clients.sample import FileOf, Filled, Pieces
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.requests import ModelSpec
+
+LANGUAGES: Final = ("python", "go", "javascript")
+VERBS: Final = ("predict", "classify", "regress")
+_VALUE: Final = re.compile(r"true|false|-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|\"\"")
+_ODD: Final = re.compile(r"[^A-Za-z0-9._ ()-]")
+"""Characters of a file's name that stand in no program: there is a shell among the languages."""
+_ASCII: Final = re.compile(r"[ -~]*")
+
+
+def programs(body: bytes) -> dict[str, str]:
+    """Write a call in every language, by their names.
+
+    Args:
+        body: JSON with `url` of the server, `model`, `version` or `label`, `verb`, and `pieces`:
+            texts, `{"value", "sizes"}` for lists of one value, and `{"file"}` for the base64 of a
+            file, which together are the body of the call.
+
+    Raises:
+        InvalidRequest: it is something else.
+    """
+    try:
+        call = _call(json.loads(body))
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise InvalidRequest(f"the call cannot be read: {error!r:.200}") from error
+    written = {language: languages.program(language, call) for language in LANGUAGES}
+    return {"curl": curl.command(call), **written}
+
+
+def _call(asked: Mapping[str, Any]) -> Call:
+    version, label = asked.get("version"), asked.get("label")
+    model = ModelSpec(
+        str(asked["model"]),
+        None if version is None else int(version),
+        None if label is None else str(label),
+    )
+    if asked["verb"] not in VERBS:
+        raise ValueError(f"verb: expected one of {', '.join(VERBS)}")
+    url = f"{checked_url(asked['url'])}{path_of(model)}:{asked['verb']}"
+    return Call(url, _pieces(asked["pieces"]))
+
+
+def _pieces(given: list[Any]) -> Pieces:
+    return [_piece(each) for each in given]
+
+
+def _piece(given: Any) -> str | Filled | FileOf:  # noqa: ANN401  whatever JSON says
+    if isinstance(given, str):
+        return _text(given)
+    if "file" in given:
+        return FileOf(_ODD.sub("_", str(given["file"])).lstrip("-.") or "file")
+    value, sizes = str(given["value"]), tuple(map(int, given["sizes"]))
+    if not _VALUE.fullmatch(value) or min(sizes, default=1) < 0:
+        raise ValueError(
+            "a filled value is a number, true or an empty text, its sizes no less than 0"
+        )
+    return Filled(value, sizes)
+
+
+def _text(given: str) -> str:
+    """Give JSON in ASCII alone: its other characters stand in strings, which have escapes."""
+    text = "".join(each if each.isascii() else json.dumps(each)[1:-1] for each in given)
+    if not _ASCII.fullmatch(text):
+        raise ValueError("a piece holds control characters: send JSON without line ends")
+    return text

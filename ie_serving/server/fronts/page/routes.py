@@ -1,0 +1,63 @@
+"""Which requests are for the page at `/`. Pure; imported whether or not anybody looks at it."""
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import unquote
+
+from ie_serving.server.transport.http1.messages import RequestHead
+
+FILES: Final[Mapping[bytes, str]] = {
+    b"/": "index.html",
+    **{
+        f"/page/{name}".encode(): name
+        for name in (
+            "page.css",
+            "icon.svg",
+            "main.js",
+            "ask.js",
+            "body.js",
+            "dom.js",
+            "lists.js",
+            "model.js",
+            "numbers.js",
+            "plot.js",
+            "trial.js",
+        )
+    },
+}
+"""The files of the page, by their paths."""
+
+FILE, STATE, CONFIGURATION, MODEL, PROGRAMS = (
+    "page_file",
+    "page_state",
+    "page_configuration",
+    "page_model",
+    "page_programs",
+)
+"""Verbs; `gate/rights.py` says what each needs."""
+_GET: Final[Mapping[bytes, str]] = {
+    **dict.fromkeys(FILES, FILE),
+    b"/page/state": STATE,
+    b"/page/configuration": CONFIGURATION,
+}
+_MODELS: Final = b"/page/models/"
+_POST: Final[Mapping[bytes, str]] = {b"/page/programs": PROGRAMS}
+
+
+def is_own(path: bytes) -> bool:
+    """Tell whether a path is the page's, whatever lies there."""
+    return path == b"/" or path.startswith(b"/page/")
+
+
+def asked(head: RequestHead) -> tuple[str, str] | None:
+    """Tell verb and model of a request for the page; None for any other."""
+    path = head.path
+    if head.method == "POST":
+        verb = _POST.get(path)
+        return (verb, "") if verb else None
+    if head.method not in ("GET", "HEAD"):
+        return None
+    if path.startswith(_MODELS):
+        return MODEL, unquote(path[len(_MODELS) :].decode("latin-1"))
+    verb = _GET.get(path)
+    return (verb, "") if verb else None

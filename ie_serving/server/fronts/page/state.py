@@ -1,0 +1,88 @@
+"""What the page polls: every model with its versions, and what fails lately."""
+
+import asyncio
+import os
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ie_serving import __version__
+from ie_serving.config.settings import ServerSettings
+from ie_serving.core.versions import VersionStatus
+from ie_serving.models.served import Served, ServedModels
+from ie_serving.server.fronts.admin.health import Health
+from ie_serving.telemetry.events import mask
+from ie_serving.telemetry.recent_errors import Failure, Kind, RecentErrors
+
+MODELS_AT_ONCE: Final = 64
+"""Models that are described before others have their turn on the event loop: half a millisecond."""
+
+
+class State:
+    """Describes the server as it is now. Belongs to one event loop."""
+
+    def __init__(
+        self, settings: ServerSettings, served: ServedModels, health: Health, errors: RecentErrors
+    ) -> None:
+        self._settings = settings
+        self._served = served
+        self._health = health
+        self._errors = errors
+
+    async def shown(self) -> Mapping[str, Any]:
+        """Give all of it, as JSON has it."""
+        entries = self._served.entries
+        models = []
+        for index, name in enumerate(sorted(entries)):
+            models.append(summary(entries[name]))
+            if not (index + 1) % MODELS_AT_ONCE:
+                await asyncio.sleep(0)
+        return {
+            "server": self._server(),
+            "models": models,
+            "errors": [_failure(kind, failure) for kind, failure in self._errors.newest()],
+        }
+
+    def _server(self) -> Mapping[str, Any]:
+        paths = self._settings.metrics_paths
+        return {
+            "version": __version__,
+            "phase": self._health.phase.value,
+            "now": time.time(),
+            "process": os.getpid(),
+            "metrics": paths[0] if paths else None,
+            "asks_callers": self._settings.has_access,
+        }
+
+
+def summary(served: Served) -> dict[str, Any]:
+    """Describe one model in short."""
+    stream = served.stream
+    return {
+        "name": served.config.name,
+        "default": str(stream.default.version) if stream.default else None,
+        "labels": {label: str(version) for label, version in stream.labels.items()},
+        "trouble": mask(str(stream.trouble)) if stream.trouble else None,
+        "versions": [version_of(status) for status in stream.statuses()],
+    }
+
+
+def version_of(status: VersionStatus) -> dict[str, Any]:
+    """Describe one version in short; numbers as text, since a browser's have 53 bits."""
+    return {
+        "version": str(status.version),
+        "state": status.state.name,
+        "failed": bool(status.error),
+        "cause": mask(status.message),
+    }
+
+
+def _failure(kind: Kind, failure: Failure) -> dict[str, Any]:
+    return {
+        "model": kind.model,
+        "version": kind.key.version,
+        "interface": kind.key.interface,
+        "method": kind.key.method,
+        "code": kind.code,
+        **failure._asdict(),
+    }

@@ -1,0 +1,333 @@
+"""The page at `/` in a real browser, as somebody uses it who has a mouse, a keyboard or a phone."""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from PIL import Image
+
+from tests.functional import page_models
+from tests.functional.browser import CHROMIUM, PHONE, chromium, tab
+from tests.functional.page_models import MARKUP
+from tests.functional.servers import SAMPLE, Server
+from tests.process import PATIENCE_S
+
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium: apt-get install chromium")
+
+KEYS = {"ann": "predict,read *", "eve": "read digits", "bob": "predict *"}
+"""Rights and models of each; "-key" behind the name makes the key."""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    config = page_models.write(tmp_path_factory.mktemp("models"), MARKUP)
+    command = ("config", f"--config_path={config}", "--ready_after_seconds=0")
+    with closing(Server("ie_serving", *command, "--enable_cors")) as process:
+        yield process.ready()
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    file = tmp_path_factory.mktemp("keys") / "keys"
+    file.write_text(
+        "".join(
+            f"{name} {rights} sha256:{hashlib.sha256(f'{name}-key'.encode()).hexdigest()}\n"
+            for name, rights in KEYS.items()
+        )
+    )
+    user = ("--enable_auth", "--auth_username=admin", "--auth_password=word")
+    model = ("model", "--model_name=digits", f"--model_path={SAMPLE}")
+    with closing(Server("ie_serving", *model, f"--api_key_file={file}", *user)) as process:
+        yield process.ready()
+
+
+@pytest.fixture
+def page(browser: Any, server: Server) -> Iterator[Any]:
+    with tab(browser, server.url) as opened:
+        yield opened
+
+
+def row(page: Any, name: str) -> Any:
+    return page.locator("table.models tbody tr", has_text=name)
+
+
+def opened(page: Any, url: str, model: str) -> Any:
+    """Go to a model, and wait for its form."""
+    page.goto(f"{url}/#/model/{model}")
+    return page.locator(".trial").filter(has_text="The same call")
+
+
+def programs(page: Any, words: str) -> str:
+    """Give the program that is shown, once it has certain words."""
+    shown = page.locator(".programs code").first.filter(has_text=words)
+    return str(shown.text_content())
+
+
+def test_models_states_and_a_failure_with_its_cause(browser: Any, server: Server) -> None:
+    server.rest.post("/v1/models/ranker:predict", json={"instances": ["no number"]})
+    with tab(browser, server.url) as page:
+        assert "available" in row(page, "digits").text_content()
+        assert "stable → 2" in row(page, "digits").text_content()
+        broken = row(page, "ranker")
+        assert "6 available" in broken.text_content()
+        assert "7 failed" in broken.text_content()
+        assert "model.onnx is no ONNX model" in broken.locator(".cause").text_content()
+        page.locator("table.errors", has_text="INVALID_ARGUMENT").wait_for()
+        page.get_by_label("only those with trouble").check()
+        assert not row(page, "digits").is_visible()
+        assert broken.is_visible()
+
+
+def test_rates_and_latencies_come_live(browser: Any, server: Server) -> None:
+    """Between two looks the requests that were sent stand in the table and in the plots."""
+    with tab(browser, server.url) as page:
+        page.clock.install()
+        page.reload()
+        row(page, "digits").wait_for()
+        for _ in range(20):
+            server.rest.post("/v1/models/digits:predict", json={"instances": [[0.0] * 64]})
+        look(page)
+        row(page, "digits").locator("td", has_text=re.compile("^[0-9.]+ [µm]s$")).first.wait_for()
+        assert page.locator(".plot path.one[d^=M]").count() == 3
+
+
+def test_a_form_is_sent_and_its_call_is_curl(page: Any, server: Server, tmp_path: Path) -> None:
+    """The very same bytes: what curl sends gets the very same answer."""
+    form = opened(page, server.url, "ranker")
+    form.get_by_label("Values", exact=True).fill("[[1, 2.5, -3, 4]]")
+    form.get_by_role("button", name="Send").click()
+    form.locator(".verdict", has_text="200 in").wait_for()
+    answer = form.locator(".answer pre").text_content()
+    assert json.loads(answer) == {"outputs": [[2.0, 5.0, -6.0, 8.0]]}
+    curl = programs(page, "[[1, 2.5, -3, 4]]")
+    run = subprocess.run(
+        ["sh", "-c", curl], capture_output=True, text=True, timeout=PATIENCE_S, check=True
+    )
+    assert run.stdout == answer
+    form.get_by_role("tab", name="Python").click()
+    (tmp_path / "client.py").write_text(programs(page, "urllib"))
+    run = subprocess.run(
+        ["python3", tmp_path / "client.py"], capture_output=True, text=True, timeout=PATIENCE_S,
+        check=True,
+    )  # fmt: skip
+    assert run.stdout == f"{answer}\n"
+
+
+def test_what_cannot_be_sent_is_said_at_its_field(page: Any, server: Server) -> None:
+    form = opened(page, server.url, "ranker")
+    field = form.get_by_label("Values", exact=True)
+    field.fill("[1, 2")
+    form.get_by_role("button", name="Send").click()
+    form.locator("fieldset .cause", has_text="This is no JSON").wait_for()
+    assert field.get_attribute("aria-invalid") == "true"
+    assert field.evaluate("each => each === document.activeElement")
+    field.fill("[[1, 2]]")
+    form.get_by_role("button", name="Send").click()
+    form.locator(".verdict.bad", has_text="400 in").wait_for()
+
+
+def test_an_image_is_uploaded_and_its_call_reads_the_file(
+    page: Any, server: Server, tmp_path: Path
+) -> None:
+    Image.new("RGB", (40, 30), (200, 100, 50)).save(tmp_path / "sun set.png")
+    form = opened(page, server.url, "photos")
+    form.get_by_label("Images").set_input_files(tmp_path / "sun set.png")
+    form.locator(".pictures img").wait_for()
+    form.get_by_role("button", name="Send").click()
+    form.locator(".verdict", has_text="200 in").wait_for()
+    answer = form.locator(".answer pre").text_content()
+    assert json.loads(answer) == {"outputs": [[50.0, 100.0, 200.0]]}
+    assert form.locator(".bars li").count() == 3
+    run = subprocess.run(
+        ["sh", "-c", programs(page, "sun set.png")],
+        capture_output=True, text=True, timeout=PATIENCE_S, cwd=tmp_path, check=True,
+    )  # fmt: skip
+    assert run.stdout == answer
+
+
+def test_markup_stays_text(page: Any, server: Server) -> None:
+    """In the name of a model, in an error, and in an answer."""
+    link = row(page, "onerror").get_by_role("link")
+    assert link.text_content() == MARKUP
+    link.click()
+    assert page.get_by_role("heading", level=1).text_content() == MARKUP
+    form = page.locator(".trial")
+    form.get_by_label("Values", exact=True).fill(json.dumps([MARKUP]))
+    form.get_by_role("button", name="Send").click()
+    form.locator(".answer pre", has_text="<img").wait_for()
+    assert page.locator("main img").count() == 0
+    assert page.title() == f"{MARKUP} | ie_serving"
+
+
+def test_the_keyboard_is_enough(page: Any, server: Server) -> None:
+    """From the skip link to an answer, without a mouse; each stop is seen."""
+    row(page, "ranker").wait_for()
+    assert stop(page, "Tab") == "Skip to the content"
+    assert page.locator(":focus").bounding_box()["x"] >= 0
+    page.keyboard.press("Enter")
+    stops = [stop(page, "Tab") for _ in range(6)]
+    assert stops[2:] == [MARKUP, "digits", "photos", "ranker"]
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    page.keyboard.press("Enter")
+    page.locator(".trial").wait_for()
+    assert page.evaluate("document.activeElement.textContent") == "ranker"
+    while stop(page, "Tab") != "Send":
+        pass
+    page.keyboard.press("Enter")
+    page.locator(".verdict[role=status]", has_text="200 in").wait_for()
+    for _ in range(8):
+        if stop(page, "Tab") == "curl":
+            break
+    page.keyboard.press("ArrowRight")
+    assert programs(page, "urllib")
+
+
+def stop(page: Any, key: str) -> str:
+    page.keyboard.press(key)
+    return str(page.evaluate("document.activeElement.textContent.trim()"))
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen(browser: Any, server: Server) -> None:
+    with tab(browser, server.url, viewport=PHONE, color_scheme="dark") as page:
+        row(page, "ranker").wait_for()
+        page.locator("summary", has_text="Configuration").click()
+        page.locator("table.settings").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+        opened(page, server.url, "digits").wait_for()
+        programs(page, "curl")
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+        dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        assert max(map(int, re.findall(r"\d+", dark))) < 64
+
+
+def enter(page: Any, key: str) -> None:
+    page.get_by_label("Key").fill(key)
+    page.get_by_role("button", name="Continue").click()
+
+
+def test_a_key_is_asked_for_and_heeded(browser: Any, guarded: Server) -> None:
+    with tab(browser, guarded.url) as page:
+        enter(page, "wrong")
+        page.locator("#refusal", has_text="not known").wait_for()
+        enter(page, "ann-key")
+        row(page, "digits").get_by_role("link").click()
+        page.locator(".trial").get_by_role("button", name="Send").click()
+        page.locator(".verdict", has_text="200 in").wait_for()
+        curl = programs(page, "curl")
+        assert "ann-key" not in page.content(), "no program holds a key"
+        for environ, code in (({"AUTHORIZATION": "Bearer ann-key"}, 0), ({}, 22)):
+            run = subprocess.run(
+                ["sh", "-c", curl], env={**os.environ, **environ}, capture_output=True,
+                timeout=PATIENCE_S, check=False,
+            )  # fmt: skip
+            assert run.returncode == code
+        page.get_by_role("button", name="Forget the key").click()
+        page.get_by_label("Key").wait_for()
+
+
+def test_a_password_is_as_good_as_a_key_and_no_secret_is_shown(
+    browser: Any, guarded: Server
+) -> None:
+    with tab(browser, guarded.url) as page:
+        page.locator("summary", has_text="User and password").click()
+        page.get_by_label("User").fill("admin")
+        page.get_by_label("Password").fill("word")
+        page.get_by_role("button", name="Continue").click()
+        page.locator("summary", has_text="Configuration").click()
+        password = page.locator("table.settings tr", has_text="--auth_password")
+        assert "(set, not shown)" in password.text_content()
+
+
+def test_a_key_for_some_models_sees_those_and_is_told_what_it_may_not(
+    browser: Any, guarded: Server
+) -> None:
+    with tab(browser, guarded.url) as page:
+        enter(page, "eve-key")
+        page.get_by_text("may ask for some models only").wait_for()
+        page.get_by_label("Open one model by its name").fill("digits")
+        page.get_by_role("button", name="Open").click()
+        page.locator(".trial").get_by_role("button", name="Send").click()
+        page.locator(".verdict.bad", has_text="403 in").wait_for()
+        assert "lacks the right predict" in page.locator(".answer").text_content()
+
+
+def test_a_hidden_page_asks_for_nothing(browser: Any, server: Server) -> None:
+    with tab(browser, server.url) as page:
+        page.clock.install()
+        page.reload()
+        row(page, "digits").wait_for()
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        look(page)
+        page.evaluate(
+            "Object.defineProperty(document, 'hidden', { value: true, configurable: true });"
+            "document.dispatchEvent(new Event('visibilitychange'))"
+        )
+        asked.clear()
+        page.clock.run_for(600_000)
+        assert asked == []
+        with page.expect_response("**/metrics"):
+            page.evaluate(
+                "delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))"
+            )
+
+
+def look(page: Any) -> None:
+    """Let the page look at the server once, without the two seconds until then."""
+    with page.expect_response("**/metrics"):
+        page.clock.run_for(10_000)
+
+
+def test_other_sites_are_shut_out(server: Server, guarded: Server) -> None:
+    """Also where CORS lets them use the API, and where a password is taken."""
+    origin = {"origin": "https://evil.test", "sec-fetch-site": "cross-site"}
+    for path in ("/", "/page/state", "/page/configuration", "/page/models/digits"):
+        headers = server.rest.get(path, headers=origin).headers
+        assert "access-control-allow-origin" not in headers, path
+        assert headers["cross-origin-resource-policy"] == "same-origin"
+    assert "access-control-allow-origin" in server.rest.get("/v1/models", headers=origin).headers
+    admin = httpx.BasicAuth("admin", "word")
+    for target in ("/v1/config/reload", "/v1/models/digits:poll"):
+        reply = guarded.rest.post(target, headers=origin, auth=admin)
+        assert (reply.status_code, "may change nothing" in reply.text) == (403, True)
+        assert guarded.rest.post(target, auth=admin).status_code == 200
+    challenges = [
+        guarded.rest.get("/page/state", headers=headers).headers["www-authenticate"]
+        for headers in ({}, {"x-ie-serving-page": "1"})
+    ]
+    assert ["Basic" in each for each in challenges] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "callers"),
+    [
+        ("GET", "/", "ann eve bob nobody"),
+        ("GET", "/page/main.js", "ann eve bob nobody"),
+        ("GET", "/page/state", "ann"),
+        ("GET", "/page/configuration", "ann"),
+        ("GET", "/page/models/digits", "ann eve"),
+        ("POST", "/page/programs", "ann eve bob"),
+    ],
+)
+def test_who_may_ask_for_what(guarded: Server, method: str, path: str, callers: str) -> None:
+    call = {"url": "http://h", "model": "m", "verb": "predict", "pieces": ["{}"]}
+    body = call if method == "POST" else None
+    for name in (*KEYS, "nobody"):
+        headers = {} if name == "nobody" else {"authorization": f"Bearer {name}-key"}
+        code = guarded.rest.request(method, path, headers=headers, json=body).status_code
+        refused = 401 if name == "nobody" else 403
+        assert code == (200 if name in callers.split() else refused), name

@@ -4,39 +4,65 @@
       serving_default: served by OpenVINO
       lines: not served: saved_model.pb: signature 'lines' cannot be converted: ...
         TensorFlow can run it in a process of its own: set --tensorflow_fallback
+    model resnet: label canary: version 9 would not be served
 
 Each of several causes, which a status joins by "; ", has a line of its own.
 Every version is read and compiled as for serving; no port is opened.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
 
 from ie_serving.config.settings import ModelConfig, Settings
-from ie_serving.core.errors import ServingError
+from ie_serving.core.errors import ServingError, causes
 from ie_serving.engines.base import Engine
 from ie_serving.models.version.examine import Examined, examine
 from ie_serving.storage.base import Storage
+from ie_serving.telemetry.progress import Progress
 
 Open = Callable[[str], Storage]
 """Opens the storage of a base path."""
 EngineOf = Callable[[ModelConfig], Engine]
 """Gives the engine of a model."""
+Try = Callable[[], object]
+"""Reads what the server reads at its start. Raises ServingError."""
 
 NOT_ALL = 1
 """Exit code where a model, a version or a signature would not be served."""
 
 
-def check(settings: Settings, engine_of: EngineOf, open_storage: Open) -> int:
-    """Print the report on standard output; give the exit code."""
-    is_whole = True
-    for model in settings.models:
-        if model.graph is not None:
-            print(f"model {model.name}, version {model.graph.version}: {GRAPH}", flush=True)
-            continue
-        for examined in _versions(model, engine_of(model), open_storage):
-            print("\n".join(_report(model.name, examined)), flush=True)
-            is_whole = is_whole and examined.is_whole
-    return 0 if is_whole else NOT_ALL
+def check(
+    settings: Settings,
+    engine_of: EngineOf,
+    open_storage: Open,
+    *,
+    at_start: Try = lambda: None,
+    as_json: bool = False,
+) -> int:
+    """Print the report on standard output; give the exit code.
+
+    Args:
+        settings: of the server that would start.
+        engine_of: gives the engine of a model.
+        open_storage: opens a base path.
+        at_start: reads certificates and keys.
+        as_json: print one document at the end instead of lines.
+    """
+    with Progress("checking", len(settings.models), "models") as progress:
+        report = _Report(progress, as_json=as_json)
+        report.server(at_start)
+        for done, model in enumerate(settings.models):
+            progress.show(done)
+            progress.say(f"checking {model.name}")
+            if model.graph is not None:
+                report.graph(model)
+                continue
+            report.model(model, _versions(model, engine_of(model), open_storage))
+    if as_json:
+        print(json.dumps(report.document()))
+    return 0 if report.is_whole else NOT_ALL
 
 
 GRAPH = "a graph; whether its models fit each other is seen when it is served"
@@ -45,11 +71,73 @@ NO_VERSION = -1
 """In place of a number, where a model has no version to report on."""
 
 
+class _Report:
+    """What has been found: lines as it comes, or a document at the end."""
+
+    def __init__(self, progress: Progress, *, as_json: bool) -> None:
+        self._progress = progress
+        self._as_json = as_json
+        self._models: dict[str, Any] = {}
+        self._server: list[str] = []
+        self.is_whole = True
+
+    def server(self, at_start: Try) -> None:
+        """Try what the server reads at its start."""
+        try:
+            at_start()
+        except ServingError as error:
+            self._server = [str(cause) for cause in causes(error)]
+            self.is_whole = False
+            self._say([f"server: {cause}" for cause in self._server])
+
+    def graph(self, model: ModelConfig) -> None:
+        """Tell of a graph."""
+        assert model.graph is not None
+        self._models[model.name] = {"versions": [], "labels": [], "graph": True}
+        self._say([f"model {model.name}, version {model.graph.version}: {GRAPH}"])
+
+    def model(self, model: ModelConfig, versions: Iterator[Examined]) -> None:
+        """Tell of the versions of a model, each as it comes, and of its labels."""
+        found: list[Examined] = []
+        for examined in versions:
+            found.append(examined)
+            self.is_whole = self.is_whole and examined.is_whole
+            self._say([*_report(model.name, examined)])
+        faults = [*_labels(model, found)]
+        self.is_whole = self.is_whole and not faults
+        self._say([f"model {model.name}: {fault}" for fault in faults])
+        shown = [_shown(each) for each in found]
+        self._models[model.name] = {"versions": shown, "labels": faults, "graph": False}
+
+    def document(self) -> dict[str, Any]:
+        """Give all of it."""
+        return {"ok": self.is_whole, "server": self._server, "models": self._models}
+
+    def _say(self, lines: Sequence[str]) -> None:
+        if lines and not self._as_json:
+            self._progress.erase()
+            print("\n".join(lines), flush=True)
+
+
+def _shown(examined: Examined) -> dict[str, Any]:
+    version = None if examined.version == NO_VERSION else examined.version
+    return {**asdict(examined), "version": version, "ok": examined.is_whole}
+
+
+def _labels(model: ModelConfig, found: Sequence[Examined]) -> Iterator[str]:
+    """Say which labels would wait, since their versions do not load."""
+    serve = {each.version for each in found if each.served}
+    for label, version in sorted(model.version_labels.items()):
+        if version not in serve:
+            yield f"label {label}: version {version} would not be served"
+
+
 def _versions(model: ModelConfig, engine: Engine, open_storage: Open) -> Iterator[Examined]:
     found = False
     try:
         storage = open_storage(model.base_path)
-        for each in examine(storage, engine, model.version_policy, model.engine):
+        wanted = [*model.version_labels.values()]
+        for each in examine(storage, engine, model.version_policy, model.engine, wanted):
             found = True
             yield each
     except ServingError as error:

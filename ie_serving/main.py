@@ -3,6 +3,7 @@
 What is heavy is imported by `_build`, in a worker, after the fork.
 """
 
+import json
 import logging
 import os
 import signal
@@ -70,6 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ServingError as error:
         for cause in causes(error):
             print(f"ie_serving: error: {cause}", file=sys.stderr)
+        if list(given[:1]) == [own.CHECK] and f"--{own.JSON}" in given:
+            print(json.dumps({"ok": False, "server": [*map(str, causes(error))], "models": {}}))
         return WRONG_USAGE
     if parsed.tune is not None:
         return _tune(parsed, parsed.tune)
@@ -191,11 +194,19 @@ def _run_kernel(asked: kernel_run.KernelRun) -> int:
 
 def _check(parsed: Parsed) -> int:
     from ie_serving.check import check
+    from ie_serving.config.files import access_file, tls_files
     from ie_serving.engine_stack import engine_of
+    from ie_serving.server.gate.gate import Gate
 
     # The report has every cause, each under its signature.
     logging.getLogger(logs.OWN).setLevel(logging.CRITICAL)
-    return check(parsed.settings, engine_of, partial(open_storage, options=parsed.storage))
+    return check(
+        parsed.settings,
+        engine_of,
+        partial(open_storage, options=parsed.storage),
+        at_start=partial(Gate, parsed.settings.server, tls_files.read, access_file.read),
+        as_json=parsed.as_json,
+    )
 
 
 def _tune(parsed: Parsed, asked: TuneSettings) -> int:

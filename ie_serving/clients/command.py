@@ -36,7 +36,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> str:
         ServingError: the server cannot be reached or lacks the model.
         SystemExit: `--help`, an unknown language, or flags that do not belong here.
     """
-    given = _parser().parse_args(argv[1:])
+    given = parser().parse_args(argv[1:])
     headers = {"Authorization": environ["AUTHORIZATION"]} if environ.get("AUTHORIZATION") else {}
     url = call.checked_url(given.url)
     model = ModelSpec(given.model_name, given.model_version, None, given.signature_name)
@@ -47,9 +47,10 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> str:
     return languages.program(given.lang, made)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"ie_serving {COMMAND}", allow_abbrev=False)
-    asked = parser.add_subparsers(dest="what", required=True, metavar="{client,request}")
+def parser() -> argparse.ArgumentParser:
+    """Give what reads the command line behind the command."""
+    made = argparse.ArgumentParser(prog=f"ie_serving {COMMAND}", allow_abbrev=False)
+    asked = made.add_subparsers(dest="what", required=True, metavar="{client,request}")
     client = asked.add_parser("client", help="print a program that asks the model")
     client.add_argument(
         "--lang",
@@ -69,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
         )
         each.add_argument("--model_version", type=int, metavar="N", help="(the default version)")
         each.add_argument("--signature_name", default="", metavar="TEXT", help="(serving_default)")
-    return parser
+    return made
 
 
 def _get(place: str, headers: Mapping[str, str]) -> bytes:

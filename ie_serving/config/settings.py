@@ -434,5 +434,8 @@ class Parsed:
     only_check: bool = False
     """Say what would be served, instead of serving it."""
 
+    as_json: bool = False
+    """Say it as JSON."""
+
     tune: TuneSettings | None = None
     """Measure settings of the one model, instead of serving it."""

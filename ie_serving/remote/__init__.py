@@ -2,5 +2,5 @@
 
 from typing import Final
 
-COMMANDS: Final = ("status", "metadata", "predict", "reload", "poll", "labels")
+COMMANDS: Final = ("status", "metadata", "predict", "reload", "poll", "labels", "completion")
 """Words behind `ie_serving` that need no server in this process."""

@@ -25,6 +25,7 @@ MEANINGS: Final = {
     "reload": "let the server read its configuration and repositories, or give it another one",
     "poll": "let the server list the repository of a model now",
     "labels": "show the labels of a model, or set them",
+    "completion": "print what completes these commands in bash, zsh or fish",
 }
 """Commands, each in the module of its name, and what they are for."""
 

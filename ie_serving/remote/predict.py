@@ -6,6 +6,7 @@ become a request; with `--output FILE.npy` the answer becomes arrays. Over gRPC 
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -15,7 +16,7 @@ from ie_serving.remote.failures import Misused, Refused
 from ie_serving.remote.inputs import FORMATS, STANDARD, Given, read
 from ie_serving.remote.models import named
 from ie_serving.remote.rest import Rest
-from ie_serving.telemetry.progress import Bar, in_pieces
+from ie_serving.telemetry.progress import Progress, in_pieces
 
 if TYPE_CHECKING:  # numpy is imported where arrays are
     from ie_serving.remote.arrays import Arrays
@@ -61,9 +62,9 @@ def _over_rest(given: argparse.Namespace, where: place.Place, asked: Given) -> "
     path = f"{model_path(given.model_name, given.version, given.label)}:predict"
     length = {"Content-Length": str(len(body))}
     try:
-        with Bar("sent", len(body)) as sent, Bar("received") as received:
-            pieces = in_pieces(body, sent)
-            answer = rest.ask("POST", path, pieces, length, received.show).body
+        with Progress("sending", len(body)) as progress:
+            pieces = in_pieces(body, progress)
+            answer = rest.ask("POST", path, pieces, length, partial(_received, progress)).body
     except Refused as error:
         raise named(rest, given.model_name, error) from None
     if not given.output.endswith(ARRAYS):
@@ -74,10 +75,16 @@ def _over_rest(given: argparse.Namespace, where: place.Place, asked: Given) -> "
     return from_json(answer, signature)
 
 
+def _received(progress: Progress, done: int, total: int | None) -> None:
+    progress.say("receiving")
+    progress.show(done, total)
+
+
 def _over_grpc(given: argparse.Namespace, where: place.Place, asked: Given) -> "bytes | Arrays":
     from ie_serving.remote.arrays import ask_over_grpc
 
-    return ask_over_grpc(given, where, asked, as_json=not given.output.endswith(ARRAYS))
+    with Progress("waiting for the answer", unit=""):
+        return ask_over_grpc(given, where, asked, as_json=not given.output.endswith(ARRAYS))
 
 
 def _write(output: str, answer: "bytes | Arrays") -> None:

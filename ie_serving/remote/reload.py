@@ -14,6 +14,7 @@ from typing import Any, Final
 from ie_serving.remote import place
 from ie_serving.remote.failures import Unreachable
 from ie_serving.remote.rest import Rest
+from ie_serving.telemetry.progress import Progress
 
 States = Mapping[str, Mapping[int, str]]
 """By model and version."""
@@ -37,9 +38,11 @@ def run(given: argparse.Namespace, where: place.Place) -> int:
     if given.config:
         from ie_serving.remote.given_config import reload_with  # configuration, protobuf and gRPC
 
-        before, after = reload_with(given.config, where)
+        with Progress("waiting until what is new serves", unit=""):
+            before, after = reload_with(given.config, where)
     else:
-        before, after = _reloaded(Rest(where))
+        with Progress("waiting until what is new serves", unit=""):
+            before, after = _reloaded(Rest(where))
     changes = list(changed(before, after))
     if given.json:
         print(json.dumps({"changed": changes, "models": _by_text(after)}))

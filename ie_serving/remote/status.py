@@ -19,6 +19,7 @@ from ie_serving.remote import place
 from ie_serving.remote.failures import REFUSED, Misused, Refused, TimeIsUp, Unreachable
 from ie_serving.remote.models import Model, Version, all_models, one_model
 from ie_serving.remote.rest import Rest
+from ie_serving.telemetry.progress import Progress
 
 PAUSE_S: Final = 0.2
 """Seconds between two questions of `--wait`: a load takes longer, and a question costs 1 ms."""
@@ -56,7 +57,8 @@ def run(given: argparse.Namespace, where: place.Place) -> int:
     _check(given)
     rest = Rest(where)
     if given.wait:
-        models = _awaited(given, rest)
+        with Progress("waiting until all of it is AVAILABLE", unit=""):
+            models = _awaited(given, rest)
     elif given.watch is not None:
         _watch(given, rest)
         return 0

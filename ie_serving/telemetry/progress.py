@@ -5,27 +5,30 @@ it. What is over sooner than a person can read leaves no trace either.
 """
 
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from typing import Final, TextIO
 
 BEFORE_S: Final = 0.5
-"""Seconds after which a bar appears: what is over by then needs none."""
-PAUSE_S: Final = 0.1
+"""Seconds after which the line appears: what is over by then needs none."""
+PAUSE_S: Final = 0.2
 """Seconds between two drawings, faster than which nobody reads."""
 WIDTH: Final = 24
+"""Characters of a bar: with its words it fits into the 80 of the narrowest terminal."""
 PIECE: Final = 256 * 1024
+"""Bytes of a body between two looks at how far it is."""
 ERASE: Final = "\r\x1b[K"
 """Back to the beginning of the line, and what stood there is gone."""
 
 
-class Bar:
-    """One line that is drawn over again, and erased at the end. A context manager.
+class Progress:
+    """One line that is drawn over again, by a thread, and erased at the end. A context manager.
 
     Args of the constructor:
         what: is going on.
         total: of what is counted; None where nobody knows.
-        unit: of what is counted; bytes are shown in MB.
+        unit: of what is counted; bytes are shown in MB. Empty counts nothing but seconds.
         stream: where to; standard error.
     """
 
@@ -34,62 +37,77 @@ class Bar:
     ) -> None:
         self._what = what
         self._total = total
+        self._done = 0
         self._unit = unit
         self._stream = sys.stderr if stream is None else stream
-        self._is_on = self._stream.isatty()
-        self._next = time.monotonic() + BEFORE_S
-        self._drawn = False
+        self._began = time.monotonic()
+        self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._is_drawn = False
+        self._thread: threading.Thread | None = None
 
-    def __enter__(self) -> "Bar":
+    def __enter__(self) -> "Progress":
+        if self._stream.isatty():
+            self._thread = threading.Thread(target=self._draw_often, daemon=True)
+            self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over.set()
+        if self._thread:
+            self._thread.join()
         self.erase()
 
     def show(self, done: int, total: int | None = None) -> None:
         """Tell how far it is; `total` where it has become known."""
+        self._done = done
         self._total = self._total if total is None else total
-        if not self._is_on or time.monotonic() < self._next:
-            return
-        self._next = time.monotonic() + PAUSE_S
-        self._drawn = True
-        self._stream.write(f"{ERASE}{self._line(done)}")
-        self._stream.flush()
 
     def say(self, what: str) -> None:
         """Change what is going on."""
         self._what = what
 
     def erase(self) -> None:
-        """Leave an empty line to whatever is printed next."""
-        if self._drawn:
-            self._drawn = False
-            self._stream.write(ERASE)
-            self._stream.flush()
+        """Leave an empty line to what is printed next; the next drawing comes after it."""
+        with self._lock:
+            if self._is_drawn:
+                self._is_drawn = False
+                self._stream.write(ERASE)
+                self._stream.flush()
 
-    def _line(self, done: int) -> str:
-        count = self._counted(done)
-        if not self._total:
-            return f"{self._what} {count}"
-        filled = min(WIDTH, WIDTH * done // self._total)
-        bar = f"[{'#' * filled}{'.' * (WIDTH - filled)}]"
-        return f"{self._what} {bar} {count} of {self._counted(self._total)}"
+    def _draw_often(self) -> None:
+        pause_s = BEFORE_S
+        while not self._over.wait(pause_s):
+            pause_s = PAUSE_S
+            with self._lock:
+                self._is_drawn = True
+                self._stream.write(f"{ERASE}{self._line()}")
+                self._stream.flush()
+
+    def _line(self) -> str:
+        words = [self._what]
+        if self._unit and self._total:
+            filled = min(WIDTH, WIDTH * self._done // self._total)
+            words += [
+                f"[{'#' * filled}{'.' * (WIDTH - filled)}]",
+                f"{self._counted(self._done)} of {self._counted(self._total)}",
+            ]
+        elif self._unit and self._done:
+            words.append(self._counted(self._done))
+        return " ".join([*words, f"{time.monotonic() - self._began:.0f} s"])
 
     def _counted(self, number: int) -> str:
         return f"{number / 1e6:.1f} MB" if self._unit == "B" else f"{number} {self._unit}"
 
 
-def in_pieces(body: bytes, bar: Bar) -> Iterable[bytes]:
-    """Give a body in pieces, and tell a bar how many bytes have been taken.
-
-    A body of one piece is given whole: nobody sees a bar of it.
-    """
-    return body if len(body) <= PIECE else _pieces(body, bar)  # type: ignore[return-value]
+def in_pieces(body: bytes, sending: Progress) -> Iterable[bytes]:
+    """Give a body in pieces, and tell how many bytes have been taken."""
+    return body if len(body) <= PIECE else _pieces(body, sending)  # type: ignore[return-value]
 
 
-def _pieces(body: bytes, bar: Bar) -> Iterator[bytes]:
-    view = memoryview(body)
+def _pieces(body: bytes, sending: Progress) -> Iterator[bytes]:
     for start in range(0, len(body), PIECE):
-        bar.show(start)
-        yield view[start : start + PIECE]  # type: ignore[misc]  # a view is sent without a copy
-    bar.erase()
+        sending.show(start)
+        yield body[start : start + PIECE]
+    sending.show(len(body))
+    sending.say("sent, waiting for the answer")

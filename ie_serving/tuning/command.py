@@ -25,6 +25,7 @@ from ie_serving.engines.run.threads import thread_limit
 from ie_serving.engines.sequences import Sequences
 from ie_serving.models.repository.source import Source
 from ie_serving.storage.base import Storage
+from ie_serving.telemetry.progress import Progress
 from ie_serving.tuning import report
 from ie_serving.tuning.bench import Bench, Tried
 from ie_serving.tuning.requests import requests_for
@@ -55,33 +56,44 @@ def tune(model: ModelConfig, asked: TuneSettings, storage: Storage, tools: Tools
         raise LoadFailed(newest.fault)
     with storage.copy(newest.directory, newest.entries) as directory:
         print(f"model {model.name}, version {newest.version}", flush=True)
-        asyncio.run(_Tuning(model.engine, asked, directory, tools).run())
+        with Progress("measuring", unit="") as progress:
+            asyncio.run(_Tuning(model.engine, asked, directory, tools, progress).run())
 
 
 class _Tuning:
     """One run, on an event loop of its own."""
 
     def __init__(
-        self, options: EngineOptions, asked: TuneSettings, directory: Path, tools: Tools
+        self,
+        options: EngineOptions,
+        asked: TuneSettings,
+        directory: Path,
+        tools: Tools,
+        progress: Progress,
     ) -> None:
         self._options = options
         self._asked = asked
         self._directory = directory
         self._tools = tools
+        self._progress = progress
         self._tried: list[Tried] = []
 
     async def run(self) -> None:
         requests, space = await self._looked_at()
         bench = self._bench(requests)
-        print(report.HEAD, flush=True)
+        self._print(report.HEAD)
         best, left_out = await bench.best(space)
         if left_out:
-            print(f"{left_out} more were not tried: the time was over{_LONGER}")
+            self._print(f"{left_out} more were not tried: the time was over{_LONGER}")
         kept, rounds = await self._decided(bench, space, best)
-        print("\n".join(rounds))
+        self._print("\n".join(rounds))
         if self._asked.output is not None:
             text = json.dumps(report.document(kept, self._tried), indent=1)
             self._asked.output.write_text(f"{text}\n")
+
+    def _print(self, text: str) -> None:
+        self._progress.erase()
+        print(text, flush=True)
 
     async def _looked_at(self) -> tuple[list[Asked], Space]:
         """Compile the model as it is configured, once, to see what it takes."""
@@ -95,7 +107,7 @@ class _Tuning:
         finally:
             # Before anything is measured: its threads and its memory would slow the first setting.
             model.close()
-        print(f"requests: {what}; {asked.concurrency} callers at a time", flush=True)
+        self._print(f"requests: {what}; {asked.concurrency} callers at a time")
         return requests, space
 
     def _space(self, model: CompiledModel, requests: Sequence[Asked]) -> Space:
@@ -119,7 +131,7 @@ class _Tuning:
     def _bench(self, requests: Sequence[Asked]) -> Bench:
         def told(tried: Tried) -> None:
             self._tried.append(tried)
-            print(report.row(tried), flush=True)
+            self._print(report.row(tried))
 
         return Bench(
             self._tools.engine,

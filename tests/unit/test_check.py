@@ -1,15 +1,17 @@
 """What `check` prints, and its exit code, on the stand-in engine."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ie_serving.check import check
 from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
-from ie_serving.core.errors import NoneServed
+from ie_serving.core.errors import ConfigError, NoneServed
 from ie_serving.engines.testing import FILE, StandInEngine
-from ie_serving.models.repository.version_policy import All
+from ie_serving.models.repository.version_policy import All, Latest
 from ie_serving.storage.backends.local import LocalStorage
 
 
@@ -20,12 +22,18 @@ def write(base: Path, version: str, **description: object) -> Path:
     return path.parent
 
 
-def checked(*bases: Path) -> int:
-    models = [ModelConfig(name=b.name, base_path=str(b), version_policy=All()) for b in bases]
+def checked(*bases: Path, labels: Mapping[str, int] | None = None, **more: Any) -> int:
+    models = [
+        ModelConfig(
+            name=b.name, base_path=str(b), version_policy=All(), version_labels=labels or {}
+        )
+        for b in bases
+    ]
     return check(
         Settings(server=ServerSettings(), models=tuple(models)),
         lambda model: StandInEngine(),
         LocalStorage,
+        **more,
     )
 
 
@@ -104,3 +112,80 @@ def test_the_models_that_were_compiled_are_freed(tmp_path: Path) -> None:
         == 0
     )
     assert [each.closed for each in engine.models] == [True]
+
+
+def test_a_label_whose_version_does_not_load_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(tmp_path / "m", "1")
+    write(tmp_path / "m", "2", fail="no such operation")
+    assert checked(tmp_path / "m", labels={"stable": 1, "canary": 2, "next": 9}) == 1
+    assert capsys.readouterr().out.splitlines()[-2:] == [
+        "model m: label canary: version 2 would not be served",
+        "model m: label next: version 9 would not be served",
+    ]
+
+
+def test_a_version_that_a_label_alone_keeps_is_examined(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for version in ("1", "2", "3"):
+        write(tmp_path / "m", version)
+    model = ModelConfig(
+        name="m",
+        base_path=str(tmp_path / "m"),
+        version_policy=Latest(),
+        version_labels={"stable": 1},
+    )
+    settings = Settings(server=ServerSettings(), models=(model,))
+    assert check(settings, lambda model: StandInEngine(), LocalStorage) == 0
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("model")]
+    assert told == ["model m, version 1", "model m, version 3"]
+
+
+def test_what_the_server_reads_at_its_start_is_tried(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken() -> None:
+        raise ConfigError(["keys:3: no such right", "keys:4: no such right"])
+
+    write(tmp_path / "m", "1")
+    assert checked(tmp_path / "m", at_start=broken) == 1
+    assert capsys.readouterr().out.splitlines()[:3] == [
+        "server: keys:3: no such right",
+        "server: keys:4: no such right",
+        "model m, version 1",
+    ]
+
+
+def test_the_same_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "m", "1")
+    write(tmp_path / "m", "2", fail="no such operation")
+    assert checked(tmp_path / "m", labels={"next": 9}, as_json=True) == 1
+    (line,) = capsys.readouterr().out.splitlines()
+    assert json.loads(line) == {
+        "ok": False,
+        "server": [],
+        "models": {
+            "m": {
+                "versions": [
+                    {
+                        "version": 1,
+                        "served": {"serving_default": "the stand-in"},
+                        "left_out": {},
+                        "fault": "",
+                        "ok": True,
+                    },
+                    {
+                        "version": 2,
+                        "served": {},
+                        "left_out": {},
+                        "fault": "no such operation",
+                        "ok": False,
+                    },
+                ],
+                "labels": ["label next: version 9 would not be served"],
+                "graph": False,
+            }
+        },
+    }

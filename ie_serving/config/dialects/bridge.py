@@ -34,7 +34,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BridgeOptions:
         ConfigError: a flag has a value that it cannot have.
         SystemExit: `--help`, or flags that do not belong here.
     """
-    given = _parser().parse_args(argv[1:])
+    given = parser().parse_args(argv[1:])
     return BridgeOptions(
         broker=_broker(given.broker, TLS_PORT if given.tls_ca is not None else PORT),
         topic=given.topic,
@@ -52,13 +52,14 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BridgeOptions:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """Give what reads the command line behind the command."""
+    made = argparse.ArgumentParser(
         prog=f"ie_serving {COMMAND}",
         allow_abbrev=False,
         epilog=f"{KEY}: key of the server; {PASSWORD}: of --username.",
     )
-    asked = parser.add_subparsers(dest="what", required=True, metavar="{mqtt}")
+    asked = made.add_subparsers(dest="what", required=True, metavar="{mqtt}")
     mqtt = asked.add_parser("mqtt", help="take messages of an MQTT broker to a served model")
     add = mqtt.add_argument
     add("--broker", default="127.0.0.1", help="HOST[:PORT] (127.0.0.1:1883, with TLS :8883)")
@@ -75,7 +76,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--tls_ca", nargs="?", const="", help="speak TLS; by these certificates, or the system's")
     add("--timeout_seconds", default="60", help="of one request to the server (60)")
     add("--retry_seconds", default="60", help="how long it is asked again (60)")
-    return parser
+    return made
 
 
 def _broker(text: str, port: int) -> tuple[str, int]:

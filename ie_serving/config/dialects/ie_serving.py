@@ -37,6 +37,8 @@ from ie_serving.core.nearest import nearest
 from ie_serving.engines.base import EngineOptions
 
 CONFIG, MODEL_COMMAND, CHECK, TUNE_COMMAND = "config", "model", "check", "tune"
+JSON = "json"
+"""Flag of `check` alone, which is no setting: it says how to print."""
 
 OWN_FLAGS: Mapping[str, tuple[Setting, ...]] = {
     CONFIG: (CONFIG_PATH, *FOR_ALL),
@@ -75,7 +77,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     _check_command(argv)
     arguments, unknown = _parser(argv).parse_known_args(argv)
     given = {name: value for name, value in vars(arguments).items() if value is not None}
-    command = given.pop("command")
+    command, as_json = given.pop("command"), bool(given.pop(JSON, False))
     reading = _Reading(_meant(command, given), given, environ)
     _note_unknown(unknown, reading)
     reading.warnings += _warnings(reading)
@@ -93,6 +95,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
         warnings=(*reading.warnings, *file.warnings),
         names=names(command if tuned else reading.command),
         only_check=command == CHECK,
+        as_json=as_json,
         tune=tuned,
     )
 
@@ -176,6 +179,8 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=meaning)
         if name in argv:  # to make the eighty flags of a command takes longer than to parse them
             _add_flags(command, name)
+        if name == CHECK:
+            command.add_argument(f"--{JSON}", action="store_const", const=True, help="for programs")
     return parser
 
 

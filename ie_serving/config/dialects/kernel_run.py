@@ -47,7 +47,7 @@ def parse(argv: Sequence[str]) -> KernelRun:
         ConfigError: every fault, each with its flag.
         SystemExit: `--help`, or flags that do not belong here.
     """
-    given = _parser().parse_args(argv[1:])
+    given = parser().parse_args(argv[1:])
     faults = Faults()
     directory = Path(given.directory).absolute()
     if not directory.is_dir():
@@ -67,9 +67,10 @@ def parse(argv: Sequence[str]) -> KernelRun:
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"ie_serving {COMMAND}", allow_abbrev=False)
-    asked = parser.add_subparsers(dest="what", required=True, metavar="run")
+def parser() -> argparse.ArgumentParser:
+    """Give what reads the command line behind the command."""
+    made = argparse.ArgumentParser(prog=f"ie_serving {COMMAND}", allow_abbrev=False)
+    asked = made.add_subparsers(dest="what", required=True, metavar="run")
     run = asked.add_parser("run", help="load a kernel, ask it once, print its answer, and end")
     run.add_argument("directory", metavar="DIR", help="directory of the version")
     run.add_argument(
@@ -86,4 +87,4 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--allow_python", nargs="?", default="true", const="true", help="true; false runs nothing"
     )
-    return parser
+    return made

@@ -31,7 +31,7 @@ def run(argv: Sequence[str], read_password: Callable[[], str]) -> list[str]:
         ConfigError: a name, right or pattern that a line cannot have.
         SystemExit: `--help`, or flags that do not belong here.
     """
-    given = _parser().parse_args(argv[1:])
+    given = parser().parse_args(argv[1:])
     if given.what == "new":
         key = secrets.token_urlsafe(KEY_BYTES)
         credential = access_file.key_credential(key)
@@ -41,9 +41,10 @@ def run(argv: Sequence[str], read_password: Callable[[], str]) -> list[str]:
     return [access_file.line(given.name, given.rights, given.models, credential)]
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=f"ie_serving {COMMAND}", allow_abbrev=False)
-    asked = parser.add_subparsers(dest="what", required=True, metavar="{new,password}")
+def parser() -> argparse.ArgumentParser:
+    """Give what reads the command line behind the command."""
+    made = argparse.ArgumentParser(prog=f"ie_serving {COMMAND}", allow_abbrev=False)
+    asked = made.add_subparsers(dest="what", required=True, metavar="{new,password}")
     for what, meaning in (
         ("new", "make a key; print it, and the line of its hash for --api_key_file"),
         # Not as an argument, which everyone on the machine can see among its processes.
@@ -54,4 +55,4 @@ def _parser() -> argparse.ArgumentParser:
         known = ", ".join(access_file.RIGHTS)
         command.add_argument("--rights", default="predict", help=f"some of {known} (predict)")
         command.add_argument("--models", default="*", help="patterns with commas (*, all models)")
-    return parser
+    return made

@@ -1,6 +1,6 @@
 """Reads and compiles versions as for serving, serves none, and tells what would become of each."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 
@@ -37,16 +37,24 @@ class Examined:
 
 
 def examine(
-    storage: Storage, engine: Engine, policy: VersionPolicy, options: EngineOptions
+    storage: Storage,
+    engine: Engine,
+    policy: VersionPolicy,
+    options: EngineOptions,
+    labelled: Collection[int] = (),
 ) -> Iterator[Examined]:
-    """Examine the versions that `policy` wants, the lowest first. Blocking.
+    """Examine the versions that `policy` or a label wants, the lowest first. Blocking.
 
     Raises:
         StorageError: the versions cannot be listed.
     """
     # One look: whoever asks says thereby that the files are all there.
     source = Source(storage, engine, rest_s=0.0)
-    for _, candidate in sorted(source.poll(policy.aspired).candidates.items()):
+
+    def wanted(found: Collection[int]) -> frozenset[int]:
+        return policy.aspired(found) | policy.labelled(found, labelled)
+
+    for _, candidate in sorted(source.poll(wanted).candidates.items()):
         yield _examined(storage, engine, candidate, options)
 
 

@@ -1,0 +1,66 @@
+"""A line for a person at a terminal, and for nobody else."""
+
+import io
+import os
+import pty
+import re
+
+import pytest
+
+from ie_serving.telemetry import progress
+from ie_serving.telemetry.progress import ERASE, PIECE, Progress, in_pieces
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "BEFORE_S", 0.0)
+    monkeypatch.setattr(progress, "PAUSE_S", 0.0)
+
+
+def shown(fd: int, pattern: str) -> str:
+    """Read what a terminal shows until `pattern` is found in it."""
+    found = ""
+    while not re.search(pattern, found):
+        found += os.read(fd, 4096).decode()
+    return found
+
+
+def test_a_terminal_shows_how_far_it_is_and_nothing_is_left() -> None:
+    here, there = pty.openpty()
+    with os.fdopen(here, "rb", closefd=True), os.fdopen(there, "w") as terminal:
+        with Progress("sending", 4_000_000, stream=terminal) as sending:
+            sending.show(1_000_000)
+            bar = r"sending \[######\.{18}\] 1\.0 MB of 4\.0 MB \d s"
+            assert re.search(bar, shown(here, bar))
+            sending.say("receiving")
+            sending.show(2_000_000, 2_000_000)
+            shown(here, r"receiving \[#{24}\] 2\.0 MB of 2\.0 MB")
+        terminal.write("the end")
+        terminal.flush()
+        assert shown(here, "the end").endswith(f"{ERASE}the end")
+
+
+def test_a_log_shows_none_of_it() -> None:
+    log = io.StringIO()
+    with Progress("checking", 3, "models", log) as checking:
+        checking.show(1)
+        checking.erase()
+    assert log.getvalue() == ""
+
+
+def test_what_is_over_soon_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "BEFORE_S", 30.0)
+    here, there = pty.openpty()
+    with os.fdopen(here, "rb"), os.fdopen(there, "w") as terminal:
+        with Progress("checking", unit="", stream=terminal):
+            pass
+        terminal.write("the end")
+        terminal.flush()
+        assert shown(here, "the end") == "the end"
+
+
+def test_a_large_body_is_sent_in_pieces_that_are_counted() -> None:
+    body, sending = os.urandom(2 * PIECE + 5), Progress("sending", stream=io.StringIO())
+    assert b"".join(in_pieces(body, sending)) == body
+    small = b"x" * PIECE
+    assert in_pieces(small, sending) is small

@@ -20,7 +20,7 @@ PIXELS = "pixels"
 def crop(image: Array, boxes: Array, *, height: int, width: int, margin: float) -> Arrays:
     """Cut boxes out of a picture, all in one size; see `registry.TABLE`."""
     pixels = only(image)
-    places = _places(pixels, boxes, margin)
+    places = places_of(pixels, boxes, margin)
     found = room(len(places), height, width, pixels.shape[2], pixels.dtype)
     for at, (left, top, right, bottom) in enumerate(places):
         found[at] = sized(pixels[top:bottom, left:right], height, width)
@@ -46,7 +46,7 @@ def draw(
     pixels = only(image)
     if pixels.dtype != np.uint8:
         raise InvalidTensor(f"image is {pixels.dtype}; boxes are drawn on pixels of uint8")
-    places = _places(pixels, boxes, 0.0)
+    places = places_of(pixels, boxes, 0.0)
     for each in (labels, scores):
         if each is not None and each.size != len(places):
             raise InvalidTensor(f"{each.size} labels or scores came for {len(places)} boxes")
@@ -65,8 +65,17 @@ def draw_specs(inputs: Specs, *, format: str, **_: object) -> Specs:
     return {"image": tensor("image", DataType.STRING)}
 
 
-def _places(pixels: Array, boxes: Array, margin: float) -> list[tuple[int, int, int, int]]:
-    """Give the pixels of each box: left, top, right, bottom; each has one pixel at least."""
+def places_of(pixels: Array, boxes: Array, margin: float) -> list[tuple[int, int, int, int]]:
+    """Give the pixels of each box: left, top, right, bottom; each has one pixel at least.
+
+    Args:
+        pixels: of the picture.
+        boxes: float [n, 4], as shares of it.
+        margin: by which each becomes wider, as a share of its sides.
+
+    Raises:
+        InvalidTensor: too many, or no numbers.
+    """
     flat = boxes.reshape(-1, 4) if boxes.ndim != 2 else boxes
     if len(flat) > MOST_BOXES:
         raise InvalidTensor(f"boxes: {len(flat)} came; at most {MOST_BOXES} are taken")

@@ -70,3 +70,18 @@ def _write(canvas: object, at: tuple[int, int], text: str, colour: Colour) -> No
     area = canvas.textbbox(at, shown)  # type: ignore[attr-defined]
     canvas.rectangle(area, fill=colour)  # type: ignore[attr-defined]
     canvas.text(at, shown, fill=(255, 255, 255))  # type: ignore[attr-defined]
+
+
+def colour_of(given: str) -> Colour:
+    """Read a colour: a name of HTML, `#rrggbb` or `rgb(r, g, b)`.
+
+    Raises:
+        ValueError: it is none.
+        NotSupported: Pillow is not installed.
+    """
+    try:
+        from PIL import ImageColor
+    except ImportError as error:
+        raise NotSupported("boxes cannot be drawn: Pillow is not installed here") from error
+    red, green, blue = ImageColor.getrgb(given)[:3]
+    return red, green, blue

@@ -1,4 +1,4 @@
-"""Konduit's steps for pictures, boxes and classes, over the built-in steps of graphs."""
+"""Konduit's steps for pictures and classes, over the built-in steps of graphs."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -9,15 +9,12 @@ from ie_serving.core.errors import InvalidRequest, LoadFailed
 from ie_serving.core.tensors import Array, strings
 from ie_serving.engines.python.asking import Named
 from ie_serving.engines.python.konduit.definition import Step
-from ie_serving.engines.steps import boxes, images, labels
+from ie_serving.engines.steps import images, labels
 from ie_serving.wire.image.encode import encoded
 from ie_serving.wire.konduit.data import Data, Image
 
 Run = Callable[[Data, Named], Data]
 """Computes a step; the second are the server's models."""
-
-MOST: Final = 1000
-"""Boxes of one picture."""
 
 # -- classes and columns ------------------------------------------------------------------------
 
@@ -127,8 +124,8 @@ def to_array(step: Step) -> Run:
 def _tensor_options(config: Mapping[str, Any]) -> dict[str, Any]:
     """Give the options of `images.image_to_tensor`. Raises: LoadFailed."""
     options: dict[str, Any] = {
-        "height": _size(config, "height"),
-        "width": _size(config, "width"),
+        "height": size_of(config, "height"),
+        "width": size_of(config, "width"),
         "fit": _word(config, "aspectRatioHandling", _FITS, "CENTER_CROP"),
         "layout": _word(config, "format", _LAYOUTS, "CHANNELS_FIRST"),
         "colors": _word(config, "channelLayout", _COLOURS, "RGB"),
@@ -140,7 +137,7 @@ def _tensor_options(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def resized(step: Step) -> Run:
     """Give pictures another size. Source: ImageResizeStep."""
-    height, width = _size(step.keys, "height"), _size(step.keys, "width")
+    height, width = size_of(step.keys, "height"), size_of(step.keys, "width")
     fit = _word(step.keys, "aspectRatioHandling", _FITS, "STRETCH")
 
     def run(value: Any) -> Any:  # noqa: ANN401
@@ -161,9 +158,9 @@ def _of_pictures(step: Step, key: str, change: Callable[[Any], Any]) -> Run:
         raise LoadFailed(f"outputNames: expected as many as {key}")
 
     def run(data: Data, _: Named) -> Data:
-        chosen = names or [name for name, value in data.items() if _is_picture(value)]
+        chosen = names or [name for name, value in data.items() if is_picture(value)]
         for name in chosen:
-            if not _is_picture(data.get(name)):
+            if not is_picture(data.get(name)):
                 raise InvalidRequest(
                     f'"{name}" is no picture, which has @ImageFormat and @ImageData'
                 )
@@ -174,12 +171,14 @@ def _of_pictures(step: Step, key: str, change: Callable[[Any], Any]) -> Run:
     return run
 
 
-def _is_picture(value: object) -> bool:
+def is_picture(value: object) -> bool:
+    """Tell whether a value is a picture, or a list of some."""
     several = value if isinstance(value, list) and value else [value]
     return all(isinstance(each, Image) for each in several)
 
 
-def _size(config: Mapping[str, Any], key: str) -> int:
+def size_of(config: Mapping[str, Any], key: str) -> int:
+    """Read a number of pixels. Raises: LoadFailed."""
     size = config.get(key)
     if not isinstance(size, int) or not 0 < size <= 16_384:
         raise LoadFailed(f"{key} is {size!r}; expected a number of pixels")
@@ -217,68 +216,3 @@ def _normalization(
     step = -1 if options["colors"] == "BGR" else 1  # both are named in the order of RGB
     mean, scale = (tuple(map(float, each))[::step] for each in known[kind])
     return mean, scale
-
-
-# -- boxes --------------------------------------------------------------------------------------
-
-
-def ssd(step: Step) -> Run:
-    """Make boxes of an SSD's output. Source: SSDToBoundingBoxStep and its runner."""
-    keys = step.keys
-    named = keys.get("classLabels") or []
-    threshold = keys.get("threshold", 0.5)
-    if not isinstance(named, list) or not isinstance(threshold, int | float):
-        raise LoadFailed("expected classLabels as a list, and threshold as a number")
-    taken = ("detection_boxes", "detection_scores", "detection_classes")
-
-    def run(data: Data, _: Named) -> Data:
-        missing = [name for name in taken[: 3 if named else 2] if name not in data]
-        if missing:
-            raise InvalidRequest(f'"{missing[0]}" is missing, of an SSD\'s output')
-        corners, scores = (np.asarray(data[name]) for name in taken[:2])
-        classes = np.asarray(data[taken[2]]) if named else np.zeros_like(scores)
-        found = boxes.ssd_boxes(
-            boxes=corners,
-            scores=scores,
-            classes=classes,
-            threshold=float(threshold),
-            overlap=1.0,  # Konduit suppresses none
-            most=MOST,
-            labels=("", *map(str, named)),  # its classes are counted from 1
-        )
-        made = _boxes(found, is_named=bool(named))
-        kept = keys.get("keepOtherValues", True)
-        others = {n: v for n, v in data.items() if kept and n not in taken[:2]}
-        return {**others, keys.get("outputName") or "bounding_boxes": made}
-
-    return run
-
-
-def _boxes(found: Mapping[str, Array], *, is_named: bool) -> list[dict[str, Any]]:
-    several = zip(found["boxes"].tolist(), found["scores"].tolist(), found["labels"], strict=True)
-    return [
-        {
-            **dict(zip(("@x1", "@y1", "@x2", "@y2"), corners, strict=True)),
-            "label": label.decode() if is_named else None,
-            "probability": score,
-        }
-        for corners, score, label in several
-    ]
-
-
-def box_filter(step: Step) -> Run:
-    """Keep boxes of some classes. Source: BoundingBoxFilterStep."""
-    wanted = step.keys["classesToKeep"]
-    if not isinstance(wanted, list):
-        raise LoadFailed("classesToKeep: expected a list of labels")
-    name = step.keys.get("inputName") or "bounding_boxes"
-
-    def run(data: Data, _: Named) -> Data:
-        if not isinstance(data.get(name), list):
-            raise InvalidRequest(f'"{name}" is no list of boxes')
-        found = [each for each in data[name] if each.get("label") in wanted]
-        kept = step.keys.get("keepOtherValues", True)
-        others = {n: v for n, v in data.items() if kept and n != name}
-        return {**others, step.keys.get("outputName") or name: found}
-
-    return run

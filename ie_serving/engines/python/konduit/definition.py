@@ -61,6 +61,28 @@ KINDS: Mapping[str, Kind] = {
     ),
     "SSD_TO_BBOX": Kind((), ("classLabels", "threshold", "outputName", "keepOtherValues")),
     "BOUNDING_BOX_FILTER": Kind(("classesToKeep",), ("inputName", "outputName", "keepOtherValues")),
+    "IMAGE_CROP": Kind((), ("imageName", "cropName", "cropPoints", "cropBox", "coordsArePixels")),
+    "YOLO_BBOX": Kind(
+        (),
+        (
+            *("input", "output", "nchw", "threshold", "nmsThreshold", "numClasses"),
+            *("classLabels", "keepOtherValues"),
+        ),
+    ),
+    "EXTRACT_BOUNDING_BOX": Kind(
+        (),
+        (
+            *("imageName", "bboxName", "outputName", "keepOtherFields", "keepOtherValues"),
+            *("resizeH", "resizeW"),
+        ),
+    ),
+    "DRAW_BOUNDING_BOX": Kind(
+        (),
+        (
+            *("imageName", "bboxName", "drawLabel", "drawProbability", "classColors", "color"),
+            *("lineThickness", "scale", "drawCropRegion"),
+        ),
+    ),
     MERGE: Kind(graph_only=True),
     ANY: Kind(graph_only=True),
     SWITCH: Kind(("switchFn",), graph_only=True),

@@ -10,7 +10,7 @@ import numpy as np
 
 from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
 from ie_serving.engines.python.asking import Named
-from ie_serving.engines.python.konduit import built_in
+from ie_serving.engines.python.konduit import boxes, built_in
 from ie_serving.engines.python.konduit.built_in import Run
 from ie_serving.engines.python.konduit.definition import LOGGING, MODEL, MODELS, PYTHON, Step
 from ie_serving.engines.python.konduit.script import Script
@@ -107,6 +107,10 @@ MAKERS: Mapping[str, Callable[[Step], Run]] = {
     "REGRESSION_OUTPUT": built_in.regression,
     "IMAGE_TO_NDARRAY": built_in.to_array,
     "IMAGE_RESIZE": built_in.resized,
-    "SSD_TO_BBOX": built_in.ssd,
-    "BOUNDING_BOX_FILTER": built_in.box_filter,
+    "IMAGE_CROP": boxes.cropped,
+    "SSD_TO_BBOX": boxes.ssd,
+    "YOLO_BBOX": boxes.yolo,
+    "BOUNDING_BOX_FILTER": boxes.box_filter,
+    "EXTRACT_BOUNDING_BOX": boxes.extracted,
+    "DRAW_BOUNDING_BOX": boxes.draws,
 }

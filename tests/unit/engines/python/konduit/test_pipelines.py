@@ -282,7 +282,7 @@ def test_a_pipeline_waits_for_its_models(tmp_path: Path) -> None:
     (tmp_path / "konduit.json").write_text(text)
     assert models_of(tmp_path) == {"a": frozenset()}
     (tmp_path / "konduit.json").write_text("{")
-    assert models_of(tmp_path) == ()
+    assert models_of(tmp_path) == {}
     (tmp_path / "konduit.json").unlink()
     assert models_of(tmp_path) is None
 

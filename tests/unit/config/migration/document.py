@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 
-from tests.unit.config.migration import of_2020, ovms, tensorflow_serving
+from tests.unit.config.migration import files, of_2020, ovms, tensorflow_serving
 from tests.unit.config.migration.rows import Row
 
 
@@ -20,6 +20,10 @@ def _variables(rows: Iterable[Row]) -> Callable[[], str]:
     return lambda: _table("variable", rows, "")
 
 
+def _keys(rows: Iterable[Row]) -> Callable[[], str]:
+    return lambda: _table("key", rows, "")
+
+
 TABLES: Mapping[str, Callable[[], str]] = {
     "from tensorflow serving": _flags(tensorflow_serving.FLAGS),
     "from its image": _variables(tensorflow_serving.VARIABLES),
@@ -27,6 +31,11 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "from ovms model": _flags(ovms.MODEL),
     "from ovms management": _flags(ovms.MANAGEMENT),
     "from ovms variables": _variables(ovms.VARIABLES),
+    "from ovms file": _keys(files.MODEL),
+    "from ovms top": _keys(files.TOP),
+    "from tensorflow serving models": _keys(files.TFS_MODEL),
+    "from tensorflow serving batching": _keys(files.BATCHING),
+    "from tensorflow serving monitoring": _keys(files.MONITORING),
     "from 2020": _flags(of_2020.FLAGS),
     "from 2020 variables": _variables(of_2020.VARIABLES),
 }

@@ -1,6 +1,8 @@
 """Each row of the three servers in docs/migration.md does what it says."""
 
+import contextlib
 import dataclasses
+import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -98,18 +100,14 @@ def name_of(row: Any) -> str | None:
     [each for each in FLAGS if each[2].outcome != Outcome.ENDS],
     ids=name_of,
 )
-def test_a_flag(
-    parse: Parse, base: tuple[str, ...], row: Row, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_flag(parse: Parse, base: tuple[str, ...], row: Row) -> None:
     line = [*base, *row.beside]
-    check(row, parse, line, [*line, f"--{row.word}={row.given}"], {}, capsys)
+    check(row, parse, line, [*line, f"--{row.word}={row.given}"], {})
 
 
 @pytest.mark.parametrize(("parse", "base", "row"), VARIABLES, ids=name_of)
-def test_a_variable(
-    parse: Parse, base: tuple[str, ...], row: Row, capsys: pytest.CaptureFixture[str]
-) -> None:
-    check(row, parse, [*base], [*base], {row.word: row.given}, capsys)
+def test_a_variable(parse: Parse, base: tuple[str, ...], row: Row) -> None:
+    check(row, parse, [*base], [*base], {row.word: row.given})
 
 
 def check(
@@ -118,16 +116,28 @@ def check(
     before: list[str],
     after: list[str],
     environ: Mapping[str, str],
-    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """Compare what the two command lines come to."""
     if row.outcome is Outcome.REFUSED:
-        with pytest.raises((ConfigError, SystemExit)) as caught:
-            parse(after, environ)
-        said = "".join([str(caught.value), *capsys.readouterr()])
-        assert row.expected in said
-        return
-    parsed, without = parse(after, environ), parse(before, {})
+        assert row.expected in said_against(lambda: parse(after, environ))
+    else:
+        compared(row, parse(after, environ), parse(before, {}))
+
+
+def said_against(parse: Callable[[], Parsed]) -> str:
+    """Give what is printed and raised instead of settings."""
+    said = io.StringIO()
+    with (
+        contextlib.redirect_stdout(said),
+        contextlib.redirect_stderr(said),
+        pytest.raises((ConfigError, SystemExit)) as caught,
+    ):
+        parse()
+    return f"{said.getvalue()}{caught.value}"
+
+
+def compared(row: Row, parsed: Parsed, without: Parsed) -> None:
+    """Compare what is parsed with the word, and without it."""
     if row.outcome is Outcome.TAKEN:
         new = set(lines(parsed)) - set(lines(without))
         assert any(row.expected in line for line in new), sorted(new)

@@ -195,11 +195,13 @@ def test_a_stop_ends_the_one_that_is_about_to_take_over(start: Start, gate: Gate
 
 
 def test_a_successor_that_fails_leaves_everything_as_it_was(start: Start, tmp_path: Path) -> None:
-    server = start(**both(), start_marker=str(tmp_path / "started"))
+    path = str(tmp_path / "grpc")
+    options = {"start_marker": str(tmp_path / "started"), "grpc_socket_path": path}
+    server = start(**both(), **options)
     server.line(READY)
     before = server.get()
     server.send(signal.SIGUSR2)
     line = server.line("process not replaced, it goes on")
     assert 'cause="the store is away"' in line
-    assert server.get() == server.call() == before
+    assert server.get() == server.call() == server.call(target=f"unix:{path}") == before
     assert server.stop() == 0

@@ -262,6 +262,8 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
     def stop(self, graceful: bool = True) -> None:
         """Stop the workers, and whoever was to take over."""
         self._succession.give_up()
+        if self.server.predecessor and not self.server.was_ready.get():
+            self.reexec_pid = os.getppid()  # the paths of UNIX sockets are its predecessor's still
         super().stop(graceful)
 
     def wait_for_signals(self, timeout: float = 1.0) -> Any:  # noqa: ANN401 (gunicorn's)

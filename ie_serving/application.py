@@ -12,6 +12,7 @@ from ie_serving.config.files import access_file, tls_files
 from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.files.text_proto import from_message
 from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
+from ie_serving.config.values.words import log_level
 from ie_serving.core.access import Caller
 from ie_serving.core.budget import BUDGET
 from ie_serving.engines.base import Engine
@@ -43,6 +44,7 @@ from ie_serving.server.fronts.admin.config_pages import ConfigPages
 from ie_serving.server.fronts.admin.grpc_health import HealthService
 from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
 from ie_serving.server.fronts.admin.health import Health
+from ie_serving.server.fronts.admin.log_pages import LogPages
 from ie_serving.server.fronts.admin.readiness import Readiness
 from ie_serving.server.fronts.kibernetika.any_model import answering_for
 from ie_serving.server.fronts.page.later import LaterPage
@@ -269,6 +271,7 @@ class ServingApplication:
             invocations_model=server.invocations_model,
             poll=poll,
             config=self._config_pages(poll),
+            log=LogPages(log_level, served.unbind, allowed=server.reload_by_rpc),
             poll_allowed=server.reload_by_rpc,
             write_metadata=metadata.FORMS[server.rest_metadata],
             secure=secure,

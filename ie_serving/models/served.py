@@ -128,6 +128,11 @@ class ServedModels:
             for servable in served.stream.available.values()
         ]
 
+    def unbind(self) -> None:
+        """Have every AVAILABLE version bind anew what its requests have in common."""
+        for servable in self.available():
+            servable.bound.clear()
+
     def precisions(self) -> list[tuple[str, str]]:
         """Give model name and precision of every signature that an AVAILABLE version computes."""
         return [

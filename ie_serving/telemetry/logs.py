@@ -20,6 +20,7 @@ from ie_serving.telemetry.reopen import register
 __all__ = ["MASK", "OWN", "Event", "configure", "mask", "render"]
 
 OWN = "ie_serving"
+log = logging.getLogger(__name__)
 FORMAT = "%(asctime)s - %(name)s - %(levelname)s - %(message)s"
 
 
@@ -45,10 +46,27 @@ def configure(level: str, path: str = "", form: str = "text") -> None:
     for handler in handlers:
         handler.setFormatter(FORMS[form]())
         root.addHandler(handler)
-    root.setLevel(max(logging.WARNING, logging.getLevelName(level)))
-    logging.getLogger(OWN).setLevel(level)
+    _set(level)
     # They are several lines of text each, which a reader of JSON would stumble over.
     logging.captureWarnings(form == "json")
+
+
+def level() -> str:
+    """Give the level of this server's own lines."""
+    return logging.getLevelName(logging.getLogger(OWN).level)
+
+
+def change(level: str) -> None:
+    """Log from another level on, and say so where INFO is logged before or after."""
+    numbers = (logging.getLogger(OWN).level, getattr(logging, level))
+    _set(logging.getLevelName(min(numbers)))
+    log.info(Event("log level changed", level=level))
+    _set(level)
+
+
+def _set(level: str) -> None:
+    logging.getLogger().setLevel(max(logging.WARNING, getattr(logging, level)))
+    logging.getLogger(OWN).setLevel(level)
 
 
 # Handlers of others (pytest's, an embedding program's) stay: ours are known by their formatter.

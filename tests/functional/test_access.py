@@ -62,6 +62,8 @@ ROUTES = [
     ("GET", "/v1/metrics", "prom ops"),
     ("POST", "/v1/models/digits:poll", "ops part"),
     ("POST", "/v1/config/reload", "ops"),
+    ("GET", "/v1/log_level", "prom ops"),
+    ("POST", "/v1/log_level", "ops"),
     ("GET", "/v1/nonsense", "alice zoe prom ops part"),
     ("GET", "/nonsense", "alice zoe prom ops part"),
 ]

@@ -14,9 +14,11 @@ import grpc
 import numpy as np
 import pytest
 from tensorflow_serving.apis import get_model_metadata_pb2, get_model_status_pb2
+from wsproto.events import CloseConnection, TextMessage
 
 from tests.functional.servers import SAMPLE, Server
 from tests.functional.test_transports import TRANSPORTS, predict
+from tests.functional.websocket import WebSocket
 from tests.process import PATIENCE_S, until
 
 BODY = json.dumps({"instances": np.zeros((1, 64)).tolist()})
@@ -157,6 +159,46 @@ def test_a_call_that_is_refused_before_it_is_answered(
     fields = logged.line_of(dict(ended.value.trailing_metadata())["x-request-id"])
     assert (fields["method"], fields["code"]) == ("Predict", "RESOURCE_EXHAUSTED")
     assert fields["bytes_in"] is None
+
+
+def test_a_stream_over_grpc_has_one_line_when_it_ends(logged: Logged) -> None:
+    """With the bytes of all its messages, and the model that they ask."""
+    stream = logged.server.channel.stream_stream("/ie_serving.StreamService/PredictStream")
+    requests = [predict().SerializeToString(), predict(rows=3).SerializeToString()]
+    call = stream(iter(requests), PATIENCE_S, metadata=(("x-request-id", "stream-1"),))
+    replies = list(call)
+    assert dict(call.trailing_metadata())["x-request-id"] == "stream-1"
+    fields = logged.line_of("stream-1")
+    assert fields.pop("client").startswith("127.0.0.1:")
+    assert fields.pop("total_ms") > 0
+    assert fields == {
+        "id": "stream-1",
+        "interface": "gRPC",
+        "method": "PredictStream",
+        "path": "/ie_serving.StreamService/PredictStream",
+        "model": "digits",
+        "version": 2,
+        "code": "OK",
+        "bytes_in": sum(map(len, requests)),
+        "bytes_out": sum(map(len, replies)),
+        **dict.fromkeys(("decode_ms", "infer_ms", "encode_ms")),
+    }
+
+
+def test_a_websocket_has_one_line_when_it_ends(logged: Logged) -> None:
+    target, headers = "/v1/models/digits:stream", {"x-request-id": "socket-1"}
+    with WebSocket(logged.server.rest_port, target, headers.items()) as socket:
+        assert "x-request-id: socket-1" in socket.head
+        socket.send(TextMessage(data=BODY))
+        answer = socket.event()
+        assert not [line for line in logged.lines() if line["fields"]["id"] == "socket-1"]
+        socket.send(CloseConnection(code=1000))
+    fields = logged.line_of("socket-1")
+    assert (fields["method"], fields["path"], fields["code"]) == ("GET", target, 101)
+    assert (fields["model"], fields["version"]) == ("digits", 2)
+    assert fields["bytes_in"] > len(BODY)
+    assert fields["bytes_out"] >= len(answer.data)
+    assert fields["decode_ms"] is None
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,8 @@ REST: Mapping[str, Need] = {
     "config": _READ_ALL,
     "all_details": _READ_ALL,
     "reload": _CHANGE_ALL,
+    "log_level": _READ_ALL,
+    "set_log_level": _CHANGE_ALL,
     # Routes of simple_tensorflow_serving. Which model is asked stands in the body.
     "ask": Need(Right.PREDICT, Models.ALL),
     "alive": _OPEN,

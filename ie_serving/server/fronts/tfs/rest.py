@@ -29,19 +29,20 @@ from ie_serving.core.hints import Hint
 from ie_serving.core.requests import ExamplesRequest, InferRequest, ModelSpec
 from ie_serving.core.tensors import Method, Signature
 from ie_serving.core.threads import in_thread, let_go
-from ie_serving.inference.interface import Api, Interface, Results
+from ie_serving.inference.interface import Api, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin import cross_site
 from ie_serving.server.fronts.admin.config_pages import RELOAD, ConfigPages
 from ie_serving.server.fronts.admin.health import Health, Phase, model_asked
+from ie_serving.server.fronts.admin.log_pages import LogPages
 from ie_serving.server.fronts.tfs.rest_body import (
     SMALLEST_COMPRESSED,
     compressed,
     parse_slowly,
     read_body,
 )
-from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
+from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY, classifications, regressions
 from ie_serving.server.fronts.tfs.rest_invoke import Invocations
 from ie_serving.server.fronts.tfs.rest_pages import (
     CORS,
@@ -89,13 +90,8 @@ from ie_serving.wire.json.request import (
     SlicedBody,
     parse_at_once,
 )
-from ie_serving.wire.json.response import (
-    encode_classifications,
-    encode_regressions,
-)
 from ie_serving.wire.tfs import metadata
 from ie_serving.wire.tfs.example import with_context
-from ie_serving.wire.tfs.results import classes_of, values_of
 
 LARGE_EXAMPLES_BODY = 4 * 1024
 """Bytes of a body with Examples from which it is parsed in a thread, all of it: an empty Example is
@@ -115,6 +111,8 @@ Look = Callable[[ModelSpec, float], Buffer]
 """Answers a GET that arrived at that `time.perf_counter()`."""
 Poll = Callable[[str], Awaitable[None]]
 """Lists a model's repository now; returns when its versions are known. Raises ServingError."""
+Change = Callable[[str, bytes], Awaitable[bytes]]
+"""Changes what a model's name and a body say, and shows it. Raises ServingError."""
 WriteMetadata = Callable[[str, int, Mapping[str, Signature]], bytes]
 """Writes a version's metadata: model name, version, its signatures."""
 
@@ -140,6 +138,7 @@ class RestApi:
         invocations_model: str = "",
         poll: Poll,
         config: ConfigPages,
+        log: LogPages,
         poll_allowed: bool = True,
         write_metadata: WriteMetadata = metadata.metadata_json,
         secure: bool = False,
@@ -165,7 +164,8 @@ class RestApi:
             "regress": self._regress,
             "invoke": self.invoke,
             "poll": self._poll,
-            "labels": self._relabel,
+            "labels": partial(self._changed, config.relabel),
+            "set_log_level": partial(self._changed, log.change),
         }
         self._secure = secure
         self._looks: dict[str, Look] = {
@@ -173,6 +173,7 @@ class RestApi:
             "metadata": self._metadata,
             "models": self._list,
             "config": lambda *_: config.status(),
+            "log_level": lambda *_: log.show(),
             "details": self._details,
             "all_details": lambda *_: config.all_details(),
         }
@@ -306,11 +307,11 @@ class RestApi:
 
     async def _classify(self, request: Request, model: ModelSpec, began: float) -> Buffer:
         examples = await self._examples(request, model, Method.CLASSIFY, Api.CLASSIFY)
-        return await self._plane.classify(examples, self._interface, began, _classifications)
+        return await self._plane.classify(examples, self._interface, began, classifications)
 
     async def _regress(self, request: Request, model: ModelSpec, began: float) -> Buffer:
         examples = await self._examples(request, model, Method.REGRESS, Api.REGRESS)
-        return await self._plane.regress(examples, self._interface, began, _regressions)
+        return await self._plane.regress(examples, self._interface, began, regressions)
 
     async def _examples(
         self, request: Request, model: ModelSpec, method: Method, api: Api
@@ -346,12 +347,14 @@ class RestApi:
                 Hint(", or raise {server.rest_timeout_s}"),
             ) from None
 
-    async def _relabel(self, request: Request, model: ModelSpec, began: float) -> Buffer:
+    async def _changed(
+        self, change: Change, request: Request, model: ModelSpec, began: float
+    ) -> Buffer:
         held = Lease(BUDGET)
         with self._plane.counting_refusals(model.name, self._interface):
             self._check_site(request.head.fields)
             body = await read_body(request, min(MOST_LABELS, self._max_body_bytes), held)
-            return await self._config.relabel(model.name, bytes(body))
+            return await change(model.name, bytes(body))
 
     def _details(self, model: ModelSpec, began: float) -> Buffer:
         with self._plane.counting_refusals(model.name, self._interface):
@@ -365,14 +368,6 @@ class RestApi:
 
     def _list(self, _: ModelSpec, began: float) -> Buffer:
         return self._plane.models(self._interface, began, _models)
-
-
-def _classifications(results: Results) -> bytes:
-    return encode_classifications(classes_of(results.outputs, results.rows))
-
-
-def _regressions(results: Results) -> bytes:
-    return encode_regressions(values_of(results.outputs, results.rows))
 
 
 def _metadata(write: WriteMetadata, servable: Servable) -> bytes:

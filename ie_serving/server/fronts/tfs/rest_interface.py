@@ -5,14 +5,20 @@ from functools import partial
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.tensors import Array, Signature, specs_of
-from ie_serving.inference.interface import Api, Encode, Interface
+from ie_serving.inference.interface import Api, Encode, Interface, Results
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.tfs.callers import rest_caller
 from ie_serving.server.transport.http1.messages import Buffer
 from ie_serving.wire.form.reply import Form, encode_raw, encode_texts
 from ie_serving.wire.json.request import Format
-from ie_serving.wire.json.response import check_rows, encode_predictions
+from ie_serving.wire.json.response import (
+    check_rows,
+    encode_classifications,
+    encode_predictions,
+    encode_regressions,
+)
 from ie_serving.wire.tfs.predict import chosen
+from ie_serving.wire.tfs.results import classes_of, values_of
 
 LARGE_BODY = 32 * 1024
 """Bytes of a body from which it is decoded in a thread, unless it holds plain numbers: rows that
@@ -77,3 +83,13 @@ def _unknown_signature(servable: Servable, name: str) -> InvalidRequest:
         f'Serving signature name: "{name}" not found in signature def;'
         f' model "{servable.name}" version {servable.version} has: {known}'
     )
+
+
+def classifications(results: Results) -> bytes:
+    """Encode what a Classify has computed."""
+    return encode_classifications(classes_of(results.outputs, results.rows))
+
+
+def regressions(results: Results) -> bytes:
+    """Encode what a Regress has computed."""
+    return encode_regressions(values_of(results.outputs, results.rows))

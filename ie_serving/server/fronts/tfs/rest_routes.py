@@ -16,11 +16,12 @@ from ie_serving.core.integers import INT64_MAX
 from ie_serving.core.requests import ModelSpec
 from ie_serving.server.fronts.admin.config_pages import DETAILS, RELOAD, STATUS
 from ie_serving.server.fronts.admin.health import LIVE, READY, STARTUP, model_asked
+from ie_serving.server.fronts.admin.log_pages import LOG_LEVEL
 from ie_serving.server.transport.http1.messages import RequestHead
 
 MODELS = "/v1/models"
 
-_ALL = {MODELS: "models", STATUS: "config", DETAILS: "all_details"}
+_ALL = {MODELS: "models", STATUS: "config", LOG_LEVEL: "log_level", DETAILS: "all_details"}
 """What is asked of all models together, by its target."""
 _CHOICE = r"(?:/versions/(\d+)|/labels/([^/:]+))?"
 _POST = re.compile(
@@ -185,6 +186,8 @@ def _page_of_model(head: RequestHead, target: str) -> str:
 
 def _post(target: str) -> Route:
     found = _POST.fullmatch(target)
+    if not found and target.lower() == LOG_LEVEL:
+        return Route("set_log_level", ModelSpec(""))
     if not found or not found[4].islower() or _is_chosen(found, "labels"):
         raise _malformed("POST", target)
     return Route(found[4], _model(found[1], found[2], found[3]))

@@ -128,6 +128,7 @@ ROUTES = Section(
 | `GET /v1/models` | the list of models |
 | `GET /v1/config` | the state of each version of every model, as OpenVINO Model Server has it |
 | `POST /v1/config/reload` | reload, then the same: [operations.md](operations.md) |
+| `POST /v1/log_level` | another log level; `GET` tells it: [operations.md](operations.md) |
 
 The whole target, query included, is compared without regard to case, except for the verb after the
 colon and the word `metadata`. Names and labels are percent-decoded afterwards.""",

@@ -43,6 +43,9 @@ REQUESTS = [
     ("POST", "/v1/config/reload", "reload", ""),
     ("POST", "/V1/CONFIG/RELOAD", "reload", ""),
     ("GET", "/v1/config", "config", ""),
+    ("GET", "/v1/log_level", "log_level", ""),
+    ("POST", "/V1/log_level", "set_log_level", ""),
+    ("POST", "/v1/log_level?x=1", "nothing", ""),
     ("GET", "/v1/models", "models", ""),
     ("GET", "/v1/models/m", "status", "m"),
     ("HEAD", "/v1/models/m/versions/1", "status", "m"),
@@ -130,4 +133,4 @@ def open_in(table: Mapping[str, Need]) -> set[str]:
 
 def test_what_changes_the_server_is_for_administrators() -> None:
     changing = {name for name, need in rights.REST.items() if need.right is Right.ADMINISTRATE}
-    assert changing == {"poll", "reload", "labels"}
+    assert changing == {"poll", "reload", "labels", "set_log_level"}

@@ -6,11 +6,13 @@ from typing import Any, Protocol
 import numpy as np
 import orjson
 
+from ie_serving.config.values.words import log_level
 from ie_serving.core.codes import Code
 from ie_serving.core.requests import ModelSpec
 from ie_serving.inference.plane import DataPlane
 from ie_serving.server.fronts.admin.config_pages import ConfigPages
 from ie_serving.server.fronts.admin.health import Health
+from ie_serving.server.fronts.admin.log_pages import LogPages
 from ie_serving.server.fronts.tfs.model_service import ModelService
 from ie_serving.server.fronts.tfs.prediction_service import PredictionService, grpc_interface
 from ie_serving.server.fronts.tfs.rest import RestApi
@@ -125,6 +127,7 @@ async def no_reload() -> bool:
 
 
 NEVER_LABELS: Any = None
+NO_LOG = LogPages(log_level, NEVER, allowed=False)
 NO_CONFIG = ConfigPages(dict, no_reload, NEVER_LABELS, reload_allowed=True, limit_s=1)
 
 
@@ -150,6 +153,7 @@ class Rest:
             metrics_paths=(),
             poll=poll,
             config=config,
+            log=NO_LOG,
             poll_allowed=poll_allowed,
         )
 

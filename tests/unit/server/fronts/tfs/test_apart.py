@@ -24,7 +24,7 @@ from ie_serving.wire.json.request import LARGE_UNSTRICT
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs.predict import LARGE
 from tests.unit.inference.stand_ins import Heart
-from tests.unit.server.fronts.tfs.interfaces import NO_CONFIG
+from tests.unit.server.fronts.tfs.interfaces import NO_CONFIG, NO_LOG
 
 PATIENCE_S = 20.0
 
@@ -94,6 +94,7 @@ async def waits_for_rest(verb: str, body: bytes) -> bool:
         metrics_paths=(),
         poll=no_poll,
         config=NO_CONFIG,
+        log=NO_LOG,
     )
     return await waits(api.answer(Request(head, body)))
 

@@ -38,7 +38,7 @@ from ie_serving.telemetry.metrics import Metrics
 from ie_serving.wire.protobuf import messages
 from tests.unit.engines.layers.models import Record, signature
 from tests.unit.inference.stand_ins import MODEL, Heart
-from tests.unit.server.fronts.tfs.interfaces import NEVER, NO_CONFIG
+from tests.unit.server.fronts.tfs.interfaces import NEVER, NO_CONFIG, NO_LOG
 
 PATIENCE_S = 20.0
 SHORT_S = 0.02
@@ -158,6 +158,7 @@ class Rest:
             metrics_paths=(),
             poll=NEVER,
             config=NO_CONFIG,
+            log=NO_LOG,
         )
         async with listening(HttpServer(api.answer)) as self._port:
             yield self

@@ -16,7 +16,7 @@ from ie_serving.server.transport.http1.messages import Reply, Request, RequestHe
 from ie_serving.server.transport.http1.server import HttpServer
 from ie_serving.telemetry.metrics import Metrics
 from tests.unit.inference.stand_ins import Heart
-from tests.unit.server.fronts.tfs.interfaces import NO_CONFIG
+from tests.unit.server.fronts.tfs.interfaces import NO_CONFIG, NO_LOG
 
 PATIENCE_S = 20.0
 ROWS = 6000
@@ -39,6 +39,7 @@ async def answered(body: bytes) -> Reply:
         metrics_paths=(),
         poll=no_poll,
         config=NO_CONFIG,
+        log=NO_LOG,
     )
     head = RequestHead("POST", b"/v1/models/m:predict", b"", "1.1", (), {}, len(body), True, False)
     return await api.answer(Request(head, body))

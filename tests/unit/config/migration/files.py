@@ -91,7 +91,10 @@ TFS_MODEL = (
         "base_path", '"/models/o"', "models.ModelConfig.base_path=/models/o", "absolute or a URL"
     ),
     taken(
-        "model_platform", '"openvino"', "models.ModelConfig.platform=openvino", "or `tensorflow`"
+        "model_platform",
+        '"openvino"',
+        "models.ModelConfig.platform=openvino",
+        "`tensorflow`, and `openvino`",
     ),
     refused("model_type", "OTHER", "unless it is `TENSORFLOW`"),
     taken(

@@ -1,6 +1,9 @@
 """What became of a model's requests where they are gathered into batches."""
 
+import threading
 from collections.abc import Iterator, Sequence
+from typing import Protocol
+from weakref import WeakSet
 
 from ie_serving.telemetry.histogram import EVERY_SECOND, Histogram
 from ie_serving.telemetry.text import counters, family
@@ -9,6 +12,7 @@ BATCHES = "ie_serving_batches_total"
 BATCHES_APART = "ie_serving_batches_apart_total"
 BATCH_ROWS = "ie_serving_batch_rows"
 BATCH_QUEUE = "ie_serving_batch_queue_seconds"
+BATCH_WAITING = "ie_serving_batch_waiting_rows"
 BATCH_PROBES = "ie_serving_batch_probes_total"
 
 ROW_BOUNDS = tuple(float(2**power) for power in range(13))
@@ -16,6 +20,14 @@ ROW_BOUNDS = tuple(float(2**power) for power in range(13))
 
 ALONE = "lane_free"
 """Reason of a request that goes at once: a lane was free."""
+
+
+class Gathers(Protocol):
+    """Gathers requests for one signature of one version."""
+
+    @property
+    def waiting(self) -> int:
+        """Rows that wait now."""
 
 
 class BatchMetrics:
@@ -36,6 +48,20 @@ class BatchMetrics:
         self.rows = Histogram(ROW_BOUNDS)
         self.queue_time = Histogram()
         self._alone: dict[int, int] = {}
+        # Weakly: they go with their versions.
+        self._queues: WeakSet[Gathers] = WeakSet()
+        self._lock = threading.Lock()
+
+    def watch(self, queue: Gathers) -> None:
+        """Have the page tell how many rows wait there. In the thread of a load."""
+        with self._lock:
+            self._queues.add(queue)
+
+    @property
+    def waiting(self) -> int:
+        """Rows that wait to be sent in a batch now."""
+        with self._lock:
+            return sum(queue.waiting for queue in self._queues)
 
     def alone(self, rows: int) -> None:
         """Count a request that went at once, by itself."""
@@ -96,6 +122,12 @@ def batch_lines(models: Labelled) -> Iterator[str]:
             for label, batches in seen
             for line in batches.queue_time.lines(BATCH_QUEUE, label, shown=EVERY_SECOND)
         ),
+    )
+    yield from family(
+        BATCH_WAITING,
+        "gauge",
+        "Rows that wait to be sent in a batch.",
+        (f"{BATCH_WAITING}{{{label}}} {batches.waiting}" for label, batches in seen),
     )
     # From the first batch on, though 0: of a counter that appears with its first event Prometheus
     # sees no increase.

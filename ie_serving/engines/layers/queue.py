@@ -46,6 +46,9 @@ now = time.perf_counter
 class Record(Protocol):
     """Is told of each batch."""
 
+    def watch(self, queue: "Queue", /) -> None:
+        """Take a queue, to tell how many rows wait there."""
+
     def alone(self, rows: int) -> None:
         """Count a request that went at once, by itself."""
 
@@ -105,11 +108,17 @@ class Queue:
         self._off = False
         self._brief_s = brief_s
         self._brief = False  # as the last inference that was watched says
+        record.watch(self)
 
     @property
     def rules(self) -> Rules:
         """What it keeps to."""
         return self._rules
+
+    @property
+    def waiting(self) -> int:
+        """Rows that wait to be sent."""
+        return self._gatherer.waiting
 
     def change(self, rules: Rules) -> None:
         """Keep to other rules of time and lanes from now on; what waits is looked at anew."""

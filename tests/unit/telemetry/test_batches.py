@@ -16,6 +16,13 @@ def samples(metrics: Metrics) -> dict[str, float]:
     }
 
 
+class Waiting:
+    """A queue in which so many rows wait."""
+
+    def __init__(self, waiting: int) -> None:
+        self.waiting = waiting
+
+
 def test_a_model_without_batches_has_no_series() -> None:
     metrics = Metrics()
     metrics.add("m")
@@ -30,6 +37,10 @@ def test_batches_by_reason_with_rows_and_times() -> None:
     batches.batch("full", 64, [15.0, 500.0])
     batches.batch("full", 70, [])
     batches.apart()
+    queues = [Waiting(5), Waiting(2)]
+    for queue in queues:
+        batches.watch(queue)
+    del queue, queues[0]  # its version has gone
     assert 'model_name="a\\"b"' in metrics.text()
     assert "idle" not in metrics.text()
     found = samples(metrics)
@@ -37,6 +48,7 @@ def test_batches_by_reason_with_rows_and_times() -> None:
     assert found[f"{name}es_total lane_free"] == 1
     assert found[f"{name}es_total full"] == 2
     assert found[f"{name}es_apart_total"] == 1
+    assert found[f"{name}_waiting_rows"] == 2
     assert [found[f"{name}_rows_bucket {le}"] for le in ("2", "4", "64", "128")] == [
         0,
         1,

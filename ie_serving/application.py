@@ -15,6 +15,7 @@ from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
 from ie_serving.config.values.words import log_level
 from ie_serving.core.access import Caller
 from ie_serving.core.budget import BUDGET
+from ie_serving.core.share import SHARE
 from ie_serving.engines.base import Engine
 from ie_serving.engines.graph.engine import WithGraphs
 from ie_serving.engines.layers.sequence_family import Families
@@ -62,6 +63,7 @@ from ie_serving.server.process.ports import BOTH, GRPC, REST
 from ie_serving.server.process.tuning import most_connections
 from ie_serving.server.transport.address_limit import limit_of
 from ie_serving.server.transport.grpc.services import Services
+from ie_serving.server.workers.member import Member
 from ie_serving.storage.backends.by_url import check_urls, open_storage, sibling_of, store_of
 from ie_serving.storage.backends.later import OpenedLater
 from ie_serving.storage.base import Storage
@@ -77,6 +79,7 @@ from ie_serving.wire.protobuf import messages
 from ie_serving.wire.tfs import metadata
 from ie_serving.wire.tfs.example import parse_examples, serialize_examples
 from ie_serving.wire.tfs.prediction_log import read_requests
+from ie_serving.workers import workers_of
 
 log = logging.getLogger(__name__)
 
@@ -89,15 +92,22 @@ class ServingApplication:
     """Models and the front ends over them. See `server.process.lifecycle.Application`."""
 
     def __init__(
-        self, settings: Settings, storage: StorageOptions, handovers: Handovers, notes: LoadNotes
+        self,
+        settings: Settings,
+        storage: StorageOptions,
+        handovers: Handovers,
+        notes: LoadNotes,
+        member: Member | None = None,
     ) -> None:
         server = settings.server
+        self._workers = workers_of(member, handovers, server)
         self._gate = Gate(server, tls_files.read, access_file.read)
         most, each = most_connections(server.max_connections), server.max_connections_per_address
-        self._connections = limit_of(most, each)
+        self._connections = limit_of(SHARE.of(most), each)
+        self._sharing = self._workers.sharing(self._connections)
         told = server.access_log, server.log_format, server.traces_url, server.server_timing
         self._watch = OptionalWatch(*told)
-        BUDGET.limit = budget_of(server.memory_budget_bytes)
+        BUDGET.limit = SHARE.of(budget_of(server.memory_budget_bytes))
         self._notes = notes
         self._settings = settings
         self._storage_options = storage
@@ -121,7 +131,8 @@ class ServingApplication:
         self._process = ProcessMetrics(self._connections, wanted=self._metrics.wanted)
         self._metrics.show(self._process.lines)
         self._metrics.show(STORES.lines)
-        self._config = FollowedConfig(settings, self._models, handovers)
+        self._changes = self._workers.over(self._models, self._metrics)
+        self._config = FollowedConfig(settings, self._models, handovers, self._workers.among)
         self._data_plane = partial(
             plane_of(noted=server.tells_of_requests),
             metrics=self._metrics,
@@ -134,10 +145,13 @@ class ServingApplication:
             grpc_interface(tensor_content=server.tensor_content, limit_s=server.grpc_limit_s)
         )
         self._streams = LaterStreams(self._metrics.show, tells_callers=settings.engine.allow_python)
-        self._in_flight = InFlight(server.max_in_flight_requests, partial(self._plane.refused, ""))
+        self._in_flight = InFlight(
+            SHARE.of_limit(server.max_in_flight_requests), partial(self._plane.refused, "")
+        )
         self._services = self._services_over(self._plane)
         self._grpc_health = HealthService(self._services, self._plane.is_ready)
-        self._readiness = Readiness(self._health, self._grpc_health, self._models.ready)
+        ready = self._workers.ready(self._models.ready)
+        self._readiness = Readiness(self._health, self._grpc_health, ready)
         replays = PredictionService(self._plane, self._interface).replays()
         self._warm_up = in_turn(
             Golden(self._plane, engine_stack.GOLDEN),
@@ -165,7 +179,7 @@ class ServingApplication:
             self._interface,
             partial(from_message, engine=self._settings.engine),
             partial(check_urls, options=self._storage_options),
-            partial(self._models.apply, all_or_nothing=True),
+            partial(self._changes.apply, all_or_nothing=True),
             reload_allowed=self._settings.server.reload_by_rpc,
         )
 
@@ -195,7 +209,7 @@ class ServingApplication:
         """See `Application`."""
         self._gate.open()
         self._process.begin()
-        await self._config.start()
+        await self._workers.begin(self._config)
 
     def model_names(self) -> Sequence[str]:
         """See `Application`."""
@@ -212,7 +226,7 @@ class ServingApplication:
         # Both take over what was accepted: grpcio, which cannot, is refused by the configuration.
         rest, grpc = (cast("Callable[[], Server]", each()) for each in prepare)
         limit, secure = self._connections, self._gate.secure(BOTH)
-        return lambda: SharedPort(rest(), grpc(), limit, secure)
+        return lambda: SharedPort(rest(), grpc(), limit, secure, self._sharing)
 
     async def set_ready(self, ready: bool) -> None:
         """See `Application`: ready when every model has served, unless the start may lack some."""
@@ -237,6 +251,7 @@ class ServingApplication:
         self._gate.close()
         self._fallback.stop()
         self._config.close()
+        self._workers.end()
         self._sequences.close()
         self._process.end()
         await self._models.close()
@@ -254,6 +269,7 @@ class ServingApplication:
         server, secure = self._settings.server, bool(self._gate.secure(REST))
         # One for both: otherwise reloads would be a way round the pause between polls of a model.
         poll = AskedPolls(self._models.poll).once
+        poll_all = self._workers.poll_all(poll)
         most = server.max_message_bytes
         interface = self._handing_on(rest_interface(limit_s=server.rest_timeout_s))
         served = self._models.served
@@ -269,7 +285,7 @@ class ServingApplication:
             asks_callers=server.has_access,
             metrics_paths=server.metrics_paths,
             invocations_model=server.invocations_model,
-            poll=poll,
+            poll=poll_all,
             config=self._config_pages(poll),
             log=LogPages(log_level, served.unbind, allowed=server.reload_by_rpc),
             poll_allowed=server.reload_by_rpc,
@@ -288,14 +304,16 @@ class ServingApplication:
             busy_poll_s=server.busy_poll_us / 1e6,
             limit=self._connections,
             secure=self._gate.secure(REST),
+            sharing=self._sharing,
         )
 
     def _config_pages(self, poll: Poll) -> ConfigPages:
         server = self._settings.server
+        reload = AskedReload(self._models, poll, self._config.reload_if_changed)
         return ConfigPages(
             self._models.served.all_statuses,
-            AskedReload(self._models, poll, self._config.reload_if_changed),
-            AskedLabels(self._models),
+            self._workers.reload_all(reload),
+            AskedLabels(self._models, self._changes.relabel),
             reload_allowed=server.reload_by_rpc,
             limit_s=server.rest_timeout_s,
         )
@@ -313,7 +331,7 @@ class ServingApplication:
         admission = self._gate.grpc(services, self._services_for, refused)
         noted, admission = self._watch.grpc(services, admission)
         carrier = grpc_transports.Carrier(
-            self._gate, self._connections, refused, self._watch.calls, admission
+            self._gate, self._connections, refused, self._watch.calls, admission, self._sharing
         )
         return grpc_transports.listener(self._settings.server, noted, carrier)
 
@@ -360,6 +378,7 @@ class ServingApplication:
             on_trouble=lambda: self._metrics.of(name).count_listing_failure(),
             on_changed=lambda: self._metrics.of(name).count_changed_version(),
             on_load=partial(self._loaded, name),
+            others=self._workers.others,
         )
 
     def _with_graphs(self, config: ModelConfig, engine: Engine) -> WithGraphs:

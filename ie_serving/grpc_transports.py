@@ -16,6 +16,7 @@ from ie_serving.server.process.ports import GRPC
 from ie_serving.server.process.tuning import most_connections
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.grpc.services import Admission, Services
+from ie_serving.server.transport.listener import Sharing
 
 if TYPE_CHECKING:  # imported when the port is on
     from ie_serving.server.transport.grpc.call import UnaryCall
@@ -31,6 +32,7 @@ class Carrier(NamedTuple):
         refused: told of each call that ends before its method has begun.
         calls: gives what carries calls over the own HTTP/2.
         admission: chooses what answers; None: nobody is asked who they are.
+        sharing: see `listener.Sharing`; None: no other process accepts.
     """
 
     gate: Gate
@@ -38,6 +40,7 @@ class Carrier(NamedTuple):
     refused: Callable[[BaseException], None]
     calls: Callable[[], tuple[type[UnaryCall], type[StreamingCall]]]
     admission: Admission | None
+    sharing: Sharing | None = None
 
 
 def listener(server: ServerSettings, services: Services, carrier: Carrier) -> MakeListener:
@@ -63,6 +66,7 @@ def _http2(server: ServerSettings, services: Services, carrier: Carrier) -> Make
         secure=carrier.gate.secure(GRPC),
         admission=carrier.admission,
         calls=carrier.calls(),
+        sharing=carrier.sharing,
     )
 
 

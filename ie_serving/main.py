@@ -16,6 +16,7 @@ from types import FrameType
 from ie_serving.config.dialects import bridge, kernel_run, keys, manage
 from ie_serving.config.dialects import ie_serving as own
 from ie_serving.config.dialects import tensorflow_model_server as tfs
+from ie_serving.config.schema import workers
 from ie_serving.config.settings import Parsed, Settings, TuneSettings
 from ie_serving.core import hints
 from ie_serving.core.errors import ServingError, causes
@@ -23,6 +24,7 @@ from ie_serving.server.process import gunicorn_app
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.handover import Handovers
 from ie_serving.server.process.lifecycle import Application
+from ie_serving.server.workers.member import Member
 from ie_serving.storage.backends.by_url import check_urls, open_storage
 from ie_serving.storage.options import StorageOptions
 from ie_serving.telemetry import access_log, installed, logs
@@ -175,6 +177,7 @@ def _prepare(parsed: Parsed) -> None:
     logs.configure(server.log_level, server.log_path, server.log_format)
     for warning in parsed.warnings:
         log.warning(warning)
+    workers.check(parsed.settings)
     access_log.check(server.access_log)
     installed.check(server.traces_url, server.otlp_protocol)
     check_urls((model.base_path for model in parsed.settings.models), parsed.storage)
@@ -224,8 +227,13 @@ def _tune(parsed: Parsed, asked: TuneSettings) -> int:
 
 
 def _build(
-    settings: Settings, handovers: Handovers, notes: LoadNotes, *, storage: StorageOptions
+    settings: Settings,
+    handovers: Handovers,
+    notes: LoadNotes,
+    member: Member | None,
+    *,
+    storage: StorageOptions,
 ) -> Application:
     from ie_serving.application import ServingApplication
 
-    return ServingApplication(settings, storage, handovers, notes)
+    return ServingApplication(settings, storage, handovers, notes, member)

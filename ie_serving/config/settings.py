@@ -229,6 +229,10 @@ class ServerSettings(Telling):
 
     grpc_transport: str = "http2"
 
+    # A second one has every model once more in memory, which only small models on many processors
+    # are worth.
+    workers: int = 1
+
     # As the original, whose deployments change models by this call; it asks nobody who they are.
     reload_by_rpc: bool = True
 

@@ -4,13 +4,13 @@ The rule is TensorFlow Serving's: a label names a version that is AVAILABLE, unl
 allows more. What is set stays until the configuration changes: the last change wins.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ie_serving.config.settings import ModelConfig
 from ie_serving.core.errors import NotFound, UnknownLabel
 from ie_serving.core.nearest import nearest
-from ie_serving.models.manager import ModelManager
+from ie_serving.models.manager import Edit, ModelManager
 from ie_serving.models.served import Served
 
 
@@ -36,10 +36,12 @@ class AskedLabels:
 
     Args of the constructor:
         models: what is served.
+        relabel: changes labels by an edit; see `ModelManager.relabel`.
     """
 
-    def __init__(self, models: ModelManager) -> None:
+    def __init__(self, models: ModelManager, relabel: Callable[[Edit], Awaitable[None]]) -> None:
         self._models = models
+        self._relabel = relabel
 
     def details(self, name: str) -> Details:
         """Give those of one model. Raises: NotFound."""
@@ -59,7 +61,7 @@ class AskedLabels:
             PreconditionFailed: a version is not AVAILABLE. In each case nothing has changed.
         """
         self._models.served.entry(name)
-        await self._models.relabel(_edit(name, changes))
+        await self._relabel(_edit(name, changes))
 
 
 def _details(served: Served) -> Details:

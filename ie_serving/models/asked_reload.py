@@ -45,11 +45,21 @@ class AskedReload:
             LoadFailed: a version has not loaded.
         """
         before = set(self._shown())
-        is_new = await self._file()
+        is_new = await self.file()
         await self._versions()
         return is_new or set(self._shown()) != before
 
-    async def _file(self) -> bool:
+    async def versions(self) -> bool:
+        """List all repositories, and wait until what is new serves; tell whether anything changed.
+
+        Raises: as of `__call__`.
+        """
+        before = set(self._shown())
+        await self._versions()
+        return set(self._shown()) != before
+
+    async def file(self) -> bool:
+        """Apply the file if its content changed; tell whether it did. Raises: ConfigError."""
         try:
             return await self._apply_file()
         except OSError as error:

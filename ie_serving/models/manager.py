@@ -8,7 +8,15 @@ configuration or the new one, and a change that fails leaves no trace.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Mapping,
+    Sequence,
+)
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +42,14 @@ OpenStream = Callable[[ModelConfig], ModelStream]
 """Makes the stream of one model, not yet started."""
 Edit = Callable[[Sequence[ModelConfig]], Sequence[ModelConfig]]
 """Gives the same models, in their order, with other labels of some."""
+
+Agreed = Callable[[], Awaitable[None]]
+"""Awaited when all is prepared, in the step before names change hands. Raises: ServingError, which
+refuses the change."""
+
+
+async def at_once() -> None:
+    """Agree: nobody else is to change."""
 
 
 class ModelManager:
@@ -119,11 +135,18 @@ class ModelManager:
         if not self._opens_early:
             await until_they_answer([each for each in begun if each[0].config.name in answered])
 
-    async def apply(self, configs: Sequence[ModelConfig], *, all_or_nothing: bool) -> None:
+    async def apply(
+        self,
+        configs: Sequence[ModelConfig],
+        *,
+        all_or_nothing: bool,
+        agreed: Agreed = at_once,
+    ) -> None:
         """Change to another configuration.
 
         Args:
             configs: all models wanted from now on.
+            agreed: see `Agreed`; what it raises refuses a change that is all or nothing.
             all_or_nothing: load first, and refuse the change when a model that must be loaded does
                 not become AVAILABLE. Otherwise the change is made at once; each model serves when
                 it is ready, and keeps its predecessor serving until then.
@@ -147,14 +170,20 @@ class ModelManager:
                 self.served.entries = {**self.served.entries, **changed}
             fresh = self._opened(c for c in configs if self._must_load(c, anew=all_or_nothing))
             if all_or_nothing:
-                await self._prepare(fresh.values())
+                await self._prepare(fresh.values(), agreed)
+            else:
+                await agreed()
             self._commit(configs, fresh)
             log.info(Event("configuration applied", models=",".join(self.served.entries)))
             if not all_or_nothing:
                 self._begin_each_alone(fresh.values())
 
-    async def relabel(self, edit: Edit) -> None:
+    async def relabel(self, edit: Edit, *, agreed: Agreed = at_once) -> None:
         """Change labels alone, by `edit` of what is desired; nothing is loaded.
+
+        Args:
+            edit: gives the same models with other labels.
+            agreed: see `Agreed`.
 
         Raises:
             PreconditionFailed: a label names a version that does not serve; nothing has changed.
@@ -162,7 +191,8 @@ class ModelManager:
         async with self._applying:
             configs = edit(self.desired)
             pairs = zip(configs, self.desired, strict=True)
-            self._check_labels(new for new, old in pairs if new is not old)
+            self._check_labels(new for new, old in pairs if new != old)
+            await agreed()
             self._commit(configs, {})
 
     def serving(self) -> tuple[ModelConfig, ...]:
@@ -283,13 +313,14 @@ class ModelManager:
         except Exception:
             log.exception(Event("poll failed", model=served.config.name))
 
-    async def _prepare(self, fresh: Collection[Served]) -> None:
-        """Load all of `fresh`, or retire all of it and raise."""
+    async def _prepare(self, fresh: Collection[Served], agreed: Agreed) -> None:
+        """Load all of `fresh`, or retire all of it and raise; also where others do not agree."""
         self._prepared.entries = {served.config.name: served for served in fresh}
         begun = [asyncio.ensure_future(self._begin(served)) for served in fresh]
         try:
             await asyncio.gather(*begun)
             require_available(fresh)
+            await agreed()
         except BaseException:  # also when the RPC is cancelled: nobody would end these streams
             # All of them, before they retire: one that had not begun yet would go on unseen.
             for each in begun:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from ie_serving.core.backoff import Backoff
+from ie_serving.models.others import ALONE, Others
 from ie_serving.models.repository.trouble import ListingTrouble
 from ie_serving.models.version.control import Rules
 
@@ -38,6 +39,7 @@ class StreamRules:
         on_trouble: told of each listing that fails.
         on_changed: told of each change of the files of a version that serves.
         on_load: told of each load that ends, whether it succeeded.
+        others: the other workers of the server.
         clock: seconds that only grow.
         chance: 0 to 1 at random, for the jitter of the back-off.
     """
@@ -51,6 +53,7 @@ class StreamRules:
     on_trouble: Callable[[], None] = lambda: None
     on_changed: Callable[[], None] = lambda: None
     on_load: Callable[[bool], None] = lambda succeeded: None
+    others: Others = ALONE
     clock: Callable[[], float] = time.monotonic
     chance: Callable[[], float] = random.random
 

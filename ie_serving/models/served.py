@@ -82,6 +82,10 @@ class ServedModels:
         """Status of all versions of every model, by its name; none of one that has none yet."""
         return {name: self.entries[name].stream.statuses() for name in self.names()}
 
+    def own_statuses(self) -> dict[str, list[VersionStatus]]:
+        """The same of this worker alone."""
+        return {name: served.stream.own_statuses() for name, served in self.entries.items()}
+
     def is_ready(self, spec: ModelSpec) -> bool:
         """Tell whether a version is AVAILABLE for `spec`, which names no label.
 

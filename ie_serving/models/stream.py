@@ -28,7 +28,12 @@ from ie_serving.models.version.control import VersionControl, Work
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import Loader
 from ie_serving.models.version.renewal import Renewals
-from ie_serving.models.version.transition_policy import Action, Load, preserve_availability
+from ie_serving.models.version.transition_policy import (
+    Action,
+    Load,
+    Snapshot,
+    preserve_availability,
+)
 from ie_serving.models.version.versions import Versions
 from ie_serving.telemetry import logs
 
@@ -165,8 +170,16 @@ class ModelStream:
         self._schedule.now(self)
 
     def statuses(self) -> list[VersionStatus]:
-        """Status of every known version, highest first."""
+        """Status of every known version, highest first, as clients are told it."""
+        return self._rules.others.statuses(self.name, self._versions.statuses())
+
+    def own_statuses(self) -> list[VersionStatus]:
+        """The same of this worker alone."""
         return self._versions.statuses()
+
+    def others_changed(self) -> None:
+        """Take note that other workers have other versions AVAILABLE."""
+        self._advance()
 
     def failures(self) -> dict[int, str]:
         """Wanted versions that failed to load, with the cause."""
@@ -299,7 +312,7 @@ class ModelStream:
             return
         # Each command moves its version at once, so the next snapshot shows it and the loop ends;
         # what takes time goes on in tasks.
-        while action := preserve_availability(self._versions.snapshots(self._to_serve())):
+        while action := preserve_availability(self._snapshots()):
             work = self._carry_out(action)
             if work:
                 self._spawn(work)
@@ -314,6 +327,10 @@ class ModelStream:
         if is_unlisted:
             self._schedule.now(self)
         self._changed.set()
+
+    def _snapshots(self) -> list[Snapshot]:
+        own = self._versions.snapshots(self._to_serve())
+        return self._rules.others.snapshots(self.name, own)
 
     def _ends_recall(self) -> bool:
         """Forget, once, what was to serve first, when it serves or cannot."""
@@ -367,9 +384,12 @@ class ModelStream:
         # Made anew rather than kept in step: it runs only when a version moves, and cannot differ
         # from the stages.
         self.available = serving = self._versions.serving()
-        self.default = serving[max(serving)] if serving else None
+        # Where no version is everywhere, each worker answers with what it has.
+        shared = self._rules.others.shared(self.name, serving.keys())
+        self.default = serving[max(shared or serving)] if serving else None
         self.has_served = self.has_served or bool(serving)
         self._assign_labels()
+        self._rules.others.changed()
 
     def _assign_labels(self) -> None:
         before = self.labels

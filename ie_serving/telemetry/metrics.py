@@ -13,7 +13,7 @@ their own; requests for other names count under `model_name=""`, so callers cann
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 
 from ie_serving.telemetry.batches import BatchMetrics, batch_lines
@@ -97,11 +97,13 @@ class Metrics:
     Attributes:
         wanted: see above.
         recent: keeps what has failed lately; None where nobody looks at it.
+        united: gives the page of all workers; None: there is one.
     """
 
     def __init__(self, *, wanted: bool = True) -> None:
         self.wanted = wanted
         self.recent: RecentErrors | None = None
+        self.united: Callable[[], Awaitable[bytes]] | None = None
         self._unknown = ModelMetrics()
         self._models: dict[str, ModelMetrics] = {"": self._unknown}
         self._states: States = lambda: ()
@@ -162,7 +164,11 @@ class Metrics:
         return "\n".join(self._lines()) + "\n"
 
     async def page(self) -> bytes:
-        """Write it in steps: that of a thousand models takes a second of processor time.
+        """Write the page of the server."""
+        return await (self.united or self.own_page)()
+
+    async def own_page(self) -> bytes:
+        """Write that of this worker in steps: a thousand models take a second of processor time.
 
         Whoever asks while it is written gets the same page.
         """

@@ -125,8 +125,7 @@ def main() -> int:
     hints.speak(ie_serving.names("model"))
     logs.configure(server.log_level, server.log_path, server.log_format)
     settings = Settings(server=server, models=())
-    workers = options.get("workers", 1)
-    return run(settings, lambda *_: build(options), workers=workers, environment=os.environ).code
+    return run(settings, lambda *_: build(options), environment=os.environ).code
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ reported together, as one `ConfigError`; arguments that cannot be told apart at 
 """
 
 import argparse
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -362,7 +363,9 @@ def _server(given: dict[str, Any], file: ConfigFile, reading: _Reading) -> Serve
     enabled = ovms.metrics_enabled(reading.given, file.metrics, reading.faults)
     if "metrics_path" not in given and enabled is not None:
         given["metrics_path"] = METRICS_PATH if enabled else ""
-    settings = ServerSettings(**given)
+    workers, said = ovms.workers(reading.given, len(os.sched_getaffinity(0)), reading.faults)
+    reading.warnings += [] if "workers" in given else said
+    settings = ServerSettings(**{"workers": workers, **given})
     _check_ports(settings, reading.faults, metrics_asked_for=bool(given.get("metrics_path")))
     return settings
 

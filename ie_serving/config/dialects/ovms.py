@@ -8,12 +8,16 @@ from collections.abc import Collection, Mapping, Sequence
 
 from ie_serving.config.files.json_file import METRICS_PATH
 from ie_serving.config.settings import ServerSettings
-from ie_serving.config.values import words
+from ie_serving.config.values import numbers, words
 from ie_serving.config.values.faults import Faults
 
 METRICS_ENABLE = "metrics_enable"
+OLD_WORKERS = ("grpc_workers", "rest_workers")
+"""Threads of the server of 2020, servers within one process of OpenVINO Model Server."""
+_AS_WORKERS = "as --workers, but for one process for each processor at most"
 
 ALIASES: Mapping[str, str] = {
+    **dict.fromkeys(OLD_WORKERS, _AS_WORKERS),
     METRICS_ENABLE: f"false serves no metrics, true serves them at {METRICS_PATH} (see"
     " --metrics_path)",
 }
@@ -38,6 +42,20 @@ def _without_grpc(argv: Sequence[str], names: Collection[str]) -> list[str]:
     follows = ("--rest_port", taken) in itertools.pairwise(argv)
     is_taken = follows or f"--rest_port={taken}" in argv
     return ["--port=0"] if is_taken and "--port" not in names else []
+
+
+def workers(given: Mapping[str, str], processors: int, faults: Faults) -> tuple[int, list[str]]:
+    """Give how many workers old flags ask for, 1 where none is there, and what to say of them.
+
+    More processes than processors are of no use, and each has every model in memory.
+    """
+    asked = [name for name in OLD_WORKERS if name in given]
+    read = numbers.integer(0, 10_000)
+    found = [faults.take(read, given[name], f"--{name}") or 1 for name in asked]
+    taken = max(1, min(max(found, default=1), processors))
+    flags = " and ".join(f"--{name}" for name in asked)
+    said = f"{flags}: taken for --workers {taken}; there is one process for each processor at most"
+    return taken, [said] if asked else []
 
 
 def metrics_enabled(given: Mapping[str, str], in_file: bool | None, faults: Faults) -> bool | None:

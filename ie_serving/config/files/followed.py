@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -47,6 +47,16 @@ class Models(Protocol):
         """Give the version of each model that answers requests, or is to do so first."""
 
 
+class Among(Protocol):
+    """Changes all workers of the server; `several.SeveralWorkers` is one."""
+
+    async def apply(self, configs: Sequence[ModelConfig], *, all_or_nothing: bool) -> None:
+        """Change to another configuration; see `ModelManager`."""
+
+    def leads(self) -> bool:
+        """Tell whether it is for this worker to look at the file."""
+
+
 class FollowedConfig:
     """Follows the configuration file; without one it stays at what the command line said.
 
@@ -58,9 +68,13 @@ class FollowedConfig:
         models: what is configured.
         places: where a worker that this one replaces has left how far it had come, and where this
             one leaves it to the next.
+        among: changes all workers, where there are several.
     """
 
-    def __init__(self, settings: Settings, models: Models, places: Places) -> None:
+    def __init__(
+        self, settings: Settings, models: Models, places: Places, among: Among | None = None
+    ) -> None:
+        self._among = among
         self._settings = settings
         self._models = models
         self._places = places
@@ -70,7 +84,7 @@ class FollowedConfig:
         self._wanted: Sequence[ModelConfig] | None = None
         self._is_pausing = self._has_loaded = False
         self._task: asyncio.Task[None] | None = None
-        self._watch = _watch(settings, models)
+        self._watch = _watch(settings, among or models, among.leads if among else _always)
 
     async def start(self) -> None:
         """Load what is wanted, and apply what the file changes to from now on, until `close`.
@@ -124,13 +138,28 @@ class FollowedConfig:
             self._has_loaded = False
             self.note_load()
 
+    @property
+    def is_replacement(self) -> bool:
+        """Whether another worker has served before this one."""
+        return self._before is not None
+
+    @property
+    def seen(self) -> str | None:
+        """Digest of the file's content that was applied last; None without a file."""
+        return self._watch.seen if self._watch else None
+
+    @seen.setter
+    def seen(self, digest: str | None) -> None:
+        if self._watch:
+            self._watch.seen = digest
+
     async def reload(self) -> None:
-        """Read the file and apply it now, changed or not.
+        """Read the file and apply it now, changed or not; of several workers one does.
 
         Raises:
             ServingError: it is broken or cannot be applied; nothing has changed.
         """
-        if self._watch:
+        if self._watch and (self._among is None or self._among.leads()):
             await self._watch.reload()
 
     async def reload_if_changed(self) -> bool:
@@ -153,6 +182,10 @@ class FollowedConfig:
         if self._watch is None or path is None:
             return last
         if before and self._watch.seen in (None, before.seen):
+            return last
+        if before and self._among:
+            # What the file says now is for all workers at once: whoever looks next finds it.
+            self._watch.seen = before.seen
             return last
         try:
             return await asyncio.to_thread(self._read, path)
@@ -180,7 +213,13 @@ class FollowedConfig:
             log.error(Event("configuration not reloaded, the previous one stays", cause=error))
 
 
-def _watch(settings: Settings, models: Models) -> ConfigWatch | None:
+def _always() -> bool:
+    return True
+
+
+def _watch(
+    settings: Settings, models: Models | Among, leads: Callable[[], bool]
+) -> ConfigWatch | None:
     if settings.config_path is None:
         return None
     return ConfigWatch(
@@ -189,4 +228,5 @@ def _watch(settings: Settings, models: Models) -> ConfigWatch | None:
         # The RPC changes all or nothing; the file lets each model stand for itself.
         partial(models.apply, all_or_nothing=False),
         poll_wait_s=settings.server.config_poll_wait_s,
+        leads=leads,
     )

@@ -28,13 +28,28 @@ Apply = Callable[[Sequence[ModelConfig]], Awaitable[None]]
 class ConfigWatch:
     """Applies the file at `path` whenever its content changes.
 
+    Args of the constructor:
+        path: the file.
+        load, apply: see their types.
+        poll_wait_s: seconds between two looks at it.
+        leads: tells whether it is for this process to look, or another one does.
+
     Attributes:
         seen: digest of the content that is or was applied or refused last; None when the file could
             not be read yet.
     """
 
-    def __init__(self, path: Path, load: Load, apply: Apply, *, poll_wait_s: float) -> None:
+    def __init__(
+        self,
+        path: Path,
+        load: Load,
+        apply: Apply,
+        *,
+        poll_wait_s: float,
+        leads: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._path = path
+        self._leads = leads
         self._load = load
         self._apply = apply
         self._poll_wait_s = poll_wait_s
@@ -50,7 +65,8 @@ class ConfigWatch:
         while self._poll_wait_s > 0:
             await asyncio.sleep(self._poll_wait_s)
             try:
-                await self._look()
+                if self._leads():
+                    await self._look()
             except Exception:  # such as for want of a thread, of which there may be one next time
                 log.exception(Event("configuration not applied", path=self._path))
 

@@ -19,12 +19,6 @@ _USE_DEVICE = Hint("use {openvino.target_device}")
 # A flag that had an effect there and has none here could be missed, hence the advice; refusing it
 # would only make people delete it and learn nothing.
 FLAGS: Mapping[str, Hint] = {
-    "grpc_workers": Hint(
-        "one event loop serves every gRPC call; {engine.nireq} sets how many infer at once"
-    ),
-    "rest_workers": Hint(
-        "one event loop serves every REST call; {engine.nireq} sets how many infer at once"
-    ),
     "grpc_max_threads": Hint(
         "one event loop serves every call; {engine.nireq} sets how many infer at once"
     ),

@@ -76,7 +76,7 @@ LIMITS: tuple[Setting, ...] = (
         parse=numbers.integer(0, 1_000_000),
         form="N",
         default="no limit",
-        meaning="requests that run a model, of both ports and all models, that a worker takes at a"
+        meaning="requests that run a model, of both ports and all models, that are taken at a"
         " time; one more gets 429 or RESOURCE_EXHAUSTED. Streams do not count",
         example="500",
         flag="max_in_flight_requests",

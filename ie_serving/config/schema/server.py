@@ -6,6 +6,7 @@ from ie_serving.config.schema.setting import BOOLEAN, Setting
 from ie_serving.config.schema.storage import CACHE
 from ie_serving.config.schema.tls import TLS
 from ie_serving.config.schema.traces import TRACES
+from ie_serving.config.schema.workers import WORKERS
 from ie_serving.config.values import numbers, words
 
 CONFIG_PATH = Setting(
@@ -88,6 +89,7 @@ SERVER: tuple[Setting, ...] = (
         example="/run/ie_serving/rest.sock",
         flag="rest_socket_path",
     ),
+    WORKERS,
     *TLS,
     *ACCESS,
     *LIMITS,

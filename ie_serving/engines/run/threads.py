@@ -9,6 +9,8 @@ import os
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path, PurePosixPath
 
+from ie_serving.core.share import SHARE
+
 Read = Callable[[str], str | None]
 """Gives a file's text, or None when there is no such file."""
 
@@ -17,9 +19,15 @@ CPUS = "/sys/devices/system/cpu"
 
 
 def thread_limit() -> int | None:
-    """Give the number of threads to set, or None when nothing limits this process."""
+    """Give the number of threads to set, or None when nothing limits this process.
+
+    Of several workers each has its part, rounded down: together they fill the machine once.
+    """
     usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
-    return limit(os.cpu_count() or 1, usable, cgroup_quota(_read), _read)
+    whole = limit(os.cpu_count() or 1, usable, cgroup_quota(_read), _read)
+    if SHARE.workers == 1:
+        return whole
+    return SHARE.of(whole or cores(usable or range(os.cpu_count() or 1), _read))
 
 
 def threads() -> int:

@@ -38,6 +38,7 @@ from gunicorn.workers.base import Worker
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.errors import ServingError
 from ie_serving.core.hints import Hint
+from ie_serving.core.share import SHARE
 from ie_serving.server.process.deadly_loads import DeadlyLoads, LoadNotes
 from ie_serving.server.process.handover import Handover, Handovers
 from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S, Application, Orders, serve
@@ -52,14 +53,18 @@ from ie_serving.server.process.take_over import (
     succeeding,
 )
 from ie_serving.server.process.tuning import lasting_objects, tune
+from ie_serving.server.workers.crew import Crew
+from ie_serving.server.workers.ledger import Answering, Ledger
+from ie_serving.server.workers.member import Member
 from ie_serving.telemetry.logs import Event
 from ie_serving.telemetry.reopen import reopen
 
 log = logging.getLogger(__name__)
 
-Build = Callable[[Settings, Handovers, LoadNotes], Application]
+Build = Callable[[Settings, Handovers, LoadNotes, Member | None], Application]
 """Builds the application; called in each worker, where it imports what is heavy. What an earlier
-worker has left for it is in the handovers and in the notes."""
+worker has left for it is in the handovers and in the notes; the last is its part among several
+workers, None where it is the only one."""
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
 HEARTBEAT_S = 1.0
@@ -101,7 +106,6 @@ def run(
     settings: Settings,
     build: Build,
     *,
-    workers: int = 1,
     environment: MutableMapping[str, str],
 ) -> Ended:
     """Serve until told to stop, or until another process has taken over.
@@ -109,7 +113,6 @@ def run(
     Args:
         settings: checked.
         build: called in each worker after the fork.
-        workers: how many processes serve; each loads every model.
         environment: of this process, which says whether it takes over from another.
     """
     predecessor = inherited(environment)
@@ -121,7 +124,7 @@ def run(
         log.error(error)
         ended = Ended(1, str(error))
     else:
-        ended = _serve(_Server(settings, build, ports, workers, predecessor), environment)
+        ended = _serve(_Server(settings, build, ports, predecessor), environment)
     if predecessor and ended.code:
         predecessor.told_failure(ended.cause)
     return ended
@@ -161,24 +164,42 @@ class _Server(BaseApplication):  # type: ignore[misc]
         settings: Settings,
         build: Build,
         ports: Ports,
-        workers: int,
         predecessor: Predecessor | None,
     ) -> None:
         self.predecessor = predecessor
         self.settings = settings
         self.build = build
         self.ports = ports
-        self.workers = workers
+        workers = settings.server.workers
+        self.crew = Crew(workers, Handover) if workers > 1 else None
         self.was_ready = Shared()
         self.stopped_by = Shared()  # number of the signal that the arbiter got first
         self.handovers = Handovers(Handover(), Handover())
         self.failure = Handover()
         self.deadly_loads = DeadlyLoads()
+        self.slots_taken: set[int] = set()
         super().__init__()
+
+    def free_slot(self) -> int:
+        """Give the slot of the next worker: of several, the one that none has."""
+        return self.crew.free_slot(self.slots_taken) if self.crew else 0
+
+    def handovers_of(self, slot: int) -> Handovers:
+        """Give what the worker of a slot begins with and leaves."""
+        if self.crew is None:
+            return self.handovers
+        ledger = Ledger(self.crew, slot, is_first=not self.was_ready.get())
+        return Handovers(ledger, Answering(self.crew, slot))
+
+    def forget(self) -> None:
+        """Forget what workers have left."""
+        self.handovers.clear()
+        if self.crew:
+            self.crew.forget()
 
     def load_config(self) -> None:
         """Give gunicorn what it shall do. It raises for a value that it does not take."""
-        for name, value in _configuration(self.settings.server, self.workers).items():
+        for name, value in _configuration(self.settings.server).items():
             self.cfg.set(name, value)
 
     def load(self) -> None:
@@ -193,10 +214,10 @@ def _longest_stop_s(server: ServerSettings) -> int:
     return int(server.drain_delay_s + server.drain_timeout_s + 2 * CLOSE_TIMEOUT_S + 1)
 
 
-def _configuration(server: ServerSettings, workers: int) -> dict[str, Any]:
+def _configuration(server: ServerSettings) -> dict[str, Any]:
     return {
         "proc_name": "ie_serving",
-        "workers": workers,
+        "workers": server.workers,
         "worker_class": _Worker,
         "logger_class": _Logger,
         "timeout": HUNG_AFTER_S,
@@ -230,7 +251,7 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
         self.server = server
         self._stopping = False
         self._young_deaths = 0
-        self._born = self._spawn_at = time.monotonic()
+        self._spawn_at = time.monotonic()
 
     def signal(self, sig: int, frame: FrameType | None) -> None:
         """Queue a signal; a second one to stop becomes gunicorn's quick shutdown."""
@@ -288,8 +309,7 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
 
     def spawn_worker(self) -> Any:  # noqa: ANN401 (gunicorn's)
         """Fork a worker; give its pid."""
-        # Whether its death is a young one is counted from here.
-        self._born = time.monotonic()
+        self.server.slots_taken = {worker.slot for worker in self.WORKERS.values()}
         return super().spawn_worker()
 
     def reap_workers(self) -> None:
@@ -303,10 +323,12 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
             worker.tmp.close()
             lost = self.server.deadly_loads.add(worker.loads.read(), killed=code < 0)
             worker.loads.close()
+            if self.server.crew:
+                self.server.crew.left(worker.slot)
             if not self._stopping:
-                self._replace(pid, code, lost)
+                self._replace(pid, code, lost, worker.born)
 
-    def _replace(self, pid: int, code: int, lost: Sequence[str]) -> None:
+    def _replace(self, pid: int, code: int, lost: Sequence[str], born: float) -> None:
         """Let a new worker start, or end the server when none was ever ready.
 
         One that died of a load is replaced in any case: without that version the next one starts.
@@ -314,12 +336,12 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
         if not self.server.was_ready.get():
             if not lost:
                 self._fail(pid, code)
-            self.server.handovers.clear()  # the next start is still the first one
+            self.server.forget()  # the next start is still the first one
         if lost:
             loads = ",".join(lost)
             log.error(Event("worker died while versions were loading", pid=pid, loads=loads))
         now = time.monotonic()
-        self._young_deaths = 1 if now - self._born > GROWN_UP_S else self._young_deaths + 1
+        self._young_deaths = 1 if now - born > GROWN_UP_S else self._young_deaths + 1
         pause = pause_before(self._young_deaths)
         self._spawn_at = now + pause
         log.error(Event("worker ended and is replaced", pid=pid, cause=_cause(code), pause_s=pause))
@@ -357,6 +379,8 @@ class _Worker(Worker):  # type: ignore[misc]
         """Runs in the arbiter, before the fork, so that both have what the worker leaves."""
         super().__init__(*of_gunicorn)
         self.loads = Handover()
+        self.slot = self.app.free_slot()
+        self.born = time.monotonic()  # whether its death is a young one is counted from here
 
     def init_signals(self) -> None:
         """Drop the arbiter's handlers; the loop installs this worker's own."""
@@ -397,7 +421,9 @@ class _Worker(Worker):  # type: ignore[misc]
         self._listen_to_signals(orders)
         beats = asyncio.create_task(self._beat(orders))
         server = self.app
-        tune(budget_of(server.settings.server.memory_budget_bytes))
+        workers = server.settings.server.workers
+        SHARE.workers = workers
+        tune(budget_of(server.settings.server.memory_budget_bytes) // workers)
         notes = LoadNotes(server.deadly_loads.deaths, self.loads.write)
         with lasting_objects():
             # Here, not above: the arbiter does without numpy.
@@ -405,7 +431,9 @@ class _Worker(Worker):  # type: ignore[misc]
             from ie_serving.server.process.give_back import give_back
 
             collect_on_request()
-            application = server.build(server.settings, server.handovers, notes)
+            member = Member(server.crew, self.slot) if server.crew else None
+            handovers = server.handovers_of(self.slot)
+            application = server.build(server.settings, handovers, notes, member)
         tidying = [asyncio.create_task(each()) for each in (collect_garbage, give_back)]
         await serve(application, server.settings.server, server.ports, orders, self._be_ready)
         beats.cancel()

@@ -8,7 +8,7 @@ writes one leaves the other whole.
 import hashlib
 import os
 import tempfile
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 _TURN_BYTES = 8
@@ -16,7 +16,7 @@ _TURN_BYTES = 8
 
 
 class Handover:
-    """The last bytes that a worker has written. With several workers, that any of them has."""
+    """The last bytes that a worker has written."""
 
     def __init__(self) -> None:
         self._files = (nameless(), nameless())
@@ -52,6 +52,19 @@ class Handover:
             os.close(file)
 
 
+class Left(Protocol):
+    """What a worker leaves; `Handover` is one."""
+
+    def read(self) -> bytes:
+        """See `Handover`."""
+
+    def write(self, data: bytes, /) -> None:
+        """See `Handover`."""
+
+    def clear(self) -> None:
+        """See `Handover`."""
+
+
 class Handovers(NamedTuple):
     """What workers leave to those that replace them.
 
@@ -60,8 +73,8 @@ class Handovers(NamedTuple):
         answering: which versions answer.
     """
 
-    configuration: Handover
-    answering: Handover
+    configuration: Left
+    answering: Left
 
     def clear(self) -> None:
         """Forget what was written."""

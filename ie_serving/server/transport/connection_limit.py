@@ -55,10 +55,14 @@ class ConnectionLimit:
     Args of the constructor:
         most: connections that may be open.
         now: seconds, only growing; the clock of `Limited.idle_since`.
+
+    Attributes:
+        on_count: called when a connection is lost; None: nobody wants to know.
     """
 
     def __init__(self, most: int = sys.maxsize, now: Callable[[], float] = time.monotonic) -> None:
         self._most = most
+        self.on_count: Callable[[], None] | None = None
         self.now = now
         self._open: set[Limited] = set()
         self._ending: dict[Limited, float] = {}
@@ -93,6 +97,8 @@ class ConnectionLimit:
         """Take note that a connection is lost."""
         self._open.discard(connection)
         self._ending.pop(connection, None)
+        if self.on_count:
+            self.on_count()
 
     def _has_room(self) -> bool:
         """Tell whether the limit is kept, now or when those have gone that were told to end."""

@@ -8,7 +8,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ie_serving.core.waits import set_within
 from ie_serving.server.transport.connection_limit import ConnectionLimit
@@ -26,6 +26,19 @@ C = TypeVar("C", bound=asyncio.Protocol)
 
 Secure = Callable[[], ssl.SSLContext]
 """Gives what the next connection agrees upon TLS with."""
+
+
+class Sharing(Protocol):
+    """Shares the connections of a socket with other processes that have it, too."""
+
+    def listen(self, bound: socket.socket, connect: Callable[[], asyncio.Protocol], /) -> None:
+        """Accept connections; those that are for this process get their protocol by `connect`."""
+
+    def may_shed(self, shed: Callable[[int], None], /) -> None:
+        """Know what lets go of so many without a failed request: their clients connect anew."""
+
+    def stop(self, bound: socket.socket, /) -> None:
+        """Accept no more."""
 
 
 class Step(NamedTuple, Generic[C]):
@@ -47,11 +60,21 @@ class Listener(Generic[C]):
         connect: makes the protocol of one new connection; `opened` and `closed` tell of its life.
         limit: counts connections whose handshake is under way, or strangers could open any number.
         secure: see `Secure`; None: connections are plain.
+        sharing: see `Sharing`; None: no other process accepts on the sockets.
+        let_go: lets go of a connection without a failed request; None: nothing does.
     """
 
     def __init__(
-        self, connect: Callable[[], C], limit: ConnectionLimit, secure: Secure | None = None
+        self,
+        connect: Callable[[], C],
+        limit: ConnectionLimit,
+        secure: Secure | None = None,
+        sharing: Sharing | None = None,
+        let_go: Callable[[C], object] | None = None,
     ) -> None:
+        self._sharing = sharing
+        self._let_go = let_go
+        self._shared: list[socket.socket] = []
         self._connect = connect
         self._limit = limit
         self._secure = secure
@@ -76,8 +99,14 @@ class Listener(Generic[C]):
         """
         loop = asyncio.get_running_loop()
         accept = self._greet if self._secure else self._connect
+        if self._sharing and self._let_go:
+            self._sharing.may_shed(self._shed)
         for bound in sockets:
             allow_listening(bound)
+            if self._sharing:
+                self._sharing.listen(bound, accept)
+                self._shared.append(bound)
+                continue
             unix = bound.family == socket.AF_UNIX
             create = loop.create_unix_server if unix else loop.create_server
             server = await create(accept, sock=bound, backlog=BACKLOG)
@@ -103,6 +132,10 @@ class Listener(Generic[C]):
 
         It may be called again, to go on with further steps.
         """
+        while self._sharing and self._shared:
+            bound = self._shared.pop()
+            self._sharing.stop(bound)
+            bound.close()
         while self._accepting:
             server, bound = self._accepting.pop()
             server.close()
@@ -115,6 +148,11 @@ class Listener(Generic[C]):
                 step.act(connection)
             if await set_within(self._none_open, step.wait_s):
                 return
+
+    def _shed(self, number: int) -> None:
+        assert self._let_go  # else nobody knows of this method
+        for connection in self.connections[:number]:
+            self._let_go(connection)
 
     def _greet(self) -> Handshake:
         assert self._secure

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from ie_serving.server.transport.connection_limit import ConnectionLimit
-from ie_serving.server.transport.listener import Listener, Secure, Step
+from ie_serving.server.transport.listener import Listener, Secure, Sharing, Step
 from ie_serving.server.transport.peer import agreed_protocol, client_address
 
 PREFACE_BEGINS: Final = b"PRI"
@@ -51,15 +51,21 @@ class SharedPort:
         grpc: carries HTTP/2.
         limit: of the connections of all ports.
         secure: see `listener.Secure`.
+        sharing: see `listener.Sharing`.
     """
 
     def __init__(
-        self, rest: Server, grpc: Server, limit: ConnectionLimit, secure: Secure | None = None
+        self,
+        rest: Server,
+        grpc: Server,
+        limit: ConnectionLimit,
+        secure: Secure | None = None,
+        sharing: Sharing | None = None,
     ) -> None:
         self._rest = rest
         self._grpc = grpc
         self._limit = limit
-        self._listener: Listener[Undecided] = Listener(self._connect, limit, secure)
+        self._listener: Listener[Undecided] = Listener(self._connect, limit, secure, sharing)
 
     async def listen(self, bound: Sequence[socket.socket]) -> None:
         """See `lifecycle.Listener`."""

@@ -20,7 +20,7 @@ from ie_serving.server.transport.grpc.services import (
     by_path,
 )
 from ie_serving.server.transport.http2.driver import Driver
-from ie_serving.server.transport.listener import Listener, Secure, Step
+from ie_serving.server.transport.listener import Listener, Secure, Sharing, Step
 from ie_serving.server.transport.peer import client_names
 
 CLOSE_S = 1.0
@@ -47,6 +47,7 @@ class Http2Server:
         max_idle_s: seconds without a call after which a connection ends; 0 sets no limit.
         limit: of the connections of all ports.
         secure: see `listener.Secure`.
+        sharing: see `listener.Sharing`.
         admission: chooses what answers; None: nobody is asked who they are.
         calls: what carries a call of one message, and a conversation.
     """
@@ -65,6 +66,7 @@ class Http2Server:
         secure: Secure | None = None,
         admission: Admission | None = None,
         calls: tuple[type[UnaryCall], type[StreamingCall]] = (UnaryCall, StreamingCall),
+        sharing: Sharing | None = None,
     ) -> None:
         self._max_idle_s = max_idle_s
         self._limit = limit or ConnectionLimit()
@@ -79,7 +81,7 @@ class Http2Server:
         rules = Rules(max_message_bytes, refused, min(max_message_bytes, SMALL - 1))
         opening = AdmittedCalls(methods, rules, admission) if admission else Calls(methods, rules)
         self._accept = opening.accept
-        self._listener = Listener(self.connect, self._limit, secure)
+        self._listener = Listener(self.connect, self._limit, secure, sharing, Driver.drain)
 
     async def listen(self, bound: Sequence[socket.socket]) -> None:
         """See `lifecycle.Listener`."""

@@ -14,7 +14,7 @@ from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.http1.connection import Connection
 from ie_serving.server.transport.http1.known_heads import KnownHeads
 from ie_serving.server.transport.http1.messages import App
-from ie_serving.server.transport.listener import Listener, Secure, Step
+from ie_serving.server.transport.listener import Listener, Secure, Sharing, Step
 from ie_serving.server.transport.outbox import Outbox
 
 KEEP_ALIVE_S: Final = 75.0
@@ -50,6 +50,7 @@ class HttpServer:
         keep_alive_s: float = KEEP_ALIVE_S,
         limit: ConnectionLimit | None = None,
         secure: Secure | None = None,
+        sharing: Sharing | None = None,
     ) -> None:
         self.app = app
         self.draining = False
@@ -58,7 +59,7 @@ class HttpServer:
         self.known_heads = KnownHeads()
         self._keep_alive_s = keep_alive_s
         self._limit = limit or ConnectionLimit()
-        self._listener = Listener(self.connect, self._limit, secure)
+        self._listener = Listener(self.connect, self._limit, secure, sharing)
         self._sweeper: asyncio.TimerHandle | None = None
 
     async def listen(self, sockets: Sequence[socket.socket]) -> None:

@@ -342,10 +342,36 @@ def test_a_variable_without_effect_warns(name: str) -> None:
     assert warning == f"environment variable {name} has no effect: {advice}"
 
 
+@pytest.mark.parametrize(
+    ("flags", "workers"),
+    [
+        pytest.param(("--workers", "3"), 3, id="as it is said"),
+        pytest.param(("--grpc_workers", "1"), 1, id="one as before"),
+        pytest.param(("--grpc_workers", "1", "--rest_workers", "2"), 2, id="the larger one"),
+        pytest.param(("--rest_workers", "24"), 2, id="one for each processor at most"),
+        pytest.param(("--workers", "1", "--grpc_workers", "8"), 1, id="its own flag counts"),
+    ],
+)
+def test_workers_by_new_and_old_flags(
+    monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...], workers: int
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
+    assert settings(*ONE, *flags).server.workers == workers
+
+
+def test_an_old_flag_of_workers_is_told_what_it_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
+    (said,) = warnings(*ONE, "--grpc_workers", "8", "--rest_workers", "4")
+    assert said == (
+        "--grpc_workers and --rest_workers: taken for --workers 2; there is one process for each"
+        " processor at most"
+    )
+
+
 def test_advice_for_a_file_names_the_files_keys(file: Path) -> None:
-    (warning,) = warnings("config", "--config_path", str(file), "--grpc_workers", "4")
+    (warning,) = warnings("config", "--config_path", str(file), "--grpc_max_threads", "4")
     assert warning == (
-        "--grpc_workers has no effect: one event loop serves every gRPC call; "
+        "--grpc_max_threads has no effect: one event loop serves every call; "
         "nireq in the configuration file sets how many infer at once"
     )
 

@@ -1,10 +1,10 @@
 """Flags and variables of `ie_serving` 2020.3, of its wrapper AMS, and `DEVICE` of before."""
 
-from tests.unit.config.migration.rows import already, ends, no_effect, taken
+from tests.unit.config.migration.rows import already, ends, mapped, no_effect, taken
 
 BASE = ("--model_name", "m", "--model_path", "/models/m", "--rest_port=8000")
 
-_LOOP = "one event loop serves every call; `--nireq` sets how many infer at once"
+_WORKERS = "`--workers`: processes, at most one for each processor; a warning says how many"
 _OPENVINO = "models.ModelConfig.engine.own.OpenVinoOptions"
 
 FLAGS = (
@@ -16,8 +16,8 @@ FLAGS = (
     ),
     taken("port", "9001", "server.port=9001", "0 turns gRPC off"),
     taken("rest_port", "8001", "server.rest_port=8001", "a negative number is an error"),
-    no_effect("grpc_workers", "4", _LOOP),
-    no_effect("rest_workers", "4", _LOOP),
+    mapped("grpc_workers", "2", "server.workers=2", _WORKERS),
+    mapped("rest_workers", "2", "server.workers=2", _WORKERS),
     taken("model_name", "o", "models.ModelConfig.name=o"),
     taken("model_path", "gs://models/o", "models.ModelConfig.base_path=gs://models/o"),
     taken(

@@ -1,10 +1,11 @@
 """Flags and variables of OpenVINO Model Server, 2025.4 to 2026.4. Source: its `cli_parser.cpp`."""
 
-from tests.unit.config.migration.rows import already, ends, no_effect, refused, taken
+from tests.unit.config.migration.rows import already, ends, mapped, no_effect, refused, taken
 
 BASE = ("--model_name", "m", "--model_path", "/models/m", "--rest_port=8000")
 
 _LOOP = "one event loop serves every call; `--nireq` sets how many infer at once"
+_WORKERS = "`--workers`: processes, at most one for each processor; a warning says how many"
 _CORS = "use `--enable_cors`, which lets every origin in"
 _PULL = "models are not pulled: put them into the repository"
 _GENERATIVE = "there are no generative endpoints"
@@ -21,7 +22,7 @@ SERVER = (
     taken("rest_port", "8001", "server.rest_port=8001"),
     taken("grpc_bind_address", "127.0.0.1", "server.grpc_host=127.0.0.1"),
     taken("rest_bind_address", "127.0.0.1", "server.rest_host=127.0.0.1"),
-    no_effect("grpc_workers", "2", _LOOP),
+    mapped("grpc_workers", "2", "server.workers=2", _WORKERS),
     no_effect("grpc_max_threads", "8", _LOOP),
     no_effect("grpc_memory_quota", "1000000", "use `--memory_budget_bytes`"),
     taken(
@@ -30,7 +31,7 @@ SERVER = (
         "server.grpc_max_connection_age_s=2.0",
         "age, its grace and idle time; all others need `--grpc_transport grpcio`",
     ),
-    no_effect("rest_workers", "4", _LOOP),
+    mapped("rest_workers", "2", "server.workers=2", _WORKERS),
     taken(
         "file_system_poll_wait_seconds",
         "10",

@@ -18,6 +18,8 @@ class Outcome(Enum):
     """The settings stay as they are, and nothing is warned of: it is so without the word."""
     NO_EFFECT = auto()
     """The settings stay as they are, and a warning names the word."""
+    MAPPED = auto()
+    """The settings hold `expected`, and a warning names the word."""
     REFUSED = auto()
     """The start fails, and what is said holds `expected`."""
     ENDS = auto()
@@ -28,6 +30,7 @@ BEGINNINGS: Mapping[Outcome, str] = {
     Outcome.TAKEN: "the same; ",
     Outcome.ALREADY: "",
     Outcome.NO_EFFECT: "no effect: ",
+    Outcome.MAPPED: "",
     Outcome.REFUSED: "refused: ",
     Outcome.ENDS: "the same; ",
 }
@@ -69,6 +72,10 @@ def already(word: str, given: str, note: str) -> Row:
 
 def no_effect(word: str, given: str, note: str) -> Row:
     return Row(word, given, Outcome.NO_EFFECT, word, note)
+
+
+def mapped(word: str, given: str, expected: str, note: str) -> Row:
+    return Row(word, given, Outcome.MAPPED, expected, note)
 
 
 def refused(word: str, given: str, note: str, expected: str = "") -> Row:

@@ -1,0 +1,69 @@
+"""How many processes serve, and what several of them cannot serve as one."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from ie_serving.config.schema.setting import Setting
+from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
+from ie_serving.config.values import numbers
+from ie_serving.core.errors import ConfigError
+from ie_serving.core.hints import Hint
+from ie_serving.engines.sequences import Sequences
+
+MOST: Final = 256
+"""Workers: far more than are of use, since each has every model."""
+
+WORKERS = Setting(
+    place="server.workers",
+    parse=numbers.integer(1, MOST),
+    form="N",
+    meaning="processes that serve as one server, each with every model; they divide processors,"
+    " memory budget and connections among them",
+    example="4",
+    flag="workers",
+    variables=("IE_SERVING_WORKERS",),
+    ovms=("grpc_workers", "rest_workers"),
+)
+
+
+def check(settings: Settings) -> None:
+    """Refuse what several workers cannot serve as one server. Raises: ConfigError."""
+    faults = [*_of_server(settings.server), *faults_of(settings.server, settings.models)]
+    if faults:
+        raise ConfigError(faults)
+
+
+def check_models(server: ServerSettings, models: Iterable[ModelConfig]) -> None:
+    """Refuse models that several workers cannot serve as one server. Raises: ConfigError."""
+    if faults := list(faults_of(server, models)):
+        raise ConfigError(faults)
+
+
+def faults_of(server: ServerSettings, models: Iterable[ModelConfig]) -> Iterator[str]:
+    """Yield what is wrong with models for several workers."""
+    for model in models if server.workers > 1 else ():
+        if model.engine.of(Sequences).stateful:
+            yield (
+                f"model {model.name} is stateful: its sequences live in one process, and requests"
+                f" of one may reach each of {server.workers} workers{_ONE}"
+            )
+
+
+def _of_server(server: ServerSettings) -> Iterator[str]:
+    if server.workers == 1:
+        return
+    if server.grpc_transport != "http2":
+        yield (
+            f"grpcio accepts connections by itself, unseen by the other of {server.workers}"
+            f" workers{_ONE}{_HTTP2}"
+        )
+    if server.max_connections_per_address:
+        yield (
+            "connections of an address are counted by one process, and may reach each of"
+            f" {server.workers} workers{_ONE}{_NO_LIMIT}"
+        )
+
+
+_ONE: Final = Hint(": leave {server.workers} at 1")
+_HTTP2: Final = Hint(", or {server.grpc_transport} at http2")
+_NO_LIMIT: Final = Hint(", or {server.max_connections_per_address} at 0")

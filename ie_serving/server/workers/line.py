@@ -1,0 +1,91 @@
+"""A conversation between two workers over a socket that only they have: values, one by one.
+
+Whoever asks makes a pair of sockets and sends one of them to the other's mailbox. The system closes
+it when that worker dies, so that nobody waits for a dead one.
+"""
+
+import asyncio
+import pickle
+import socket
+from typing import Any, Final
+
+from ie_serving.core import errors
+from ie_serving.core.errors import ConfigError, NotAvailable, ServingError
+
+_LENGTH_BYTES: Final = 8
+_MOST_BYTES: Final = 1 << 30
+"""Of one value: far more than the metrics of thousands of models take."""
+
+
+class Gone(NotAvailable):
+    """The other worker has ended the line, or has died, or takes too long."""
+
+
+class Line:
+    """One end of a conversation. Lives on one event loop."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @classmethod
+    async def over(cls, end: socket.socket) -> "Line":
+        """Converse over `end`, which belongs to the line from now on."""
+        end.setblocking(False)
+        return cls(*await asyncio.open_unix_connection(sock=end))
+
+    def tell(self, value: Any) -> None:  # noqa: ANN401 (whatever pickle takes)
+        """Send a value; at once, and whether or not the other still listens."""
+        # Not JSON: configurations are objects of many classes, and both ends are the same program.
+        body = pickle.dumps(value)
+        if not self._writer.is_closing():
+            self._writer.write(len(body).to_bytes(_LENGTH_BYTES, "big") + body)
+
+    async def hear(self, limit_s: float) -> Any:  # noqa: ANN401
+        """Wait for the next value.
+
+        Raises:
+            Gone: there is none, and will be none, or none within `limit_s` seconds.
+            ServingError: the other worker has told an error.
+        """
+        try:
+            value = await asyncio.wait_for(self._next(), limit_s)
+        except (OSError, EOFError, asyncio.TimeoutError) as error:
+            why = "did not answer in time" if isinstance(error, asyncio.TimeoutError) else "ended"
+            raise Gone(f"another worker {why}") from error
+        if isinstance(value, _Told):
+            raise value.error()
+        return value
+
+    async def _next(self) -> Any:  # noqa: ANN401
+        length = int.from_bytes(await self._reader.readexactly(_LENGTH_BYTES), "big")
+        if length > _MOST_BYTES:
+            raise EOFError
+        return pickle.loads(await self._reader.readexactly(length))
+
+    def fail(self, error: Exception) -> None:
+        """Tell an error."""
+        self.tell(_Told(error))
+
+    def close(self) -> None:
+        """End the conversation."""
+        self._writer.close()
+
+
+class _Told:
+    """An error on its way; what is no ServingError arrives as one, with its class in its text."""
+
+    def __init__(self, error: Exception) -> None:
+        self.kind = type(error).__name__
+        self.faults = tuple(error.faults) if isinstance(error, ConfigError) else ()
+        self.text = str(error)
+
+    def error(self) -> ServingError:
+        found = getattr(errors, self.kind, None)
+        if found is ConfigError:
+            return ConfigError(self.faults)
+        if isinstance(found, type) and issubclass(found, ServingError):
+            error = found.__new__(found)
+            error.args = (self.text,)
+            return error
+        return ServingError(f"{self.kind}: {self.text}")

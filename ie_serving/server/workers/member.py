@@ -1,0 +1,267 @@
+"""One worker among all of a server: shows what it serves, sees what others do, asks them."""
+
+import asyncio
+import logging
+import os
+import pickle
+import socket
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Any, Final
+
+from ie_serving.core.versions import VersionStatus
+from ie_serving.server.workers.crew import LOOK, Crew
+from ie_serving.server.workers.line import Gone, Line
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+CALL: Final = b"call"
+"""Message: a question, over the socket that comes with it."""
+BEAT_S: Final = 1.0
+"""Seconds between two looks at the boards, although no message came: one that finds a mailbox full
+is not sent again. It reads one number for each worker."""
+SOON_S: Final = 0.01
+"""Seconds in which changes of the own board are gathered: a thousand models may be loaded within
+seconds, and each writing is of all of them."""
+TRIES: Final = 500
+AGAIN_S: Final = 0.01
+"""Tries to send to a mailbox that is full, and the seconds between two: 5 s in all. The system lets
+few messages wait, and tells nobody when there is room; who reads them takes microseconds."""
+FIRST_WORD_S: Final = 10.0
+"""Seconds for the question that a call begins with."""
+
+Handler = Callable[..., Awaitable[None]]
+"""Answers one kind of question: takes the line and the arguments, and tells its answers."""
+
+
+class Phase(IntEnum):
+    """How far a worker is."""
+
+    STARTING = 0
+    """It loads, and takes no requests."""
+    OPEN = 1
+    """It takes requests."""
+    READY = 2
+    """So does it, and every model has served."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Board:
+    """What a worker shows to the others.
+
+    Attributes:
+        pid: of its process.
+        phase: how far it is.
+        statuses: of its versions, by the model's name.
+    """
+
+    pid: int = 0
+    phase: Phase = Phase.STARTING
+    statuses: Mapping[str, Sequence[VersionStatus]] = field(default_factory=dict)
+
+
+class Member:
+    """Lives on one event loop.
+
+    Args of the constructor:
+        crew: what all workers share.
+        slot: this worker's.
+
+    Attributes:
+        boards: of the other workers that run, by slot, as they were read last.
+    """
+
+    def __init__(self, crew: Crew, slot: int) -> None:
+        self.crew = crew
+        self.slot = slot
+        self.boards: Mapping[int, Board] = {}
+        self._own = Board(pid=os.getpid())
+        self._seen = [-1] * crew.size
+        self._handlers: dict[str, Handler] = {}
+        self._takers: dict[bytes, Callable[[bytes, int], None]] = {}
+        self._watchers: list[Callable[[], None]] = []
+        self._statuses: Callable[[], Mapping[str, Sequence[VersionStatus]]] = dict
+        self._writing: asyncio.TimerHandle | None = None
+        self._beat: asyncio.TimerHandle | None = None
+        self._news = asyncio.Event()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    # -- life --------------------------------------------------------------------------------
+
+    def begin(self, statuses: Callable[[], Mapping[str, Sequence[VersionStatus]]]) -> None:
+        """Take part from now on.
+
+        Args:
+            statuses: gives those of this worker's versions, whenever the board is written.
+        """
+        self._statuses = statuses
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self.crew.mailboxes.receiver(self.slot).fileno(), self._read_mail)
+        self._beat = loop.call_later(BEAT_S, self._look_again)
+        self._write()
+        self.look()
+
+    def end(self) -> None:
+        """Take part no more."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self.crew.mailboxes.receiver(self.slot).fileno())
+        for timer in (self._beat, self._writing):
+            if timer:
+                timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+
+    # -- the boards --------------------------------------------------------------------------
+
+    @property
+    def phase(self) -> Phase:
+        """How far this worker is."""
+        return self._own.phase
+
+    def enter(self, phase: Phase) -> None:
+        """Show how far this worker is, at once."""
+        self._own = replace(self._own, phase=phase)
+        self._write()
+
+    def changed(self) -> None:
+        """Show soon that a version has another state."""
+        if self._writing is None:
+            self._writing = asyncio.get_running_loop().call_later(SOON_S, self._write)
+
+    @property
+    def open(self) -> Mapping[int, Board]:
+        """The boards of the others that take requests."""
+        return {slot: each for slot, each in self.boards.items() if each.phase >= Phase.OPEN}
+
+    @property
+    def is_first(self) -> bool:
+        """Whether no worker of a lower slot takes requests."""
+        return self.slot <= min(self.open, default=self.slot)
+
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Call `watcher` whenever a board of another worker has changed, and each second."""
+        self._watchers.append(watcher)
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait until `holds`, which is asked again whenever a board has changed."""
+        while not holds():
+            self._news.clear()
+            await self._news.wait()
+
+    def look(self) -> None:
+        """Read the boards that have changed."""
+        boards = dict(self.boards)
+        for slot, times in enumerate(self.crew.shown.all()):
+            if slot == self.slot or times == self._seen[slot]:
+                continue
+            self._seen[slot] = times
+            if content := self.crew.boards[slot].read():
+                boards[slot] = pickle.loads(content)
+            else:
+                boards.pop(slot, None)
+        self.boards = boards
+        for watcher in self._watchers:
+            watcher()
+        self._news.set()
+
+    def _write(self) -> None:
+        if self._writing:
+            self._writing.cancel()
+            self._writing = None
+        self._own = replace(self._own, statuses=self._statuses())
+        try:
+            self.crew.boards[self.slot].write(pickle.dumps(self._own))
+        except OSError as error:
+            log.warning(Event("board not written", cause=error.strerror))
+            return
+        self.crew.shown[self.slot] += 1
+        for slot in range(self.crew.size):
+            if slot != self.slot:
+                self.crew.mailboxes.send(slot, LOOK)
+
+    def _look_again(self) -> None:
+        self._beat = asyncio.get_running_loop().call_later(BEAT_S, self._look_again)
+        self.look()
+
+    # -- the mailbox -------------------------------------------------------------------------
+
+    def take(self, kind: bytes, taker: Callable[[bytes, int], None]) -> None:
+        """Give messages that begin with `kind` and have a descriptor to `taker`."""
+        self._takers[kind] = taker
+
+    def answer(self, verb: str, handler: Handler) -> None:
+        """Have calls for `verb` answered by `handler`."""
+        self._handlers[verb] = handler
+
+    async def call(self, slot: int, verb: str, *arguments: Any) -> Line:  # noqa: ANN401
+        """Ask another worker; give the line on which it answers.
+
+        Raises:
+            Gone: its mailbox is full.
+        """
+        here, there = socket.socketpair()
+        line = await Line.over(here)
+        with there:
+            await self._send(slot, there)
+        line.tell((verb, arguments))
+        return line
+
+    async def _send(self, slot: int, there: socket.socket) -> None:
+        for _ in range(TRIES):
+            if self.crew.mailboxes.send(slot, CALL, there.fileno()):
+                return
+            await asyncio.sleep(AGAIN_S)
+        raise Gone("another worker has too much to read")
+
+    async def ask_all(self, verb: str, *arguments: Any, limit_s: float) -> list[Any]:  # noqa: ANN401
+        """Ask all others that take requests, at once; give their answers, and errors as values.
+
+        Those that die meanwhile, or do not answer in time, are left out with a line in the log.
+        """
+        asked = [self._ask(slot, verb, arguments, limit_s) for slot in self.open]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        for error in answers:
+            if isinstance(error, Gone):
+                log.warning(Event("worker not heard", verb=verb, cause=error))
+        return [answer for answer in answers if not isinstance(answer, Gone)]
+
+    async def _ask(self, slot: int, verb: str, arguments: Sequence[Any], limit_s: float) -> Any:  # noqa: ANN401
+        line = await self.call(slot, verb, *arguments)
+        try:
+            return await line.hear(limit_s)
+        finally:
+            line.close()
+
+    def _read_mail(self) -> None:
+        while (message := self.crew.mailboxes.receive(self.slot)) is not None:
+            words, descriptor = message
+            if descriptor is None:
+                continue
+            taker = self._takers.get(words.split(b" ")[0])
+            if words == CALL:
+                self._spawn(self._converse(socket.socket(fileno=descriptor)))
+            elif taker:
+                taker(words, descriptor)
+            else:
+                os.close(descriptor)
+        self.look()
+
+    def _spawn(self, work: Any) -> None:  # noqa: ANN401
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _converse(self, end: socket.socket) -> None:
+        line = await Line.over(end)
+        with suppress(Gone):
+            verb, arguments = await line.hear(FIRST_WORD_S)
+            try:
+                await self._handlers[verb](line, *arguments)
+            except Gone:
+                pass
+            except Exception as error:
+                line.fail(error)
+        line.close()

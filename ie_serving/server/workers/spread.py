@@ -1,0 +1,178 @@
+"""Connections spread over the workers: whoever accepts one gives it to the worker with the fewest.
+
+All workers accept on the same sockets, which the arbiter holds, so that what waits to be accepted
+outlives any of them. The kernel gives a connection to whoever is quickest, mostly the same one; it
+is handed on before a byte of it is read. A client of gRPC keeps its connection for hours, so that
+an uneven start would stay uneven. Sockets of their own (SO_REUSEPORT) spread by chance: of 16
+connections one of two workers gets 11 or more in every fifth case.
+"""
+
+import asyncio
+import math
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from ie_serving.server.workers.crew import NOT_ACCEPTING
+from ie_serving.server.workers.member import Member
+
+BACKLOG: Final = 2048
+"""As `server.transport.listener.BACKLOG`."""
+PORT: Final = b"port"
+"""Message: a connection, with the number of the socket that it came to."""
+AT_ONCE: Final = 32
+"""Connections that are accepted before the event loop turns."""
+
+Connect = Callable[[], asyncio.Protocol]
+Shed = Callable[[int], None]
+"""See `server.transport.listener.Sharing`."""
+
+
+class Spread:
+    """Lives on one event loop.
+
+    Args of the constructor:
+        member: this worker.
+        count: gives how many connections it has.
+    """
+
+    def __init__(self, member: Member, count: Callable[[], int]) -> None:
+        self._member = member
+        self._crew = member.crew
+        self._slot = member.slot
+        self._count = count
+        self._making = 0  # accepted, and not counted yet
+        # By the number of the socket, which all workers have inherited.
+        self._connects: dict[int, Connect] = {}
+        self._accepting: set[int] = set()
+        self._sheds: list[Shed] = []
+        self._known: set[int] = set()
+        self._is_expecting = False
+        # Of a socket on which this worker does not accept yet.
+        self._early: list[tuple[int, socket.socket]] = []
+        self._tasks: set[asyncio.Task[None]] = set()
+        member.take(PORT, self._taken)
+        member.watch(self._even_out)
+
+    def expect(self) -> None:
+        """Take connections from others already; they are kept until `listen`.
+
+        Workers that start together open their ports a tenth of a second apart.
+        """
+        self._is_expecting = True
+        self.tell()
+
+    def may_shed(self, shed: Shed) -> None:
+        """See `server.transport.listener.Sharing`."""
+        self._sheds.append(shed)
+
+    def listen(self, bound: socket.socket, connect: Connect) -> None:
+        """Accept connections on `bound` for all workers."""
+        bound.listen(BACKLOG)
+        number = bound.fileno()
+        self._connects[number] = connect
+        self._accepting.add(number)
+        self.tell()
+        asyncio.get_running_loop().add_reader(number, self._accept, bound)
+        for _, connection in self._early_of(number):
+            self._keep(connection, connect)
+
+    def stop(self, bound: socket.socket) -> None:
+        """Accept no more on `bound`. What others have sent on its way is still taken."""
+        number = bound.fileno()
+        asyncio.get_running_loop().remove_reader(number)
+        self._accepting.discard(number)
+        self._is_expecting = False
+        self.tell()
+
+    def _early_of(self, number: int) -> list[tuple[int, socket.socket]]:
+        found = [each for each in self._early if each[0] == number]
+        self._early = [each for each in self._early if each[0] != number]
+        return found
+
+    def tell(self) -> None:
+        """Tell the others how many connections there are."""
+        is_here = self._accepting or self._is_expecting
+        number = self._count() + self._making + len(self._early) if is_here else NOT_ACCEPTING
+        self._crew.connections[self._slot] = number
+
+    def _even_out(self) -> None:
+        """Let go of what is more than this worker's part when another one has come.
+
+        Clients of a worker that died are all with those that are left by then, and stay there.
+        """
+        numbers = self._crew.connections.all()
+        accepting = {slot for slot, number in enumerate(numbers) if number != NOT_ACCEPTING}
+        has_come = accepting - self._known and self._known
+        self._known = accepting
+        if has_come and self._slot in accepting:
+            fair = math.ceil(sum(numbers[slot] for slot in accepting) / len(accepting))
+            surplus = numbers[self._slot] - fair
+            for shed in self._sheds if surplus > 0 else ():
+                shed(surplus)
+
+    def _accept(self, bound: socket.socket) -> None:
+        for _ in range(AT_ONCE):
+            try:
+                connection, _ = bound.accept()
+            except OSError:  # another worker was quicker, or the client has left
+                return
+            number = bound.fileno()
+            if not self._handed(connection, number):
+                self._keep(connection, self._connects[number])
+
+    def _handed(self, connection: socket.socket, number: int) -> bool:
+        """Give it to the worker with the fewest; False where that is this one."""
+        slot = self._idlest()
+        if slot == self._slot:
+            return False
+        words = b"%s %d" % (PORT, number)
+        if not self._crew.mailboxes.send(slot, words, connection.fileno()):
+            return False
+        self._crew.given[self._slot * self._crew.size + slot] += 1
+        connection.close()
+        return True
+
+    def _idlest(self) -> int:
+        crew = self._crew
+        found, fewest = self._slot, self._count() + self._making
+        for slot, number in enumerate(crew.connections.all()):
+            if slot == self._slot or number == NOT_ACCEPTING:
+                continue
+            # With those that are on their way to it.
+            load = number + crew.given_to(slot) - crew.taken[slot]
+            if load < fewest:
+                found, fewest = slot, load
+        return found
+
+    def _taken(self, words: bytes, descriptor: int) -> None:
+        self._crew.taken[self._slot] += 1
+        number = int(words.split()[1])
+        connect, connection = self._connects.get(number), socket.socket(fileno=descriptor)
+        if connect:
+            self._keep(connection, connect)
+        else:
+            self._early.append((number, connection))
+            self.tell()
+
+    def _keep(self, connection: socket.socket, connect: Connect) -> None:
+        self._making += 1
+        self.tell()
+        self._spawn(self._made(connection, connect))
+
+    async def _made(self, connection: socket.socket, connect: Connect) -> None:
+        connection.setblocking(False)
+        if connection.family != socket.AF_UNIX:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(connect, connection)
+        except OSError:  # the client has left already
+            connection.close()
+        finally:
+            self._making -= 1
+            self.tell()
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

@@ -1,0 +1,260 @@
+"""Several workers answer as one server. A real server of two, and clients of both."""
+
+import json
+import os
+import shutil
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import psutil
+import pytest
+import tensorflow as tf
+from prometheus_client.parser import text_string_to_metric_families
+from tensorflow_serving.apis import (
+    get_model_status_pb2,
+    model_management_pb2,
+    model_service_pb2_grpc,
+    predict_pb2,
+    prediction_service_pb2_grpc,
+)
+
+from tests.functional.servers import READY, SAMPLE, Server
+from tests.process import PATIENCE_S, until
+
+CLIENTS = 16
+IMAGE = tf.make_tensor_proto(np.zeros((1, 64), np.float32))
+AVAILABLE = get_model_status_pb2.ModelVersionStatus.AVAILABLE
+
+
+class Client:
+    """A client with a connection of its own, which one of the workers has."""
+
+    def __init__(self, port: int) -> None:
+        options = [("grpc.use_local_subchannel_pool", 1), ("grpc.enable_retries", 0)]
+        self.channel = grpc.insecure_channel(f"127.0.0.1:{port}", options=options)
+        self._prediction: Any = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)
+        self._model: Any = model_service_pb2_grpc.ModelServiceStub(self.channel)
+
+    def predict(self, model: str = "digits", version: int | None = None) -> int:
+        """The version that answers."""
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name = model
+        if version is not None:
+            request.model_spec.version.value = version
+        request.inputs["image"].CopyFrom(IMAGE)
+        reply = self._prediction.Predict(request, timeout=PATIENCE_S)
+        return int(reply.model_spec.version.value)
+
+    def available(self, model: str = "digits") -> list[int]:
+        """The versions that the status says are AVAILABLE."""
+        request = get_model_status_pb2.GetModelStatusRequest()
+        request.model_spec.name = model
+        reply = self._model.GetModelStatus(request, timeout=PATIENCE_S)
+        return [each.version for each in reply.model_version_status if each.state == AVAILABLE]
+
+    def reload(self, **models: Path) -> None:
+        request = model_management_pb2.ReloadConfigRequest()
+        for name, path in models.items():
+            config = request.config.model_config_list.config.add()
+            config.name, config.base_path, config.model_platform = name, str(path), "tensorflow"
+        self._model.HandleReloadConfigRequest(request, timeout=PATIENCE_S)
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.mktemp("workers") / "digits"
+    shutil.copytree(SAMPLE / "1", base / "1")
+    return base
+
+
+@pytest.fixture(scope="module")
+def config(repository: Path) -> Path:
+    path = repository.parent / "models.json"
+    write(path, digits=repository)
+    return path
+
+
+@pytest.fixture(scope="module")
+def server(config: Path) -> Iterator[Server]:
+    server = Server(
+        *("ie_serving", "config", f"--config_path={config}", "--workers=2"),
+        "--file_system_poll_wait_seconds=0.5",
+    )
+    try:
+        yield server.ready()
+    finally:
+        server.close()
+
+
+@pytest.fixture(scope="module")
+def clients(server: Server) -> Iterator[list[Client]]:
+    """As many connections as two workers divide evenly."""
+    with ExitStack() as opened:
+        found = [Client(server.port) for _ in range(CLIENTS)]
+        for client in found:
+            opened.enter_context(client.channel)
+            grpc.channel_ready_future(client.channel).result(PATIENCE_S)
+        yield found
+
+
+def write(path: Path, **models: Path) -> None:
+    listed = [
+        {"config": {"name": name, "base_path": str(base), "model_version_policy": {"all": {}}}}
+        for name, base in models.items()
+    ]
+    new = path.with_suffix(".new")
+    new.write_text(json.dumps({"model_config_list": listed}))
+    new.replace(path)
+
+
+def connections(server: Server) -> Counter[int]:
+    """Connections of the gRPC port by the worker that has them."""
+    return Counter(
+        pid
+        for pid in server.pids()[1:]
+        for each in psutil.Process(pid).net_connections("tcp")
+        if each.status == psutil.CONN_ESTABLISHED and each.laddr.port == server.port
+    )
+
+
+def counted(server: Server, family: str, **labels: str) -> float:
+    """The sum of the samples of the page that have these labels."""
+    page = server.rest.get("/metrics").text
+    return sum(
+        sample.value
+        for found in text_string_to_metric_families(page)
+        for sample in found.samples
+        if sample.name == family and labels.items() <= sample.labels.items()
+    )
+
+
+def answers(clients: list[Client], model: str = "digits") -> set[int]:
+    return {client.predict(model) for client in clients}
+
+
+def refusal(client: Client, model: str) -> grpc.StatusCode:
+    with pytest.raises(grpc.RpcError) as caught:
+        client.predict(model)
+    code: grpc.StatusCode = caught.value.code()
+    return code
+
+
+def test_connections_are_spread_evenly(server: Server, clients: list[Client]) -> None:
+    assert sorted(connections(server).values()) == [CLIENTS // 2, CLIENTS // 2]
+
+
+def test_metrics_are_the_sum_and_versions_count_once(server: Server, clients: list[Client]) -> None:
+    asked = {"model_name": "digits", "method": "Predict", "interface": "gRPC"}
+    before = counted(server, "ie_serving_requests_total", **asked)
+    assert answers(clients) == {1}
+    assert counted(server, "ie_serving_requests_total", **asked) == before + CLIENTS
+    assert counted(server, "ie_serving_versions", model_name="digits", state="AVAILABLE") == 1
+    assert counted(server, "ie_serving_connections") >= CLIENTS
+
+
+def test_a_version_is_available_where_every_worker_answers_with_it(
+    server: Server, clients: list[Client], repository: Path
+) -> None:
+    shutil.copytree(SAMPLE / "2", repository / "2")
+    until(lambda: 2 in clients[0].available())
+    assert {client.predict(version=2) for client in clients} == {2}
+    until(lambda: answers(clients) == {2})
+
+
+def test_a_poll_reaches_every_worker(
+    server: Server, clients: list[Client], repository: Path
+) -> None:
+    shutil.copytree(SAMPLE / "1", repository / "3")
+    assert server.rest.post("/v1/models/digits:poll").status_code == 200
+    until(lambda: 3 in clients[0].available())
+    assert {client.predict(version=3) for client in clients} == {3}
+
+
+def test_the_file_changes_every_worker(
+    server: Server, clients: list[Client], config: Path, repository: Path
+) -> None:
+    write(config, digits=repository, by_file=SAMPLE)
+    reply = server.rest.post("/v1/config/reload")
+    assert reply.status_code == 201, reply.text
+    assert answers(clients, "by_file") == {2}
+    write(config, digits=repository)
+    until(lambda: server.rest.get("/v1/models/by_file").status_code == 404)
+    until(lambda: {refusal(each, "by_file") for each in clients} == {grpc.StatusCode.NOT_FOUND})
+
+
+def test_a_reload_by_rpc_reaches_every_worker_before_it_is_answered(
+    clients: list[Client], repository: Path
+) -> None:
+    clients[0].reload(digits=repository, by_rpc=SAMPLE)
+    assert answers(clients, "by_rpc") == {2}
+    clients[-1].reload(digits=repository)
+    assert {refusal(each, "by_rpc") for each in clients} == {grpc.StatusCode.NOT_FOUND}
+
+
+def test_a_reload_that_fails_changes_no_worker(
+    clients: list[Client], repository: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "model.xml").write_text("<net/>")
+    with pytest.raises(grpc.RpcError) as caught:
+        clients[0].reload(broken=tmp_path)
+    assert "did not become available" in caught.value.details()
+    assert answers(clients) == {3}
+    assert {refusal(each, "broken") for each in clients} == {grpc.StatusCode.NOT_FOUND}
+
+
+def test_a_killed_worker_is_replaced_and_costs_the_others_no_request(
+    server: Server, clients: list[Client], repository: Path
+) -> None:
+    """Under load; and the one that takes its place has what came by RPC."""
+    clients[0].reload(digits=repository, kept=SAMPLE)
+    before = set(server.pids()[1:])
+    with Load(clients) as load:
+        victim = min(before)
+        lost = connections(server)[victim]
+        os.kill(victim, signal.SIGKILL)
+        server.line("worker ended and is replaced")
+        server.line(READY)
+        until(lambda: answers(clients, "kept") == {2})
+    assert len(load.failed) <= lost
+    assert len(set(server.pids()[1:]) - before) == 1
+    until(lambda: min(connections(server).values()) >= CLIENTS // 4)
+
+
+class Load:
+    """Requests of every client at once, all the time.
+
+    Attributes:
+        failed: numbers of those of which a request has failed.
+    """
+
+    def __init__(self, clients: list[Client]) -> None:
+        self.failed: set[int] = set()
+        self._over = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._ask, args=each) for each in enumerate(clients)
+        ]
+
+    def _ask(self, number: int, client: Client) -> None:
+        while not self._over.wait(0.02):
+            try:
+                client.predict()
+            except grpc.RpcError:
+                self.failed.add(number)
+
+    def __enter__(self) -> "Load":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(PATIENCE_S)

@@ -65,6 +65,49 @@ PIPELINE = {
     "outputs": [{"scores": {"node_name": "score", "data_item": "score"}}],
 }
 """As OpenVINO Model Server takes it: each entry of `tables` passes both models by itself."""
+MEDIAPIPE = """
+input_stream: "OVMS_PY_TENSOR:text"
+input_stream: "rows"
+output_stream: "upper"
+output_stream: "score"
+node {
+  calculator: "OpenVINOModelServerSessionCalculator"
+  output_side_packet: "SESSION:s"
+  node_options: {
+    [type.googleapis.com / mediapipe.OpenVINOModelServerSessionCalculatorOptions]: {
+      servable_name: "scorer"
+    }
+  }
+}
+node {
+  calculator: "OpenVINOInferenceCalculator"
+  input_side_packet: "SESSION:s"
+  input_stream: "X:rows"
+  output_stream: "Y:score"
+  node_options: {
+    [type.googleapis.com / mediapipe.OpenVINOInferenceCalculatorOptions]: {
+      tag_to_input_tensor_names { key: "X" value: "x" }
+      tag_to_output_tensor_names { key: "Y" value: "score" }
+    }
+  }
+}
+node {
+  name: "python"
+  calculator: "PythonExecutorCalculator"
+  input_stream: "INPUT:text"
+  output_stream: "OUTPUT:upper"
+  node_options: {
+    [type.googleapis.com / mediapipe.PythonExecutorCalculatorOptions]: { handler_path: "model.py" }
+  }
+}
+"""
+NODE = """
+from pyovms import Tensor
+
+class OvmsPythonModel:
+    def execute(self, inputs):
+        return [Tensor("upper", bytes(inputs[0]).upper())]
+"""
 COUNTED = {
     "name": "counted",
     "inputs": ["rows"],
@@ -93,6 +136,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     colours(root / "models/colours/1")
     linear(root / "models/turning/1", 0.5)
     (root / "count.py").write_text(CODE)
+    (root / "both").mkdir()
+    (root / "both/graph.pbtxt").write_text(MEDIAPIPE)
+    (root / "both/model.py").write_text(NODE)
     (root / "make.py").write_text(MAKE)
     subprocess.run([sys.executable, "make.py"], cwd=root, check=True, timeout=PATIENCE_S)
     graph = {
@@ -130,6 +176,7 @@ def server(root: Path) -> Iterator[Server]:
     graphs = [*EXAMPLE["graphs"], early, seen, {**found, "name": "found"}, turned, kept]
     pipelines = {"pipeline_config_list": [PIPELINE, COUNTED]}
     libraries = {"custom_node_library_config_list": [LIBRARY]}
+    libraries["mediapipe_config_list"] = [{"name": "both", "base_path": "both"}]
     config = write(root, {"graphs": graphs, **pipelines, **libraries})
     flags = ("--metrics_path=/metrics", "--file_system_poll_wait_seconds=0.2", "--allow_python")
     server = Server("ie_serving", "config", f"--config_path={config}", *flags)
@@ -208,6 +255,15 @@ def test_a_pipeline_of_openvino_model_server(server: Server) -> None:
     body = {"inputs": {"tables": [ROWS, ROWS, ROWS[::-1]]}}
     reply = server.rest.post("/v1/models/piped:predict", json=body).json()
     assert reply == {"outputs": [[5.0, -0.5], [5.0, -0.5], [-0.5, 5.0]]}
+
+
+def test_a_graph_of_mediapipe(server: Server) -> None:
+    """A model and a Python node, as OpenVINO Model Server has them in graph.pbtxt."""
+    given = {"inputs": {"text": ["hello"], "rows": [ROWS[0]]}}
+    reply = server.rest.post("/v1/models/both:predict", json=given)
+    assert reply.status_code == 200, reply.text
+    upper, score = (reply.json()["outputs"][name] for name in ("upper", "score"))
+    assert (upper[0].endswith("HELLO"), score) == (True, [sum(ROWS[0])])
 
 
 def test_an_image_is_decoded_as_its_model_does(server: Server) -> None:

@@ -1,10 +1,12 @@
-"""`graphs` and pipelines of the JSON file: each entry is a model without a repository."""
+"""`graphs`, pipelines and graphs of MediaPipe in the JSON file: models without a repository."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ie_serving.config.files.mediapipe import KEY as MEDIAPIPE
+from ie_serving.config.files.mediapipe import translated as drawn
 from ie_serving.config.files.pipelines import KEY as PIPELINES
 from ie_serving.config.files.pipelines import libraries, translated
 from ie_serving.config.settings import Graph, ModelConfig
@@ -43,7 +45,8 @@ def graphs(
     places: dict[str, str] = {}
     engine = engine.having(Beside(directory=str(origin)))
     pipelines = translated(top.get(PIPELINES) or [], libraries(top, faults), faults)
-    for place, entry in (*_entries(top, faults), *pipelines):
+    mediapipe = drawn(top.get(MEDIAPIPE) or [], origin, faults)
+    for place, entry in (*_entries(top, faults), *pipelines, *mediapipe):
         name = faults.take(text, entry.get("name"), f"{place}.name")
         number = faults.take(version, entry.get("version", 1), f"{place}.version")
         rest = {key: value for key, value in entry.items() if key not in OWN}

@@ -31,12 +31,14 @@ _NO_LINE_END = re.compile(r"[^\n]")
 
 PIPELINE = "pipeline"
 """A key by which a file is Konduit's."""
-GRAPHS = frozenset({"graphs", "pipeline_config_list"})
+MEDIAPIPE = "mediapipe_config_list"
+GRAPHS = frozenset({"graphs", "pipeline_config_list", MEDIAPIPE})
 
 TOP_KEYS: Mapping[str, str] = {
     "model_config_list": 'list of {"config": {...}}, one for each model',
     "graphs": 'list of {"name": "...", "steps": ..., "outputs": {...}}; see graphs.md',
     "pipeline_config_list": "pipelines of OpenVINO Model Server; see graphs.md",
+    MEDIAPIPE: 'graphs of MediaPipe, as OpenVINO Model Server has them: {"name", "base_path"}',
     "custom_node_library_config_list": 'list of {"name", "base_path": "FILE.py:NAME"}: code of'
     " custom nodes in pipelines",
     PIPELINE: 'steps of Konduit Serving, as model "default", asked by POST /predict; see graphs.md',
@@ -111,9 +113,11 @@ def config_file(
     findings = _Findings()
     if PIPELINE in top:
         return _with_pipeline(top, origin, engine or EngineOptions(), findings)
-    findings.unknown(top, frozenset({*TOP_KEYS, *foreign.REFUSED_TOP_KEYS}), "")
-    for key, text in _refused(top, foreign.REFUSED_TOP_KEYS):
-        findings.add(key, text)
+    findings.unknown(top, frozenset(TOP_KEYS), "")
+    if MEDIAPIPE in top:
+        from ie_serving.config.files.mediapipe import with_models  # here: few files have such
+
+        top = with_models(top, origin)
     models = tuple(_models(top, origin, engine or EngineOptions(), findings))
     if GRAPHS & top.keys():
         # Here, not above: few files have graphs.

@@ -39,16 +39,9 @@ REFUSED_KEYS: Mapping[str, Hint] = {
     "custom_loader_options": Hint(
         "there are no custom loaders: the files would be read as they lie"
     ),
-    "graph_path": Hint("MediaPipe graphs are not supported: remove the entry"),
+    "graph_path": Hint("graphs of MediaPipe stand in mediapipe_config_list: move the entry there"),
 }
 """Keys of a model that are refused where they are neither off nor empty."""
-
-# Libraries of custom nodes and custom loaders compute nothing until one of these, or a model's
-# entry, uses them: they are in `TOP_KEYS`.
-REFUSED_TOP_KEYS: Mapping[str, Hint] = {
-    "mediapipe_config_list": Hint("MediaPipe graphs are not supported: remove them"),
-}
-"""Keys beside the list of models that are refused unless they are empty."""
 
 
 def asks(value: object) -> bool:

@@ -185,7 +185,6 @@ TABLES: Mapping[str, Callable[[], str]] = {
     "top keys": lambda: table(("key", "meaning"), pairs(TOP_KEYS)),
     "foreign keys": lambda: code(*sorted(foreign.MODEL_KEYS | foreign.TOP_KEYS)) + ".",
     "refused keys": lambda: table(("key", "why"), advice(foreign.REFUSED_KEYS)),
-    "refused top keys": lambda: table(("key", "why"), advice(foreign.REFUSED_TOP_KEYS)),
     "server": lambda: flags(SERVER),
     "tune": lambda: flags(TUNE),
     "aliases": lambda: table(("flag", "meaning"), pairs(ovms.ALIASES, "--")),

@@ -315,14 +315,6 @@ def test_what_cannot_be_beside_sequences_names_key_and_model(
     assert fault.endswith(f'(model "{MODEL["name"]}")')
 
 
-@pytest.mark.parametrize("key", ["mediapipe_config_list"])
-def test_graphs_that_clients_would_ask_for_in_vain_are_refused(key: str) -> None:
-    (fault,) = faults({**of(MODEL), key: [{"name": "both"}]})
-    assert fault.startswith(f"{key}: [{{'name': 'both'}}] given; ")
-    assert "not supported" in fault
-    assert read({**of(MODEL), key: []}).warnings == ()
-
-
 def test_batch_size_is_dropped_beside_shape() -> None:
     options = (
         read(of({**MODEL, "shape": "auto", "batch_size": 2})).models[0].engine.of(OpenVinoOptions)

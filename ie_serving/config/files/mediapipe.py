@@ -1,0 +1,235 @@
+"""`mediapipe_config_list` of OpenVINO Model Server: a graph of MediaPipe becomes one of `graphs`.
+
+Nodes around models (`OpenVINOInferenceCalculator`) and Python nodes (`PythonExecutorCalculator`)
+are steps; other calculators are refused by their names. A graph file names no dtypes: those of
+Python nodes are strings, where the entry's `params` declares nothing else.
+Source: "Integration with mediapipe" and "Python Execution" of that server's documentation.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from ie_serving.config.files.pbtxt import Message, read
+from ie_serving.config.values.faults import Faults
+
+KEY: Final = "mediapipe_config_list"
+KEYS: Final = ("name", "base_path", "graph_path", "subconfig", "params")
+FILE, SUBCONFIG = "graph.pbtxt", "subconfig.json"
+MODELS: Final = "model_config_list"
+
+SESSION: Final = ("OpenVINOModelServerSessionCalculator", "ModelAPISessionCalculator")
+INFERENCE: Final = ("OpenVINOInferenceCalculator", "ModelAPISideFeedCalculator")
+"""Their names, and those of releases before 2023.1."""
+PYTHON: Final = "PythonExecutorCalculator"
+CONVERTER: Final = "PyTensorOvTensorConverterCalculator"
+"""Makes another kind of tensor of one: here there is one kind."""
+ORDERS: Final = ("input_order_list", "output_order_list")
+
+TEXTS: Final = {"dtype": "string", "shape": [-1]}
+
+
+class _Wrong(Exception):
+    """Why a graph cannot be had."""
+
+
+def with_models(top: Mapping[str, Any], origin: Path) -> Mapping[str, Any]:
+    """Add the models that the graphs' own `subconfig.json` name; wrong ones are told elsewhere."""
+    listed = top.get(MODELS)
+    if not isinstance(listed, list):
+        return top
+    names = {str(_config(each).get("name")) for each in listed}
+    more = []
+    for entry in _listed(top.get(KEY)):
+        base = _base(entry, origin)
+        for each in _listed(_subconfig(base / str(entry.get("subconfig") or SUBCONFIG))):
+            config = dict(_config(each))
+            if config.get("name") in names:
+                continue
+            names.add(str(config.get("name")))
+            config["base_path"] = str(base / str(config.get("base_path", "")))
+            more.append({"config": config})
+    return {**top, MODELS: [*listed, *more]} if more else top
+
+
+def _subconfig(path: Path) -> object:
+    try:
+        found = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found.get(MODELS) if isinstance(found, dict) else None
+
+
+def _listed(given: object) -> list[Mapping[str, Any]]:
+    return [each for each in given if isinstance(each, Mapping)] if isinstance(given, list) else []
+
+
+def _config(entry: object) -> Mapping[str, Any]:
+    config = entry.get("config") if isinstance(entry, Mapping) else None
+    return config if isinstance(config, Mapping) else {}
+
+
+def _base(entry: Mapping[str, Any], origin: Path) -> Path:
+    return origin / str(entry.get("base_path") or entry.get("name") or "")
+
+
+def translated(
+    given: object, origin: Path, faults: Faults
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the place of each graph, and the entry of `graphs` that it is; faults are noted.
+
+    Args:
+        given: the list.
+        origin: directory that a relative `base_path` begins at.
+        faults: of the file.
+    """
+    if not isinstance(given, list):
+        faults.add(KEY, 'expected a list of {"name": .., "base_path": ..}')
+        return
+    for index, entry in enumerate(given):
+        place = f"{KEY}[{index}]"
+        try:
+            yield place, _entry(entry, origin)
+        except _Wrong as wrong:
+            faults.add(place, str(wrong))
+        except (TypeError, AttributeError, ValueError, KeyError, IndexError):
+            faults.add(place, "not a graph as OpenVINO Model Server takes it")
+
+
+def _entry(entry: object, origin: Path) -> Mapping[str, Any]:
+    if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
+        raise _Wrong('expected {"name": .., "base_path": ..}')
+    if unknown := sorted(entry.keys() - set(KEYS)):
+        raise _Wrong(f"{unknown[0]}: unknown key; expected one of {', '.join(KEYS)}")
+    base = _base(entry, origin)
+    path = base / str(entry.get("graph_path") or FILE)
+    try:
+        graph = read(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise _Wrong(f"{path} cannot be read: {error}") from error
+    return {"name": entry["name"], **_Graph(graph, base, entry.get("params") or {}).graph()}
+
+
+class _Graph:
+    """One graph: its streams become tensors, its nodes steps."""
+
+    def __init__(self, given: Message, base: Path, params: Mapping[str, Any]) -> None:
+        self._given = given
+        self._base = base
+        self._params = params
+        self._nodes: list[Any] = given.get("node", [])
+        # What each stream is: an item of the request or of a step.
+        self._refs = {name: f"request.{name}" for _, name in _streams(given, "input_stream")}
+        self._sessions = dict(map(_session, self._of(SESSION)))
+
+    def _of(self, calculators: tuple[str, ...]) -> list[Any]:
+        return [node for node in self._nodes if node["calculator"][0] in calculators]
+
+    def graph(self) -> dict[str, Any]:
+        """Give `steps` and `outputs`."""
+        running = [node for node in self._nodes if node["calculator"][0] not in SESSION]
+        names = [_name(node, at) for at, node in enumerate(running)]
+        for name, node in zip(names, running, strict=True):
+            if "back_edge" in str(node.get("input_stream_info", "")):
+                raise _Wrong(f'node "{name}" takes what a later one gives: loops are not supported')
+            if node["calculator"][0] != CONVERTER:
+                self._refs |= {
+                    stream: f"{name}.{stream}" for _, stream in _streams(node, "output_stream")
+                }
+        for node in self._of((CONVERTER,)):
+            ((_, source),), ((_, made),) = (_streams(node, f"{e}put_stream") for e in ("in", "out"))
+            self._refs[made] = self._ref(source)
+        steps = {
+            name: self._step(name, node)
+            for name, node in zip(names, running, strict=True)
+            if node["calculator"][0] != CONVERTER
+        }
+        outputs = {name: self._ref(name) for _, name in _streams(self._given, "output_stream")}
+        return {"steps": steps, "outputs": outputs}
+
+    def _ref(self, stream: str) -> str:
+        if stream not in self._refs:
+            raise _Wrong(f'stream "{stream}" is taken, and nothing gives it')
+        return self._refs[stream]
+
+    def _step(self, name: str, node: Message) -> dict[str, Any]:
+        calculator = str(node["calculator"][0])
+        if calculator in INFERENCE:
+            return self._inference(name, node)
+        if calculator == PYTHON:
+            return self._python(name, node)
+        raise _Wrong(
+            f'node "{name}": calculator {calculator} is not supported: make it a step of'
+            ' "graphs", with a kernel or a built-in step'
+        )
+
+    def _inference(self, name: str, node: Message) -> dict[str, Any]:
+        options = _options(node)
+        if lists := [key for key in ORDERS if options.get(key)]:
+            raise _Wrong(f'node "{name}": {lists[0]} is not supported: give each tensor a tag')
+        ((_, side),) = _streams(node, "input_side_packet")
+        if side not in self._sessions:
+            raise _Wrong(f'node "{name}" takes session "{side}", which no node gives')
+        takes, gives = (_tensors(node, options, way) for way in ("input", "output"))
+        return {
+            **self._sessions[side],
+            "in": {tensor: self._ref(stream) for tensor, stream in takes.items()},
+            "outputs": {stream: tensor for tensor, stream in gives.items()},
+        }
+
+    def _python(self, name: str, node: Message) -> dict[str, Any]:
+        (handler,) = _options(node).get("handler_path") or [""]
+        if not handler:
+            raise _Wrong(f'node "{name}": handler_path is missing')
+        declared: dict[str, Any] = {}
+        for key, way in (("inputs", "input_stream"), ("outputs", "output_stream")):
+            known = self._params.get(key) or {}
+            declared[key] = {each: known.get(each, TEXTS) for _, each in _streams(node, way)}
+        return {
+            "kernel": f"{self._base / str(handler)}",
+            "with": declared,
+            "in": {each: self._ref(each) for each in declared["inputs"]},
+        }
+
+
+def _session(node: Message) -> tuple[str, dict[str, Any]]:
+    """Give the name of a session, and which model it means."""
+    ((_, side),) = _streams(node, "output_side_packet")
+    options = _options(node)
+    version = options.get("servable_version") or [""]
+    numbered = {"version": int(str(version[0]))} if str(version[0]) not in ("", "0") else {}
+    return side, {"model": str(options["servable_name"][0]), **numbered}
+
+
+def _options(node: Message) -> Message:
+    """Give the options of a node, whatever type they name."""
+    for given in node.get("node_options", node.get("options", [])):
+        assert isinstance(given, dict)
+        for options in given.values():
+            assert isinstance(options[0], dict)
+            return options[0]
+    return {}
+
+
+def _tensors(node: Message, options: Message, way: str) -> dict[str, str]:
+    """Give the stream of each tensor: by the options, else by the tag, else by its own name."""
+    given: Any = options.get(f"tag_to_{way}_tensor_names", [])
+    names = {str(each.get("key", [""])[0]): str(each["value"][0]) for each in given}
+    return {
+        names.get(tag) or tag or stream: stream for tag, stream in _streams(node, f"{way}_stream")
+    }
+
+
+def _streams(given: Message, key: str) -> list[tuple[str, str]]:
+    """Give the tag of each stream, which may be empty, and its name."""
+    found = []
+    for each in given.get(key, []):
+        tag, _, name = str(each).rpartition(":")
+        found.append((tag.partition(":")[0], name))
+    return found
+
+
+def _name(node: Message, at: int) -> str:
+    """Give the name of a node, or make one up that no other has."""
+    return str((node.get("name") or [f"node_{at}"])[0])

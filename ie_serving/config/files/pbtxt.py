@@ -1,0 +1,112 @@
+"""Text of protocol buffers whose messages are not known here: names with their values. Pure.
+
+`graph.pbtxt` names options by types that only MediaPipe has, which `google.protobuf.text_format`
+cannot read.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+Message = dict[str, list[Any]]
+"""Values by the names of their fields, in their order: texts, numbers, booleans and messages."""
+
+MOST_NESTED = 50
+"""Messages within one another."""
+
+_TOKEN = re.compile(
+    r"""\s*(?:\#[^\n]*)?(?:
+        (?P<text>"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*')
+        |(?P<type>\[[^\]\n]*\])
+        |(?P<word>[-+]?[\w.]+)
+        |(?P<sign>[{}<>:;,])
+        |(?P<end>$)
+    )?""",
+    re.VERBOSE,
+)
+
+
+def read(text: str) -> Message:
+    """Read a message. Strings lose their escapes, lists in brackets are not taken.
+
+    Raises:
+        ValueError: with the line where it is no such text.
+    """
+    return _Reader(text).message("", 0)
+
+
+class _Reader:
+    def __init__(self, text: str) -> None:
+        self._tokens = _tokens(text)
+        self._kind, self._token, self._line = next(self._tokens)
+
+    def message(self, end: str, depth: int) -> Message:
+        if depth > MOST_NESTED:
+            raise ValueError(f"line {self._line}: more than {MOST_NESTED} messages within messages")
+        found: Message = {}
+        while self._token != end:
+            kind, name = self._kind, self._take()
+            if kind not in ("word", "type"):
+                raise ValueError(f"line {self._line}: {name or 'the end'} stands for a name")
+            found.setdefault(_plain(name), []).append(self._value(depth))
+            if self._token in (",", ";"):
+                self._take()
+        if end:
+            self._take()
+        return found
+
+    def _value(self, depth: int) -> Any:  # noqa: ANN401
+        if self._token == ":":
+            self._take()
+        if self._token in ("{", "<"):
+            return self.message("}" if self._take() == "{" else ">", depth + 1)
+        kind, token = self._kind, self._take()
+        if kind == "text":
+            found = _unquoted(token)
+            while self._kind == "text":  # strings side by side are one
+                found += _unquoted(self._take())
+            return found
+        if kind != "word":
+            raise ValueError(f"line {self._line}: {token or 'the end'} stands for a value")
+        return _scalar(token)
+
+    def _take(self) -> str:
+        token = self._token
+        self._kind, self._token, self._line = next(self._tokens, ("end", "", self._line))
+        return token
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str, int]]:
+    at, line = 0, 1
+    while True:
+        found = _TOKEN.match(text, at)
+        assert found is not None  # it matches nothing, too
+        line += text.count("\n", at, found.end())
+        kind = found.lastgroup
+        if kind is None and found.end() == at:
+            raise ValueError(f"line {line}: {text[at : at + 10]!r} is no text of a protocol buffer")
+        at = found.end()
+        if kind is not None:
+            yield kind, found[kind], line
+        if kind == "end":
+            return
+
+
+def _unquoted(token: str) -> str:
+    return re.sub(r"\\(.)", r"\1", token[1:-1])
+
+
+def _plain(name: str) -> str:
+    """Give the last part of a type: `[type.googleapis.com / mediapipe.X]` is X."""
+    return name.strip("[] ").rsplit(".", 1)[-1].strip() if name.startswith("[") else name
+
+
+def _scalar(token: str) -> Any:  # noqa: ANN401
+    if token in ("true", "false"):
+        return token == "true"
+    for kind in (int, float):
+        try:
+            return kind(token)
+        except ValueError:
+            continue
+    return token

@@ -2,19 +2,15 @@
 
 import copy
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.functional.servers import ROOT
+from tests.functional.helm_cases import HELM, Values, each_rendered
 
-HELM = ROOT / "deploy" / "helm"
 DEFAULTS = yaml.safe_load((HELM / "ie-serving" / "values.yaml").read_text())
-Values = dict[str, Any]
 Path = tuple[str, ...]
 MODELS = [{"name": "digits", "base_path": "/models/digits"}]
 
@@ -151,15 +147,7 @@ PATHS = list(paths(DEFAULTS))
 def results() -> dict[Path, tuple[Any, Any]]:
     """Each value as it is and as another one."""
     cases = [(base_of(path), changed(base_of(path), path, other(path))) for path in PATHS]
-    done = subprocess.run(
-        [sys.executable, HELM / "render.py", "--each"],
-        input=json.dumps([values for case in cases for values in case]),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    found = json.loads(done.stdout)
+    found = each_rendered([values for case in cases for values in case])
     return {path: (found[2 * at], found[2 * at + 1]) for at, path in enumerate(PATHS)}
 
 

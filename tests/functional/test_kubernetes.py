@@ -169,10 +169,24 @@ def test_the_pod_passes_the_restricted_standard(deployed: Deployed) -> None:
     user = re.search(r"^USER (\d+):(\d+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     assert user
     assert (str(pod["runAsUser"]), str(pod["runAsGroup"])) == user.groups()
-    assert pod["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert own["allowPrivilegeEscalation"] is False
-    assert own["readOnlyRootFilesystem"] is True
-    assert own["capabilities"] == {"drop": ["ALL"]}
+    check_restricted({**pod, **own})
+
+
+@pytest.mark.parametrize("path", ["verify_client.yaml", "kserve/runtime.yaml"])
+def test_other_containers_pass_it_as_well(path: str) -> None:
+    spec = read(ROOT / "deploy" / path)["spec"]
+    (container,) = spec["containers"]
+    check_restricted({**spec.get("securityContext", {}), **container["securityContext"]})
+
+
+def check_restricted(context: Manifest) -> None:
+    """Check what pod and container say together."""
+    assert context["runAsNonRoot"] is True
+    assert context["runAsUser"] == 10001
+    assert context["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert context["allowPrivilegeEscalation"] is False
+    assert context["readOnlyRootFilesystem"] is True
+    assert context["capabilities"] == {"drop": ["ALL"]}
 
 
 def test_the_commands_of_the_documentation_change_what_they_mean_to(tmp_path: Path) -> None:

@@ -1,0 +1,141 @@
+"""Values for the chart: those that are taken, and those that are refused."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from tests.functional.servers import ROOT
+
+HELM = ROOT / "deploy" / "helm"
+RENDER = str(HELM / "render.py")
+Values = dict[str, Any]
+
+
+def each_rendered(cases: list[Values]) -> list[Any]:
+    """Render in a process of its own, since Helm is Go; what its lint finds comes last."""
+    done = subprocess.run(
+        [sys.executable, RENDER, "--each"],
+        input=json.dumps(cases),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    found = json.loads(done.stdout)
+    assert len(found) == len(cases) + 1
+    return list(found)
+
+
+BASIC: Values = {"models": [{"name": "digits", "base_path": "/models/digits"}]}
+
+
+def with_basic(**more: Any) -> Values:
+    return {**BASIC, **more}
+
+
+TAKEN: Mapping[str, Values] = {
+    "verify": yaml.safe_load((HELM / "values" / "verify.yaml").read_text()),
+    "tls": with_basic(tls={"secret": "a", "ports": "both"}),
+    "tls of gRPC": with_basic(tls={"secret": "a", "ports": "grpc", "clientCertificates": True}),
+    "client certificates": with_basic(tls={"secret": "a", "clientCertificates": True}),
+    "keys": with_basic(auth={"secret": "a", "key": "all"}),
+    "long drain": with_basic(
+        drain={"delaySeconds": 60, "timeoutSeconds": 240, "preStopSeconds": 15}
+    ),
+    "own configuration": {"existingConfigMap": "mine"},
+    "configuration": with_basic(configuration={"monitoring": {"metrics": {"enable": True}}}),
+    "shared volume": with_basic(storage={"local": {"accessMode": "ReadWriteMany"}}),
+    "claims": with_basic(storage={"local": {"claim": "a"}}, cache={"claim": "b"}),
+    "authority": with_basic(storage={"type": "minio", "secret": "a", "ca": {"configMap": "b"}}),
+    "scaled": with_basic(autoscaling={"enabled": True}),
+    "KEDA": with_basic(
+        autoscaling={"enabled": True, "kind": "keda", "keda": {"serverAddress": "http://a:9090"}}
+    ),
+    "closed": with_basic(networkPolicy={"enabled": True, "egress": [{"ports": [{"port": 443}]}]}),
+    "open shift": with_basic(user=None),
+    "digest": with_basic(image={"repository": "a/b", "digest": f"sha256:{'0' * 64}"}),
+    "flags": with_basic(
+        extraArgs=["--max_message_bytes=67108864"], env=[{"name": "TZ", "value": "UTC"}]
+    ),
+    "of 2020": {
+        "replicas": 2,
+        "existingConfigMap": "models",
+        "storage": {"type": "gcs", "secret": "creds"},
+        "log": {"level": "DEBUG"},
+        "service": {"type": "LoadBalancer"},
+        "ports": {"grpc": 8080, "rest": 8081},
+    },
+    "a model of 2020": {
+        "models": [
+            {
+                "name": "resnet",
+                "base_path": "s3://models/resnet",
+                "target_device": "CPU",
+                "nireq": 4,
+                "plugin_config": {"CPU_THROUGHPUT_STREAMS": "2"},
+            }
+        ],
+        "storage": {"type": "s3", "secret": "aws"},
+    },
+    "placed": with_basic(
+        nodeSelector={"a": "b"},
+        tolerations=[{"key": "a", "operator": "Exists"}],
+        affinity={"nodeAffinity": {}},
+        priorityClassName="high",
+        podLabels={"c": "d"},
+        podAnnotations={"e": "f"},
+        imagePullSecrets=[{"name": "g"}],
+        topologySpread={"keys": []},
+        podDisruptionBudget={"maxUnavailable": "25%"},
+        serviceAccount={"create": True, "annotations": {"h": "i"}},
+        service={"type": "LoadBalancer", "headless": True, "annotations": {"j": "k"}},
+    ),
+}
+"""Values that are taken; each is tested for what it comes to."""
+
+REFUSED: Mapping[str, tuple[Values, str]] = {
+    "no model": ({}, "models: empty"),
+    "a word that there is not": (with_basic(replicaCount=2), "'replicaCount' not allowed"),
+    "a word within": (with_basic(tls={"secretName": "a"}), "'secretName' not allowed"),
+    "a number as text": (with_basic(replicas="2"), "at '/replicas'"),
+    "a store that there is not": (with_basic(storage={"type": "nfs"}), "at '/storage/type'"),
+    "a model without a name": ({"models": [{"base_path": "/m"}]}, "missing property 'name'"),
+    "a flag of the chart's": (with_basic(extraArgs=["--port=1"]), "--port is set by the chart"),
+    "models beside a ConfigMap": (with_basic(existingConfigMap="a"), "would be ignored"),
+    "models twice": (with_basic(configuration={"model_config_list": []}), "at '/configuration'"),
+    "keys of a volume": (with_basic(storage={"secret": "a"}), "a local volume takes none"),
+    "an authority of gcs": (
+        with_basic(storage={"type": "gcs", "ca": {"configMap": "a"}}),
+        "only s3 and minio",
+    ),
+    "certificates without TLS": (with_basic(tls={"clientCertificates": True}), "needs tls.secret"),
+    "fewer than the fewest": (
+        with_basic(autoscaling={"minReplicas": 3, "maxReplicas": 2}),
+        "less than minReplicas",
+    ),
+    "KEDA without Prometheus": (
+        with_basic(autoscaling={"enabled": True, "kind": "keda"}),
+        "keda.serverAddress: missing",
+    ),
+    "a route to nowhere": (with_basic(gateway={"enabled": True}), "gateway.parentRefs: missing"),
+    "metrics without a key": (
+        with_basic(auth={"secret": "a"}, serviceMonitor={"enabled": True}),
+        "keySecret.name: missing",
+    ),
+    "metrics without an authority": (
+        with_basic(tls={"secret": "a"}, serviceMonitor={"enabled": True}),
+        "caSecret.name: missing",
+    ),
+    "metrics without a certificate": (
+        with_basic(
+            tls={"secret": "a", "clientCertificates": True},
+            serviceMonitor={"enabled": True, "tls": {"caSecret": {"name": "a"}, "serverName": "b"}},
+        ),
+        "no client certificate",
+    ),
+}
+"""Values that are refused, each with a part of what is said."""

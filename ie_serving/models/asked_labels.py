@@ -12,6 +12,7 @@ from ie_serving.core.errors import NotFound, UnknownLabel
 from ie_serving.core.nearest import nearest
 from ie_serving.models.manager import Edit, ModelManager
 from ie_serving.models.served import Served
+from ie_serving.models.version.handle import Servable
 
 
 @dataclass(frozen=True)
@@ -23,12 +24,15 @@ class Details:
         labels: those that requests may use, each with its version.
         waiting: those that wait until their version is AVAILABLE.
         memory: bytes that the load of each AVAILABLE version has added, where that is known.
+        precisions: what each signature of an AVAILABLE version computes floats in, where that is
+            known: `f32`, `bf16` or `f16`.
     """
 
     default_version: int | None
     labels: Mapping[str, int]
     waiting: Mapping[str, int]
     memory: Mapping[int, int]
+    precisions: Mapping[int, Mapping[str, str]]
 
 
 class AskedLabels:
@@ -72,7 +76,13 @@ def _details(served: Served) -> Details:
         labels=dict(stream.labels),
         waiting={label: v for label, v in wanted.items() if stream.labels.get(label) != v},
         memory={v: each.memory for v, each in stream.available.items() if each.memory is not None},
+        precisions={v: _precisions(each) for v, each in stream.available.items()},
     )
+
+
+def _precisions(servable: Servable) -> dict[str, str]:
+    signatures = servable.compiled.signatures
+    return {name: each.precision for name, each in signatures.items() if each.precision}
 
 
 def _edit(

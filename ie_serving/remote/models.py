@@ -19,7 +19,12 @@ NO_SUCH: Final = (400, 404, 405, 501)
 
 @dataclass(frozen=True)
 class Version:
-    """One version. `memory` in bytes, None where nobody knows."""
+    """One version.
+
+    Attributes:
+        memory: in bytes; None where nobody knows.
+        precisions: what each signature computes floats in, where that is known.
+    """
 
     number: int
     state: str
@@ -27,6 +32,7 @@ class Version:
     labels: tuple[str, ...] = ()
     is_default: bool = False
     memory: int | None = None
+    precisions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -94,7 +100,7 @@ def _model(rest: Rest, name: str, state: Any, details: Mapping[str, Any]) -> Mod
     labels: dict[int, list[str]] = {}
     for label, number in sorted(details.get("labels", {}).items()):
         labels.setdefault(int(number), []).append(label)
-    memory = details.get("memory_bytes", {})
+    memory, precisions = details.get("memory_bytes", {}), details.get("precisions", {})
     try:
         versions = tuple(
             Version(
@@ -104,6 +110,7 @@ def _model(rest: Rest, name: str, state: Any, details: Mapping[str, Any]) -> Mod
                 labels=tuple(labels.get(int(each["version"]), ())),
                 is_default=int(each["version"]) == details.get("default_version"),
                 memory=memory.get(str(each["version"])),
+                precisions=precisions.get(str(each["version"]), {}),
             )
             for each in state["model_version_status"]
         )

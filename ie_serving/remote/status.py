@@ -180,6 +180,7 @@ def _document(models: Sequence[Model]) -> str:
                     "labels": list(v.labels),
                     "default": v.is_default,
                     "memory_bytes": v.memory,
+                    "precisions": dict(v.precisions),
                 }
                 for v in each.versions
             ],

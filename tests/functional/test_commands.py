@@ -87,6 +87,9 @@ def test_status_shows_versions_states_and_labels(world: World) -> None:
     document = json.loads(world.run("status", "digits", "--label=stable", "--json").out)
     (version,) = document["models"]["digits"]["versions"]
     assert (version["version"], version["default"], version["labels"]) == (1, False, ["stable"])
+    (precision,) = version["precisions"].items()
+    assert precision[0] == "serving_default"
+    assert precision[1] in ("f32", "bf16")  # the machine's own
 
 
 def test_status_fails_where_something_does_not_serve(world: World) -> None:

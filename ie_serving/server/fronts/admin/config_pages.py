@@ -44,6 +44,10 @@ class Details(Protocol):
     def memory(self) -> Mapping[int, int]:
         """Bytes of each version, where they are known."""
 
+    @property
+    def precisions(self) -> Mapping[int, Mapping[str, str]]:
+        """What the signatures of each version compute floats in, where that is known."""
+
 
 class Labels(Protocol):
     """Shows and changes labels; `models.asked_labels.AskedLabels` is one. Raises ServingError."""
@@ -180,6 +184,7 @@ def _shown(details: Details) -> dict[str, Any]:
         "labels": dict(details.labels),
         "waiting_labels": dict(details.waiting),
         "memory_bytes": {str(version): size for version, size in details.memory.items()},
+        "precisions": {str(version): dict(each) for version, each in details.precisions.items()},
     }
 
 

@@ -9,7 +9,6 @@ _OPENVINO = "models.ModelConfig.engine.own.OpenVinoOptions"
 _BEFORE = "models.ModelConfig.engine.own.Preprocessing"
 _SEQUENCES = "models.ModelConfig.engine.own.Sequences"
 _BATCHING = "models.ModelConfig.engine.own.Batching"
-_MEDIAPIPE = "MediaPipe graphs are not supported"
 
 MODEL = (
     taken("name", '"o"', "models.ModelConfig.name=o"),
@@ -46,9 +45,9 @@ MODEL = (
         '"stateful": true',
     ),
     no_effect("allow_cache", "true", "`--cache_dir` decides for all models"),
-    no_effect("subconfig", '"a.json"', f"{_MEDIAPIPE}"),
+    no_effect("subconfig", '"a.json"', "a `subconfig.json` beside a graph is read"),
     refused("custom_loader_options", '{"loader_name": "a"}', "there are no custom loaders"),
-    refused("graph_path", '"graph.pbtxt"', _MEDIAPIPE),
+    refused("graph_path", '"graph.pbtxt"', "graphs stand in `mediapipe_config_list`"),
 )
 """Of a model in `config.json`."""
 
@@ -70,7 +69,12 @@ TOP = (
         '[{"name": "a", "base_path": "a.py:A"}]',
         "Python code, `FILE.py:NAME`, in the place of a library",
     ),
-    refused("mediapipe_config_list", '[{"name": "a", "graph_path": "a"}]', _MEDIAPIPE),
+    taken(
+        "mediapipe_config_list",
+        '[{"name": "g", "base_path": "graph"}]',
+        "models.ModelConfig.name=g",
+        "[graphs](graphs.md#graphs-of-mediapipe) has the calculators; any other is refused",
+    ),
     no_effect(
         "custom_loader_config_list",
         '[{"config": {"loader_name": "a", "library_path": "a"}}]',

@@ -7,6 +7,7 @@ import pytest
 
 from ie_serving.config.dialects import ie_serving, tensorflow_model_server
 from ie_serving.config.settings import Parsed
+from tests.unit.config.files.test_mediapipe import INFERENCE, SESSION
 from tests.unit.config.migration import files
 from tests.unit.config.migration.rows import Outcome, Row
 from tests.unit.config.migration.test_migration import compared, name_of, said_against
@@ -66,6 +67,13 @@ def of_text(file: Path, flag: str, *more: str) -> Callable[[str], Parsed]:
     return parse
 
 
+GRAPH = (
+    'input_stream: "in" output_stream: "out"'
+    + SESSION.format("m", "1")
+    + INFERENCE.format("m", 'input_stream: "X:in" output_stream: "Y:out"', "")
+)
+"""Of MediaPipe, around one model."""
+
 NAMED = {"name": '"m"', "base_path": '"/models/m"'}
 
 
@@ -83,6 +91,8 @@ def test_a_key_of_the_file(row: Row, tmp_path: Path) -> None:
     def text(keys: dict[str, str]) -> str:
         return "{" + ", ".join(f'"{key}": {value}' for key, value in keys.items()) + "}"
 
+    (tmp_path / "graph").mkdir()
+    (tmp_path / "graph" / "graph.pbtxt").write_text(GRAPH)
     listed = {"model_config_list": '[{"config": {"name": "m", "base_path": "/models/m"}}]'}
     parse = of_json(tmp_path / "c.json")
     check(row, parse, text(listed), text(listed | {row.word: row.given}))

@@ -284,7 +284,6 @@ class ServingApplication:
             enable_cors=server.enable_cors,
             asks_callers=server.has_access,
             metrics_paths=server.metrics_paths,
-            invocations_model=server.invocations_model,
             poll=poll_all,
             config=self._config_pages(poll),
             log=LogPages(log_level, served.unbind, allowed=server.reload_by_rpc),

@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _run_kernel(kernel_run.parse(given))
         if bridge.is_asked(given):
             return _bridge(given)
-        parsed = own.parse(given, os.environ)
+        parsed = _command(given)
         _prepare(parsed)
     except ServingError as error:
         for cause in causes(error):
@@ -126,6 +126,14 @@ def _as_other(
             print(f"{command}: error: {cause}", file=sys.stderr)
         return WRONG_USAGE
     return _serve(parsed).code
+
+
+def _command(given: Sequence[str]) -> Parsed:
+    if list(given[:1]) == ["serve"]:
+        from ie_serving.config.dialects import sagemaker  # here: nobody else needs it
+
+        return sagemaker.parse(given, os.environ)
+    return own.parse(given, os.environ)
 
 
 def _bridge(given: Sequence[str]) -> int:

@@ -4,7 +4,7 @@
 #
 #   flags of OpenVINO Model Server:   ie_serving with them
 #   no command, or other flags only:  what the image tensorflow/serving runs
-#   serve:                            the model at /opt/ml/model, as Amazon SageMaker asks for it
+#   serve:                            the models in /opt/ml/model, as Amazon SageMaker starts it
 #   a command:                        that command, such as `ie_serving config --config_path FILE`
 #
 # exec leaves the server as the container's process 1, so that it gets the signal to stop.
@@ -25,26 +25,8 @@ has_flags_of_ovms() {
     return 1
 }
 
-# Versions lie in the archive's root, under export/Servo, or under a name: the first that has any.
-sagemaker_model() {
-    for directory in "$1/export/Servo" "$1" "$1"/*; do
-        for version in "$directory"/[0-9]*; do
-            if [ -d "$version" ]; then
-                echo "$directory"
-                return
-            fi
-        done
-    done
-    echo "$1"
-}
-
 case "${1-}" in
-    serve)
-        shift
-        set -- ie_serving model --model_name=model \
-            --model_path="$(sagemaker_model "${SAGEMAKER_MODEL_DIR:-/opt/ml/model}")" --port=0 \
-            --rest_port="${SAGEMAKER_BIND_TO_PORT:-8080}" --invocations_model=model "$@"
-        ;;
+    serve) set -- ie_serving "$@" ;;
     "" | -*)
         if has_flags_of_ovms "$@"; then
             set -- ie_serving "$@"

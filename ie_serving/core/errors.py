@@ -54,7 +54,7 @@ class InvalidRequest(ServingError):
 
 
 class UnknownEncoding(InvalidRequest):
-    """The request is compressed in a way that the server does not know."""
+    """The request is compressed, or written, in a way that the server does not know."""
 
 
 class InvalidTensor(InvalidRequest):

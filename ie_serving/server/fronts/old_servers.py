@@ -54,7 +54,7 @@ def front_of(
     """
     server = settings.server
     limit_s, most = server.rest_timeout_s, server.max_message_bytes
-    front = Front(api.answer, wanting(server.metrics_paths, server.invocations_model))
+    front = Front(api.answer, wanting(server.metrics_paths))
     if server.old_front == STFS:
         from ie_serving.server.fronts.stfs.front import StfsFront
 
@@ -69,6 +69,12 @@ def front_of(
 
         rest = rest_interface(limit_s=limit_s)
         front = front.behind(KonduitRoutes(api, plane, rest, front.answer, max_body_bytes=most))
+    if model := server.invocations_model:
+        from ie_serving.server.fronts.sagemaker.routes import SageMakerRoutes
+
+        rest = rest_interface(limit_s=limit_s)
+        invocations = SageMakerRoutes(api, plane, rest, model, front.answer, max_body_bytes=most)
+        front = front.behind(invocations)
     if model := server.answering_model:
         from ie_serving.server.fronts.kibernetika.predict import PredictRoute, predict_interface
 

@@ -66,7 +66,6 @@ from ie_serving.server.fronts.tfs.rest_routes import (
     GENERATED,
     LONGEST_REMEMBERED,
     Route,
-    invoked,
     posted,
     remembered_post,
     route,
@@ -135,7 +134,6 @@ class RestApi:
         enable_cors: bool,
         asks_callers: bool = False,
         metrics_paths: Sequence[str] = (),
-        invocations_model: str = "",
         poll: Poll,
         config: ConfigPages,
         log: LogPages,
@@ -155,7 +153,6 @@ class RestApi:
         self._poll_model = poll
         self._poll_allowed = poll_allowed
         self._config = config
-        self._invocations = invoked(invocations_model)
         self._pages = fixed_pages(health, metrics, metrics_paths)
         self.invoke = Invocations(plane, interface, max_body_bytes).answer
         self._runs: dict[str, Run] = {
@@ -189,10 +186,7 @@ class RestApi:
         if head.method == "POST":
             # What strangers send must not fill the memory: longer targets are parsed each time.
             short = len(head.path) + len(head.query) <= LONGEST_REMEMBERED
-            known = (remembered_post if short else posted)(head.path, head.query)
-            # Last, so that the API's own requests pay nothing for it; from here on it is a Predict
-            # like any other, with the same limits.
-            asked = known or self._invocations.get(head.path)
+            asked = (remembered_post if short else posted)(head.path, head.query)
         if asked is None:
             reply = await self._rarely(request)
         else:

@@ -53,8 +53,8 @@ class UnknownMethod(InvalidRequest):
     """A method that no target of the API has."""
 
 
-PING, INVOCATIONS = "/ping", "/invocations"
-"""What Amazon SageMaker asks of a container. Source: its documentation of custom inference code."""
+PING = "/ping"
+"""What Amazon SageMaker asks of a container, beside `/invocations` (`fronts/sagemaker`)."""
 
 
 NOTHING = "nothing"
@@ -97,11 +97,6 @@ def route(method: str, target: str) -> Route:
     )
 
 
-def invoked(model: str) -> Mapping[bytes, Route]:
-    """Give what SageMaker's POST asks for, by its path; nothing where no model is to answer it."""
-    return {INVOCATIONS.encode(): Route("predict", ModelSpec(model))} if model else {}
-
-
 def _read(method: str, target: str) -> Route:
     if method == "POST":
         return _post(target)
@@ -134,14 +129,14 @@ Wanted = Callable[[RequestHead], tuple[str, str]]
 """Tells the verb of a request, and the model that it names, if any. Raises: NotFound."""
 
 
-def wanting(metrics_paths: Sequence[str], invocations_model: str) -> Wanted:
+def wanting(metrics_paths: Sequence[str]) -> Wanted:
     """Give what tells a request's verb, and the model that it names, if any.
 
     It looks in the same order as `RestApi`: what is not the API's, the pages, is told by its path.
     It raises NotFound for a path outside of the API that is no page.
     """
     pages = page_verbs(metrics_paths)
-    return partial(_wanted, pages=pages, invocations=invoked(invocations_model))
+    return partial(_wanted, pages=pages)
 
 
 def page_verbs(metrics_paths: Sequence[str]) -> Mapping[bytes, str]:
@@ -151,12 +146,10 @@ def page_verbs(metrics_paths: Sequence[str]) -> Mapping[bytes, str]:
     return {**health, **{path.encode(): "metrics" for path in metrics_paths}}
 
 
-def _wanted(
-    head: RequestHead, pages: Mapping[bytes, str], invocations: Mapping[bytes, Route]
-) -> tuple[str, str]:
+def _wanted(head: RequestHead, pages: Mapping[bytes, str]) -> tuple[str, str]:
     if head.method == "POST":
         # Not `remembered_post`: the gate remembers what it has decided, by the same target.
-        asked = posted(head.path, head.query) or invocations.get(head.path)
+        asked = posted(head.path, head.query)
         if asked:
             return asked.verb, asked.model.name
     target = target_of(head.path, head.query)

@@ -39,7 +39,6 @@ REQUESTS = [
     ("GET", "/v1/models/a%2Fb/details", "details", "a/b"),
     ("GET", "/v1/models/m/versions/1/details", "nothing", ""),
     ("GET", "/v1/config/details", "all_details", ""),
-    ("POST", "/invocations", "predict", "default"),
     ("POST", "/v1/config/reload", "reload", ""),
     ("POST", "/V1/CONFIG/RELOAD", "reload", ""),
     ("GET", "/v1/config", "config", ""),
@@ -115,7 +114,7 @@ def test_metrics_below_the_api_are_still_metrics() -> None:
 def wanted(method: str, target: str, *metrics_paths: str) -> tuple[str, str]:
     path, _, query = target.partition("?")
     head = RequestHead(method, path.encode(), query.encode(), "1.1", (), {}, 0, True, False)
-    return wanting(metrics_paths or ["/metrics"], "default")(head)
+    return wanting(metrics_paths or ["/metrics"])(head)
 
 
 def test_nothing_else_is_open() -> None:

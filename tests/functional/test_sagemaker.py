@@ -1,0 +1,187 @@
+"""What Amazon SageMaker starts and asks: `ie_serving serve`, with all in the environment."""
+
+import io
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import openvino
+import pytest
+from openvino import opset13
+
+from tests.functional.servers import SAMPLE
+from tests.process import Process, free_ports
+
+REST_READY = "REST server listens on"
+ROWS = [[0.0] * 64, [1.0] * 64]
+CSV = "\n".join(",".join(map(str, row)) for row in ROWS)
+LINES = "\n".join(map(json.dumps, ROWS))
+ATTRIBUTES = "X-Amzn-SageMaker-Custom-Attributes"
+
+
+def npy(array: Any) -> bytes:
+    written = io.BytesIO()
+    np.save(written, array)
+    return written.getvalue()
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """Of a server with the models `digits` and `double`, which has one output."""
+    root = tmp_path_factory.mktemp("ml")
+    shutil.copytree(SAMPLE, root / "export" / "digits")
+    for version in ("1", "2"):
+        x = opset13.parameter([-1, 2], np.float32, name="x")
+        y = opset13.multiply(x, np.float32(2))
+        y.output(0).get_tensor().set_names({"y"})
+        openvino.save_model(openvino.Model([y], [x]), root / "double" / version / "model.xml")
+    (port,) = free_ports(1)
+    environment = {
+        "SAGEMAKER_MODEL_DIR": str(root),
+        "SAGEMAKER_BIND_TO_PORT": str(port),
+        "SAGEMAKER_TFS_DEFAULT_MODEL_NAME": "digits",
+        "SAGEMAKER_TFS_ENABLE_BATCHING": "true",
+        "SAGEMAKER_TFS_INSTANCE_COUNT": "2",
+    }
+    process = Process("ie_serving", "serve", env=environment)
+    try:
+        process.line("SAGEMAKER_TFS_INSTANCE_COUNT has no effect")
+        process.line(REST_READY)
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as asked:
+            yield asked
+    finally:
+        process.close()
+
+
+@pytest.fixture(scope="module")
+def expected(client: httpx.Client) -> Any:
+    reply = client.post("/v1/models/digits:predict", json={"instances": ROWS})
+    return reply.json()["predictions"]
+
+
+def invoke(client: httpx.Client, body: Any, kind: str, **more: str) -> httpx.Response:
+    headers = {
+        "content-type": kind,
+        **{name.replace("_", "-"): text for name, text in more.items()},
+    }
+    return client.post("/invocations", content=body, headers=headers)
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("application/json", json.dumps({"instances": ROWS})),
+        ("application/json; charset=utf-8", json.dumps(ROWS)),
+        ("application/jsonlines", LINES),
+        ("text/csv", CSV),
+        ("application/x-npy", npy(np.float32(ROWS))),
+        ("application/x-npy", npy(np.array(ROWS, np.int64))),
+    ],
+)
+def test_each_form_of_a_request(
+    client: httpx.Client, expected: Any, kind: str, body: str | bytes
+) -> None:
+    reply = invoke(client, body, kind)
+    assert reply.status_code == 200, reply.text
+    assert reply.headers["content-type"] == "application/json"
+    assert reply.json() == {"predictions": expected}
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("text/csv", "1,2\n3,4.5"),
+        ("application/json", '{"inputs": [[1, 2], [3, 4.5]]}'),
+        ("application/x-npy", npy([[1, 2], [3, 4.5]])),
+    ],
+)
+def test_each_form_of_a_reply(client: httpx.Client, kind: str, body: str | bytes) -> None:
+    def asked(accept: str) -> httpx.Response:
+        headers = {"content-type": kind, "accept": accept, ATTRIBUTES: "tfs-model-name=double"}
+        return client.post("/invocations", content=body, headers=headers)
+
+    lines = asked("application/jsonlines")
+    assert lines.headers["content-type"] == "application/jsonlines"
+    assert b"\n" not in lines.content
+    assert next(iter(lines.json().values())) == [[2.0, 4.0], [6.0, 9.0]]
+    array = asked("text/html, application/x-npy;q=0.9")
+    assert array.headers["content-type"] == "application/x-npy"
+    assert np.load(io.BytesIO(array.content)).tolist() == [[2.0, 4.0], [6.0, 9.0]]
+    csv = asked("text/csv")
+    assert csv.headers["content-type"] == "text/csv"
+    assert csv.text == "2.0,4.0\n6.0,9.0\n"
+
+
+def test_several_outputs_are_no_table(client: httpx.Client) -> None:
+    reply = invoke(client, CSV, "text/csv", accept="text/csv")
+    assert reply.status_code == 400
+    assert "room for one output" in reply.text
+
+
+@pytest.mark.parametrize(
+    ("attributes", "status", "text"),
+    [
+        ("tfs-model-name=double,tfs-model-version=2", 400, ""),
+        ("trace=1,tfs-model-name=digits,tfs-model-version=1", 200, ""),
+        ("tfs-model-name=none", 404, "none"),
+        ("tfs-model-version=99", 404, "99"),
+        ("tfs-model-version=latest", 400, "expected a number"),
+        ("tfs-method=explain", 400, "expected predict, classify, regress"),
+        ("tfs-method=classify", 400, "classify"),
+    ],
+)
+def test_custom_attributes(client: httpx.Client, attributes: str, status: int, text: str) -> None:
+    reply = client.post("/invocations", json={"instances": ROWS}, headers={ATTRIBUTES: attributes})
+    assert reply.status_code == status, reply.text
+    assert text in reply.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "status"),
+    [
+        ("text/plain", CSV, 415),
+        ("text/csv", "", 400),
+        ("text/csv", "a,b", 400),
+        ("application/json", "{", 400),
+        ("application/x-npy", b"no", 400),
+        ("application/x-npy", npy(np.float32([1])), 400),
+    ],
+)
+def test_what_is_refused(client: httpx.Client, kind: str, body: str | bytes, status: int) -> None:
+    assert invoke(client, body, kind).status_code == status
+
+
+def test_what_else_there_is(client: httpx.Client) -> None:
+    assert client.get("/ping").status_code == 200
+    assert client.get("/invocations").status_code == 404
+    states = client.get("/v1/models/double").json()["model_version_status"]
+    assert {each["state"] for each in states} == {"AVAILABLE"}
+    assert len(states) == 2  # every version
+
+
+@pytest.mark.parametrize(
+    ("variables", "inside", "text"),
+    [
+        ({}, "", "no model; expected versions"),
+        ({"SAGEMAKER_MULTI_MODEL": "true"}, "m/1", "not served"),
+        ({"SAGEMAKER_TFS_DEFAULT_MODEL_NAME": "x"}, "m/1", "x given; expected m"),
+        ({"SAGEMAKER_BIND_TO_PORT": "x"}, "m/1", "--rest_port"),
+        ({}, "code/inference.py", "are not run"),
+    ],
+)
+def test_what_cannot_be_had(
+    tmp_path: Path, variables: dict[str, str], inside: str, text: str
+) -> None:
+    (tmp_path / inside).mkdir(parents=True, exist_ok=True)
+    process = Process(
+        "ie_serving", "serve", env={"SAGEMAKER_MODEL_DIR": str(tmp_path), **variables}
+    )
+    try:
+        process.line(text)
+        assert process.exit_code() == 2
+    finally:
+        process.close()

@@ -82,7 +82,7 @@ def _pictures(browser: Any, url: str) -> None:
         form.get_by_role("button", name="Send").click()
         form.locator(".verdict", has_text="200 in").wait_for()
         page.locator(".programs code", has_text="curl --globoff").wait_for()
-        take(page, "model", 1150)
+        take(page, "model", 1370)
 
 
 if __name__ == "__main__":

@@ -105,6 +105,62 @@ def test_rates_and_latencies_come_live(browser: Any, server: Server) -> None:
         assert page.locator(".plot path.one[d^=M]").count() == 3
 
 
+def test_a_server_that_does_not_answer_is_told_of_and_asked_again(
+    browser: Any, server: Server
+) -> None:
+    with tab(browser, server.url) as page:
+        page.clock.install()
+        page.reload()
+        page.locator("#connection", has_text="live").wait_for()
+        page.route("**/page/state", lambda route: route.abort())
+        page.clock.fast_forward(60_000)
+        page.locator("#connection.bad", has_text="no answer, trying again").wait_for()
+        page.unroute("**/page/state")
+        look(page)
+        page.locator("#connection", has_text="live").wait_for()
+
+
+OF_MODEL = r'model_name="a\"b"'
+METRICS = f"""
+ie_serving_requests_total{{{OF_MODEL},version="1",method="Predict",code="OK"}} 7
+ie_serving_requests_total{{{OF_MODEL},version="1",method="Predict",code="NOT_FOUND"}} 2
+ie_serving_requests_total{{{OF_MODEL},version="",method="ListModels",code="OK"}} 50
+ie_serving_request_seconds_bucket{{{OF_MODEL},method="Predict",le="0.1"}} 6
+ie_serving_request_seconds_bucket{{{OF_MODEL},method="Predict",le="0.2"}} 7
+ie_serving_request_seconds_bucket{{{OF_MODEL},method="Predict",le="+Inf"}} 7
+:tensorflow:serving:request_count{{model_name="a",status="OK"}} 9
+"""
+
+
+def test_numbers_are_read_and_written(page: Any) -> None:
+    found = page.evaluate(
+        """async (metrics) => {
+            const n = await import(`${location.origin}/page/numbers.js`);
+            const { nice } = await import(`${location.origin}/page/plot.js`);
+            const model = n.read(metrics).get('a"b');
+            const median = (counts) => n.quantile(new Map(), new Map(counts), 0.5);
+            return {
+                counted: [model.ok, model.failed, ...model.buckets],
+                quantiles: [median(model.buckets), median([]), median([[1, 0], [Infinity, 3]]),
+                            median([[1, 0], [3, 2], [Infinity, 2]])],
+                nice: [0, 0.9, 1.1, 21, 99].map(nice),
+                durations: [0.0000123, 0.00456, 1.5, null].map(n.duration),
+                bytes: [0, 999, 2048, 5e9].map(n.bytes),
+                written: [0, 0.1234, 123.4, 12345, 3e6].map(n.written),
+            };
+        }""",
+        METRICS,
+    )
+    assert found["counted"][:2] == [7, 2]
+    assert [len(found["counted"]), found["quantiles"][1]] == [5, None]
+    assert found["quantiles"][0] == pytest.approx(0.1 * 3.5 / 6)
+    assert found["quantiles"][2:] == [1, 2]
+    assert found["nice"] == [1, 1, 2, 50, 100]
+    assert found["durations"] == ["12.3 µs", "4.56 ms", "1.5 s", "–"]  # noqa: RUF001  of the page
+    assert found["bytes"] == ["0 B", "999 B", "2 KB", "4.66 GB"]
+    assert found["written"] == ["0", "0.123", "123", "12.3 k", "3.00 M"]
+
+
 def test_a_form_is_sent_and_its_call_is_curl(page: Any, server: Server, tmp_path: Path) -> None:
     """The very same bytes: what curl sends gets the very same answer."""
     form = opened(page, server.url, "ranker")
@@ -289,7 +345,7 @@ def test_a_hidden_page_asks_for_nothing(browser: Any, server: Server) -> None:
 def look(page: Any) -> None:
     """Let the page look at the server once, without the two seconds until then."""
     with page.expect_response("**/metrics"):
-        page.clock.run_for(10_000)
+        page.clock.fast_forward(60_000)
 
 
 def test_other_sites_are_shut_out(server: Server, guarded: Server) -> None:

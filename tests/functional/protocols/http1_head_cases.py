@@ -69,7 +69,7 @@ TARGET = (
     Case("3.2.1", "a target without a slash", "400 close", get("v1/models/digits")),
     Case("3.2.2", "a whole URL", "200", get(f"http://localhost{DIGITS}")),
     Case("3.2.2", "a whole URL with a port", "200", get(f"http://localhost:80{DIGITS}")),
-    Case("3.2.2", "a URL of the host alone", "404", get("http://localhost")),
+    Case("3.2.2", "a URL of the host alone: the page at /", "200", get("http://localhost")),
     Case("3.2.2", "a scheme alone", "400 close", get("http://")),
     Case("3.2.3", "CONNECT", "501 close", _first("CONNECT localhost:80 HTTP/1.1")),
     Case("3.2.4", "OPTIONS *", "404", _first("OPTIONS * HTTP/1.1")),

@@ -50,6 +50,7 @@ class State:
             "phase": self._health.phase.value,
             "now": time.time(),
             "process": os.getpid(),
+            "workers": self._settings.workers,
             "metrics": paths[0] if paths else None,
             "asks_callers": self._settings.has_access,
         }

@@ -6,6 +6,7 @@ import { ALL, ago, duration, written } from "./numbers.js";
 import { Plot } from "./plot.js";
 
 const FEW = 8;
+export const NO_METRICS = "Metrics are switched off, as --metrics_path is empty: there are no rates and latencies.";
 export const WORDS = {
   START: "waiting",
   LOADING: "loading",
@@ -37,8 +38,15 @@ export function plots(history, name) {
       { name: "waiting", key: "queued", class: "two" },
     ], written),
   ];
-  const draw = () => all.forEach((plot) => plot.draw(history.of(name), performance.now()));
-  return { element: h("div", { class: "plots" }, all.map((plot) => plot.element)), draw };
+  const none = h("p", { class: "empty", hidden: true });
+  const drawn = h("div", { class: "plots" }, all.map((plot) => plot.element));
+  /** Draw what there is; or say why there is nothing. */
+  const draw = (lack) => {
+    [none.hidden, drawn.hidden] = [!lack, Boolean(lack)];
+    say(none, lack);
+    if (!lack) all.forEach((plot) => plot.draw(history.of(name), performance.now()));
+  };
+  return { element: h("div", {}, none, drawn), draw };
 }
 
 const troubled = (model) => Boolean(model.trouble) || model.versions.some((version) => version.failed);
@@ -149,7 +157,13 @@ const labelsOf = (model) =>
 
 /** Show what fails lately. */
 function errors(state) {
-  if (!state.errors.length) return h("p", { class: "empty" }, "No request has failed since the server started.");
+  const { workers, process } = state.server;
+  const part = workers > 1 ? h("p", { class: "hint" }, `Of process ${process} alone: ${workers} processes serve, and each look may reach another.`) : "";
+  const found = state.errors.length ? failures(state) : h("p", { class: "empty" }, "No request has failed since the server started.");
+  return h("div", {}, part, found);
+}
+
+function failures(state) {
   const rows = state.errors.map((each) => [
     h("span", { class: "code" }, each.code),
     each.model ? `${each.model}${each.version ? ` / ${each.version}` : ""}` : "(no model that is served)",
@@ -224,7 +238,7 @@ export class Overview {
 
   update(state) {
     this.#models.update(state);
-    this.#plots.draw();
+    this.#plots.draw(state.server.metrics ? "" : NO_METRICS);
     const told = JSON.stringify(state.errors) + Math.round(state.server.now / 10);
     if (told !== this.#told) this.#errors.replaceChildren(errors(state));
     this.#told = told;

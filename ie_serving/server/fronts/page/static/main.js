@@ -7,7 +7,9 @@ import { Model } from "./model.js";
 import { History } from "./numbers.js";
 
 const PAUSE_MS = 2000;
+const LONGEST_MS = 60_000;
 const SHARE = 20; // a look takes at most a twentieth of the time, however many models there are
+const PATIENCE_MS = 30_000;
 
 const main = document.getElementById("main");
 const server = document.getElementById("server");
@@ -61,14 +63,14 @@ function tellServer() {
 
 async function take() {
   try {
-    state = await json("page/state");
+    state = await json("page/state", { signal: AbortSignal.timeout(PATIENCE_MS) });
   } catch (error) {
     if (error.status !== 403) throw error;
     state = null;
     return refused(error);
   }
   if (state.server.metrics) {
-    const page = await text(state.server.metrics);
+    const page = await text(state.server.metrics, { signal: AbortSignal.timeout(PATIENCE_MS) });
     history.add(page, performance.now());
   }
   tellServer();
@@ -142,8 +144,10 @@ async function look() {
   if (looking || document.hidden) return;
   looking = true;
   const began = performance.now();
+  let pause = PAUSE_MS; // also after a failure, which costs the server nothing
   try {
     await take();
+    pause = Math.min(LONGEST_MS, Math.max(PAUSE_MS, SHARE * (performance.now() - began)));
     forget.hidden = !credentials.get();
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
@@ -151,7 +155,7 @@ async function look() {
     else tell(error.status ? error.message : "no answer, trying again", "bad");
   } finally {
     looking = false;
-    timer = setTimeout(look, Math.max(PAUSE_MS, SHARE * (performance.now() - began)));
+    timer = setTimeout(look, pause);
   }
 }
 

@@ -2,9 +2,11 @@
 
 import { json } from "./ask.js";
 import { h, table } from "./dom.js";
-import { badge, plots, settingsTable } from "./lists.js";
+import { NO_METRICS, badge, plots, settingsTable } from "./lists.js";
 import { bytes, duration } from "./numbers.js";
 import { Trial } from "./trial.js";
+
+const OTHERS = "The metrics tell of all models, which this key may not see: there are no rates and latencies.";
 
 /** Write a shape: any size is a question mark. */
 export function shape(sizes) {
@@ -101,7 +103,7 @@ export class Model {
 
   /** Take a look at the server; without one, as a key for some models has none, ask for the model. */
   async update(state) {
-    this.#plots.draw();
+    this.#plots.draw(!state ? OTHERS : state.server.metrics ? "" : NO_METRICS);
     const known = state && state.models.find((each) => each.name === this.#name);
     const told = JSON.stringify(known ?? "");
     if (told === this.#told) return;

@@ -103,7 +103,7 @@ format: .venv-dev/.installed ## format the code and fix what lint can fix
 api: .venv-dev/.installed ## write docs/api.md from the conformance table
 	$(DEV)/python -m tests.functional.conformance.document
 
-configuration: .venv-dev/.installed ## write the tables of docs/configuration.md, storage.md and tuning.md
+configuration: .venv-dev/.installed ## write the tables of docs/configuration.md, storage.md, tuning.md, graphs.md and migration.md
 	$(DEV)/python -m tests.unit.config.document
 
 page: .venv-dev/.installed ## take the pictures of docs/page.md; needs Debian's chromium

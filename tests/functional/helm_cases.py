@@ -106,6 +106,7 @@ REFUSED: Mapping[str, tuple[Values, str]] = {
     "a model without a name": ({"models": [{"base_path": "/m"}]}, "missing property 'name'"),
     "a flag of the chart's": (with_basic(extraArgs=["--port=1"]), "--port is set by the chart"),
     "models beside a ConfigMap": (with_basic(existingConfigMap="a"), "would be ignored"),
+    "one port twice": (with_basic(ports={"grpc": 9000, "rest": 9000}), "ports: grpc and rest"),
     "models twice": (with_basic(configuration={"model_config_list": []}), "at '/configuration'"),
     "keys of a volume": (with_basic(storage={"secret": "a"}), "a local volume takes none"),
     "an authority of gcs": (

@@ -88,6 +88,9 @@ httpGet:
 {{- if and .Values.tls.clientCertificates (not .Values.tls.secret) -}}
 {{- fail "tls.clientCertificates: needs tls.secret, whose ca.crt names the authorities" -}}
 {{- end -}}
+{{- if eq (int .Values.ports.grpc) (int .Values.ports.rest) -}}
+{{- fail "ports: grpc and rest have the same number, and a Service has each port once: change one" -}}
+{{- end -}}
 {{- with .Values.autoscaling -}}
 {{- if lt (int .maxReplicas) (int .minReplicas) -}}
 {{- fail "autoscaling: maxReplicas is less than minReplicas" -}}

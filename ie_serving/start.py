@@ -7,13 +7,13 @@ import os
 import sys
 from collections.abc import Sequence
 
-from ie_serving.remote import COMMANDS
+from ie_serving.core.commands import ASKING
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `ie_serving`; return its exit code."""
     given = sys.argv[1:] if argv is None else argv
-    if given and given[0] in COMMANDS:
+    if given and given[0] in ASKING:
         from ie_serving.remote.command import run
 
         return run(given, os.environ)

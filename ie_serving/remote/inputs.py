@@ -33,10 +33,18 @@ Named = Mapping[str, "np.ndarray[Any, Any]"]
 
 @dataclass(frozen=True)
 class Given:
-    """A request. Either `body` is one of `:predict`, or it is None and there are `arrays`."""
+    """A request. Either `body` is one of `:predict`, or it is None and there are `arrays`.
+
+    Attributes:
+        body: JSON.
+        arrays: by input.
+        image: an encoded one, which the body has in base64; over gRPC it is a string, whatever
+            dtype the metadata tells of the pixels. With the input that it is for.
+    """
 
     body: bytes | None
     arrays: Named = field(default_factory=dict)
+    image: tuple[str, bytes] | None = None
 
 
 def read(file: str, form: str | None, name: str, signature: str) -> Given:
@@ -61,8 +69,9 @@ def read(file: str, form: str | None, name: str, signature: str) -> Given:
         if name:
             raise Misused("--input is for arrays, tables and images; JSON names its inputs itself")
         return Given(_with_signature(file, data, signature))
-    rows = _table(file, data, name) if form == "csv" else [_image(data, name)]
-    return Given(_body(rows, signature))
+    if form == "image":
+        return Given(_body([_image(data, name)], signature), image=(name, data))
+    return Given(_body(_table(file, data, name), signature))
 
 
 def _form_of(file: str) -> str:

@@ -181,10 +181,11 @@ def _unreachable(place: Place, error: Exception) -> str:
             " this API; raise --timeout_seconds"
         )
     if isinstance(error, http.client.HTTPException | ConnectionError):
-        other = "speaks no TLS" if place.secure else "wants TLS (https://)"
+        # Where TLS is spoken already, a server ends it when the client shows no certificate.
+        other = "a client certificate (--cert and --key)" if place.secure else "TLS (https://)"
         return (
-            f"{where} gives no HTTP answer ({_short(error)}): it is the gRPC port, or {other};"
-            " name the REST port by --url"
+            f"{where} gives no HTTP answer ({_short(error)}): it wants {other}, or is the gRPC"
+            " port; name the REST port by --url"
         )
     return f"{where} cannot be asked: {_short(error)}"
 
@@ -203,7 +204,7 @@ def _tls(place: Place, error: ssl.SSLError) -> str:
 
 def _short(error: Exception) -> str:
     # What an HTTP client takes for a status line may be any bytes.
-    return ascii(str(error) or type(error).__name__)[1:101]
+    return ascii(str(error) or type(error).__name__)[1:-1][:100]
 
 
 def _refused(place: Place, method: str, path: str, reply: Reply) -> str:

@@ -40,7 +40,11 @@ def ask(
         name = name or (body.signature_name if body else "")
         signature = choose(place, _metadata(rpc, spec), name)
         form = Format.COLUMN
-        if body is None:
+        if asked.image:
+            # A row as in JSON, so that the answer has the same form.
+            form, (named, data) = Format.ROW, asked.image
+            inputs = {_input(named, signature): np.array([data], object)}
+        elif body is None:
             inputs = _named(asked.arrays, signature)
         else:
             inputs, form = body.decode(signature)
@@ -73,15 +77,20 @@ def _metadata(rpc: Rpc, spec: Proto) -> Mapping[str, Any]:
 
 def _named(arrays: Mapping[str, Array], signature: Signature) -> Arrays:
     """Give arrays by input, each as the dtype of its input. Raises: Misused."""
+    named = {_input(name, signature): array for name, array in arrays.items()}
+    return {name: _cast(array, signature.inputs[name]) for name, array in named.items()}
+
+
+def _input(name: str, signature: Signature) -> str:
+    """Give the name of an input, of the empty one the only input. Raises: Misused."""
     specs = signature.inputs
-    if "" in arrays:
-        if len(specs) != 1:
-            raise Misused(f"the model has the inputs {', '.join(specs)}: choose one by --input")
-        arrays = {next(iter(specs)): arrays[""]}
-    unknown = [name for name in arrays if name not in specs]
-    if unknown:
-        raise Misused(f"the model has no input {', '.join(unknown)}; it has {', '.join(specs)}")
-    return {name: _cast(array, specs[name]) for name, array in arrays.items()}
+    if name in specs:
+        return name
+    if not name and len(specs) == 1:
+        return next(iter(specs))
+    if name:
+        raise Misused(f"the model has no input {name}; it has {', '.join(specs)}")
+    raise Misused(f"the model has the inputs {', '.join(specs)}: choose one by --input")
 
 
 def _cast(array: Array, spec: TensorSpec) -> Array:
@@ -107,8 +116,10 @@ def _request(spec: Proto, signature: Signature, inputs: Mapping[str, Array]) -> 
     request = messages.PredictRequest(model_spec=spec)
     request.model_spec.signature_name = signature.name
     for name, array in inputs.items():
-        declared = signature.inputs.get(name) or specs_of({name: array})[name]
-        encoder = TensorEncoder(declared.dtype, tensor_content=True)
+        is_text = array.dtype == object
+        encoder = TensorEncoder(
+            DataType.STRING if is_text else signature.inputs[name].dtype, tensor_content=True
+        )
         body = encoder.body(array)
         head = encoder.head(array.shape, size_of(body))
         request.inputs[name].ParseFromString(head + bytes(body))

@@ -1,16 +1,13 @@
 """`ie_serving status`, `predict` and their kin: what they do on a real server, over the wire."""
 
-import contextlib
-import io
 import json
 import os
+import pty
 import shutil
 import signal
 import subprocess
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,34 +15,14 @@ import numpy as np
 import pytest
 
 from ie_serving.config.files.access_file import key_credential, line
-from ie_serving.remote import command
 from tests.certificates import Authority
+from tests.functional.commands import Ran, ie_serving
 from tests.functional.servers import ROOT, SAMPLE, Server
-from tests.process import COMMANDS, free_ports, until
+from tests.process import COMMANDS, PATIENCE_S, Process, free_ports, until
 
 REQUEST = ROOT / "examples" / "digits" / "request.json"
 IMAGE = json.loads(REQUEST.read_text())["instances"][0]["image"]
 DONE, REFUSED, USAGE, UNREACHABLE, TIME_IS_UP = range(5)
-
-
-@dataclass
-class Ran:
-    """How a command ended."""
-
-    code: int
-    out: str
-    err: str
-
-
-def ie_serving(*words: str | Path, env: Mapping[str, str] | None = None, data: bytes = b"") -> Ran:
-    """Run a command as its process does, in this one: to start forty would take seconds."""
-    out, err = io.TextIOWrapper(io.BytesIO()), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            code = command.run([str(word) for word in words], env or {})
-    out.flush()
-    return Ran(code, out.buffer.getvalue().decode(), err.getvalue())  # type: ignore[attr-defined]
 
 
 class World:
@@ -58,7 +35,9 @@ class World:
         self.file = folder / "config.json"
         self.write()
         flags = (f"--config_path={self.file}", "--file_system_poll_wait_seconds=0")
-        self.server = Server("ie_serving", *flags, "--allow_unavailable_models").ready()
+        self.socket = folder / "rest"
+        more = ("--allow_unavailable_models", f"--rest_socket_path={self.socket}")
+        self.server = Server("ie_serving", *flags, *more).ready()
         self.grpc = f"grpc://127.0.0.1:{self.server.port}"
 
     def write(self, **more: dict[str, Any]) -> None:
@@ -84,6 +63,7 @@ def test_status_shows_versions_states_and_labels(world: World) -> None:
     rows = [row.split()[:4] for row in ran.out.splitlines()]
     assert rows[:2] == [["MODEL", "VERSION", "STATE", "LABELS"], ["digits", "2*", "AVAILABLE"]]
     assert rows[2] == ["digits", "1", "AVAILABLE", "stable"]
+    assert world.run("status", url=f"unix://{world.socket}").out == ran.out
     document = json.loads(world.run("status", "digits", "--label=stable", "--json").out)
     (version,) = document["models"]["digits"]["versions"]
     assert (version["version"], version["default"], version["labels"]) == (1, False, ["stable"])
@@ -235,7 +215,7 @@ def test_what_goes_wrong_says_what_to_do(
 
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
-    """A server with TLS whose callers have keys, and the folder of its files."""
+    """A server with mutual TLS whose callers have keys, and the folder of its files."""
     folder = tmp_path_factory.mktemp("closed")
     authority = Authority(folder)
     pair = authority.server()
@@ -249,8 +229,9 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, P
         "ie_serving",
         *("model", "--model_name=digits", f"--model_path={SAMPLE}"),
         *(f"--tls_certificate={pair.certificate}", f"--tls_key={pair.key}"),
-        f"--api_key_file={folder / 'keys'}",
+        *(f"--tls_client_ca={authority.path}", f"--api_key_file={folder / 'keys'}"),
     )
+    authority.client("friend")
     with closing(server.ready()):
         yield server, folder
 
@@ -258,33 +239,76 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, P
 def test_tls_and_keys(closed: tuple[Server, Path]) -> None:
     server, folder = closed
     url, ca = f"https://localhost:{server.rest_port}", f"--ca={folder / 'authority.pem'}"
+    shown = (f"--cert={folder / 'friend.crt'}", f"--key={folder / 'friend.key'}")
+    anonymous = ie_serving("status", f"--url={url}", ca)
+    assert (anonymous.code, "--cert and --key" in anonymous.err) == (UNREACHABLE, True)
+    there = (f"--url={url}", ca, *shown)
     reader, chief = {"IE_SERVING_API_KEY": "KEY-OF-READER"}, f"--api_key_file={folder / 'chief'}"
-    ran = ie_serving("status", f"--url={url}", ca, chief)
+    ran = ie_serving("status", *there, chief)
     assert (ran.code, ran.err) == (DONE, "")
-    assert ie_serving("status", "digits", f"--url={url}", ca, env=reader).code == DONE
-    stranger = ie_serving("status", f"--url={url}", ca)
+    assert ie_serving("status", "digits", *there, env=reader).code == DONE
+    stranger = ie_serving("status", *there)
     assert (stranger.code, "give a key by IE_SERVING_API_KEY" in stranger.err) == (REFUSED, True)
-    untrusted = ie_serving("status", f"--url={url}", chief)
+    untrusted = ie_serving("status", f"--url={url}", *shown, chief)
     assert untrusted.code == UNREACHABLE
     assert "is not trusted" in untrusted.err
     assert "name its authority by --ca" in untrusted.err
-    forbidden = ie_serving("labels", "set", "digits", "a=2", f"--url={url}", ca, env=reader)
+    forbidden = ie_serving("labels", "set", "digits", "a=2", *there, env=reader)
     assert (forbidden.code, "(403)" in forbidden.err) == (REFUSED, True)
-    ran = ie_serving("labels", "set", "digits", "a=2", f"--url={url}", ca, chief)
+    ran = ie_serving("labels", "set", "digits", "a=2", *there, chief)
     assert (ran.code, ran.out) == (DONE, "a: none -> 2\n")
     unencrypted = ie_serving("status", f"--url=http://localhost:{server.rest_port}", chief)
-    assert unencrypted.code == UNREACHABLE
+    assert (unencrypted.code, "it wants TLS (https://)" in unencrypted.err) == (UNREACHABLE, True)
 
 
 def test_grpc_with_tls_and_keys(closed: tuple[Server, Path]) -> None:
     server, folder = closed
-    asked = ("predict", "--model_name=digits", f"--url=grpcs://localhost:{server.port}")
+    shown = (f"--cert={folder / 'friend.crt'}", f"--key={folder / 'friend.key'}")
+    asked = ("predict", "--model_name=digits", f"--url=grpcs://localhost:{server.port}", *shown)
     believed, chief = f"--ca={folder / 'authority.pem'}", f"--api_key_file={folder / 'chief'}"
     data = REQUEST.read_bytes()
     assert ie_serving(*asked, believed, chief, data=data).code == DONE
     assert ie_serving(*asked, believed, data=data).code == REFUSED
     untrusted = ie_serving(*asked, chief, data=data)
     assert (untrusted.code, "not trusted" in untrusted.err) == (UNREACHABLE, True)
+
+
+def test_a_wait_shows_its_progress_at_a_terminal_alone(world: World) -> None:
+    here, there = pty.openpty()
+    asked = ["status", "digits", "--version=7", "--wait", "--timeout=0.9"]
+    with os.fdopen(here, "rb"), os.fdopen(there, "wb") as terminal:
+        done = subprocess.run(
+            [COMMANDS / "ie_serving", *asked],
+            env={**os.environ, "IE_SERVING_URL": world.server.url},
+            stdout=subprocess.PIPE,
+            stderr=terminal,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        written = os.read(here, 4096).decode()
+    assert (done.returncode, done.stdout) == (TIME_IS_UP, b"")
+    drawn, erased, error = written.rpartition("\r\x1b[K")
+    assert drawn.startswith("\r\x1b[Kwaiting until all of it is AVAILABLE ")
+    assert erased
+    assert error.startswith("ie_serving: error: not AVAILABLE within 0.9 s: model digits has no")
+    assert world.run(*asked).err == error.replace("\r\n", "\n")
+
+
+def test_watch_shows_into_a_pipe_what_has_changed(world: World) -> None:
+    watching = Process(
+        "ie_serving",
+        *("status", "digits", "--json", "--watch=0.1"),
+        env={"IE_SERVING_URL": world.server.url},
+    )
+    with closing(watching):
+        watching.line('"labels": \\["stable"\\]')
+        assert world.run("labels", "set", "digits", "watched=2").code == DONE
+        watching.line('"labels": \\["watched"\\]')
+        assert world.run("labels", "set", "digits", "watched=").code == DONE
+        watching.line('"labels": \\["stable"\\]')
+        assert len(watching.lines) == 3
+        watching.send(signal.SIGINT)
+        assert watching.exit_code() == 130
 
 
 def test_status_starts_without_what_serves(world: World) -> None:

@@ -21,6 +21,7 @@ from PIL import Image, ImageOps
 from tensorflow_serving.apis import predict_pb2
 
 from ie_serving.core.tensors import Array, DataType
+from tests.functional.commands import ie_serving
 from tests.functional.conftest import Serve
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S, output_of
@@ -320,3 +321,15 @@ def test_ovmsclient_sends_files_as_they_are(server: Server, tmp_path: Path) -> N
     expected = [reference(FILES["JPEG"]), reference(FILES["PNG"])]
     for answer in answers:
         np.testing.assert_allclose(answer, expected, atol=TOLERANCE)
+
+
+def test_the_command_sends_a_file_as_it_is(server: Server, tmp_path: Path) -> None:
+    """Over REST in base64, over gRPC as a string."""
+    file = tmp_path / "photo.png"
+    file.write_bytes(FILES["PNG"])
+    expected = by_rows(server, "rows", FILES["PNG"])
+    for url in (server.url, f"grpc://127.0.0.1:{server.port}"):
+        ran = ie_serving("predict", "--model_name=rows", f"--file={file}", f"--url={url}")
+        assert ran.code == 0, ran.err
+        answered = json.loads(ran.out)["predictions"]
+        np.testing.assert_allclose(answered, expected, atol=TOLERANCE)

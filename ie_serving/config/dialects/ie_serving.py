@@ -235,7 +235,10 @@ key new NAME and key password NAME print credentials for --api_key_file; ie_serv
     more
 
 kernel run DIR runs a kernel on one request without a server; ie_serving kernel run --help says
-    more"""
+    more
+
+status, metadata, predict, reload, poll and labels ask a running server; completion prints what
+    completes all these words in a shell; ie_serving status --help says more"""
 
 
 def _variables_text() -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 
 from ie_serving.config.values.faults import Faults
+from ie_serving.core.commands import ASKING, BESIDE
 from ie_serving.core.nearest import nearest
 
 EXAMPLE = "ie_serving model --model_name resnet --model_path /models/resnet --rest_port 8000"
@@ -28,5 +29,11 @@ def check_command(
         name = argument.partition("=")[0]
         if name.startswith("--") and name not in known:
             faults.add(name, f"no flag has this name{nearest(name, known)}")
-    place = "no command" if not first or first.startswith("-") else f"no command {first!r}"
-    faults.add(place, f"expected {', '.join(commands)}, then its flags, for example: {EXAMPLE}")
+    is_word = bool(first) and not first.startswith("-")
+    place = f"no command {first!r}" if is_word else "no command"
+    meant = nearest(first, [*commands, *ASKING, *BESIDE]) if is_word else ""
+    faults.add(
+        f"{place}{meant}",
+        f"to ask a running server {', '.join(ASKING)}; to serve, expected {', '.join(commands)},"
+        f" then its flags, for example: {EXAMPLE}",
+    )

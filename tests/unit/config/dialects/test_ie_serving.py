@@ -394,6 +394,7 @@ def test_what_argparse_cannot_tell_apart_exits_with_2(argv: tuple[str, ...]) -> 
     [
         ((), ("no command",)),
         (("serve",), ("no command 'serve'",)),
+        (("statsu",), ("no command 'statsu'; did you mean \"status\"?",)),
         (("--port", "1"), ("no command",)),
         (
             ("--model_nam", "m", "--model_pat=m/plus"),

@@ -106,6 +106,27 @@ REFUSED: Mapping[str, tuple[Values, str]] = {
     "a model without a name": ({"models": [{"base_path": "/m"}]}, "missing property 'name'"),
     "a flag of the chart's": (with_basic(extraArgs=["--port=1"]), "--port is set by the chart"),
     "models beside a ConfigMap": (with_basic(existingConfigMap="a"), "would be ignored"),
+    "ports of TLS without TLS": (with_basic(tls={"ports": "grpc"}), "nothing is encrypted"),
+    "a policy that is off": (
+        with_basic(networkPolicy={"from": [{"podSelector": {}}]}),
+        "without networkPolicy.enabled",
+    ),
+    "routes that are off": (
+        with_basic(gateway={"restHostnames": ["a"]}),
+        "without gateway.enabled",
+    ),
+    "an account that is not made": (
+        with_basic(serviceAccount={"annotations": {"a": "b"}}),
+        "without serviceAccount.create",
+    ),
+    "two volumes": (
+        with_basic(storage={"local": {"claim": "a", "volume": {"emptyDir": {}}}}),
+        "a claim or a volume",
+    ),
+    "pods beside a scaler": (
+        with_basic(replicas=2, autoscaling={"enabled": True}),
+        "the autoscaler decides",
+    ),
     "one port twice": (with_basic(ports={"grpc": 9000, "rest": 9000}), "ports: grpc and rest"),
     "models twice": (with_basic(configuration={"model_config_list": []}), "at '/configuration'"),
     "keys of a volume": (with_basic(storage={"secret": "a"}), "a local volume takes none"),

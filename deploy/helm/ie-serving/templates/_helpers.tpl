@@ -70,7 +70,7 @@ httpGet:
 {{- range .Values.extraArgs -}}
 {{- $flag := regexReplaceAll "=.*" . "" -}}
 {{- if has $flag $own -}}
-{{- fail (printf "extraArgs: %s is set by the chart itself: use the value that stands for it, see docs/kubernetes.md" $flag) -}}
+{{- fail (printf "extraArgs: %s is set by the chart, from another value or for good: see docs/kubernetes.md" $flag) -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Values.existingConfigMap (or .Values.models .Values.configuration) -}}
@@ -87,6 +87,26 @@ httpGet:
 {{- end -}}
 {{- if and .Values.tls.clientCertificates (not .Values.tls.secret) -}}
 {{- fail "tls.clientCertificates: needs tls.secret, whose ca.crt names the authorities" -}}
+{{- end -}}
+{{- if and (ne .Values.tls.ports "both") (not .Values.tls.secret) -}}
+{{- fail "tls.ports: nothing is encrypted without tls.secret" -}}
+{{- end -}}
+{{- range $part, $keys := dict "networkPolicy" (list "from" "metricsFrom" "egress") "serviceMonitor" (list "labels") "gateway" (list "parentRefs" "restHostnames" "grpcHostnames") -}}
+{{- $given := index $.Values $part -}}
+{{- range $keys -}}
+{{- if and (index $given .) (not $given.enabled) -}}
+{{- fail (printf "%s.%s: has no effect without %s.enabled: true" $part . $part) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and .Values.serviceAccount.annotations (not .Values.serviceAccount.create) -}}
+{{- fail "serviceAccount.annotations: have no effect without serviceAccount.create: true" -}}
+{{- end -}}
+{{- if and .Values.storage.local.claim .Values.storage.local.volume -}}
+{{- fail "storage.local: give a claim or a volume, not both" -}}
+{{- end -}}
+{{- if and .Values.autoscaling.enabled (ne (int .Values.replicas) 1) -}}
+{{- fail "replicas: the autoscaler decides; set autoscaling.minReplicas" -}}
 {{- end -}}
 {{- if eq (int .Values.ports.grpc) (int .Values.ports.rest) -}}
 {{- fail "ports: grpc and rest have the same number, and a Service has each port once: change one" -}}

@@ -9,6 +9,7 @@ what `helm lint --strict` finds. The library, helm-python-sdk, comes with the ex
 """
 
 import json
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -31,6 +32,9 @@ SETS: Mapping[str, tuple[str, ...]] = {
     "gateway": ("s3.yaml", "gateway.yaml"),
 }
 """Directories of `deploy/kubernetes`, each with the files of values that it is rendered from."""
+
+ALERTS = HERE.parent / "prometheus" / "alerts.yml"
+"""The chart carries a copy, since Helm reads no file outside of a chart."""
 
 ONLY: Mapping[str, tuple[str, ...]] = {
     "autoscaling": ("scaledobject.yaml", "servicemonitor.yaml"),
@@ -98,5 +102,8 @@ if __name__ == "__main__":
     if sys.argv[1:] == ["--each"]:
         results = [result(given) for given in json.load(sys.stdin)]
         json.dump([*results, lint(CHART, values("local.yaml"), strict=True)], sys.stdout)
+    elif sys.argv[1:]:
+        write(Path(sys.argv[1]))
     else:
-        write(Path(sys.argv[1]) if sys.argv[1:] else MANIFESTS)
+        shutil.copyfile(ALERTS, CHART / "files" / ALERTS.name)
+        write(MANIFESTS)

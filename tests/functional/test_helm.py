@@ -218,6 +218,14 @@ def test_metrics_are_asked_of_one_service(made: Mapping[str, list[Manifest]]) ->
     assert f'job="{endpoint["relabelings"][0]["replacement"]}"' in alerts
 
 
+def test_the_alerts_are_those_that_promtool_tests() -> None:
+    alerts = ROOT / "deploy" / "prometheus" / "alerts.yml"
+    copy = HELM / "ie-serving" / "files" / "alerts.yml"
+    assert copy.read_text() == alerts.read_text()
+    rule = yaml.safe_load((MANIFESTS / "production" / "prometheusrule.yaml").read_text())
+    assert rule["spec"] == yaml.safe_load(alerts.read_text())
+
+
 def test_a_policy_closes_what_it_does_not_name(
     made: Mapping[str, list[Manifest]], deployed: Any
 ) -> None:

@@ -55,6 +55,8 @@ ON: dict[str, Values] = {
         "tls": {"secret": "a"},
         "serviceMonitor": {"enabled": True, "tls": {"caSecret": {"name": "a"}, "serverName": "a"}},
     },
+    "prometheusRule": {"models": MODELS, "prometheusRule": {"enabled": True}},
+    "prometheusRule.enabled": {"models": MODELS},
     "gateway": {"models": MODELS, "gateway": {"enabled": True, "parentRefs": [{"name": "a"}]}},
     "gateway.enabled": {"models": MODELS, "gateway": {"parentRefs": [{"name": "a"}]}},
 }

@@ -91,7 +91,7 @@ httpGet:
 {{- if and (ne .Values.tls.ports "both") (not .Values.tls.secret) -}}
 {{- fail "tls.ports: nothing is encrypted without tls.secret" -}}
 {{- end -}}
-{{- range $part, $keys := dict "networkPolicy" (list "from" "metricsFrom" "egress") "serviceMonitor" (list "labels") "gateway" (list "parentRefs" "restHostnames" "grpcHostnames") -}}
+{{- range $part, $keys := dict "networkPolicy" (list "from" "metricsFrom" "egress") "serviceMonitor" (list "labels") "prometheusRule" (list "labels") "gateway" (list "parentRefs" "restHostnames" "grpcHostnames") -}}
 {{- $given := index $.Values $part -}}
 {{- range $keys -}}
 {{- if and (index $given .) (not $given.enabled) -}}

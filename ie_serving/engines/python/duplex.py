@@ -46,9 +46,7 @@ class Duplex:
             frame = protocol.pack(kind, number, tensors, protocol.SHARED_FROM if asked else inf)
             if asked:
                 self._writes.shrink()
-            memory = self._writes.at_least(frame.shared_bytes)
-            for offset, data in frame.shared:
-                memory[offset : offset + data.nbytes] = data
+            self._writes.write(frame)
             try:
                 await asyncio.get_running_loop().sock_sendall(self._way, frame.data)
             except ConnectionError as error:

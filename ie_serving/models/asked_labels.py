@@ -8,11 +8,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ie_serving.config.settings import ModelConfig
-from ie_serving.core.errors import NotFound, UnknownLabel
+from ie_serving.core.errors import InvalidRequest, NotFound, UnknownLabel
 from ie_serving.core.nearest import nearest
 from ie_serving.models.manager import Edit, ModelManager
 from ie_serving.models.served import Served
 from ie_serving.models.version.handle import Servable
+
+MOST_LABELS = 1_000
+"""Labels of a model that clients may set: a hundred times what people use, and with names of a
+kilobyte a megabyte."""
 
 
 @dataclass(frozen=True)
@@ -106,4 +110,9 @@ def _relabelled(config: ModelConfig, changes: Mapping[str, int | None]) -> Model
             )
     after = {**before, **changes}
     labels = {label: version for label, version in after.items() if version is not None}
+    if len(labels) > max(MOST_LABELS, len(before)):
+        raise InvalidRequest(
+            f"model {config.name} would have {len(labels)} labels; expected {MOST_LABELS} at most:"
+            " remove some with null"
+        )
     return replace(config, version_labels=labels)

@@ -18,7 +18,8 @@ from ie_serving.remote.rpc import MODEL, Rpc
 from ie_serving.wire.protobuf import messages
 from ie_serving.wire.protobuf.messages import Proto
 
-Found = Mapping[str, Mapping[int, str]]
+Found = Mapping[str, Mapping[str, str]]
+"""As `reload.States`; labels are not known over gRPC."""
 
 
 def reload_with(file: str, place: Place) -> tuple[Found, Found]:
@@ -84,7 +85,7 @@ def _fill(config: Proto, model: ModelConfig) -> None:
 
 def _states(rpc: Rpc, names: Sequence[str]) -> Found:
     """Ask for the states of models; those that the server does not have are left out."""
-    found: dict[str, Mapping[int, str]] = {}
+    found: dict[str, Mapping[str, str]] = {}
     for name in names:
         request = messages.GetModelStatusRequest()
         request.model_spec.name = name
@@ -94,5 +95,7 @@ def _states(rpc: Rpc, names: Sequence[str]) -> Found:
             if "NOT_FOUND" not in str(error):
                 raise
             continue
-        found[name] = {v.version: State(v.state).name for v in answer.model_version_status}
+        found[name] = {
+            f"version {v.version}": State(v.state).name for v in answer.model_version_status
+        }
     return found

@@ -8,16 +8,18 @@ itself reads; paths in it are those of the server.
 import argparse
 import json
 import time
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
 
 from ie_serving.remote import place
-from ie_serving.remote.failures import Unreachable
+from ie_serving.remote.models import Model, all_models
 from ie_serving.remote.rest import Rest
 from ie_serving.telemetry.progress import Progress
 
-States = Mapping[str, Mapping[int, str]]
-"""By model and version."""
+States = Mapping[str, Mapping[str, str]]
+"""By model: of each version, by `version 3`, and of each label, by `label stable`."""
+UNCHANGED: Final = "no model, state or label has changed"
+AS_FAR_AS_TOLD: Final = "no model or state has changed; labels are not told over gRPC"
 PATIENCE_S: Final = 600.0
 """Seconds without an answer by default: a reload answers when what is new has loaded."""
 
@@ -45,31 +47,40 @@ def run(given: argparse.Namespace, where: place.Place) -> int:
             before, after = _reloaded(Rest(where))
     changes = list(changed(before, after))
     if given.json:
-        print(json.dumps({"changed": changes, "models": _by_text(after)}))
+        print(json.dumps({"changed": changes, "models": after}))
     else:
         took_s = time.monotonic() - began
-        print("\n".join([*(changes or ["nothing has changed"]), f"done in {took_s:.1f} s"]))
+        print(
+            "\n".join(
+                [
+                    *(changes or [AS_FAR_AS_TOLD if given.config else UNCHANGED]),
+                    f"done in {took_s:.1f} s",
+                ]
+            )
+        )
     return 0
 
 
-def _by_text(states: States) -> dict[str, dict[str, str]]:
-    return {name: {str(n): state for n, state in each.items()} for name, each in states.items()}
-
-
 def _reloaded(rest: Rest) -> tuple[States, States]:
-    before = states_of(rest.json("/v1/config"))
-    return before, states_of(rest.post("/v1/config/reload", {}))
+    before = states_of(all_models(rest))
+    rest.ask("POST", "/v1/config/reload", b"")
+    return before, states_of(all_models(rest))
 
 
-def states_of(document: Any) -> States:  # noqa: ANN401  any JSON
-    """Read the states of all models. Raises: Unreachable."""
-    try:
-        return {
-            name: {int(v["version"]): str(v["state"]) for v in model["model_version_status"]}
-            for name, model in document.items()
+def states_of(models: Iterable[Model]) -> States:
+    """Give what a reload may change, in words."""
+    return {
+        model.name: {
+            **{f"version {each.number}": each.state for each in model.versions},
+            **{
+                f"label {label}": str(each.number)
+                for each in model.versions
+                for label in each.labels
+            },
+            **{f"label {label}": f"{number}, waiting" for label, number in model.waiting.items()},
         }
-    except (LookupError, TypeError, ValueError, AttributeError):
-        raise Unreachable("the server answers something else than the states of models") from None
+        for model in models
+    }
 
 
 def changed(before: States, after: States) -> Iterator[str]:
@@ -81,7 +92,7 @@ def changed(before: States, after: States) -> Iterator[str]:
             continue
         if old is None:
             yield f"model {name}: added"
-        for number in sorted({*(old or {}), *new}):
-            was, is_now = (old or {}).get(number, "none"), new.get(number, "none")
+        for what in sorted({*(old or {}), *new}):
+            was, is_now = (old or {}).get(what, "none"), new.get(what, "none")
             if was != is_now:
-                yield f"model {name}, version {number}: {was} -> {is_now}"
+                yield f"model {name}, {what}: {was} -> {is_now}"

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ie_serving.core.errors import NotFound, PreconditionFailed, UnknownLabel
+from ie_serving.core.errors import InvalidRequest, NotFound, PreconditionFailed, UnknownLabel
 from ie_serving.core.requests import ModelSpec
-from ie_serving.models.asked_labels import AskedLabels
+from ie_serving.models.asked_labels import MOST_LABELS, AskedLabels
 from ie_serving.models.repository.version_policy import All
 from tests.unit.models.conftest import World, managed, run
 
@@ -59,6 +59,22 @@ def test_a_label_of_a_version_that_is_gone_does_not_keep_others_from_being_set(
         await labels.change("m", {"stable": 1})
         found = labels.details("m")
         assert (found.labels, found.waiting) == ({"stable": 1}, {"next": 7})
+        await manager.close()
+
+    run(test())
+
+
+def test_labels_cannot_fill_the_memory(world: World) -> None:
+    async def test() -> None:
+        world.write(1)
+        manager = await managed(world, world.config())
+        labels = AskedLabels(manager, manager.relabel)
+        full = {f"label{number}": 1 for number in range(MOST_LABELS)}
+        await labels.change("m", full)
+        with pytest.raises(InvalidRequest, match="expected 1000 at most"):
+            await labels.change("m", {"one more": 1})
+        await labels.change("m", {"label0": None, "one more": 1})
+        assert len(labels.details("m").labels) == MOST_LABELS
         await manager.close()
 
     run(test())

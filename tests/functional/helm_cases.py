@@ -1,6 +1,7 @@
 """Values for the chart: those that are taken, and those that are refused."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -37,8 +38,18 @@ def with_basic(**more: Any) -> Values:
     return {**BASIC, **more}
 
 
+def documented() -> Values:
+    """What docs/kubernetes.md writes into my-values.yaml, one part after the other, and its routes."""
+    page = (ROOT / "docs" / "kubernetes.md").read_text()
+    files = re.findall(r"my-values\.yaml <<'END'\n(.*?)^END$", page, re.MULTILINE | re.DOTALL)
+    routes = re.findall(r"^```\n(gateway:.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    assert (len(files), len(routes)) == (2, 1)
+    return dict(yaml.safe_load("".join([*files, *routes])))
+
+
 TAKEN: Mapping[str, Values] = {
     "verify": yaml.safe_load((HELM / "values" / "verify.yaml").read_text()),
+    "documentation": documented(),
     "tls": with_basic(tls={"secret": "a", "ports": "both"}),
     "tls of gRPC": with_basic(tls={"secret": "a", "ports": "grpc", "clientCertificates": True}),
     "client certificates": with_basic(tls={"secret": "a", "clientCertificates": True}),

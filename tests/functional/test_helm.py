@@ -101,6 +101,17 @@ def test_what_verify_installs_is_replaced_pod_by_pod(deployed: Any, tmp_path: Pa
     assert [item["path"] for item in items] == ["1/model.xml", "1/model.bin"]
 
 
+def test_the_values_of_the_documentation(
+    made: Mapping[str, list[Manifest]], deployed: Any, tmp_path: Path
+) -> None:
+    settings = deployed("documentation").settings(tmp_path)
+    assert [model.base_path for model in settings.models] == ["s3://my-models/digits"]
+    assert settings.server.api_key_file
+    assert settings.server.tls_certificate
+    kinds = {each["kind"] for each in made["documentation"]}
+    assert {"ServiceMonitor", "PrometheusRule", "HTTPRoute", "GRPCRoute"} <= kinds
+
+
 def test_tls(deployed: Any, tmp_path: Path) -> None:
     server = deployed("tls").settings(tmp_path).server
     assert (server.tls_certificate, server.tls_key) == ("/tls/tls.crt", "/tls/tls.key")

@@ -156,11 +156,11 @@ def test_no_request_fails(start: Start, tmp_path: Path) -> None:
     assert server.popen.wait(PATIENCE_S) == 0
 
 
-def test_models_serve_before_it_takes_over_and_tls_goes_on(tmp_path: Path) -> None:
+def test_with_tls_and_two_workers_it_waits_for_its_models(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     pair = authority.server()
     flags = (f"--tls_certificate={pair.certificate}", f"--tls_key={pair.key}")
-    digits = ("--model_name=digits", f"--model_path={SAMPLE}")
+    digits = ("--model_name=digits", f"--model_path={SAMPLE}", "--workers=2")
     credentials = grpc.ssl_channel_credentials(authority.path.read_bytes())
     context = ssl.create_default_context(cafile=authority.path)
     with closing(Server("ie_serving", "model", *digits, *flags)) as server, Opened() as opened:

@@ -22,6 +22,10 @@ AGREEING_S: Final = 1.0
 """Seconds that a drain leaves to handshakes that are under way: their clients were accepted, and
 would otherwise see a connection fail. Two round trips take less on all but the worst lines."""
 
+LATE_S: Final = 0.5
+"""Seconds between two looks, during a step, at connections that have come since it began: of a
+handshake, or from another process. One that was just accepted has so long for its first bytes."""
+
 C = TypeVar("C", bound=asyncio.Protocol)
 
 Secure = Callable[[], ssl.SSLContext]
@@ -40,12 +44,16 @@ class Sharing(Protocol):
     def stop(self, bound: socket.socket, /) -> None:
         """Accept no more."""
 
+    async def arrived(self) -> None:
+        """Wait, for a limited time, for connections that others have handed over before `stop`."""
+
 
 class Step(NamedTuple, Generic[C]):
     """One step of a drain: what is done to every open connection, then how long to wait.
 
     Attributes:
-        act: called with each connection that is open when the step begins.
+        act: called with each connection that is open when the step begins; with one that comes
+            later a moment after.
         wait_s: seconds until the next step; a drain ends sooner when no connection is left.
     """
 
@@ -143,11 +151,27 @@ class Listener(Generic[C]):
         await set_within(self._none_agreeing, AGREEING_S)
         for handshake in tuple(self._handshakes):
             handshake.abort()
+        if self._sharing:
+            await self._sharing.arrived()
         for step in steps:
-            for connection in self.connections:
-                step.act(connection)
-            if await set_within(self._none_open, step.wait_s):
+            if await self._done(step):
                 return
+
+    async def _done(self, step: Step[C]) -> bool:
+        """Make one step; tell whether no connection is open any more."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + step.wait_s
+        due, told = set(self._open), set[C]()
+        while True:
+            for connection in due & self._open:
+                step.act(connection)
+            told |= due
+            due = self._open - told
+            left_s = max(0.0, end - loop.time())
+            if await set_within(self._none_open, min(left_s, LATE_S)):
+                return True
+            if left_s <= LATE_S:
+                return False
 
     def _shed(self, number: int) -> None:
         assert self._let_go  # else nobody knows of this method

@@ -20,6 +20,12 @@ BACKLOG: Final = 2048
 """As `server.transport.listener.BACKLOG`."""
 PORT: Final = b"port"
 """Message: a connection, with the number of the socket that it came to."""
+NOTICED_S: Final = 0.05
+"""Seconds after which whoever had chosen this worker for a connection has sent it: it is a few
+instructions from the choice to the sending."""
+ARRIVING_S: Final = 1.0
+"""Seconds that connections on their way are waited for; one from a worker that was killed between
+counting and sending never comes."""
 AT_ONCE: Final = 32
 """Connections that are accepted before the event loop turns."""
 
@@ -84,6 +90,18 @@ class Spread:
         self._accepting.discard(number)
         self._is_expecting = False
         self.tell()
+
+    async def arrived(self) -> None:
+        """See `server.transport.listener.Sharing`."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + ARRIVING_S
+        await asyncio.sleep(NOTICED_S)
+        while self._is_awaiting() and loop.time() < end:
+            await asyncio.sleep(NOTICED_S)
+
+    def _is_awaiting(self) -> bool:
+        on_the_way = self._crew.given_to(self._slot) != self._crew.taken[self._slot]
+        return bool(self._making) or on_the_way
 
     def _early_of(self, number: int) -> list[tuple[int, socket.socket]]:
         found = [each for each in self._early if each[0] == number]

@@ -3,12 +3,14 @@
 import asyncio
 import socket
 import ssl
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from ie_serving.server.transport import listener as listener_module
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.listener import Listener, Step
 from tests.certificates import Authority
@@ -39,6 +41,10 @@ class Line(asyncio.Protocol):
 
     def end(self) -> None:
         self.transport.close()
+
+    @staticmethod
+    def end_all_but(kept: "Line") -> Callable[["Line"], None]:
+        return lambda line: None if line is kept else line.end()
 
 
 @asynccontextmanager
@@ -84,6 +90,26 @@ async def test_a_drain_goes_from_step_to_step_until_none_is_open(
         writer = await connect(listener, port)
         await asyncio.wait_for(listener.drain(steps), PATIENCE_S)
         assert heard == said
+        writer.close()
+
+
+async def test_a_connection_that_comes_in_a_step_is_told_a_moment_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Such as one that another process has handed over; else the step would wait for it in vain."""
+    monkeypatch.setattr(listener_module, "LATE_S", 0.05)
+    async with listening(heard := []) as (listener, port):
+        writer = await connect(listener, port)
+        (first,) = listener.connections
+        drain = asyncio.ensure_future(
+            listener.drain([Step(Line.warn, 0), Step(Line.end_all_but(first), PATIENCE_S)])
+        )
+        late = Line(heard)
+        late.listener, late.transport = listener, Mock(close=lambda: late.connection_lost(None))
+        asyncio.get_running_loop().call_later(0.01, listener.opened, late)
+        asyncio.get_running_loop().call_later(0.2, first.end)
+        await asyncio.wait_for(drain, PATIENCE_S / 2)
+        assert heard == ["warned", "closed", "closed"]
         writer.close()
 
 

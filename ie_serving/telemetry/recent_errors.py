@@ -4,6 +4,7 @@ One kind is one place that an operator looks at, however many requests fail ther
 that is refused a thousand times a second hides no other. A request that succeeds never comes here.
 """
 
+import asyncio
 import time
 from collections import OrderedDict
 from typing import Final, NamedTuple
@@ -20,6 +21,8 @@ LONGEST_TEXT: Final = 400
 LONGEST_KEPT: Final = 1000
 """Characters of a text that are kept until it is shown, 200 KB in all at the most: more than are
 shown, so that no password of a URL is cut before the sign by which it is known."""
+LEFT: Final = "cancelled: nobody waited for the answer any longer"
+"""Of a request whose client left, whose time was over, or that a drain did not wait for."""
 QUOTING: Final = frozenset({Code.INVALID_ARGUMENT, Code.INTERNAL, Code.UNKNOWN})
 """Codes whose texts may quote what a client has sent, or what its model made of it."""
 
@@ -79,6 +82,8 @@ class RecentErrors:
         return [(kind, _masked(each)) for kind, each in reversed(self._kinds.items())]
 
     def _text(self, code: Code, error: BaseException) -> str | None:
+        if isinstance(error, asyncio.CancelledError):
+            return LEFT
         # A defect has the text that its library gives it, which may hold anything.
         if not isinstance(error, ServingError) or (code in QUOTING and not self._quotes):
             return None

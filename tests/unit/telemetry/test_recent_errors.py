@@ -1,11 +1,12 @@
 """What the page at `/` shows of requests that failed: bounded, and nobody's data for strangers."""
 
+import asyncio
 import gc
 import weakref
 
 from ie_serving.core.codes import Code
 from ie_serving.core.errors import InvalidRequest, NotFound
-from ie_serving.telemetry.recent_errors import LONGEST_TEXT, MOST_KINDS, RecentErrors
+from ie_serving.telemetry.recent_errors import LEFT, LONGEST_TEXT, MOST_KINDS, RecentErrors
 from ie_serving.telemetry.requests import Key
 
 KEY = Key("1", "REST", "Predict", "predict")
@@ -45,6 +46,12 @@ def test_secrets_and_texts_of_defects_are_not_kept() -> None:
     errors.add("m", KEY, Code.NOT_FOUND, NotFound("s3://key:word@b\nis gone"))
     errors.add("m", KEY, Code.INTERNAL, ValueError("whatever a library says"))
     assert [each.text for _, each in errors.newest()] == [None, "s3://***@b\\nis gone"]
+
+
+def test_a_client_that_left_is_no_defect() -> None:
+    errors = RecentErrors(quotes=False)
+    errors.add("m", KEY, Code.CANCELLED, asyncio.CancelledError())
+    assert errors.newest()[0][1].text == LEFT
 
 
 def test_the_error_and_what_it_holds_go() -> None:

@@ -9,13 +9,11 @@ import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-from ie_serving.config.settings import Settings
 from ie_serving.core.budget import BUDGET, Lease
 from ie_serving.core.threads import in_thread, let_go
-from ie_serving.models.served import ServedModels
-from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.page.configuration import configuration
 from ie_serving.server.fronts.page.files import SECURITY, headers_of, read
+from ie_serving.server.fronts.page.later import Parts
 from ie_serving.server.fronts.page.models import described
 from ie_serving.server.fronts.page.programs import programs
 from ie_serving.server.fronts.page.routes import (
@@ -30,8 +28,6 @@ from ie_serving.server.fronts.page.state import State
 from ie_serving.server.fronts.tfs.rest import refusal
 from ie_serving.server.fronts.tfs.rest_body import read_body
 from ie_serving.server.transport.http1.messages import Headers, Reply, Request
-from ie_serving.storage.options import StorageOptions
-from ie_serving.telemetry.recent_errors import RecentErrors
 
 LARGEST_BODY: Final = 4 << 20
 """Bytes of a call that is to be shown as programs: more is no text that somebody reads."""
@@ -43,24 +39,12 @@ class PageFront:
     """Answers what the page asks.
 
     Args of the constructor:
-        settings, storage: the configuration in force.
-        served: the models.
-        health: how far the server is.
-        errors: what fails lately.
+        parts: what it shows.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        storage: StorageOptions,
-        served: ServedModels,
-        health: Health,
-        errors: RecentErrors,
-    ) -> None:
-        self._settings = settings
-        self._storage = storage
-        self._served = served
-        self._state = State(settings.server, served, health, errors)
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._state = State(parts.settings.server, parts.served, parts.health, parts.errors)
         self._data: Mapping[str, Callable[[Request, str], Awaitable[Any]]] = {
             STATE: lambda *_: self._state.shown(),
             CONFIGURATION: self._configuration,
@@ -86,10 +70,10 @@ class PageFront:
             raise
 
     async def _configuration(self, _: Request, __: str) -> object:
-        return configuration(self._settings.server, self._storage)
+        return configuration(self._parts.settings.server, self._parts.storage)
 
     async def _model(self, _: Request, name: str) -> object:
-        return described(self._served.entry(name))
+        return described(self._parts.served.entry(name))
 
     async def _programs(self, request: Request, _: str) -> object:
         held = Lease(BUDGET)  # until the programs are written

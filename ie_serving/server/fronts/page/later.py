@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ie_serving.config.settings import Settings
 from ie_serving.models.served import ServedModels
@@ -20,14 +20,20 @@ if TYPE_CHECKING:
     Wanted = Callable[[RequestHead], tuple[str, str]]  # see `gate.rest_guard`
 
 
+class Parts(NamedTuple):
+    """What the page shows: configuration in force, models, how far the server is, failures."""
+
+    settings: Settings
+    storage: StorageOptions
+    served: ServedModels
+    health: Health
+    errors: RecentErrors
+
+
 class LaterPage:
     """The page of one worker; without `ServerSettings.page` it lets everything pass.
 
-    Args of the constructor:
-        settings, storage: the configuration in force.
-        served: the models.
-        health: how far the server is.
-        metrics: told to keep what fails lately.
+    The constructor takes what `Parts` has, and the metrics, which are told to keep what fails.
     """
 
     def __init__(
@@ -38,14 +44,14 @@ class LaterPage:
         health: Health,
         metrics: Metrics,
     ) -> None:
-        self._parts = (settings, storage, served, health)
+        errors = RecentErrors(quotes=settings.server.has_access)
+        self._parts = Parts(settings, storage, served, health, errors)
         # Where metrics are wanted at a path of the page, they stand there.
         self._taken = frozenset(path.encode() for path in settings.server.metrics_paths)
         self._front: PageFront | None = None
-        self._errors = RecentErrors(quotes=settings.server.has_access)
         self._is_on = settings.server.page
         if self._is_on:
-            metrics.recent = self._errors
+            metrics.recent = errors
 
     def around(self, before: Callable[[App], App]) -> Callable[[App], App]:
         """Put the page in front of what `before` puts in front of the other pages."""
@@ -66,7 +72,7 @@ class LaterPage:
             if self._front is None:
                 from ie_serving.server.fronts.page.front import PageFront
 
-                self._front = PageFront(*self._parts, self._errors)
+                self._front = PageFront(self._parts)
             return await self._front.answer(request, *found)
 
         return answer

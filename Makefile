@@ -36,7 +36,7 @@ AGAIN := [ $$? -eq 1 ] && $(DEV)/python -m pytest --last-failed --last-failed-no
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv test unit conformance soak fuzz drivers style format api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels \
+.PHONY: help run venv test unit conformance soak fuzz drivers style format api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers \
 	walk manifests docker_build docker_check docker_lock clean
 
 help: ## list these targets
@@ -153,6 +153,9 @@ bench-kernels: ## measure Python code that answers: processes, batches, instance
 
 bench-share: ## measure ResNet-50's shape beside benchmark_app, and under a quota of one processor; as root
 	$(PYTHON) -m benchmarks share
+
+bench-workers: ## measure two workers beside one: requests, processor time, memory, evenness
+	$(PYTHON) -m benchmarks workers
 
 walk: .venv-dev/.installed ## print the way of a small request, and write it into docs/design.md
 	$(DEV)/python -m benchmarks.walk

@@ -13,6 +13,7 @@ COMMANDS = {
     "stall": "benchmarks.stall",
     "kernels": "benchmarks.kernels",
     "share": "benchmarks.share",
+    "workers": "benchmarks.workers",
 }
 
 

@@ -68,13 +68,16 @@ def wrk(port: int, call: Call, concurrency: int, seconds: float) -> Sample:
     return Sample(rps, seen["p50_us"] / 1000, seen["p99_us"] / 1000, seen["replies"] + 1)
 
 
-def h2load(port: int, call: Call, concurrency: int, seconds: float) -> Sample:
-    """Load over gRPC, `concurrency` streams of one connection."""
+def h2load(
+    port: int, call: Call, concurrency: int, seconds: float, *, connections: int = 1
+) -> Sample:
+    """Load over gRPC, `concurrency` streams in all, divided among so many connections."""
     frame_bytes = 5 + len(uvloop.run(ask_grpc(port, call)))
     with tempfile.TemporaryDirectory() as folder:
         data, log = Path(folder) / "frame", Path(folder) / "log"
         data.write_bytes(_framed(call))
-        options = ("-c1", f"-m{concurrency}", f"-D{max(1, round(seconds))}", f"--log-file={log}")
+        streams = (f"-c{connections}", f"-m{concurrency // connections}")
+        options = (*streams, f"-D{max(1, round(seconds))}", f"--log-file={log}")
         url = f"http://{HOST}:{port}{call.path}"
         output = _run("h2load", *options, *GRPC_OPTIONS, f"-d{data}", url)
         latencies_s = np.loadtxt(log, usecols=2, ndmin=1) / 1e6

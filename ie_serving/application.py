@@ -286,7 +286,12 @@ class ServingApplication:
             metrics_paths=server.metrics_paths,
             poll=poll_all,
             config=self._config_pages(poll),
-            log=LogPages(log_level, served.unbind, allowed=server.reload_by_rpc),
+            log=LogPages(
+                log_level,
+                served.unbind,
+                allowed=server.reload_by_rpc,
+                everywhere=self._workers.level_all,
+            ),
             poll_allowed=server.reload_by_rpc,
             write_metadata=metadata.FORMS[server.rest_metadata],
             secure=secure,

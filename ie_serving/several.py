@@ -6,6 +6,7 @@ all (`server/workers`). With one worker nothing of this is made.
 """
 
 import asyncio
+import logging
 import pickle
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -26,17 +27,21 @@ from ie_serving.server.workers.ledger import Ledger
 from ie_serving.server.workers.line import Line
 from ie_serving.server.workers.member import Member, Phase
 from ie_serving.server.workers.spread import Spread
+from ie_serving.telemetry import logs
 from ie_serving.telemetry.metrics import Metrics
 from ie_serving.telemetry.summed import summed
 
 POLL: Final = "poll"
 VERSIONS: Final = "versions"
 PAGE: Final = "page"
+LEVEL: Final = "level"
 
 POLL_S: Final = 600.0
 """Seconds for the poll of another worker; who asked for it gives up sooner."""
 RELOAD_S: Final = 3600.0
 """The same for a reload, which loads."""
+LEVEL_S: Final = 5.0
+"""The same for a change of the log level, which takes microseconds."""
 PAGE_S: Final = 5.0
 """Seconds for the metrics of another worker; Prometheus itself waits for 10."""
 TOGETHER_S: Final = 30.0
@@ -87,6 +92,8 @@ class SeveralWorkers:
     async def begin(self, config: FollowedConfig) -> None:
         """See `Workers`."""
         is_replacement = config.is_replacement
+        if level := self._member.crew.log_level[0]:
+            logs.change(logging.getLevelName(level))
         self._member.begin(self._models.served.own_statuses)
         self._member.watch(self._look)
         self._look()
@@ -165,6 +172,20 @@ class SeveralWorkers:
             return any(await _all(own.versions(), asked)) or is_new
 
         return reload
+
+    def level_all(self, own: Callable[[str], None]) -> Callable[[str], Awaitable[None]]:
+        """See `Workers`."""
+
+        async def here(level: str) -> None:
+            own(level)
+            self._member.crew.log_level[0] = getattr(logging, level)
+
+        self._member.answer(LEVEL, partial(_answer, here))
+
+        async def change(level: str) -> None:
+            await _all(here(level), self._member.ask_all(LEVEL, level, limit_s=LEVEL_S))
+
+        return change
 
     def ready(self, own: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
         """See `Workers`."""

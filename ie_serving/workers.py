@@ -9,6 +9,8 @@ from ie_serving.models.asked_polls import Poll
 from ie_serving.models.asked_reload import AskedReload
 from ie_serving.models.manager import Edit, ModelManager
 from ie_serving.models.others import ALONE, Others
+from ie_serving.server.fronts.admin.log_pages import Set as SetLevel
+from ie_serving.server.fronts.admin.log_pages import here
 from ie_serving.server.process.handover import Handovers
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.listener import Sharing
@@ -55,6 +57,9 @@ class Workers(Protocol):
     def reload_all(self, own: AskedReload) -> Reload:
         """Give what reloads in all workers, where `own` does in this one."""
 
+    def level_all(self, own: SetLevel) -> Callable[[str], Awaitable[None]]:
+        """Give what logs from a level on in all workers, where `own` does in this one."""
+
     def ready(self, own: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
         """Give what waits until all workers are ready, where `own` does for this one."""
 
@@ -86,6 +91,10 @@ class OneWorker:
     def reload_all(self, own: AskedReload) -> Reload:
         """See `Workers`."""
         return own
+
+    def level_all(self, own: SetLevel) -> Callable[[str], Awaitable[None]]:
+        """See `Workers`."""
+        return here(own)
 
     def ready(self, own: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
         """See `Workers`."""

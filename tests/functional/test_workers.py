@@ -42,12 +42,14 @@ class Client:
         self._prediction: Any = prediction_service_pb2_grpc.PredictionServiceStub(self.channel)
         self._model: Any = model_service_pb2_grpc.ModelServiceStub(self.channel)
 
-    def predict(self, model: str = "digits", version: int | None = None) -> int:
+    def predict(self, model: str = "digits", version: int | None = None, label: str = "") -> int:
         """The version that answers."""
         request = predict_pb2.PredictRequest()
         request.model_spec.name = model
         if version is not None:
             request.model_spec.version.value = version
+        elif label:
+            request.model_spec.version_label = label
         request.inputs["image"].CopyFrom(IMAGE)
         reply = self._prediction.Predict(request, timeout=PATIENCE_S)
         return int(reply.model_spec.version.value)
@@ -208,6 +210,18 @@ def test_a_reload_that_fails_changes_no_worker(
     assert "did not become available" in caught.value.details()
     assert answers(clients) == {3}
     assert {refusal(each, "broken") for each in clients} == {grpc.StatusCode.NOT_FOUND}
+
+
+def test_labels_and_the_log_level_change_in_every_worker(
+    server: Server, clients: list[Client]
+) -> None:
+    reply = server.rest.post("/v1/models/digits:labels", json={"labels": {"stable": 3}})
+    assert reply.status_code == 200, reply.text
+    assert {client.predict(label="stable") for client in clients} == {3}
+    assert server.rest.post("/v1/log_level", json={"log_level": "WARNING"}).status_code == 200
+    assert server.rest.post("/v1/log_level", json={"log_level": "INFO"}).status_code == 200
+    for _ in range(2):  # each time two workers say so, one of them in the lines that are left
+        server.line("log level changed level=INFO")
 
 
 def test_a_killed_worker_is_replaced_and_costs_the_others_no_request(

@@ -4,7 +4,7 @@ As `/v2/logging` of Triton and `/logging` of Envoy, which change it while they s
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from ie_serving.core.errors import ConfigError, Forbidden, InvalidRequest
@@ -18,6 +18,21 @@ Parse = Callable[[object, str], str]
 """Reads the word of a level, and gives the level. Raises ConfigError."""
 
 
+Set = Callable[[str], None]
+"""Logs from a level on, in this process."""
+Everywhere = Callable[[Set], Callable[[str], Awaitable[None]]]
+"""Gives what does it in all processes that answer as this server."""
+
+
+def here(own: Set) -> Callable[[str], Awaitable[None]]:
+    """Do it in this process: there is no other one."""
+
+    async def change(level: str) -> None:
+        own(level)
+
+    return change
+
+
 class LogPages:
     """Answers both.
 
@@ -25,6 +40,7 @@ class LogPages:
         parse: see `Parse`.
         unbind: called after a change: whether its requests are logged is bound to a version.
         allowed: whether clients may change it.
+        everywhere: see `Everywhere`.
     """
 
     def __init__(
@@ -33,7 +49,9 @@ class LogPages:
         unbind: Callable[[], None],
         *,
         allowed: bool,
+        everywhere: Everywhere = here,
     ) -> None:
+        self._change = everywhere(self._set)
         self._parse = parse
         self._unbind = unbind
         self._allowed = allowed
@@ -54,9 +72,12 @@ class LogPages:
                 "changes of the log level by request are switched off: restart with another one",
                 Hint(", or let clients change it with {server.reload_by_rpc}"),
             )
-        logs.change(self._read(body))
-        self._unbind()
+        await self._change(self._read(body))
         return self.show()
+
+    def _set(self, level: str) -> None:
+        logs.change(level)
+        self._unbind()
 
     def _read(self, body: bytes) -> str:
         try:

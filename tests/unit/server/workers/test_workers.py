@@ -1,0 +1,170 @@
+"""What workers share, over real sockets and files: mailboxes, lines, boards, ledger, turn."""
+
+import asyncio
+import fcntl
+import os
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+
+from ie_serving.core.errors import ConfigError, LoadFailed, ServingError
+from ie_serving.core.versions import State, VersionStatus
+from ie_serving.server.process.handover import Handover
+from ie_serving.server.workers.crew import LOOK, NOT_ACCEPTING, Crew
+from ie_serving.server.workers.ledger import Answering, Ledger
+from ie_serving.server.workers.line import Gone, Line
+from ie_serving.server.workers.member import Member, Phase
+from ie_serving.server.workers.turn import Turn
+
+PATIENCE_S = 10.0
+
+
+@pytest.fixture
+def crew() -> Crew:
+    return Crew(3, Handover)
+
+
+def test_a_message_comes_with_its_descriptor(crew: Crew) -> None:
+    here, there = socket.socketpair()
+    assert crew.mailboxes.send(1, b"port 7", there.fileno())
+    there.close()
+    assert crew.mailboxes.receive(0) is None
+    message = crew.mailboxes.receive(1)
+    assert message is not None and message.words == b"port 7" and message.descriptor is not None
+    with socket.socket(fileno=message.descriptor) as end:
+        end.sendall(b"hello")
+        assert here.recv(5) == b"hello"
+    here.close()
+
+
+def test_a_full_mailbox_refuses_and_does_not_wait(crew: Crew) -> None:
+    sent = 0
+    while crew.mailboxes.send(0, LOOK):
+        sent += 1
+    assert sent == len(crew.mailboxes.empty(0))
+
+
+def test_what_a_dead_worker_has_not_read_is_closed(crew: Crew) -> None:
+    """Whoever waits at the other end hears of it; others forget the board."""
+    here, there = socket.socketpair()
+    crew.boards[1].write(b"something")
+    crew.connections[1] = 4
+    crew.given[0 * 3 + 1] += 1
+    crew.mailboxes.send(1, b"port 7", there.fileno())
+    there.close()
+    crew.left(1)
+    assert here.recv(1) == b""
+    assert crew.boards[1].read() == b""
+    assert crew.connections[1] == NOT_ACCEPTING
+    assert crew.given_to(1) == crew.taken[1]
+    assert crew.mailboxes.receive(0) == crew.mailboxes.receive(2) == (LOOK, None)
+    here.close()
+
+
+def test_a_slot_that_is_free_is_taken_again(crew: Crew) -> None:
+    assert crew.free_slot({0, 2}) == 1
+
+
+def test_a_replacement_begins_with_the_newest_configuration(crew: Crew) -> None:
+    first, second = (Ledger(crew, slot, is_first=True) for slot in (0, 1))
+    first.write(b"at the start")
+    second.number = 1
+    second.write(b"by rpc")
+    assert first.is_behind and not second.is_behind
+    replacement = Ledger(crew, 0, is_first=False)
+    assert replacement.read() == b"by rpc"
+    assert replacement.number == 1 and not replacement.is_behind
+
+
+def test_a_first_worker_begins_with_nothing_although_others_have_begun(crew: Crew) -> None:
+    Ledger(crew, 0, is_first=True).write(b"of the other")
+    assert Ledger(crew, 1, is_first=True).read() == b""
+
+
+def test_of_equally_new_ones_a_replacement_takes_its_own(crew: Crew) -> None:
+    for slot in range(3):
+        Ledger(crew, slot, is_first=True).write(b"of %d" % slot)
+    assert Ledger(crew, 2, is_first=False).read() == b"of 2"
+
+
+def test_versions_that_answered_are_known_from_others(crew: Crew) -> None:
+    Answering(crew, 0).write(b"{}")
+    assert Answering(crew, 2).read() == b"{}"
+
+
+@pytest.fixture
+async def members(crew: Crew) -> AsyncIterator[list[Member]]:
+    found = [Member(crew, slot) for slot in range(2)]
+    for member in found:
+        member.begin(lambda: {"m": [VersionStatus(1, State.AVAILABLE, "")]})
+    yield found
+    for member in found:
+        member.end()
+
+
+async def test_a_board_is_seen_by_others(members: list[Member]) -> None:
+    first, second = members
+    assert not first.open
+    second.enter(Phase.OPEN)
+    await asyncio.wait_for(first.until(lambda: 1 in first.open), PATIENCE_S)
+    assert first.open[1].pid == os.getpid()
+    assert first.open[1].statuses == {"m": [VersionStatus(1, State.AVAILABLE, "")]}
+
+
+async def test_the_lowest_slot_that_takes_requests_is_the_first(members: list[Member]) -> None:
+    first, second = members
+    assert second.is_first
+    first.enter(Phase.OPEN)
+    await asyncio.wait_for(second.until(lambda: 0 in second.open), PATIENCE_S)
+    assert first.is_first and not second.is_first
+
+
+@pytest.mark.parametrize(
+    ("raised", "told"),
+    [
+        (LoadFailed("no memory"), LoadFailed("no memory")),
+        (ConfigError(["one", "two"]), ConfigError(["one", "two"])),
+        (ValueError("odd"), ServingError("ValueError: odd")),
+    ],
+)
+async def test_an_error_is_told_to_whoever_asked(
+    members: list[Member], raised: Exception, told: ServingError
+) -> None:
+    async def fail(line: Line) -> None:
+        raise raised
+
+    members[1].answer("fail", fail)
+    line = await members[0].call(1, "fail")
+    with pytest.raises(type(told)) as caught:
+        await line.hear(PATIENCE_S)
+    assert type(caught.value) is type(told)
+    assert str(caught.value) == str(told)
+
+
+async def test_who_asks_a_worker_that_dies_waits_no_longer(
+    members: list[Member], crew: Crew
+) -> None:
+    """Also where that has not read the question."""
+    line = await members[0].call(2, "anything")
+    crew.left(2)
+    with pytest.raises(Gone):
+        await line.hear(PATIENCE_S)
+
+
+async def test_one_process_has_the_turn_at_a_time(crew: Crew) -> None:
+    async with Turn(crew.turn).taken():
+        assert not _may_take(crew.turn)
+    assert _may_take(crew.turn)
+
+
+def _may_take(file: int) -> bool:
+    """Tell whether another process could have it: locks belong to processes."""
+    child = os.fork()
+    if child == 0:
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os._exit(1)
+        os._exit(0)
+    return os.waitpid(child, 0)[1] == 0

@@ -1,0 +1,65 @@
+"""The page of several workers: sums, but for what each tells of the whole server."""
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from ie_serving.telemetry.summed import summed
+
+FIRST = b"""# HELP ie_serving_requests_total Finished requests.
+# TYPE ie_serving_requests_total counter
+ie_serving_requests_total{model_name="a b",code="OK"} 3
+# TYPE ie_serving_versions gauge
+ie_serving_versions{model_name="m",state="AVAILABLE"} 1
+# TYPE lag histogram
+lag_bucket{le="0.1"} 2
+lag_bucket{le="+Inf"} 4
+lag_sum{} 0.5
+lag_count{} 4
+# TYPE process_start_time_seconds gauge
+process_start_time_seconds 20.5
+"""
+SECOND = b"""# HELP ie_serving_requests_total Finished requests.
+# TYPE ie_serving_requests_total counter
+ie_serving_requests_total{model_name="a b",code="OK"} 4
+ie_serving_requests_total{model_name="c",code="OK"} 1
+# TYPE ie_serving_versions gauge
+ie_serving_versions{model_name="m",state="AVAILABLE"} 1
+# TYPE lag histogram
+lag_bucket{le="0.1"} 1
+lag_bucket{le="+Inf"} 1
+lag_sum{} 0.25
+lag_count{} 1
+# TYPE process_start_time_seconds gauge
+process_start_time_seconds 10.5
+# TYPE only_there counter
+only_there 7
+"""
+
+
+def test_numbers_are_added_and_versions_count_once() -> None:
+    lines = summed([FIRST, SECOND]).decode().splitlines()
+    assert lines == [
+        "# HELP ie_serving_requests_total Finished requests.",
+        "# TYPE ie_serving_requests_total counter",
+        'ie_serving_requests_total{model_name="a b",code="OK"} 7',
+        'ie_serving_requests_total{model_name="c",code="OK"} 1',
+        "# TYPE ie_serving_versions gauge",
+        'ie_serving_versions{model_name="m",state="AVAILABLE"} 1',
+        "# TYPE lag histogram",
+        'lag_bucket{le="0.1"} 3',
+        'lag_bucket{le="+Inf"} 5',
+        "lag_sum{} 0.75",
+        "lag_count{} 5",
+        "# TYPE process_start_time_seconds gauge",
+        "process_start_time_seconds 10.5",
+        "# TYPE only_there counter",
+        "only_there 7",
+    ]
+
+
+def test_the_page_is_one_that_prometheus_reads() -> None:
+    names = [each.name for each in text_string_to_metric_families(summed([FIRST, SECOND]).decode())]
+    assert names[0] == "ie_serving_requests" and names[-1] == "only_there"
+
+
+def test_one_page_stays_as_it_is() -> None:
+    assert summed([FIRST]) == FIRST

@@ -39,7 +39,7 @@ def with_basic(**more: Any) -> Values:
 
 
 def documented() -> Values:
-    """What docs/kubernetes.md writes into my-values.yaml, one part after the other, and its routes."""
+    """What docs/kubernetes.md writes into my-values.yaml, part after part, and its routes."""
     page = (ROOT / "docs" / "kubernetes.md").read_text()
     files = re.findall(r"my-values\.yaml <<'END'\n(.*?)^END$", page, re.MULTILINE | re.DOTALL)
     routes = re.findall(r"^```\n(gateway:.*?)^```$", page, re.MULTILINE | re.DOTALL)

@@ -17,7 +17,7 @@ from ie_serving.inference.large_reply import Read, Unencoded
 from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import Served, ServedModels
 from ie_serving.models.version.handle import Servable
-from ie_serving.telemetry.entry import Entry, current, now
+from ie_serving.telemetry.entry import CURRENT, Entry, current, now
 from ie_serving.telemetry.metrics import Metrics
 
 T = TypeVar("T")
@@ -61,8 +61,8 @@ class NotedModels(ServedModels):
 
     def handle(self, spec: ModelSpec) -> Servable:
         """See `ServedModels`."""
-        entry = current()
-        if entry is None:
+        entry = CURRENT.get()  # as `current`, without the call
+        if entry is None or entry.ended:
             return self._models.handle(spec)
         # Before it is looked up: the line of a request for what is not there names it, too.
         entry.model = spec.name
@@ -140,8 +140,8 @@ class _Timed(Mapping[object, Read[T]]):
 
     def __getitem__(self, form: object) -> Read[T]:
         read = self._encoders[form]
-        entry = current()
-        if entry is None:
+        entry = CURRENT.get()  # as `current`, without the call
+        if entry is None or entry.ended:
             return read
         entry.started = now()
         return partial(_read, read, entry)

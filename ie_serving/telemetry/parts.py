@@ -6,10 +6,16 @@ these. The times are those that the metrics count.
 
 from array import array
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from ie_serving.telemetry.entry import Entry, Part, current, now
+from ie_serving.telemetry.entry import CURRENT, Entry, Part, current, now
 from ie_serving.telemetry.inferences import Inferences
 from ie_serving.telemetry.trace_context import Trace
+
+if TYPE_CHECKING:
+    _Floats = array[float]
+else:  # before Python 3.12 it takes no type
+    _Floats = array
 
 
 class Noting(Inferences):
@@ -21,7 +27,8 @@ class Noting(Inferences):
 
     def __init__(self, model: str, version: int) -> None:
         super().__init__()
-        self.ran = _Ran(self._durations.noted, model, version)
+        ran = self.ran = self._durations.noted = _Ran("d")
+        ran.model, ran.version = model, version
 
     def waited(self, seconds: float) -> None:
         """See `Inferences`; called right after the inference was appended to `ran`."""
@@ -31,26 +38,21 @@ class Noting(Inferences):
             entry.parts[-1] = entry.parts[-1]._replace(waited_s=seconds)
 
 
-class _Ran:
+class _Ran(_Floats):
     """Takes the seconds of each inference, in the context of whoever has asked for it."""
 
-    def __init__(self, noted: "array[float]", model: str, version: int) -> None:
-        self._noted = noted
-        self._model = model
-        self._version = version
+    model: str
+    version: int
 
-    def __len__(self) -> int:
-        return len(self._noted)
-
-    def append(self, seconds: float) -> None:
-        """See `Inferences.ran`."""
-        self._noted.append(seconds)
-        entry = current()
-        if entry is not None and entry.parts is not None:
+    def append(self, seconds: float, /) -> None:
+        """See `Inferences.ran`. Inferences of requests without entries pass here, too."""
+        super().append(seconds)
+        entry = CURRENT.get()
+        if entry is not None and entry.parts is not None and not entry.ended:
             # From a lane this comes later, when its thread has read the outputs as well.
             ended = entry.inferred or now()
             began = ended - seconds
-            entry.add(Part("infer", self._model, self._version, began, ended))
+            entry.add(Part("infer", self.model, self.version, began, ended))
 
 
 Record = Callable[[str, float], None]

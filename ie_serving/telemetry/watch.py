@@ -33,6 +33,10 @@ class Tracing(Protocol):
         """Send what waits, within a bounded time. Blocking."""
 
 
+def _none(path: str, parent: str, state: str) -> None:
+    """Trace nothing."""
+
+
 class Watch:
     """Those who tell of requests.
 
@@ -44,6 +48,9 @@ class Watch:
     Attributes:
         timing: see above.
         logs: whether there is an access log: replies then have the request's id.
+        every: whether every request has an entry, and not those alone that are traced.
+        trace: gives the span of a request, by its path, traceparent and tracestate; None where it
+            is not traced.
     """
 
     def __init__(self, log: AccessLog | None, traces: Tracing | None, *, timing: bool) -> None:
@@ -51,31 +58,30 @@ class Watch:
         self._traces = traces
         self.timing = timing
         self.logs = log is not None
+        self.every = self.logs or timing
+        self.trace: Callable[[str, str, str], Trace | None] = traces.begin if traces else _none
 
     def begin(
         self,
-        given: Sequence[str],
+        given: str,
+        trace: Trace | None,
         client: object,
         interface: str,
         method: str,
         path: str,
-    ) -> Entry | None:
-        """Make the entry of a request that has come; None where nobody wants to tell of it.
+    ) -> Entry:
+        """Make the entry of a request that has come: one that is traced, or any of `every`.
 
         Args:
-            given: its id, traceparent and tracestate, as the client has sent them; empty for none.
+            given: its id, as the client has sent it; empty for none.
+            trace: what `trace` gave for it.
             client: see `Entry`, as of the rest.
             interface: `REST` or `gRPC`.
             method: HTTP's, or the name of the RPC.
             path: of the request.
         """
-        id, parent, state = given
-        trace = self._traces.begin(path, parent, state) if self._traces else None
-        if trace is None and not (self.logs or self.timing):
-            return None
-        entry = Entry(
-            self._log.ids.of(id) if self._log else safe(id), client, interface, method, path
-        )
+        id = self._log.ids.of(given) if self._log else safe(given)
+        entry = Entry(id, client, interface, method, path)
         entry.trace = trace
         if trace is not None or self.timing:
             entry.parts = []

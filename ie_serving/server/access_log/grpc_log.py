@@ -71,12 +71,15 @@ class _Logged:
             if (place := _PLACES.get(name)) is not None:
                 text = value.decode("latin-1") if isinstance(value, bytes) else value
                 given[place] = f"{given[place]},{text}" if given[place] and place == 2 else text
-        entry = self._watch.begin(given, context.peer(), "gRPC", self._name, self._path)
-        if entry is not None:
-            entry.arrived = getattr(context, "arrived", 0.0)
-            if self._watch.logs:
-                # Before the answer is known, so that a refusal carries the id as well.
-                context.set_trailing_metadata(((HEADER, entry.id),))
+        watch, path = self._watch, self._path
+        trace = watch.trace(path, given[1], given[2])
+        if trace is None and not watch.every:
+            return None
+        entry = watch.begin(given[0], trace, context.peer(), "gRPC", self._name, path)
+        entry.arrived = getattr(context, "arrived", 0.0)
+        if watch.logs:
+            # Before the answer is known, so that a refusal carries the id as well.
+            context.set_trailing_metadata(((HEADER, entry.id),))
         return entry
 
 
@@ -187,8 +190,9 @@ class LoggedAdmission:
         return _logged(path, method, self._watch)
 
     def _refused(self, path: str, error: ServingError) -> None:
-        entry = self._watch.begin(("", "", ""), None, "gRPC", path.rpartition("/")[2], path)
-        if entry is not None:
+        trace = self._watch.trace(path, "", "")
+        if trace is not None or self._watch.every:
+            entry = self._watch.begin("", trace, None, "gRPC", path.rpartition("/")[2], path)
             entry.code = code_of(error).name
             self._watch.end(entry)
 

@@ -71,15 +71,17 @@ class LoggedApp:
 
     def _begun(self, head: RequestHead, request: Request) -> Entry | None:
         fields = head.fields
-        given = [fields.get(name, b"").decode("latin-1") for name in _GIVEN]
-        path = head.path.decode("latin-1")
-        entry = self._watch.begin(given, request.ends.client, "REST", head.method, path)
-        if entry is not None:
-            # A body that comes in pieces may be announced by its length all the same.
-            entry.received = head.length if request.body is None else len(request.body)
-            entry.secure = self._secure
-            if request.body is None:
-                entry.arrived = entry.began
+        given, parent, state = [fields.get(name, b"").decode("latin-1") for name in _GIVEN]
+        watch, path = self._watch, head.path.decode("latin-1")
+        trace = watch.trace(path, parent, state)
+        if trace is None and not watch.every:
+            return None
+        entry = watch.begin(given, trace, request.ends.client, "REST", head.method, path)
+        # A body that comes in pieces may be announced by its length all the same.
+        entry.received = head.length if request.body is None else len(request.body)
+        entry.secure = self._secure
+        if request.body is None:
+            entry.arrived = entry.began
         return entry
 
     def _more(self, entry: Entry) -> Headers:

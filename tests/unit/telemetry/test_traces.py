@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
 
 from ie_serving.core.errors import ServingError
 from ie_serving.telemetry import installed, trace_context, traces
@@ -64,6 +65,8 @@ def test_a_context_is_handed_on_as_it_is_read() -> None:
         ("traceidratio", "0", ON, False),
         ("parentbased_traceidratio", "0", "", False),
         ("parentbased_traceidratio", "1", "no context", True),
+        ("parentbased_traceidratio", "0", ON, True),
+        ("parentbased_traceidratio", "1e-05", "", False),
     ],
 )
 def test_the_sampler_of_the_environment_decides(
@@ -76,6 +79,23 @@ def test_the_sampler_of_the_environment_decides(
     assert (found is not None) is kept
     if found and header in (ON, OFF):
         assert (found.trace_id, found.parent_id) == (int(TRACE, 16), int(SPAN, 16))
+    made.close()
+
+
+@pytest.mark.parametrize("ratio", ["0.25", "1e-05", "0.0", "1.0"])
+def test_a_share_is_kept_as_the_library_keeps_it(
+    monkeypatch: pytest.MonkeyPatch, ratio: str
+) -> None:
+    """So that services which are asked one after another keep the same traces."""
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", ratio)
+    made = Traces("", InMemorySpanExporter())
+    library = TraceIdRatioBased(float(ratio))
+    bound = library.get_bound_for_rate(float(ratio))
+    for trace_id in {1, bound - 1, bound, bound + 1, bound + (1 << 64), (1 << 128) - 1} - {-1, 0}:
+        monkeypatch.setattr(traces, "getrandbits", lambda _, given=trace_id: given)
+        kept = library.should_sample(None, trace_id, "/x").decision is Decision.RECORD_AND_SAMPLE
+        assert (made.begin("/x", "", "") is not None) is kept
     made.close()
 
 
@@ -99,15 +119,16 @@ def test_only_what_is_kept_has_an_entry(monkeypatch: pytest.MonkeyPatch) -> None
     """So what is sampled out costs no more than the decision."""
     monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
     made = Watch(None, Traces("", InMemorySpanExporter()), timing=False)
-    assert made.begin(("", "", ""), None, "gRPC", "Predict", "/s/Predict") is None
+    assert (made.trace("/s/Predict", "", ""), made.every) == (None, False)
     made.close()
+    assert Watch(None, None, timing=True).every
 
 
 def test_inferences_and_steps_are_noted_with_their_requests(
     watch: Watch, exporter: InMemorySpanExporter
 ) -> None:
-    entry = watch.begin(("", ON, ""), ("10.0.0.7", 51), "gRPC", "Predict", "/pkg.S/Predict")
-    assert entry is not None
+    trace, client = watch.trace("/pkg.S/Predict", ON, ""), ("10.0.0.7", 51)
+    entry = watch.begin("", trace, client, "gRPC", "Predict", "/pkg.S/Predict")
     CURRENT.set(entry)
     record = Noting("m", 3)
     record.ran.append(1e-6)
@@ -174,8 +195,8 @@ def test_a_collector_that_hangs_holds_the_end_up_for_a_moment(
 
     monkeypatch.setattr(traces, "CLOSE_S", 0.05)
     made = Watch(None, Traces("", Hanging()), timing=False)
-    entry = made.begin(("", ON, ""), None, "gRPC", "Predict", "/pkg.S/Predict")
-    assert entry is not None
+    trace = made.trace("/pkg.S/Predict", ON, "")
+    entry = made.begin("", trace, None, "gRPC", "Predict", "/pkg.S/Predict")
     entry.code = "OK"
     made.end(entry)
     made.close()

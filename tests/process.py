@@ -184,14 +184,27 @@ def free_ports(count: int) -> list[int]:
     connection nor to `bind()` of port 0, while a server that binds it with SO_REUSEADDR, as all
     here do, gets it.
     """
-    ports = []
-    for _ in range(count):
-        bound = socket.socket()
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(("127.0.0.1", 0))
+    ports: list[int] = []
+    while len(ports) < count:
+        bound = _bound(socket.AF_INET, "127.0.0.1", 0)
+        port = int(bound.getsockname()[1])
         reserved.append(bound)
-        ports.append(int(bound.getsockname()[1]))
+        # Servers listen for both kinds of addresses, and clients of localhost use IPv6 first: of it
+        # the kernel gives the same number to others all the same.
+        if socket.has_ipv6 and os.path.exists("/proc/net/if_inet6"):
+            try:
+                reserved.append(_bound(socket.AF_INET6, "::1", port))
+            except OSError:
+                continue
+        ports.append(port)
     return ports
+
+
+def _bound(family: int, host: str, port: int) -> socket.socket:
+    bound = socket.socket(family)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    bound.bind((host, port))
+    return bound
 
 
 def until(holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:

@@ -46,10 +46,11 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         "SAGEMAKER_TFS_DEFAULT_MODEL_NAME": "digits",
         "SAGEMAKER_TFS_ENABLE_BATCHING": "true",
         "SAGEMAKER_TFS_INSTANCE_COUNT": "2",
+        "SAGEMAKER_GUNICORN_WORKERS": "2",
     }
     process = Process("ie_serving", "serve", env=environment)
     try:
-        process.line("SAGEMAKER_TFS_INSTANCE_COUNT has no effect")
+        process.line("SAGEMAKER_GUNICORN_WORKERS has no effect")
         process.line(REST_READY)
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", trust_env=False) as asked:
             yield asked

@@ -32,7 +32,6 @@ _BATCH: Mapping[str, str] = {"max_batch_size": "8", "batch_timeout_micros": "100
 """Their defaults in SageMaker's container."""
 
 DEAD: Mapping[str, str] = {
-    "SAGEMAKER_TFS_INSTANCE_COUNT": "one server answers for all models",
     "SAGEMAKER_TFS_INTER_OP_PARALLELISM": "the engine chooses; plugin_config says otherwise",
     "SAGEMAKER_TFS_INTRA_OP_PARALLELISM": "the engine chooses; plugin_config says otherwise",
     "SAGEMAKER_TFS_FRACTIONAL_GPU_MEM_MARGIN": "the engine takes what it needs",
@@ -93,6 +92,8 @@ def _line(name: str, path: Path, environ: Mapping[str, str], flags: Sequence[str
         "rest_port": environ.get("SAGEMAKER_BIND_TO_PORT") or PORT,
         **_grpc(environ),
     }
+    if count := environ.get("SAGEMAKER_TFS_INSTANCE_COUNT"):
+        given["workers"] = count
     if level := environ.get("SAGEMAKER_CONTAINER_LOG_LEVEL"):
         given["log_level"] = _LEVELS.get(level, level)
     if environ.get("SAGEMAKER_TFS_ENABLE_BATCHING", "").lower() == "true":

@@ -3,7 +3,7 @@
 `reading.py` makes these of JSON, `planning.py` holds them against the models, `run.py` runs them.
 """
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -95,11 +95,6 @@ class CallStep(Step):
     cache_s: float = 0.0
 
     @property
-    def key(self) -> Hashable:
-        """What finds the model of this step among those of a request."""
-        return self.name
-
-    @property
     def what(self) -> str:
         """What it is, in words."""
         raise NotImplementedError
@@ -139,11 +134,6 @@ class ModelStep(CallStep):
     """
 
     model: ModelSpec
-
-    @property
-    def key(self) -> Hashable:
-        """See `CallStep`: steps of one model share the version."""
-        return self.model
 
     @property
     def what(self) -> str:

@@ -1,6 +1,6 @@
 """A graph as a compiled model: to whoever serves it, it is one like any other."""
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 from ie_serving.core.errors import NotAvailable, NotFound, UnknownLabel
@@ -16,7 +16,7 @@ from ie_serving.engines.graph.planning import Plan
 from ie_serving.engines.graph.run import Run
 
 T = TypeVar("T")
-Targets = Mapping[Hashable, Target]
+Targets = Mapping[str, Target]
 
 
 class GraphModel:
@@ -38,7 +38,10 @@ class GraphModel:
         self._parts = parts
         self._record = record
         calls = [step for step in plan.steps.values() if isinstance(step, CallStep)]
-        self._used = {step.model: step.name for step in calls if isinstance(step, ModelStep)}
+        self._used: dict[ModelSpec, list[str]] = {}
+        for step in calls:
+            if isinstance(step, ModelStep):
+                self._used.setdefault(step.model, []).append(step.name)
         self._caches = {step.name: Cache(step.cache_s) for step in calls if step.cache_s}
         self._cache = Cache(cache_s) if cache_s else None
         self._own: Targets = {
@@ -66,11 +69,13 @@ class GraphModel:
         targets = dict(self._own)
         # Not an `ExitStack`: it costs as much as all the rest.
         try:
-            for spec, step in self._used.items():
-                found = self._found(spec, step)
+            for spec, steps in self._used.items():
+                found = self._found(spec, steps[0])
                 found.__enter__()
                 held.append(found)
-                targets[spec] = self._target(found, spec, step)
+                target = self._target(found, spec, steps[0])
+                for step in steps:
+                    targets[step] = target
             return read(await self._outputs(targets, inputs))
         finally:
             for each in held:

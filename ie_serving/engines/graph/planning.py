@@ -5,8 +5,9 @@ fault names its step.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from ie_serving.core.errors import LoadFailed, ServingError
 from ie_serving.core.nearest import nearest
@@ -55,6 +56,8 @@ class Plan:
         lines: steps that run one after the other in one go, by the name of the last one.
         apart: steps that run in tasks of their own: those that are asked for more than once, and
             some of every long chain.
+        only: all steps, where each takes something of the one before it, and none is ever left out:
+            none waits for another one then. Else None.
     """
 
     signature: Signature
@@ -65,6 +68,7 @@ class Plan:
     wanted: tuple[str, ...]
     lines: Mapping[str, tuple[CallStep, ...]]
     apart: frozenset[str]
+    only: Sequence[CallStep] | None
 
 
 def plan(definition: Definition, find: Find) -> Plan:
@@ -111,6 +115,7 @@ class _Planner:
                 if _is_linear(self._steps[name])
             },
             apart=apart,
+            only=_only([*self._steps.values()]),
         )
 
     def _leave_out(self) -> None:
@@ -352,6 +357,15 @@ def _apart(steps: Mapping[str, Step], outputs: Mapping[str, Ref]) -> frozenset[s
             found.add(name)
             nested[name] = 0
     return frozenset(found)
+
+
+def _only(steps: Sequence[Step]) -> Sequence[CallStep] | None:
+    """Give the steps, in their order, if no two could run at a time; see `Plan`."""
+    calls = [step for step in steps if isinstance(step, CallStep) and _is_linear(step)]
+    if len(calls) < len(steps):
+        return None
+    pairs = pairwise(calls)
+    return calls if all(a.name in _steps_of(b.reads) for a, b in pairs) else None
 
 
 def _is_linear(step: Step) -> bool:

@@ -8,7 +8,7 @@ runs side by side. A step that only one other waits for runs in that one's task:
 import asyncio
 import logging
 import time
-from collections.abc import Collection, Coroutine, Hashable, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -43,7 +43,7 @@ class Run:
 
     Args of the constructor:
         plan: of the graph.
-        targets: what each step runs, by its key; whoever made this holds the versions.
+        targets: what each step runs, by its name; whoever made this holds the versions.
         caches: of the steps that have one, by name.
         inputs: of the request.
         record: told how long each step took.
@@ -52,7 +52,7 @@ class Run:
     def __init__(
         self,
         plan: Plan,
-        targets: Mapping[Hashable, Target],
+        targets: Mapping[str, Target],
         caches: Mapping[str, Cache],
         inputs: Items,
         record: Record,
@@ -71,11 +71,15 @@ class Run:
             ServingError: of the first step that failed, with its name.
         """
         outputs = self._plan.outputs
-        try:
-            await self._all(self._plan.wanted)
-        finally:
-            if self._tasks:
-                await self._end()
+        if self._plan.only is not None:  # no step waits for another one: without calls in between
+            for step in self._plan.only:
+                self._given[step.name] = await self._call(step)
+        else:
+            try:
+                await self._all(self._plan.wanted)
+            finally:
+                if self._tasks:
+                    await self._end()
         return {name: self._output(name, ref) for name, ref in outputs.items()}
 
     def _output(self, name: str, ref: Ref) -> Array:
@@ -185,7 +189,7 @@ class Run:
             if given is None:
                 return None
             inputs[name] = given[ref.item]
-        target = self._targets[step.key]
+        target = self._targets[step.name]
         began = time.perf_counter()
         try:
             if step.is_plain:

@@ -12,7 +12,7 @@ LONGEST_ARGUMENT: Final = 100_000
 _CURL: Final = (
     "curl --globoff --silent --show-error --fail-with-body --max-time 60 \\\n"
     "  -H 'Content-Type: application/json' "
-    # One word in sh, bash and zsh alike; nothing where the variable is not set.
+    # One word in sh and bash alike; nothing where the variable is not set.
     '${AUTHORIZATION:+-H"Authorization: $AUTHORIZATION"} \\\n'
     "  --data-binary "
 )

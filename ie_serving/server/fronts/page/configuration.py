@@ -5,6 +5,7 @@ left is masked like a line of the log.
 """
 
 import dataclasses
+import json
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -60,7 +61,7 @@ def _one(setting: Setting, owner: object) -> dict[str, Any]:
     return {
         "name": said.removesuffix(IN_FILE),
         "value": (SET if value else "") if hidden else _text(value),
-        "changed": value != _default(field),
+        "changed": _default(field) not in (value, dataclasses.MISSING),
         "default": setting.shown_default,
         "meaning": setting.meaning,
     }
@@ -81,9 +82,17 @@ def _text(value: object) -> str:
         return str(value).lower()
     if value is None or value == "":
         return ""
-    if isinstance(value, Mapping | tuple | list | frozenset) or dataclasses.is_dataclass(value):
-        return _cut(mask(str(_without_secrets(value))))
+    if dataclasses.is_dataclass(value):
+        return _cut(mask(_worded(value)))
+    if isinstance(value, Mapping | tuple | list | frozenset):
+        return _cut(mask(json.dumps(_without_secrets(value), default=str)))
     return _cut(mask(f"{value:g}" if isinstance(value, float) else str(value)))
+
+
+def _worded(value: Any) -> str:  # noqa: ANN401  any dataclass
+    """Write a dataclass as its name and its fields, such as `latest num_versions=2`."""
+    found = [f"{field.name}={getattr(value, field.name)}" for field in dataclasses.fields(value)]
+    return " ".join([type(value).__name__.lower(), *found])
 
 
 def _without_secrets(value: object) -> object:
@@ -93,7 +102,7 @@ def _without_secrets(value: object) -> object:
             key: SET if is_secret(str(key)) else _without_secrets(each)
             for key, each in value.items()
         }
-    if isinstance(value, tuple | list):
+    if isinstance(value, tuple | list | frozenset):
         return [_without_secrets(each) for each in value]
     return value
 

@@ -30,7 +30,7 @@ export class Plot {
     this.#lines = lines;
     this.#write = write;
     this.#values = lines.map(() => h("b"));
-    const legend = lines.map((each, at) => h("span", { class: `key ${each.class}` }, each.name, " ", this.#values[at]));
+    const legend = lines.map((each, at) => h("span", { class: `legend ${each.class}` }, each.name, " ", this.#values[at]));
     this.element = h(
       "figure",
       { class: "plot" },
@@ -78,7 +78,7 @@ export class Plot {
   #tell(newest, top) {
     const values = this.#lines.map((line) => this.#write(newest?.[line.key]));
     this.#values.forEach((each, at) => say(each, values[at]));
-    say(this.#most, this.#write(top));
+    say(this.#most, newest ? this.#write(top) : "");
     const told = this.#lines.map((line, index) => `${line.name} ${values[index]}`).join(", ");
     this.#drawing.setAttribute("aria-label", `${this.#title}, the last minutes; now ${told}`);
   }

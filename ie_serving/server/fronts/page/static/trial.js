@@ -315,7 +315,7 @@ export class Trial {
     try {
       const pieces = this.#pieces();
       this.#asking = new AbortController();
-      this.#send.disabled = true;
+      this.#send.setAttribute("aria-disabled", "true"); // not `disabled`, which loses the focus
       this.#verdict.textContent = "waiting for the answer";
       this.#verdict.className = "verdict";
       const body = await written(pieces);
@@ -324,7 +324,7 @@ export class Trial {
       this.#fail(error);
     } finally {
       this.#asking = null;
-      this.#send.disabled = false;
+      this.#send.removeAttribute("aria-disabled");
     }
   }
 

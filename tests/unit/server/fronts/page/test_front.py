@@ -11,9 +11,12 @@ import pytest
 from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
 from ie_serving.core.errors import NotFound
 from ie_serving.core.versions import State, VersionStatus
+from ie_serving.engines.base import EngineOptions
+from ie_serving.models.repository.version_policy import Latest
 from ie_serving.models.served import Served, ServedModels
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.page import files, routes
+from ie_serving.server.fronts.page.configuration import of_model
 from ie_serving.server.fronts.page.later import LaterPage
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from ie_serving.storage.options import MinioOptions, S3Options, StorageOptions
@@ -226,3 +229,19 @@ async def test_a_call_that_is_none_becomes_no_program(change: dict[str, Any]) ->
     reply = await ask(await page(), "POST", "/page/programs", body)
     assert reply.status == 400
     assert dict(reply.headers)[b"x-content-type-options"] == b"nosniff"
+
+
+def test_the_settings_of_a_model_are_written_for_people() -> None:
+    params = {"api_key": "hush", "limits": {"secret_key": "hush", "depth": 3}}
+    config = ModelConfig(
+        name="m",
+        base_path="/m",
+        version_policy=Latest(2),
+        engine=EngineOptions(nireq=4, params=params),
+    )
+    shown = {each["name"]: each["value"] for each in of_model(config)}
+    assert shown["model.version_policy"] == "latest num_versions=2"
+    assert shown["engine.nireq"] == "4"
+    assert "hush" not in shown["engine.params"]
+    assert '"depth": 3' in shown["engine.params"]
+    assert "engine.driver" not in shown, "it has its default"

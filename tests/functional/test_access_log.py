@@ -144,6 +144,7 @@ def test_a_request_that_fails_has_its_code(logged: Logged) -> None:
     assert (fields["code"], fields["model"], fields["version"]) == (404, "absent", None)
     with pytest.raises(grpc.RpcError) as ended:
         logged.server.prediction.Predict(predict(name="absent"), PATIENCE_S)
+    assert ended.value.code() is grpc.StatusCode.NOT_FOUND, ended.value
     fields = logged.line_of(dict(ended.value.trailing_metadata())["x-request-id"])
     assert (fields["code"], fields["model"]) == ("NOT_FOUND", "absent")
 

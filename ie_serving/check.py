@@ -7,19 +7,25 @@
     model resnet: label canary: version 9 would not be served
 
 Each of several causes, which a status joins by "; ", has a line of its own.
-Every version is read and compiled as for serving; no port is opened.
+Every version is read and compiled as for serving; graphs are held against what was found of their
+models. No port is opened.
 """
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import dataclass
 from typing import Any
 
 from ie_serving.config.settings import ModelConfig, Settings
-from ie_serving.core.errors import ServingError, causes
+from ie_serving.core.errors import LoadFailed, NotFound, ServingError, causes
+from ie_serving.core.nearest import nearest
+from ie_serving.core.requests import ModelSpec
+from ie_serving.core.tensors import Signature
 from ie_serving.engines.base import Engine
+from ie_serving.engines.graph.engine import WithGraphs
 from ie_serving.models.version.examine import Examined, examine
 from ie_serving.storage.base import Storage
+from ie_serving.storage.stated import Stated
 from ie_serving.telemetry.progress import Progress
 
 Open = Callable[[str], Storage]
@@ -53,22 +59,78 @@ def check(
     with Progress("checking", len(settings.models), "models") as progress:
         report = _Report(progress, as_json=as_json)
         report.server(at_start)
+        examination = _Examination(settings.models, engine_of, open_storage, report)
         for done, model in enumerate(settings.models):
             progress.show(done)
-            progress.say(f"checking {model.name}")
-            if model.graph is not None:
-                report.graph(model)
-                continue
-            report.model(model, _versions(model, engine_of(model), open_storage))
+            examination.of(model.name)
     if as_json:
         print(json.dumps(report.document()))
     return 0 if report.is_whole else NOT_ALL
 
 
-GRAPH = "a graph; whether its models fit each other is seen when it is served"
-
 NO_VERSION = -1
 """In place of a number, where a model has no version to report on."""
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A version that graphs may use, as far as they need it before they serve."""
+
+    version: int
+    signatures: Mapping[str, Signature]
+
+
+class _Examination:
+    """Examines each model once, and what a graph uses before the graph."""
+
+    def __init__(
+        self,
+        models: Sequence[ModelConfig],
+        engine_of: EngineOf,
+        open_storage: Open,
+        report: "_Report",
+    ) -> None:
+        self._models = {model.name: model for model in models}
+        self._engine_of = engine_of
+        self._open_storage = open_storage
+        self._report = report
+        self._found: dict[str, list[Examined]] = {}
+        self._under_way: list[str] = []
+
+    def of(self, name: str) -> Sequence[Examined]:
+        """Examine a model, unless that is done.
+
+        Raises:
+            NotFound: it is not configured.
+            LoadFailed: it is a graph that uses itself.
+        """
+        if name not in self._models:
+            raise NotFound(f'no model "{name}" is configured{nearest(name, self._models)}')
+        if name in self._under_way:
+            raise LoadFailed(f"graphs use each other: {' -> '.join([*self._under_way, name])}")
+        if name not in self._found:
+            self._under_way.append(name)
+            self._found[name] = [*self._report.model(self._models[name], self._versions(name))]
+            self._under_way.pop()
+        return self._found[name]
+
+    def handle(self, spec: ModelSpec) -> Any:  # noqa: ANN401  of a `graph.models.Held`, what plans use
+        """Give what a step of a graph uses. See `engines.graph.models.Models`."""
+        serve = {each.version: each for each in self.of(spec.name) if each.served}
+        wanted = spec.version
+        if spec.label is not None:
+            wanted = self._models[spec.name].version_labels.get(spec.label, NO_VERSION)
+        found = serve.get(max(serve, default=NO_VERSION) if wanted is None else wanted)
+        if found is None:
+            which = f" with the label {spec.label}" if spec.label else ""
+            number = "" if spec.version is None else f" {spec.version}"
+            raise NotFound(f'no version{number} of model "{spec.name}"{which} would be served')
+        return _Seen(found.version, found.signatures)
+
+    def _versions(self, name: str) -> Iterator[Examined]:
+        model = self._models[name]
+        engine = WithGraphs(self._engine_of(model), self, lambda step, seconds: None)
+        return _versions(model, engine, self._open_storage)
 
 
 class _Report:
@@ -90,14 +152,9 @@ class _Report:
             self.is_whole = False
             self._say([f"server: {cause}" for cause in self._server])
 
-    def graph(self, model: ModelConfig) -> None:
-        """Tell of a graph."""
-        assert model.graph is not None
-        self._models[model.name] = {"versions": [], "labels": [], "graph": True}
-        self._say([f"model {model.name}, version {model.graph.version}: {GRAPH}"])
-
-    def model(self, model: ModelConfig, versions: Iterator[Examined]) -> None:
-        """Tell of the versions of a model, each as it comes, and of its labels."""
+    def model(self, model: ModelConfig, versions: Iterator[Examined]) -> Sequence[Examined]:
+        """Tell of the versions of a model, each as it comes, and of its labels. Give them."""
+        self._progress.say(f"checking {model.name}")
         found: list[Examined] = []
         for examined in versions:
             found.append(examined)
@@ -107,7 +164,8 @@ class _Report:
         self.is_whole = self.is_whole and not faults
         self._say([f"model {model.name}: {fault}" for fault in faults])
         shown = [_shown(each) for each in found]
-        self._models[model.name] = {"versions": shown, "labels": faults, "graph": False}
+        self._models[model.name] = {"versions": shown, "labels": faults}
+        return found
 
     def document(self) -> dict[str, Any]:
         """Give all of it."""
@@ -120,8 +178,13 @@ class _Report:
 
 
 def _shown(examined: Examined) -> dict[str, Any]:
-    version = None if examined.version == NO_VERSION else examined.version
-    return {**asdict(examined), "version": version, "ok": examined.is_whole}
+    return {
+        "version": None if examined.version == NO_VERSION else examined.version,
+        "served": dict(examined.served),
+        "left_out": dict(examined.left_out),
+        "fault": examined.fault,
+        "ok": examined.is_whole,
+    }
 
 
 def _labels(model: ModelConfig, found: Sequence[Examined]) -> Iterator[str]:
@@ -135,7 +198,7 @@ def _labels(model: ModelConfig, found: Sequence[Examined]) -> Iterator[str]:
 def _versions(model: ModelConfig, engine: Engine, open_storage: Open) -> Iterator[Examined]:
     found = False
     try:
-        storage = open_storage(model.base_path)
+        storage = _storage(model, open_storage)
         wanted = [*model.version_labels.values()]
         for each in examine(storage, engine, model.version_policy, model.engine, wanted):
             found = True
@@ -146,6 +209,13 @@ def _versions(model: ModelConfig, engine: Engine, open_storage: Open) -> Iterato
         if not found:
             text = f"no version under {model.base_path}: expected directories named by numbers"
             yield Examined(NO_VERSION, fault=text)
+
+
+def _storage(model: ModelConfig, open_storage: Open) -> Storage:
+    if model.graph is None:
+        return open_storage(model.base_path)
+    stated = model.graph
+    return Stated(model.base_path, stated.version, stated.file, stated.text)
 
 
 def _report(name: str, examined: Examined) -> Iterator[str]:

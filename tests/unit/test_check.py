@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ie_serving.check import check
-from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
+from ie_serving.config.settings import Graph, ModelConfig, ServerSettings, Settings
 from ie_serving.core.errors import ConfigError, NoneServed
 from ie_serving.engines.testing import FILE, StandInEngine
 from ie_serving.models.repository.version_policy import All, Latest
@@ -185,7 +185,38 @@ def test_the_same_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture[str
                     },
                 ],
                 "labels": ["label next: version 9 would not be served"],
-                "graph": False,
             }
         },
     }
+
+
+def test_graphs_are_held_against_their_models_wherever_they_stand(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In the file or in a directory, before their models or after them."""
+    write(tmp_path / "m", "1")
+    write(tmp_path / "m", "2", fail="no such operation")
+    definition = {"steps": {"a": {"model": "m", "in": {"x": "request.x"}}}, "outputs": {"y": "a.y"}}
+    lacking = {**definition, "steps": {"a": {"model": "m", "version": 2, "in": {"x": "request.x"}}}}
+    odd = {**definition, "outputs": {"y": "a.z"}}
+    (tmp_path / "g" / "1").mkdir(parents=True)
+    (tmp_path / "g" / "1" / "graph.json").write_text(json.dumps(definition))
+    models = (
+        ModelConfig(name="g", base_path=str(tmp_path / "g")),
+        ModelConfig(name="m", base_path=str(tmp_path / "m"), version_policy=All()),
+        ModelConfig(name="lacking", base_path="", graph=Graph(text=json.dumps(lacking))),
+        ModelConfig(name="odd", base_path="", graph=Graph(text=json.dumps(odd))),
+    )
+    settings = Settings(server=ServerSettings(), models=models)
+    assert check(settings, lambda model: StandInEngine(), LocalStorage) == 1
+    told = capsys.readouterr().out.splitlines()
+    assert told[:5] == [
+        "model m, version 1",
+        "  serving_default: served by the stand-in",
+        "model m, version 2: not served: no such operation",
+        "model g, version 1",
+        "  serving_default: served by a graph of 1 steps: a",
+    ]
+    assert 'no version 2 of model "m" would be served' in told[5]
+    assert told[6].startswith("model odd, version 1: not served: ")
+    assert '"z"' in told[6]

@@ -23,12 +23,14 @@ class Examined:
         left_out: why a signature is not, by its name.
         fault: why the version as a whole does not load; empty for one that does, and where
             `left_out` says it.
+        signatures: of a version that loads, for graphs that use it.
     """
 
     version: int
     served: Mapping[str, str] = field(default_factory=dict)
     left_out: Mapping[str, str] = field(default_factory=dict)
     fault: str = ""
+    signatures: Mapping[str, Signature] = field(default_factory=dict, repr=False)
 
     @property
     def is_whole(self) -> bool:
@@ -80,6 +82,7 @@ def _sorted(version: int, signatures: Mapping[str, Signature]) -> Examined:
         version,
         served={name: _runs_on(s) for name, s in signatures.items() if not _is_listed_only(s)},
         left_out={name: s.left_out for name, s in signatures.items() if s.left_out},
+        signatures=signatures,
     )
 
 

@@ -1,12 +1,15 @@
 """Measure several workers beside one: requests, processor time, memory, and how even the load is.
 
-Server and load generator share the processors, so that on two of them two workers can win little:
-what counts there is what a request costs, and that each worker has its half.
+Server and load generator share the processors. Where a request costs the generator as much as the
+server, two processors leave two workers little to win; where the server does nearly all of the
+work, as with large JSON, the second worker has a processor for itself.
 """
 
 import argparse
 import tempfile
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -18,11 +21,31 @@ from benchmarks.environments import ROOT
 from benchmarks.generators import h2load, need, wrk
 from benchmarks.report import spread, table
 from benchmarks.servers import project, with_flags
-from benchmarks.subjects import Question, Subject, started
+from benchmarks.subjects import Load, Question, Subject, started
 
 CONNECTIONS = 16
-WORKERS = (1, 2)
-LOADS = {"gRPC": partial(h2load, connections=CONNECTIONS), "REST": wrk}
+SERVERS = {
+    "1": (),
+    "2": ("--workers", "2"),
+    "2, no busy polling": ("--workers", "2", "--busy_poll_microseconds", "0"),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is asked, and by which generator."""
+
+    name: str
+    model: str
+    transport: str
+    load: Load
+
+
+CASES = (
+    Case("gRPC small", "dummy_b1", "gRPC", partial(h2load, connections=CONNECTIONS)),
+    Case("REST small", "dummy_b1", "REST", wrk),
+    Case("REST 100 rows of 784", "mnist_b100", "REST", wrk),
+)
 
 
 def main() -> None:
@@ -33,46 +56,46 @@ def main() -> None:
     given = parser.parse_args()
     need()
     models.write(ROOT / "models")
-    print(_speed(given), end="\n\n")
-    print(_memory())
+    rows = [row for case in CASES for row in _rows(case, given)]
+    print(table(["c16", "workers", "requests/s", "CPU us", "p99 ms", "least busy"], rows))
+    print(table(["workers, ResNet-50's shape (102 MB of weights)", "PSS MB"], _memory()))
 
 
-def _speed(given: argparse.Namespace) -> str:
-    rows = {(transport, n): _Row() for transport in LOADS for n in WORKERS}
-    with ExitStack() as stack:
-        subjects = {n: stack.enter_context(_started("dummy_b1", n, stack)) for n in WORKERS}
-        for _ in range(given.rounds):
-            for (transport, n), row in rows.items():
-                row.measure(subjects[n], transport, given.seconds)
-    heads = ["small request, c16", "workers", "requests/s", "CPU us", "p99 ms", "least busy worker"]
-    return table(heads, [[transport, str(n), *row.cells()] for (transport, n), row in rows.items()])
+@dataclass
+class _Found:
+    """What one server did, round by round."""
 
+    rps: list[float] = field(default_factory=list)
+    cpu_us: list[float] = field(default_factory=list)
+    p99_ms: list[float] = field(default_factory=list)
+    least: list[float] = field(default_factory=list)
 
-class _Row:
-    """One load of a server with so many workers, over all rounds."""
-
-    def __init__(self) -> None:
-        self._rps: list[float] = []
-        self._cpu_us: list[float] = []
-        self._p99_ms: list[float] = []
-        self._least: list[float] = []
-
-    def measure(self, subject: Subject, transport: str, seconds: float) -> None:
+    def measure(self, subject: Subject, case: Case, seconds: float) -> None:
         before = _spent(subject)
-        found = subject.load(transport, LOADS[transport], CONNECTIONS, seconds)
-        spent = {pid: used - before.get(pid, 0.0) for pid, used in _spent(subject).items()}
-        self._rps.append(found.sample.rps)
-        self._cpu_us.append(found.cpu_us)
-        self._p99_ms.append(found.sample.p99_ms)
-        self._least.append(100 * min(spent.values()) / sum(spent.values()))
+        found = subject.load(case.transport, case.load, CONNECTIONS, seconds)
+        spent = [used - before[pid] for pid, used in _spent(subject).items()]
+        self.rps.append(found.sample.rps)
+        self.cpu_us.append(found.cpu_us)
+        self.p99_ms.append(found.sample.p99_ms)
+        self.least.append(100 * min(spent) / sum(spent))
 
     def cells(self) -> list[str]:
-        return [
-            spread(self._rps, 0),
-            spread(self._cpu_us, 0),
-            spread(self._p99_ms, 2),
-            f"{spread(self._least, 0)} %",
-        ]
+        times = (spread(self.rps, 0), spread(self.cpu_us, 0), spread(self.p99_ms, 2))
+        return [*times, f"{min(self.least):.0f} %"]
+
+
+def _rows(case: Case, given: argparse.Namespace) -> list[list[str]]:
+    """Measure the servers in turns."""
+    found = {name: _Found() for name in SERVERS}
+    with ExitStack() as stack:
+        subjects = {
+            name: stack.enter_context(_started(case.model, flags))
+            for name, flags in SERVERS.items()
+        }
+        for _ in range(given.rounds):
+            for name, subject in subjects.items():
+                found[name].measure(subject, case, given.seconds)
+    return [[case.name, name, *each.cells()] for name, each in found.items()]
 
 
 def _spent(subject: Subject) -> dict[int, float]:
@@ -82,25 +105,25 @@ def _spent(subject: Subject) -> dict[int, float]:
     return {pid: each.user + each.system for pid, each in times.items()}
 
 
-def _memory() -> str:
+def _memory() -> list[list[str]]:
     rows = []
-    for n in WORKERS:
-        with ExitStack() as stack:
-            subject = stack.enter_context(_started("resnet50", n, stack))
+    for name in ("1", "2"):
+        with _started("resnet50", SERVERS[name]) as subject:
             subject.load("REST", wrk, 4, 1.0)
-            rows.append([str(n), f"{measure.memory_mb(subject.running.pid):.0f}"])
-    return table(["workers, ResNet-50's shape (102 MB of weights)", "PSS MB"], rows)
+            rows.append([name, f"{measure.memory_mb(subject.running.pid):.0f}"])
+    return rows
 
 
-def _started(name: str, workers: int, stack: ExitStack) -> AbstractContextManager[Subject]:
-    scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+@contextmanager
+def _started(name: str, flags: Sequence[str]) -> Iterator[Subject]:
     case = next(case for case in models.CASES if case.name == name)
     repository = ROOT / "models" / case.model
     inputs = case.inputs()
     expected = Loop(repository / "1" / "model.xml", inputs).outputs()
     question = Question(case.model, repository, inputs, expected)
-    server = with_flags(project("working-tree", None), ("--workers", str(workers)))
-    return started(server, question, scratch)
+    server = with_flags(project("working-tree", None), flags)
+    with tempfile.TemporaryDirectory() as scratch, started(server, question, Path(scratch)) as it:
+        yield it
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ all (`server/workers`). With one worker nothing of this is made.
 
 import asyncio
 import logging
+import os
 import pickle
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -23,13 +24,14 @@ from ie_serving.models.others import Beside, Known, gained_or_lost
 from ie_serving.server.process.handover import Left
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.workers.changes import Agreed, Changes, How
+from ie_serving.server.workers.counted import Counted, Counts
 from ie_serving.server.workers.ledger import Ledger
 from ie_serving.server.workers.line import Line
 from ie_serving.server.workers.member import Member, Phase
 from ie_serving.server.workers.spread import Spread
 from ie_serving.telemetry import logs
 from ie_serving.telemetry.metrics import Metrics
-from ie_serving.telemetry.summed import summed
+from ie_serving.telemetry.summed import counted, summed
 
 POLL: Final = "poll"
 VERSIONS: Final = "versions"
@@ -76,7 +78,8 @@ class SeveralWorkers:
         self._changes = Changes(
             self._member, self._ledger, self._apply_here, partial(check_models, self._server)
         )
-        self._member.answer(PAGE, self._answer_page)
+        self._member.answer(PAGE, partial(_answer, self._told))
+        self._counted = Counted(self._member.crew)
         self._own_page = metrics.own_page
         metrics.united = self._page
         return self
@@ -201,12 +204,18 @@ class SeveralWorkers:
     # -- metrics -----------------------------------------------------------------------------
 
     async def _page(self) -> bytes:
-        pages = self._member.ask_all(PAGE, limit_s=PAGE_S)
-        found = await _all(self._own_page(), pages)
-        return await asyncio.to_thread(summed, found)
+        asked = self._member.ask_all(PAGE, limit_s=PAGE_S)
+        found = await _all(self._told(), asked)
+        counts = await asyncio.to_thread(_counts, found)
+        gone = await self._counted.of_the_gone(counts)
+        return await asyncio.to_thread(summed, [page for _, _, page in found], gone)
 
-    async def _answer_page(self, line: Line) -> None:
-        line.tell(await self._own_page())
+    async def _told(self) -> tuple[int, int, bytes]:
+        return self._member.slot, os.getpid(), await self._own_page()
+
+
+def _counts(found: Sequence[tuple[int, int, bytes]]) -> dict[int, Counts]:
+    return {slot: Counts(pid, counted(page)) for slot, pid, page in found}
 
 
 async def _answer(work: Callable[..., Awaitable[Any]], line: Line, *arguments: Any) -> None:  # noqa: ANN401

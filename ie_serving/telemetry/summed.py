@@ -13,18 +13,39 @@ ALIKE: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
 }
 """Families that are not summed, and what becomes of the numbers of several workers instead."""
 
+_GROWING: Final = (" counter", " histogram")
+"""Ends of the lines that give the kinds of numbers which only grow."""
 
-def summed(pages: Sequence[bytes]) -> bytes:
+
+def counted(page: bytes) -> dict[str, float]:
+    """Give the numbers of the counters and histograms of a page, by the name with the labels."""
+    families: dict[str, list[str]] = {}
+    samples: dict[str, dict[str, list[float]]] = {}
+    _read(page.decode(), families, samples)
+    return {
+        name: number
+        for family, found in samples.items()
+        if any(head.endswith(_GROWING) for head in families[family])
+        for name, (number, *_) in found.items()
+    }
+
+
+def summed(pages: Sequence[bytes], gone: Mapping[str, float]) -> bytes:
     """Give one page for several of the same program.
 
     Families stand as on the first page; samples and families of later ones follow behind.
+
+    Args:
+        pages: of all workers.
+        gone: what workers that have ended had counted; of series that are still there it is added.
     """
-    if len(pages) == 1:
-        return pages[0]
     families: dict[str, list[str]] = {}
     samples: dict[str, dict[str, list[float]]] = {}
     for page in pages:
         _read(page.decode(), families, samples)
+    for found in samples.values():
+        for name in found.keys() & gone.keys():
+            found[name].append(gone[name])
     lines = []
     for family, heads in families.items():
         lines += heads

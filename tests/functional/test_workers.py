@@ -230,6 +230,9 @@ def test_a_killed_worker_is_replaced_and_costs_the_others_no_request(
     """Under load; and the one that takes its place has what came by RPC."""
     clients[0].reload(digits=repository, kept=SAMPLE)
     before = set(server.pids()[1:])
+    assert all(client.available() == [3] for client in clients)
+    asked = {"model_name": "digits", "method": "GetModelStatus"}
+    statuses = counted(server, "ie_serving_requests_total", **asked)
     with Load(clients) as load:
         victim = min(before)
         lost = connections(server)[victim]
@@ -239,6 +242,8 @@ def test_a_killed_worker_is_replaced_and_costs_the_others_no_request(
         until(lambda: answers(clients, "kept") == {2})
     assert len(load.failed) <= lost
     assert len(set(server.pids()[1:]) - before) == 1
+    assert statuses >= CLIENTS
+    assert counted(server, "ie_serving_requests_total", **asked) == statuses
     until(lambda: min(connections(server).values()) >= CLIENTS // 4)
 
 

@@ -48,6 +48,8 @@ class Crew:
         connections: how many each worker has, or NOT_ACCEPTING (`spread.py`).
         given, taken: connections that were handed over: from one slot to another (a row for each
             giver), and how many each has received.
+        counted: what each worker had counted when that was read last (`counted.py`).
+        counting: file whose lock is held by whoever reads and writes that.
         log_level: the number of the one that was asked for by request; 0: none was.
         turn: file whose lock is held by whoever changes the configuration of all (`turn.py`).
     """
@@ -65,7 +67,7 @@ class Crew:
         self.given = Numbers(size * size)
         self.taken = Numbers(size)
         self.log_level = Numbers(1)
-        self.turn = _nameless()
+        self.turn, self.counting = _nameless(), _nameless()
 
     def free_slot(self, taken: Collection[int]) -> int:
         """Give the first slot that is not among `taken`."""

@@ -2,7 +2,7 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from ie_serving.telemetry.summed import summed
+from ie_serving.telemetry.summed import counted, summed
 
 FIRST = b"""# HELP ie_serving_requests_total Finished requests.
 # TYPE ie_serving_requests_total counter
@@ -36,7 +36,7 @@ only_there 7
 
 
 def test_numbers_are_added_and_versions_count_once() -> None:
-    lines = summed([FIRST, SECOND]).decode().splitlines()
+    lines = summed([FIRST, SECOND], {}).decode().splitlines()
     assert lines == [
         "# HELP ie_serving_requests_total Finished requests.",
         "# TYPE ie_serving_requests_total counter",
@@ -57,9 +57,28 @@ def test_numbers_are_added_and_versions_count_once() -> None:
 
 
 def test_the_page_is_one_that_prometheus_reads() -> None:
-    names = [each.name for each in text_string_to_metric_families(summed([FIRST, SECOND]).decode())]
+    names = [
+        each.name for each in text_string_to_metric_families(summed([FIRST, SECOND], {}).decode())
+    ]
     assert names[0] == "ie_serving_requests" and names[-1] == "only_there"
 
 
+def test_what_the_gone_had_counted_is_added_to_series_that_are_there() -> None:
+    gone = {'ie_serving_requests_total{model_name="a b",code="OK"}': 2.0, "other_total": 9.0}
+    lines = summed([FIRST], gone).decode().splitlines()
+    assert 'ie_serving_requests_total{model_name="a b",code="OK"} 5' in lines
+    assert not any(line.startswith("other_total") for line in lines)
+
+
+def test_gauges_are_not_counted() -> None:
+    assert counted(FIRST) == {
+        'ie_serving_requests_total{model_name="a b",code="OK"}': 3.0,
+        'lag_bucket{le="0.1"}': 2.0,
+        'lag_bucket{le="+Inf"}': 4.0,
+        "lag_sum{}": 0.5,
+        "lag_count{}": 4.0,
+    }
+
+
 def test_one_page_stays_as_it_is() -> None:
-    assert summed([FIRST]) == FIRST
+    assert summed([FIRST], {}) == FIRST

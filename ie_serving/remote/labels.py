@@ -7,12 +7,16 @@ version only that is AVAILABLE, unless it was started to allow more.
 import argparse
 import json
 from collections.abc import Mapping
+from typing import Final
 
 from ie_serving.clients.paths import model_path
 from ie_serving.remote import place
 from ie_serving.remote.failures import Misused, Refused
-from ie_serving.remote.models import named
+from ie_serving.remote.models import NO_SUCH, named
 from ie_serving.remote.rest import Rest
+
+MALFORMED: Final = "Malformed request"
+"""What TensorFlow Serving says of a route that it does not have."""
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +43,11 @@ def run(given: argparse.Namespace, where: place.Place) -> int:
         if changes:
             after = rest.post(f"{model_path(given.model)}:labels", {"labels": changes})
     except Refused as error:
+        if MALFORMED in str(error) and error.status in NO_SUCH:
+            raise Refused(
+                f"{where.url} has no route for labels alone: another server of this API sets them by"
+                " `ie_serving reload --config FILE`, whose file has all of its models"
+            ) from None
         raise named(rest, given.model, error) from None
     if given.json:
         print(json.dumps(after))

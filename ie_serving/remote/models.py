@@ -58,6 +58,8 @@ def all_models(rest: Rest) -> list[Model]:
         if error.status not in NO_SUCH:
             raise
         raise Refused(f"{error}; name a model to be told of that one", error.status) from None
+    if not isinstance(states, dict):
+        raise _odd(rest)
     details = _details(rest, "/v1/config/details")
     return [_model(rest, name, states[name], details.get(name, {})) for name in sorted(states)]
 
@@ -83,6 +85,13 @@ def named(rest: Rest, name: str, error: Refused) -> Refused:
     from ie_serving.core.nearest import nearest
 
     return Refused(f"{error}{nearest(name, known)}" if name not in known else str(error), 404)
+
+
+def _odd(rest: Rest) -> Unreachable:
+    return Unreachable(
+        f"{rest.place.url} answers something else than states of versions: give the REST port of a"
+        " server of TensorFlow Serving's API"
+    )
 
 
 def _details(rest: Rest, path: str) -> Mapping[str, Any]:
@@ -115,9 +124,6 @@ def _model(rest: Rest, name: str, state: Any, details: Mapping[str, Any]) -> Mod
             for each in state["model_version_status"]
         )
     except (LookupError, TypeError, ValueError, AttributeError):
-        raise Unreachable(
-            f"{rest.place.url} answers something else than states of versions: give the REST port"
-            " of a server of TensorFlow Serving's API"
-        ) from None
+        raise _odd(rest) from None
     trouble = "" if versions else "no version has been seen yet"
     return Model(name, versions, details.get("waiting_labels", {}), trouble)

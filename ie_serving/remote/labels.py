@@ -45,8 +45,8 @@ def run(given: argparse.Namespace, where: place.Place) -> int:
     except Refused as error:
         if MALFORMED in str(error) and error.status in NO_SUCH:
             raise Refused(
-                f"{where.url} has no route for labels alone: another server of this API sets them by"
-                " `ie_serving reload --config FILE`, whose file has all of its models"
+                f"{where.url} has no route for labels alone: another server of this API takes them"
+                " by `ie_serving reload --config FILE`, whose file has all of its models"
             ) from None
         raise named(rest, given.model, error) from None
     if given.json:

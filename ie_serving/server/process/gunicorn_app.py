@@ -16,66 +16,31 @@ column. A worker that ends before any was ready ends the server with exit code 1
 killed it; afterwards it is replaced, after a pause that grows while replacements die young.
 """
 
-import asyncio
-import faulthandler
 import gc
 import logging
 import os
 import signal
-import sys
 import time
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, MutableMapping, Sequence
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn
 
-from gunicorn.app.base import BaseApplication
 from gunicorn.arbiter import Arbiter
-from gunicorn.glogging import Logger
 from gunicorn.systemd import sd_notify
-from gunicorn.workers.base import Worker
 
-from ie_serving.config.settings import ServerSettings, Settings
+from ie_serving.config.settings import Settings
 from ie_serving.core.errors import ServingError
 from ie_serving.core.hints import Hint
-from ie_serving.core.share import SHARE
-from ie_serving.server.process.deadly_loads import DeadlyLoads, LoadNotes
-from ie_serving.server.process.handover import Handover, Handovers
-from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S, Application, Orders, serve
-from ie_serving.server.process.memory_limit import budget_of
-from ie_serving.server.process.ports import REST, Ports, answering, bind
-from ie_serving.server.process.shared import Shared
-from ie_serving.server.process.take_over import (
-    LOOK_S,
-    Predecessor,
-    Succession,
-    inherited,
-    succeeding,
-)
-from ie_serving.server.process.tuning import lasting_objects, tune
-from ie_serving.server.workers.crew import Crew
-from ie_serving.server.workers.ledger import Answering, Ledger
-from ie_serving.server.workers.member import Member
+from ie_serving.server.process.gunicorn_server import Build, Server
+from ie_serving.server.process.ports import REST, answering, bind
+from ie_serving.server.process.take_over import LOOK_S, Succession, inherited, succeeding
+from ie_serving.server.process.worker import AppWorker
 from ie_serving.telemetry.logs import Event
 from ie_serving.telemetry.reopen import reopen
 
 log = logging.getLogger(__name__)
 
-Build = Callable[[Settings, Handovers, LoadNotes, Member | None], Application]
-"""Builds the application; called in each worker, where it imports what is heavy. What an earlier
-worker has left for it is in the handovers and in the notes; the last is its part among several
-workers, None where it is the only one."""
-
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT)
-HEARTBEAT_S = 1.0
-"""Seconds between two signs of life of a worker; also how late it may notice that the arbiter is
-gone. Far below `HUNG_AFTER_S`, and rare enough to cost nothing."""
-HUNG_AFTER_S = 120
-"""Seconds for which a worker's event loop may stand still; then the worker is replaced, and its
-requests are lost. Loading runs in threads and does not hold the loop, so only a defect lasts so
-long."""
-PR_SET_PDEATHSIG = 1
-"""Source: Linux's `prctl.h`."""
 LONGEST_PAUSE_S = 30.0
 """Longest wait in seconds before a worker is replaced. While replacements die young the wait
 doubles up to this: loading again and again would take the processor from the rest of the machine,
@@ -83,10 +48,6 @@ and a longer wait would keep clients waiting once the cause is gone."""
 GROWN_UP_S = 60.0
 """Seconds of life after which a worker's death counts as the first one again, and its replacement
 starts at once. What a start or a first request breaks has shown itself by then."""
-
-
-ARBITER_ENDED = "its arbiter has ended"
-"""Why a worker stops that nobody has told to."""
 
 
 class Ended(NamedTuple):
@@ -124,13 +85,13 @@ def run(
         log.error(error)
         ended = Ended(1, str(error))
     else:
-        ended = _serve(_Server(settings, build, ports, predecessor), environment)
+        ended = _serve(Server(settings, build, ports, predecessor, AppWorker), environment)
     if predecessor and ended.code:
         predecessor.told_failure(ended.cause)
     return ended
 
 
-def _serve(server: "_Server", environment: Mapping[str, str]) -> Ended:
+def _serve(server: Server, environment: Mapping[str, str]) -> Ended:
     ports = server.ports
     if not ports:
         off = Event("both ports are off", advice="give a gRPC port or a REST port")
@@ -156,93 +117,10 @@ def _arbitrate(arbiter: "_Arbiter") -> Ended:
     return Ended(1, arbiter.cause or arbiter.server.failure.read().decode())
 
 
-class _Server(BaseApplication):  # type: ignore[misc]
-    """gunicorn's configuration, from our settings alone: no file, no GUNICORN_CMD_ARGS."""
-
-    def __init__(
-        self,
-        settings: Settings,
-        build: Build,
-        ports: Ports,
-        predecessor: Predecessor | None,
-    ) -> None:
-        self.predecessor = predecessor
-        self.settings = settings
-        self.build = build
-        self.ports = ports
-        workers = settings.server.workers
-        self.crew = Crew(workers, Handover) if workers > 1 else None
-        self.was_ready = Shared()
-        self.stopped_by = Shared()  # number of the signal that the arbiter got first
-        self.handovers = Handovers(Handover(), Handover())
-        self.failure = Handover()
-        self.deadly_loads = DeadlyLoads()
-        self.slots_taken: set[int] = set()
-        super().__init__()
-
-    def free_slot(self) -> int:
-        """Give the slot of the next worker: of several, the one that none has."""
-        return self.crew.free_slot(self.slots_taken) if self.crew else 0
-
-    def handovers_of(self, slot: int) -> Handovers:
-        """Give what the worker of a slot begins with and leaves."""
-        if self.crew is None:
-            return self.handovers
-        ledger = Ledger(self.crew, slot, is_first=not self.was_ready.get())
-        return Handovers(ledger, Answering(self.crew, slot))
-
-    def forget(self) -> None:
-        """Forget what workers have left."""
-        self.handovers.clear()
-        if self.crew:
-            self.crew.forget()
-
-    def load_config(self) -> None:
-        """Give gunicorn what it shall do. It raises for a value that it does not take."""
-        for name, value in _configuration(self.settings.server).items():
-            self.cfg.set(name, value)
-
-    def load(self) -> None:
-        """Nothing to load before the worker's loop runs."""
-
-
-def _longest_stop_s(server: ServerSettings) -> int:
-    """Seconds after which the arbiter kills a worker that was told to stop.
-
-    It begins to count before the worker has heard of it, hence a second more.
-    """
-    return int(server.drain_delay_s + server.drain_timeout_s + 2 * CLOSE_TIMEOUT_S + 1)
-
-
-def _configuration(server: ServerSettings) -> dict[str, Any]:
-    return {
-        "proc_name": "ie_serving",
-        "workers": server.workers,
-        "worker_class": _Worker,
-        "logger_class": _Logger,
-        "timeout": HUNG_AFTER_S,
-        "graceful_timeout": _longest_stop_s(server),
-        # A heartbeat changes a file's time, which on a busy disk may take seconds.
-        "worker_tmp_dir": "/dev/shm" if os.access("/dev/shm", os.W_OK) else None,
-        # Signals say all that there is to say, and a socket would be one more way in.
-        "control_socket_disable": True,
-    }
-
-
-class _Logger(Logger):  # type: ignore[misc]
-    """gunicorn's own lines: warnings and errors, through our handlers."""
-
-    def setup(self, cfg: object) -> None:
-        """Set up gunicorn's log of errors; one of accesses is not kept."""
-        # At INFO it tells of its start and its workers, which `lifecycle.py` says in our words.
-        self.error_log.propagate = True
-        self.error_log.setLevel(logging.WARNING)
-
-
 class _Arbiter(Arbiter):  # type: ignore[misc]
     """gunicorn's arbiter on our sockets, with the signals and the replacement described above."""
 
-    def __init__(self, server: _Server, succession: Succession) -> None:
+    def __init__(self, server: Server, succession: Succession) -> None:
         super().__init__(server)
         self._succession = succession
         self.failed = False
@@ -368,129 +246,3 @@ def _cause(code: int) -> str:
         return f"exit code {code}"
     name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
     return f"{name}, perhaps out of memory" if -code == signal.SIGKILL else name
-
-
-class _Worker(Worker):  # type: ignore[misc]
-    """Runs the application on one event loop."""
-
-    app: _Server
-
-    def __init__(self, *of_gunicorn: Any) -> None:  # noqa: ANN401 (gunicorn's)
-        """Runs in the arbiter, before the fork, so that both have what the worker leaves."""
-        super().__init__(*of_gunicorn)
-        self.loads = Handover()
-        self.slot = self.app.free_slot()
-        self.born = time.monotonic()  # whether its death is a young one is counted from here
-
-    def init_signals(self) -> None:
-        """Drop the arbiter's handlers; the loop installs this worker's own."""
-        for number in self.SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
-        for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
-            signal.signal(number, signal.SIG_IGN)
-        faulthandler.enable()
-        _stop_with_parent()
-
-    def run(self) -> None:
-        """Serve, then end the process without waiting for threads: a compile can't be cancelled."""
-        code = self._run_loop()
-        # What Python would do at its end, save for waiting for threads.
-        logging.shutdown()
-        os._exit(code)
-
-    def _run_loop(self) -> int:
-        try:
-            _new_loop().run_until_complete(self._serve())
-        except ServingError as error:
-            log.error(error)
-            self._leave_cause(str(error))
-            return 1
-        except Exception as error:
-            log.exception(Event("server failed by a defect"))
-            self._leave_cause(f"{type(error).__name__}: {error}")
-            return 1
-        return 0
-
-    # To the arbiter, which outlives this process and is to say it last.
-    def _leave_cause(self, cause: str) -> None:
-        with suppress(OSError):  # without memory for it; the log has it
-            self.app.failure.write(cause.encode(errors="replace"))
-
-    async def _serve(self) -> None:
-        orders = Orders()
-        self._listen_to_signals(orders)
-        beats = asyncio.create_task(self._beat(orders))
-        server = self.app
-        workers = server.settings.server.workers
-        SHARE.workers = workers
-        tune(budget_of(server.settings.server.memory_budget_bytes) // workers)
-        notes = LoadNotes(server.deadly_loads.deaths, self.loads.write)
-        with lasting_objects():
-            # Here, not above: the arbiter does without numpy.
-            from ie_serving.server.process.garbage import collect_garbage, collect_on_request
-            from ie_serving.server.process.give_back import give_back
-
-            collect_on_request()
-            member = Member(server.crew, self.slot) if server.crew else None
-            handovers = server.handovers_of(self.slot)
-            application = server.build(server.settings, handovers, notes, member)
-        tidying = [asyncio.create_task(each()) for each in (collect_garbage, give_back)]
-        await serve(application, server.settings.server, server.ports, orders, self._be_ready)
-        beats.cancel()
-        for each in tidying:
-            each.cancel()
-
-    def _be_ready(self) -> None:
-        self.app.was_ready.set()
-        if self.app.predecessor:
-            self.app.predecessor.told_ready()
-
-    def _listen_to_signals(self, orders: Orders) -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._stop, orders, number)
-        loop.add_signal_handler(signal.SIGQUIT, self._stop_or_end, orders)
-        loop.add_signal_handler(signal.SIGHUP, orders.reload.set)
-        loop.add_signal_handler(signal.SIGUSR1, reopen)
-
-    def _stop(self, orders: Orders, number: int) -> None:
-        # What the arbiter was told, it passes on as SIGTERM; and the kernel sends that when the
-        # arbiter has ended.
-        told = signal.Signals(self.app.stopped_by.get() or number).name
-        orders.replaced = told == signal.SIGUSR2.name
-        orders.stop_for(told if os.getppid() == self.ppid else ARBITER_ENDED)
-
-    def _stop_or_end(self, orders: Orders) -> None:
-        if orders.stop.is_set():
-            log.warning(Event("stopped at once, requests in flight were not answered"))
-            logging.shutdown()
-            os._exit(0)
-        self._stop(orders, signal.SIGQUIT)
-
-    async def _beat(self, orders: Orders) -> None:
-        """Show the arbiter that the loop turns, and stop when the arbiter is gone."""
-        while True:
-            self.notify()
-            if os.getppid() != self.ppid:
-                orders.stop_for(ARBITER_ENDED)
-            await asyncio.sleep(HEARTBEAT_S)
-
-
-def _new_loop() -> asyncio.AbstractEventLoop:
-    import uvloop  # here, not above: the arbiter does without it
-
-    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
-    asyncio.set_event_loop(loop)
-    return loop
-
-
-def _stop_with_parent() -> None:
-    """Have the kernel send SIGTERM when the arbiter dies.
-
-    An arbiter that is killed cannot tell its workers. Until `_beat` notices, they would keep the
-    ports from the next server.
-    """
-    if sys.platform == "linux":
-        import ctypes  # here, not above: the arbiter does without it
-
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

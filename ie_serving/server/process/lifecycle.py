@@ -3,7 +3,7 @@
     start ──> listen ──> serving ──stop──> not ready, drain delay ──> refuse and drain ──> close
       └─────────────stop, or it failed────────────────────────────────────────────────────┘
 
-Nothing here knows of processes or signals: `gunicorn_app.py` turns those into `Orders`.
+Nothing here knows of processes or signals: `worker.py` turns those into `Orders`.
 """
 
 import asyncio

@@ -1,0 +1,161 @@
+"""One worker process: its signals, its signs of life, and its event loop, which serves."""
+
+import asyncio
+import faulthandler
+import logging
+import os
+import signal
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+from gunicorn.workers.base import Worker
+
+from ie_serving.core.errors import ServingError
+from ie_serving.core.share import SHARE
+from ie_serving.server.process.deadly_loads import LoadNotes
+from ie_serving.server.process.gunicorn_server import Server
+from ie_serving.server.process.handover import Handover
+from ie_serving.server.process.lifecycle import Orders, serve
+from ie_serving.server.process.memory_limit import budget_of
+from ie_serving.server.process.tuning import lasting_objects, tune
+from ie_serving.server.workers.member import Member
+from ie_serving.telemetry.logs import Event
+from ie_serving.telemetry.reopen import reopen
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_S = 1.0
+"""Seconds between two signs of life of a worker; also how late it may notice that the arbiter is
+gone. Far below `HUNG_AFTER_S`, and rare enough to cost nothing."""
+PR_SET_PDEATHSIG = 1
+"""Source: Linux's `prctl.h`."""
+ARBITER_ENDED = "its arbiter has ended"
+"""Why a worker stops that nobody has told to."""
+
+
+class AppWorker(Worker):  # type: ignore[misc]
+    """Runs the application on one event loop."""
+
+    app: Server
+
+    def __init__(self, *of_gunicorn: Any) -> None:  # noqa: ANN401 (gunicorn's)
+        """Runs in the arbiter, before the fork, so that both have what the worker leaves."""
+        super().__init__(*of_gunicorn)
+        self.loads = Handover()
+        self.slot = self.app.free_slot()
+        self.born = time.monotonic()  # whether its death is a young one is counted from here
+
+    def init_signals(self) -> None:
+        """Drop the arbiter's handlers; the loop installs this worker's own."""
+        for number in self.SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(number, signal.SIG_IGN)
+        faulthandler.enable()
+        _stop_with_parent()
+
+    def run(self) -> None:
+        """Serve, then end the process without waiting for threads: a compile can't be cancelled."""
+        code = self._run_loop()
+        # What Python would do at its end, save for waiting for threads.
+        logging.shutdown()
+        os._exit(code)
+
+    def _run_loop(self) -> int:
+        try:
+            _new_loop().run_until_complete(self._serve())
+        except ServingError as error:
+            log.error(error)
+            self._leave_cause(str(error))
+            return 1
+        except Exception as error:
+            log.exception(Event("server failed by a defect"))
+            self._leave_cause(f"{type(error).__name__}: {error}")
+            return 1
+        return 0
+
+    # To the arbiter, which outlives this process and is to say it last.
+    def _leave_cause(self, cause: str) -> None:
+        with suppress(OSError):  # without memory for it; the log has it
+            self.app.failure.write(cause.encode(errors="replace"))
+
+    async def _serve(self) -> None:
+        orders = Orders()
+        self._listen_to_signals(orders)
+        beats = asyncio.create_task(self._beat(orders))
+        server = self.app
+        workers = server.settings.server.workers
+        SHARE.workers = workers
+        tune(budget_of(server.settings.server.memory_budget_bytes) // workers)
+        notes = LoadNotes(server.deadly_loads.deaths, self.loads.write)
+        with lasting_objects():
+            # Here, not above: the arbiter does without numpy.
+            from ie_serving.server.process.garbage import collect_garbage, collect_on_request
+            from ie_serving.server.process.give_back import give_back
+
+            collect_on_request()
+            member = Member(server.crew, self.slot) if server.crew else None
+            handovers = server.handovers_of(self.slot)
+            application = server.build(server.settings, handovers, notes, member)
+        tidying = [asyncio.create_task(each()) for each in (collect_garbage, give_back)]
+        await serve(application, server.settings.server, server.ports, orders, self._be_ready)
+        beats.cancel()
+        for each in tidying:
+            each.cancel()
+
+    def _be_ready(self) -> None:
+        self.app.was_ready.set()
+        if self.app.predecessor:
+            self.app.predecessor.told_ready()
+
+    def _listen_to_signals(self, orders: Orders) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop, orders, number)
+        loop.add_signal_handler(signal.SIGQUIT, self._stop_or_end, orders)
+        loop.add_signal_handler(signal.SIGHUP, orders.reload.set)
+        loop.add_signal_handler(signal.SIGUSR1, reopen)
+
+    def _stop(self, orders: Orders, number: int) -> None:
+        # What the arbiter was told, it passes on as SIGTERM; and the kernel sends that when the
+        # arbiter has ended.
+        told = signal.Signals(self.app.stopped_by.get() or number).name
+        orders.replaced = told == signal.SIGUSR2.name
+        orders.stop_for(told if os.getppid() == self.ppid else ARBITER_ENDED)
+
+    def _stop_or_end(self, orders: Orders) -> None:
+        if orders.stop.is_set():
+            log.warning(Event("stopped at once, requests in flight were not answered"))
+            logging.shutdown()
+            os._exit(0)
+        self._stop(orders, signal.SIGQUIT)
+
+    async def _beat(self, orders: Orders) -> None:
+        """Show the arbiter that the loop turns, and stop when the arbiter is gone."""
+        while True:
+            self.notify()
+            if os.getppid() != self.ppid:
+                orders.stop_for(ARBITER_ENDED)
+            await asyncio.sleep(HEARTBEAT_S)
+
+
+def _new_loop() -> asyncio.AbstractEventLoop:
+    import uvloop  # here, not above: the arbiter does without it
+
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    asyncio.set_event_loop(loop)
+    return loop
+
+
+def _stop_with_parent() -> None:
+    """Have the kernel send SIGTERM when the arbiter dies.
+
+    An arbiter that is killed cannot tell its workers. Until `_beat` notices, they would keep the
+    ports from the next server.
+    """
+    if sys.platform == "linux":
+        import ctypes  # here, not above: the arbiter does without it
+
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

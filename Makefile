@@ -36,7 +36,7 @@ AGAIN := [ $$? -eq 1 ] && $(DEV)/python -m pytest --last-failed --last-failed-no
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv test unit conformance soak fuzz drivers style format api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers \
+.PHONY: help run venv test unit conformance soak fuzz drivers style format api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls \
 	walk manifests docker_build docker_check docker_lock clean
 
 help: ## list these targets
@@ -150,6 +150,9 @@ bench-batching: ## measure what batches of requests win, at concurrency 1 to 256
 
 bench-kernels: ## measure Python code that answers: processes, batches, instances, calls that hang
 	$(PYTHON) -m benchmarks kernels
+
+bench-tls: ## measure what TLS costs a request and a connection, beside plain ports
+	$(PYTHON) -m benchmarks tls
 
 bench-share: ## measure ResNet-50's shape beside benchmark_app, and under a quota of one processor; as root
 	$(PYTHON) -m benchmarks share

@@ -14,6 +14,7 @@ COMMANDS = {
     "kernels": "benchmarks.kernels",
     "share": "benchmarks.share",
     "workers": "benchmarks.workers",
+    "tls": "benchmarks.tls",
 }
 
 

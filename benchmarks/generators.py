@@ -27,6 +27,7 @@ GRPC_OPTIONS = (
     *("-w30", "-W30"),
     *("-H", "content-type: application/grpc", "-H", "te: trailers"),
 )
+JSON_OPTIONS = ("--h1", "-H", "content-type: application/json")
 
 WRK_SCRIPT = """
 wrk.method = "POST"
@@ -75,7 +76,7 @@ def h2load(
     frame_bytes = 5 + len(uvloop.run(ask_grpc(port, call)))
     with tempfile.TemporaryDirectory() as folder:
         data, log = Path(folder) / "frame", Path(folder) / "log"
-        data.write_bytes(_framed(call))
+        data.write_bytes(framed(call))
         streams = (f"-c{connections}", f"-m{concurrency // connections}")
         options = (*streams, f"-D{max(1, round(seconds))}", f"--log-file={log}")
         url = f"http://{HOST}:{port}{call.path}"
@@ -94,10 +95,10 @@ def steady(transport: str, port: int, call: Call, rps: int, seconds: float) -> l
         Milliseconds, in no order.
     """
     grpc = transport == "gRPC"
-    body = _framed(call) if grpc else call.body
+    body = framed(call) if grpc else call.body
     ask = ask_grpc if grpc else ask_rest
     uvloop.run(ask(port, call))
-    way = GRPC_OPTIONS if grpc else ("--h1", "-H", "content-type: application/json")
+    way = GRPC_OPTIONS if grpc else JSON_OPTIONS
     with tempfile.TemporaryDirectory() as folder:
         data, log = Path(folder) / "body", Path(folder) / "log"
         data.write_bytes(body)
@@ -110,7 +111,7 @@ def steady(transport: str, port: int, call: Call, rps: int, seconds: float) -> l
     return list(microseconds / 1000)
 
 
-def _framed(call: Call) -> bytes:
+def framed(call: Call) -> bytes:
     """Give the call as one gRPC message on the wire."""
     return b"\0" + len(call.body).to_bytes(4, "big") + call.body
 

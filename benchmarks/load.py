@@ -7,6 +7,7 @@ looks at status codes alone takes gRPC errors for successes.
 """
 
 import asyncio
+import ssl
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -52,13 +53,13 @@ async def ask_grpc(port: int, call: Call) -> bytes:
         return await channel.unary_unary(call.path)(call.body, timeout=30)
 
 
-async def ask_rest(port: int, call: Call) -> bytes:
+async def ask_rest(port: int, call: Call, tls: ssl.SSLContext | None = None) -> bytes:
     """Send the call once over HTTP/1.1 and return the reply's body.
 
     Raises:
         WrongReplyError: the status is not 200.
     """
-    reply = await _whole_reply(port, call)
+    reply = await _whole_reply(port, call, tls)
     head, _, body = reply.partition(b"\r\n\r\n")
     if not head.startswith(OK):
         raise WrongReplyError(f"{call.path}: {reply[:300]!r}")
@@ -169,9 +170,9 @@ def _http(call: Call, port: int) -> bytes:
     return head.encode() + call.body
 
 
-async def _whole_reply(port: int, call: Call) -> bytes:
+async def _whole_reply(port: int, call: Call, tls: ssl.SSLContext | None = None) -> bytes:
     """Send the call once and return head and body of the reply."""
-    reader, writer = await asyncio.open_connection(HOST, port)
+    reader, writer = await asyncio.open_connection(HOST, port, ssl=tls)
     try:
         writer.write(_http(call, port))
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)

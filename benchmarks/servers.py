@@ -4,13 +4,15 @@ import asyncio
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks import environments
 from benchmarks.calls import Call, Dialect, WrongReplyError, tfs_grpc, tfs_rest
@@ -50,6 +52,7 @@ class Server:
         grpc: how it is asked over gRPC; None when it has none.
         rest: how it is asked over REST.
         variables: added to its environment.
+        tls: what its REST port is agreed upon with; None: it is plain.
     """
 
     name: str
@@ -60,6 +63,7 @@ class Server:
     variables: Callable[[Path, Target], Mapping[str, str]] = field(
         default=lambda environment, target: {}
     )
+    tls: ssl.SSLContext | None = None
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,8 @@ def running(
             start_new_session=True,
         )
     try:
-        _await_ready(process, target, probe, right, log)
+        ask = partial(ask_rest, target.rest_port, probe, server.tls)
+        _await_ready(process, ask, right, log)
         yield Running(process.pid, target, time.perf_counter() - started)
     finally:
         _stop(process)
@@ -144,8 +149,7 @@ def running(
 
 def _await_ready(
     process: "subprocess.Popen[bytes]",
-    target: Target,
-    probe: Call,
+    ask: Callable[[], Coroutine[Any, Any, bytes]],
     right: Callable[[bytes], None],
     log: Path,
 ) -> None:
@@ -153,7 +157,7 @@ def _await_ready(
     end = time.perf_counter() + READY_TIMEOUT_S
     while time.perf_counter() < end and process.poll() is None:
         try:
-            return right(asyncio.run(ask_rest(target.rest_port, probe)))
+            return right(asyncio.run(ask()))
         except (OSError, EOFError, WrongReplyError) as error:
             problem = error
             time.sleep(0.01)

@@ -138,6 +138,7 @@ STFS = {f"--{flag.name}" for flag in stfs_flags.FLAGS}
         # Its help tells what stands without a command; `tune` takes a model of a file by its name.
         ("ie_serving", OWN_IN_BOTH | MANAGE | {"--help", "--model_name", "--model_path"}),
         ("no_command", OWN_IN_BOTH | {"--help", "--model_name", "--model_path"}),
+        ("sagemaker", OWN_IN_BOTH),
         # It also tells the two commands apart by these.
         ("ovms", OWN_IN_BOTH | {"--config_path", "--model_name", "--model_path"}),
         ("manage", MANAGE),
@@ -164,7 +165,7 @@ def test_a_dialect_names_only_flags_of_its_own(module: str, known: set[str]) -> 
 def test_every_dialect_is_held_to_its_flags() -> None:
     held = {"environment", "ie_serving", "keys", "kibernetika", "manage", "no_command", "ovms"}
     held |= {"bridge", "importing", "simple_tensorflow_serving", "stfs_flags"}
-    held |= {"kernel_run", "tensorflow_model_server", "tfs_flags"}
+    held |= {"kernel_run", "sagemaker", "tensorflow_model_server", "tfs_flags"}
     modules = (PACKAGE / "config" / "dialects").glob("*.py")
     assert {path.stem for path in modules} - {"__init__"} == held
 

@@ -67,6 +67,7 @@ def held(
         f"--grpc_timeout_seconds={LIMIT_S}",
         f"--rest_timeout_seconds={LIMIT_S}",
         "--metrics_path=/metrics",
+        "--max_in_flight_requests=2",
         "--log_level=DEBUG",
     )
     with closing(gate), closing(Server(*command, *flags)) as server:
@@ -108,6 +109,22 @@ def test_a_call_whose_client_leaves(held: Held) -> None:
         future.cancel()
 
     held.end_as("CANCELLED", ask)
+
+
+def test_one_request_more_than_may_be_in_flight(held: Held) -> None:
+    """On both interfaces, while health and metrics are answered."""
+    before, held._begun = held.counted(), held._with_the_model()
+    calls = [held.server.prediction.Predict.future(predict(), PATIENCE_S) for _ in range(2)]
+    until(lambda: held._with_the_model() >= held._begun + 2)
+    assert call(held, PATIENCE_S) is grpc.StatusCode.RESOURCE_EXHAUSTED
+    reply = held.server.rest.post("/v1/models/digits:predict", content=BODY)
+    assert (reply.status_code, reply.headers["retry-after"]) == (429, "1")
+    assert "--max_in_flight_requests" in reply.json()["error"]
+    assert held.server.rest.get("/v2/health/ready").status_code == 200
+    assert (held.counted() - before) == Counter({("", "RESOURCE_EXHAUSTED"): 2})
+    for each in calls:
+        each.cancel()
+    until(lambda: (held.counted() - before).total() == 4)
 
 
 @pytest.mark.parametrize("sent", [BODY, BODY[:10]], ids=["all of it", "half of it"])

@@ -1,6 +1,6 @@
 """Tokens become callers: JSON Web Tokens (RFC 7519), signed by the keys of one issuer.
 
-To verify a signature takes 50 to 300 us, so it is done in a thread, one at a time; what is right is
+To verify a token takes some 100 us, so it is done in a thread, one at a time; what is right is
 remembered by `access.py` until it expires. What a caller may do stands in the file of keys, by the
 claims of its token: the first line that fits says it.
 """
@@ -27,7 +27,7 @@ from ie_serving.server.gate.token_keys import TokenKeys, keys_of
 LONGEST_TOKEN: Final = 8 * 1024
 """Bytes of the longest header with a token. They are remembered: 4,096 of them fill 32 MB."""
 MOST_WAITING: Final = 256
-"""Tokens that wait to be verified, one at a time: 30 to 80 ms of waiting. One more is refused, so
+"""Tokens that wait to be verified, one at a time: some 30 ms of waiting. One more is refused, so
 that strangers with wrong tokens hold one processor, not all of them."""
 
 _BEGIN: Final = b"ey"

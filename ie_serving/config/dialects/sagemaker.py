@@ -56,7 +56,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     root = Path(environ.get("SAGEMAKER_MODEL_DIR") or MODEL_DIR)
     if faults := list(_missing(root, environ)):
         raise ConfigError(faults)
-    found = {path.name: path for path in sorted(_models(root))}
+    found = _by_name(sorted(_models(root)))
     if not found:
         raise ConfigError([f"{root}: no model; expected versions, such as export/Servo/1"])
     name = environ.get("SAGEMAKER_TFS_DEFAULT_MODEL_NAME") or next(iter(found))
@@ -79,6 +79,16 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
         settings=replace(parsed.settings, models=models),
         warnings=(*parsed.warnings, *warnings),
     )
+
+
+def _by_name(paths: Sequence[Path]) -> Mapping[str, Path]:
+    found = {path.name: path for path in sorted(paths, key=lambda path: path.name)}
+    for path in paths:
+        if found[path.name] != path:
+            raise ConfigError(
+                [f"{path} and {found[path.name]}: two models are named {path.name}; rename one"]
+            )
+    return found
 
 
 def _line(name: str, path: Path, environ: Mapping[str, str], flags: Sequence[str]) -> Sequence[str]:

@@ -17,6 +17,7 @@ from ie_serving.server.transport.grpc.call import Answered, Call
 from ie_serving.server.transport.grpc.message_reader import Message
 from ie_serving.server.transport.grpc.services import Buffer, Streaming
 from ie_serving.server.transport.http2.receive_window import STREAM_WINDOW, ReceiveWindow
+from ie_serving.server.transport.unread import LEAST_READ, UNREAD_S
 
 STEP: Final = 16 * 1024
 """Bytes that become messages at a time, when the service asks for the next: 3,000 at most."""
@@ -24,11 +25,6 @@ WAITING: Final = 256
 """Bytes that a message takes beside its content while it waits."""
 ITSELF: Final = 8 * 1024
 """Bytes that a conversation takes by itself: task, queue, frames of generators."""
-UNREAD_S: Final = 75.0
-"""Seconds in which a client must take some of a message that waits for it; as long as one of REST
-may take."""
-LEAST_READ: Final = 4 * 1024
-"""Bytes that are some. One that takes a byte now and then would hold its place for ever."""
 _ALL: Final = Answered.ALL
 _NEVER: Final = -1
 """A window that the connection finds half used never: the service gives it back."""

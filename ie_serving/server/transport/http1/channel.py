@@ -7,15 +7,10 @@ from typing import Final
 from ie_serving.core.budget import BUDGET, Lease
 from ie_serving.core.errors import ServingError
 from ie_serving.core.waits import set_within
+from ie_serving.server.transport.unread import LEAST_READ, UNREAD_S
 
 MOST_UNREAD: Final = 64 * 1024
 """Bytes that may wait to be read. Beyond it the socket is not read, so that the client waits."""
-
-
-UNREAD_S: Final = 75.0
-"""Seconds in which a client must read some of what waits for it, as one of REST has."""
-LEAST_READ: Final = 4 * 1024
-"""Bytes that are some. One that reads a byte now and then would hold its place for ever."""
 
 
 class Channel(asyncio.Protocol):

@@ -25,6 +25,7 @@ BUILD_INPUTS := pyproject.toml setup.py $(wildcard ie_serving/wire/protobuf/prot
 SOURCES := ie_serving tests examples benchmarks deploy setup.py
 BIN := .venv/bin
 DEV := .venv-dev/bin
+PROGRAMS := chromium golang-go haproxy mosquitto nginx-light prometheus shellcheck
 
 # As CPython's own tests: beside others, on a machine that others use too, one of 13,000 may be late.
 # What fails again fails. Only where all tests have run: pytest ends with 1 then, and with another
@@ -36,7 +37,7 @@ AGAIN := [ $$? -eq 1 ] && $(DEV)/python -m pytest --last-failed --last-failed-no
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv test unit conformance soak fuzz drivers style format api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls \
+.PHONY: help run venv test programs unit conformance soak fuzz drivers style format api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls \
 	walk manifests docker_build docker_check docker_lock clean
 
 help: ## list these targets
@@ -73,6 +74,11 @@ endef
 
 test: .venv-dev/.installed ## run every test but those of soak and fuzz; what failed once more, alone
 	$(DEV)/python -m pytest $(IN_PARALLEL) tests || { $(AGAIN); }
+
+programs: ## install the programs of others that tests talk to; as root, on Debian
+	apt-get -qq update
+	# Runlevel 1: none of them is to run as a service.
+	RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends $(PROGRAMS)
 
 unit: .venv-dev/.installed ## run the fast tests only
 	$(DEV)/python -m pytest $(IN_PARALLEL) tests/unit

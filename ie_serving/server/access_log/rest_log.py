@@ -5,8 +5,9 @@ refused by the protocol, does not come here.
 """
 
 import asyncio
+from collections.abc import Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from ie_serving.core.codes import ENDED
 from ie_serving.server.transport.http1.messages import (
@@ -48,11 +49,12 @@ class LoggedApp:
         self._watch = watch
         self._secure = secure
 
-    async def __call__(self, request: Request) -> Answer:
-        """See `messages.App`."""
+    def __call__(self, request: Request) -> Coroutine[Any, Any, Answer]:
+        """See `messages.App`. A request that nobody is told of pays for no coroutine here."""
         entry = self._begun(request.head, request)
-        if entry is None:
-            return await self._app(request)
+        return self._app(request) if entry is None else self._told(entry, request)
+
+    async def _told(self, entry: Entry, request: Request) -> Answer:
         CURRENT.set(entry)
         reply: Answer | None = None
         try:

@@ -8,7 +8,7 @@ reported together, as one `ConfigError`; arguments that cannot be told apart at 
 import argparse
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NoReturn
@@ -24,6 +24,7 @@ from ie_serving.config.schema.sequences import conflicts
 from ie_serving.config.schema.server import CONFIG_PATH, SERVER
 from ie_serving.config.schema.setting import BOOLEAN, Setting, fields_of
 from ie_serving.config.schema.tune import TUNE
+from ie_serving.config.schema.workers import conflicts as conflicts_of_workers
 from ie_serving.config.settings import (
     ModelConfig,
     Parsed,
@@ -368,11 +369,22 @@ def _server(given: dict[str, Any], file: ConfigFile, reading: _Reading) -> Serve
     enabled = ovms.metrics_enabled(reading.given, file.metrics, reading.faults)
     if "metrics_path" not in given and enabled is not None:
         given["metrics_path"] = METRICS_PATH if enabled else ""
-    workers, said = ovms.workers(reading.given, len(os.sched_getaffinity(0)), reading.faults)
-    reading.warnings += [] if "workers" in given else said
-    settings = ServerSettings(**{"workers": workers, **given})
+    settings = _with_workers(ServerSettings(**given), "workers" in given, file, reading)
     _check_ports(settings, reading.faults, metrics_asked_for=bool(given.get("metrics_path")))
     return settings
+
+
+def _with_workers(
+    settings: ServerSettings, is_said: bool, file: ConfigFile, reading: _Reading
+) -> ServerSettings:
+    """Take old flags for several workers, where these can serve what there is."""
+    workers, words = ovms.workers(reading.given, len(os.sched_getaffinity(0)), reading.faults)
+    if is_said or not words:
+        return settings
+    several = replace(settings, workers=workers)
+    against = conflicts_of_workers(several, file.models)
+    reading.warnings += [ovms.not_taken(reading.given, against[0])] if against else words
+    return settings if against else several
 
 
 def _check_shared_port(settings: ServerSettings, faults: Faults) -> None:

@@ -58,6 +58,12 @@ def workers(given: Mapping[str, str], processors: int, faults: Faults) -> tuple[
     return taken, [said] if asked else []
 
 
+def not_taken(given: Mapping[str, str], why: str) -> str:
+    """Say of old flags for workers that one worker serves."""
+    flags = " and ".join(f"--{name}" for name in OLD_WORKERS if name in given)
+    return f"{flags}: one process serves, since {why}"
+
+
 def metrics_enabled(given: Mapping[str, str], in_file: bool | None, faults: Faults) -> bool | None:
     """Tell whether metrics are asked for, by flag or else by the file; None where neither says."""
     if METRICS_ENABLE not in given:

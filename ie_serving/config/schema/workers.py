@@ -28,9 +28,13 @@ WORKERS = Setting(
 
 def check(settings: Settings) -> None:
     """Refuse what several workers cannot serve as one server. Raises: ConfigError."""
-    faults = [*_of_server(settings.server), *faults_of(settings.server, settings.models)]
-    if faults:
+    if faults := conflicts(settings.server, settings.models):
         raise ConfigError(faults)
+
+
+def conflicts(server: ServerSettings, models: Iterable[ModelConfig]) -> list[str]:
+    """Say what several workers cannot serve as one server; nothing where there is one."""
+    return [*_of_server(server), *faults_of(server, models)]
 
 
 def check_models(server: ServerSettings, models: Iterable[ModelConfig]) -> None:

@@ -8,6 +8,7 @@ connections one of two workers gets 11 or more in every fifth case.
 """
 
 import asyncio
+import errno
 import math
 import socket
 from collections.abc import Callable, Coroutine
@@ -26,6 +27,10 @@ instructions from the choice to the sending."""
 ARRIVING_S: Final = 1.0
 """Seconds that connections on their way are waited for; one from a worker that was killed between
 counting and sending never comes."""
+_NO_ROOM: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+PAUSE_S: Final = 1.0
+"""Seconds without accepting after the system had no room for a connection, as in asyncio: what
+waits stays readable, and the loop would turn for nothing but that."""
 AT_ONCE: Final = 32
 """Connections that are accepted before the event loop turns."""
 
@@ -133,11 +138,23 @@ class Spread:
         for _ in range(AT_ONCE):
             try:
                 connection, _ = bound.accept()
-            except OSError:  # another worker was quicker, or the client has left
+            except OSError as error:
+                # Else another worker was quicker, or the client has left.
+                if error.errno in _NO_ROOM:
+                    self._pause(bound)
                 return
             number = bound.fileno()
             if not self._handed(connection, number):
                 self._keep(connection, self._connects[number])
+
+    def _pause(self, bound: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(bound.fileno())
+        loop.call_later(PAUSE_S, self._go_on, bound)
+
+    def _go_on(self, bound: socket.socket) -> None:
+        if bound.fileno() in self._accepting:  # not stopped meanwhile
+            asyncio.get_running_loop().add_reader(bound.fileno(), self._accept, bound)
 
     def _handed(self, connection: socket.socket, number: int) -> bool:
         """Give it to the worker with the fewest; False where that is this one."""

@@ -368,6 +368,17 @@ def test_an_old_flag_of_workers_is_told_what_it_means(monkeypatch: pytest.Monkey
     )
 
 
+def test_an_old_flag_of_workers_gives_way_to_a_stateful_model(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Command lines of other servers start; the new flag is refused beside it."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1})
+    line = (*ONE, "--stateful", "--grpc_workers", "2")
+    assert settings(*line).server.workers == 1
+    (said,) = warnings(*line)
+    assert said.startswith("--grpc_workers: one process serves, since model")
+
+
 def test_advice_for_a_file_names_the_files_keys(file: Path) -> None:
     (warning,) = warnings("config", "--config_path", str(file), "--grpc_max_threads", "4")
     assert warning == (

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 from ie_serving.core.errors import ServingError
 from ie_serving.engines.python.calls import Checked, Inputs
@@ -53,7 +54,12 @@ class RemoteStream:
         Raises:
             ServingError: the kernel has failed, or its process has ended.
         """
-        process, ends = await asyncio.to_thread(self._process.way_for_stream)
+        opening = asyncio.ensure_future(asyncio.to_thread(self._process.way_for_stream))
+        try:
+            process, ends = await asyncio.shield(opening)
+        except asyncio.CancelledError:  # the thread goes on, and nobody else closes what it opens
+            opening.add_done_callback(_close_ends)
+            raise
         way = Duplex(*ends)
         try:
             await way.send(Kind.STREAM, [packed_context(ctx)])
@@ -117,3 +123,9 @@ class RemoteStream:
             await asyncio.to_thread(self._process.lost, process, why)
         finally:
             way.close()
+
+
+def _close_ends(opening: "asyncio.Future[Any]") -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        for each in opening.result()[1]:
+            each.close()

@@ -1,6 +1,7 @@
 """The metrics of all workers as those of one server: the sum, but for what all tell alike."""
 
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 ALIKE: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
@@ -13,6 +14,7 @@ ALIKE: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
 }
 """Families that are not summed, and what becomes of the numbers of several workers instead."""
 
+_ABOUT: Final = re.compile(r'(?:model_name|name|version)="((?:[^"\\]|\\.)*)"')
 _GROWING: Final = (" counter", " histogram")
 """Ends of the lines that give the kinds of numbers which only grow."""
 
@@ -37,21 +39,36 @@ def summed(pages: Sequence[bytes], gone: Mapping[str, float]) -> bytes:
 
     Args:
         pages: of all workers.
-        gone: what workers that have ended had counted; of series that are still there it is added.
+        gone: what workers that have ended had counted; it is added where the model and version are
+            still on a page, as those that are unloaded have no series.
     """
     families: dict[str, list[str]] = {}
     samples: dict[str, dict[str, list[float]]] = {}
     for page in pages:
         _read(page.decode(), families, samples)
-    for found in samples.values():
-        for name in found.keys() & gone.keys():
-            found[name].append(gone[name])
+    there = {_of(name) for found in samples.values() for name in found}
+    for name, number in gone.items():
+        family = _family(name, samples)
+        if family and _of(name) in there:
+            samples[family].setdefault(name, []).append(number)
     lines = []
     for family, heads in families.items():
         lines += heads
         unite = ALIKE.get(family, sum)
         lines += [f"{name} {_written(unite(found))}" for name, found in samples[family].items()]
     return ("\n".join(lines) + "\n").encode()
+
+
+def _of(name: str) -> tuple[str, ...]:
+    """Give what a series is about: its labels of model and version."""
+    return tuple(_ABOUT.findall(name))
+
+
+def _family(name: str, known: Collection[str]) -> str:
+    """Give the family of a sample; empty where no page has it."""
+    bare = name.partition("{")[0]
+    names = (bare, *(bare.removesuffix(end) for end in ("_bucket", "_sum", "_count")))
+    return next((each for each in names if each in known), "")
 
 
 def _read(

@@ -70,6 +70,16 @@ def test_what_the_gone_had_counted_is_added_to_series_that_are_there() -> None:
     assert not any(line.startswith("other_total") for line in lines)
 
 
+def test_series_of_the_gone_alone_stay_while_their_model_is_there() -> None:
+    gone = {
+        'ie_serving_requests_total{model_name="a b",code="NOT_FOUND"}': 2.0,
+        'ie_serving_requests_total{model_name="unloaded",code="OK"}': 3.0,
+    }
+    page = summed([FIRST], gone).decode()
+    assert 'ie_serving_requests_total{model_name="a b",code="NOT_FOUND"} 2\n' in page
+    assert "unloaded" not in page
+
+
 def test_gauges_are_not_counted() -> None:
     assert counted(FIRST) == {
         'ie_serving_requests_total{model_name="a b",code="OK"}': 3.0,

@@ -113,8 +113,9 @@ def quiet(*loggers: str) -> None:
     """Keep clients from logging requests: at DEBUG they show signatures and tokens."""
     for name in loggers:
         logger = logging.getLogger(name)
-        # Never lower than it is: whoever asked for ERROR alone gets no more.
-        logger.setLevel(max(logger.getEffectiveLevel(), logging.WARNING))
+        # Not where it says no more already: the level may be changed while the server runs.
+        if logger.getEffectiveLevel() < logging.WARNING:
+            logger.setLevel(logging.WARNING)
 
 
 def http_trouble(status: int) -> Trouble:

@@ -142,10 +142,11 @@ def answers(clients: list[Client], model: str = "digits") -> set[int]:
 
 
 def refusal(client: Client, model: str) -> grpc.StatusCode:
-    with pytest.raises(grpc.RpcError) as caught:
+    try:
         client.predict(model)
-    code: grpc.StatusCode = caught.value.code()
-    return code
+    except grpc.RpcError as error:
+        return error.code()
+    return grpc.StatusCode.OK
 
 
 def test_connections_are_spread_evenly(server: Server, clients: list[Client]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from ie_serving.core import hints
 from ie_serving.core.budget import BUDGET
 from ie_serving.telemetry import logs
 
@@ -33,3 +34,11 @@ def restored_logging() -> Iterator[None]:
     root.handlers[:] = handlers
     root.setLevel(levels[0])
     ours.setLevel(levels[1])
+
+
+@pytest.fixture
+def restored_words() -> Iterator[None]:
+    """Let hints name settings as they did."""
+    words = dict(hints._running)
+    yield
+    hints.speak(words)

@@ -5,7 +5,7 @@
 #   deploy/verify.sh registry.example.com/ie-serving:0.1.0
 #   deploy/verify.sh IMAGE --keep       leaves the release and its namespace there
 #
-# Needs kubectl and helm, logged in, and the right to make a namespace. It takes about five minutes.
+# Needs kubectl and helm, logged in, and the right to make a namespace.
 set -eu
 
 usage() {

@@ -23,7 +23,9 @@ FLAGS: Mapping[str, Hint] = {
         "one event loop serves every call; {engine.nireq} sets how many infer at once"
     ),
     "grpc_memory_quota": Hint("use {server.memory_budget_bytes}"),
-    "custom_node_resources_cleaner_interval_seconds": Hint("custom nodes are not supported"),
+    "custom_node_resources_cleaner_interval_seconds": Hint(
+        "custom nodes are Python code, which nothing cleans up at intervals"
+    ),
     "trace_path": _NOTHING,
     # Of generative models, in GB. Without this word it would be the beginning of one of ours.
     "cache_size": Hint("use {storage.cache_size_bytes} for copies of remote models"),

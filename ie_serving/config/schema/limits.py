@@ -67,7 +67,8 @@ LIMITS: tuple[Setting, ...] = (
         parse=words.boolean,
         form=BOOLEAN,
         meaning="let clients change the models by HandleReloadConfigRequest, reload by POST"
-        " /v1/config/reload and poll by POST .../NAME:poll; false answers PERMISSION_DENIED",
+        " /v1/config/reload, poll by POST .../NAME:poll, and set labels and the log level;"
+        " false answers PERMISSION_DENIED",
         example="false",
         flag="reload_by_rpc",
     ),

@@ -40,7 +40,9 @@ SERVER = (
     ),
     taken("sequence_cleaner_poll_wait_minutes", "1", "server.sequence_cleaner_poll_wait_minutes=1"),
     no_effect(
-        "custom_node_resources_cleaner_interval_seconds", "5", "custom nodes are not supported"
+        "custom_node_resources_cleaner_interval_seconds",
+        "5",
+        "custom nodes are Python code, which nothing cleans up at intervals",
     ),
     taken("log_level", "TRACE", "server.log_level=DEBUG", "TRACE is DEBUG"),
     taken("log_path", "/var/log/a.log", "server.log_path=/var/log/a.log"),

@@ -1,12 +1,10 @@
+{{- /* Release and chart in one name; a release that is called as the chart needs it once. 50 characters
+leave room for endings such as -headless within the 63 that Kubernetes takes. */ -}}
 {{- define "ie-serving.fullname" -}}
-{{- $name := default .Chart.Name .Values.nameOverride -}}
-{{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" -}}
-{{- else if contains $name .Release.Name -}}
-{{- .Release.Name | trunc 50 | trimSuffix "-" -}}
-{{- else -}}
-{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" -}}
-{{- end -}}
+{{- $chart := .Values.nameOverride | default .Chart.Name -}}
+{{- $both := list .Release.Name $chart | join "-" -}}
+{{- $usual := contains $chart .Release.Name | ternary .Release.Name $both -}}
+{{- .Values.fullnameOverride | default $usual | trunc 50 | trimSuffix "-" -}}
 {{- end -}}
 
 {{- define "ie-serving.selector" -}}

@@ -10,7 +10,7 @@ from ie_serving.config.files.json_file import parse_config_file
 from ie_serving.config.files.pbtxt import read as read_text
 from ie_serving.core.errors import ConfigError
 
-MODELS = [{"config": {"name": n, "base_path": f"/m/{n}"}} for n in ("dummy", "add")]
+MODELS = [{"config": {"name": n, "base_path": f"/m/{n}"}} for n in ("halve", "together")]
 SESSION = """
 node {{
   calculator: "OpenVINOModelServerSessionCalculator"
@@ -32,33 +32,33 @@ node {{
   }}
 }}"""
 MULTI_MODEL = (
-    'input_stream: "in1"  # two numbers\ninput_stream: "in2"\noutput_stream: "out"'
-    + SESSION.format("dummy", "1")
-    + SESSION.format("add", "")
+    'input_stream: "left"  # two numbers\ninput_stream: "right"\noutput_stream: "total"'
+    + SESSION.format("halve", "1")
+    + SESSION.format("together", "")
     + INFERENCE.format(
-        "dummy",
-        'input_stream: "DUMMY_IN:in1" output_stream: "DUMMY_OUT:dummy_output"',
-        'tag_to_input_tensor_names { key: "DUMMY_IN" value: "b" }'
-        ' tag_to_output_tensor_names { key: "DUMMY_OUT" value: "a" }',
+        "halve",
+        'input_stream: "ROW:left" output_stream: "HALF:half"',
+        'tag_to_input_tensor_names { key: "ROW" value: "x" }'
+        ' tag_to_output_tensor_names { key: "HALF" value: "y" }',
     )
     + INFERENCE.format(
-        "add",
-        'input_stream: "ADD_INPUT1:dummy_output" input_stream: "input2:in2"'
-        ' output_stream: "SUM:out"',
-        'tag_to_input_tensor_names { key: "ADD_INPUT1" value: "input1" }'
-        ' tag_to_output_tensor_names { key: "SUM" value: "sum" }',
+        "together",
+        'input_stream: "FIRST:half" input_stream: "n:right"'
+        ' output_stream: "BOTH:total"',
+        'tag_to_input_tensor_names { key: "FIRST" value: "m" }'
+        ' tag_to_output_tensor_names { key: "BOTH" value: "s" }',
     )
 )
 PYTHON = """
-input_stream: "OVMS_PY_TENSOR:text"
-output_stream: "OVMS_PY_TENSOR:uppercase"
+input_stream: "OVMS_PY_TENSOR:spoken"
+output_stream: "OVMS_PY_TENSOR:louder"
 
 node {
-  name: "pythonNode"
+  name: "megaphone"
   calculator: "PythonExecutorCalculator"
   input_side_packet: "PYTHON_NODE_RESOURCES:py"
-  input_stream: "INPUT:text"
-  output_stream: "OUTPUT:uppercase"
+  input_stream: "INPUT:spoken"
+  output_stream: "OUTPUT:louder"
   node_options: {
     [type.googleapis.com / mediapipe.PythonExecutorCalculatorOptions]: {
       handler_path: "model.py"
@@ -94,18 +94,18 @@ def test_models_in_a_row(tmp_path: Path) -> None:
     assert found(tmp_path, MULTI_MODEL) == {
         "steps": {
             "node_0": {
-                "model": "dummy",
+                "model": "halve",
                 "version": 1,
-                "in": {"b": "request.in1"},
-                "outputs": {"dummy_output": "a"},
+                "in": {"x": "request.left"},
+                "outputs": {"half": "y"},
             },
             "node_1": {
-                "model": "add",
-                "in": {"input1": "node_0.dummy_output", "input2": "request.in2"},
-                "outputs": {"out": "sum"},
+                "model": "together",
+                "in": {"m": "node_0.half", "n": "request.right"},
+                "outputs": {"total": "s"},
             },
         },
-        "outputs": {"out": "node_1.out"},
+        "outputs": {"total": "node_1.total"},
     }
 
 
@@ -114,39 +114,39 @@ def test_a_python_node_takes_texts(tmp_path: Path) -> None:
     texts = {"dtype": "string", "shape": [-1]}
     step = {
         "kernel": f"{tmp_path}/g/model.py",
-        "with": {"inputs": {"text": texts}, "outputs": {"uppercase": texts}},
-        "in": {"text": "request.text"},
+        "with": {"inputs": {"spoken": texts}, "outputs": {"louder": texts}},
+        "in": {"spoken": "request.spoken"},
     }
-    outputs = {"uppercase": "pythonNode.uppercase"}
-    assert found(tmp_path, PYTHON) == {"steps": {"pythonNode": step}, "outputs": outputs}
+    outputs = {"louder": "megaphone.louder"}
+    assert found(tmp_path, PYTHON) == {"steps": {"megaphone": step}, "outputs": outputs}
     numbers = {"dtype": "float32", "shape": [-1, 4]}
-    declared = found(tmp_path, PYTHON, params={"inputs": {"text": numbers}})
-    assert declared["steps"]["pythonNode"]["with"]["inputs"] == {"text": numbers}
+    declared = found(tmp_path, PYTHON, params={"inputs": {"spoken": numbers}})
+    assert declared["steps"]["megaphone"]["with"]["inputs"] == {"spoken": numbers}
 
 
 def test_a_converter_is_no_step(tmp_path: Path) -> None:
-    graph = PYTHON.replace('output_stream: "OVMS_PY_TENSOR:uppercase"', 'output_stream: "made"')
+    graph = PYTHON.replace('output_stream: "OVMS_PY_TENSOR:louder"', 'output_stream: "made"')
     converter = """
     node {
       calculator: "PyTensorOvTensorConverterCalculator"
-      input_stream: "OVMS_PY_TENSOR:uppercase"
+      input_stream: "OVMS_PY_TENSOR:louder"
       output_stream: "OVTENSOR:made"
     }"""
     made = found(tmp_path, graph + converter)
     assert (list(made["steps"]), made["outputs"]) == (
-        ["pythonNode"],
-        {"made": "pythonNode.uppercase"},
+        ["megaphone"],
+        {"made": "megaphone.louder"},
     )
 
 
 def test_models_of_the_graph_s_own_file(tmp_path: Path) -> None:
     (tmp_path / "g").mkdir()
-    listed = [{"config": {"name": n, "base_path": "own"}} for n in ("add", "more")]
+    listed = [{"config": {"name": n, "base_path": "own"}} for n in ("together", "more")]
     (tmp_path / "g" / "subconfig.json").write_text(json.dumps({"model_config_list": listed}))
     file = parse_config_file(config(tmp_path, MULTI_MODEL), origin=tmp_path, place="c.json")
     assert [(model.name, model.base_path) for model in file.models[:3]] == [
-        ("dummy", "/m/dummy"),
-        ("add", "/m/add"),
+        ("halve", "/m/halve"),
+        ("together", "/m/together"),
         ("more", f"{tmp_path}/g/own"),
     ]
 
@@ -156,15 +156,15 @@ def test_models_of_the_graph_s_own_file(tmp_path: Path) -> None:
     [
         ("OpenVINOInferenceCalculator", "HttpLLMCalculator", "calculator HttpLLMCalculator is not"),
         (
-            'output_side_packet: "SESSION:add',
+            'output_side_packet: "SESSION:together',
             'output_side_packet: "SESSION:b',
-            '"add", which no node gives',
+            '"together", which no node gives',
         ),
-        ("ADD_INPUT1:dummy_output", "ADD_INPUT1:nowhere", '"nowhere" is taken, and nothing gives'),
-        ('"SUM:out"', '"SUM:out" input_stream_info: { back_edge: true }', "loops are not"),
-        ('key: "SUM"', 'key: "SUM" } output_order_list: "a" x {', "output_order_list is not"),
+        ("FIRST:half", "FIRST:nowhere", '"nowhere" is taken, and nothing gives'),
+        ('"BOTH:total"', '"BOTH:total" input_stream_info: { back_edge: true }', "loops are not"),
+        ('key: "BOTH"', 'key: "BOTH" } output_order_list: "a" x {', "output_order_list is not"),
         ("node {", "node ]", "cannot be read: line 4: ']"),
-        ('servable_name: "add"', "", "not a graph as OpenVINO Model Server takes it"),
+        ('servable_name: "together"', "", "not a graph as OpenVINO Model Server takes it"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, old: str, new: str, said: str) -> None:

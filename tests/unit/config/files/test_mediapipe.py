@@ -43,8 +43,7 @@ MULTI_MODEL = (
     )
     + INFERENCE.format(
         "together",
-        'input_stream: "FIRST:half" input_stream: "n:right"'
-        ' output_stream: "BOTH:total"',
+        'input_stream: "FIRST:half" input_stream: "n:right" output_stream: "BOTH:total"',
         'tag_to_input_tensor_names { key: "FIRST" value: "m" }'
         ' tag_to_output_tensor_names { key: "BOTH" value: "s" }',
     )

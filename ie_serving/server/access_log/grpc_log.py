@@ -99,6 +99,7 @@ class LoggedAnswer(_Logged):
         """See `Answer`. A call that nobody is told of pays for no coroutine here."""
         entry = self.begun(cast(Context, context))
         if entry is None:
+            CURRENT.set(None)  # else it is that of a call before, which may be under way
             return self._answer(payload, context)
         return self._told(entry, payload, context)
 

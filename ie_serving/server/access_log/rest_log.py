@@ -52,7 +52,10 @@ class LoggedApp:
     def __call__(self, request: Request) -> Coroutine[Any, Any, Answer]:
         """See `messages.App`. A request that nobody is told of pays for no coroutine here."""
         entry = self._begun(request.head, request)
-        return self._app(request) if entry is None else self._told(entry, request)
+        if entry is None:
+            CURRENT.set(None)  # else it is that of a request before, which may be under way
+            return self._app(request)
+        return self._told(entry, request)
 
     async def _told(self, entry: Entry, request: Request) -> Answer:
         CURRENT.set(entry)
@@ -68,6 +71,7 @@ class LoggedApp:
                 self._watch.end(entry)
         headers = (*reply.headers, *self._more(entry))
         if isinstance(reply, Switch):
+            entry.parts = None  # there is no end to what may be done for it
             return reply._replace(headers=headers, serve=partial(self._serve, reply, entry))
         return Reply(reply.status, headers, reply.body)
 

@@ -16,12 +16,14 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from ie_serving.core.access import Credentials
 from ie_serving.core.codes import Code
 from ie_serving.core.errors import NotFound, Unauthenticated
 from ie_serving.server.access_log.grpc_log import LoggedAnswer, _block
 from ie_serving.server.access_log.optional import OptionalWatch
+from ie_serving.server.access_log.rest_log import LoggedApp
 from ie_serving.server.transport.grpc import replies
 from ie_serving.server.transport.grpc.call import UnaryCall
 from ie_serving.server.transport.grpc.conversation import StreamingCall
@@ -29,6 +31,8 @@ from ie_serving.server.transport.grpc.services import Streaming
 from ie_serving.server.transport.http1.messages import Ends, Reply, Request, RequestHead
 from ie_serving.telemetry.entry import current
 from ie_serving.telemetry.inferences import Inferences
+from ie_serving.telemetry.traces import Traces
+from ie_serving.telemetry.watch import Watch
 
 Answer = Callable[..., Awaitable[Any]]
 Fields = Callable[[], dict[str, Any]]
@@ -161,6 +165,38 @@ def test_a_call_that_fails(
     with pytest.raises(type(error)):
         asyncio.run(_awaited(method(b"", Context())))
     assert line()["code"] == code
+
+
+CONTEXT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-%s"
+
+
+@pytest.mark.parametrize("interface", ["REST", "gRPC"])
+async def test_a_request_that_is_not_traced_adds_nothing_to_one_before_it(interface: str) -> None:
+    """Those of one connection begin in one context, in which the first is still under way."""
+    entries: list[object] = []
+
+    async def answer(*_: object) -> Any:
+        entries.append(current())
+        await asyncio.Event().wait()
+
+    watch = Watch(None, Traces("", InMemorySpanExporter()), timing=False)
+
+    def begun(flags: str) -> Any:
+        value = CONTEXT % flags
+        if interface == "REST":
+            asked = LoggedApp(answer, watch)(request((b"traceparent", value.encode())))
+        else:
+            asked = LoggedAnswer("/s/m", answer, watch)(b"", Context(("traceparent", value)))
+        running = asked.__await__()
+        next(running)
+        return running
+
+    first, second = begun("01"), begun("00")
+    assert [each is None for each in entries] == [False, True]
+    second.close()
+    with pytest.raises(asyncio.CancelledError):
+        first.throw(asyncio.CancelledError())
+    watch.close()
 
 
 class Door:

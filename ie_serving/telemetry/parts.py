@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ie_serving.telemetry.entry import CURRENT, Entry, Part, current, now
+from ie_serving.telemetry.entry import CURRENT, MOST_PARTS, Entry, Part, current, now
 from ie_serving.telemetry.inferences import Inferences
 from ie_serving.telemetry.trace_context import Trace
 
@@ -34,7 +34,8 @@ class Noting(Inferences):
         """See `Inferences`; called right after the inference was appended to `ran`."""
         super().waited(seconds)
         entry = current() if seconds else None
-        if entry is not None and entry.parts:
+        # Where no more are kept, the last one may be another inference.
+        if entry is not None and entry.parts and len(entry.parts) < MOST_PARTS:
             entry.parts[-1] = entry.parts[-1]._replace(waited_s=seconds)
 
 

@@ -7,6 +7,7 @@ The event loop decides, and hands over entries. Their spans are made in the libr
 sends them: a trace costs the loop no more than its times.
 """
 
+import logging
 import re
 import threading
 from collections.abc import Sequence
@@ -47,6 +48,9 @@ _USUAL: Final = re.compile(
     r"remoteParentSampled:AlwaysOnSampler,remoteParentNotSampled:AlwaysOffSampler,.*"
 )
 """How the library describes the samplers that keep what the caller keeps."""
+_STATES: Final = "opentelemetry.trace.span"
+"""The library's logger that warns of each tracestate that is none, and quotes it: whatever a
+stranger has sent, as often as it comes."""
 _UNNAMED: Final = "unknown_service"
 _NO_PARENT: Final = Context()
 
@@ -80,6 +84,7 @@ class Traces:
     """
 
     def __init__(self, endpoint: str, exporter: SpanExporter | None = None) -> None:
+        logging.getLogger(_STATES).setLevel(logging.ERROR)
         provider = TracerProvider(resource=_resource(), shutdown_on_exit=False)
         self._sampler = provider.sampler
         self._ids = provider.id_generator

@@ -141,12 +141,23 @@ def test_inferences_and_steps_are_noted_with_their_requests(
     assert (len(record.durations), len(record.waits), steps) == (1, 1, [("one", 1.0)])
     queue, infer = spans["queue"], spans["infer"]
     assert queue.end_time == infer.start_time
-    assert infer.end_time - infer.start_time == pytest.approx(1000, abs=500)
+    assert infer.end_time - infer.start_time == pytest.approx(1000, abs=1)
     assert infer.parent.span_id == spans["step one"].context.span_id
     assert infer.attributes == {"ie_serving.model.name": "m", "ie_serving.model.version": 3}
     own = spans["pkg.S/Predict"]
     assert (own.status.status_code.name, own.attributes["error.type"]) == ("ERROR", "INTERNAL")
     assert own.attributes["client.address"] == "10.0.0.7"
+
+
+def test_a_state_that_is_none_is_left_out_without_a_word(
+    watch: Watch, exporter: InMemorySpanExporter, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stranger could fill the log with it."""
+    trace = watch.trace("/pkg.S/Predict", ON, "whatever; a stranger sends")
+    entry = watch.begin("", trace, None, "gRPC", "Predict", "/pkg.S/Predict")
+    entry.code = "OK"
+    (span,) = spans_of(watch, exporter, entry).values()
+    assert (len(span.context.trace_state), caplog.messages) == (0, [])
 
 
 def test_parts_of_a_request_are_bounded() -> None:
@@ -156,7 +167,12 @@ def test_parts_of_a_request_are_bounded() -> None:
     entry.parts = []
     for _ in range(MOST_PARTS + 1):
         entry.add(Part("infer", "m", 1, 0.0, 1.0))
+    CURRENT.set(entry)
+    record = Noting("m", 2)
+    record.ran.append(1.0)
+    record.waited(1.0)
     assert len(entry.parts) == MOST_PARTS
+    assert {part.waited_s for part in entry.parts} == {0.0}
 
 
 @pytest.mark.parametrize(

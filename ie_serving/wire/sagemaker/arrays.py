@@ -5,6 +5,7 @@ Source: numpy.lib.format.
 """
 
 import io
+import math
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -61,7 +62,8 @@ def as_input(array: Array, signature: Signature) -> dict[str, Array]:
     """Give an array as the one input of a signature.
 
     Raises:
-        InvalidRequest: it has several inputs, or one of another kind of values.
+        InvalidRequest: it has several inputs, or one of another kind of values, or one that has no
+            room for these integers.
     """
     if len(signature.inputs) != 1:
         names = ", ".join(signature.inputs) or "none that is named"
@@ -71,7 +73,13 @@ def as_input(array: Array, signature: Signature) -> dict[str, Array]:
     # Integers may become floats, and 64 bits 32, as numbers of JSON do; floats no integers.
     if wanted.hasobject or not np.can_cast(array.dtype, wanted, "same_kind"):
         raise InvalidRequest(f'input "{name}" is {spec.dtype.word}; the array is {array.dtype}')
-    return {name: array.astype(wanted, copy=False)}
+    cast = array.astype(wanted, copy=False)
+    # A cast would keep the lower bits of an integer that does not fit, and say nothing.
+    if wanted.kind in "iu" and not np.can_cast(array.dtype, wanted) and (cast != array).any():
+        raise InvalidRequest(
+            f'input "{name}" is {spec.dtype.word}; the array, {array.dtype}, has numbers beyond it'
+        )
+    return {name: cast}
 
 
 def write_npy(outputs: Mapping[str, Array]) -> bytes:
@@ -87,7 +95,10 @@ def write_npy(outputs: Mapping[str, Array]) -> bytes:
 def write_csv(outputs: Mapping[str, Array]) -> bytes:
     """Write the one output, a line for each row. Raises: InvalidRequest."""
     array = _only(outputs)
-    rows = array.reshape(len(array), -1).tolist() if array.ndim else [[array.item()]]
+    if not array.ndim:
+        array = array.reshape(1)
+    # By its size: of no rows numpy does not know how long they are.
+    rows = array.reshape(len(array), math.prod(array.shape[1:])).tolist()
     return "".join(",".join(map(_field, row)) + "\n" for row in rows).encode()
 
 

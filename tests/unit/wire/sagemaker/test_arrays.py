@@ -74,6 +74,10 @@ def test_the_one_input() -> None:
     for array, taken in ((np.float64([0.5]), DataType.INT32), (np.arange(2), DataType.STRING)):
         with pytest.raises(InvalidRequest, match='input "x" is'):
             as_input(array, signature(taken, "x"))
+    for large in (np.array([1 << 40]), np.array([1 << 63], np.uint64)):
+        with pytest.raises(InvalidRequest, match="numbers beyond it"):
+            as_input(large, signature(DataType.INT32, "x"))
+    assert as_input(np.array([-7]), signature(DataType.INT32, "x"))["x"].tolist() == [-7]
     for names in ((), ("x", "y")):
         with pytest.raises(InvalidRequest, match="for one input"):
             as_input(np.arange(2), signature(DataType.FP32, *names))
@@ -84,6 +88,7 @@ def test_what_is_written() -> None:
     np.testing.assert_array_equal(np.load(io.BytesIO(write_npy({"y": array}))), array)
     assert write_csv({"y": array}) == b"1.0,2.5\n3.0,4.0\n"
     assert write_csv({"y": np.array(3)}) == b"3\n"
+    assert write_csv({"y": np.zeros((0, 4))}) == b""
     texts = np.array([b'a "b"', b"c"], object)
     assert write_csv({"y": texts}) == b'"a ""b"""\n"c"\n'
     with pytest.raises(InvalidRequest, match="ask for JSON"):

@@ -14,7 +14,8 @@ ALIKE: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
 }
 """Families that are not summed, and what becomes of the numbers of several workers instead."""
 
-_ABOUT: Final = re.compile(r'(?:model_name|name|version)="((?:[^"\\]|\\.)*)"')
+_ABOUT: Final = re.compile(r'[{,](?:model_name|name|version)="((?:[^"\\]|\\.)+)"')
+"""Labels of model and version. Empty ones say nothing: a request for a status is of no version."""
 _GROWING: Final = (" counter", " histogram")
 """Ends of the lines that give the kinds of numbers which only grow."""
 

@@ -74,9 +74,12 @@ def test_series_of_the_gone_alone_stay_while_their_model_is_there() -> None:
     gone = {
         'ie_serving_requests_total{model_name="a b",code="NOT_FOUND"}': 2.0,
         'ie_serving_requests_total{model_name="unloaded",code="OK"}': 3.0,
+        'ie_serving_requests_total{model_name="m",version="",code="OK"}': 4.0,
+        'ie_serving_requests_total{model_name="m",version="1",code="unloaded"}': 5.0,
     }
     page = summed([FIRST], gone).decode()
     assert 'ie_serving_requests_total{model_name="a b",code="NOT_FOUND"} 2\n' in page
+    assert 'ie_serving_requests_total{model_name="m",version="",code="OK"} 4\n' in page
     assert "unloaded" not in page
 
 

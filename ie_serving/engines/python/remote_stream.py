@@ -117,7 +117,7 @@ class RemoteStream:
         try:
             if self._limit_s is not None:
                 await asyncio.wait_for(way.left(), self._limit_s)
-        except TimeoutError:
+        except asyncio.TimeoutError:  # until Python 3.11 no `TimeoutError`
             limit = f"{self._limit_s * 1e3:g} ms" if self._limit_s else ""
             why = f"a stream went on for {limit} after its end"
             await asyncio.to_thread(self._process.lost, process, why)

@@ -85,9 +85,10 @@ def box_filter(step: Step) -> Run:
     name = step.keys.get("inputName") or BOXES
 
     def run(data: Data, _: Named) -> Data:
-        if not isinstance(data.get(name), list):
+        given = data.get(name)
+        if not isinstance(given, list) or not all(isinstance(each, Mapping) for each in given):
             raise InvalidRequest(f'"{name}" is no list of boxes')
-        found = [each for each in data[name] if each.get("label") in wanted]
+        found = [each for each in given if each.get("label") in wanted]
         kept = step.keys.get("keepOtherValues", True)
         others = {n: v for n, v in data.items() if kept and n != name}
         return {**others, step.keys.get("outputName") or name: found}

@@ -17,6 +17,11 @@ _VALUE: Final = re.compile(r"true|false|-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?|\"
 _ODD: Final = re.compile(r"[^A-Za-z0-9._ ()-]")
 """Characters of a file's name that stand in no program: there is a shell among the languages."""
 _ASCII: Final = re.compile(r"[ -~]*")
+_MALFORMED: Final = (
+    *(ValueError, LookupError, TypeError, AttributeError),
+    *(OverflowError, RecursionError),  # of a size of Infinity, and of lists within lists
+)
+"""What reading a call raises when it is none."""
 
 
 def programs(body: bytes) -> dict[str, str]:
@@ -32,7 +37,7 @@ def programs(body: bytes) -> dict[str, str]:
     """
     try:
         call = _call(json.loads(body))
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
+    except _MALFORMED as error:
         raise InvalidRequest(f"the call cannot be read: {error!r:.200}") from error
     written = {language: languages.program(language, call) for language in LANGUAGES}
     return {"curl": curl.command(call), **written}

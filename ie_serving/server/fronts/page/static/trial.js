@@ -215,7 +215,8 @@ export class Trial {
   #fields = [];
   #whole = null;
   #timer = 0;
-  #asking = null;
+  #asking = false;
+  #writing = 0;
 
   constructor(model) {
     this.#model = model;
@@ -295,12 +296,17 @@ export class Trial {
   }
 
   async #write() {
+    this.#writing += 1;
+    const number = this.#writing;
+    const show = (say) => number === this.#writing && say(); // else a later call is being written
     try {
       const call = { url: address(""), model: this.#model.name, ...this.#asked().target, verb: this.#chosen().verb };
       const body = JSON.stringify({ ...call, pieces: described(this.#pieces()) });
-      this.#programs.show(await json("page/programs", { body }));
+      const programs = await json("page/programs", { body });
+      show(() => this.#programs.show(programs));
     } catch (error) {
-      this.#programs.lack(error instanceof Fault && error.input ? `${error.input}: ${error.message}` : error.message);
+      const reason = error instanceof Fault && error.input ? `${error.input}: ${error.message}` : error.message;
+      show(() => this.#programs.lack(reason));
     }
   }
 
@@ -314,7 +320,7 @@ export class Trial {
     this.#fields.forEach((each) => each.blame(""));
     try {
       const pieces = this.#pieces();
-      this.#asking = new AbortController();
+      this.#asking = true;
       this.#send.setAttribute("aria-disabled", "true"); // not `disabled`, which loses the focus
       this.#verdict.textContent = "waiting for the answer";
       this.#verdict.className = "verdict";
@@ -323,7 +329,7 @@ export class Trial {
     } catch (error) {
       this.#fail(error);
     } finally {
-      this.#asking = null;
+      this.#asking = false;
       this.#send.removeAttribute("aria-disabled");
     }
   }

@@ -131,6 +131,11 @@ def test_a_region_is_cut_out(keys: dict[str, Any], first: list[int], shape: Any)
         ({"@type": "EXTRACT_BOUNDING_BOX"}, {"i": picture(), "b": [{"@x1": 1}]}, "is no box"),
         ({"@type": "DRAW_BOUNDING_BOX"}, {"i": picture()}, "bboxName: name one of those"),
         (
+            {"@type": "BOUNDING_BOX_FILTER", "classesToKeep": ["a"]},
+            {"bounding_boxes": [1]},
+            "is no list of boxes",
+        ),
+        (
             {"@type": "IMAGE_CROP", "cropName": "w"},
             {"i": picture(), "w": {**LEFT, "@x2": 0.0}},
             "the region to crop is empty",

@@ -219,6 +219,7 @@ async def test_a_call_becomes_programs() -> None:
         {"pieces": ["a\nb"]},
         {"pieces": [{"value": "1; import os", "sizes": [1]}]},
         {"pieces": [{"value": "1", "sizes": ["x"]}]},
+        {"pieces": [{"value": "1", "sizes": [float("inf")]}]},
         {"pieces": None},
         {"model": None, "pieces": [[]]},
     ],

@@ -31,7 +31,7 @@ def server() -> Iterator[Server]:
 
 def test_probes_send_clients_elsewhere_while_the_server_still_answers(server: Server) -> None:
     health = health_pb2_grpc.HealthStub(server.channel)
-    watches = [health.Watch(HealthCheckRequest(service=name)) for name in NAMES]
+    watches = [health.Watch(HealthCheckRequest(service=name), PATIENCE_S) for name in NAMES]
     assert [next(watch).status for watch in watches] == [SERVING] * 3
     assert _statuses(server, ALWAYS + WHILE_SERVING) == [200] * 5
     server.send(signal.SIGTERM)

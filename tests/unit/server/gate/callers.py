@@ -1,12 +1,15 @@
 """Callers for the tests of the gate."""
 
+import asyncio
 import base64
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 
 from ie_serving.config.settings import AccessMaterial, Password
 from ie_serving.core import hashes
 from ie_serving.core.access import Caller, Credentials, Right
 from ie_serving.server.gate.access import Access
+from tests.process import ASK_PAUSE_S, PATIENCE_S
 
 ALICE = Caller(name="alice", rights=Right.PREDICT | Right.READ, models=("m*",))
 BOB = Caller(name="bob", rights=Right.READ)
@@ -43,3 +46,11 @@ def material(
 
 def access() -> Access:
     return Access(material)
+
+
+async def until(done: Callable[[], bool]) -> None:
+    """Ask again until it is so; the event loop goes on meanwhile."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not done():
+        assert time.monotonic() < deadline, "did not happen in time"
+        await asyncio.sleep(ASK_PAUSE_S)

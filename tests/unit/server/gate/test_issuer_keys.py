@@ -4,8 +4,7 @@ import asyncio
 import http.server
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -15,8 +14,8 @@ from ie_serving.server.gate import issuer_keys
 from ie_serving.server.gate.issuer_keys import ASKED_S, IssuerKeys, fetched
 from ie_serving.server.gate.token_keys import MOST_BYTES, TokenKeys, keys_of
 from tests.issuer import ec_key, jwk, key_set
+from tests.unit.server.gate.callers import until
 
-PATIENCE_S = 20.0
 FIRST, SECOND = (key_set(jwk(ec_key(number), kid=str(number))) for number in range(2))
 
 
@@ -164,10 +163,3 @@ def test_who_answers_slowly(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def silent() -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         yield listening.getsockname()[1]
-
-
-async def until(done: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not done():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.001)

@@ -19,9 +19,9 @@ from ie_serving.server.gate.access import Access
 from ie_serving.server.gate.tokens import LONGEST_TOKEN, fits
 from tests import issuer
 from tests.issuer import ec_key, ed_key, jwk, key_set, rsa_key, token
-from tests.unit.server.gate.callers import ALICE, ALICE_KEY, material
+from tests.process import PATIENCE_S
+from tests.unit.server.gate.callers import ALICE, ALICE_KEY, material, until
 
-PATIENCE_S = 20.0
 READER = Caller(name="reader", rights=Right.READ)
 ANYONE = Caller(name="anyone", rights=Right(0))
 ALL = ("RS256", "PS256", "ES256", "EdDSA")
@@ -61,7 +61,7 @@ def access(believed: TokenMaterial = BELIEVED) -> Access:
         (lambda: token(ed_key(), kid="three", algorithm="EdDSA"), ALICE),
         (lambda: token(sub="eve", groups=["writers", "readers"]), READER),
         (lambda: token(groups=["readers"]), ALICE),  # the first line that fits
-        (lambda: token(exp=int(time.time()) - 10), ALICE),  # within the leeway
+        (lambda: token(exp=int(time.time()) - 1), ALICE),  # within the leeway
         (lambda: token(aud=["this", "other"]), ALICE),
         (lambda: token(nbf=None), ALICE),
     ],
@@ -267,10 +267,3 @@ def count(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
     monkeypatch.setattr(tokens_module.Verifier, "verified", counting)
     return counted
-
-
-async def until(done: Callable[[], bool]) -> None:
-    end = time.monotonic() + PATIENCE_S
-    while not done():
-        assert time.monotonic() < end
-        await asyncio.sleep(0.005)

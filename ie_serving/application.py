@@ -1,7 +1,6 @@
 """What one worker runs: the composition root, which builds every concrete object, once."""
 
 import logging
-import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
@@ -33,12 +32,12 @@ from ie_serving.models.asked_labels import AskedLabels
 from ie_serving.models.asked_polls import AskedPolls, Poll
 from ie_serving.models.asked_reload import AskedReload
 from ie_serving.models.manager import ModelManager
-from ie_serving.models.polls import MOST_THREADS, Polls
 from ie_serving.models.repository.source import Source
 from ie_serving.models.rules import StreamRules
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.used_models import UsedModels
 from ie_serving.models.version.loader import Loader
+from ie_serving.repositories import Repositories, Repository
 from ie_serving.server.access_log.optional import OptionalWatch
 from ie_serving.server.fronts.admin import grpc_health
 from ie_serving.server.fronts.admin.config_pages import ConfigPages
@@ -64,13 +63,8 @@ from ie_serving.server.process.tuning import most_connections
 from ie_serving.server.transport.address_limit import limit_of
 from ie_serving.server.transport.grpc.services import Services
 from ie_serving.server.workers.member import Member
-from ie_serving.storage.backends.by_url import check_urls, open_storage, sibling_of, store_of
-from ie_serving.storage.backends.later import OpenedLater
-from ie_serving.storage.base import Storage
+from ie_serving.storage.backends.by_url import check_urls
 from ie_serving.storage.options import StorageOptions
-from ie_serving.storage.pools import StorePools
-from ie_serving.storage.siblings import Neighbours
-from ie_serving.storage.stated import stated_or
 from ie_serving.telemetry.logs import Event
 from ie_serving.telemetry.metrics import Metrics
 from ie_serving.telemetry.process import ProcessMetrics
@@ -82,10 +76,6 @@ from ie_serving.wire.tfs.prediction_log import read_requests
 from ie_serving.workers import workers_of
 
 log = logging.getLogger(__name__)
-
-FETCH_THREADS = 4
-"""Versions of one store fetched at a time, so 16 of all four kinds. Each download has eight
-connections of its own; more would only share the network. Local versions pass in milliseconds."""
 
 
 class ServingApplication:
@@ -111,15 +101,10 @@ class ServingApplication:
         self._notes = notes
         self._settings = settings
         self._storage_options = storage
-        # Threads that download look at it: they cannot be cancelled otherwise.
-        self._stopping = threading.Event()
+        self._repositories = Repositories(storage)
         self._fallback = TensorFlowFallback()
         self._drivers = engine_stack.drivers(self._fallback)
         self._loads = ThreadPoolExecutor(server.load_threads, "load")
-        self._fetches = StorePools(FETCH_THREADS, "fetch")
-        self._listings = StorePools(MOST_THREADS, "list")
-        self._polls = Polls(self._listings.of)
-        self._neighbours = Neighbours()
         self._metrics = Metrics(wanted=bool(server.metrics_paths))
         self._sequences = Families(60.0 * server.sequence_cleaner_poll_wait_minutes)
         self._health = Health()
@@ -247,7 +232,7 @@ class ServingApplication:
     async def close(self) -> None:
         """See `Application`."""
         # First of all, so that downloads and starts end while the rest is closed.
-        self._stopping.set()
+        self._repositories.stop()
         self._gate.close()
         self._fallback.stop()
         self._config.close()
@@ -255,8 +240,7 @@ class ServingApplication:
         self._sequences.close()
         self._process.end()
         await self._models.close()
-        self._listings.shutdown()
-        self._fetches.shutdown()
+        self._repositories.shutdown()
         self._loads.shutdown(wait=False, cancel_futures=True)
         await self._watch.close()
 
@@ -342,28 +326,23 @@ class ServingApplication:
     def _open_stream(self, config: ModelConfig) -> ModelStream:
         server: ServerSettings = self._settings.server
         poll_wait_s = server.poll_wait_of(config)
-        url = config.base_path
-        sibling = sibling_of(url, self._neighbours)
-        opened = OpenedLater(
-            url, partial(open_storage, url, self._storage_options, self._stopping, sibling)
-        )
-        storage = stated_or(opened, config.graph)
+        repository = self._repositories.of(config)
         engine = engine_stack.engine(self._drivers, config)
         source = Source(
-            storage,
+            repository.storage,
             self._with_graphs(config, engine),
             rest_s=poll_wait_s,
             ready_marker=config.ready_marker,
             unload_when_empty=server.unload_when_empty,
-            sibling=sibling,
+            sibling=repository.sibling,
         )
-        log.info(Event("model configured", model=config.name, base_path=storage.url))
+        log.info(Event("model configured", model=config.name, base_path=source.url))
         return ModelStream(
             config.name,
             source,
-            self._loader(config, storage, engine),
-            self._polls,
-            store=store_of(url),
+            self._loader(config, repository, engine),
+            self._repositories.polls,
+            store=repository.store,
             policy=config.version_policy,
             labels=config.version_labels,
             rules=self._rules(config.name, poll_wait_s),
@@ -399,7 +378,7 @@ class ServingApplication:
         self._config.note_load()
         self._used.note_load(name, succeeded)
 
-    def _loader(self, config: ModelConfig, storage: Storage, engine: Engine) -> Loader:
+    def _loader(self, config: ModelConfig, repository: Repository, engine: Engine) -> Loader:
         metrics = self._metrics.add(config.name)
         family = self._sequences.of(config.name, metrics.sequences)
         layered = engine_stack.layered(
@@ -407,12 +386,12 @@ class ServingApplication:
         )
         return Loader(
             config.name,
-            storage,
+            repository.storage,
             self._with_graphs(config, layered),  # outside: their models have the layers
             config.engine,
             self._warm_up,
             self._loads,
-            self._fetches.of(store_of(config.base_path)),
+            repository.fetches,
             self._notes.noted,
             partial(self._used.before, config.name),
             self._watch.record,

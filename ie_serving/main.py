@@ -13,7 +13,7 @@ from functools import partial
 from getpass import getpass
 from types import FrameType
 
-from ie_serving.config.dialects import bridge, kernel_run, keys, manage
+from ie_serving.config.dialects import bridge, kernel_run, keys, manage, own_flags
 from ie_serving.config.dialects import ie_serving as own
 from ie_serving.config.dialects import tensorflow_model_server as tfs
 from ie_serving.config.schema import workers
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ServingError as error:
         for cause in causes(error):
             print(f"ie_serving: error: {cause}", file=sys.stderr)
-        if list(given[:1]) == [own.CHECK] and f"--{own.JSON}" in given:
+        if list(given[:1]) == [own_flags.CHECK] and f"--{own_flags.JSON}" in given:
             print(json.dumps({"ok": False, "server": [*map(str, causes(error))], "models": {}}))
         return WRONG_USAGE
     if parsed.tune is not None:

@@ -1,10 +1,10 @@
-"""What is waited for while models begin to load, and what is said of those that do not."""
+"""The first load of models: how it begins, what is waited for, what is said of those that fail."""
 
 import asyncio
 import logging
 from collections.abc import Collection, Mapping
 
-from ie_serving.core.errors import LoadFailed
+from ie_serving.core.errors import LoadFailed, NotAvailable, StorageError
 from ie_serving.models.served import Served
 from ie_serving.models.stream import ModelStream
 from ie_serving.telemetry.logs import Event
@@ -18,8 +18,33 @@ LONGEST_WAIT_S = 30.0
 that hangs, or a load that does, must not keep the others from their clients."""
 
 
-def note_waiting_labels(served: Served) -> None:
-    """Log the labels of a model whose versions do not serve."""
+async def begin(served: Served) -> None:
+    """Begin to load and to poll, and wait for the first load."""
+    try:
+        await served.stream.start()
+    except StorageError:
+        return  # it goes on polling; logged by the stream
+    await served.stream.first_load()
+
+
+async def begin_alone(served: Served) -> None:
+    """As `begin`; a defect, such as a listing that no reader foresaw, stays with the model."""
+    try:
+        await begin(served)
+        _note_waiting_labels(served)
+    except NotAvailable:
+        pass  # the server stops, which breaks off its listings
+    except Exception:
+        log.exception(Event("poll failed", model=served.config.name))
+
+
+async def load_alone(served: Served) -> None:
+    """Wait for the first load of a model that is listed and polled already."""
+    await served.stream.first_load()
+    _note_waiting_labels(served)
+
+
+def _note_waiting_labels(served: Served) -> None:
     for label, version in served.config.version_labels.items():
         if label not in served.stream.labels:
             model = served.config.name

@@ -21,9 +21,12 @@ from dataclasses import replace
 from typing import Any
 
 from ie_serving.config.settings import ModelConfig
-from ie_serving.core.errors import InvalidRequest, NotAvailable, NotThereYet, StorageError
+from ie_serving.core.errors import NotThereYet, StorageError
+from ie_serving.models.admission import check_labels_of, check_platforms
 from ie_serving.models.first_loads import (
-    note_waiting_labels,
+    begin,
+    begin_alone,
+    load_alone,
     require_available,
     until_it_serves,
     until_they_answer,
@@ -32,7 +35,6 @@ from ie_serving.models.identity import going_on, identity, updated
 from ie_serving.models.served import Served, ServedModels, WithPrepared
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.successors import Successors
-from ie_serving.models.traffic.labels import check_labels
 from ie_serving.models.version.control import VersionControl
 from ie_serving.telemetry.logs import Event
 
@@ -131,7 +133,7 @@ class ModelManager:
         for name, served in opened.items():
             served.stream.recall(answered.get(name))
         self._commit(configs, opened)
-        begun = [(each, self._spawn(self._begin_alone(each))) for each in opened.values()]
+        begun = [(each, self._spawn(begin_alone(each))) for each in opened.values()]
         if not self._opens_early:
             await until_they_answer([each for each in begun if each[0].config.name in answered])
 
@@ -159,7 +161,7 @@ class ModelManager:
         """
         # One change at a time: file and RPC may come together, and each compares with the present.
         async with self._applying:
-            self._check_platforms(configs)
+            check_platforms(configs, self.served.entries)
             if all_or_nothing:
                 self._check_labels(configs)
             else:
@@ -263,6 +265,10 @@ class ModelManager:
         for _, stream in self.streams():
             stream.poll_now()
 
+    def _check_labels(self, configs: Iterable[ModelConfig]) -> None:
+        allowed = self._labels_for_unavailable
+        check_labels_of(configs, self.served.entries, unavailable_allowed=allowed)
+
     def _opened(self, configs: Iterable[ModelConfig]) -> dict[str, Served]:
         return {config.name: Served(config, self._open_stream(config)) for config in configs}
 
@@ -270,10 +276,9 @@ class ModelManager:
         if not await self._is_listed(served) and not self._require_available:
             return
         if self._opens_early:
-            self._spawn(self._load_alone(served))
+            self._spawn(load_alone(served))
             return
-        await served.stream.first_load()
-        note_waiting_labels(served)
+        await load_alone(served)
         if self._require_available:
             await until_it_serves(served)
 
@@ -287,36 +292,14 @@ class ModelManager:
             return False
         return True
 
-    async def _load_alone(self, served: Served) -> None:
-        await served.stream.first_load()
-        note_waiting_labels(served)
-
-    async def _begin(self, served: Served) -> None:
-        """Begin to load and to poll, and wait for the first load."""
-        try:
-            await served.stream.start()
-        except StorageError:
-            return  # it goes on polling; logged by the stream
-        await served.stream.first_load()
-
     def _begin_each_alone(self, fresh: Iterable[Served]) -> None:
         for served in fresh:
-            self._spawn(self._begin_alone(served))
-
-    async def _begin_alone(self, served: Served) -> None:
-        """As `_begin`; a defect, such as a listing that no reader foresaw, stays with the model."""
-        try:
-            await self._begin(served)
-            note_waiting_labels(served)
-        except NotAvailable:
-            pass  # the server stops, which breaks off its listings
-        except Exception:
-            log.exception(Event("poll failed", model=served.config.name))
+            self._spawn(begin_alone(served))
 
     async def _prepare(self, fresh: Collection[Served], agreed: Agreed) -> None:
         """Load all of `fresh`, or retire all of it and raise; also where others do not agree."""
         self._prepared.entries = {served.config.name: served for served in fresh}
-        begun = [asyncio.ensure_future(self._begin(served)) for served in fresh]
+        begun = [asyncio.ensure_future(begin(served)) for served in fresh]
         try:
             await asyncio.gather(*begun)
             require_available(fresh)
@@ -342,28 +325,6 @@ class ModelManager:
             return True
         there = (self.served.entries.get(config.name), successor)
         return not any(each and identity(each.config) == identity(config) for each in there)
-
-    def _check_platforms(self, configs: Iterable[ModelConfig]) -> None:
-        for config in configs:
-            served = self.served.entries.get(config.name)
-            before = served.config.platform if served else ""
-            if before and config.platform and before != config.platform:
-                raise InvalidRequest(
-                    f"Illegal to change a model's platform. For model {config.name} platform was"
-                    f" {before} and new platform requested is {config.platform}; remove the model"
-                    " first"
-                )
-
-    def _check_labels(self, configs: Iterable[ModelConfig]) -> None:
-        for config in configs:
-            served = self.served.entries.get(config.name)
-            check_labels(
-                config.name,
-                config.version_labels,
-                served.config.version_labels if served else {},
-                served.stream.available if served else (),
-                unavailable_allowed=self._labels_for_unavailable,
-            )
 
     def _commit(self, configs: Sequence[ModelConfig], fresh: Mapping[str, Served]) -> None:
         """Let names change hands; no await, so that no request sees a half."""

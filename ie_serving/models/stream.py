@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import partial
 
 from ie_serving.core.errors import StorageError
-from ie_serving.core.versions import State, VersionStatus
+from ie_serving.core.versions import VersionStatus
 from ie_serving.models.polled import List, TurnWanted
 from ie_serving.models.polls import Polls
 from ie_serving.models.repository.comparisons import Comparisons
@@ -277,29 +277,14 @@ class ModelStream:
         self.retry_now()
 
     def _failed_of_all(self) -> frozenset[int]:
-        """Give the versions that have failed to load while none serves; else nothing.
-
-        What serves for a label alone does not count: it may be much older than what could stand in.
-        """
-        labelled = self._wanted.labelled - self._wanted.aspired
-        if self._versions.serving().keys() - labelled:
-            return frozenset()
-        return self._versions.failed()
+        labels_alone = self._wanted.labelled - self._wanted.aspired
+        return self._versions.failed_of_all(labels_alone)
 
     def aspire(self) -> None:
         """Choose anew what is wanted, as when other versions are held."""
         for candidate in self._wanted.choose():
-            self._notice(candidate)
+            self._versions.notice(candidate, self._control)
         self._advance()
-
-    def _notice(self, candidate: Candidate) -> None:
-        # A version that is being unloaded keeps its control: it begins anew at a poll after its
-        # end, so that one number never has two models in memory.
-        known = self._versions.get(candidate.version)
-        if known is None or known.state is State.END:
-            self._versions[candidate.version] = self._control(candidate)
-        else:
-            known.found(candidate)
 
     def _control(self, candidate: Candidate) -> VersionControl:
         return VersionControl(candidate, self.loader, self._version_rules)
@@ -307,7 +292,7 @@ class ModelStream:
     # -- planning ----------------------------------------------------------------------------
 
     def _advance(self) -> None:
-        if self._ends_recall():
+        if self._listed and self._wanted.ends_recall(self._versions.is_tried):
             self.aspire()
             return
         # Each command moves its version at once, so the next snapshot shows it and the loop ends;
@@ -332,24 +317,12 @@ class ModelStream:
         own = self._versions.snapshots(self._to_serve())
         return self._rules.others.snapshots(self.name, own)
 
-    def _ends_recall(self) -> bool:
-        """Forget, once, what was to serve first, when it serves or cannot."""
-        number = self._wanted.recalled
-        if number is None or not self._listed:
-            return False
-        version = self._versions.get(number)
-        is_over = version is not None and (version.servable or version.has_failed)
-        if self._wanted.is_recallable and not is_over:
-            return False
-        self._wanted.recalled = None
-        return True
-
     def _to_serve(self) -> frozenset[int]:
         """Give the versions that are wanted, or stand in while no aspired one can serve."""
         candidates = self._wanted.listing.candidates
         stand_ins = self._wanted.stand_ins(self._failed_of_all())
         for number in stand_ins & candidates.keys():
-            self._notice(candidates[number])
+            self._versions.notice(candidates[number], self._control)
         return self._wanted.kept | stand_ins
 
     def _carry_out(self, action: Action) -> Work | None:

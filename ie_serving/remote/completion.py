@@ -58,17 +58,17 @@ def run(given: argparse.Namespace, _: Place | None) -> int:
 def _words() -> Mapping[str, Words]:
     # Here, not above: settings take a tenth of a second that no other of these commands needs.
     from ie_serving.clients import command as gen
-    from ie_serving.config.dialects import bridge, ie_serving, kernel_run, keys
+    from ie_serving.config.dialects import bridge, kernel_run, keys, own_flags
     from ie_serving.config.schema.server import SERVER
 
     others = {"gen": gen, "key": keys, "kernel": kernel_run, "bridge": bridge}
     found = {name: _of(parser_of(name)) for name in MEANINGS}
     found |= {name: _of(module.parser()) for name, module in others.items()}
-    for name, own in ie_serving.OWN_FLAGS.items():
+    for name, own in own_flags.OWN_FLAGS.items():
         flags = (setting.flag for setting in (*own, *SERVER))
         found[name] = Words(flags={f"--{flag}": () for flag in flags})
     found["config"].first = ("import",)
-    found["check"].flags[f"--{ie_serving.JSON}"] = ()
+    found["check"].flags[f"--{own_flags.JSON}"] = ()
     return found
 
 

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ie_serving.config.dialects import ie_serving
+from ie_serving.config.dialects import own_flags
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core import hints
 from ie_serving.core.errors import ServingError
@@ -122,7 +122,7 @@ def main() -> int:
     options = json.loads(sys.argv[1])
     known = ServerSettings.__dataclass_fields__
     server = ServerSettings(**{name: options[name] for name in options if name in known})
-    hints.speak(ie_serving.names("model"))
+    hints.speak(own_flags.names("model"))
     logs.configure(server.log_level, server.log_path, server.log_format)
     settings = Settings(server=server, models=())
     return run(settings, lambda *_: build(options), environment=os.environ).code

@@ -11,7 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.config.dialects import ie_serving, manage, stfs_flags, tensorflow_model_server
+from ie_serving.config.dialects import (
+    ie_serving,
+    manage,
+    own_flags,
+    stfs_flags,
+    tensorflow_model_server,
+)
 from ie_serving.config.dialects.environment import ENDPOINTS_OF_BOTO3
 from ie_serving.config.dialects.tfs_flags import FLAGS
 from ie_serving.config.schema.catalogue import names_in_tensorflow_model_server
@@ -24,9 +30,9 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 FLAG = re.compile(r"--[a-z][a-z0-9_]+")
 VARIABLE = re.compile(r"\b(?:S3|AWS|GCS|GOOGLE|MINIO|SSL)_[A-Z_]+\b")
 COMMANDS: Mapping[str, Mapping[str, str]] = {
-    "ie_serving model": ie_serving.names("model"),
-    "ie_serving config": ie_serving.names("config"),
-    "ie_serving tune": ie_serving.names("tune"),
+    "ie_serving model": own_flags.names("model"),
+    "ie_serving config": own_flags.names("config"),
+    "ie_serving tune": own_flags.names("tune"),
     "tensorflow_model_server": names_in_tensorflow_model_server(),
 }
 
@@ -123,8 +129,8 @@ def flags(command: str) -> frozenset[str]:
 
 OWN_IN_BOTH = {"--version"} | {
     f"--{name}"
-    for name in ie_serving.known_flags("model")
-    if name in ie_serving.known_flags("config")
+    for name in own_flags.known_flags("model")
+    if name in own_flags.known_flags("config")
 }
 MANAGE = {f"--{name}" for name in manage.FLAGS}
 TFS = {f"--{flag.name}" for flag in FLAGS} | {"--help"}
@@ -135,8 +141,10 @@ STFS = {f"--{flag.name}" for flag in stfs_flags.FLAGS}
     ("module", "known"),
     [
         ("environment", set()),
-        # Its help tells what stands without a command; `tune` takes a model of a file by its name.
-        ("ie_serving", OWN_IN_BOTH | MANAGE | {"--help", "--model_name", "--model_path"}),
+        # `tune` takes a model of a file by its name.
+        ("ie_serving", OWN_IN_BOTH | {"--model_name"}),
+        # Its help tells what stands without a command.
+        ("own_flags", OWN_IN_BOTH | MANAGE | {"--help", "--model_path"}),
         ("no_command", OWN_IN_BOTH | {"--help", "--model_name", "--model_path"}),
         ("sagemaker", OWN_IN_BOTH),
         # It also tells the two commands apart by these.
@@ -165,7 +173,7 @@ def test_a_dialect_names_only_flags_of_its_own(module: str, known: set[str]) -> 
 def test_every_dialect_is_held_to_its_flags() -> None:
     held = {"environment", "ie_serving", "keys", "kibernetika", "manage", "no_command", "ovms"}
     held |= {"bridge", "importing", "simple_tensorflow_serving", "stfs_flags"}
-    held |= {"kernel_run", "sagemaker", "tensorflow_model_server", "tfs_flags"}
+    held |= {"kernel_run", "own_flags", "sagemaker", "tensorflow_model_server", "tfs_flags"}
     modules = (PACKAGE / "config" / "dialects").glob("*.py")
     assert {path.stem for path in modules} - {"__init__"} == held
 

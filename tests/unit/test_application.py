@@ -12,7 +12,7 @@ from threading import Event as Flag
 
 import pytest
 
-from ie_serving import application, engine_stack
+from ie_serving import application, engine_stack, repositories
 from ie_serving.application import ServingApplication
 from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
 from ie_serving.core.errors import StorageError
@@ -97,7 +97,7 @@ async def test_a_copy_that_is_ready_when_the_server_stops_is_no_defect(
 ) -> None:
     """The threads that would compile it are gone by then."""
     storage = GatedStorage(version.parent)
-    monkeypatch.setattr(application, "open_storage", lambda *of_url: storage)
+    monkeypatch.setattr(repositories, "open_storage", lambda *of_url: storage)
     starting = asyncio.create_task(built.start())
     assert await asyncio.to_thread(storage.asked.wait, PATIENCE_S)
     loads = [task for task in asyncio.all_tasks() if "ModelStream._follow" in repr(task.get_coro())]

@@ -18,14 +18,9 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 from urllib.parse import unquote
 
+from ie_serving.config.credentials import AccessMaterial, Claim, Password, TokenMaterial
 from ie_serving.config.files import source
-from ie_serving.config.settings import (
-    AccessMaterial,
-    Claim,
-    Password,
-    ServerSettings,
-    TokenMaterial,
-)
+from ie_serving.config.settings import ServerSettings
 from ie_serving.config.values import tokens
 from ie_serving.config.values.faults import Faults, shown
 from ie_serving.core import hashes

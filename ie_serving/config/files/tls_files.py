@@ -6,9 +6,10 @@ Source of SSLConfig: ssl_config.proto of TensorFlow Serving, and its server.cc.
 from collections.abc import Iterator
 from pathlib import Path
 
+from ie_serving.config.credentials import TlsMaterial
 from ie_serving.config.files import source
 from ie_serving.config.files.text_proto import parse_text
-from ie_serving.config.settings import ServerSettings, TlsMaterial
+from ie_serving.config.settings import ServerSettings
 from ie_serving.core.errors import ConfigError
 from ie_serving.core.hints import Hint
 from ie_serving.wire.protobuf import messages

@@ -41,10 +41,21 @@ class Wanted:
         """The versions that are wanted, whatever stands in for them."""
         return self.aspired | self.labelled
 
-    @property
-    def is_recallable(self) -> bool:
-        """Whether what is to serve first is there, and the policy wants any version."""
-        return self.recalled in self._aspired(self.listing.offered)
+    def ends_recall(self, is_tried: Callable[[int], bool]) -> bool:
+        """Forget, once, what was to serve first: when it serves or cannot. Tell whether it was now.
+
+        Args:
+            is_tried: tells whether a version serves or has failed to load.
+        """
+        number = self.recalled
+        if number is None:
+            return False
+        # Otherwise it is not there any more, or the policy wants no version at all.
+        is_wanted = number in self._aspired(self.listing.offered)
+        if is_wanted and not is_tried(number):
+            return False
+        self.recalled = None
+        return True
 
     def choose(self) -> Sequence[Candidate]:
         """Choose anew, and give the candidates that are wanted."""

@@ -1,8 +1,9 @@
 """The versions of one model that are known, by number, and what is asked of all of them."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from ie_serving.core.versions import State, VersionStatus
+from ie_serving.models.repository.source import Candidate
 from ie_serving.models.version.control import VersionControl
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.transition_policy import Snapshot
@@ -15,6 +16,16 @@ a model which gets a version every minute does not grow without limit."""
 class Versions(dict[int, VersionControl]):
     """Controls of versions by number. Used on the event loop."""
 
+    def notice(self, found: Candidate, make: Callable[[Candidate], VersionControl]) -> None:
+        """Take note of what was listed of a version; `make` controls one that is new."""
+        # A version that is being unloaded keeps its control: it begins anew at a poll after its
+        # end, so that one number never has two models in memory.
+        known = self.get(found.version)
+        if known is None or known.state is State.END:
+            self[found.version] = make(found)
+        else:
+            known.found(found)
+
     def statuses(self) -> list[VersionStatus]:
         """Status of every version, highest first."""
         return [version.status for _, version in sorted(self.items(), reverse=True)]
@@ -26,6 +37,20 @@ class Versions(dict[int, VersionControl]):
     def failed(self) -> frozenset[int]:
         """Versions whose content has failed to load before, also while they are tried again."""
         return frozenset(number for number, version in self.items() if version.has_failed)
+
+    def failed_of_all(self, labels_alone: Collection[int]) -> frozenset[int]:
+        """Give the versions that have failed to load while none serves; else nothing.
+
+        Args:
+            labels_alone: versions that serve for labels alone, which do not count: they may be much
+                older than what could stand in.
+        """
+        return frozenset() if self.serving().keys() - labels_alone else self.failed()
+
+    def is_tried(self, number: int) -> bool:
+        """Tell whether a version serves, or has failed to load."""
+        version = self.get(number)
+        return version is not None and (bool(version.servable) or version.has_failed)
 
     def serving(self) -> Mapping[int, Servable]:
         """What answers requests."""

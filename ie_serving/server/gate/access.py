@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Optional
 
-from ie_serving.config.settings import AccessMaterial, Password, TokenMaterial
+from ie_serving.config.credentials import AccessMaterial, Password, TokenMaterial
 from ie_serving.core import hashes
 from ie_serving.core.access import Caller, Credentials, Right
 from ie_serving.core.errors import QueueFull, Unauthenticated

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Final, TypeAlias
 
-from ie_serving.config.settings import TlsMaterial
+from ie_serving.config.credentials import TlsMaterial
 from ie_serving.core.errors import ConfigError
 from ie_serving.server.gate.renewed import Renewed
 from ie_serving.telemetry.logs import Event

@@ -4,7 +4,8 @@ import ssl
 from collections.abc import Callable
 from functools import partial
 
-from ie_serving.config.settings import AccessMaterial, ServerSettings, TlsMaterial
+from ie_serving.config.credentials import AccessMaterial, TlsMaterial
+from ie_serving.config.settings import ServerSettings
 from ie_serving.server.gate import rights
 from ie_serving.server.gate.access import Access
 from ie_serving.server.gate.certificates import HTTP1, HTTP2, Certificates

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from ie_serving.config.settings import Claim, TokenMaterial
+from ie_serving.config.credentials import Claim, TokenMaterial
 from ie_serving.core.access import Caller
 from ie_serving.core.errors import (
     ConfigError,

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from ie_serving.config.dialects import ie_serving, ovms
+from ie_serving.config.dialects import ovms, own_flags
 from ie_serving.config.dialects.tensorflow_model_server import ENTRY_POINT_VARIABLES
 from ie_serving.config.dialects.tfs_flags import FLAGS as TFS_FLAGS
 from ie_serving.config.dialects.tfs_flags import Kind, TfsFlag
@@ -34,7 +34,7 @@ FILES = (
     DOCS / "graphs.md",
     DOCS / "migration.md",
 )
-WORDS = ie_serving.names("model")
+WORDS = own_flags.names("model")
 
 
 def code(*texts: str) -> str:

@@ -6,12 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving import __version__
-from ie_serving.config.dialects import ie_serving, manage
-from ie_serving.config.dialects.no_command import EXAMPLE
-from ie_serving.config.dialects.ovms import ALIASES
+from ie_serving.config.dialects import ie_serving, own_flags
 from ie_serving.config.schema import foreign
-from ie_serving.config.schema.server import SERVER
 from ie_serving.config.settings import ModelConfig, ServerSettings, Settings
 from ie_serving.core.errors import ConfigError
 from ie_serving.engines.base import EngineOptions
@@ -317,7 +313,7 @@ def test_fault(argv: tuple[str, ...], fault: str) -> None:
 
 @pytest.mark.parametrize("name", foreign.FLAGS)
 def test_a_flag_without_effect_warns_with_what_to_use(name: str) -> None:
-    advice = foreign.FLAGS[name].said(ie_serving.names("model"))
+    advice = foreign.FLAGS[name].said(own_flags.names("model"))
     assert advice
     assert warnings(*ONE, f"--{name}", "4") == (f"--{name} has no effect: {advice}",)
 
@@ -337,7 +333,7 @@ def test_what_is_computed_before_the_model_has_flags() -> None:
 @pytest.mark.parametrize("name", foreign.VARIABLES)
 def test_a_variable_without_effect_warns(name: str) -> None:
     (warning,) = warnings(*ONE, **{name: "x"})
-    advice = foreign.VARIABLES[name].said(ie_serving.names("model"))
+    advice = foreign.VARIABLES[name].said(own_flags.names("model"))
     assert advice
     assert warning == f"environment variable {name} has no effect: {advice}"
 
@@ -393,80 +389,9 @@ def test_shape_and_batch_size_together_warn_and_shape_counts() -> None:
     assert "batch_size will be ignored" in parsed.warnings[0]
 
 
-@pytest.mark.parametrize("argv", [(*ONE, "--port"), (*ONE, "--model")])
-def test_what_argparse_cannot_tell_apart_exits_with_2(argv: tuple[str, ...]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        ie_serving.parse(argv, {})
-    assert caught.value.code == 2
-
-
-@pytest.mark.parametrize(
-    ("argv", "found"),
-    [
-        ((), ("no command",)),
-        (("serve",), ("no command 'serve'",)),
-        (("statsu",), ("no command 'statsu'; did you mean \"status\"?",)),
-        (("--port", "1"), ("no command",)),
-        (
-            ("--model_nam", "m", "--model_pat=m/plus"),
-            (
-                '--model_nam: no flag has this name; did you mean "--model_name"?',
-                '--model_pat: no flag has this name; did you mean "--model_path"?',
-                "no command",
-            ),
-        ),
-    ],
-)
-def test_a_line_without_a_command_is_answered_with_an_example(
-    argv: tuple[str, ...], found: tuple[str, ...]
-) -> None:
-    *unknown, last = faults(*argv)
-    assert (*unknown, last.partition(":")[0]) == found
-    assert last.endswith(
-        f"expected config, model, check, tune, then its flags, for example: {EXAMPLE}"
-    )
-    assert ie_serving.parse(EXAMPLE.split()[1:], {}).settings.models[0].name == "resnet"
-
-
-@pytest.mark.parametrize("flag", ["-h", "--help", "--he"])
-def test_help_needs_no_command(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        ie_serving.parse([flag], {})
-    assert caught.value.code == 0
-    said = capsys.readouterr().out
-    assert said.startswith("usage: ie_serving ")
-    assert all(f"--{name}" in said for name in (manage.LIST, manage.ADD, manage.REMOVE))
-
-
-@pytest.mark.parametrize("command", ["model", "config"])
-def test_help_tells_each_flag_its_meaning_and_default(
-    command: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "1000")
-    with pytest.raises(SystemExit) as caught:
-        ie_serving.parse([command, "--help"], {})
-    assert caught.value.code == 0
-    text = capsys.readouterr().out
-    for setting in SERVER:
-        assert f"--{setting.flag} " in text
-        assert f"{setting.meaning} (default: {setting.shown_default})" in text
-    called = ie_serving.names(command)
-    advice = {name: hint.said(called) for name, hint in foreign.FLAGS.items()}
-    for name, meaning in {**ALIASES, **advice}.items():
-        assert f"--{name}" in text
-        assert meaning in text
-
-
-def test_version_names_the_server_and_openvino(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        ie_serving.parse(["--version"], {})
-    assert caught.value.code == 0
-    assert capsys.readouterr().out.startswith(f"ie_serving {__version__}\nOpenVINO ")
-
-
 @given(
     st.lists(
-        st.sampled_from([f"--{name}" for name in ie_serving.known_flags("model")])
+        st.sampled_from([f"--{name}" for name in own_flags.known_flags("model")])
         | st.text(max_size=10)
     )
 )

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from ie_serving.config.credentials import AccessMaterial
 from ie_serving.config.dialects import keys
 from ie_serving.config.files import access_file
-from ie_serving.config.settings import AccessMaterial, ServerSettings
+from ie_serving.config.settings import ServerSettings
 from ie_serving.core import hashes
 from ie_serving.core.access import Caller, Right
 from ie_serving.core.errors import ConfigError

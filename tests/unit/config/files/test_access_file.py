@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from ie_serving.config.credentials import AccessMaterial
 from ie_serving.config.files import access_file
-from ie_serving.config.settings import AccessMaterial, ServerSettings
+from ie_serving.config.settings import ServerSettings
 from ie_serving.core import hashes
 from ie_serving.core.access import EVERY_RIGHT, Caller, Right
 from ie_serving.core.errors import ConfigError

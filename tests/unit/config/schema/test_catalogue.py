@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ie_serving.config.dialects import ie_serving, ovms
+from ie_serving.config.dialects import ovms, own_flags
 from ie_serving.config.dialects.tfs_flags import BY_NAME
 from ie_serving.config.schema import foreign
 from ie_serving.config.schema.catalogue import (
@@ -109,7 +109,7 @@ def test_aliases_are_declared_as_words_of_openvino_model_server() -> None:
 
 
 def test_a_command_calls_a_setting_by_a_flag_it_takes() -> None:
-    config, model = ie_serving.names("config"), ie_serving.names("model")
+    config, model = own_flags.names("config"), own_flags.names("model")
     assert (model["engine.nireq"], config["engine.nireq"]) == (
         "--nireq",
         "nireq in the configuration file",

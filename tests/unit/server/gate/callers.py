@@ -5,7 +5,7 @@ import base64
 import time
 from collections.abc import Callable, Mapping
 
-from ie_serving.config.settings import AccessMaterial, Password
+from ie_serving.config.credentials import AccessMaterial, Password
 from ie_serving.core import hashes
 from ie_serving.core.access import Caller, Credentials, Right
 from ie_serving.server.gate.access import Access

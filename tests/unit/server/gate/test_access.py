@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ie_serving.config.settings import AccessMaterial
+from ie_serving.config.credentials import AccessMaterial
 from ie_serving.core import hashes
 from ie_serving.core.access import Caller, Credentials
 from ie_serving.core.callers import Caller as Told

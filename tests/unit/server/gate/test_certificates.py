@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from ie_serving.config.settings import TlsMaterial
+from ie_serving.config.credentials import TlsMaterial
 from ie_serving.core.errors import ConfigError
 from ie_serving.server.gate.certificates import HTTP1, Certificates
 from tests.certificates import Authority

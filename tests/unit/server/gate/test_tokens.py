@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ie_serving.config.settings import AccessMaterial, Claim, TokenMaterial
+from ie_serving.config.credentials import AccessMaterial, Claim, TokenMaterial
 from ie_serving.core.access import Caller, Credentials, Right
 from ie_serving.core.errors import Forbidden, NotAvailable, QueueFull, Unauthenticated
 from ie_serving.server.gate import access as access_module

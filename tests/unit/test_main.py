@@ -55,6 +55,16 @@ def test_what_cannot_be_prepared_ends_ie_serving_with_2(
     assert not served
 
 
+def test_a_port_for_both_is_not_half_encrypted_in_any_dialect(
+    served: list[Settings], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TLS_PORTS", "rest")
+    ports = ("--port=9000", "--http-enable", "--http-port=9000")
+    assert main.kibernetika_serving(["--model-path=/m", *ports]) == 2
+    assert "TLS_PORTS: rest given; expected both" in capsys.readouterr().err
+    assert not served
+
+
 @pytest.mark.parametrize(
     ("path", "environ"),
     [

@@ -25,7 +25,7 @@ from ie_serving.config.dialects.own_flags import (
 )
 from ie_serving.config.files import source
 from ie_serving.config.files.json_file import METRICS_PATH, ConfigFile
-from ie_serving.config.schema import foreign, kernels
+from ie_serving.config.schema import foreign, kernels, shared_port
 from ie_serving.config.schema.model import FOR_ALL, model_config, with_own
 from ie_serving.config.schema.sequences import conflicts
 from ie_serving.config.schema.server import CONFIG_PATH, SERVER
@@ -263,26 +263,12 @@ def _with_workers(
     return settings if against else several
 
 
-def _check_shared_port(settings: ServerSettings, faults: Faults) -> None:
-    if settings.grpc_transport != "http2":
-        faults.add(
-            "--rest_port",
-            "the same port as --port; expected another one with --grpc_transport grpcio, whose"
-            " library takes connections of gRPC alone",
-        )
-    if settings.tls_ports != "both":
-        faults.add(
-            "--tls_ports",
-            f"{settings.tls_ports} given; expected both, since --port and --rest_port are one",
-        )
-
-
 def _check_ports(settings: ServerSettings, faults: Faults, *, metrics_asked_for: bool) -> None:
     rest = settings.rest_port or settings.rest_socket_path
     if not (settings.port or settings.grpc_socket_path or rest):
         faults.add("--port", "port and rest_port cannot both be unset; turn one on")
-    if settings.shares_port:
-        _check_shared_port(settings, faults)
+    for place, text in shared_port.conflicts(settings):
+        faults.add(f"--{place.removeprefix('server.')}", text)
     if metrics_asked_for and not rest:
         faults.add("--metrics_path", "metrics are served on the REST port; give --rest_port")
     if settings.invocations_model and not rest:

@@ -281,7 +281,7 @@ def test_every_fault_of_flags_file_and_environment_at_once(tmp_path: Path) -> No
         pytest.param((*ONE, "--port", "0"), "cannot both be unset", id="both ports off"),
         pytest.param(
             (*ONE, "--rest_port", "9000", "--grpc_transport", "grpcio"),
-            "--rest_port: the same port as --port; expected another one",
+            "--rest_port: the same port as that of gRPC; expected another one",
             id="one port by grpcio",
         ),
         pytest.param(

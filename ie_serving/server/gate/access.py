@@ -212,7 +212,7 @@ class Access(Renewed[AccessMaterial, Compared]):
     async def _of_token(self, credentials: Credentials, token: bytes, tokens: "Tokens") -> Caller:
         renewals, verifier = self._renewals, self.prepared.verifier
         assert verifier  # the setting that asks for one stays while the process runs
-        caller, until = await tokens.verified(token, verifier)
+        caller, until = await tokens.verified(token, verifier, renewals)
         # Its key, or its line, may be gone meanwhile.
         if renewals != self._renewals:
             return await self.verified(credentials)

@@ -26,6 +26,8 @@ WAIT_S: Final = 5.0
 """Seconds for each wait of a fetch: for the connection, and for every part of the reply."""
 WHOLE_S: Final = 15.0
 """Seconds for the body of a reply, however its parts come."""
+WAITED_S: Final = 20.0
+"""Seconds that a request waits for a fetch, which a head that trickles in can keep for longer."""
 _PART: Final = 16 * 1024
 
 
@@ -71,7 +73,7 @@ class IssuerKeys:
                 task.cancel()
 
     async def ask(self) -> None:
-        """Fetch them for a token of an unknown key; return when that is done.
+        """Fetch them for a token of an unknown key; return when that is done, or after `WAITED_S`.
 
         All who ask share one fetch. Within `ASKED_S` after one began there is no other.
         """
@@ -80,13 +82,15 @@ class IssuerKeys:
         await self.fetch()
 
     async def fetch(self) -> None:
-        """Fetch them now; return when that is done."""
+        """Fetch them now; return when that is done, or after `WAITED_S`."""
         if self._fetching is None:
             self._began = self._now()
             self._fetching = asyncio.ensure_future(self._fetch_once())
             self._fetching.add_done_callback(self._done)
-        # Shielded: others may wait for the same, and who leaves must not cancel it.
-        await asyncio.shield(self._fetching)
+        # Not `wait_for`: others may wait for the same, and who leaves must not cancel it.
+        done, _ = await asyncio.wait((self._fetching,), timeout=WAITED_S)
+        for fetch in done:
+            fetch.result()
 
     def _done(self, _: object) -> None:
         self._fetching = None

@@ -29,6 +29,9 @@ LONGEST_TOKEN: Final = 8 * 1024
 MOST_WAITING: Final = 256
 """Tokens that wait to be verified, one at a time: some 30 ms of waiting. One more is refused, so
 that strangers with wrong tokens hold one processor, not all of them."""
+MOST_ASKING: Final = 64
+"""Of these, tokens of unknown keys that wait for a fetch of the issuer's keys, for seconds where it
+is slow. One more is refused: strangers choose the names of keys, and would leave no place."""
 
 _BEGIN: Final = b"ey"
 """How base64 of a JSON object begins that has a name in it."""
@@ -159,7 +162,8 @@ class Tokens:
 
     def __init__(self, verifier: Verifier, renewed: Callable[[], None]) -> None:
         self._thread = ThreadPoolExecutor(1, "token")
-        self._verifying: dict[bytes, asyncio.Task[Verified]] = {}
+        self._verifying: dict[tuple[bytes, int], asyncio.Task[Verified]] = {}
+        self._asking = 0
         material = verifier.material
         read = partial(fetched, material.place)
         self._issuer = IssuerKeys(read, verifier.parsed, renewed) if material.is_url else None
@@ -192,26 +196,32 @@ class Tokens:
         is_token = value.startswith(_BEGIN) and value.count(b".") == _DOTS
         return value if is_token and scheme.lower() == b"bearer" else b""
 
-    async def verified(self, token: bytes, verifier: Verifier) -> Verified:
+    async def verified(self, token: bytes, verifier: Verifier, renewals: int) -> Verified:
         """Verify one token; requests with the same one wait together.
+
+        Args:
+            token: as `token` gives it.
+            verifier: by which.
+            renewals: how often lines or keys have been renewed. Whoever asks after a renewal does
+                not wait for what was begun before it: its line or key may be gone.
 
         Raises:
             Unauthenticated, Forbidden: see `Verifier.verified`.
             QueueFull: too many wait.
             NotAvailable: the issuer's keys could not be fetched yet.
         """
-        asked = self._verifying.get(token)
+        asked = self._verifying.get((token, renewals))
         if asked is None:
             if len(self._verifying) >= MOST_WAITING:
                 raise QueueFull(f"more than {MOST_WAITING} tokens wait to be verified; ask again")
             asked = asyncio.ensure_future(self._verified(token, verifier))
-            self._verifying[token] = asked
-            asked.add_done_callback(partial(self._done, token))
+            self._verifying[token, renewals] = asked
+            asked.add_done_callback(partial(self._done, (token, renewals)))
         # Shielded: others may wait for the same, and who leaves must not cancel it.
         return await asyncio.shield(asked)
 
-    def _done(self, token: bytes, asked: "asyncio.Task[Verified]") -> None:
-        del self._verifying[token]
+    def _done(self, key: tuple[bytes, int], asked: "asyncio.Task[Verified]") -> None:
+        del self._verifying[key]
         # Looked at, or whoever has left leaves a complaint about an error that nobody heard of.
         with contextlib.suppress(asyncio.CancelledError):
             asked.exception()
@@ -222,8 +232,19 @@ class Tokens:
         except _UnknownKey:
             if self._issuer is None:
                 raise
-        await self._issuer.ask()
+        await self._ask(self._issuer)
         return await self._in_thread(token, verifier)
+
+    async def _ask(self, issuer: IssuerKeys) -> None:
+        if self._asking >= MOST_ASKING:
+            raise QueueFull(
+                f"more than {MOST_ASKING} tokens wait for the keys of their issuer; ask again"
+            )
+        self._asking += 1
+        try:
+            await issuer.ask()
+        finally:
+            self._asking -= 1
 
     async def _in_thread(self, token: bytes, verifier: Verifier) -> Verified:
         keys = self._issuer.keys if self._issuer else verifier.keys

@@ -14,6 +14,7 @@ from ie_serving.server.gate import issuer_keys
 from ie_serving.server.gate.issuer_keys import ASKED_S, IssuerKeys, fetched
 from ie_serving.server.gate.token_keys import MOST_BYTES, TokenKeys, keys_of
 from tests.issuer import ec_key, jwk, key_set
+from tests.process import PATIENCE_S
 from tests.unit.server.gate.callers import until
 
 FIRST, SECOND = (key_set(jwk(ec_key(number), kid=str(number))) for number in range(2))
@@ -100,6 +101,28 @@ async def test_they_are_followed(monkeypatch: pytest.MonkeyPatch) -> None:
     issuer.text = SECOND
     await until(lambda: issuer.names == {"1"})
     issuer.keys.close()
+
+
+class Hanging(Issuer):
+    """Answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        super().__init__()
+
+    def read(self) -> str:
+        assert self.go.wait(PATIENCE_S)
+        return super().read()
+
+
+async def test_a_fetch_that_hangs_is_waited_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its keys are taken when they come all the same."""
+    monkeypatch.setattr(issuer_keys, "WAITED_S", 0.01)
+    issuer = Hanging()
+    await asyncio.wait_for(issuer.keys.ask(), PATIENCE_S)
+    assert issuer.keys.keys is None
+    issuer.go.set()
+    await until(lambda: issuer.keys.keys is not None)
 
 
 class Answers(http.server.BaseHTTPRequestHandler):

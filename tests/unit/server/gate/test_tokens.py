@@ -1,6 +1,7 @@
 """Tokens become callers, and nothing that looks like one does."""
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +17,7 @@ from ie_serving.core.errors import Forbidden, NotAvailable, QueueFull, Unauthent
 from ie_serving.server.gate import access as access_module
 from ie_serving.server.gate import tokens as tokens_module
 from ie_serving.server.gate.access import Access
+from ie_serving.server.gate.token_keys import keys_of
 from ie_serving.server.gate.tokens import LONGEST_TOKEN, fits
 from tests import issuer
 from tests.issuer import ec_key, ed_key, jwk, key_set, rsa_key, token
@@ -213,6 +215,44 @@ async def test_a_key_that_goes_while_its_token_is_verified() -> None:
     gate.renewed()
     with pytest.raises(Unauthenticated):
         await asyncio.wait_for(asked, PATIENCE_S)
+
+
+async def test_who_asks_after_a_renewal_does_not_wait_for_what_was_begun_before_it() -> None:
+    """Else a line that has gone would be believed until the token expires."""
+    present = [BELIEVED]
+    gate, asked, go = Access(lambda: knowing(present[0])), bearer(token()), threading.Event()
+    assert gate._tokens
+    busy = gate._tokens._thread.submit(go.wait, PATIENCE_S)
+    before = asyncio.ensure_future(gate.verified(asked))
+    await asyncio.sleep(0)  # it waits for the thread
+    present[0] = replace(BELIEVED, claims=BELIEVED.claims[1:])
+    await gate.renew()
+    after = asyncio.ensure_future(gate.verified(asked))
+    await asyncio.sleep(0)
+    go.set()
+    for each in (before, after):
+        with pytest.raises(Forbidden):
+            await asyncio.wait_for(each, PATIENCE_S)
+    assert busy.result() and not gate._known
+
+
+async def test_tokens_of_unknown_keys_leave_room_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tokens_module, "MOST_ASKING", 1)
+    gate = access(replace(BELIEVED, is_url=True, place="https://login.test/keys"))
+    tokens, fetched = gate._tokens, asyncio.Event()
+    assert tokens and tokens._issuer
+    tokens._issuer.keys = keys_of(BELIEVED.keys, "place", ALL)
+    monkeypatch.setattr(tokens._issuer, "ask", fetched.wait)
+    waiting = asyncio.ensure_future(gate.verified(bearer(token(kid="four"))))
+    await until(lambda: tokens._asking == 1)
+    with pytest.raises(QueueFull):
+        await gate.verified(bearer(token(kid="five")))
+    assert await gate.verified(bearer(token())) == ALICE
+    fetched.set()
+    with pytest.raises(Unauthenticated):
+        await asyncio.wait_for(waiting, PATIENCE_S)
 
 
 async def test_keys_that_have_not_been_fetched_yet() -> None:

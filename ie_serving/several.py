@@ -145,6 +145,10 @@ class SeveralWorkers:
         """Know what others serve now; models whose versions they have gained may switch."""
         before = self._known
         self._known = [board.statuses for board in self._member.open.values()]
+        # The same objects while no board was read anew: this is called for each message as well,
+        # such as a connection, and to compare a thousand models takes milliseconds.
+        if [*map(id, before)] == [*map(id, self._known)]:
+            return
         names = gained_or_lost(before, self._known)
         for name, stream in self._models.streams() if names else ():
             if name in names:

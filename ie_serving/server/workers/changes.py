@@ -37,8 +37,9 @@ COMMIT: Final = "commit"
 DONE: Final = "done"
 LOADING_S: Final = 3600.0
 """Seconds that others may take to load, longer than any load: the caller's deadline is shorter."""
-COMMIT_S: Final = 30.0
-"""Seconds for what takes milliseconds; beyond it the change is answered without that worker."""
+COMMIT_S: Final = 10.0
+"""Seconds for what takes milliseconds; beyond it the change is answered without that worker. Less
+than a request over REST may take: it would be told that nothing has changed."""
 
 Configs = Sequence[Any]
 Agreed = Callable[[], Awaitable[None]]
@@ -134,6 +135,8 @@ class Changes:
         self, number: int, how: How, configs: Configs, seen: str | None, lines: list[Line]
     ) -> None:
         waits = [asyncio.ensure_future(line.hear(LOADING_S)) for line in lines]
+        for wait in waits:
+            wait.add_done_callback(_look_at)
 
         async def agreed() -> None:
             await _without_gone(waits)
@@ -209,13 +212,22 @@ class Changes:
 
 async def _done(lines: Sequence[Line]) -> None:
     """Wait until all others have committed; what they say against it is logged."""
-    for line in lines:
-        try:
-            await line.hear(COMMIT_S)
-        except ServingError as error:
-            log.warning(Event("worker not heard", verb=CHANGE, cause=error))
-        finally:
-            line.close()
+    await asyncio.gather(*map(_committed, lines))
+
+
+def _look_at(wait: "asyncio.Future[Any]") -> None:
+    """Have asyncio not complain of an error that another one came before."""
+    if not wait.cancelled():
+        wait.exception()
+
+
+async def _committed(line: Line) -> None:
+    try:
+        await line.hear(COMMIT_S)
+    except ServingError as error:
+        log.warning(Event("worker not heard", verb=CHANGE, cause=error))
+    finally:
+        line.close()
 
 
 async def _without_gone(waits: Sequence["asyncio.Future[Any]"]) -> None:

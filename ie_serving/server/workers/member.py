@@ -81,7 +81,7 @@ class Member:
         self._own = Board(pid=os.getpid())
         self._seen = [-1] * crew.size
         self._handlers: dict[str, Handler] = {}
-        self._takers: dict[bytes, Callable[[bytes, int], None]] = {}
+        self._takers: dict[bytes, Callable[[bytes, int | None], None]] = {}
         self._watchers: list[Callable[[], None]] = []
         self._statuses: Callable[[], Mapping[str, Sequence[VersionStatus]]] = dict
         self._writing: asyncio.TimerHandle | None = None
@@ -142,7 +142,7 @@ class Member:
         return self.slot <= min(self.open, default=self.slot)
 
     def watch(self, watcher: Callable[[], None]) -> None:
-        """Call `watcher` whenever a board of another worker has changed, and each second."""
+        """Call `watcher` after each look at the boards: at least each second, and at messages."""
         self._watchers.append(watcher)
 
     async def until(self, holds: Callable[[], bool]) -> None:
@@ -188,8 +188,11 @@ class Member:
 
     # -- the mailbox -------------------------------------------------------------------------
 
-    def take(self, kind: bytes, taker: Callable[[bytes, int], None]) -> None:
-        """Give messages that begin with `kind` and have a descriptor to `taker`."""
+    def take(self, kind: bytes, taker: Callable[[bytes, int | None], None]) -> None:
+        """Give messages that begin with `kind` to `taker`, each with its descriptor.
+
+        That is None where this process has too many open files: the system has closed it then.
+        """
         self._takers[kind] = taker
 
     def answer(self, verb: str, handler: Handler) -> None:
@@ -204,8 +207,12 @@ class Member:
         """
         here, there = socket.socketpair()
         line = await Line.over(here)
-        with there:
-            await self._send(slot, there)
+        try:
+            with there:
+                await self._send(slot, there)
+        except BaseException:  # cancellation too: nobody else knows of the line
+            line.close()
+            raise
         line.tell((verb, arguments))
         return line
 
@@ -238,13 +245,13 @@ class Member:
     def _read_mail(self) -> None:
         while (message := self.crew.mailboxes.receive(self.slot)) is not None:
             words, descriptor = message
-            if descriptor is None:
-                continue
             taker = self._takers.get(words.split(b" ")[0])
-            if words == CALL:
-                self._spawn(self._converse(socket.socket(fileno=descriptor)))
-            elif taker:
+            if taker:
                 taker(words, descriptor)
+            elif descriptor is None:
+                continue
+            elif words == CALL:
+                self._spawn(self._converse(socket.socket(fileno=descriptor)))
             else:
                 os.close(descriptor)
         self.look()

@@ -180,8 +180,11 @@ class Spread:
                 found, fewest = slot, load
         return found
 
-    def _taken(self, words: bytes, descriptor: int) -> None:
+    def _taken(self, words: bytes, descriptor: int | None) -> None:
+        # Counted also where it was lost on the way: else it would be on its way for ever.
         self._crew.taken[self._slot] += 1
+        if descriptor is None:
+            return
         number = int(words.split()[1])
         connect, connection = self._connects.get(number), socket.socket(fileno=descriptor)
         if connect:

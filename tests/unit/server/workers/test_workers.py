@@ -15,6 +15,7 @@ from ie_serving.server.workers.crew import LOOK, NOT_ACCEPTING, Crew
 from ie_serving.server.workers.ledger import Answering, Ledger
 from ie_serving.server.workers.line import Gone, Line
 from ie_serving.server.workers.member import Member, Phase
+from ie_serving.server.workers.spread import Spread
 from ie_serving.server.workers.turn import Turn
 
 PATIENCE_S = 10.0
@@ -150,6 +151,17 @@ async def test_who_asks_a_worker_that_dies_waits_no_longer(
     crew.left(2)
     with pytest.raises(Gone):
         await line.hear(PATIENCE_S)
+
+
+async def test_a_connection_that_was_lost_on_its_way_is_counted(
+    members: list[Member], crew: Crew
+) -> None:
+    """The system drops a descriptor where whoever takes it has too many files open."""
+    spread = Spread(members[0], lambda: 0)
+    crew.given[1 * 3 + 0] += 1
+    crew.mailboxes.send(0, b"port 7")
+    await asyncio.wait_for(spread.arrived(), PATIENCE_S)
+    assert crew.given_to(0) == crew.taken[0]
 
 
 async def test_one_process_has_the_turn_at_a_time(crew: Crew) -> None:

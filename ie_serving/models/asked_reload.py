@@ -44,10 +44,8 @@ class AskedReload:
             StorageError: a repository cannot be listed.
             LoadFailed: a version has not loaded.
         """
-        before = set(self._shown())
         is_new = await self.file()
-        await self._versions()
-        return is_new or set(self._shown()) != before
+        return await self.versions() or is_new
 
     async def versions(self) -> bool:
         """List all repositories, and wait until what is new serves; tell whether anything changed.

@@ -16,8 +16,10 @@ from ie_serving.server.transport.http1.messages import App, Reply, Request
 
 _LOOKS: Final = ("GetModelMetadata",)
 """Methods of the service of predictions that run no model."""
-_BESIDE: Final = (b":poll", b":labels", b"/reload")
-"""Ends of the paths of POSTs that run no model, and have limits of their own."""
+_BESIDE: Final = frozenset((b"/v1/config/reload", b"/v1/log_level", b"/page/programs"))
+_OF_A_MODEL: Final = (b":poll", b":labels")
+"""Paths of POSTs that run no model, and ends of such paths: an operator gets through when all that
+may be worked on is."""
 
 
 class InFlight:
@@ -49,7 +51,7 @@ class InFlight:
 
         async def answer(request: Request) -> RestAnswer:
             head = request.head
-            if head.method != "POST" or head.path.endswith(_BESIDE):
+            if head.method != "POST" or _runs_nothing(head.path):
                 return await app(request)
             try:
                 self._check()
@@ -85,3 +87,8 @@ class InFlight:
             yield
         finally:
             self._count -= 1
+
+
+def _runs_nothing(path: bytes) -> bool:
+    # By the whole path: a model of another server's route may be named `reload`.
+    return path.endswith(_OF_A_MODEL) or path.lower() in _BESIDE

@@ -33,7 +33,7 @@ from ie_serving.core.errors import ServingError
 from ie_serving.core.hints import Hint
 from ie_serving.server.process.gunicorn_server import Build, Server
 from ie_serving.server.process.ports import REST, answering, bind
-from ie_serving.server.process.take_over import LOOK_S, Succession, inherited, succeeding
+from ie_serving.server.process.take_over import LOOK_S, Succession, inherited, of_successor
 from ie_serving.server.process.worker import AppWorker
 from ie_serving.telemetry.logs import Event
 from ie_serving.telemetry.reopen import reopen
@@ -79,7 +79,7 @@ def run(
     predecessor = inherited(environment)
     try:
         if predecessor:
-            settings = succeeding(settings)
+            settings = of_successor(settings)
         ports = bind(settings.server, predecessor.sockets if predecessor else ())
     except ServingError as error:
         log.error(error)

@@ -89,7 +89,7 @@ def inherited(environment: MutableMapping[str, str]) -> Predecessor | None:
     return Predecessor(sockets, handed["report"])
 
 
-def succeeding(settings: Settings) -> Settings:
+def of_successor(settings: Settings) -> Settings:
     """Give the settings of a successor: it accepts nothing before all of its models serve.
 
     Where the start may lack some, it waits until each has loaded, well or badly.

@@ -67,7 +67,14 @@ async def test_who_leaves_gives_room() -> None:
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("GET", "/v2/health/ready"), ("GET", "/metrics"), ("POST", "/v1/config/reload")],
+    [
+        ("GET", "/v2/health/ready"),
+        ("GET", "/metrics"),
+        ("POST", "/v1/config/reload"),
+        ("POST", "/V1/log_level"),
+        ("POST", "/v1/models/m:labels"),
+        ("POST", "/page/programs"),
+    ],
 )
 async def test_what_runs_no_model_is_answered(method: str, path: str) -> None:
     worked = Worked(1)
@@ -77,6 +84,15 @@ async def test_what_runs_no_model_is_answered(method: str, path: str) -> None:
     await asyncio.sleep(0)
     worked.go.set()
     assert [await each for each in looks] == [Reply(200, (), b"reply"), b"reply"]
+    await held
+
+
+async def test_a_model_is_no_page_whatever_its_name() -> None:
+    worked = Worked(1)
+    held = worked.call()
+    await asyncio.sleep(0)
+    assert (await worked.ask(path="/dlim/v1/inference/reload")).status == 429
+    worked.go.set()
     await held
 
 

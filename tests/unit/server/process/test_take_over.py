@@ -14,7 +14,7 @@ from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core.errors import ServingError
 from ie_serving.server.process import take_over
 from ie_serving.server.process.gunicorn_app import _ended_child
-from ie_serving.server.process.take_over import VARIABLE, Succession, inherited, succeeding
+from ie_serving.server.process.take_over import VARIABLE, Succession, inherited, of_successor
 from tests.process import until
 
 NOT_REPLACED = "process not replaced, it goes on"
@@ -179,7 +179,7 @@ def test_a_python_module_is_started_by_its_interpreter(monkeypatch: pytest.Monke
 )
 def test_it_waits_for_its_models(given: dict[str, bool], required: bool) -> None:
     server = ServerSettings(**given)  # type: ignore[arg-type]
-    found = succeeding(Settings(server=server, models=())).server
+    found = of_successor(Settings(server=server, models=())).server
     assert not found.open_ports_early
     assert found.require_available is required
 
@@ -187,4 +187,4 @@ def test_it_waits_for_its_models(given: dict[str, bool], required: bool) -> None
 def test_grpcio_takes_no_socket_over() -> None:
     server = ServerSettings(grpc_transport="grpcio")
     with pytest.raises(ServingError, match="binds sockets of its own"):
-        succeeding(Settings(server=server, models=()))
+        of_successor(Settings(server=server, models=()))

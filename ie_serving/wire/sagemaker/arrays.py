@@ -54,7 +54,10 @@ def _array(data: bytes, code: str, shape: tuple[int, ...], by_columns: bool) -> 
         raise InvalidRequest(
             f"the .npy file has {len(data)} bytes of values; expected {expected} by its shape"
         )
-    array = np.frombuffer(data, dtype).reshape(shape, order="F" if by_columns else "C")
+    try:
+        array = np.frombuffer(data, dtype).reshape(shape, order="F" if by_columns else "C")
+    except ValueError as error:  # of no values, and by its other sizes larger than any memory
+        raise InvalidRequest(f"the .npy file has a shape that cannot be: {error}") from error
     return np.asarray(array, dtype.newbyteorder("="), order="C")
 
 

@@ -50,6 +50,7 @@ GOOD = npy(np.arange(4, dtype=np.float32))
         GOOD.replace(b"(4,)", b"(5,)"),
         # Numpy would ask the system for the memory before it reads.
         GOOD.replace(b"(4,), }", b"(99999999999,99999999999), }"),
+        npy(np.zeros((0, 4))).replace(b"4), }" + b" " * 25, b"999999999999, 999999999999), }"),
         GOOD.replace(b"<f4", b"<f9"),
         GOOD.replace(b"'<f4'", b"'|O8'"),
         npy(np.array([b"text"])),

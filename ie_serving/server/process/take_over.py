@@ -167,6 +167,8 @@ class Successor:
 
     def cause(self, code: int) -> str:
         """Say why it has ended, by what it has said last; `code` is that of `_ended_child`."""
+        if self.is_late:  # what it has said last does not tell
+            return f"process {self.pid} was not ready within {LONGEST_S:g} s, and was ended"
         told = _content(self._report)[1:] or _content(self._said)
         lines = [line.strip() for line in told.decode(errors="replace").splitlines()]
         last = [line for line in lines if line][-1:]

@@ -136,6 +136,7 @@ def test_one_that_takes_too_long_is_ended(
     assert succession.ready_pid() == 0
     ended(succession)
     assert NOT_REPLACED in caplog.text
+    assert "was not ready within 0 s, and was ended" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,18 @@ def changes_of(body: bytes) -> Mapping[str, int | None]:
     for label, version in changes.items():
         if not label or not _is_version(version):
             raise InvalidRequest(f'label "{label}" has the version {version!r:.80}; {expected}')
+        if not _is_text(label):
+            raise InvalidRequest(f"label {label!a:.80} is no Unicode text; {expected}")
     return changes
+
+
+def _is_text(label: str) -> bool:
+    """Tell whether a request can name the label: half of a surrogate pair has no UTF-8."""
+    try:
+        label.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_version(version: object) -> bool:

@@ -3,8 +3,8 @@
 The event loop makes the line and appends it to a queue. The thread gathers for `GATHER_S` and
 writes many lines at once, so it alone waits for a slow disk or a full pipe. Meanwhile the queue
 fills, and beyond `MOST_WAITING` lines are dropped and counted: no client waits for the log, and
-memory stays bounded. What waits is text, which the garbage collector has nothing to do with: entries
-that waited for the thread to write them cost each request 10 us of its time.
+memory stays bounded. What waits is text, which the garbage collector has nothing to do with:
+entries that waited for the thread to make lines of them cost each request 10 us more.
 """
 
 import logging

@@ -211,6 +211,12 @@ def test_health_is_open(server: Guarded, path: str) -> None:
     assert server.rest.get(path).status_code == 200
 
 
+def test_a_probe_of_no_model_names_none_to_who_has_no_credentials(server: Guarded) -> None:
+    reply = server.rest.get("/v2/models/other/ready")
+    assert reply.status_code == 404
+    assert "no such model: other" in reply.text and "digits" not in reply.text
+
+
 def calls(server: Guarded) -> list[tuple[str, Any, Any, str]]:
     """Give each RPC, a request of it, and who may ask that."""
     health = health_pb2_grpc.HealthStub(server.channel)

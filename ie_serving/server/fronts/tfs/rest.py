@@ -274,8 +274,9 @@ class RestApi:
             return 404, HTML, NOT_FOUND_PAGE
         try:
             return json_page(*self._health.model_reply(model, self._plane.is_ready(model)))
-        except NotFound as error:
-            return failed(error)
+        except NotFound:  # whose text names all models, and a probe needs no credentials
+            said = f"no such model: {model.name}; GET /v1/models names those that are served"
+            return failed(NotFound(said))
 
     async def _predict(self, request: Request, model: ModelSpec, began: float) -> Buffer | Reply:
         try:  # as `counting_refusals`, without the call: this is done for every small request

@@ -15,13 +15,16 @@ import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.core.errors import LoadFailed
-from ie_serving.engines.openvino.graphs.constants import float32, int32, int64
+from ie_serving.engines.openvino.graphs.constants import float32, int32, int64, value_of
 from ie_serving.engines.openvino.graphs.flags import Flag, title
 from ie_serving.engines.openvino.sizes import is_among, replace_where_not
 
 FARTHEST = 16
 """How far a region may reach, in sizes of its image; models clip them, so that twice is rare. With
 `sampling_ratio` 0 the plugin takes as many samples as a region is large."""
+
+FARTHEST_OFFSET = float(1 << 24)
+"""Of a pixel that `DeformableConvolution` takes; beyond it a float32 has no fractions."""
 
 GREATEST = float(np.finfo(np.float32).max)
 
@@ -65,6 +68,8 @@ def guard_limits(nodes: Sequence[ov.Node]) -> Iterator[Flag]:
                 yield _bounded(node, limits)
         if node.get_type_name() == "Multinomial":
             yield _weighed(node)
+        if node.get_type_name() == "VariadicSplit" and not _is_known(node):
+            yield _divided(node)
 
 
 def _bounded(node: ov.Node, limits: _Limits) -> Flag:
@@ -75,7 +80,7 @@ def _bounded(node: ov.Node, limits: _Limits) -> Flag:
     replace_where_not(node, limits.number, fits, op.broadcast(low, op.shape_of(values)))
     cause = (
         f"{title(node)} is given a value out of range in its input {limits.number}: regions lie in"
-        " a batch and near its images, and lengths within what they count"
+        " a batch and near its images, lengths within what they count, axes among dimensions"
     )
     return Flag.unless(cause, fits)
 
@@ -92,6 +97,31 @@ def _weighed(node: ov.Node) -> Flag:
     fits = op.logical_and(each, op.greater(best, float32(none)))
     replace_where_not(node, 0, fits, int32(1))
     return Flag.unless(f"{title(node)} is given a row without weights to draw by", fits)
+
+
+def _is_known(node: ov.Node) -> bool:
+    """Tell whether the lengths of all parts of a `VariadicSplit` are known at load."""
+    axis = value_of(node.input_value(1).get_node())
+    shapes = [node.get_output_partial_shape(i) for i in range(node.get_output_size())]
+    if axis is None or any(shape.rank.is_dynamic for shape in shapes):
+        return False
+    return all(shape[int(axis.item()) % len(shape)].is_static for shape in shapes)
+
+
+def _divided(node: ov.Node) -> Flag:
+    """Flag parts that are longer than the whole: a rest of -1 counts as "not known".
+
+    Lengths that the model holds stay as they are: what reads the parts may need their sizes.
+    """
+    lengths = op.convert(node.input_value(2), "f32")
+    axis = op.reshape(node.input_value(1), int64([1]), False)
+    size = op.convert(op.gather(op.shape_of(node.input_value(0)), axis, int64(0)), "f32")
+    asked = op.reduce_sum(op.maximum(lengths, float32(0)), int64([0]), True)
+    least = op.reduce_min(lengths, int64([0]), True)
+    fits = op.logical_and(op.less_equal(asked, size), op.greater_equal(least, float32(-1)))
+    if value_of(node.input_value(2).get_node()) is None:
+        replace_where_not(node, 2, fits, int64([-1, *[0] * (node.get_output_size() - 1)]))
+    return Flag.unless(f"{title(node)} is asked for parts that are longer than the whole", fits)
 
 
 def _is(value: float) -> Row:
@@ -119,6 +149,11 @@ def _backwards(node: ov.Node) -> ov.Node:
     return op.negative(_reach(node))
 
 
+def _rank(node: ov.Node) -> ov.Node:
+    """Give how many dimensions the first input has, as a number: axes may be one, or a row."""
+    return op.squeeze(op.convert(op.shape_of(op.shape_of(node.input_value(0))), "f32"))
+
+
 def _with_batch(first: Row, others: Row) -> Row:
     """Give the limits of regions whose first column is the place in the batch."""
     return lambda node: op.concat([first(node), *(others(node) for _ in range(4))], 0)
@@ -129,14 +164,25 @@ _ROWS_OF_REGIONS = (
     _Limits(1, _with_batch(_is(0), _backwards), _with_batch(_size(0, less=1), _reach)),
 )
 
+_AXIS = (
+    _Limits(
+        3,
+        lambda node: op.negative(_rank(node)),
+        lambda node: op.subtract(_rank(node), float32(1)),
+    ),
+)
+
 _LIMITED: Mapping[str, tuple[_Limits, ...]] = MappingProxyType(
     {
         "CTCGreedyDecoderSeqLen": (_Limits(1, _is(0), _size(1)),),
+        "DeformableConvolution": (_Limits(1, _is(-FARTHEST_OFFSET), _is(FARTHEST_OFFSET)),),
         "GatherTree": (_Limits(2, _is(1), _size(0)),),
         "PSROIPooling": _ROWS_OF_REGIONS,
         "ROIAlign": _REGIONS,
         "ROIAlignRotated": _REGIONS,
         "ROIPooling": _ROWS_OF_REGIONS,
+        "ScatterElementsUpdate": _AXIS,
+        "ScatterUpdate": _AXIS,
     }
 )
 """By operation: the inputs that are bounded."""
@@ -146,6 +192,7 @@ _HELD_BY_MODEL: Mapping[str, tuple[int, ...]] = MappingProxyType(
         "AdaptiveAvgPool": (1,),
         "AdaptiveMaxPool": (1,),
         "BatchToSpace": (1, 2, 3),
+        "Broadcast": (2,),
         "Col2Im": (1, 2),
         "CTCLoss": (0, 1, 2, 3, 4),
         "DFT": (1,),
@@ -159,6 +206,7 @@ _HELD_BY_MODEL: Mapping[str, tuple[int, ...]] = MappingProxyType(
         "Roll": (2,),
         "STFT": (2, 3),
         "SegmentMax": (1, 2),
+        "Slice": (4,),
         "SliceScatter": (4,),
         "SpaceToBatch": (1, 2, 3),
         "StringTensorPack": (0, 1),

@@ -116,9 +116,18 @@ def _steps(number: int) -> _Rule:
     return _Rule((number,), fits, "is asked for steps of 0, or of -2147483648")
 
 
-def _padded(node: ov.Node) -> ov.Node:
-    begin, end = (_floats(node.input_value(number)) for number in (1, 2))
-    return _product(op.add(op.add(_floats(_shape_of(node)), begin), end))
+def _pads() -> _Rule:
+    """Bound what `Pad` gives, and what it cuts off: the plugin adds them up in 32 bits."""
+
+    def fits(node: ov.Node) -> ov.Node:
+        size = _floats(_shape_of(node))
+        begun, end = op.add(size, _floats(node.input_value(1))), _floats(node.input_value(2))
+        padded = op.add(begun, end)
+        least = op.reduce_min(op.concat([padded, begun, op.add(size, end)], 0), int64([0]), False)
+        return op.logical_and(_few(_product(padded)), op.greater_equal(least, float32(0.0)))
+
+    cause = f"is asked for more than {MOST_ELEMENTS} elements, or to cut off more than there are"
+    return _Rule((1, 2), fits, cause)
 
 
 def _resized(node: ov.Node) -> ov.Node:
@@ -240,7 +249,7 @@ _RULES: Mapping[str, _Rule] = MappingProxyType(
         "Interpolate": _by_count((1, 2), _resized),
         "Multinomial": _asks_little((1,), _leading(1)),
         "OneHot": _asks_little((1,), lambda node: [_product(_floats(_shape_of(node)))]),
-        "Pad": _by_count((1, 2), _padded),
+        "Pad": _pads(),
         "RDFT": _by_count((2,), _transformed),
         "RandomUniform": _asks_little((0,)),
         "Slice": _steps(3),

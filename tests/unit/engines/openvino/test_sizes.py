@@ -1,13 +1,15 @@
 """Sizes that the values of a request ask for; every operation is in `tests/functional`."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import openvino as ov
 import pytest
 from openvino import opset13 as op
 
-from ie_serving.core.errors import InvalidTensor
+from ie_serving.core.errors import InvalidRequest, InvalidTensor, LoadFailed
 from ie_serving.core.tensors import DataType
 from ie_serving.engines.openvino.guards import guard_values
 from tests.unit.engines.openvino.models import load, parameter, result, run, save
@@ -36,3 +38,122 @@ async def test_a_step_that_cannot_be_divided_by_is_refused(tmp_path: Path, step:
     assert (await run(model, inputs))["y"].tolist() == [4, 2]
     with pytest.raises(InvalidTensor, match="steps of 0"):
         await run(model, {**inputs, "ends": np.array([2**31 - 1, 3, step], np.int32)})
+
+
+def whole(*values: int) -> Any:
+    return op.constant(np.array(values, np.int64))
+
+
+def first(x: Any) -> Any:
+    return op.convert(op.gather(x, whole(0), op.constant(np.int64(0))), "i64")
+
+
+def rows(count: int) -> Any:
+    return op.constant(np.arange(count * 4, dtype=np.float32).reshape(count, 4))
+
+
+def split(data: Any, lengths: Any) -> Any:
+    return op.variadic_split(data, op.constant(np.int64(0)), lengths).output(0)
+
+
+def picked(x: Any) -> Any:
+    """Give the values that are not 0."""
+    places = op.squeeze(op.non_zero(x, "i64"), whole(0))
+    return op.gather(x, places, op.constant(np.int64(0)))
+
+
+SPLITS: dict[str, Callable[[Any], Any]] = {
+    "lengths": lambda x: split(rows(6), op.concat([first(x), whole(-1)], 0)),
+    "rest first": lambda x: split(rows(6), op.concat([whole(-1), first(x)], 0)),
+    "data": lambda x: split(picked(x), whole(6, -1)),
+    "shape": lambda x: split(x, whole(6, -1)),
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        ("lengths", [2], [7]),
+        ("lengths", [6], [-2]),
+        ("rest first", [2], [7]),
+        ("data", [1] * 7, [1] * 5),
+        ("shape", [1] * 7, [1] * 5),
+    ],
+)
+async def test_parts_are_not_longer_than_the_whole(
+    tmp_path: Path, kind: str, good: list[float], bad: list[float]
+) -> None:
+    """A rest of -1 was taken for one to be found: a part reached into other memory by a row."""
+    x = parameter("x", [-1])
+    model = load(save(tmp_path, [result("y", SPLITS[kind](x))], [x]))
+    expected = await run(model, {"x": np.array(good, np.float32)})
+    with pytest.raises((InvalidTensor, InvalidRequest)):
+        await run(model, {"x": np.array(bad, np.float32)})
+    again = await run(model, {"x": np.array(good, np.float32)})
+    assert again["y"].tolist() == expected["y"].tolist()
+
+
+async def test_pads_that_32_bits_do_not_add_up_are_refused(tmp_path: Path) -> None:
+    """Of -2^31 at both ends nothing was left but the size itself, and the process ended."""
+    x = parameter("x", [2], DataType.INT32)
+    ends = [op.gather(x, whole(place), op.constant(np.int64(0))) for place in range(2)]
+    padded = op.pad(op.constant(np.arange(4, dtype=np.float32)), *ends, "constant")
+    model = load(save(tmp_path, [result("y", padded)], [x]))
+    for bad in (-(2**31), -(2**31)), (-5, 5), (5, -5):
+        assert (await run(model, {"x": np.array([1, -1], np.int32)}))["y"].tolist() == [0, 0, 1, 2]
+        with pytest.raises(InvalidTensor, match="cut off more than there are"):
+            await run(model, {"x": np.array(bad, np.int32)})
+
+
+async def test_offsets_of_a_deformable_convolution_are_numbers(tmp_path: Path) -> None:
+    """NaN ended the process."""
+    x = parameter("x", [1, 2, 4, 4])
+    image, weights = (
+        op.constant(np.ones(shape, np.float32)) for shape in ([1, 2, 4, 4], [1, 2, 1, 1])
+    )
+    pixels = op.deformable_convolution(image, x, weights, [1, 1], [0, 0], [0, 0], [1, 1])
+    model = load(save(tmp_path, [result("y", pixels)], [x]))
+    for bad in np.nan, np.inf, -np.inf:
+        assert np.all((await run(model, {"x": np.zeros((1, 2, 4, 4), np.float32)}))["y"] == 2)
+        with pytest.raises(InvalidTensor, match="out of range in its input 1"):
+            await run(model, {"x": np.full((1, 2, 4, 4), bad, np.float32)})
+
+
+CHOSEN_AXES: dict[str, Callable[[Any], Any]] = {
+    "Broadcast": lambda x: op.broadcast(whole(1, 2), whole(4, 2), first(x), "explicit"),
+    "Slice": lambda x: op.slice(rows(4), whole(0), whole(2), whole(1), first(x)),
+}
+
+
+@pytest.mark.parametrize("name", CHOSEN_AXES)
+def test_a_model_whose_requests_choose_an_axis_is_not_served(tmp_path: Path, name: str) -> None:
+    """Each ended the process, `Slice` when it was loaded."""
+    x = parameter("x", [-1])
+    directory = save(tmp_path, [result("y", CHOSEN_AXES[name](x))], [x])
+    with pytest.raises(LoadFailed, match=f'{name} "[^"]+" computes with axes, sizes or labels'):
+        load(directory)
+
+
+SCATTERS: dict[str, Callable[[Any], Any]] = {
+    "ScatterElementsUpdate": lambda axis: op.scatter_elements_update(
+        rows(4), op.constant(np.zeros((1, 4), np.int64)), rows(1), axis
+    ),
+    "ScatterUpdate": lambda axis: op.scatter_update(rows(4), whole(0), rows(1), axis),
+}
+
+
+@pytest.mark.parametrize("name", SCATTERS)
+@pytest.mark.parametrize("shape", [[], [1]], ids=str)
+async def test_an_axis_among_the_dimensions_is_taken(
+    tmp_path: Path, name: str, shape: list[int]
+) -> None:
+    """One of a million ended the process."""
+    axis = parameter("axis", shape, DataType.INT32)
+    model = load(save(tmp_path, [result("y", SCATTERS[name](axis))], [axis]))
+    expected = np.arange(16).reshape(4, 4).tolist()
+    for bad in 1_000_000, 2, -3, -(2**31):
+        for good in 0, -2:
+            given = {"axis": np.full(shape, good, np.int32)}
+            assert (await run(model, given))["y"].tolist() == [[0, 1, 2, 3], *expected[1:]]
+        with pytest.raises(InvalidRequest, match="out of range"):
+            await run(model, {"axis": np.full(shape, bad, np.int32)})

@@ -10,7 +10,7 @@ PREFIX = struct.Struct(">BL")
 """Whether the message is compressed, and its length in bytes."""
 AHEAD = 8 << 20
 """Bytes of memory that are set aside for a message as soon as its length is announced. For a longer
-message memory doubles as it comes, so that an announcement of 5 bytes cannot claim a gigabyte."""
+one the rest is set aside when so much has come: 5 bytes alone cannot claim a gigabyte."""
 VIEWED = SMALL
 """Bytes. A message is given as a view of memory that is counted in the budget from this size on; a
 smaller one is copied to bytes, which cost less to parse than a view."""
@@ -115,7 +115,7 @@ class MessageReader:
         if filled > self._counted:
             self._count(filled)
         if filled > len(memory):
-            memory = self._grow(memory, filled)
+            memory = self._grow(memory)
         memory[self._filled : filled] = memoryview(data)[start : start + taken]
         self._filled = filled
         if filled == self._length:
@@ -124,9 +124,10 @@ class MessageReader:
             found.append((self._compressed, message))
         return start + taken
 
-    def _grow(self, memory: memoryview, least: int) -> memoryview:
-        # Twofold, so that all the copies together cost no more than the message.
-        larger = self._get(min(self._length, max(least, 2 * len(memory))))
+    def _grow(self, memory: memoryview) -> memoryview:
+        # For all of the message: what is not written to takes no memory. To copy what has come each
+        # time that it has doubled held the event loop up, by 40 ms for 16 MB.
+        larger = self._get(self._length)
         larger[: self._filled] = memory[: self._filled]
         self._memory = larger
         return larger

@@ -36,7 +36,7 @@ async def test_another_level_counts_at_once(
     pages = LogPages(log_level, unbind, allowed=True)
     reply = await pages.change("", json.dumps({"log_level": word}).encode())
     assert json.loads(reply) == json.loads(pages.show()) == {"log_level": level}
-    assert logging.getLevelName(logging.getLogger("boto3").getEffectiveLevel()) == of_libraries
+    assert logging.getLevelName(logging.getLogger("a_library").getEffectiveLevel()) == of_libraries
     assert [each.getMessage() for each in caplog.records] == [f"log level changed level={level}"]
 
 

@@ -236,10 +236,11 @@ def _from_content(content: Buffer, dtype: DataType, shape: tuple[int, ...], coun
             f"tensor_content has {len(content)} bytes; {dtype.word} of shape {shape} takes"
             f" {count * raw.itemsize}"
         )
-    return _shaped(_from_bits(np.frombuffer(content, raw), dtype), shape)
+    return _shaped(from_bits(np.frombuffer(content, raw), dtype), shape)
 
 
-def _from_bits(bits: Array, dtype: DataType) -> Array:
+def from_bits(bits: Array, dtype: DataType) -> Array:
+    """Give elements as `DataType.numpy` from their bits as `BITS` has them; a view where it can."""
     if dtype is DataType.BF16:
         wide: Array = bits.astype(np.uint32) << np.uint32(16)
         return wide.view(np.float32)
@@ -252,7 +253,7 @@ def _from_bits(bits: Array, dtype: DataType) -> Array:
 def _from_list(values: Array, dtype: DataType) -> Array:
     # `half_val` carries the bits of both, as integers.
     if dtype is DataType.FP16 or dtype is DataType.BF16:
-        return _from_bits(values.astype(np.uint16), dtype)
+        return from_bits(values.astype(np.uint16), dtype)
     return values.astype(dtype.numpy, copy=False)
 
 

@@ -1,0 +1,36 @@
+"""Element types in the words of the Open Inference Protocol v2, both ways.
+
+Source: "Tensor Data Types" of the protocol, and BF16, which Triton and KServe add.
+"""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from ie_serving.core.errors import InvalidTensor
+from ie_serving.core.tensors import DataType
+
+NAME_OF: Mapping[DataType, str] = MappingProxyType(
+    {each: "BYTES" if each is DataType.STRING else each.name for each in DataType}
+)
+"""The protocol's word for each element type. They are ours, but for strings."""
+
+BY_NAME: Mapping[str, DataType] = MappingProxyType({word: each for each, word in NAME_OF.items()})
+
+
+def datatype(word: object, tensor: str) -> DataType:
+    """Find an element type by the protocol's word.
+
+    Args:
+        word: as the client sent it.
+        tensor: name of the input, for the error.
+
+    Raises:
+        InvalidTensor: there is no such type.
+    """
+    found = BY_NAME.get(word) if isinstance(word, str) else None
+    if found is None:
+        raise InvalidTensor(
+            f'input "{tensor}" has datatype {str(word)[:40]!r};'
+            f" expected one of {', '.join(BY_NAME)}"
+        )
+    return found

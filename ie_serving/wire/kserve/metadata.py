@@ -1,0 +1,84 @@
+"""Models and their tensors in the words of the Open Inference Protocol, for both interfaces."""
+
+from collections.abc import Iterable, Sequence
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from ie_serving.core.tensors import Signature, TensorSpec
+from ie_serving.core.versions import State, VersionStatus
+from ie_serving.wire.kserve.datatypes import NAME_OF
+
+PLATFORM: Final = "ie_serving"
+"""What runs every model, as far as clients can tell: drivers and layers are not theirs to know."""
+ANY_RANK: Final = (-1,)
+"""Shape of a tensor whose rank is open, which the protocol cannot say."""
+
+
+class TensorMetadata(NamedTuple):
+    """One input or output."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+
+
+class ModelMetadata(NamedTuple):
+    """What `GET /v2/models/{name}` and `ModelMetadata` tell."""
+
+    name: str
+    versions: Sequence[str]
+    platform: str
+    inputs: Sequence[TensorMetadata]
+    outputs: Sequence[TensorMetadata]
+
+
+class ModelIndex(NamedTuple):
+    """One version in the index of the repository."""
+
+    name: str
+    version: str
+    state: str
+    reason: str
+
+
+def model_metadata(name: str, versions: Iterable[int], signature: Signature) -> ModelMetadata:
+    """Describe a model by the signature that requests of the protocol run.
+
+    Args:
+        name: of the model.
+        versions: that answer now.
+        signature: of one of them.
+    """
+    return ModelMetadata(
+        name,
+        [str(version) for version in sorted(versions)],
+        PLATFORM,
+        [_described(spec) for spec in signature.inputs.values()],
+        [_described(spec) for spec in signature.outputs.values()],
+    )
+
+
+def _described(spec: TensorSpec) -> TensorMetadata:
+    return TensorMetadata(
+        spec.name, NAME_OF[spec.dtype], ANY_RANK if spec.shape is None else spec.shape
+    )
+
+
+READY: Final = "READY"
+UNAVAILABLE: Final = "UNAVAILABLE"
+_STATES: Final = MappingProxyType(
+    {
+        State.START: "LOADING",
+        State.LOADING: "LOADING",
+        State.AVAILABLE: READY,
+        State.UNLOADING: "UNLOADING",
+        State.END: UNAVAILABLE,
+    }
+)
+
+
+def model_index(name: str, status: VersionStatus) -> ModelIndex:
+    """Describe the state of one version."""
+    # One that failed is tried again, and LOADING meanwhile, as TensorFlow Serving has it.
+    state = UNAVAILABLE if status.error else _STATES[status.state]
+    return ModelIndex(name, str(status.version), state, status.message)

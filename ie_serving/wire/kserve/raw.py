@@ -1,0 +1,139 @@
+"""Tensors as raw bytes: the binary data extension over REST, `raw_*_contents` over gRPC.
+
+Elements lie in row-major order, little-endian, without gaps: BOOL takes 1 byte, FP16 and BF16
+take 2, and each element of BYTES is its length as 4 bytes, then itself. Source: "Binary Tensor
+Data Extension" of Triton, "Raw Tensor Contents" of the protocol.
+"""
+
+import math
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+
+from ie_serving.core.errors import InvalidTensor
+from ie_serving.core.tensors import Array, DataType, strings
+from ie_serving.wire.kserve.datatypes import NAME_OF
+from ie_serving.wire.protobuf.fields import Buffer
+from ie_serving.wire.tfs.tensor_encoder import TensorEncoder
+from ie_serving.wire.tfs.tensor_proto import BITS, MOST_DIMENSIONS, from_bits
+
+LENGTH: Final = 4
+"""Bytes before each element of BYTES that say how long it is."""
+_LENGTH: Final = struct.Struct("<I")
+_ENCODERS: Final = {
+    each: TensorEncoder(each, tensor_content=True)
+    for each in DataType
+    if each is not DataType.STRING
+}
+
+
+def checked_shape(sizes: Sequence[object], tensor: str) -> tuple[int, ...]:
+    """Give a shape that a client sent.
+
+    Args:
+        sizes: of its dimensions, as they came.
+        tensor: name of the input, for the error.
+
+    Raises:
+        InvalidTensor: too many dimensions, or one that is no size.
+    """
+    if len(sizes) > MOST_DIMENSIONS:
+        raise InvalidTensor(
+            f'input "{tensor}" has {len(sizes)} dimensions; at most {MOST_DIMENSIONS} are supported'
+        )
+    shape: list[int] = []
+    for size in sizes:
+        if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+            raise InvalidTensor(
+                f'input "{tensor}" has shape {str(list(sizes))[:200]}: each dimension has to be'
+                " the actual size, 0 or more"
+            )
+        shape.append(size)
+    return tuple(shape)
+
+
+def decode_raw(raw: Buffer, dtype: DataType, shape: tuple[int, ...], tensor: str) -> Array:
+    """Decode the bytes of one tensor, without copying where memory has them alike.
+
+    Args:
+        raw: exactly its bytes.
+        dtype: of the tensor.
+        shape: no dimension is negative.
+        tensor: name of the input, for errors.
+
+    Returns:
+        Array of that shape, dtype as `DataType.numpy`: a view of `raw`, not always aligned; new
+        for BOOL, BF16 and BYTES.
+
+    Raises:
+        InvalidTensor: there are more bytes, or fewer, than the tensor takes.
+    """
+    count = math.prod(shape)
+    if dtype is DataType.STRING:
+        return _shaped(strings(split_elements(raw, count, tensor)), shape, tensor)
+    bits = BITS.get(dtype, dtype.numpy)
+    if len(raw) != count * bits.itemsize:
+        raise InvalidTensor(
+            f'input "{tensor}" has {len(raw)} bytes; {NAME_OF[dtype]} of shape'
+            f" {list(shape)} takes {count * bits.itemsize}"
+        )
+    return _shaped(from_bits(np.frombuffer(raw, bits), dtype), shape, tensor)
+
+
+def encode_raw(array: Array, dtype: DataType) -> Buffer:
+    """Encode one tensor.
+
+    Args:
+        array: any shape; BF16 as float32, BYTES as objects of bytes.
+        dtype: that it has on the wire.
+
+    Returns:
+        Bytes, or a view of an array's memory: often of `array` itself.
+    """
+    if dtype is DataType.STRING:
+        return join_elements(array.reshape(-1).tolist())
+    return _ENCODERS[dtype].body(array)
+
+
+def split_elements(raw: Buffer, count: int, tensor: str) -> list[bytes]:
+    """Split the bytes of a BYTES tensor into its elements.
+
+    Args:
+        raw: exactly its bytes.
+        count: how many elements there are.
+        tensor: name of the input, for the error.
+
+    Raises:
+        InvalidTensor: these are not `count` elements.
+    """
+    view, end, at = memoryview(raw), len(raw), 0
+    elements: list[bytes] = []
+    # An element takes at least its length: a count that a shape invents costs nothing.
+    if count * LENGTH <= end:
+        while at + LENGTH <= end and len(elements) < count:
+            (length,) = _LENGTH.unpack_from(view, at)
+            at += LENGTH + length
+            elements.append(bytes(view[at - length : at]))
+    if at != end or len(elements) != count:
+        raise InvalidTensor(
+            f'input "{tensor}" has {end} bytes, which are not {count} elements of BYTES: each is'
+            f" {LENGTH} bytes of its length, little-endian, then itself"
+        )
+    return elements
+
+
+def join_elements(elements: Iterable[bytes]) -> bytes:
+    """Give the bytes of a BYTES tensor."""
+    pieces: list[bytes] = []
+    for element in elements:
+        pieces += (_LENGTH.pack(len(element)), element)
+    return b"".join(pieces)
+
+
+def _shaped(values: Array, shape: tuple[int, ...], tensor: str) -> Array:
+    try:
+        return values.reshape(shape)
+    except (OverflowError, ValueError) as error:  # one of 0, others whose product is too large
+        raise InvalidTensor(f'input "{tensor}" has shape {list(shape)}: {error}') from error

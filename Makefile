@@ -25,6 +25,7 @@ BUILD_INPUTS := pyproject.toml setup.py $(wildcard ie_serving/wire/protobuf/prot
 SOURCES := ie_serving tests examples benchmarks deploy setup.py
 BIN := .venv/bin
 DEV := .venv-dev/bin
+SCHEMAS := $(addprefix @kubernetes-models/,gateway-api@2 keda@2 prometheus-operator@6)
 PROGRAMS := chromium golang-go haproxy mosquitto nginx-light prometheus shellcheck
 
 # As CPython's own tests: beside others, on a machine that others use too, one of 13,000 may be late.
@@ -63,6 +64,10 @@ venv: .venv/.installed ## make .venv with the server in it
 	$(DEV)/pip install --quiet --editable '.[test,dev]'
 	# Without their dependencies: they ask for the larger of TensorFlow's two packages.
 	$(DEV)/pip install --quiet --no-deps 'tensorflow-serving-api==2.21.*' 'tf-keras==2.21.*'
+	# Schemas of custom resources of Kubernetes. KServe's asks for a web server, which nothing here starts.
+	$(DEV)/pip install --quiet --no-deps --ignore-requires-python 'kserve==0.21.*'
+	$(if $(shell command -v npm),-npm install --prefix .venv-dev/published --ignore-scripts --no-audit --no-fund \
+		--loglevel error $(SCHEMAS))
 	@touch $@
 
 define environment

@@ -47,6 +47,7 @@ from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.admin.log_pages import LogPages
 from ie_serving.server.fronts.admin.readiness import Readiness
 from ie_serving.server.fronts.kibernetika.any_model import answering_for
+from ie_serving.server.fronts.kserve_v2.later import LaterKServe
 from ie_serving.server.fronts.page.later import LaterPage
 from ie_serving.server.fronts.streams.later import LaterStreams
 from ie_serving.server.fronts.tfs import model_service, prediction_service
@@ -253,12 +254,14 @@ class ServingApplication:
         server, secure = self._settings.server, bool(self._gate.secure(REST))
         # One for both: otherwise reloads would be a way round the pause between polls of a model.
         poll = AskedPolls(self._models.poll).once
-        poll_all = self._workers.poll_all(poll)
         most = server.max_message_bytes
         interface = self._handing_on(rest_interface(limit_s=server.rest_timeout_s))
         served = self._models.served
         page = LaterPage(self._settings, self._storage_options, served, self._health, self._metrics)
         streams = self._streams.rest(self._plane, interface, most, any_origin=server.enable_cors)
+        kserve = LaterKServe(
+            (self._plane, served, self._health), server, self._handing_on, lambda: api.poll
+        )
         api = RestApi(
             self._plane,
             interface,
@@ -268,7 +271,7 @@ class ServingApplication:
             enable_cors=server.enable_cors,
             asks_callers=server.has_access,
             metrics_paths=server.metrics_paths,
-            poll=poll_all,
+            poll=self._workers.poll_all(poll),
             config=self._config_pages(poll),
             log=LogPages(
                 log_level,
@@ -279,12 +282,11 @@ class ServingApplication:
             poll_allowed=server.reload_by_rpc,
             write_metadata=metadata.FORMS[server.rest_metadata],
             secure=secure,
-            around=page.around(streams),
+            around=kserve.around(page.around(streams)),
         )
         answer, wanted = front_of(self._settings, api, self._plane, served, secure=secure)
-        answer = self._in_flight.rest(answer, refusal)
-        asked, refused = page.wanted(wanted), partial(self._plane.refused, "")
-        app = self._gate.rest(answer, asked, refusal, refused)
+        asked, refused = kserve.wanted(page.wanted(wanted)), partial(self._plane.refused, "")
+        app = self._gate.rest(self._in_flight.rest(answer, refusal), asked, refusal, refused)
         return partial(
             HttpServer,
             # In front of the gate: a request that the gate refuses has its line in the log, too.

@@ -55,6 +55,8 @@ REST: Mapping[str, Need] = {
     # Routes of simple_tensorflow_serving. Which model is asked stands in the body.
     "ask": Need(Right.PREDICT, Models.ALL),
     "alive": _OPEN,
+    # Name and version of the server, and what it has of the Open Inference Protocol.
+    "server": Need(Right(0), Models.NONE),
     # Its labels name every model.
     "metrics": _READ_ALL,
     "health": _HEALTH,

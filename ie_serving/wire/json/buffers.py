@@ -139,11 +139,14 @@ def read_array(
 
 # The brackets are counted once for all, as none tells which array it belongs to.
 def read_arrays(
-    values: dict[str, Lazy], dtypes: dict[str, DataType], body: bytes
+    values: dict[str, Lazy], dtypes: dict[str, DataType], body: bytes, others: int = 0
 ) -> dict[str, Array] | None:
-    """Read several arrays as `read_array` reads one; together they are all the arrays of `body`."""
+    """Read several arrays as `read_array` reads one.
+
+    Together they are all the arrays of `body`, but for `others`, which hold no arrays themselves.
+    """
     shapes = {}
-    brackets = 0
+    brackets = others
     for name, value in values.items():
         measured = _measure(value) if dtypes[name].number in _NUMBERS else None
         if measured is None:

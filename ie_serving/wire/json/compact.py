@@ -34,7 +34,7 @@ def compact(outputs: Mapping[str, Array], *, rows: bool) -> bytes | bytearray:
     if len(outputs) == 1:
         (array,) = outputs.values()
         reply += b'{"predictions":' if rows else b'{"outputs":'
-        for piece in _dense(array) if is_finite(array) else _worded(array):
+        for piece in numbers(array):
             reply += piece
         reply += b"}"
         return reply
@@ -46,6 +46,11 @@ def compact(outputs: Mapping[str, Array], *, rows: bool) -> bytes | bytearray:
         separator = b","
     reply += b"}}"
     return reply
+
+
+def numbers(array: Array) -> Iterator[bytes | memoryview]:
+    """Write one array of numbers or booleans, with words for what is not finite, in pieces."""
+    return _dense(array) if is_finite(array) else _worded(array)
 
 
 def _dense(array: Array) -> Iterator[bytes | memoryview]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+from collections.abc import Mapping
 
 from ie_serving.core.budget import BUDGET, Lease
 from ie_serving.core.errors import InvalidRequest, RequestTooLarge, UnknownEncoding
@@ -40,20 +41,25 @@ ALWAYS_INFLATED = 8 << 20
 FASTEST = 1
 """zlib's level of compression. The default, 6, makes JSON of numbers 5 % smaller and takes four to
 eight times as long."""
+GZIPPED: Mapping[bytes, int] = {b"gzip": inflate.GZIP, b"x-gzip": inflate.GZIP}
+"""How bodies may be compressed, by the words of Content-Encoding; window bits for zlib."""
 GZIP: Headers = ((b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
 
 
-async def read_body(request: Request, limit: int, lease: Lease) -> bytes:
-    """Read the whole body, inflated if it came as gzip.
+async def read_body(
+    request: Request, limit: int, lease: Lease, codings: Mapping[bytes, int] = GZIPPED
+) -> bytes:
+    """Read the whole body, inflated if it came compressed.
 
     Args:
         request: whose body has not been read yet.
         limit: largest size in bytes, also after decompression.
         lease: takes what the body and work on it need; of whoever works on it.
+        codings: how it may be compressed.
 
     Raises:
         RequestTooLarge: the body is larger; what is over the limit is not kept.
-        InvalidRequest: the body is not the gzip data that its header announces.
+        InvalidRequest: the body is not the compressed data that its header announces.
         UnknownEncoding: its header announces something else.
         QueueFull: the budget is spent.
     """
@@ -61,23 +67,27 @@ async def read_body(request: Request, limit: int, lease: Lease) -> bytes:
     body = request.body if request.stream is None else await _gathered(request.stream, limit, lease)
     if body is None or len(body) > limit:
         raise _too_large(limit)
-    if _is_gzip(request.head):
-        body = await _inflated(body, limit)
+    window_bits = _window_bits(request.head, codings)
+    if window_bits is not None:
+        body = await _inflated(body, limit, window_bits)
     if len(body) >= COUNTED:
         lease.take(WORKED_ON * len(body))
     return body
 
 
-def _is_gzip(head: RequestHead) -> bool:
+def _window_bits(head: RequestHead, known: Mapping[bytes, int]) -> int | None:
+    """Tell how the body is compressed; None where it is not."""
     encoding = head.fields.get(b"content-encoding", b"")
     codings = [coding.strip() for coding in encoding.lower().split(b",")]
-    known = [coding for coding in codings if coding not in (b"", b"identity")]
-    if known not in ([], [b"gzip"], [b"x-gzip"]):
+    given = [coding for coding in codings if coding not in (b"", b"identity")]
+    if not given:
+        return None
+    if len(given) > 1 or given[0] not in known:
         raise UnknownEncoding(
             f'Content-Encoding "{encoding.decode("latin-1")}" is not supported: send the body as'
             " gzip, or as it is"
         )
-    return bool(known)
+    return known[given[0]]
 
 
 def _check_length(length: int | None, limit: int) -> None:
@@ -104,13 +114,13 @@ async def _gathered(stream: Stream, limit: int, lease: Lease) -> bytes | None:
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
-async def _inflated(body: bytes, limit: int) -> bytes:
+async def _inflated(body: bytes, limit: int, window_bits: int) -> bytes:
     grown = max(ALWAYS_INFLATED, MOST_GROWTH * len(body))
     most = min(limit, MOST_INFLATED, grown)
     try:
-        return bytes(await inflate.inflated(body, inflate.GZIP, most))
+        return bytes(await inflate.inflated(body, window_bits, most))
     except inflate.Malformed as error:
-        raise _not_gzip(str(error)) from error
+        raise _malformed(str(error), window_bits) from error
     except inflate.TooLong:
         # The bound that was met tells which advice helps.
         raise (_grows() if most == grown else _too_large(limit)) from None
@@ -140,10 +150,11 @@ async def compressed(head: RequestHead, reply: Reply) -> Reply:
     return Reply(status, (*kept, *GZIP), body)
 
 
-def _not_gzip(why: str) -> InvalidRequest:
+def _malformed(why: str, window_bits: int) -> InvalidRequest:
+    word = "gzip" if window_bits == inflate.GZIP else "deflate"
     return InvalidRequest(
-        f"the body announced by Content-Encoding: gzip is not valid gzip data ({why}); compress it"
-        " again or leave the header out"
+        f"the body announced by Content-Encoding: {word} is not valid {word} data ({why});"
+        " compress it again or leave the header out"
     )
 
 

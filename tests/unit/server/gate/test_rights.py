@@ -6,10 +6,13 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor_pool import DescriptorPool
 
+from ie_serving.config.settings import ServerSettings
 from ie_serving.core.access import Need, Right
 from ie_serving.core.errors import NotFound
 from ie_serving.server.fronts.admin.grpc_health import HealthService
 from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
+from ie_serving.server.fronts.kserve_v2 import routes as kserve
+from ie_serving.server.fronts.kserve_v2.later import LaterKServe
 from ie_serving.server.fronts.page import routes as page
 from ie_serving.server.fronts.stfs.routes import ALIVE, ASK
 from ie_serving.server.fronts.streams.later import LaterStreams
@@ -69,6 +72,21 @@ REQUESTS = [
     ("DELETE", "/v1/models/m", "nothing", ""),
     ("GET", "/v2/health/startup", "health", ""),
 ]
+OF_KSERVE = [
+    ("POST", "/v2/models/m/infer", "predict", "m"),
+    ("POST", "/v2/models/a%2Fb/versions/3/infer", "predict", "a/b"),
+    ("GET", "/v2/models/m", "metadata", "m"),
+    ("GET", "/v2/models/m/versions/stable", "metadata", "m"),
+    ("GET", "/v2/models/m/versions/stable/ready", "status", "m"),
+    ("GET", "/v2", "server", ""),
+    ("POST", "/v2/repository/index", "config", ""),
+    ("POST", "/v2/repository/models/m/load", "poll", "m"),
+    ("POST", "/v2/repository/models/m/unload", "poll", "m"),
+    ("GET", "/v2/models/m/infer", "nothing", "m"),
+    ("GET", "/v2/models/m/ready", "health", ""),
+    ("GET", "/v2/health/live", "health", ""),
+    ("GET", "/metrics", "metrics", ""),
+]
 NOWHERE = ["/", "/metrics/", "/METRICS", "/ping/", "/v2/health", "/v2/models/m", "/v11/models"]
 
 
@@ -86,7 +104,7 @@ def test_every_rpc_has_an_entry() -> None:
 async def test_every_route_has_an_entry() -> None:
     api = Rest(await Heart().plane()).api
     beside = {"reload", "metrics", "health", "preflight", "nothing", "stream"}
-    of_others = {ASK, ALIVE, *PAGE_VERBS}
+    of_others = {ASK, ALIVE, *PAGE_VERBS, *kserve.RIGHTS_OF.values()}
     assert {*api._runs, *api._looks, *GENERATED, *beside, *of_others} == set(rights.REST)
     for metrics_paths in ((), ("/metrics", "/monitoring")):
         verbs = page_verbs(metrics_paths)
@@ -97,6 +115,23 @@ async def test_every_route_has_an_entry() -> None:
 @pytest.mark.parametrize(("method", "target", "verb", "model"), REQUESTS)
 def test_what_a_request_asks_for(method: str, target: str, verb: str, model: str) -> None:
     assert wanted(method, target) == (verb, model)
+
+
+@pytest.mark.parametrize(("method", "target", "verb", "model"), OF_KSERVE)
+def test_what_a_request_of_the_open_inference_protocol_asks_for(
+    method: str, target: str, verb: str, model: str
+) -> None:
+    assert _kserve().wanted(wanting(["/metrics"]))(head(method, target)) == (verb, model)
+
+
+def test_metrics_below_the_open_inference_protocol_are_still_metrics() -> None:
+    path = "/v2/models/metrics"
+    of_others = wanting([path])
+    assert _kserve(path).wanted(of_others)(head("GET", path)) == ("metrics", "")
+
+
+def _kserve(metrics_path: str = "/metrics") -> LaterKServe:
+    return LaterKServe(NEVER, ServerSettings(rest_port=1, metrics_path=metrics_path), NEVER, NEVER)
 
 
 @pytest.mark.parametrize("target", NOWHERE)
@@ -112,9 +147,12 @@ def test_metrics_below_the_api_are_still_metrics() -> None:
 
 
 def wanted(method: str, target: str, *metrics_paths: str) -> tuple[str, str]:
+    return wanting(metrics_paths or ["/metrics"])(head(method, target))
+
+
+def head(method: str, target: str) -> RequestHead:
     path, _, query = target.partition("?")
-    head = RequestHead(method, path.encode(), query.encode(), "1.1", (), {}, 0, True, False)
-    return wanting(metrics_paths or ["/metrics"])(head)
+    return RequestHead(method, path.encode(), query.encode(), "1.1", (), {}, 0, True, False)
 
 
 def test_nothing_else_is_open() -> None:

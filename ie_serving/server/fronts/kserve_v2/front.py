@@ -1,0 +1,237 @@
+"""The Open Inference Protocol v2 (KServe v2) over REST: parse, ask the data plane, phrase.
+
+Source: `inference_rest.md` of kserve/open-inference-protocol; Triton's extensions for binary
+tensors and the repository.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from ie_serving import __version__
+from ie_serving.core.budget import BUDGET, Lease
+from ie_serving.core.codes import ENDED
+from ie_serving.core.errors import InvalidRequest, NotSupported
+from ie_serving.core.requests import InferRequest, ModelSpec
+from ie_serving.core.signatures import named
+from ie_serving.core.threads import in_thread, let_go
+from ie_serving.inference.interface import LARGE, Api
+from ie_serving.inference.plane import DataPlane
+from ie_serving.models.served import ServedModels
+from ie_serving.models.version.handle import Servable
+from ie_serving.server.fronts.admin.health import Health
+from ie_serving.server.fronts.kserve_v2 import routes
+from ie_serving.server.fronts.kserve_v2.asked import model_spec
+from ie_serving.server.fronts.kserve_v2.interface import Interfaces, Unwritten, Written
+from ie_serving.server.fronts.kserve_v2.routes import Asked
+from ie_serving.server.fronts.tfs.rest import JSON_REPLY, refusal
+from ie_serving.server.fronts.tfs.rest_body import GZIPPED, read_body
+from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
+from ie_serving.server.transport import inflate
+from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
+from ie_serving.wire.json.document import parse_object
+from ie_serving.wire.kserve.members import flag
+from ie_serving.wire.kserve.metadata import READY, model_index, model_metadata
+from ie_serving.wire.kserve.raw_request import RawBody
+from ie_serving.wire.kserve.request import InferBody, parse_at_once, parse_infer
+from ie_serving.wire.kserve.wanted import Form
+
+HEADER: Final = b"inference-header-content-length"
+CODINGS: Final = {**GZIPPED, b"deflate": inflate.DEFLATE}
+"""How bodies may be compressed: Triton's client can do either."""
+RAW_REPLY: Final = (b"content-type", b"application/octet-stream")
+EXTENSIONS: Final = ("binary_tensor_data", "model_repository", "sequence", "parameters")
+SERVER: Final = {"name": "ie_serving", "version": __version__, "extensions": EXTENSIONS}
+_MOST_DIGITS: Final = 18
+_MOST_OF_INDEX: Final = 1 << 16
+"""Bytes of the body that asks for the index, or for a load: one flag, or none."""
+_RAW_FACTOR: Final = LARGE // LARGE_BODY
+"""How many raw bytes take as long to decode as one of JSON."""
+
+Poll = Callable[[Request, ModelSpec], Coroutine[Any, Any, None]]
+"""Lists a model's repository now, if clients may ask for that. Raises: ServingError."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the front end answers with.
+
+    Attributes:
+        plane: runs the models.
+        served: the models.
+        health: how far the server is.
+        interfaces: of the protocol.
+        poll: see `Poll`.
+        max_body_bytes: largest body.
+    """
+
+    plane: DataPlane
+    served: ServedModels
+    health: Health
+    interfaces: Interfaces
+    poll: Poll
+    max_body_bytes: int
+
+
+class KServeFront:
+    """Answers every request of the protocol, but for probes."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._plane = parts.plane
+        self._served = parts.served
+        self._of_json, self._of_raw = parts.interfaces
+        self._health = parts.health
+        self._poll = parts.poll
+        self._max_body_bytes = parts.max_body_bytes
+        self._answers: Mapping[str, Callable[[Request, Asked, float], Coroutine[Any, Any, Reply]]]
+        self._answers = {
+            routes.INFER: self._infer,
+            routes.METADATA: self._metadata,
+            routes.READY: self._ready,
+            routes.SERVER: self._server,
+            routes.INDEX: self._index,
+            routes.LOAD: self._load,
+            routes.UNLOAD: self._unload,
+            routes.WRONG_METHOD: self._wrong_method,
+        }
+
+    async def answer(self, request: Request, asked: Asked) -> Reply:
+        """Answer one request, of which the route is known."""
+        began = time.perf_counter()
+        try:
+            return await self._answers[asked.verb](request, asked, began)
+        except Exception as error:
+            return refusal(error)
+        except asyncio.CancelledError as error:
+            let_go(error)
+            raise
+
+    async def _infer(self, request: Request, asked: Asked, began: float) -> Reply:
+        head, body, limit = request.head, request.body, self._max_body_bytes
+        try:  # as `RestApi`, without the calls
+            model = model_spec(asked.model, asked.version)
+            if body is None or len(body) > limit or b"content-encoding" in head.fields:
+                held = Lease(BUDGET)  # until the reply is made: what else refers to it has ended
+                body = await read_body(request, limit, held, CODINGS)
+            length = _json_length(head, len(body))
+            parsed = RawBody(body) if length == 0 else parse_at_once(body, length)
+            if parsed is None:
+                parsed = await in_thread(parse_infer, body, length)
+        except ENDED as error:
+            self._plane.refused(asked.model, error, self._of_json, Api.PREDICT)
+            raise
+        size = len(body) if length is None else length + (len(body) - length) // _RAW_FACTOR
+        inputs = InferRequest(
+            model, "", parsed.decode, size, parsed.decode_at_once, parsed.outputs, head
+        )
+        is_json = parsed.wanted.form is Form.JSON
+        interface = self._of_json if is_json else self._of_raw
+        return _reply(parsed, await self._plane.predict(inputs, interface, began))
+
+    async def _metadata(self, request: Request, asked: Asked, began: float) -> Reply:
+        def encode(servable: Servable) -> bytes:
+            whose = f'model "{servable.name}" version {servable.version}'
+            signature = named(servable.signatures, "", whose)
+            versions = self._served.entry(servable.name).stream.available
+            told = model_metadata(servable.name, versions, signature)
+            tensors = {
+                "inputs": [each._asdict() for each in told.inputs],
+                "outputs": [each._asdict() for each in told.outputs],
+            }
+            return orjson.dumps({**told._asdict(), **tensors})
+
+        with self._plane.counting_refusals(asked.model, self._of_json, Api.METADATA):
+            model = model_spec(asked.model, asked.version)
+        return _json(self._plane.metadata(model, self._of_json, began, encode))
+
+    async def _ready(self, request: Request, asked: Asked, began: float) -> Reply:
+        """Answer for a version by its label; by number and without one `Health` is asked."""
+        model = model_spec(asked.model, asked.version)
+        if model.label is not None:
+            version = self._served.resolve_label(model.name, model.label)
+            model = ModelSpec(model.name, version)
+        status, body = self._health.model_reply(model, self._plane.is_ready(model))
+        return Reply(status, JSON_REPLY, body)
+
+    async def _server(self, request: Request, asked: Asked, began: float) -> Reply:
+        return _json(orjson.dumps(SERVER))
+
+    async def _index(self, request: Request, asked: Asked, began: float) -> Reply:
+        with self._plane.counting_refusals("", self._of_json):
+            document = await self._document(request)
+            ready = flag(document, "ready", False, "the request")
+        found = [
+            model_index(name, status)
+            for name, statuses in self._served.all_statuses().items()
+            for status in statuses
+        ]
+        shown = [each._asdict() for each in found if not ready or each.state == READY]
+        return _json(orjson.dumps(shown))
+
+    async def _load(self, request: Request, asked: Asked, began: float) -> Reply:
+        """List the model's repository now; what of it is loaded, its configuration says."""
+        with self._plane.counting_refusals(asked.model, self._of_json):
+            if (await self._document(request)).get("parameters"):
+                raise NotSupported(
+                    "load takes no parameters here: a model's configuration is in the server's"
+                    " configuration file, and its files are in its repository"
+                )
+        await self._poll(request, ModelSpec(asked.model))
+        return _json(b"{}")
+
+    async def _unload(self, request: Request, asked: Asked, began: float) -> Reply:
+        with self._plane.counting_refusals(asked.model, self._of_json):
+            raise NotSupported(
+                "models are not unloaded over this protocol: take the model out of the"
+                " configuration file, or its versions out of its repository"
+            )
+
+    async def _wrong_method(self, request: Request, asked: Asked, began: float) -> Reply:
+        error = InvalidRequest(
+            f"{request.head.method} is not what this path takes: {asked.allowed}"
+        )
+        self._plane.refused(asked.model, error, self._of_json)
+        reply = refusal(error)
+        return reply._replace(
+            status=405, headers=(*reply.headers, (b"allow", asked.allowed.encode()))
+        )
+
+    async def _document(self, request: Request) -> Mapping[str, Any]:
+        """Read a small body that is a JSON object, or nothing."""
+        held = Lease(BUDGET)
+        body = await read_body(request, min(_MOST_OF_INDEX, self._max_body_bytes), held)
+        if not body.strip():
+            return {}
+        document = parse_object(bytes(body))
+        return {key: document[key] for key in list(document)}
+
+
+def _json_length(head: RequestHead, size: int) -> int | None:
+    """Read how many bytes of a body are JSON; None where all are. Raises: InvalidRequest."""
+    given = head.fields.get(HEADER)
+    if given is None:
+        return None
+    digits = given.strip()
+    if not digits.isdigit() or len(digits) > _MOST_DIGITS or int(digits) > size:
+        raise InvalidRequest(
+            f"Inference-Header-Content-Length is {given[:40].decode('latin-1')!r}; expected how"
+            f" many of the {size} bytes of the body are JSON"
+        )
+    return int(digits)
+
+
+def _reply(asked: InferBody | RawBody, given: Written) -> Reply:
+    wanted = asked.wanted
+    written = given.write(given.outputs, wanted.binary) if isinstance(given, Unwritten) else given
+    body, length = written.body(asked.id)
+    if wanted.form is Form.JSON:
+        return Reply(200, JSON_REPLY, body)
+    return Reply(200, (RAW_REPLY, (HEADER, b"%d" % length)), body)
+
+
+def _json(body: bytes) -> Reply:
+    return Reply(200, JSON_REPLY, body)

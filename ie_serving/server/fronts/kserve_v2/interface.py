@@ -1,0 +1,77 @@
+"""The Open Inference Protocol v2 over REST as the data plane knows it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from ie_serving.core.errors import NotFound
+from ie_serving.core.tensors import Array, Signature
+from ie_serving.inference.interface import Encode, Interface
+from ie_serving.models.version.handle import Servable
+from ie_serving.server.fronts.tfs.callers import rest_caller
+from ie_serving.server.fronts.tfs.rest_interface import LABELS, LARGE_BODY, LARGE_OUTPUT
+from ie_serving.wire.kserve.reply import InferReply, ReplyEncoder
+from ie_serving.wire.kserve.wanted import Form
+
+
+class Unwritten(NamedTuple):
+    """Outputs of which the request alone tells how each is written.
+
+    Attributes:
+        write: writes them; `ReplyEncoder.mixed`.
+        outputs: copies.
+    """
+
+    write: Callable[[Mapping[str, Array], Mapping[str, bool]], InferReply]
+    outputs: Mapping[str, Array]
+
+
+Written = InferReply | Unwritten
+
+
+class Interfaces(NamedTuple):
+    """How replies are asked for: raw ones cost no more than the copy that a thread would need."""
+
+    of_json: Interface[Written]
+    of_raw: Interface[Written]
+
+
+def interfaces(
+    hand_on: Callable[[Interface[Any]], Interface[Any]], *, limit_s: float
+) -> Interfaces:
+    """Describe the protocol; no inference outlasts `limit_s`. See `inference.noted.handing_on`."""
+
+    def interface(large_reply: int | None) -> Interface[Written]:
+        return Interface(
+            entrypoint="REST",
+            labels=LABELS,
+            encoders=_encoders,
+            unknown_signature=_no_signature,
+            limit_s=limit_s,
+            caller=partial(rest_caller, limit_s),
+            large_request=LARGE_BODY,
+            large_reply=large_reply,
+        )
+
+    return Interfaces(hand_on(interface(LARGE_OUTPUT)), hand_on(interface(None)))
+
+
+def _encoders(
+    servable: Servable, signature: Signature, outputs: Sequence[str]
+) -> Mapping[object, Encode[Written]]:
+    specs = None
+    if not signature.gives_any:
+        specs = {alias: signature.outputs[alias] for alias in outputs}
+    encoder = ReplyEncoder(servable.name, servable.version, specs)
+
+    def copied(outputs: Mapping[str, Array]) -> Unwritten:
+        return Unwritten(encoder.mixed, {name: array.copy() for name, array in outputs.items()})
+
+    return {Form.JSON: encoder.json, Form.BINARY: encoder.binary, Form.MIXED: copied}
+
+
+def _no_signature(servable: Servable, name: str) -> NotFound:
+    return NotFound(
+        f'model "{servable.name}" version {servable.version} has no signature "{name}", which this'
+        f" protocol runs; it has {servable.signature_names}"
+    )

@@ -1,0 +1,119 @@
+"""What a REST request of the Open Inference Protocol v2 asks for. Pure, and small: the gate asks.
+
+Probes of health and of models are answered by `fronts/admin/health.py`, which has every path that
+is not here.
+"""
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final, NamedTuple
+from urllib.parse import unquote_to_bytes
+
+from ie_serving.server.fronts.admin.health import model_asked
+from ie_serving.server.transport.http1.messages import RequestHead
+
+INFER: Final = "infer"
+METADATA: Final = "metadata"
+READY: Final = "ready"
+SERVER: Final = "server"
+INDEX: Final = "index"
+LOAD: Final = "load"
+UNLOAD: Final = "unload"
+WRONG_METHOD: Final = "wrong_method"
+
+METHODS: Final[Mapping[str, str]] = {
+    INFER: "POST",
+    METADATA: "GET",
+    READY: "GET",
+    SERVER: "GET",
+    INDEX: "POST",
+    LOAD: "POST",
+    UNLOAD: "POST",
+}
+"""By what is asked for; HEAD goes wherever GET does."""
+
+RIGHTS_OF: Final[Mapping[str, str]] = {
+    INFER: "predict",
+    METADATA: "metadata",
+    READY: "status",
+    SERVER: "server",
+    INDEX: "config",
+    LOAD: "poll",
+    UNLOAD: "poll",
+    WRONG_METHOD: "nothing",
+}
+"""Verbs of `gate/rights.py`, whose needs are the same."""
+
+PREFIX: Final = b"/v2"
+LONGEST_REMEMBERED: Final = 256
+"""Bytes of a path: what strangers send must not fill the memory."""
+
+_MODEL: Final = re.compile(rb"/v2/models/([^/]+)(?:/versions/([^/]+))?(?:/(infer|ready))?/?")
+_REPOSITORY: Final = re.compile(rb"/v2/repository/models/([^/]+)/(load|unload)/?")
+_FIXED: Final = {
+    b"/v2": SERVER,
+    b"/v2/": SERVER,
+    b"/v2/repository/index": INDEX,
+    b"/v2/repository/index/": INDEX,
+}
+
+
+class Asked(NamedTuple):
+    """What is asked for.
+
+    Attributes:
+        verb: one of those above.
+        model: its name; empty where none is named.
+        version: a number or a label; empty for the default.
+        allowed: methods of the path, where it has another one.
+    """
+
+    verb: str
+    model: str = ""
+    version: str = ""
+    allowed: str = ""
+
+
+def asked(head: RequestHead) -> Asked | None:
+    """Tell what a request asks for; None where it is none of the protocol."""
+    path = head.path
+    if not path.startswith(PREFIX):
+        return None
+    return (_remembered if len(path) <= LONGEST_REMEMBERED else _read)(head.method, path)
+
+
+def _read(method: str, path: bytes) -> Asked | None:
+    found = _found(path)
+    if found is None:
+        return None
+    needed = METHODS[found.verb]
+    if method == needed or (method == "HEAD" and needed == "GET"):
+        return found
+    return Asked(WRONG_METHOD, found.model, allowed=needed)
+
+
+_remembered = lru_cache(maxsize=1024)(_read)
+
+
+def _found(path: bytes) -> Asked | None:
+    if verb := _FIXED.get(path):
+        return Asked(verb)
+    if of_model := _MODEL.fullmatch(path):
+        name, version, word = of_model.groups()
+        if word == b"ready" and model_asked(path):
+            return None
+        return Asked((word or METADATA.encode()).decode(), _text(name), _text(version or b""))
+    if of_repository := _REPOSITORY.fullmatch(path):
+        return Asked(of_repository[2].decode(), _text(of_repository[1]))
+    return None
+
+
+def _text(part: bytes) -> str:
+    return unquote_to_bytes(part).decode("utf-8", "replace")
+
+
+def verb_of(head: RequestHead) -> tuple[str, str] | None:
+    """Tell the gate the verb of a request and its model; None where it is none of the protocol."""
+    found = asked(head)
+    return None if found is None else (RIGHTS_OF[found.verb], found.model)

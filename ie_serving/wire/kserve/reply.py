@@ -1,0 +1,110 @@
+"""REST replies of an inference: JSON, with raw tensors behind it where they are wanted so.
+
+Source: Open Inference Protocol v2; Triton's "Binary Tensor Data Extension".
+"""
+
+import base64
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import orjson
+
+from ie_serving.core.tensors import Array, DataType, TensorSpec, specs_of
+from ie_serving.wire.json.compact import numbers
+from ie_serving.wire.kserve.datatypes import NAME_OF
+from ie_serving.wire.kserve.raw import encode_raw
+
+FEW: Final = 32 * 1024
+"""Elements up to which an array of finite numbers is written by one call."""
+_NUMPY: Final = orjson.OPT_SERIALIZE_NUMPY
+_NULL: Final = b"null"
+
+
+class InferReply(NamedTuple):
+    """A reply to which the request's id is still to be added.
+
+    Attributes:
+        members: of the JSON object, without its opening brace.
+        raw: tensors behind it, in their order; none where all are JSON.
+    """
+
+    members: bytes
+    raw: Sequence[bytes]
+
+    def body(self, id: bytes | None) -> tuple[bytes, int]:
+        """Give the whole body, and how many bytes of it are JSON; the id is JSON already."""
+        start = b"{" if id is None else b'{"id":%b,' % id
+        length = len(start) + len(self.members)
+        return b"".join((start, self.members, *self.raw)), length
+
+
+class ReplyEncoder:
+    """Writes the replies of one version.
+
+    Args of the constructor:
+        model: name of the model.
+        version: its number.
+        specs: of the outputs by name; None where they are known only when they come.
+    """
+
+    def __init__(self, model: str, version: int, specs: Mapping[str, TensorSpec] | None) -> None:
+        name, number = orjson.dumps(model), str(version).encode()
+        self._start = b'"model_name":%b,"model_version":"%b","outputs":[' % (name, number)
+        self._specs = specs
+        self._heads = {name: _head(name, spec.dtype) for name, spec in (specs or {}).items()}
+
+    def json(self, outputs: Mapping[str, Array]) -> InferReply:
+        """Write all outputs as JSON."""
+        return self.mixed(outputs, {})
+
+    def binary(self, outputs: Mapping[str, Array]) -> InferReply:
+        """Write all outputs raw."""
+        return self.mixed(outputs, dict.fromkeys(outputs, True))
+
+    def mixed(self, outputs: Mapping[str, Array], binary: Mapping[str, bool]) -> InferReply:
+        """Write those outputs raw that `binary` says, others as JSON; none of them is kept."""
+        specs, heads = self._specs, self._heads
+        if specs is None:
+            specs = specs_of(outputs)
+            heads = {name: _head(name, spec.dtype) for name, spec in specs.items()}
+        written: list[bytes] = []
+        raw: list[bytes] = []
+        for name, spec in specs.items():
+            array = outputs[name]
+            shape = b",".join([b"%d" % size for size in array.shape])
+            if binary.get(name):
+                data = bytes(encode_raw(array, spec.dtype))
+                raw.append(data)
+                written.append(
+                    b'%b[%b],"parameters":{"binary_data_size":%d}}'
+                    % (heads[name], shape, len(data))
+                )
+            else:
+                written.append(b"%b[%b],%b}" % (heads[name], shape, _data(array, spec.dtype)))
+        return InferReply(b"%b%b]}" % (self._start, b",".join(written)), raw)
+
+
+def _head(name: str, dtype: DataType) -> bytes:
+    return b'{"name":%b,"datatype":"%b","shape":' % (orjson.dumps(name), NAME_OF[dtype].encode())
+
+
+def _data(array: Array, dtype: DataType) -> bytes:
+    """Write the values as a flat list, with whatever must be said of them."""
+    flat = array.reshape(-1)
+    if dtype is DataType.STRING:
+        return _texts(flat.tolist())
+    if flat.size <= FEW:
+        text = orjson.dumps(flat if flat.flags.c_contiguous else flat.copy(), option=_NUMPY)
+        # Numbers and booleans have no other null than what is not finite.
+        if _NULL not in text:
+            return b'"data":' + text
+    return b'"data":' + b"".join(numbers(flat))
+
+
+def _texts(elements: Sequence[bytes]) -> bytes:
+    """Write elements of BYTES: as texts, or as base64, which is said, where one is no text."""
+    try:
+        return b'"data":' + orjson.dumps([element.decode() for element in elements])
+    except UnicodeDecodeError:
+        coded = [base64.b64encode(element).decode() for element in elements]
+        return b'"parameters":{"content_type":"base64"},"data":' + orjson.dumps(coded)

@@ -1,0 +1,186 @@
+"""REST bodies of an inference: JSON, and raw tensors behind it where a header tells its length.
+
+Numbers in JSON are read by the readers of TensorFlow Serving's bodies (`wire/json/request.py`): by
+the second, straight from simdjson's buffers, where an input is a plain list, flat or nested as its
+shape says; by the third otherwise, which names the element that is at fault.
+
+Source: Open Inference Protocol v2; Triton's "Binary Tensor Data Extension".
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+import orjson
+import simdjson
+
+from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.requests import Decoded
+from ie_serving.core.tensors import Array, Signature
+from ie_serving.wire.json.buffers import Lazy, count_brackets, parse_strictly
+from ie_serving.wire.json.document import object_of, parse_object
+from ie_serving.wire.kserve.inputs import check_datatype, sequence_inputs, unique
+from ie_serving.wire.kserve.members import entries, parameters_of, text_of
+from ie_serving.wire.kserve.tensors import RawTail, Tensor, read_quickly, read_tensors, tensor_of
+from ie_serving.wire.kserve.wanted import Wanted, wanted_outputs
+
+LARGE_TEXT: Final = 32 * 1024
+"""Bytes of JSON from which `parse_at_once` looks whether reading its members takes long."""
+SLICED: Final = 1 << 20
+"""Bytes of JSON from which it is parsed in a thread: simdjson takes 3 ms for as many."""
+FEW_LISTS: Final = 1000
+"""Lists up to which measuring their lengths takes 0.2 ms."""
+FEW_MEMBERS: Final = 16
+"""Members of an object, and entries of a list of tensors, that are read in no time."""
+
+
+class InferBody:
+    """The body of an inference whose syntax is checked, its tensors not yet decoded.
+
+    Attributes:
+        id: that the reply repeats, in JSON; None where the request has none.
+        wanted: which outputs, and how they are written.
+        outputs: aliases of the outputs to return; empty for all.
+    """
+
+    __slots__ = (
+        "_arrays",
+        "_others",
+        "_parameters",
+        "_tensors",
+        "_text",
+        "id",
+        "outputs",
+        "wanted",
+    )
+
+    def __init__(self, text: bytes, document: Lazy, tensors: Sequence[Tensor]) -> None:
+        keys = list(document)
+        self.id = _id(document) if "id" in keys else None
+        self._parameters = parameters_of(document, keys, "the request")
+        outputs = entries(document, "outputs") if "outputs" in keys else ()
+        self.wanted: Wanted = wanted_outputs(outputs, self._parameters)
+        self.outputs = self.wanted.names
+        self._text = text
+        self._tensors: Sequence[Tensor] = tensors
+        # The lists of the body beside the data: inputs, outputs and shapes.
+        self._others = 1 + ("outputs" in keys) + len(tensors)
+        self._arrays: dict[str, Array] | None = None
+
+    def decode(self, signature: Signature) -> Decoded:
+        """Decode all inputs.
+
+        Returns:
+            Arrays by input name, dtypes and shapes as the request declares them; those that are raw
+            may be views of the body. And the form of the reply.
+
+        Raises:
+            InvalidRequest: values are none of their datatype or shape.
+        """
+        for tensor in self._tensors:
+            check_datatype(signature, tensor.name, tensor.dtype)
+        if self._arrays is None:
+            self._keep(read_tensors(self._tensors, self._text, self._others))
+        return self._with_sequence(signature), self.wanted.form
+
+    def decode_at_once(self, signature: Signature) -> Decoded | None:
+        """Decode as `decode` does, if that takes a millisecond for each megabyte at most."""
+        if self._arrays is None:
+            if len(self._text) >= SLICED or count_brackets(self._text) > FEW_LISTS:
+                return None
+            arrays = read_quickly(self._tensors, self._text, self._others)
+            if arrays is None:
+                return None
+            self._keep(arrays)
+        return self.decode(signature)
+
+    # The data plane may ask again, of another version. simdjson's objects are not kept: while they
+    # are there, the next request of this thread would need another parser.
+    def _keep(self, arrays: dict[str, Array]) -> None:
+        self._arrays = arrays
+        self._tensors = [each._replace(data=None) for each in self._tensors]
+
+    def _with_sequence(self, signature: Signature) -> dict[str, Array]:
+        arrays = self._arrays or {}
+        if not self._parameters:
+            return arrays
+        return {**arrays, **sequence_inputs(signature, self._parameters, arrays)}
+
+
+def parse_at_once(body: bytes, length: int | None) -> InferBody | None:
+    """Do as `parse_infer` does, but for what holds the event loop for over 2 ms.
+
+    Returns:
+        None for such a body.
+    """
+    text = body if length is None else body[:length]
+    if len(text) >= SLICED:
+        return None
+    document = parse_strictly(text)
+    if len(text) > LARGE_TEXT and (document is None or not _is_plain(document)):
+        return None
+    return _body(text, object_of(document, text), _tail(body, length))
+
+
+def parse_infer(body: bytes, length: int | None) -> InferBody:
+    """Check the syntax of a body.
+
+    Args:
+        body: all of it.
+        length: bytes of JSON at its beginning; None where it has nothing else.
+
+    Raises:
+        InvalidRequest: it is none of the protocol.
+    """
+    text = body if length is None else body[:length]
+    return _body(text, parse_object(text), _tail(body, length))
+
+
+def _tail(body: bytes, length: int | None) -> RawTail | None:
+    return None if length is None else RawTail(memoryview(body)[length:])
+
+
+def _body(text: bytes, document: Lazy, tail: RawTail | None) -> InferBody:
+    if "inputs" not in list(document):
+        raise InvalidRequest('the request has no "inputs"')
+    given = entries(document, "inputs")
+    only = len(given) == 1
+    tensors = [tensor_of(each, tail, only=only) for each in given]
+    unique((each.name for each in tensors), "input")
+    if tail is not None:
+        tail.check_end()
+    return InferBody(text, document, tensors)
+
+
+def _id(document: Lazy) -> bytes:
+    try:
+        return orjson.dumps(text_of(document, "id", "the request"))
+    except TypeError:  # bytes that are not UTF-8
+        raise InvalidRequest('"id" is no text in UTF-8') from None
+
+
+def _is_plain(document: Lazy) -> bool:
+    """Tell whether a document has few members everywhere but in the data of its tensors."""
+    if type(document) is not simdjson.Object or len(document) > FEW_MEMBERS:
+        return False
+    members: Mapping[str, Callable[[Lazy], bool]] = {
+        "inputs": _are_few,
+        "outputs": _are_few,
+        "parameters": _is_small,
+    }
+    return all(members[key](document[key]) for key in list(document) if key in members)
+
+
+def _are_few(values: Lazy) -> bool:
+    if type(values) is not simdjson.Array or len(values) > FEW_MEMBERS:
+        return False
+    return all(type(each) is simdjson.Object and _is_entry(each) for each in values)
+
+
+def _is_entry(value: Lazy) -> bool:
+    if len(value) > FEW_MEMBERS:
+        return False
+    return all(_is_small(value[key]) for key in list(value) if key in ("shape", "parameters"))
+
+
+def _is_small(value: Lazy) -> bool:
+    return type(value) not in (simdjson.Object, simdjson.Array) or len(value) <= 2 * FEW_MEMBERS

@@ -1,0 +1,237 @@
+"""Input tensors of a REST request: numbers in JSON, or bytes behind it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+import simdjson
+
+from ie_serving.core.errors import InvalidRequest, InvalidTensor, NotSupported
+from ie_serving.core.tensors import Array, DataType
+from ie_serving.wire.json.buffers import Lazy, read_arrays
+from ie_serving.wire.json.document import plain
+from ie_serving.wire.json.tensor import decode_tensor
+from ie_serving.wire.json.value import decode_base64
+from ie_serving.wire.kserve.datatypes import datatype
+from ie_serving.wire.kserve.members import Parameters, parameters_of, text_of
+from ie_serving.wire.kserve.raw import checked_shape, decode_raw
+from ie_serving.wire.tfs.tensor_proto import BITS, MOST_DIMENSIONS
+
+SIZE: Final = "binary_data_size"
+CONTENT_TYPE: Final = "content_type"
+BASE64: Final = "base64"
+"""MLServer's word for BYTES whose elements are base64 in JSON."""
+
+
+class Tensor(NamedTuple):
+    """An input whose values are not yet decoded.
+
+    Attributes:
+        name: of the input.
+        dtype: as it is declared.
+        shape: as it is declared.
+        data: values in JSON; None where they are raw.
+        raw: bytes; None where they are JSON.
+        base64: elements in JSON are base64.
+    """
+
+    name: str
+    dtype: DataType
+    shape: tuple[int, ...]
+    data: Lazy
+    raw: memoryview | None
+    base64: bool
+
+    @property
+    def is_view(self) -> bool:
+        """Whether decoding takes no time, whatever the size."""
+        return self.raw is not None and self.dtype not in _REWRITTEN
+
+
+_REWRITTEN: Final = frozenset({DataType.STRING, DataType.BF16, DataType.BOOL})
+
+
+class RawTail:
+    """The bytes behind the JSON of a request, which its tensors take in their order."""
+
+    def __init__(self, data: memoryview) -> None:
+        self._data = data
+        self._at = 0
+
+    def take(self, size: int, name: str) -> memoryview:
+        """Take the bytes of the next tensor. Raises: InvalidTensor: there are not so many."""
+        left = len(self._data) - self._at
+        if size > left:
+            raise InvalidTensor(
+                f'input "{name}" takes {size} bytes behind the JSON, and {left} are left there'
+            )
+        self._at += size
+        return self._data[self._at - size : self._at]
+
+    def rest(self) -> memoryview:
+        """Take all that is left."""
+        at, self._at = self._at, len(self._data)
+        return self._data[at:]
+
+    def check_end(self) -> None:
+        """Refuse bytes that no tensor takes. Raises: InvalidRequest."""
+        left = len(self._data) - self._at
+        if left:
+            raise InvalidRequest(f"{left} bytes behind the JSON belong to no input")
+
+
+def tensor_of(given: Lazy, tail: RawTail | None, *, only: bool) -> Tensor:
+    """Read what describes an input.
+
+    Args:
+        given: its object.
+        tail: bytes behind the JSON; None where the request has no header that tells of them.
+        only: it is the only input, and may leave out how many bytes it takes.
+
+    Raises:
+        InvalidRequest: a member is missing, or none of the protocol.
+        NotSupported: its values are elsewhere.
+    """
+    keys = list(given)
+    name = text_of(given, "name", "each of the inputs")
+    dtype = datatype(given["datatype"] if "datatype" in keys else None, name[:200])
+    shape = _shape(given["shape"] if "shape" in keys else None, name[:200])
+    parameters = parameters_of(given, keys, f'input "{name[:200]}"')
+    if parameters.get("shared_memory_region"):
+        raise NotSupported(f'input "{name[:200]}": shared memory is not supported; send its values')
+    data = given["data"] if "data" in keys else None
+    raw = _raw(name[:200], dtype, shape, parameters, tail, has_data=_is_given(data), only=only)
+    if raw is None and data is None:
+        raise InvalidRequest(f'input "{name[:200]}" has neither "data" nor "{SIZE}"')
+    is_base64 = dtype is DataType.STRING and parameters.get(CONTENT_TYPE) == BASE64
+    return Tensor(name, dtype, shape, None if raw is not None else data, raw, is_base64)
+
+
+def _is_given(data: Lazy) -> bool:
+    # Some clients send an empty list beside raw bytes.
+    return data is not None and not (isinstance(data, (simdjson.Array, list)) and not len(data))
+
+
+def _shape(value: Lazy, name: str) -> tuple[int, ...]:
+    if not isinstance(value, (simdjson.Array, list)):
+        raise InvalidTensor(f'input "{name}" needs "shape", a list of sizes')
+    # Before simdjson makes Python values of them.
+    if len(value) > MOST_DIMENSIONS:
+        return checked_shape([0] * len(value), name)
+    return checked_shape(list(value), name)
+
+
+def _raw(
+    name: str,
+    dtype: DataType,
+    shape: tuple[int, ...],
+    parameters: Parameters,
+    tail: RawTail | None,
+    *,
+    has_data: bool,
+    only: bool,
+) -> memoryview | None:
+    """Give the bytes of an input; None where its values are JSON. Raises: InvalidRequest."""
+    size = parameters.get(SIZE)
+    if size is None:
+        if has_data or tail is None:
+            return None
+        # As OpenVINO Model Server: what can be told need not be said.
+        if dtype is not DataType.STRING:
+            return tail.take(math.prod(shape) * BITS.get(dtype, dtype.numpy).itemsize, name)
+        if not only:
+            raise InvalidRequest(f'input "{name}" needs parameter "{SIZE}"')
+        return tail.rest()
+    if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+        raise InvalidRequest(f'parameter "{SIZE}" of input "{name}" has to be a number of bytes')
+    if has_data:
+        raise InvalidRequest(f'input "{name}" has both "data" and "{SIZE}"')
+    if tail is None:
+        raise InvalidRequest(
+            f'input "{name}" has "{SIZE}", and the request has no header'
+            " Inference-Header-Content-Length, which tells where the JSON ends"
+        )
+    return tail.take(size, name)
+
+
+def read_tensors(tensors: Sequence[Tensor], text: bytes, others: int) -> dict[str, Array]:
+    """Decode all inputs.
+
+    Args:
+        tensors: of one request.
+        text: its JSON.
+        others: lists in the JSON beside their data.
+
+    Raises:
+        InvalidRequest: values are none of their datatype or shape.
+    """
+    found = _quick(tensors, text, others)
+    if found is None:
+        found = {each.name: _slow(each) for each in tensors if each.raw is None}
+    return {each.name: _array(each, found) for each in tensors}
+
+
+def read_quickly(tensors: Sequence[Tensor], text: bytes, others: int) -> dict[str, Array] | None:
+    """Decode as `read_tensors` does, if that takes little time; else give None."""
+    if not all(each.raw is None or each.is_view for each in tensors):
+        return None
+    found = _quick(tensors, text, others)
+    return None if found is None else {each.name: _array(each, found) for each in tensors}
+
+
+def _array(tensor: Tensor, found: Mapping[str, Array]) -> Array:
+    if tensor.raw is None:
+        return _as_declared(found[tensor.name], tensor)
+    return decode_raw(tensor.raw, tensor.dtype, tensor.shape, tensor.name[:200])
+
+
+def _quick(tensors: Sequence[Tensor], text: bytes, others: int) -> dict[str, Array] | None:
+    """Read the numbers among them, if these are plain lists."""
+    listed = [each for each in tensors if each.raw is None]
+    if not listed:
+        return {}
+    dtypes = {each.name: each.dtype for each in listed}
+    return read_arrays({each.name: each.data for each in listed}, dtypes, text, others)
+
+
+def _slow(tensor: Tensor) -> Array:
+    try:
+        array = decode_tensor(plain(tensor.data, 0), tensor.dtype)
+    except InvalidRequest as error:
+        raise InvalidTensor(f'input "{tensor.name[:200]}": {error}') from None
+    if tensor.base64:
+        return _from_base64(array, tensor)
+    return array
+
+
+def _from_base64(array: Array, tensor: Tensor) -> Array:
+    flat: Any = array.reshape(-1)
+    for index, element in enumerate(flat.tolist()):
+        found = decode_base64(element.decode("latin-1"))
+        if found is None:
+            raise InvalidTensor(f'input "{tensor.name[:200]}": element {index} is no base64')
+        flat[index] = found
+    return array
+
+
+def _as_declared(array: Array, tensor: Tensor) -> Array:
+    """Give values the shape of their tensor: they came flat, or nested just so.
+
+    Dimensions of size 1 may be nested or not. Raises: InvalidTensor.
+    """
+    shape = tensor.shape
+    if array.shape == shape:
+        return array
+    if array.size == math.prod(shape) and (array.ndim <= 1 or _long(array.shape) == _long(shape)):
+        try:
+            return array.reshape(shape)
+        except (OverflowError, ValueError):  # no elements, and sizes that numpy cannot count
+            pass
+    raise InvalidTensor(
+        f'input "{tensor.name[:200]}" has data of shape {list(array.shape)}; its "shape" is'
+        f" {list(shape)}"
+    )
+
+
+def _long(shape: tuple[int, ...]) -> list[int]:
+    return [size for size in shape if size != 1]

@@ -4,6 +4,7 @@ The script is made from the parsers once, and knows all words: the Tab key start
 """
 
 import argparse
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -92,13 +93,17 @@ _BASH: Final = """\
 # Completes ie_serving; made by `ie_serving completion bash`.
 _ie_serving() {{
     local current=${{COMP_WORDS[COMP_CWORD]}} before=${{COMP_WORDS[COMP_CWORD-1]}}
-    local command=${{COMP_WORDS[1]}} words=""
+    local command=${{COMP_WORDS[1]}} words="" prefix=""
     COMPREPLY=()
     # bash takes the equals sign between a flag and its value for a word of its own.
     if [[ $current == "=" ]]; then
         current=""
     elif [[ $before == "=" ]]; then
         before=${{COMP_WORDS[COMP_CWORD-2]}}
+    elif [[ $current == --*=* ]]; then # zsh does not
+        prefix=${{current%%=*}}=
+        before=${{current%%=*}}
+        current=${{current#*=}}
     fi
     if (( COMP_CWORD == 1 )); then
         words="{commands} --help --version"
@@ -117,7 +122,7 @@ _ie_serving() {{
         fi
     fi
     # Without words bash offers files.
-    mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+    mapfile -t COMPREPLY < <(compgen -P "$prefix" -W "$words" -- "$current")
 }}
 complete -o default -F _ie_serving ie_serving
 """
@@ -150,10 +155,10 @@ def _zsh(found: Mapping[str, Words]) -> str:
     # zsh runs what completes in bash; `mapfile` alone it does not have.
     begin = "autoload -U +X bashcompinit && bashcompinit\n"
     script = _bash(found).replace("completion bash", "completion zsh")
-    read = 'mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")'
+    read = "mapfile -t COMPREPLY < <(compgen"
     assert read in script
-    return begin + script.replace(
-        read, 'COMPREPLY=( ${(f)"$(compgen -W "$words" -- "$current")"} )'
+    return begin + re.sub(
+        rf"{re.escape(read)} (.*)\)", r'COMPREPLY=( ${(f)"$(compgen \1)"} )', script
     )
 
 

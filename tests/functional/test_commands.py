@@ -283,6 +283,52 @@ def test_grpc_with_tls_and_keys(closed: tuple[Server, Path]) -> None:
     assert (untrusted.code, "not trusted" in untrusted.err) == (UNREACHABLE, True)
 
 
+EACH = [
+    ("status", "digits"),
+    ("metadata", "digits"),
+    ("predict", "--model_name=digits"),
+    ("poll", "digits"),
+    ("reload",),
+    ("labels", "list", "digits"),
+    ("labels", "set", "digits", "b=2"),
+]
+
+
+@pytest.mark.parametrize("words", EACH, ids=" ".join)
+def test_each_command_with_tls_a_certificate_and_a_key(
+    closed: tuple[Server, Path], words: tuple[str, ...]
+) -> None:
+    server, folder = closed
+    ways = (
+        f"--url=https://localhost:{server.rest_port}",
+        f"--ca={folder / 'authority.pem'}",
+        f"--cert={folder / 'friend.crt'}",
+        f"--key={folder / 'friend.key'}",
+    )
+    data, file = REQUEST.read_bytes(), f"--api_key_file={folder / 'chief'}"
+    assert ie_serving(*words, *ways, file, data=data).code == DONE
+    assert ie_serving(*words, *ways, data=data).code == REFUSED
+
+
+def test_a_reload_by_rpc_with_tls_a_certificate_and_a_key(
+    closed: tuple[Server, Path], tmp_path: Path
+) -> None:
+    server, folder = closed
+    file = tmp_path / "models.config"
+    file.write_text(
+        f'model_config_list {{ config {{ name: "digits" base_path: "{SAMPLE}"'
+        ' model_platform: "openvino" } }'
+    )
+    asked = (
+        *("reload", f"--config={file}", f"--url=grpcs://localhost:{server.port}"),
+        *(f"--cert={folder / 'friend.crt'}", f"--key={folder / 'friend.key'}"),
+        f"--ca={folder / 'authority.pem'}",
+    )
+    assert ie_serving(*asked, f"--api_key_file={folder / 'chief'}").code == DONE
+    reader = ie_serving(*asked, env={"IE_SERVING_API_KEY": "KEY-OF-READER"})
+    assert (reader.code, "administrate" in reader.err) == (REFUSED, True)
+
+
 def test_a_wait_shows_its_progress_at_a_terminal_alone(world: World) -> None:
     here, there = pty.openpty()
     asked = ["status", "digits", "--version=7", "--wait", "--timeout=0.9"]

@@ -64,6 +64,11 @@ ROUTES = [
     ("POST", "/v1/config/reload", "ops"),
     ("GET", "/v1/log_level", "prom ops"),
     ("POST", "/v1/log_level", "ops"),
+    ("POST", "/v2/models/digits/infer", "alice ops part"),
+    ("GET", "/v2/models/digits", "prom ops part"),
+    ("GET", "/v2", "alice zoe prom ops part"),
+    ("POST", "/v2/repository/index", "prom ops"),
+    ("POST", "/v2/repository/models/digits/load", "ops part"),
     ("GET", "/v1/nonsense", "alice zoe prom ops part"),
     ("GET", "/nonsense", "alice zoe prom ops part"),
 ]

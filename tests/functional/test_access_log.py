@@ -93,6 +93,20 @@ def test_a_request_over_rest(logged: Logged) -> None:
     }
 
 
+def test_a_request_of_the_open_inference_protocol(logged: Logged) -> None:
+    image = {"name": "image", "shape": [1, 64], "datatype": "FP32", "data": [0] * 64}
+    path = "/v2/models/digits/infer"
+    reply = logged.server.rest.post(path, json={"inputs": [image]})
+    fields = logged.line_of(reply.headers["x-request-id"])
+    assert (fields["path"], fields["model"], fields["version"]) == (path, "digits", 2)
+    assert fields["infer_ms"] > 0
+    reply = logged.server.rest.post(path, json={"inputs": []})
+    fields = logged.line_of(reply.headers["x-request-id"])
+    assert (fields["code"], fields["model"]) == (400, "digits")
+    reply = logged.server.rest.post(path, json={"inputs": [image] * 2000})
+    assert (reply.status_code, fields["code"]) == (413, 400)
+
+
 def test_a_query_is_not_logged(logged: Logged) -> None:
     """It is where clients of other servers put their tokens."""
     reply = logged.server.rest.post("/v1/models/digits:predict?token=hunter2", content=BODY)

@@ -6,6 +6,7 @@
 import random
 import socket
 import time
+from array import array
 from collections.abc import Iterator
 from contextlib import closing, suppress
 
@@ -90,6 +91,11 @@ def churn(chance: random.Random) -> list[tuple[str, str]]:
 def rest_parts() -> list[bytes]:
     """A connection with some requests, line by line."""
     body = b'{"instances": [%s]}' % str(ROW[0]).encode()
+    v2 = b'{"id":"1","inputs":[{"name":"image","shape":[1,64],"datatype":"FP32","data":%b}]}'
+    v2 %= str(ROW[0]).encode()
+    image = array("f", ROW[0]).tobytes()
+    head = b'{"inputs":[{"name":"image","shape":[1,64],"datatype":"FP32","parameters":'
+    head += b'{"binary_data_size":256}}],"parameters":{"binary_data_output":true}}'
     chunk = b'%x;a="b"\r\n%b\r\n0;c\r\nX-Trailer: d\r\n\r\n' % (len(body), body)
     return [
         b"POST /v1/models/digits:predict HTTP/1.1\r\n",
@@ -100,6 +106,15 @@ def rest_parts() -> list[bytes]:
         b"POST /v1/models/digits:predict HTTP/1.1\r\nHost: test\r\n",
         b"Transfer-Encoding: chunked\r\n\r\n",
         chunk,
+        b"POST /v2/models/digits/infer HTTP/1.1\r\nHost: test\r\n",
+        b"Content-Length: %d\r\n\r\n" % len(v2),
+        v2,
+        b"POST /v2/models/digits/versions/2/infer HTTP/1.1\r\nHost: test\r\n",
+        b"Inference-Header-Content-Length: %d\r\n" % len(head),
+        b"Content-Length: %d\r\n\r\n" % (len(head) + len(image)),
+        head,
+        image,
+        b"GET /v2/models/digits HTTP/1.1\r\nHost: test\r\n\r\n",
         b"HEAD http://test/v1/models/digits HTTP/1.2\r\nHost: test\r\n",
         b"Connection: close\r\n\r\n",
     ]

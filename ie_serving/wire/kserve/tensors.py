@@ -222,7 +222,9 @@ def _as_declared(array: Array, tensor: Tensor) -> Array:
     shape = tensor.shape
     if array.shape == shape:
         return array
-    if array.size == math.prod(shape) and (array.ndim <= 1 or _long(array.shape) == _long(shape)):
+    # Lists that hold nothing do not tell how deep they would be.
+    alike = array.ndim <= 1 or not array.size or _long(array.shape) == _long(shape)
+    if alike and array.size == math.prod(shape):
         try:
             return array.reshape(shape)
         except (OverflowError, ValueError):  # no elements, and sizes that numpy cannot count

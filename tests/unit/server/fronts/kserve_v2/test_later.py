@@ -1,0 +1,98 @@
+"""The Open Inference Protocol over REST: what nobody asks is not imported."""
+
+import sys
+from typing import Any
+
+import pytest
+
+from ie_serving.config.settings import ServerSettings
+from ie_serving.core.errors import NotFound
+from ie_serving.inference.plane import DataPlane
+from ie_serving.models.served import ServedModels
+from ie_serving.server.fronts.admin.health import Health
+from ie_serving.server.fronts.kserve_v2.asked import model_spec
+from ie_serving.server.fronts.kserve_v2.later import LaterKServe
+from ie_serving.server.fronts.kserve_v2.routes import Asked, asked
+from ie_serving.server.transport.http1.messages import Answer, Reply, Request, RequestHead
+from tests.unit.inference.stand_ins import Heart
+
+FRONT = "ie_serving.server.fronts.kserve_v2.front"
+WIRE = "ie_serving.wire.kserve.request"
+ELSEWHERE = Reply(200, (), b"elsewhere")
+NEVER: Any = None
+
+
+async def elsewhere(_: Request) -> Answer:
+    return ELSEWHERE
+
+
+def head(method: str, path: str) -> RequestHead:
+    return RequestHead(method, path.encode(), b"", "1.1", (), {}, 0, True, False)
+
+
+async def ask(later: LaterKServe, method: str, path: str) -> Answer:
+    return await later.around(lambda app: app)(elsewhere)(Request(head(method, path), b""))
+
+
+async def test_nothing_is_imported_before_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (FRONT, WIRE):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    over = (await Heart().plane(), ServedModels(), Health())
+    later = LaterKServe(over, ServerSettings(), lambda interface: interface, lambda: NEVER)
+    for path in ("/v1/models", "/v2/health/live", "/v2/models/m/ready", "/v2/nonsense"):
+        assert await ask(later, "GET", path) is ELSEWHERE
+    assert FRONT not in sys.modules
+    assert WIRE not in sys.modules
+    reply = await ask(later, "GET", "/v2")
+    assert (reply.status, FRONT in sys.modules) == (200, True)
+    assert isinstance(over[0], DataPlane)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "found"),
+    [
+        ("POST", "/v2/models/m/infer", Asked("infer", "m")),
+        ("POST", "/v2/models/m/infer/", Asked("infer", "m")),
+        ("POST", "/v2/models/a%2Fb/versions/v%201/infer", Asked("infer", "a/b", "v 1")),
+        ("GET", "/v2/models/m", Asked("metadata", "m")),
+        ("HEAD", "/v2/models/m/versions/3", Asked("metadata", "m", "3")),
+        ("GET", "/v2/models/m/versions/stable/ready", Asked("ready", "m", "stable")),
+        ("GET", "/v2/models/m/versions/3/ready", None),
+        ("GET", "/v2/models/m/infer", Asked("wrong_method", "m", allowed="POST")),
+        ("POST", "/v2/models/%FF/infer", Asked("infer", "\ufffd")),
+        ("GET", "/v2", Asked("server")),
+        ("GET", "/v2x", None),
+        ("POST", "/v2/models//infer", None),
+        ("POST", "/v2/models/m/versions//infer", None),
+        ("POST", "/v2/models/m/n/infer", None),
+        ("POST", "/V2/models/m/infer", None),
+        ("POST", f"/v2/models/{'m' * 300}/infer", Asked("infer", "m" * 300)),
+    ],
+)
+def test_what_a_path_asks_for(method: str, path: str, found: Asked | None) -> None:
+    assert asked(head(method, path)) == found
+
+
+@pytest.mark.parametrize(
+    ("version", "number", "label"),
+    [
+        ("", None, None),
+        ("3", 3, None),
+        ("003", 3, None),
+        ("stable", None, "stable"),
+        ("-1", None, "-1"),
+        ("v10", None, "v10"),
+        ("\u0663", None, "\u0663"),
+    ],
+)
+def test_a_version_is_a_number_or_a_label(
+    version: str, number: int | None, label: str | None
+) -> None:
+    found = model_spec("m", version)
+    assert (found.name, found.version, found.label) == ("m", number, label)
+
+
+@pytest.mark.parametrize("version", [str(1 << 63), "9" * 10_000])
+def test_a_number_beyond_64_bits_is_no_version(version: str) -> None:
+    with pytest.raises(NotFound, match="64 bits"):
+        model_spec("m", version)

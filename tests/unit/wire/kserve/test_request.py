@@ -1,0 +1,253 @@
+"""REST bodies of inferences: whichever reader takes them, what they say is the same."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from ie_serving.core.errors import InvalidRequest, ServingError
+from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec, strings
+from ie_serving.wire.json.document import object_of
+from ie_serving.wire.json.rapidjson.document import parse_document
+from ie_serving.wire.kserve import request
+from ie_serving.wire.kserve.datatypes import NAME_OF
+from ie_serving.wire.kserve.raw import encode_raw
+from ie_serving.wire.kserve.raw_request import RawBody
+from ie_serving.wire.kserve.reply import ReplyEncoder
+from ie_serving.wire.kserve.request import InferBody, parse_at_once, parse_infer
+from ie_serving.wire.kserve.wanted import Form
+
+NUMBERS = [each for each in DataType if each.numpy.kind in "fiub"]
+SHAPES = hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4)
+ANY = Signature("serving_default", {}, {}, is_open=True)
+
+
+def body(*inputs: object, **more: object) -> bytes:
+    return json.dumps({"inputs": list(inputs), **more}).encode()
+
+
+def x(data: object, shape: object, datatype: str = "FP32", name: str = "x") -> dict[str, object]:
+    return {"name": name, "shape": shape, "datatype": datatype, "data": data}
+
+
+def arrays(found: InferBody | RawBody) -> Any:
+    return found.decode(ANY)[0]
+
+
+def slowly(text: bytes) -> InferBody:
+    """Read by the reader of what is no strict JSON, and of errors."""
+    return request._body(text, object_of(parse_document(text), text), None)
+
+
+@st.composite
+def tensors(draw: st.DrawFn) -> tuple[DataType, Array]:
+    dtype = draw(st.sampled_from(NUMBERS))
+    # JSON has no NaN that keeps its bits, and BF16 is half of a float32.
+    plain = hnp.from_dtype(dtype.numpy, allow_nan=False, allow_infinity=False)
+    array: Array = draw(hnp.arrays(dtype.numpy, draw(SHAPES), elements=plain))
+    if dtype is DataType.BF16:
+        array = (array.view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+    return dtype, array
+
+
+@given(st.lists(tensors(), max_size=3), st.booleans(), st.booleans())
+def test_numbers_come_as_they_were_sent(
+    sent: list[tuple[DataType, Array]], is_flat: bool, has_outputs: bool
+) -> None:
+    inputs = [
+        x((each.reshape(-1) if is_flat else each).tolist(), each.shape, NAME_OF[dtype], f"x{at}")
+        for at, (dtype, each) in enumerate(sent)
+    ]
+    text = body(*inputs, **({"outputs": [{"name": "y"}]} if has_outputs else {}))
+    quick = parse_at_once(text, None)
+    assert quick is not None
+    for found in (arrays(quick), arrays(parse_infer(text, None)), arrays(slowly(text))):
+        for at, (dtype, each) in enumerate(sent):
+            assert found[f"x{at}"].dtype == dtype.numpy
+            assert found[f"x{at}"].shape == each.shape
+            assert np.array_equal(found[f"x{at}"], each.astype(dtype.numpy))
+
+
+@given(st.lists(st.tuples(tensors(), st.booleans()), max_size=3))
+def test_raw_tensors_may_stand_beside_others(
+    sent: list[tuple[tuple[DataType, Array], bool]],
+) -> None:
+    inputs, tail = [], b""
+    for at, ((dtype, each), is_raw) in enumerate(sent):
+        given = x(each.tolist(), each.shape, NAME_OF[dtype], f"x{at}")
+        if is_raw:
+            raw = bytes(encode_raw(each, dtype))
+            del given["data"]
+            given["parameters"] = {"binary_data_size": len(raw)}
+            tail += raw
+        inputs.append(given)
+    text = body(*inputs)
+    found = arrays(parse_infer(text + tail, len(text)))
+    for at, ((_, each), _) in enumerate(sent):
+        assert np.array_equal(found[f"x{at}"], each)
+
+
+@given(st.lists(st.text(max_size=5), max_size=5))
+def test_texts_are_their_bytes_in_utf8(texts: list[str]) -> None:
+    found = arrays(parse_infer(body(x(texts, [len(texts)], "BYTES")), None))
+    assert found["x"].tolist() == [each.encode() for each in texts]
+
+
+LEAVES = st.one_of(
+    st.none(), st.booleans(), st.integers(-(1 << 66), 1 << 66), st.floats(), st.text(max_size=3)
+)
+KEYS = ["name", "shape", "datatype", "data", "parameters", "binary_data_size", "id", "inputs"]
+TREES = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(KEYS), inner, max_size=4)
+    ),
+    max_leaves=12,
+)
+INPUTS = st.fixed_dictionaries(
+    {"name": st.one_of(st.just("x"), TREES)},
+    optional={
+        "shape": st.one_of(st.lists(st.integers(-1, 3), max_size=3), TREES),
+        "datatype": st.one_of(st.sampled_from(["FP32", "INT8", "BOOL", "BYTES"]), TREES),
+        "data": st.one_of(st.lists(st.integers(-1, 1), max_size=6), TREES),
+        "parameters": st.one_of(
+            st.fixed_dictionaries({"binary_data_size": st.one_of(st.integers(-1, 9), TREES)}), TREES
+        ),
+    },
+)
+
+
+@given(
+    st.one_of(st.lists(INPUTS, max_size=3), TREES),
+    st.dictionaries(st.sampled_from(["id", "parameters", "outputs"]), TREES),
+    st.binary(max_size=12),
+    st.booleans(),
+)
+def test_whatever_comes_is_read_or_refused(
+    inputs: object, more: dict[str, object], tail: bytes, has_length: bool
+) -> None:
+    text = json.dumps({"inputs": inputs, **more}).encode()
+    content, length = (text + tail, len(text)) if has_length else (text, None)
+    try:
+        for name, array in arrays(parse_infer(content, length)).items():
+            assert isinstance(name, str)
+            assert isinstance(array, np.ndarray)
+    except ServingError as error:
+        assert str(error)
+
+
+@given(st.lists(tensors(), max_size=2))
+def test_what_is_read_at_once_is_what_is_read_slowly(sent: list[tuple[DataType, Array]]) -> None:
+    inputs = [
+        x(each.tolist(), each.shape, NAME_OF[dtype], f"x{at}")
+        for at, (dtype, each) in enumerate(sent)
+    ]
+    parsed = parse_infer(body(*inputs), None)
+    at_once = parsed.decode_at_once(ANY)
+    if at_once is not None:
+        found = arrays(parse_infer(body(*inputs), None))
+        assert {name: each.tolist() for name, each in at_once[0].items()} == {
+            name: each.tolist() for name, each in found.items()
+        }
+
+
+def test_a_request_may_be_decoded_again() -> None:
+    """The data plane does so for a sequence that another version has."""
+    parsed = parse_infer(body(x([1, 2], [1, 2])), None)
+    assert arrays(parsed)["x"].tolist() == arrays(parsed)["x"].tolist() == [[1, 2]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        body(*[x([1], [1], name=f"x{at}") for at in range(1000)]),
+        body(x([1], [1]), **{f"k{at}": "a" * 100 for at in range(1000)}),
+        body(x([1], [1]), parameters={f"k{at}": "a" * 100 for at in range(1000)}),
+        body(x([1], [1] * 20_000)),
+        b"%b " % body(x([float("nan")] * 10_000, [10_000])),
+        body(x([1] * (1 << 19), [1 << 19])),
+    ],
+    ids=["inputs", "members", "parameters", "dimensions", "unstrict", "large"],
+)
+def test_what_takes_long_is_left_to_a_thread(text: bytes) -> None:
+    assert parse_at_once(text, None) is None
+
+
+def test_many_numbers_are_read_at_once() -> None:
+    text = body(x([1.5] * 100_000, [100_000]))
+    parsed = parse_at_once(text, None)
+    assert parsed is not None
+    assert parsed.decode_at_once(ANY) is not None
+
+
+def test_of_equal_names_the_first_one_counts() -> None:
+    text = (
+        b'{"inputs":[{"name":"x","name":"y","shape":[1],"datatype":"INT8","data":[1],"data":[2]}]}'
+    )
+    for found in (arrays(parse_infer(text, None)), arrays(slowly(text))):
+        assert {name: each.tolist() for name, each in found.items()} == {"x": [1]}
+
+
+def test_an_id_that_is_no_text_is_refused() -> None:
+    text = body(x([1], [1]), id="?").replace(b"?", b"\xff")
+    with pytest.raises(InvalidRequest, match="UTF-8"):
+        parse_infer(text, None)
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "found"),
+    [((-1, 2), 16, (2, 2)), ((2, 2), 16, (2, 2)), (None, 16, (4,)), ((-1,), 0, (0,)), ((), 4, ())],
+)
+def test_the_shape_of_a_request_without_json(shape: Any, size: int, found: object) -> None:
+    spec = TensorSpec("x", DataType.FP32, shape, "x:0")
+    signature = Signature("serving_default", {"x": spec}, {})
+    inputs, form = RawBody(b"\0" * size).decode(signature)
+    assert inputs["x"].shape == found
+    assert form is Form.BINARY
+
+
+@pytest.mark.parametrize(
+    ("shapes", "size"),
+    [([(-1, -1)], 16), ([(-1, 2)], 12), ([(2, 2)], 12), ([(0, -1)], 0), ([(1,), (1,)], 8), ([], 0)],
+)
+def test_no_shape_follows_from_the_bytes(shapes: list[tuple[int, ...]], size: int) -> None:
+    specs = {f"x{at}": TensorSpec(f"x{at}", DataType.FP32, s, "") for at, s in enumerate(shapes)}
+    with pytest.raises(InvalidRequest, match="JSON"):
+        RawBody(b"\0" * size).decode(Signature("serving_default", specs, {}))
+
+
+def test_text_without_json_is_one_element() -> None:
+    spec = TensorSpec("x", DataType.STRING, (-1, 1), "x:0")
+    inputs, _ = RawBody(b"abc").decode(Signature("serving_default", {"x": spec}, {}))
+    assert inputs["x"].tolist() == [[b"abc"]]
+
+
+@given(tensors(), st.booleans(), st.one_of(st.none(), st.text(max_size=3)))
+def test_a_reply_is_read_as_a_request(
+    sent: tuple[DataType, Array], is_raw: bool, id: str | None
+) -> None:
+    dtype, array = sent
+    spec = TensorSpec("x", dtype, None, "x:0")
+    encoder = ReplyEncoder('m"', 3, {"x": spec})
+    reply = (encoder.binary if is_raw else encoder.json)({"x": array})
+    content, length = reply.body(None if id is None else json.dumps(id).encode())
+    told = json.loads(content[:length])
+    assert (told["model_name"], told["model_version"], told.get("id")) == ('m"', "3", id)
+    again = json.dumps({"inputs": told["outputs"]}).encode()
+    found = arrays(parse_infer(again + content[length:], len(again) if is_raw else None))
+    assert found["x"].shape == array.shape
+    assert np.array_equal(found["x"], array)
+
+
+def test_texts_of_a_reply() -> None:
+    spec = TensorSpec("x", DataType.STRING, None, "x:0")
+    encoder = ReplyEncoder("m", 1, {"x": spec})
+    for elements in ([b"a", "ä".encode()], [b"a", b"\xff"], []):
+        content, _ = encoder.json({"x": strings(elements)}).body(None)
+        (told,) = json.loads(content)["outputs"]
+        again = json.dumps({"inputs": [told]}).encode()
+        assert arrays(parse_infer(again, None))["x"].tolist() == elements

@@ -20,6 +20,7 @@ COMMAND = f"{DIALECTS}/test_kibernetika.py"
 STFS_COMMAND = f"{DIALECTS}/test_simple_tensorflow_serving.py"
 STFS_BODY = f"{UNIT}/wire/stfs/test_request.py"
 EDI = f"{PYTHON}/edi/test_edi.py"
+IRIS = "test_a_kernel_of_scikit_learn_answers_in_both_forms_of_the_samples"
 KONDUIT = f"{PYTHON}/konduit/test_pipelines.py"
 STEPS, BOXES = f"{PYTHON}/konduit/test_built_in.py", f"{PYTHON}/konduit/test_boxes.py"
 KONDUIT_FILE = f"{UNIT}/config/files/test_konduit.py"
@@ -95,6 +96,11 @@ KIBERNETIKA = (
         f"{HOOKS}::test_the_modules_that_hooks_import_are_there_for_them",
     ),
     Example(
+        54,
+        "predict_hooks, release, driver_name",
+        f"{HOOKS}::test_the_modules_that_hooks_import_are_there_for_them",
+    ),
+    Example(
         59,
         "init_hook(**params), init_hook(ctx, **params)",
         f"{FORMS}::test_init_takes_the_context_or_not",
@@ -123,6 +129,9 @@ KIBERNETIKA = (
     ),
     Example(
         70, "Proxy-Addr, Proxy-Port", "the headers `Proxy-Addr` and `Proxy-Port` have no effect"
+    ),
+    Example(
+        71, "POST /{prefix}/{model}/{signature}/{version}", f"{KSERVING}::test_json_says_its_dtypes"
     ),
     Example(72, "POST /predict/ with JSON", f"{KSERVING}::test_json_says_its_dtypes"),
     Example(73, "form fields {type}_{input}", f"{FIELDS}::test_fields_say_their_types"),
@@ -235,7 +244,13 @@ EDI_KERNELS = (
         "POST /dlim/v1/inference/{model}",
         f"{OLD}::test_a_body_reaches_the_kernel_and_comes_back",
     ),
-    Example(176, "the other routes of /dlim/v1", f"{OLD}::test_other_routes_of_edi_are_not_there"),
+    *(
+        Example(line, "other routes of /dlim/v1", f"{OLD}::test_other_routes_of_edi_are_not_there")
+        for line in range(176, 181)
+    ),
+    Example(181, "JSON with inputs and outputs", f"{EDI}::{IRIS}"),
+    Example(182, "JSON with data_value", f"{EDI}::{IRIS}"),
+    Example(182, "pingpong", f"{OLD}::test_a_body_reaches_the_kernel_and_comes_back"),
     Example(183, "dlim model deploy and its like", "a package is deployed by its directory"),
     Example(
         187,
@@ -248,6 +263,10 @@ EDI_KERNELS = (
         f"{EDI}::test_calls_that_wait_are_one_chain",
     ),
     Example(188, "task_execution_timeout", "what hangs is killed"),
+    Example(188, "stream_discard_slow_tasks", "`drop_oldest` of a [stream](streams.md)"),
+    Example(188, "task_pipe_size, stream_number_per_group", "nothing is sent ahead"),
+    Example(186, "replica, connection_timeout, run_as", "of the server's own start"),
+    Example(190, "gRPC", f"{OLD}::test_a_kernel_answers_over_grpc"),
     Example(189, "gpu, resource_allocation", "the server's own environment and limits"),
 )
 

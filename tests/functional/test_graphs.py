@@ -25,6 +25,7 @@ from tests.functional.servers import ROOT, Server
 from tests.process import PATIENCE_S
 
 PAGE = (ROOT / "docs" / "graphs.md").read_text()
+SHOWN = ROOT / "docs" / "images"
 BLOCKS = re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)
 EXAMPLE, COLOURS = (json.loads(block) for block in BLOCKS[:2])
 MAKE, ASK = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -214,6 +215,12 @@ def test_the_pictures_of_the_page(server: Server, root: Path) -> None:
     assert f"```\n{printed}```" in PAGE, printed
     with Image.open(root / "found.png") as picture:
         assert picture.getpixel((0, 150)) == (230, 25, 75)  # the frame around what is blue
+    for name in ("picture", "found"):
+        with (
+            Image.open(root / f"{name}.png") as made,
+            Image.open(SHOWN / f"graph-{name}.png") as it,
+        ):
+            assert np.abs(np.subtract(made, it, dtype=float)).mean() < 1  # fonts differ a little
 
 
 def test_a_picture_without_anything_to_find(server: Server) -> None:

@@ -114,9 +114,23 @@ def test_a_kernel_answers_over_grpc(server: Server) -> None:
     assert given.string_val == [b"over gRPC"]
 
 
-def test_other_routes_of_edi_are_not_there(server: Server) -> None:
-    assert server.rest.get("/dlim/v1/model").status_code == 404
-    assert server.rest.get("/dlim/v1/inference/echo").status_code == 404
+OF_ONE_MODEL = ("operation/start", "operation/stop", "instance", "readme", "streaming")
+OTHERS = (
+    *(("POST", f"auth/token{more}") for more in ("", "/inference")),
+    *((method, "model") for method in ("GET", "POST")),
+    *((method, "model/echo") for method in ("GET", "PUT", "DELETE")),
+    *((method, f"model/echo/{more}") for method in ("GET", "PUT") for more in OF_ONE_MODEL),
+    *((method, "model/echo/appprofile") for method in ("GET", "PUT")),
+    ("GET", "modelextension"),
+    *(("POST", f"deployment/model{more}") for more in ("", "/echo")),
+    *((method, "deployment/runtime/r") for method in ("GET", "POST", "PUT", "DELETE")),
+    ("GET", "inference/echo"),
+)
+
+
+@pytest.mark.parametrize(("method", "path"), OTHERS)
+def test_other_routes_of_edi_are_not_there(server: Server, method: str, path: str) -> None:
+    assert server.rest.request(method, f"/dlim/v1/{path}").status_code == 404
 
 
 # -- Konduit ------------------------------------------------------------------------------------

@@ -1,13 +1,18 @@
 """Packages of IBM EDI, written to the letter of its contract, answer as models."""
 
 import asyncio
+import base64
 import json
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import joblib
 import numpy as np
 import pytest
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
 
 from ie_serving.core.callers import CALLER, Caller
 from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
@@ -152,6 +157,76 @@ async def test_the_kernel_is_told_of_its_package(echo: KernelModel) -> None:
         "there": ["README.md", "kernel.py", "model.json"],
     }
     assert not any(name.startswith("REDHARE") for name in os.environ)
+
+
+IRIS = """
+import base64
+import json
+import os
+import joblib
+import numpy as np
+import redhareapiversion
+from redhareapi import Kernel
+
+class IrisKernel(Kernel):
+    def on_kernel_start(self, kernel_context):
+        try:
+            Kernel.log_info("kernel id: " + kernel_context.get_instance_id())
+            model_desc = json.loads(kernel_context.get_model_description())
+            self.model = joblib.load(os.path.join(model_desc["model_path"], "iris.joblib"))
+        except Exception as e:
+            Kernel.log_error(f"Failed due to {e}")
+
+    def on_task_invoke(self, task_context):
+        try:
+            while task_context != None:
+                req = json.loads(task_context.get_input_data())
+                if "data_value" in req:
+                    rows = np.array([each["value"] for each in req["data_value"]])
+                    keys = [each["key"] for each in req["data_value"]]
+                    found = self.model.predict_proba(rows).tolist()
+                    reply = {"predictions": [{"keys": keys, "results": {"probs": found}}]}
+                else:
+                    raw = base64.b64decode(req["inputs"][0]["data"])
+                    rows = np.frombuffer(raw, "<f8").reshape(req["inputs"][0]["shape"])
+                    found = self.model.predict_proba(rows)
+                    reply = {"id": req["id"], "outputs": [{
+                        "name": "output0", "datatype": "FP32",
+                        "shape": list(found.shape), "data": found.ravel().tolist()}]}
+                task_context.set_output_data(json.dumps(reply))
+                task_context = task_context.next()
+        except Exception as e:
+            Kernel.log_error(f"Failed due to {e}")
+
+    def on_kernel_shutdown(self):
+        pass
+
+if __name__ == "__main__":
+    IrisKernel().run()
+"""
+"""As its samples are written: weights beside the kernel, and JSON as the kernel likes it."""
+
+
+async def test_a_kernel_of_scikit_learn_answers_in_both_forms_of_the_samples(
+    tmp_path: Path,
+) -> None:
+    rows, species = load_iris(return_X_y=True)
+    classifier = LogisticRegression(max_iter=1000).fit(rows, species)
+    joblib.dump(classifier, package(tmp_path / "1", IRIS, name="iris") / "iris.joblib")
+    some = rows[::50]
+    tensor = {"name": "x", "shape": [3, 4], "datatype": "BYTES"}
+    tensor["data"] = base64.b64encode(some.tobytes()).decode()
+    pairs = [{"key": str(at), "value": [*row]} for at, row in enumerate(some)]
+    with closing(compiled(tmp_path / "1")) as model:
+        reply = json.loads(await asked(model, json.dumps({"id": 1, "inputs": [tensor]})))
+        other = json.loads(await asked(model, json.dumps({"data_value": pairs, "attributes": []})))
+    (output,) = reply["outputs"]
+    assert (reply["id"], output["shape"]) == (1, [3, 3])
+    expected = classifier.predict_proba(some)
+    np.testing.assert_allclose(np.reshape(output["data"], (3, 3)), expected, rtol=1e-6)
+    (prediction,) = other["predictions"]
+    assert prediction["keys"] == ["0", "1", "2"]
+    np.testing.assert_allclose(prediction["results"]["probs"], expected, rtol=1e-6)
 
 
 async def test_a_task_that_fails_fails_alone(tmp_path: Path) -> None:

@@ -286,6 +286,9 @@ assert by_name is helpers and helpers.get_param is get_param
 def init_hook(ctx, **params):
     assert boolean_string(params["bgr"]) and not boolean_string("False")
     drv = driver.load_driver("openvino")
+    spare = drv().load_model(params["second"])
+    assert spare.outputs == ["y"]
+    spare.release()
     model = drv(postprocess=lambda found: {"sum": found["y"].sum()})
     return model.load_model(params["second"], device="CPU", flexible_batch_size=True)
 

@@ -133,7 +133,7 @@ def read_array(
     if numbers is None or measured is None:
         return None
     if brackets is None:
-        brackets = body.count(b"[") if len(body) < _COUNTED_BY_NUMPY else count_brackets(body)
+        brackets = count_brackets(body)
     return _copy(array, numbers, measured[0], body) if brackets == measured[1] else None
 
 
@@ -227,4 +227,6 @@ def _copy(array: Lazy, numbers: _Numbers, shape: list[int], body: bytes) -> Arra
 # In UTF-8 no byte of another character equals "[", so counting bytes is counting brackets.
 def count_brackets(body: bytes) -> int:
     """Count the lists of `body`, and the opening brackets in its strings."""
+    if len(body) < _COUNTED_BY_NUMPY:
+        return body.count(b"[")
     return int(np.count_nonzero(np.frombuffer(body, np.uint8) == 0x5B))

@@ -31,16 +31,16 @@ LONGEST_SPACED: Final = 256 * 1024
 which beyond this costs more than parsing the whole."""
 
 
-def _pattern(text: bytes) -> "re.Pattern[bytes]":
+def pattern(text: bytes) -> "re.Pattern[bytes]":
     """Compile `text`, in which a space stands for any white space of JSON."""
     return re.compile(text.replace(b" ", rb"[ \t\r\n]*"), re.ASCII)
 
 
-_START: Final = _pattern(
+_START: Final = pattern(
     rb' \{ (?:"signature_name" : "(?P<signature>\w*)" , )?"(?P<key>instances|inputs)" : '
     rb'(?:\{ "(?P<name>[-\w.:/]+)" : )?\[(?=(?P<depth> (?:\[ ){0,%d}))' % MAX_RANK
 )
-_END: Final = _pattern(rb'\] (?P<named>\} )?(?:, "signature_name" : "(?P<signature>\w*)" )?\} \Z')
+_END: Final = pattern(rb'\] (?P<named>\} )?(?:, "signature_name" : "(?P<signature>\w*)" )?\} \Z')
 _LONGEST_END: Final = 512
 """Bytes at the end of a body that are looked at: brackets and a `signature_name`. A longer end is
 read whole."""
@@ -55,19 +55,39 @@ class Slices:
         signature_name: the signature that is asked for; empty for `serving_default`.
     """
 
-    __slots__ = ("_body", "_close", "_end", "_spaced", "_start", "key", "name", "signature_name")
+    __slots__ = ("_cuts", "key", "name", "signature_name")
 
     def __init__(self, body: bytes, start: "re.Match[bytes]", end: "re.Match[bytes]") -> None:
         self.key = start["key"].decode()
         self.name = None if start["name"] is None else start["name"].decode()
         self.signature_name = (start["signature"] or end["signature"] or b"").decode()
+        self._cuts = Cuts(body, start.end(), end.start(), start["depth"])
+
+    def read(self, dtype: DataType) -> Array | None:
+        """Read all as one tensor of `dtype`; None when it has to be read as a whole document."""
+        return self._cuts.read(dtype)
+
+
+class Cuts:
+    """A list within a body, cut into slices.
+
+    Args of the constructor:
+        body: the text.
+        start: where the list begins, behind its opening bracket.
+        end: where it ends, before its closing bracket.
+        opening: brackets, and white space, that its first element begins with.
+    """
+
+    __slots__ = ("_body", "_close", "_end", "_spaced", "_start")
+
+    def __init__(self, body: bytes, start: int, end: int, opening: bytes) -> None:
         self._body = body
-        self._start = start.end()
-        self._end = end.start()
-        depth = start["depth"].count(b"[")
+        self._start = start
+        self._end = end
+        depth = opening.count(b"[")
         self._close = b"]" * depth + b","
-        spaced = len(start["depth"]) > depth  # who writes [ [ writes ] ] as well
-        self._spaced = _pattern(rb"(?:\] ){%d}," % depth) if spaced else None
+        spaced = len(opening) > depth  # who writes [ [ writes ] ] as well
+        self._spaced = pattern(rb"(?:\] ){%d}," % depth) if spaced else None
 
     def read(self, dtype: DataType) -> Array | None:
         """Read all as one tensor of `dtype`; None when it has to be read as a whole document."""

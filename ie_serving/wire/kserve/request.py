@@ -18,9 +18,18 @@ from ie_serving.core.requests import Decoded
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.wire.json.buffers import Lazy, count_brackets, parse_strictly
 from ie_serving.wire.json.document import object_of, parse_object
+from ie_serving.wire.json.slices import Cuts
 from ie_serving.wire.kserve.inputs import check_datatype, sequence_inputs, unique
 from ie_serving.wire.kserve.members import entries, parameters_of, text_of
-from ie_serving.wire.kserve.tensors import RawTail, Tensor, read_quickly, read_tensors, tensor_of
+from ie_serving.wire.kserve.sliced import sliced
+from ie_serving.wire.kserve.tensors import (
+    RawTail,
+    Tensor,
+    as_declared,
+    read_quickly,
+    read_tensors,
+    tensor_of,
+)
 from ie_serving.wire.kserve.wanted import Wanted, wanted_outputs
 
 LARGE_TEXT: Final = 32 * 1024
@@ -106,6 +115,31 @@ class InferBody:
         return {**arrays, **sequence_inputs(signature, self._parameters, arrays)}
 
 
+class SlicedInferBody(InferBody):
+    """A body of which the data of the only input is read in slices."""
+
+    def __init__(
+        self, whole: bytes, rest: bytes, document: Lazy, tensors: Sequence[Tensor], cuts: Cuts
+    ) -> None:
+        super().__init__(rest, document, tensors)
+        self._whole = whole
+        self._cuts = cuts
+
+    def decode(self, signature: Signature) -> Decoded:
+        """See `InferBody`."""
+        if self._arrays is None:
+            (tensor,) = self._tensors
+            array = self._cuts.read(tensor.dtype)
+            if array is None:
+                # From the beginning: only unusual bodies pay for the slices as well.
+                return _body(self._whole, parse_object(self._whole), None).decode(signature)
+            self._keep({tensor.name: as_declared(array, tensor)})
+        return super().decode(signature)
+
+    def decode_at_once(self, _: Signature) -> None:
+        """Never do so: it is worth a thread."""
+
+
 def parse_at_once(body: bytes, length: int | None) -> InferBody | None:
     """Do as `parse_infer` does, but for what holds the event loop for over 2 ms.
 
@@ -131,8 +165,13 @@ def parse_infer(body: bytes, length: int | None) -> InferBody:
     Raises:
         InvalidRequest: it is none of the protocol.
     """
-    text = body if length is None else body[:length]
-    return _body(text, parse_object(text), _tail(body, length))
+    if length is not None:
+        return _body(body[:length], parse_object(body[:length]), _tail(body, length))
+    found = sliced(body) if len(body) >= SLICED else None
+    if found is None:
+        return _body(body, parse_object(body), None)
+    document, rest, cuts = found
+    return SlicedInferBody(body, rest, document, _tensors(document, None), cuts)
 
 
 def _tail(body: bytes, length: int | None) -> RawTail | None:
@@ -140,6 +179,10 @@ def _tail(body: bytes, length: int | None) -> RawTail | None:
 
 
 def _body(text: bytes, document: Lazy, tail: RawTail | None) -> InferBody:
+    return InferBody(text, document, _tensors(document, tail))
+
+
+def _tensors(document: Lazy, tail: RawTail | None) -> Sequence[Tensor]:
     if "inputs" not in list(document):
         raise InvalidRequest('the request has no "inputs"')
     given = entries(document, "inputs")
@@ -148,7 +191,7 @@ def _body(text: bytes, document: Lazy, tail: RawTail | None) -> InferBody:
     unique((each.name for each in tensors), "input")
     if tail is not None:
         tail.check_end()
-    return InferBody(text, document, tensors)
+    return tensors
 
 
 def _id(document: Lazy) -> bytes:

@@ -8,7 +8,7 @@ import simdjson
 
 from ie_serving.core.errors import InvalidRequest, InvalidTensor, NotSupported
 from ie_serving.core.tensors import Array, DataType
-from ie_serving.wire.json.buffers import Lazy, read_arrays
+from ie_serving.wire.json.buffers import Lazy, count_brackets, read_array, read_arrays
 from ie_serving.wire.json.document import plain
 from ie_serving.wire.json.tensor import decode_tensor
 from ie_serving.wire.json.value import decode_base64
@@ -181,7 +181,7 @@ def read_quickly(tensors: Sequence[Tensor], text: bytes, others: int) -> dict[st
 
 def _array(tensor: Tensor, found: Mapping[str, Array]) -> Array:
     if tensor.raw is None:
-        return _as_declared(found[tensor.name], tensor)
+        return as_declared(found[tensor.name], tensor)
     return decode_raw(tensor.raw, tensor.dtype, tensor.shape, tensor.name[:200])
 
 
@@ -190,6 +190,10 @@ def _quick(tensors: Sequence[Tensor], text: bytes, others: int) -> dict[str, Arr
     listed = [each for each in tensors if each.raw is None]
     if not listed:
         return {}
+    if len(listed) == 1:  # most requests
+        (only,) = listed
+        array = read_array(only.data, only.dtype, text, count_brackets(text) - others)
+        return None if array is None else {only.name: array}
     dtypes = {each.name: each.dtype for each in listed}
     return read_arrays({each.name: each.data for each in listed}, dtypes, text, others)
 
@@ -214,7 +218,7 @@ def _from_base64(array: Array, tensor: Tensor) -> Array:
     return array
 
 
-def _as_declared(array: Array, tensor: Tensor) -> Array:
+def as_declared(array: Array, tensor: Tensor) -> Array:
     """Give values the shape of their tensor: they came flat, or nested just so.
 
     Dimensions of size 1 may be nested or not. Raises: InvalidTensor.

@@ -11,14 +11,19 @@ from hypothesis.extra import numpy as hnp
 
 from ie_serving.core.errors import InvalidRequest, ServingError
 from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec, strings
-from ie_serving.wire.json.document import object_of
+from ie_serving.wire.json.document import object_of, parse_object
 from ie_serving.wire.json.rapidjson.document import parse_document
 from ie_serving.wire.kserve import request
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from ie_serving.wire.kserve.raw import encode_raw
 from ie_serving.wire.kserve.raw_request import RawBody
 from ie_serving.wire.kserve.reply import ReplyEncoder
-from ie_serving.wire.kserve.request import InferBody, parse_at_once, parse_infer
+from ie_serving.wire.kserve.request import (
+    InferBody,
+    SlicedInferBody,
+    parse_at_once,
+    parse_infer,
+)
 from ie_serving.wire.kserve.wanted import Form
 
 NUMBERS = [each for each in DataType if each.numpy.kind in "fiub"]
@@ -175,6 +180,65 @@ def test_a_request_may_be_decoded_again() -> None:
 )
 def test_what_takes_long_is_left_to_a_thread(text: bytes) -> None:
     assert parse_at_once(text, None) is None
+
+
+@pytest.mark.parametrize("is_flat", [True, False])
+@pytest.mark.parametrize("spaces", [True, False])
+@pytest.mark.parametrize(
+    "more", [{}, {"outputs": [{"name": "y"}], "id": "7"}, {"parameters": {"a": "]"}}], ids=str
+)
+def test_a_large_body_is_read_in_slices(
+    is_flat: bool, spaces: bool, more: dict[str, object]
+) -> None:
+    sent = np.arange(1 << 18, dtype=np.float32).reshape(1 << 10, 1 << 8)
+    given = x((sent.reshape(-1) if is_flat else sent).tolist(), sent.shape)
+    separators = (", ", ": ") if spaces else (",", ":")
+    text = json.dumps({"inputs": [given], **more}, separators=separators).encode()
+    found = parse_infer(text, None)
+    assert isinstance(found, SlicedInferBody)
+    assert np.array_equal(arrays(found)["x"], sent)
+    assert np.array_equal(arrays(found)["x"], sent)  # for another version
+    assert found.outputs == (("y",) if "outputs" in more else ())
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(b"[0,", b"[true,", id="another type"),
+        pytest.param(b"[0,", b"[[0],", id="a list"),
+        pytest.param(b"[0,", b"[,", id="a comma too many"),
+        pytest.param(b"0]", b'0],"data":[1]', id="data twice"),
+        pytest.param(b"0]}", b"0]},{}", id="an input that is none"),
+        pytest.param(b"0]}", b'0],"a":[]}', id="a list behind the data"),
+        pytest.param(b"0]}", b"0]]}", id="a bracket too many"),
+        pytest.param(b"0]}]}", b"0]}]", id="an end too early"),
+        pytest.param(b"0]}", b"NaN]}", id="no number"),
+    ],
+)
+def test_an_unusual_large_body_is_read_as_a_whole(old: bytes, new: bytes) -> None:
+    """With the same error, or the same values, whichever reader has the word."""
+    size = 1 << 19
+    given = json.dumps(x([0] * size, [size]), separators=(",", ":")).encode()
+    text = (b'{"inputs":[%b]}' % given)[::-1].replace(old[::-1], new[::-1], 1)[::-1]
+    if old.endswith(b","):
+        text = (b'{"inputs":[%b]}' % given).replace(old, new, 1)
+    told = [read(text) for read in (_told, _told_whole)]
+    assert told[0] == told[1]
+
+
+def _told(text: bytes) -> object:
+    try:
+        return {name: each.tobytes() for name, each in arrays(parse_infer(text, None)).items()}
+    except ServingError as error:
+        return str(error)
+
+
+def _told_whole(text: bytes) -> object:
+    try:
+        whole = request._body(text, parse_object(text), None)
+        return {name: each.tobytes() for name, each in arrays(whole).items()}
+    except ServingError as error:
+        return str(error)
 
 
 def test_many_numbers_are_read_at_once() -> None:

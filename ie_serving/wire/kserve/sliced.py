@@ -1,0 +1,56 @@
+"""Large bodies of one input of numbers, read slice by slice to hold the interpreter shortly.
+
+`wire/json/slices.py` says why and how. Here the list is the `data` of the only input. It is taken
+out of the body: what is left is small, and is read as any other body, with an empty list in its
+place. Both together are exactly the body, since a list of slices that are each JSON is JSON, and so
+is the rest with that list in it. Whatever is unusual is left to the reader of whole bodies.
+"""
+
+from typing import Final
+
+import simdjson
+
+from ie_serving.wire.json.buffers import Lazy, parse_strictly
+from ie_serving.wire.json.slices import Cuts, pattern
+from ie_serving.wire.json.tensor import MAX_RANK
+
+_KEY: Final = b'"data"'
+_DATA: Final = pattern(rb'"data" : \[(?=(?P<depth> (?:\[ ){0,%d}))' % MAX_RANK)
+_LATEST: Final = 4096
+"""Bytes of a body among which its data begins; and from its end among which it ends."""
+_MOST_ENDS: Final = 16
+"""Brackets from the end that are tried: behind the data are those of other lists."""
+
+
+def sliced(text: bytes) -> tuple[Lazy, bytes, Cuts] | None:
+    """Look whether a body may be read so.
+
+    Returns:
+        What is left of it, parsed and as text, and the data; None where it may not.
+    """
+    start = _DATA.search(text, 0, _LATEST)
+    if start is None or text.find(_KEY, start.end()) >= 0:
+        return None
+    first, end = start.end(), len(text)
+    for _ in range(_MOST_ENDS):
+        end = text.rfind(b"]", max(first, len(text) - _LATEST), end)
+        if end < 0:
+            return None
+        rest = text[:first] + text[end:]
+        document = parse_strictly(rest)
+        if document is not None and _has_room(document):
+            return document, rest, Cuts(text, first, end, start["depth"])
+    return None
+
+
+def _has_room(document: Lazy) -> bool:
+    """Tell whether the only input has an empty list as its data."""
+    if type(document) is not simdjson.Object or "inputs" not in list(document):
+        return False
+    inputs = document["inputs"]
+    if type(inputs) is not simdjson.Array or len(inputs) != 1:
+        return False
+    only: Lazy = inputs[0]
+    if type(only) is not simdjson.Object or list(only).count("data") != 1:
+        return False
+    return type(only["data"]) is simdjson.Array and not len(only["data"])

@@ -34,6 +34,7 @@ from ie_serving.models.asked_reload import AskedReload
 from ie_serving.models.manager import ModelManager
 from ie_serving.models.repository.source import Source
 from ie_serving.models.rules import StreamRules
+from ie_serving.models.served import ServedModels
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.used_models import UsedModels
 from ie_serving.models.version.loader import Loader
@@ -47,6 +48,8 @@ from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.admin.log_pages import LogPages
 from ie_serving.server.fronts.admin.readiness import Readiness
 from ie_serving.server.fronts.kibernetika.any_model import answering_for
+from ie_serving.server.fronts.kserve_v2 import grpc_later
+from ie_serving.server.fronts.kserve_v2.grpc_later import LaterInference
 from ie_serving.server.fronts.kserve_v2.later import LaterKServe
 from ie_serving.server.fronts.page.later import LaterPage
 from ie_serving.server.fronts.streams.later import LaterStreams
@@ -134,7 +137,14 @@ class ServingApplication:
         self._in_flight = InFlight(
             SHARE.of_limit(server.max_in_flight_requests), partial(self._plane.refused, "")
         )
-        self._services = self._services_over(self._plane)
+        self._inference = LaterInference(
+            self._health,
+            self._streams,
+            self._handing_on,
+            limit_s=server.grpc_limit_s,
+            tells_callers=settings.engine.allow_python,
+        )
+        self._services = self._services_over(self._plane, self._models.served)
         self._grpc_health = HealthService(self._services, self._plane.is_ready)
         ready = self._workers.ready(self._models.ready)
         self._readiness = Readiness(self._health, self._grpc_health, ready)
@@ -145,7 +155,7 @@ class ServingApplication:
             open_to_clients,
         )
 
-    def _services_over(self, plane: DataPlane) -> Services:
+    def _services_over(self, plane: DataPlane, served: ServedModels) -> Services:
         named = partial(answering_for, self._settings.server.answering_model)
         prediction = PredictionService(
             plane, self._interface, tells_callers=self._settings.engine.allow_python
@@ -153,11 +163,13 @@ class ServingApplication:
         return {
             prediction_service.NAME: self._in_flight.grpc(named(prediction.answers())),
             model_service.NAME: named(self._model_service(plane).answers()),
+            grpc_later.NAME: self._in_flight.grpc(self._inference.grpc(plane, served)),
             **self._streams.grpc(plane, self._interface),
         }
 
     def _services_for(self, caller: Caller) -> Services:
-        return self._services_over(self._data_plane(AllowedModels(self._models.served, caller)))
+        allowed = AllowedModels(self._models.served, caller)
+        return self._services_over(self._data_plane(allowed), allowed)
 
     def _model_service(self, plane: DataPlane) -> ModelService:
         return ModelService(

@@ -6,7 +6,7 @@ that is to be phrased, so that the phrased error is the one that is counted.
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from ie_serving.core.callers import NOBODY, Caller
@@ -44,7 +44,7 @@ class Interface(Generic[T]):
     """Label of its requests in the metrics: `GRPC` or `REST`."""
 
     labels: Mapping[Api, str]
-    """Its name of each API in the metrics, for those that it has."""
+    """Its name of each API in the metrics of TensorFlow Serving, for those that it has."""
 
     encoders: Callable[[Servable, Signature, Sequence[str]], Mapping[object, Encode[T]]]
     """Makes what encodes the replies of one version and signature with these outputs: an encoder
@@ -56,6 +56,9 @@ class Interface(Generic[T]):
     limit_s: float | None = None
     """Longest time in seconds that an inference may take, waiting included; None sets no limit
     beside the caller's own, which its transport keeps."""
+
+    methods: Mapping[Api, str] = field(default_factory=dict)
+    """Its own names of APIs in the other metrics, where they are not those of `Api`."""
 
     large_request: int = LARGE
     """Bytes of a request from which it is decoded in a thread."""

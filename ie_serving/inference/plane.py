@@ -252,7 +252,8 @@ class DataPlane:
         """
         code = code_of(error)
         entrypoint = interface.entrypoint if interface else ""
-        key = Key("" if version is None else str(version), entrypoint, api.value if api else "", "")
+        method = _method(interface, api) if api else ""
+        key = Key("" if version is None else str(version), entrypoint, method, "")
         series = self._metrics.of(model)
         series.requests.count(key, code.name)
         if reason := rejected_for(error):
@@ -349,4 +350,8 @@ class DataPlane:
 
 def _key(interface: Interface[Any], api: Api, version: int | None) -> Key:
     number = "" if version is None else str(version)
-    return Key(number, interface.entrypoint, api.value, interface.labels[api])
+    return Key(number, interface.entrypoint, _method(interface, api), interface.labels[api])
+
+
+def _method(interface: Interface[Any] | None, api: Api) -> str:
+    return interface.methods.get(api, api.value) if interface else api.value

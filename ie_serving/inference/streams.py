@@ -46,6 +46,8 @@ STOPPING: Final = "the server is shutting down: open the stream again elsewhere"
 Read = Callable[[P], Awaitable[InferRequest]]
 """Parses a message. Raises ServingError."""
 
+Finish = Callable[[InferRequest, T], T]
+
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
@@ -143,12 +145,21 @@ class Streams(Generic[T]):
         plane: answers requests.
         interface: of the front end.
         every: all streams of the process.
+        finish: gives a reply what only its request tells; None where there is nothing of that. Not
+            asked for replies of a kernel's own stream, which belong to no one request.
     """
 
-    def __init__(self, plane: DataPlane, interface: Interface[T], every: OpenStreams) -> None:
+    def __init__(
+        self,
+        plane: DataPlane,
+        interface: Interface[T],
+        every: OpenStreams,
+        finish: Finish[T] | None = None,
+    ) -> None:
         self._plane = plane
         self._interface = interface
         self._every = every
+        self._finish = finish
 
     def check(self) -> None:
         """Refuse, and count as a request, a stream for which there is no room.
@@ -178,7 +189,7 @@ class Streams(Generic[T]):
             items = numbered(inflow, lease)
             if options.drop_oldest:
                 items = newest(items, options.drop_oldest)
-            stream = _OneStream(self._plane, self._interface, read, options.at_once)
+            stream = _OneStream(self._plane, self._interface, read, options.at_once, self._finish)
             # From the inside outwards: a generator can be closed when nobody waits for its next.
             async with aclosing(items), aclosing(stream.answers(items)) as answers:
                 async for each in answers:
@@ -207,8 +218,14 @@ class _OneStream(Generic[P, T]):
     """
 
     def __init__(
-        self, plane: DataPlane, interface: Interface[T], read: Read[P], at_once: int
+        self,
+        plane: DataPlane,
+        interface: Interface[T],
+        read: Read[P],
+        at_once: int,
+        finish: Finish[T] | None,
     ) -> None:
+        self._finish = finish
         self._plane = plane
         self._interface = interface
         self._parse = read
@@ -267,7 +284,8 @@ class _OneStream(Generic[P, T]):
         async def answer(payload: P) -> T:
             began = time.perf_counter()
             request = await self._read(Item(0, payload))
-            return await self._plane.predict(request, self._interface, began)
+            reply = await self._plane.predict(request, self._interface, began)
+            return self._finish(request, reply) if self._finish else reply
 
         return in_order(items, answer, self._at_once)
 

@@ -23,6 +23,11 @@ CURRENT_REQUESTS = "ovms_current_requests"
 UNVERSIONED: Final = {"GetModelStatus"}
 """Methods whose series have no version there."""
 
+KSERVE: Final = {"ModelInfer", "ModelMetadata"}
+"""Methods of the Open Inference Protocol; its name for it is that of KServe."""
+INFERRING: Final = {"Predict", "ModelInfer"}
+"""Methods that run a model, whose times are told."""
+
 Models = Mapping[str, RequestMetrics]
 
 
@@ -63,7 +68,7 @@ def ovms_lines(models: Models, live: Iterable[Live]) -> Iterator[str]:
 
 def _labels(model: str, key: Key) -> dict[str, str]:
     version = {} if key.method in UNVERSIONED else {"version": key.version}
-    api = "TensorFlowServing"
+    api = "KServe" if key.method in KSERVE else "TensorFlowServing"
     return {"api": api, "interface": key.interface, "method": key.method, "name": model, **version}
 
 
@@ -84,11 +89,16 @@ def _failed(models: Models) -> Iterator[str]:
 
 
 def _times(models: Models) -> Iterator[str]:
+    # Its series do not tell the protocols apart.
+    found: dict[tuple[str, str, str], Histogram] = {}
     for model, requests in models.items():
         for key, total in requests.by_series():
-            if key.method == "Predict":
-                labels = written(interface=key.interface, name=model, version=key.version)
-                yield from total.lines(REQUEST_TIME, labels, MICROSECONDS, words=WORDS)
+            if key.method in INFERRING:
+                place = key.interface, model, key.version
+                found.setdefault(place, Histogram()).include(total)
+    for (interface, model, version), total in found.items():
+        labels = written(interface=interface, name=model, version=version)
+        yield from total.lines(REQUEST_TIME, labels, MICROSECONDS, words=WORDS)
 
 
 def _histograms(name: str, found: Iterable[tuple[Live, Histogram]]) -> Iterator[str]:

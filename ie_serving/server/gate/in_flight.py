@@ -6,16 +6,30 @@ what waits for slow models as well, so that a client is refused at once instead 
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, cast
+from typing import Final
 
 from ie_serving.core.errors import QueueFull
 from ie_serving.core.hints import Hint
-from ie_serving.server.transport.grpc.services import Answer, Buffer, CallContext, Method
+from ie_serving.server.transport.grpc.services import (
+    Answer,
+    Buffer,
+    CallContext,
+    Method,
+    Streaming,
+)
 from ie_serving.server.transport.http1.messages import Answer as RestAnswer
 from ie_serving.server.transport.http1.messages import App, Reply, Request
 
-_LOOKS: Final = ("GetModelMetadata",)
-"""Methods of the service of predictions that run no model."""
+_LOOKS: Final = (
+    "GetModelMetadata",
+    "ServerLive",
+    "ServerReady",
+    "ModelReady",
+    "ServerMetadata",
+    "ModelMetadata",
+    "RepositoryIndex",
+)
+"""Methods of the services of predictions that run no model."""
 _BESIDE: Final = frozenset((b"/v1/config/reload", b"/v1/log_level", b"/page/programs"))
 _OF_A_MODEL: Final = (b":poll", b":labels")
 """Paths of POSTs that run no model, and ends of such paths: an operator gets through when all that
@@ -40,7 +54,9 @@ class InFlight:
         if not self._most:
             return methods
         return {
-            name: method if name in _LOOKS else self._counted(cast(Answer, method))
+            name: method
+            if name in _LOOKS or isinstance(method, Streaming)
+            else self._counted(method)
             for name, method in methods.items()
         }
 

@@ -20,6 +20,9 @@ SEQUENCE_END: Final = "sequence_end"
 CONTROL: Final = "sequence_control_input"
 """Inputs of a model that keeps state, by the words of OpenVINO Model Server; the first name is that
 of an input, an output and a parameter."""
+NOT_SERVED: Final = ("classification", "shared_memory_region")
+"""Parameters of a tensor that would change what is meant, and that this server does not have.
+Others, which it does not know, are none of its business."""
 _START: Final = 1
 _END: Final = 2
 """Values of `CONTROL`."""

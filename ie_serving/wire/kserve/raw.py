@@ -72,14 +72,14 @@ def decode_raw(raw: Buffer, dtype: DataType, shape: tuple[int, ...], tensor: str
     """
     count = math.prod(shape)
     if dtype is DataType.STRING:
-        return _shaped(strings(split_elements(raw, count, tensor)), shape, tensor)
+        return shaped(strings(split_elements(raw, count, tensor)), shape, tensor)
     bits = BITS.get(dtype, dtype.numpy)
     if len(raw) != count * bits.itemsize:
         raise InvalidTensor(
             f'input "{tensor}" has {len(raw)} bytes; {NAME_OF[dtype]} of shape'
             f" {list(shape)} takes {count * bits.itemsize}"
         )
-    return _shaped(from_bits(np.frombuffer(raw, bits), dtype), shape, tensor)
+    return shaped(from_bits(np.frombuffer(raw, bits), dtype), shape, tensor)
 
 
 def encode_raw(array: Array, dtype: DataType) -> Buffer:
@@ -132,7 +132,8 @@ def join_elements(elements: Iterable[bytes]) -> bytes:
     return b"".join(pieces)
 
 
-def _shaped(values: Array, shape: tuple[int, ...], tensor: str) -> Array:
+def shaped(values: Array, shape: tuple[int, ...], tensor: str) -> Array:
+    """Give values, which are as many as the shape has, that shape. Raises: InvalidTensor."""
     try:
         return values.reshape(shape)
     except (OverflowError, ValueError) as error:  # one of 0, others whose product is too large

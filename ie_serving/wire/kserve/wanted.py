@@ -6,13 +6,11 @@ from typing import Final, NamedTuple
 
 from ie_serving.core.errors import NotSupported
 from ie_serving.wire.json.buffers import Lazy
+from ie_serving.wire.kserve.inputs import NOT_SERVED
 from ie_serving.wire.kserve.members import Parameters, flag, parameters_of, text_of
 
 BINARY: Final = "binary_data"
 ALL_BINARY: Final = "binary_data_output"
-NOT_SERVED: Final = ("classification", "shared_memory_region")
-"""Parameters of an output that would change what is answered, and that this server does not have.
-Others, which it does not know, are none of its business."""
 
 
 class Form(enum.Enum):

@@ -6,10 +6,10 @@ meets anything unusual, protobuf parses the whole, so both ways accept and refus
 A reply is joined from bytes that are known beforehand and the memory of the outputs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -171,30 +171,34 @@ class ResponseEncoder:
         return b"".join(pieces)
 
 
+class Encoder(Protocol):
+    """Encodes replies."""
+
+    def encode(self, outputs: Mapping[str, Array], /) -> bytes:
+        """Encode the message of a reply; nothing of the outputs is kept."""
+
+
 class OpenEncoder:
     """Encodes the replies of a signature whose outputs are known only when they come.
 
-    Args of the constructor: as those of `ResponseEncoder`; no `outputs` are all that come.
+    Args of the constructor:
+        signature: of which replies are encoded.
+        outputs: aliases of those that the replies have; none are all that come.
+        made: gives the encoder for that signature, with outputs as they have come.
     """
 
     def __init__(
-        self,
-        model: str,
-        version: int,
-        signature: Signature,
-        outputs: Sequence[str],
-        *,
-        tensor_content: bool = True,
+        self, signature: Signature, outputs: Sequence[str], made: Callable[[Signature], Encoder]
     ) -> None:
         self._wanted = tuple(outputs)
         self._signature = signature
-        self._made = partial(ResponseEncoder, model, version, tensor_content=tensor_content)
+        self._made = made
         self._encoder = lru_cache(_FORMS)(self._encoder_of)
         # In one attribute: replies may be encoded in several threads.
-        self._latest: tuple[list[tuple[str, np.dtype[np.generic]]], ResponseEncoder] | None = None
+        self._latest: tuple[list[tuple[str, np.dtype[np.generic]]], Encoder] | None = None
 
     def encode(self, outputs: Mapping[str, Array]) -> bytes:
-        """Encode a PredictResponse. Raises: InvalidRequest where a wanted output did not come."""
+        """Encode a reply. Raises: InvalidRequest where a wanted output did not come."""
         wanted = chosen(outputs, self._wanted) if self._wanted else outputs
         kinds = [(name, array.dtype) for name, array in wanted.items()]
         latest = self._latest
@@ -202,7 +206,7 @@ class OpenEncoder:
             latest = self._latest = kinds, self._encoder(tuple(kinds))
         return latest[1].encode(wanted)
 
-    def _encoder_of(self, kinds: tuple[tuple[str, "np.dtype[np.generic]"], ...]) -> ResponseEncoder:
+    def _encoder_of(self, kinds: tuple[tuple[str, "np.dtype[np.generic]"], ...]) -> Encoder:
         empty = {name: np.empty(0, dtype) for name, dtype in kinds}
         return self._made(replace(self._signature, outputs=specs_of(empty)))
 

@@ -91,7 +91,7 @@ def walk(payload: memoryview) -> tuple[Proto, dict[str, TensorFields]]:
                 raise Unclear
         else:
             rest.append(field)
-    return _parse(messages.PredictRequest, payload, rest), tensors
+    return parse_pieces(messages.PredictRequest, payload, rest), tensors
 
 
 def _entry(payload: memoryview, entry: Field) -> tuple[str, TensorFields]:
@@ -126,25 +126,25 @@ def _tensor(payload: memoryview, tensor: Field) -> TensorFields:
     for field in fields.scan(payload, tensor.value, tensor.end):
         if field.number == CONTENT and field.kind == DELIMITED:
             content = field if field.end > field.value else None
-        elif _in_list(field):
-            _check_end(payload, field, LISTS[field.number])
+        elif in_list(field, LISTS):
+            check_end(payload, field, LISTS[field.number])
             lists.setdefault(field.number, []).append(field)
         else:
             rest.append(field)
-    proto = _parse(messages.TensorProto, payload, rest)
+    proto = parse_pieces(messages.TensorProto, payload, rest)
     dtype = BY_NUMBER.get(proto.dtype)
     if lists and (content or dtype is None or lists.keys() != {LIST_OF[dtype].number}):
         raise Unclear
     return TensorFields(proto, content, lists)
 
 
-def _in_list(field: Field) -> bool:
-    """Tell whether a field is a list's values, packed or one of them alone."""
-    listed = LISTS.get(field.number)
+def in_list(field: Field, lists: Mapping[int, ListField]) -> bool:
+    """Tell whether a field is the values of one of `lists`, packed or one of them alone."""
+    listed = lists.get(field.number)
     return listed is not None and field.kind in (DELIMITED, listed.kind)
 
 
-def _check_end(payload: memoryview, piece: Field, listed: ListField) -> None:
+def check_end(payload: memoryview, piece: Field, listed: ListField) -> None:
     """Check that a piece of a list ends where a value ends.
 
     Raises:
@@ -156,7 +156,8 @@ def _check_end(payload: memoryview, piece: Field, listed: ListField) -> None:
         raise Unclear
 
 
-def _parse(kind: Proto, payload: memoryview, pieces: Sequence[Field]) -> Proto:
+def parse_pieces(kind: Proto, payload: memoryview, pieces: Sequence[Field]) -> Proto:
+    """Parse what is left of a message. Raises: Unclear: it is malformed, or too much."""
     if sum([piece.end - piece.start for piece in pieces]) > MOST_REST:
         raise Unclear
     try:

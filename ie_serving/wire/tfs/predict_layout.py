@@ -3,12 +3,14 @@
 Clients send the same request again and again with other numbers. Where every byte outside of those
 numbers is as it was, protobuf would find the same fields at the same places: so they are taken from
 there, without parsing. Whatever differs in a single other byte is parsed as if for the first time.
+
+What remembers them knows no message: requests of the Open Inference Protocol use it as well.
 """
 
 import enum
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -18,6 +20,8 @@ from ie_serving.core.tensors import Array, Signature
 from ie_serving.wire.protobuf.fields import Buffer, Field, Unclear
 from ie_serving.wire.tfs.predict import ANY_SIGNATURE, parse_soon
 from ie_serving.wire.tfs.predict_fields import TensorFields, walk
+
+R = TypeVar("R")
 
 MOST_LAYOUTS = 256
 """Layouts that a parser remembers, of at most `MOST_BYTES` each. The oldest is forgotten for a new
@@ -30,7 +34,7 @@ Key = tuple[int, bytes]
 """Length of a request, and its first field, which is the name of the model in all clients."""
 
 
-class _Values(NamedTuple):
+class Values(NamedTuple):
     """Where the values of one tensor lie, and what they are."""
 
     alias: str
@@ -40,19 +44,117 @@ class _Values(NamedTuple):
     end: int
 
 
-class Layout:
+class Layout(Generic[R]):
     """What all requests have in common that differ in the values of their tensors only."""
+
+    __slots__ = ()
+
+    def read(self, payload: Buffer) -> R | None:
+        """Read a request of the length that this layout is of; None where it is another."""
+        raise NotImplementedError
+
+
+class _Seen(enum.Enum):
+    """What is known of requests without a layout."""
+
+    ONCE = enum.auto()
+    """Came once. Looking for a layout costs as much as parsing, so it waits for the second time."""
+    UNFIT = enum.auto()
+    """Has no layout; it is not looked for again."""
+
+
+class RepeatedParser(Generic[R]):
+    """Parses requests, and remembers how those lie that come more than once."""
+
+    def __init__(self) -> None:
+        self._layouts: dict[Key, Layout[R] | _Seen] = {}
+
+    def __len__(self) -> int:
+        """Count the requests that something is remembered of."""
+        return len(self._layouts)
+
+    def parse(self, payload: Buffer) -> R:
+        """Parse one request; raises what `parse_anew` does."""
+        # In a message the first byte is a field's number and the second its length, so the key
+        # holds the whole first field. Where that is longer than 127 bytes the second byte is only
+        # part of the length, and the key holds some other stretch of the message. That is as good:
+        # `Layout.read` compares all of the message, and the key only chooses which one to compare.
+        length = len(payload)
+        key = (length, bytes(payload[: payload[1] + 2 if length > 1 else 0]))
+        known = self._layouts.get(key)
+        if isinstance(known, Layout):
+            request = known.read(payload)
+            if request is not None:
+                return request
+        request = self.parse_anew(payload)
+        self._learn(key, known, payload, request)
+        return request
+
+    # What a subclass does.
+
+    def parse_anew(self, payload: Buffer) -> R:
+        """Parse a request without a layout."""
+        raise NotImplementedError
+
+    def layout_of(self, payload: Buffer, request: R) -> Layout[R] | None:
+        """Find where a request's values lie; None where not all of them can be taken from there.
+
+        Args:
+            payload: of a request that was parsed.
+            request: what it was parsed to.
+        """
+        raise NotImplementedError
+
+    # The oldest is forgotten, not the longest unused: that would cost a move at each request. A
+    # request that a layout did not fit comes here too, and counts as new: the client has changed
+    # what it sends.
+    def _learn(
+        self, key: Key, known: Layout[R] | _Seen | None, payload: Buffer, request: R
+    ) -> None:
+        if known is _Seen.UNFIT:
+            return
+        if known is None and len(self._layouts) >= MOST_LAYOUTS:
+            del self._layouts[next(iter(self._layouts))]
+        if known is _Seen.ONCE:
+            self._layouts[key] = self.layout_of(payload, request) or _Seen.UNFIT
+        else:
+            self._layouts[key] = _Seen.ONCE
+
+
+def in_place(places: Mapping[str, Field], arrays: Mapping[str, Array]) -> list[Values]:
+    """List the tensors whose values can be taken from the payload, in the order of their places."""
+    tensors = [
+        Values(alias, arrays[alias].dtype, arrays[alias].shape, field.value, field.end)
+        for alias, field in places.items()
+        # A list that is filled up or cut off has another number of bytes than its array.
+        if arrays[alias].nbytes == field.end - field.value
+    ]
+    # By place: of two entries with one alias the later counts, but keeps the earlier's turn.
+    return sorted(tensors, key=lambda tensor: tensor.start)
+
+
+def between(payload: Buffer, places: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int, bytes]]:
+    """Yield what stands before, between and after `places`: from where, to where, and what."""
+    starts = [0, *(end for _, end in places)]
+    ends = [*(start for start, _ in places), len(payload)]
+    for start, end in zip(starts, ends, strict=True):
+        if start < end:
+            yield start, end, bytes(payload[start:end])
+
+
+class PredictLayout(Layout[InferRequest]):
+    """See `Layout`."""
 
     __slots__ = ("_model", "_output_filter", "_same", "_tensors")
 
-    def __init__(self, payload: Buffer, request: InferRequest, tensors: list[_Values]) -> None:
+    def __init__(self, payload: Buffer, request: InferRequest, tensors: list[Values]) -> None:
         self._model: ModelSpec = request.model
         self._output_filter = request.output_filter
         self._tensors = tensors
-        self._same = list(_between(payload, tensors))
+        self._same = list(between(payload, [(each.start, each.end) for each in tensors]))
 
     def read(self, payload: Buffer) -> InferRequest | None:
-        """Read a request of the length that this layout is of; None where it is another."""
+        """See `Layout`."""
         for start, end, same in self._same:
             if payload[start:end] != same:
                 return None
@@ -68,59 +170,19 @@ class Layout:
         return arrays, None
 
 
-class _Seen(enum.Enum):
-    """What is known of requests without a layout."""
-
-    ONCE = enum.auto()
-    """Came once. Looking for a layout costs as much as parsing, so it waits for the second time."""
-    UNFIT = enum.auto()
-    """Has no layout; it is not looked for again."""
-
-
-class RequestParser:
+class RequestParser(RepeatedParser[InferRequest]):
     """Parses PredictRequests, and remembers how those lie that come more than once."""
 
-    def __init__(self) -> None:
-        self._layouts: dict[Key, Layout | _Seen] = {}
+    def parse_anew(self, payload: Buffer) -> InferRequest:
+        """See `RepeatedParser`; raises what `predict.parse_soon` does."""
+        return parse_soon(payload)
 
-    def __len__(self) -> int:
-        """Count the requests that something is remembered of."""
-        return len(self._layouts)
-
-    def parse(self, payload: Buffer) -> InferRequest:
-        """Parse one request; raises what `predict.parse_soon` does."""
-        # In a message the first byte is a field's number and the second its length, so the key
-        # holds the whole first field. Where that is longer than 127 bytes the second byte is only
-        # part of the length, and the key holds some other stretch of the message. That is as good:
-        # `Layout.read` compares all of the message, and the key only chooses which one to compare.
-        length = len(payload)
-        key = (length, bytes(payload[: payload[1] + 2 if length > 1 else 0]))
-        known = self._layouts.get(key)
-        if type(known) is Layout:
-            request = known.read(payload)
-            if request is not None:
-                return request
-        request = parse_soon(payload)
-        self._learn(key, known, payload, request)
-        return request
-
-    # The oldest is forgotten, not the longest unused: that would cost a move at each request. A
-    # request that a layout did not fit comes here too, and counts as new: the client has changed
-    # what it sends.
-    def _learn(
-        self, key: Key, known: Layout | _Seen | None, payload: Buffer, request: InferRequest
-    ) -> None:
-        if known is _Seen.UNFIT:
-            return
-        if known is None and len(self._layouts) >= MOST_LAYOUTS:
-            del self._layouts[next(iter(self._layouts))]
-        if known is _Seen.ONCE:
-            self._layouts[key] = layout_of(payload, request) or _Seen.UNFIT
-        else:
-            self._layouts[key] = _Seen.ONCE
+    def layout_of(self, payload: Buffer, request: InferRequest) -> PredictLayout | None:
+        """See `RepeatedParser`."""
+        return layout_of(payload, request)
 
 
-def layout_of(payload: Buffer, request: InferRequest) -> Layout | None:
+def layout_of(payload: Buffer, request: InferRequest) -> PredictLayout | None:
     """Find where a request's values lie; None where not all of them can be taken from there.
 
     Args:
@@ -134,11 +196,11 @@ def layout_of(payload: Buffer, request: InferRequest) -> Layout | None:
         arrays, _ = request.decode(ANY_SIGNATURE)
     except (Unclear, ServingError):
         return None
-    tensors = _in_place(places, arrays)
+    tensors = in_place(places, arrays)
     beside = len(payload) - sum(tensor.end - tensor.start for tensor in tensors)
     if len(tensors) != len(arrays) or beside > MOST_BYTES:
         return None
-    return Layout(payload, request, tensors)
+    return PredictLayout(payload, request, tensors)
 
 
 def _place(tensor: TensorFields) -> Field:
@@ -146,24 +208,3 @@ def _place(tensor: TensorFields) -> Field:
     if place is None:
         raise Unclear
     return place
-
-
-def _in_place(places: Mapping[str, Field], arrays: Mapping[str, Array]) -> list[_Values]:
-    """List the tensors whose values can be taken from the payload, in the order of their places."""
-    tensors = [
-        _Values(alias, arrays[alias].dtype, arrays[alias].shape, field.value, field.end)
-        for alias, field in places.items()
-        # A list that is filled up or cut off has another number of bytes than its array.
-        if arrays[alias].nbytes == field.end - field.value
-    ]
-    # By place: of two entries with one alias the later counts, but keeps the earlier's turn.
-    return sorted(tensors, key=lambda tensor: tensor.start)
-
-
-def _between(payload: Buffer, tensors: list[_Values]) -> Iterator[tuple[int, int, bytes]]:
-    """Yield what stands before, between and after the values: from where, to where, and what."""
-    starts = [0, *(tensor.end for tensor in tensors)]
-    ends = [*(tensor.start for tensor in tensors), len(payload)]
-    for start, end in zip(starts, ends, strict=True):
-        if start < end:
-            yield start, end, bytes(payload[start:end])

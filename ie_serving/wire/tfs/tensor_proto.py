@@ -35,7 +35,7 @@ and others would wait behind each for as long as the model takes for 64 MB."""
 MOST_DIMENSIONS = 32
 """The most that every supported numpy can hold."""
 
-_SMALL = 64
+FEW_VALUES = 64
 """Length from which protobuf's own conversion to numpy beats a Python list."""
 
 
@@ -293,7 +293,7 @@ def _from_message(proto: Proto, field: ListField, count: int) -> Array | list[by
     values = getattr(proto, field.name)
     if field.dtype is None:
         return list(values[:count])  # shares the bytes with the message, copies none
-    return np.array(values[:] if len(values) < _SMALL else values, field.dtype)
+    return np.array(values[:] if len(values) < FEW_VALUES else values, field.dtype)
 
 
 def _from_pieces(

@@ -5,6 +5,7 @@ from typing import Final
 from ie_serving.core.errors import NotFound
 from ie_serving.core.integers import INT64_MAX
 from ie_serving.core.requests import ModelSpec
+from ie_serving.models.version.handle import Servable
 
 _DIGITS: Final = len(str(INT64_MAX))
 
@@ -28,3 +29,11 @@ def model_spec(name: str, version: str) -> ModelSpec:
     if number > INT64_MAX:
         raise NotFound(f"version {version[:40]} of {name!r} does not fit into 64 bits")
     return ModelSpec(name, number)
+
+
+def no_signature(servable: Servable, name: str) -> NotFound:
+    """Phrase that a model lacks the signature which the protocol runs."""
+    return NotFound(
+        f'model "{servable.name}" version {servable.version} has no signature "{name}", which this'
+        f" protocol runs; it has {servable.signature_names}"
+    )

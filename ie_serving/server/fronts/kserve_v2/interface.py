@@ -4,10 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from ie_serving.core.errors import NotFound
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.inference.interface import Encode, Interface
 from ie_serving.models.version.handle import Servable
+from ie_serving.server.fronts.kserve_v2.asked import no_signature
 from ie_serving.server.fronts.tfs.callers import rest_caller
 from ie_serving.server.fronts.tfs.rest_interface import LABELS, LARGE_BODY, LARGE_OUTPUT
 from ie_serving.wire.kserve.reply import InferReply, ReplyEncoder
@@ -46,7 +46,7 @@ def interfaces(
             entrypoint="REST",
             labels=LABELS,
             encoders=_encoders,
-            unknown_signature=_no_signature,
+            unknown_signature=no_signature,
             limit_s=limit_s,
             caller=partial(rest_caller, limit_s),
             large_request=LARGE_BODY,
@@ -68,10 +68,3 @@ def _encoders(
         return Unwritten(encoder.mixed, {name: array.copy() for name, array in outputs.items()})
 
     return {Form.JSON: encoder.json, Form.BINARY: encoder.binary, Form.MIXED: copied}
-
-
-def _no_signature(servable: Servable, name: str) -> NotFound:
-    return NotFound(
-        f'model "{servable.name}" version {servable.version} has no signature "{name}", which this'
-        f" protocol runs; it has {servable.signature_names}"
-    )

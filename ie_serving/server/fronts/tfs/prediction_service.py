@@ -187,12 +187,11 @@ class PredictionService:
 def _encoders(
     servable: Servable, signature: Signature, outputs: Sequence[str], *, tensor_content: bool
 ) -> Mapping[object, Encode[bytes]]:
-    kind = OpenEncoder if signature.gives_any else ResponseEncoder
-    encoder = kind(
-        servable.name, servable.version, signature, outputs, tensor_content=tensor_content
-    )
+    made = partial(ResponseEncoder, servable.name, servable.version, tensor_content=tensor_content)
     # A PredictResponse has one form only.
-    return {None: encoder.encode}
+    if signature.gives_any:
+        return {None: OpenEncoder(signature, outputs, made).encode}
+    return {None: made(signature, outputs).encode}
 
 
 def _unknown_signature(servable: Servable, name: str) -> PreconditionFailed:

@@ -11,7 +11,9 @@ from ie_serving.core.access import Need, Right
 from ie_serving.core.errors import NotFound
 from ie_serving.server.fronts.admin.grpc_health import HealthService
 from ie_serving.server.fronts.admin.grpc_reflection import ReflectionService
+from ie_serving.server.fronts.kserve_v2 import grpc_later
 from ie_serving.server.fronts.kserve_v2 import routes as kserve
+from ie_serving.server.fronts.kserve_v2.grpc_later import LaterInference
 from ie_serving.server.fronts.kserve_v2.later import LaterKServe
 from ie_serving.server.fronts.page import routes as page
 from ie_serving.server.fronts.stfs.routes import ALIVE, ASK
@@ -91,10 +93,12 @@ NOWHERE = ["/", "/metrics/", "/METRICS", "/ping/", "/v2/health", "/v2/models/m",
 
 
 def test_every_rpc_has_an_entry() -> None:
+    inference = LaterInference(NEVER, NEVER, NEVER, limit_s=None, tells_callers=False)
     services = {
         prediction_service.NAME: PredictionService(NEVER, NEVER).answers(),
         model_service.NAME: ModelService(NEVER, NEVER, NEVER, NEVER, NEVER).answers(),
         **LaterStreams(NEVER, tells_callers=False).grpc(NEVER, NEVER),
+        grpc_later.NAME: inference.grpc(NEVER, NEVER),
         **HealthService((), NEVER).services(),
         **ReflectionService((), DescriptorPool()).services(),
     }
@@ -157,7 +161,8 @@ def head(method: str, target: str) -> RequestHead:
 
 def test_nothing_else_is_open() -> None:
     """What no caller need be known for: what a browser asks first, and health where it is open."""
-    for is_open, verbs, rpcs in ((True, {"health"}, {"Check", "Watch"}), (False, set(), set())):
+    probes = {"Check", "Watch", "ServerLive", "ServerReady", "ModelReady"}
+    for is_open, verbs, rpcs in ((True, {"health"}, probes), (False, set(), set())):
         found = rights.needs(rights.REST, open_health=is_open)
         assert open_in(found) == {"preflight", ALIVE, page.FILE, *verbs}
         found = rights.needs(rights.RPC, open_health=is_open)

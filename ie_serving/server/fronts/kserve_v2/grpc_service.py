@@ -1,0 +1,182 @@
+"""`inference.GRPCInferenceService`, the Open Inference Protocol v2: bytes to bytes."""
+
+import time
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from ie_serving import __version__
+from ie_serving.core.errors import NotFound, UnknownLabel
+from ie_serving.core.requests import ModelSpec
+from ie_serving.core.signatures import named
+from ie_serving.core.tensors import Signature
+from ie_serving.core.threads import in_thread
+from ie_serving.inference.interface import Api, Encode, Interface
+from ie_serving.inference.plane import DataPlane
+from ie_serving.models.served import ServedModels
+from ie_serving.models.version.handle import Servable
+from ie_serving.server.fronts.admin.health import Health, Phase
+from ie_serving.server.fronts.kserve_v2.asked import model_spec, no_signature
+from ie_serving.server.fronts.tfs.callers import grpc_caller
+from ie_serving.server.transport.grpc.services import Buffer, CallContext
+from ie_serving.wire.kserve import grpc_messages as written
+from ie_serving.wire.kserve.infer_layout import InferParser
+from ie_serving.wire.kserve.infer_reply import ReplyEncoder
+from ie_serving.wire.kserve.infer_request import parse_whole
+from ie_serving.wire.kserve.metadata import READY, model_index, model_metadata
+from ie_serving.wire.protobuf.fields import Unclear
+from ie_serving.wire.tfs.predict import OpenEncoder
+
+SERVER_NAME: Final = "ie_serving"
+EXTENSIONS: Final = ("sequence", "parameters")
+"""Of Triton's extensions, by its names, those that this interface has as a whole."""
+
+METHODS: Final[Mapping[Api, str]] = {Api.PREDICT: "ModelInfer", Api.METADATA: "ModelMetadata"}
+"""Names of what is counted, in the metrics."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What the service answers with.
+
+    Attributes:
+        plane: runs the models.
+        served: the same models.
+        health: of the server.
+        tells_callers: see `PredictionService`.
+    """
+
+    plane: DataPlane
+    served: ServedModels
+    health: Health
+    tells_callers: bool
+
+
+def interface(*, limit_s: float | None) -> Interface[bytes]:
+    """Describe the protocol over gRPC to the data plane.
+
+    Args:
+        limit_s: longest time that an inference may take, beside the caller's own deadline.
+    """
+    return Interface(
+        entrypoint="GRPC",
+        labels=METHODS,
+        methods=METHODS,
+        encoders=_encoders,
+        unknown_signature=no_signature,
+        caller=partial(grpc_caller, limit_s),
+        limit_s=limit_s,
+    )
+
+
+class InferenceService:
+    """Answers the methods of GRPCInferenceService.
+
+    Args of the constructor:
+        parts: see `Parts`.
+        interface: see `interface`.
+    """
+
+    def __init__(self, parts: Parts, interface: Interface[bytes]) -> None:
+        self._plane = parts.plane
+        self._served = parts.served
+        self._health = parts.health
+        self._tells_callers = parts.tells_callers
+        self._interface = interface
+        self._parser = InferParser(model_spec)
+
+    async def server_live(self, payload: Buffer, context: CallContext) -> bytes:
+        """Say that the server lives."""
+        return written.server_live()
+
+    async def server_ready(self, payload: Buffer, context: CallContext) -> bytes:
+        """Say whether the server takes requests."""
+        return written.server_ready(self._health.phase is Phase.READY)
+
+    async def model_ready(self, payload: Buffer, context: CallContext) -> bytes:
+        """Say whether a model answers; one that there is not answers nobody, as in Triton."""
+        name, version = written.read_model_ready(payload)
+        try:
+            ready = self._plane.is_ready(self._resolved(model_spec(name, version)))
+        except (NotFound, UnknownLabel):
+            ready = False
+        return written.model_ready(ready and self._health.phase is not Phase.STOPPING)
+
+    async def server_metadata(self, payload: Buffer, context: CallContext) -> bytes:
+        """Say what the server is."""
+        return written.server_metadata(SERVER_NAME, __version__, EXTENSIONS)
+
+    async def model_metadata(self, payload: Buffer, context: CallContext) -> bytes:
+        """Describe a model: versions that answer, inputs and outputs."""
+        began = time.perf_counter()
+        with self._plane.counting_refusals("", self._interface, Api.METADATA):
+            model = model_spec(*written.read_model_metadata(payload))
+        return self._plane.metadata(model, self._interface, began, self._described)
+
+    async def repository_index(self, payload: Buffer, context: CallContext) -> bytes:
+        """List every version of every model."""
+        ready = written.read_repository_index(payload)
+        found = (
+            model_index(name, status)
+            for name, statuses in self._served.all_statuses().items()
+            for status in statuses
+        )
+        return written.repository_index(each for each in found if not ready or each.state == READY)
+
+    def model_infer(self, payload: Buffer, context: CallContext) -> Awaitable[bytes]:
+        """Run a model on named tensors."""
+        began = time.perf_counter()
+        # As `PredictionService.predict`: this is done for every small request.
+        try:
+            request = self._parser.parse(payload)
+        except Unclear:
+            return self._infer_unclear(payload, context, began)
+        except Exception as error:
+            self._plane.refused("", error, self._interface, Api.PREDICT)
+            raise
+        if self._tells_callers:
+            request.caller = context
+        reply = self._plane.predict(request, self._interface, began)
+        return _named(reply, request.id) if request.id else reply
+
+    async def _infer_unclear(self, payload: Buffer, context: CallContext, began: float) -> bytes:
+        """Let protobuf parse a large request of another form than clients write."""
+        with self._plane.counting_refusals("", self._interface, Api.PREDICT):
+            request = await in_thread(parse_whole, model_spec, payload)
+        if self._tells_callers:
+            request.caller = context
+        return await _named(self._plane.predict(request, self._interface, began), request.id)
+
+    def _resolved(self, model: ModelSpec) -> ModelSpec:
+        """Give the version of a label its number. Raises: UnknownLabel."""
+        if model.label is None:
+            return model
+        return ModelSpec(model.name, self._served.resolve_label(model.name, model.label))
+
+    def _described(self, servable: Servable) -> bytes:
+        whose = f'model "{servable.name}" version {servable.version}'
+        signature = named(servable.signatures, "", whose)
+        versions = self._served.entry(servable.name).stream.available
+        return written.model_metadata(model_metadata(servable.name, versions, signature))
+
+
+async def _named(reply: Awaitable[bytes], id: bytes) -> bytes:
+    # Behind the rest: the fields of a message may come in any order.
+    return b"".join((await reply, id))
+
+
+def _encoders(
+    servable: Servable, signature: Signature, outputs: Sequence[str]
+) -> Mapping[object, Encode[bytes]]:
+    """Give an encoder for each form: raw where the request was raw, else typed."""
+
+    def made(raw: bool, described: Signature) -> ReplyEncoder:
+        specs = {alias: described.outputs[alias] for alias in outputs or described.outputs}
+        return ReplyEncoder(servable.name, servable.version, specs, raw=raw)
+
+    if signature.gives_any:
+        return {
+            raw: OpenEncoder(signature, outputs, partial(made, raw)).encode for raw in (True, False)
+        }
+    return {raw: made(raw, signature).encode for raw in (True, False)}

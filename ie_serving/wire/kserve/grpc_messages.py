@@ -1,0 +1,81 @@
+"""Requests and replies of the Open Inference Protocol over gRPC, beside those of an inference."""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from ie_serving.wire.kserve.metadata import ModelIndex, ModelMetadata
+from ie_serving.wire.protobuf import inference_messages as messages
+from ie_serving.wire.protobuf.fields import Buffer
+from ie_serving.wire.protobuf.writing import delimited, head
+from ie_serving.wire.tfs.requests import parse
+
+_ERROR: Final = 1
+_RESPONSE: Final = 2
+"""Field numbers of ModelStreamInferResponse."""
+
+
+def server_live() -> bytes:
+    """Say that the server lives."""
+    return bytes(messages.ServerLiveResponse(live=True).SerializeToString())
+
+
+def server_ready(ready: bool) -> bytes:
+    """Say whether the server takes requests."""
+    return bytes(messages.ServerReadyResponse(ready=ready).SerializeToString())
+
+
+def server_metadata(name: str, version: str, extensions: Sequence[str]) -> bytes:
+    """Say what the server is."""
+    reply = messages.ServerMetadataResponse(name=name, version=version, extensions=extensions)
+    return bytes(reply.SerializeToString())
+
+
+def read_model_ready(payload: Buffer) -> tuple[str, str]:
+    """Read model and version of a ModelReadyRequest. Raises: InvalidRequest."""
+    request = parse(messages.ModelReadyRequest, payload)
+    return request.name, request.version
+
+
+def model_ready(ready: bool) -> bytes:
+    """Say whether a model answers."""
+    return bytes(messages.ModelReadyResponse(ready=ready).SerializeToString())
+
+
+def read_model_metadata(payload: Buffer) -> tuple[str, str]:
+    """Read model and version of a ModelMetadataRequest. Raises: InvalidRequest."""
+    request = parse(messages.ModelMetadataRequest, payload)
+    return request.name, request.version
+
+
+def model_metadata(told: ModelMetadata) -> bytes:
+    """Describe a model."""
+    reply = messages.ModelMetadataResponse(
+        name=told.name, versions=told.versions, platform=told.platform
+    )
+    for field, tensors in ((reply.inputs, told.inputs), (reply.outputs, told.outputs)):
+        for tensor in tensors:
+            field.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+    return bytes(reply.SerializeToString())
+
+
+def read_repository_index(payload: Buffer) -> bool:
+    """Read whether versions alone are wanted that answer. Raises: InvalidRequest."""
+    return bool(parse(messages.RepositoryIndexRequest, payload).ready)
+
+
+def repository_index(found: Iterable[ModelIndex]) -> bytes:
+    """List versions with their states."""
+    reply = messages.RepositoryIndexResponse()
+    for each in found:
+        reply.models.add(**each._asdict())
+    return bytes(reply.SerializeToString())
+
+
+def stream_reply(response: bytes) -> bytes:
+    """Give an answer of a stream: a ModelInferResponse that is encoded already."""
+    return b"".join((head(_RESPONSE, len(response)), response))
+
+
+def stream_error(text: str) -> bytes:
+    """Say in a stream what was wrong with a request."""
+    return delimited(_ERROR, text.encode())

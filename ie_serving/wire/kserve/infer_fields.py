@@ -1,0 +1,131 @@
+"""Where the tensors of a ModelInferRequest lie, found by walking it; protobuf parses only the rest.
+
+As `wire/tfs/predict_fields.py` does for Predict: whatever is not what clients write (`Unclear`) is
+protobuf's to parse or to refuse. Source: grpc_service.proto of Triton, grpc_predict_v2.proto of
+KServe.
+"""
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from ie_serving.core.tensors import DataType
+from ie_serving.wire.kserve.contents import LIST_OF, LISTS
+from ie_serving.wire.kserve.datatypes import BY_NAME
+from ie_serving.wire.protobuf import fields
+from ie_serving.wire.protobuf import inference_messages as messages
+from ie_serving.wire.protobuf.fields import DELIMITED, Field, Unclear
+from ie_serving.wire.protobuf.messages import Proto
+from ie_serving.wire.tfs.predict_fields import MOST_INPUTS, check_end, in_list, parse_pieces
+
+ID: Final = 3
+INPUTS: Final = 5
+RAW: Final = 7
+"""Field numbers of ModelInferRequest."""
+CONTENTS: Final = 5
+"""Field number of InferInputTensor."""
+
+_REWRITTEN: Final = (None, DataType.BOOL, DataType.BF16, DataType.STRING)
+"""Element types whose bytes on the wire differ from numpy's; None is one that there is not."""
+_LIST_IN_PLACE: Final = {dtype: LIST_OF[dtype].number for dtype in (DataType.FP32, DataType.FP64)}
+"""Element types whose packed list has the bytes that numpy has."""
+
+
+class TensorFields(NamedTuple):
+    """One input in a payload.
+
+    Attributes:
+        rest: message of everything but the typed values.
+        lists: pieces of the lists of typed values by field number; None without `contents`.
+        raw: its raw bytes, of a request that has some.
+    """
+
+    rest: Proto
+    lists: Mapping[int, list[Field]] | None
+    raw: Field | None
+
+    def in_place(self) -> Field | None:
+        """Give the one field whose bytes are the values as numpy has them, if there is one."""
+        dtype = BY_NAME.get(self.rest.datatype)
+        if dtype in _REWRITTEN:
+            return None
+        if self.raw is not None:
+            return self.raw
+        pieces = (self.lists or {}).get(_LIST_IN_PLACE.get(dtype, 0), [])
+        return pieces[0] if len(pieces) == 1 and pieces[0].kind == DELIMITED else None
+
+
+class Walked(NamedTuple):
+    """A request, taken apart.
+
+    Attributes:
+        rest: message of everything but the inputs and their raw bytes.
+        id: the field of its id; None where it has none.
+        tensors: its inputs, in their order.
+        is_raw: they are sent raw.
+    """
+
+    rest: Proto
+    id: Field | None
+    tensors: list[TensorFields]
+    is_raw: bool
+
+
+def walk(payload: memoryview) -> Walked:
+    """Take a ModelInferRequest apart.
+
+    Raises:
+        Unclear: anything that is for protobuf to judge.
+    """
+    rest: list[Field] = []
+    inputs: list[Field] = []
+    raws: list[Field] = []
+    for field in fields.scan(payload):
+        if field.number == INPUTS and field.kind == DELIMITED:
+            inputs.append(field)
+        elif field.number == RAW and field.kind == DELIMITED:
+            raws.append(field)
+        else:
+            rest.append(field)
+    ids = [field for field in rest if field.number == ID]
+    # Another number of raw contents than of inputs is refused, in the words for small requests.
+    if len(inputs) > MOST_INPUTS or (raws and len(raws) != len(inputs)):
+        raise Unclear
+    if len(ids) > 1 or (ids and ids[0].kind != DELIMITED):
+        raise Unclear
+    places: list[Field] | list[None] = raws or [None] * len(inputs)
+    tensors = [_tensor(payload, *each) for each in zip(inputs, places, strict=True)]
+    message = parse_pieces(messages.ModelInferRequest, payload, rest)
+    return Walked(message, ids[0] if ids else None, tensors, bool(raws))
+
+
+def _tensor(payload: memoryview, tensor: Field, raw: Field | None) -> TensorFields:
+    """Read one InferInputTensor.
+
+    Raises:
+        Unclear: `contents` is there more than once.
+    """
+    rest: list[Field] = []
+    lists: dict[int, list[Field]] | None = None
+    for field in fields.scan(payload, tensor.value, tensor.end):
+        if field.number != CONTENTS or field.kind != DELIMITED:
+            rest.append(field)
+        elif lists is None:
+            lists = _lists(payload, field)
+        else:
+            raise Unclear
+    return TensorFields(parse_pieces(messages.InferInputTensor, payload, rest), lists, raw)
+
+
+def _lists(payload: memoryview, contents: Field) -> dict[int, list[Field]]:
+    """Read one InferTensorContents.
+
+    Raises:
+        Unclear: it has anything but its lists, or a piece that ends within a value.
+    """
+    lists: dict[int, list[Field]] = {}
+    for field in fields.scan(payload, contents.value, contents.end):
+        if not in_list(field, LISTS):
+            raise Unclear
+        check_end(payload, field, LISTS[field.number])
+        lists.setdefault(field.number, []).append(field)
+    return lists

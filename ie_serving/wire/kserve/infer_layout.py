@@ -1,0 +1,110 @@
+"""ModelInferRequests that repeat an earlier one in all but values and id: see `Layout`."""
+
+from collections.abc import Mapping
+from functools import partial
+
+import numpy as np
+
+from ie_serving.core.errors import ServingError
+from ie_serving.core.tensors import Array, DataType, Signature
+from ie_serving.wire.kserve.datatypes import BY_NAME
+from ie_serving.wire.kserve.infer_fields import TensorFields, Walked, walk
+from ie_serving.wire.kserve.infer_request import ModelInfer, SpecOf, parse_soon
+from ie_serving.wire.kserve.inputs import check_datatype
+from ie_serving.wire.protobuf.fields import Buffer, Field, Unclear
+from ie_serving.wire.tfs.predict import ANY_SIGNATURE
+from ie_serving.wire.tfs.predict_layout import (
+    MOST_BYTES,
+    Layout,
+    RepeatedParser,
+    Values,
+    between,
+    in_place,
+)
+
+
+class InferLayout(Layout[ModelInfer]):
+    """See `Layout`.
+
+    Args of the constructor:
+        payload: of a request.
+        request: what it was parsed to.
+        walked: how it lies.
+        tensors: its inputs, whose values are all in place.
+    """
+
+    __slots__ = ("_dtypes", "_id", "_is_raw", "_model", "_outputs", "_same", "_tensors")
+
+    def __init__(
+        self, payload: Buffer, request: ModelInfer, walked: Walked, tensors: list[Values]
+    ) -> None:
+        self._model = request.model
+        self._outputs = request.output_filter
+        self._is_raw = walked.is_raw
+        self._dtypes: Mapping[str, DataType] = {
+            each.rest.name: BY_NAME[each.rest.datatype] for each in walked.tensors
+        }
+        self._tensors = tensors
+        # Its length is among what stays the same, and its text is not.
+        self._id = walked.id
+        texts = [(walked.id.value, walked.id.end)] if walked.id else []
+        places = [*((each.start, each.end) for each in tensors), *texts]
+        self._same = list(between(payload, sorted(places)))
+
+    def read(self, payload: Buffer) -> ModelInfer | None:
+        """See `Layout`."""
+        for start, end, same in self._same:
+            if payload[start:end] != same:
+                return None
+        id, field = b"", self._id
+        if field is not None:
+            id = bytes(payload[field.start : field.end])
+            if not id.isascii():  # protobuf finds out whether it is UTF-8
+                return None
+        decode = partial(self._decode, payload)
+        size = len(payload)
+        return ModelInfer(self._model, "", decode, size, decode, self._outputs, None, id)
+
+    def _decode(self, payload: Buffer, signature: Signature) -> tuple[dict[str, Array], bool]:
+        arrays: dict[str, Array] = {}
+        specs, dtypes = signature.inputs, self._dtypes
+        for name, dtype, shape, start, _ in self._tensors:  # as for Predict
+            spec = specs.get(name)
+            if spec is not None and spec.dtype is not dtypes[name]:
+                check_datatype(signature, name, dtypes[name])
+            arrays[name] = np.ndarray(shape, dtype, payload, start)
+        return arrays, self._is_raw
+
+
+class InferParser(RepeatedParser[ModelInfer]):
+    """Parses ModelInferRequests, and remembers how those lie that come more than once."""
+
+    def __init__(self, spec_of: SpecOf) -> None:
+        super().__init__()
+        self._spec_of = spec_of
+
+    def parse_anew(self, payload: Buffer) -> ModelInfer:
+        """See `RepeatedParser`; raises what `infer_request.parse_soon` does."""
+        return parse_soon(self._spec_of, payload)
+
+    def layout_of(self, payload: Buffer, request: ModelInfer) -> InferLayout | None:
+        """See `RepeatedParser`."""
+        try:
+            walked = walk(memoryview(payload))
+            # Before anything is decoded, which takes long for those that are not in place.
+            places = {each.rest.name: _place(each) for each in walked.tensors}
+            arrays, _ = request.decode(ANY_SIGNATURE)
+        except (Unclear, ServingError):
+            return None
+        tensors = in_place(places, arrays)
+        beside = len(payload) - sum(tensor.end - tensor.start for tensor in tensors)
+        if len(tensors) != len(arrays) or beside > MOST_BYTES:
+            return None
+        return InferLayout(payload, request, walked, tensors)
+
+
+def _place(tensor: TensorFields) -> Field:
+    place = tensor.in_place()
+    if place is None:
+        raise Unclear
+    return place

@@ -1,0 +1,116 @@
+"""numpy -> ModelInferResponse, as bytes, without making a message.
+
+As Predict's replies: joined from bytes that are known beforehand and the memory of the outputs.
+Source: grpc_predict_v2.proto.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+
+from ie_serving.core.tensors import Array, DataType, TensorSpec
+from ie_serving.wire.kserve.contents import LIST_OF
+from ie_serving.wire.kserve.datatypes import NAME_OF
+from ie_serving.wire.kserve.raw import join_elements
+from ie_serving.wire.protobuf import writing
+from ie_serving.wire.protobuf.fields import Buffer
+from ie_serving.wire.tfs.tensor_encoder import TensorEncoder
+
+_MODEL: Final = 1
+_VERSION: Final = 2
+_OUTPUT: Final = 5
+_RAW: Final = 6
+"""Field numbers of ModelInferResponse."""
+_NAME: Final = 1
+_DATATYPE: Final = 2
+_SHAPE: Final = 3
+_CONTENTS: Final = 5
+"""Field numbers of InferOutputTensor."""
+
+_SHAPES: Final = 256
+"""Shapes of one output for which the bytes before its values are remembered, the latest used, as
+for Predict."""
+
+
+class ReplyEncoder:
+    """Encodes the replies of one version.
+
+    Args of the constructor:
+        model: model name, as requests have it.
+        version: number of the version that answers.
+        specs: of the outputs that the replies have, by alias.
+        raw: in `raw_output_contents`; else typed, unless one of them can only be raw.
+    """
+
+    def __init__(
+        self, model: str, version: int, specs: Mapping[str, TensorSpec], *, raw: bool
+    ) -> None:
+        name, number = model.encode(), str(version).encode()
+        self._start = writing.delimited(_MODEL, name) + writing.delimited(_VERSION, number)
+        # All or nothing: a reply is raw as a whole, or has no raw contents.
+        is_raw = raw or any(spec.dtype not in LIST_OF for spec in specs.values())
+        self._outputs = {
+            alias: _Output(alias, spec.dtype, raw=is_raw) for alias, spec in specs.items()
+        }
+
+    def encode(self, outputs: Mapping[str, Array]) -> bytes:
+        """Encode a ModelInferResponse without an id, which may stand behind it.
+
+        Args:
+            outputs: at least the encoder's outputs. Nothing of them is kept.
+        """
+        pieces: list[Buffer] = [self._start]
+        for alias, output in self._outputs.items():
+            array = outputs[alias]
+            if output.in_memory is not None:  # as for Predict, nearly every output is so
+                body: Buffer = np.ascontiguousarray(array, output.in_memory).data
+            else:
+                body = output.body(array)
+            length = body.nbytes if type(body) is memoryview else len(body)
+            pieces += (output.head(array.shape, length), body)
+        return b"".join(pieces)
+
+
+class _Output:
+    """One output: its encoder, and what stands before its values in a reply.
+
+    Attributes:
+        in_memory: see `TensorEncoder`.
+        head: from shape and length in bytes, what precedes the values; remembers the latest.
+    """
+
+    __slots__ = ("_described", "_encoder", "_list", "_raw", "_string", "head", "in_memory")
+
+    def __init__(self, alias: str, dtype: DataType, *, raw: bool) -> None:
+        name = NAME_OF[dtype].encode()
+        self._described = writing.delimited(_NAME, alias.encode()) + writing.delimited(
+            _DATATYPE, name
+        )
+        self._raw = raw
+        self._list = 0 if raw else LIST_OF[dtype].number
+        self._string = dtype is DataType.STRING
+        # Packed lists of integers have the same bytes as TensorFlow's, whatever their field.
+        self._encoder = TensorEncoder(dtype, tensor_content=raw)
+        self.in_memory = self._encoder.in_memory
+        self.head = lru_cache(_SHAPES)(self._head)
+
+    def body(self, array: Array) -> Buffer:
+        """Encode the values; see `TensorEncoder.body`."""
+        if not self._string:
+            return self._encoder.body(array)
+        elements = array.reshape(-1).tolist()
+        return join_elements(elements) if self._raw else writing.strings(self._list, elements)
+
+    def _head(self, shape: tuple[int, ...], length: int) -> bytes:
+        sizes = b"".join(map(writing.varint, shape))
+        described = self._described + (writing.delimited(_SHAPE, sizes) if sizes else b"")
+        # Raw contents are a list of their own, in the order of the outputs: each may stand directly
+        # behind its output.
+        if self._raw:
+            return writing.delimited(_OUTPUT, described) + writing.head(_RAW, length)
+        # Each string has its own tag in the body; and an empty list is one that is absent.
+        packed = b"" if self._string or not length else writing.head(self._list, length)
+        contents = writing.head(_CONTENTS, len(packed) + length) + packed
+        return writing.head(_OUTPUT, len(described) + len(contents) + length) + described + contents

@@ -17,6 +17,8 @@ FIRST_REQUEST = """\
 
 `ie_serving` answers the TensorFlow Serving API: `tensorflow.serving.PredictionService` and
 `ModelService` over gRPC, and the same over REST. Clients of TensorFlow Serving work as they are.
+Beside it there is the Open Inference Protocol v2 (KServe v2), for clients of Triton, KServe and
+OpenVINO Model Server: [open-inference.md](open-inference.md).
 
 ## A first request
 
@@ -126,6 +128,7 @@ PARTS = {
     "2": "REST",
     "3": "Inference over gRPC",
     "4": "Versions and configuration",
+    "5": "The Open Inference Protocol",
 }
 """Headings, by the first digit of a section's title: the number sorts, and is not shown."""
 

@@ -10,6 +10,7 @@ from tests.functional.conformance.cases import (
     rest_examples,
     rest_headers,
     rest_json,
+    rest_kserve,
     rest_predict,
     rest_routes,
     rest_values,
@@ -30,6 +31,7 @@ _MODULES = (
     rest_values,
     images,
     rest_examples,
+    rest_kserve,
 )
 
 SECTIONS = sorted(

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 import struct
 from collections.abc import Iterator
 from contextlib import closing
@@ -43,9 +44,12 @@ DTYPES = pytest.mark.parametrize("dtype", VALUES, ids=lambda dtype: NAME_OF[dtyp
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     root = tmp_path_factory.mktemp("models")
     accumulator(root / "sum" / "1")
+    shutil.copytree(SAMPLE, root / "triton")
+    (root / "triton" / "config.pbtxt").write_text('name: "triton" backend: "openvino"')
     entries: list[dict[str, object]] = [
         {"name": "digits", "base_path": str(SAMPLE), "model_version_policy": {"all": {}}},
         {"name": "sum", "base_path": "sum", "stateful": True},
+        {"name": "triton", "base_path": "triton"},
         *[echo(root, each) for each in DataType],
         {"name": "pair", "base_path": directory(root, "pair"), **null(x="float", text="string")},
     ]
@@ -127,6 +131,12 @@ def test_health_answers_the_json_of_the_specification(server: Server) -> None:
     assert ready == {"name": "digits", "ready": True}
     ready = server.rest.get("/v2/models/digits/versions/stable/ready").json()
     assert ready == {"name": "digits", "ready": True}
+
+
+def test_a_model_lies_as_triton_wants_it(client: Any) -> None:
+    """With its configuration beside the versions, which is not read."""
+    reply = client.infer("triton", [tensor("image", np.zeros((1, 64), np.float32))])
+    assert reply.as_numpy("probabilities").shape == (1, 10)
 
 
 @DTYPES
@@ -488,4 +498,5 @@ def test_requests_are_counted(server: Server) -> None:
         for each in page.splitlines()
         if each.startswith("ovms_requests_success{") and 'name="FP32"' in each
     ]
-    assert 'interface="REST"' in line
+    for label in ('api="KServe"', 'interface="REST"', 'method="ModelInfer"', 'version="1"'):
+        assert label in line

@@ -13,11 +13,12 @@ from kubernetes_validate.utils import all_versions
 from ie_serving.config.dialects import ie_serving
 from ie_serving.config.dialects.environment import storage_options
 from ie_serving.config.values.faults import Faults
-from ie_serving.core.errors import InvalidRequest
 from ie_serving.server.fronts.admin.health import LIVE, READY, STARTUP
+from ie_serving.server.fronts.kserve_v2.routes import Asked, asked
 from ie_serving.server.fronts.tfs.rest_routes import route
 from ie_serving.server.gate.rights import RPC
 from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S
+from ie_serving.server.transport.http1.messages import RequestHead
 from tests.functional.deployed import (
     MANIFESTS,
     VERSIONS,
@@ -265,10 +266,11 @@ def test_the_runtime_of_kserve_starts_the_server(tmp_path: Path) -> None:
 
 
 def test_the_runtime_claims_the_protocols_that_are_served() -> None:
-    """v1 is `:predict`, grpc-v1 PredictionService; of v2 there are the routes of health alone."""
-    assert runtime()["spec"]["protocolVersions"] == ["v1", "grpc-v1"]
+    """v1 is `:predict`, grpc-v1 PredictionService; v2 and grpc-v2 the Open Inference Protocol."""
+    assert runtime()["spec"]["protocolVersions"] == ["v1", "v2", "grpc-v1", "grpc-v2"]
     assert route("POST", "/v1/models/digits:predict").verb == "predict"
-    with pytest.raises(InvalidRequest, match="Malformed request"):
-        route("POST", "/v2/models/digits/infer")
+    path = b"/v2/models/digits/infer"
+    head = RequestHead("POST", path, b"", "1.1", (), {}, 0, True, False)
+    assert asked(head) == Asked("infer", "digits")
     assert "/tensorflow.serving.PredictionService/Predict" in RPC
-    assert "/inference.GRPCInferenceService/ModelInfer" not in RPC
+    assert "/inference.GRPCInferenceService/ModelInfer" in RPC

@@ -1,11 +1,16 @@
 """Which servable a request of the Open Inference Protocol means, over either interface."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from ie_serving.core.errors import NotFound
 from ie_serving.core.integers import INT64_MAX
 from ie_serving.core.requests import ModelSpec
+from ie_serving.inference.interface import Api
 from ie_serving.models.version.handle import Servable
+
+METHODS: Final[Mapping[Api, str]] = {Api.PREDICT: "ModelInfer", Api.METADATA: "ModelMetadata"}
+"""Names of what is counted, in the metrics, whichever interface was asked."""
 
 _DIGITS: Final = len(str(INT64_MAX))
 

@@ -17,7 +17,7 @@ from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.health import Health, Phase
-from ie_serving.server.fronts.kserve_v2.asked import model_spec, no_signature
+from ie_serving.server.fronts.kserve_v2.asked import METHODS, model_spec, no_signature
 from ie_serving.server.fronts.tfs.callers import grpc_caller
 from ie_serving.server.transport.grpc.services import Buffer, CallContext
 from ie_serving.wire.kserve import grpc_messages as written
@@ -31,9 +31,6 @@ from ie_serving.wire.tfs.predict import OpenEncoder
 SERVER_NAME: Final = "ie_serving"
 EXTENSIONS: Final = ("sequence", "parameters")
 """Of Triton's extensions, by its names, those that this interface has as a whole."""
-
-METHODS: Final[Mapping[Api, str]] = {Api.PREDICT: "ModelInfer", Api.METADATA: "ModelMetadata"}
-"""Names of what is counted, in the metrics."""
 
 
 @dataclass(frozen=True, slots=True)

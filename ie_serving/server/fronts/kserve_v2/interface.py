@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.inference.interface import Encode, Interface
 from ie_serving.models.version.handle import Servable
-from ie_serving.server.fronts.kserve_v2.asked import no_signature
+from ie_serving.server.fronts.kserve_v2.asked import METHODS, no_signature
 from ie_serving.server.fronts.tfs.callers import rest_caller
 from ie_serving.server.fronts.tfs.rest_interface import LABELS, LARGE_BODY, LARGE_OUTPUT
 from ie_serving.wire.kserve.reply import InferReply, ReplyEncoder
@@ -45,6 +45,7 @@ def interfaces(
         return Interface(
             entrypoint="REST",
             labels=LABELS,
+            methods=METHODS,
             encoders=_encoders,
             unknown_signature=no_signature,
             limit_s=limit_s,

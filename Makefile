@@ -38,7 +38,7 @@ AGAIN := [ $$? -eq 1 ] && $(DEV)/python -m pytest --last-failed --last-failed-no
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv test programs unit conformance soak fuzz drivers style format api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls \
+.PHONY: help run venv test programs unit conformance soak fuzz drivers style format api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls bench-protocols \
 	walk manifests docker_build docker_check docker_lock clean
 
 help: ## list these targets
@@ -170,6 +170,9 @@ bench-share: ## measure ResNet-50's shape beside benchmark_app, and under a quot
 
 bench-workers: ## measure two workers beside one: requests, processor time, memory, evenness
 	$(PYTHON) -m benchmarks workers
+
+bench-protocols: ## measure a small request by the Open Inference Protocol beside Predict, over gRPC
+	$(PYTHON) -m benchmarks protocols
 
 walk: .venv-dev/.installed ## print the way of a small request, and write it into docs/design.md
 	$(DEV)/python -m benchmarks.walk

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from ie_serving.core.tensors import DataType
 from ie_serving.wire.kserve.contents import LIST_OF, LISTS
 from ie_serving.wire.kserve.datatypes import BY_NAME
-from ie_serving.wire.protobuf import fields
+from ie_serving.wire.protobuf import fields, writing
 from ie_serving.wire.protobuf import inference_messages as messages
 from ie_serving.wire.protobuf.fields import DELIMITED, Field, Unclear
 from ie_serving.wire.protobuf.messages import Proto
@@ -86,16 +86,29 @@ def walk(payload: memoryview) -> Walked:
             raws.append(field)
         else:
             rest.append(field)
-    ids = [field for field in rest if field.number == ID]
     # Another number of raw contents than of inputs is refused, in the words for small requests.
     if len(inputs) > MOST_INPUTS or (raws and len(raws) != len(inputs)):
-        raise Unclear
-    if len(ids) > 1 or (ids and ids[0].kind != DELIMITED):
         raise Unclear
     places: list[Field] | list[None] = raws or [None] * len(inputs)
     tensors = [_tensor(payload, *each) for each in zip(inputs, places, strict=True)]
     message = parse_pieces(messages.ModelInferRequest, payload, rest)
-    return Walked(message, ids[0] if ids else None, tensors, bool(raws))
+    return Walked(message, _id(payload, rest), tensors, bool(raws))
+
+
+def _id(payload: memoryview, rest: list[Field]) -> Field | None:
+    """Find the id, which the reply repeats as it lies here.
+
+    Raises:
+        Unclear: it is there more than once, or not written as protobuf writes it.
+    """
+    found = [field for field in rest if field.number == ID]
+    if not found:
+        return None
+    field = found[0]
+    head = writing.head(ID, field.end - field.value)
+    if len(found) > 1 or payload[field.start : field.value] != head or field.end == field.value:
+        raise Unclear
+    return field
 
 
 def _tensor(payload: memoryview, tensor: Field, raw: Field | None) -> TensorFields:

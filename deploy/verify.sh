@@ -1,6 +1,7 @@
 #!/bin/sh
 # Tries the chart in your cluster: installs it with the sample model in a namespace of its own, asks both
-# interfaces, replaces every pod while requests run, and fails if one of them did. Then all of it goes.
+# interfaces, by TensorFlow Serving's API and the Open Inference Protocol, replaces every pod while
+# requests run, and fails if one of them did. Then all of it goes.
 #
 #   deploy/verify.sh registry.example.com/ie-serving:0.1.0
 #   deploy/verify.sh IMAGE --keep       leaves the release and its namespace there
@@ -9,7 +10,7 @@
 set -eu
 
 usage() {
-    sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 

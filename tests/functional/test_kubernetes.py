@@ -235,6 +235,9 @@ def test_every_schema_of_a_custom_kind_is_used() -> None:
     assert custom_schemas().keys() - {"$defs"} <= kinds
 
 
+SERVICES = sorted(path.name for path in KSERVE.glob("*.yaml") if path.name != "runtime.yaml")
+
+
 def runtime() -> Manifest:
     return read(KSERVE / "runtime.yaml")
 
@@ -255,14 +258,15 @@ def test_the_runtime_of_kserve_starts_the_server(tmp_path: Path) -> None:
     assert server.open_ports_early is False
     longest = server.drain_delay_s + server.drain_timeout_s + 2 * CLOSE_TIMEOUT_S + 1
     assert longest < DEFAULT_GRACE_S
-    for path in ("rest.yaml", "grpc.yaml"):
+    for path in SERVICES:
         predictor = read(KSERVE / path)["spec"]["predictor"]
         assert predictor["model"]["runtime"] == runtime()["metadata"]["name"]
         assert predictor["model"]["protocolVersion"] in runtime()["spec"]["protocolVersions"]
         formats = {each["name"] for each in runtime()["spec"]["supportedModelFormats"]}
         assert predictor["model"]["modelFormat"]["name"] in formats
-    (port,) = read(KSERVE / "grpc.yaml")["spec"]["predictor"]["model"]["ports"]
-    assert (port["name"], port["containerPort"]) == ("h2c", server.port)
+    for path in ("grpc.yaml", "grpc-v2.yaml"):
+        (port,) = read(KSERVE / path)["spec"]["predictor"]["model"]["ports"]
+        assert (port["name"], port["containerPort"]) == ("h2c", server.port)
 
 
 def test_the_runtime_claims_the_protocols_that_are_served() -> None:
@@ -274,3 +278,12 @@ def test_the_runtime_claims_the_protocols_that_are_served() -> None:
     assert asked(head) == Asked("infer", "digits")
     assert "/tensorflow.serving.PredictionService/Predict" in RPC
     assert "/inference.GRPCInferenceService/ModelInfer" in RPC
+
+
+def test_each_protocol_of_the_runtime_has_an_example() -> None:
+    """The client of `verify.sh` asks by each of them, in test_verify.py."""
+    protocols = runtime()["spec"]["protocolVersions"]
+    models = [read(KSERVE / path)["spec"]["predictor"]["model"] for path in SERVICES]
+    assert sorted(model["protocolVersion"] for model in models) == sorted(protocols)
+    page = (ROOT / "docs" / "kubernetes.md").read_text()
+    assert all(f"kubectl apply -f deploy/kserve/{path}" in page for path in SERVICES)

@@ -21,6 +21,9 @@ CLIENT = DEPLOY / "verify_client.py"
 MODEL = ROOT / "examples" / "models" / "digits" / "2"
 IMAGE = "registry.example.com:5000/me/ie-serving:0.1.0"
 
+WAYS = ("REST", "gRPC", "REST v2", "gRPC v2")
+"""As the client tells of them: v1, grpc-v1, v2 and grpc-v2 of KServe."""
+
 
 def as_config_map(directory: Path) -> Path:
     """The model as kubelet mounts a ConfigMap: behind a symbolic link that is switched."""
@@ -73,13 +76,13 @@ def test_the_client_sees_whether_a_request_failed(servers: list[Server], tmp_pat
     asking = Asking(second, servers, tmp_path / "a")
     assert first.stop() == 0
     assert asking.exit_code() == 0
-    assert asking.process.line("^REST: [1-9][0-9]* answered, 0 failed$")
-    assert asking.process.line("^gRPC: [1-9][0-9]* answered, 0 failed$")
+    for name in WAYS:
+        assert asking.process.line(f"^{name}: [1-9][0-9]* answered, 0 failed$")
     asking = Asking(second, [second], tmp_path / "b")
     second.kill()
     assert asking.exit_code() == 1
-    assert asking.process.line("^REST: [0-9]+ answered, [1-9][0-9]* failed; the first: ")
-    assert asking.process.line("^gRPC: [0-9]+ answered, [1-9][0-9]* failed; the first: ")
+    for name in WAYS:
+        assert asking.process.line(f"^{name}: [0-9]+ answered, [1-9][0-9]* failed; the first: ")
 
 
 STAND_IN = """#!/bin/sh

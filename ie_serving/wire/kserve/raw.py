@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy as np
 
+from ie_serving.core.budget import BUDGET, SMALL, Leased
 from ie_serving.core.errors import InvalidTensor
 from ie_serving.core.tensors import Array, DataType, strings
 from ie_serving.wire.kserve.datatypes import NAME_OF
@@ -21,6 +22,9 @@ from ie_serving.wire.tfs.tensor_proto import BITS, MOST_DIMENSIONS, from_bits
 
 LENGTH: Final = 4
 """Bytes before each element of BYTES that say how long it is."""
+ELEMENT: Final = 64
+"""Bytes that an element takes in memory beside its own: an object, and its place in a list and in
+an array."""
 _LENGTH: Final = struct.Struct("<I")
 _ENCODERS: Final = {
     each: TensorEncoder(each, tensor_content=True)
@@ -72,7 +76,7 @@ def decode_raw(raw: Buffer, dtype: DataType, shape: tuple[int, ...], tensor: str
     """
     count = math.prod(shape)
     if dtype is DataType.STRING:
-        return shaped(strings(split_elements(raw, count, tensor)), shape, tensor)
+        return shaped(_elements(raw, count, tensor), shape, tensor)
     bits = BITS.get(dtype, dtype.numpy)
     if len(raw) != count * bits.itemsize:
         raise InvalidTensor(
@@ -80,6 +84,25 @@ def decode_raw(raw: Buffer, dtype: DataType, shape: tuple[int, ...], tensor: str
             f" {list(shape)} takes {count * bits.itemsize}"
         )
     return shaped(from_bits(np.frombuffer(raw, bits), dtype), shape, tensor)
+
+
+def _elements(raw: Buffer, count: int, tensor: str) -> Array:
+    """Give the elements of BYTES, counted in the budget where they are many.
+
+    Raises:
+        InvalidTensor: these are not `count` elements.
+        RequestTooLarge, BudgetFull: as `Budget.lease`.
+    """
+    size = count * ELEMENT
+    if size < SMALL or count * LENGTH > len(raw):
+        return strings(split_elements(raw, count, tensor))
+    lease = BUDGET.lease(size)
+    # The owner of the memory has the lease, whatever views stand between.
+    owner = Leased((count,), np.object_)
+    owner.lease = lease
+    owner[:] = split_elements(raw, count, tensor)
+    found: Array = owner.view(np.ndarray)
+    return found
 
 
 def encode_raw(array: Array, dtype: DataType) -> Buffer:

@@ -13,6 +13,8 @@ from ie_serving.core.tensors import Array, DataType, TensorSpec, specs_of
 from ie_serving.wire.json.compact import numbers
 from ie_serving.wire.kserve.datatypes import NAME_OF
 from ie_serving.wire.kserve.raw import encode_raw
+from ie_serving.wire.protobuf.fields import Buffer
+from ie_serving.wire.tfs.tensor_encoder import size_of
 
 FEW: Final = 32 * 1024
 """Elements up to which an array of finite numbers is written by one call."""
@@ -21,21 +23,23 @@ _NULL: Final = b"null"
 
 
 class InferReply(NamedTuple):
-    """A reply to which the request's id is still to be added.
+    """A reply to which the request's id may still be added.
 
     Attributes:
-        members: of the JSON object, without its opening brace.
-        raw: tensors behind it, in their order; none where all are JSON.
+        content: JSON without an id, and raw tensors behind it.
+        length: bytes of JSON.
     """
 
-    members: bytes
-    raw: Sequence[bytes]
+    content: bytes
+    length: int
 
     def body(self, id: bytes | None) -> tuple[bytes, int]:
         """Give the whole body, and how many bytes of it are JSON; the id is JSON already."""
-        start = b"{" if id is None else b'{"id":%b,' % id
-        length = len(start) + len(self.members)
-        return b"".join((start, self.members, *self.raw)), length
+        if id is None:
+            return self.content, self.length
+        start = b'{"id":%b,' % id
+        rest = memoryview(self.content)[1:]
+        return b"".join((start, rest)), len(start) + self.length - 1
 
 
 class ReplyEncoder:
@@ -49,7 +53,7 @@ class ReplyEncoder:
 
     def __init__(self, model: str, version: int, specs: Mapping[str, TensorSpec] | None) -> None:
         name, number = orjson.dumps(model), str(version).encode()
-        self._start = b'"model_name":%b,"model_version":"%b","outputs":[' % (name, number)
+        self._start = b'{"model_name":%b,"model_version":"%b","outputs":[' % (name, number)
         self._specs = specs
         self._heads = {name: _head(name, spec.dtype) for name, spec in (specs or {}).items()}
 
@@ -68,20 +72,22 @@ class ReplyEncoder:
             specs = specs_of(outputs)
             heads = {name: _head(name, spec.dtype) for name, spec in specs.items()}
         written: list[bytes] = []
-        raw: list[bytes] = []
+        raw: list[Buffer] = []
         for name, spec in specs.items():
             array = outputs[name]
             shape = b",".join([b"%d" % size for size in array.shape])
             if binary.get(name):
-                data = bytes(encode_raw(array, spec.dtype))
+                data = encode_raw(array, spec.dtype)
                 raw.append(data)
                 written.append(
                     b'%b[%b],"parameters":{"binary_data_size":%d}}'
-                    % (heads[name], shape, len(data))
+                    % (heads[name], shape, size_of(data))
                 )
             else:
                 written.append(b"%b[%b],%b}" % (heads[name], shape, _data(array, spec.dtype)))
-        return InferReply(b"%b%b]}" % (self._start, b",".join(written)), raw)
+        text = b"%b%b]}" % (self._start, b",".join(written))
+        # A copy, since the outputs' memory is used again.
+        return InferReply(b"".join((text, *raw)), len(text))
 
 
 def _head(name: str, dtype: DataType) -> bytes:

@@ -6,8 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ie_serving.core.errors import InvalidTensor
+from ie_serving.core.budget import Budget
+from ie_serving.core.errors import BudgetFull, InvalidTensor
 from ie_serving.core.tensors import DataType, strings
+from ie_serving.wire.kserve import raw
 from ie_serving.wire.kserve.datatypes import BY_NAME, NAME_OF, datatype
 from ie_serving.wire.kserve.raw import (
     checked_shape,
@@ -37,8 +39,8 @@ def test_other_words_are_refused_by_naming_the_input(word: object) -> None:
 def test_numbers_come_back_as_they_went(data: st.DataObject) -> None:
     dtype = data.draw(st.sampled_from(EXACT))
     array = data.draw(hnp.arrays(dtype.numpy, SHAPES))
-    raw = bytes(encode_raw(array, dtype))
-    again = decode_raw(raw, dtype, array.shape, "x")
+    sent = bytes(encode_raw(array, dtype))
+    again = decode_raw(sent, dtype, array.shape, "x")
     assert again.dtype == array.dtype
     assert again.shape == array.shape
     assert again.tobytes() == array.tobytes()
@@ -46,9 +48,9 @@ def test_numbers_come_back_as_they_went(data: st.DataObject) -> None:
 
 def test_bf16_is_the_upper_half_of_a_float32() -> None:
     array = np.array([1.5, -2.0, np.inf], np.float32)
-    raw = bytes(encode_raw(array, DataType.BF16))
-    assert raw == b"\xc0\x3f\x00\xc0\x80\x7f"
-    assert decode_raw(raw, DataType.BF16, (3,), "x").tolist() == array.tolist()
+    sent = bytes(encode_raw(array, DataType.BF16))
+    assert sent == b"\xc0\x3f\x00\xc0\x80\x7f"
+    assert decode_raw(sent, DataType.BF16, (3,), "x").tolist() == array.tolist()
 
 
 def test_an_array_that_is_not_contiguous_is_written_in_row_major_order() -> None:
@@ -65,20 +67,38 @@ def test_elements_of_bytes_come_back_as_they_went(elements: list[bytes]) -> None
     assert split_elements(join_elements(elements), len(elements), "x") == elements
 
 
+def test_many_elements_are_counted_for_as_long_as_they_are_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Six bytes become an object of 64: no body may take more than the budget has."""
+    budget = Budget(1 << 20)
+    monkeypatch.setattr(raw, "BUDGET", budget)
+    sent = [b"ab"] * 10_000
+    array = decode_raw(join_elements(sent), DataType.STRING, (100, 100), "x")
+    assert array.reshape(-1).tolist() == sent
+    view = array[:1]
+    del array
+    assert budget.held == 640_000
+    with pytest.raises(BudgetFull):
+        decode_raw(join_elements(sent), DataType.STRING, (10_000,), "x")
+    del view
+    assert budget.held == 0
+
+
 def test_elements_have_the_form_of_triton() -> None:
     array = strings([b"ab", b"", b"\x00"]).reshape(3, 1)
-    raw = encode_raw(array, DataType.STRING)
-    assert raw == b"\x02\x00\x00\x00ab\x00\x00\x00\x00\x01\x00\x00\x00\x00"
-    assert decode_raw(raw, DataType.STRING, (3, 1), "x").tolist() == array.tolist()
+    sent = encode_raw(array, DataType.STRING)
+    assert sent == b"\x02\x00\x00\x00ab\x00\x00\x00\x00\x01\x00\x00\x00\x00"
+    assert decode_raw(sent, DataType.STRING, (3, 1), "x").tolist() == array.tolist()
 
 
 @given(st.binary(max_size=64), st.integers(0, 1 << 70))
-def test_nothing_else_is_taken_for_elements(raw: bytes, count: int) -> None:
+def test_nothing_else_is_taken_for_elements(sent: bytes, count: int) -> None:
     try:
-        elements = split_elements(raw, count, "x")
+        elements = split_elements(sent, count, "x")
     except InvalidTensor:
         return
-    assert join_elements(elements) == raw
+    assert join_elements(elements) == sent
     assert len(elements) == count
 
 

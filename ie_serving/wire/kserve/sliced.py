@@ -14,7 +14,6 @@ from ie_serving.wire.json.buffers import Lazy, parse_strictly
 from ie_serving.wire.json.slices import Cuts, pattern
 from ie_serving.wire.json.tensor import MAX_RANK
 
-_KEY: Final = b'"data"'
 _DATA: Final = pattern(rb'"data" : \[(?=(?P<depth> (?:\[ ){0,%d}))' % MAX_RANK)
 _LATEST: Final = 4096
 """Bytes of a body among which its data begins; and from its end among which it ends."""
@@ -29,7 +28,7 @@ def sliced(text: bytes) -> tuple[Lazy, bytes, Cuts] | None:
         What is left of it, parsed and as text, and the data; None where it may not.
     """
     start = _DATA.search(text, 0, _LATEST)
-    if start is None or text.find(_KEY, start.end()) >= 0:
+    if start is None:
         return None
     first, end = start.end(), len(text)
     for _ in range(_MOST_ENDS):
@@ -39,6 +38,10 @@ def sliced(text: bytes) -> tuple[Lazy, bytes, Cuts] | None:
         rest = text[:first] + text[end:]
         document = parse_strictly(rest)
         if document is not None and _has_room(document):
+            # Numbers have no quotation marks. One byte is looked for some twenty times as fast as
+            # a word, and nobody else has the interpreter meanwhile.
+            if text.find(b'"', first, end) >= 0:
+                return None
             return document, rest, Cuts(text, first, end, start["depth"])
     return None
 

@@ -15,12 +15,15 @@ from tensorflow_serving.apis import (
     predict_pb2,
     regression_pb2,
 )
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tests.functional.conformance.case import Reload, Rest, Rpc
 from tests.functional.conformance.messages import model_spec
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S
 
+OPEN_INFERENCE = "inference"
+"""Stands for Triton's own stub."""
 MESSAGES: dict[str, tuple[str, type[Message], type[Message]]] = {
     "Predict": ("prediction", predict_pb2.PredictRequest, predict_pb2.PredictResponse),
     "Classify": (
@@ -53,6 +56,14 @@ MESSAGES: dict[str, tuple[str, type[Message], type[Message]]] = {
         model_management_pb2.ReloadConfigRequest,
         model_management_pb2.ReloadConfigResponse,
     ),
+    **{
+        name: (
+            OPEN_INFERENCE,
+            getattr(service_pb2, f"{name}Request"),
+            getattr(service_pb2, f"{name}Response"),
+        )
+        for name in ("ModelInfer", "ModelMetadata", "ModelReady", "RepositoryIndex")
+    },
 }
 """By method: the stub of `Server`, the request, the response."""
 
@@ -67,7 +78,9 @@ def call(server: Server, method: str, request: str) -> tuple[str, str, Message |
         message: Any = request.encode()
     else:
         stub, kind, _ = MESSAGES[method]
-        send = getattr(getattr(server, stub), method)
+        own = service_pb2_grpc.GRPCInferenceServiceStub
+        stubs = own(server.channel) if stub == OPEN_INFERENCE else getattr(server, stub)
+        send = getattr(stubs, method)
         message = text_format.Parse(request, kind())
     try:
         return "OK", "", send(message, PATIENCE_S)

@@ -3,6 +3,7 @@
 from tests.functional.conformance.cases import (
     grpc_examples,
     grpc_inputs,
+    grpc_kserve,
     grpc_predict,
     grpc_tensors,
     images,
@@ -32,6 +33,7 @@ _MODULES = (
     images,
     rest_examples,
     rest_kserve,
+    grpc_kserve,
 )
 
 SECTIONS = sorted(

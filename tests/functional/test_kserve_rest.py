@@ -110,7 +110,7 @@ def test_the_server_and_its_models_are_described(client: Any) -> None:
     assert client.is_server_ready()
     told = client.get_server_metadata()
     assert (told["name"], told["version"]) == ("ie_serving", __version__)
-    assert "binary_tensor_data" in told["extensions"]
+    assert told["extensions"] == ["binary_tensor_data", "sequence", "parameters"]
     assert client.is_model_ready("digits")
     assert client.is_model_ready("digits", "1")
     assert client.is_model_ready("digits", "stable")
@@ -488,6 +488,13 @@ def test_another_method_is_refused(server: Server) -> None:
     assert (reply.status_code, reply.headers["allow"]) == (405, "POST")
     assert server.rest.post("/v2/models/digits").status_code == 405
     assert server.rest.delete("/v2").status_code == 405
+
+
+def test_a_browser_may_ask_beforehand(server: Server) -> None:
+    """As below /v1/; whether a page of another site may read the reply, CORS says."""
+    origin = {"origin": "https://example.com"}
+    reply = server.rest.options("/v2/models/digits/infer", headers=origin)
+    assert reply.status_code == 200
 
 
 def test_requests_are_counted(server: Server) -> None:

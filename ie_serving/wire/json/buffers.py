@@ -132,8 +132,8 @@ def read_array(
     measured = None if numbers is None else _measure(array)
     if numbers is None or measured is None:
         return None
-    if brackets is None:
-        brackets = count_brackets(body)
+    if brackets is None:  # as `count_brackets`, without the call
+        brackets = body.count(b"[") if len(body) < _COUNTED_BY_NUMPY else count_brackets(body)
     return _copy(array, numbers, measured[0], body) if brackets == measured[1] else None
 
 

@@ -31,6 +31,7 @@ from ie_serving.server.fronts.kserve_v2.routes import Asked
 from ie_serving.server.fronts.tfs.rest import JSON_REPLY, refusal
 from ie_serving.server.fronts.tfs.rest_body import GZIPPED, read_body
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
+from ie_serving.server.fronts.tfs.rest_pages import preflight
 from ie_serving.server.transport import inflate
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from ie_serving.wire.json.document import parse_object
@@ -44,7 +45,8 @@ HEADER: Final = b"inference-header-content-length"
 CODINGS: Final = {**GZIPPED, b"deflate": inflate.DEFLATE}
 """How bodies may be compressed: Triton's client can do either."""
 RAW_REPLY: Final = (b"content-type", b"application/octet-stream")
-EXTENSIONS: Final = ("binary_tensor_data", "model_repository", "sequence", "parameters")
+EXTENSIONS: Final = ("binary_tensor_data", "sequence", "parameters")
+"""Of Triton's extensions, by its names, those that this interface has as a whole."""
 SERVER: Final = {"name": "ie_serving", "version": __version__, "extensions": EXTENSIONS}
 _MOST_DIGITS: Final = 18
 _MOST_OF_INDEX: Final = 1 << 16
@@ -96,6 +98,7 @@ class KServeFront:
             routes.INDEX: self._index,
             routes.LOAD: self._load,
             routes.UNLOAD: self._unload,
+            routes.PREFLIGHT: self._preflight,
             routes.WRONG_METHOD: self._wrong_method,
         }
 
@@ -189,6 +192,11 @@ class KServeFront:
                 "models are not unloaded over this protocol: take the model out of the"
                 " configuration file, or its versions out of its repository"
             )
+
+    async def _preflight(self, request: Request, asked: Asked, began: float) -> Reply:
+        origin = request.head.fields.get(b"origin", b"").decode("latin-1")
+        status, kind, body = preflight(origin)
+        return Reply(status, ((b"content-type", kind.encode()),), body)
 
     async def _wrong_method(self, request: Request, asked: Asked, began: float) -> Reply:
         error = InvalidRequest(

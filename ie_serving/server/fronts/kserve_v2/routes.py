@@ -20,6 +20,8 @@ SERVER: Final = "server"
 INDEX: Final = "index"
 LOAD: Final = "load"
 UNLOAD: Final = "unload"
+PREFLIGHT: Final = "preflight"
+"""What a browser asks before it sends a request of a page of another site."""
 WRONG_METHOD: Final = "wrong_method"
 
 METHODS: Final[Mapping[str, str]] = {
@@ -41,6 +43,7 @@ RIGHTS_OF: Final[Mapping[str, str]] = {
     INDEX: "config",
     LOAD: "poll",
     UNLOAD: "poll",
+    PREFLIGHT: "preflight",
     WRONG_METHOD: "nothing",
 }
 """Verbs of `gate/rights.py`, whose needs are the same."""
@@ -90,6 +93,8 @@ def _read(method: str, path: bytes) -> Asked | None:
     needed = METHODS[found.verb]
     if method == needed or (method == "HEAD" and needed == "GET"):
         return found
+    if method == "OPTIONS":
+        return Asked(PREFLIGHT)
     return Asked(WRONG_METHOD, found.model, allowed=needed)
 
 

@@ -60,6 +60,7 @@ async def test_nothing_is_imported_before_somebody_asks(monkeypatch: pytest.Monk
         ("GET", "/v2/models/m/versions/3/ready", None),
         ("GET", "/v2/models/m/infer", Asked("wrong_method", "m", allowed="POST")),
         ("POST", "/v2/models/%FF/infer", Asked("infer", "\ufffd")),
+        ("OPTIONS", "/v2/models/m/infer", Asked("preflight")),
         ("GET", "/v2", Asked("server")),
         ("GET", "/v2x", None),
         ("POST", "/v2/models//infer", None),

@@ -17,7 +17,7 @@ from tests.functional import payloads
 from tests.functional.payloads import MEGABYTE, ROW, send
 from tests.functional.servers import SAMPLE, Server
 from tests.functional.storage.serving import several
-from tests.process import PATIENCE_S
+from tests.process import COMMANDS, PATIENCE_S
 from tests.unit.engines.openvino.models import parameter, result, save, unary
 from tests.unit.wire.protobuf.nesting import nested
 
@@ -25,8 +25,14 @@ PREDICT = "PredictionService/Predict"
 RELOAD = "ModelService/HandleReloadConfigRequest"
 
 
-def serve(base: Path, budget: int) -> Server:
-    """Start a server of the sample, and of a model whose request asks for a range of numbers."""
+def serve(base: Path, *flags: str, within: tuple[str, ...] = ()) -> Server:
+    """Start a server of the sample, and of a model whose request asks for a range of numbers.
+
+    Args:
+        base: folder for its models.
+        flags: more of them.
+        within: a command that runs the one behind it.
+    """
     x = parameter("x", [1], DataType.INT32)
     zero, one = (op.constant(np.array(value, np.int32)) for value in (0, 1))
     stop = op.gather(x, zero, zero)
@@ -34,7 +40,8 @@ def serve(base: Path, budget: int) -> Server:
     unary(base / "picture" / "1", [-1, 64, 64, 3], DataType.FP32, op.relu)
     paths = {name: str(base / name) for name in ("range", "picture")}
     models = several(base / "c.json", {"digits": str(SAMPLE), **paths})
-    return Server("ie_serving", *models, f"--memory_budget_bytes={budget}")
+    command = (str(COMMANDS / "ie_serving"), *models, *flags)
+    return Server(*within, *command)
 
 
 def post(server: Server, body: bytes, model: str = "digits", **headers: str) -> None:

@@ -13,7 +13,8 @@ from tests.functional.servers import Server
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    with closing(serve(tmp_path_factory.mktemp("models"), 512 * MEGABYTE)) as server:
+    budget = f"--memory_budget_bytes={512 * MEGABYTE}"
+    with closing(serve(tmp_path_factory.mktemp("models"), budget)) as server:
         yield server.ready()
 
 

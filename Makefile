@@ -26,7 +26,7 @@ SOURCES := ie_serving tests examples benchmarks deploy setup.py
 BIN := .venv/bin
 DEV := .venv-dev/bin
 SCHEMAS := $(addprefix @kubernetes-models/,gateway-api@2 keda@2 prometheus-operator@6)
-PROGRAMS := chromium fish golang-go haproxy mosquitto nginx-light prometheus shellcheck zsh
+PROGRAMS := chromium default-jdk-headless fish golang-go haproxy mosquitto nginx-light nodejs prometheus shellcheck zsh
 
 # As CPython's own tests: beside others, on a machine that others use too, one of 13,000 may be late.
 # What fails again fails. Only where all tests have run: pytest ends with 1 then, and with another

@@ -26,6 +26,7 @@ from tensorflow_serving.apis import (
     predict_pb2,
     regression_pb2,
 )
+from tritonclient.grpc import service_pb2, service_pb2_grpc
 
 from tests import issuer
 from tests.certificates import Authority
@@ -259,7 +260,33 @@ def calls(server: Guarded) -> list[tuple[str, Any, Any, str]]:
     reload.config.custom_model_config.SetInParent()  # not supported: changes nothing
     handle = server.model.HandleReloadConfigRequest
     made.append(("HandleReloadConfigRequest", handle, reload, "ops"))
-    return made
+    return [*made, *_open_inference(server, everyone)]
+
+
+def _open_inference(server: Guarded, everyone: str) -> list[tuple[str, Any, Any, str]]:
+    """The methods of the Open Inference Protocol, in the same form."""
+    stub: Any = service_pb2_grpc.GRPCInferenceServiceStub(server.channel)
+    digits = service_pb2.ModelInferRequest(model_name="digits")
+    other = service_pb2.ModelInferRequest(model_name="other")
+    probe = service_pb2.ModelReadyRequest(name="digits")
+    about = service_pb2.ModelMetadataRequest(name="digits")
+    # The status of a stream tells of its requests nothing: whose model is refused, its answer says.
+    return [
+        ("ServerLive", stub.ServerLive, service_pb2.ServerLiveRequest(), everyone),
+        ("ServerReady", stub.ServerReady, service_pb2.ServerReadyRequest(), everyone),
+        ("ModelReady", stub.ModelReady, probe, everyone),
+        (
+            "ServerMetadata",
+            stub.ServerMetadata,
+            service_pb2.ServerMetadataRequest(),
+            " ".join(CALLERS),
+        ),
+        ("ModelMetadata", stub.ModelMetadata, about, "prom ops part"),
+        ("ModelInfer", stub.ModelInfer, digits, "alice ops part"),
+        ("ModelInfer other", stub.ModelInfer, other, "zoe ops"),
+        ("ModelStreamInfer", stub.ModelStreamInfer, iter([digits]), "alice zoe ops part"),
+        ("RepositoryIndex", stub.RepositoryIndex, service_pb2.RepositoryIndexRequest(), "prom ops"),
+    ]
 
 
 def test_who_may_call_each_rpc(server: Guarded) -> None:

@@ -5,6 +5,7 @@
 
 import random
 import socket
+import struct
 import time
 from array import array
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ from hyperframe.frame import (
     WindowUpdateFrame,
 )
 from tensorflow_serving.apis import predict_pb2
+from tritonclient.grpc import service_pb2
 
 from tests.functional.fuzzing import SECONDS, marks
 from tests.functional.servers import SAMPLE, Server
@@ -53,11 +55,26 @@ def good() -> predict_pb2.PredictRequest:
     return request
 
 
+def open_inference() -> bytes:
+    """The same by the Open Inference Protocol."""
+    request = service_pb2.ModelInferRequest(model_name="digits", id="fuzz")
+    request.inputs.add(name="image", datatype="FP32", shape=[1, 64])
+    request.raw_input_contents.append(struct.pack("<64f", *ROW[0]))
+    request.parameters["sequence_id"].int64_param = 0
+    request.outputs.add(name="digit")
+    return bytes(request.SerializeToString())
+
+
 def grpc_parts(chance: random.Random) -> list[bytes]:
     """A connection with some calls, frame by frame, whose headers churn."""
     encoder = Encoder()
-    content = good().SerializeToString()
-    message = b"\0" + len(content).to_bytes(4, "big") + content
+    messages = {
+        service: b"\0" + len(content).to_bytes(4, "big") + content
+        for service, content in (
+            ("tensorflow", good().SerializeToString()),
+            ("inference", open_inference()),
+        )
+    }
     parts = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", SettingsFrame(0, {4: 65_535}).serialize()]
     for number, method in (
         (1, "tensorflow.serving.PredictionService/Predict"),
@@ -65,7 +82,11 @@ def grpc_parts(chance: random.Random) -> list[bytes]:
         (5, "grpc.health.v1.Health/Watch"),
         (7, "grpc.reflection.v1.ServerReflection/ServerReflectionInfo"),
         (9, "tensorflow.serving.PredictionService/Classify"),
+        (11, "inference.GRPCInferenceService/ModelInfer"),
+        (13, "inference.GRPCInferenceService/ModelStreamInfer"),
+        (15, "inference.GRPCInferenceService/ModelMetadata"),
     ):
+        message = messages["inference" if method.startswith("inference") else "tensorflow"]
         fields = [(":method", "POST"), (":scheme", "http"), (":path", f"/{method}")]
         fields += [("content-type", "application/grpc"), ("te", "trailers"), ("grpc-timeout", "1S")]
         fields += [("x-request-id", f"{number}" * 40), (f"x-{number}", "")]
@@ -187,6 +208,9 @@ def test_streams_that_are_nearly_right(server: Server, front: str) -> None:
 
 def answers(server: Server) -> None:
     assert server.prediction.Predict(good(), PATIENCE_S).outputs
+    infer = server.channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+    reply = service_pb2.ModelInferResponse.FromString(infer(open_inference(), timeout=PATIENCE_S))
+    assert (reply.id, len(reply.raw_output_contents)) == ("fuzz", 1)
     reply = server.rest.post("/v1/models/digits:predict", json={"instances": ROW})
     assert reply.status_code == 200
 

@@ -1,6 +1,6 @@
 // Counters of the metrics page become rates and latencies: what has changed between two looks at it.
 
-const ASKED = new Set(["Predict", "Classify", "Regress", "MultiInference"]);
+const ASKED = new Set(["Predict", "ModelInfer", "Classify", "Regress", "MultiInference"]);
 const LINE = /^(ie_serving_[a-z_]+)\{(.*)\} (\S+)$/;
 const LABEL = /([a-z_]+)="((?:[^"\\]|\\.)*)"/g;
 const KEPT = 150;

@@ -1,6 +1,7 @@
 """Models that keep state: sequences of requests over both interfaces, each with its own."""
 
 import json
+import queue
 import re
 import shutil
 from collections.abc import Iterator
@@ -13,8 +14,10 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
+import tritonclient.grpc as triton
 from google.protobuf.json_format import MessageToDict
 from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
+from tritonclient.utils import InferenceServerException
 
 from ie_serving.core.tensors import Array
 from tests.functional.servers import Server
@@ -218,6 +221,30 @@ def test_refusals(server: Server, interface: str) -> None:
     assert refusal(client, 1, NONE, x=wrong)[0] == "INVALID_ARGUMENT"
     for number in (1, 2):
         assert client.ask(number, END).tolist() == [[2.0, 2.0]]
+
+
+def test_parameters_of_the_open_inference_protocol(server: Server) -> None:
+    """As Triton's client sends them, one by one and over its stream."""
+    with closing(triton.InferenceServerClient(f"127.0.0.1:{server.port}")) as client:
+        given = triton.InferInput("x", [1, 2], "FP32")
+        given.set_data_from_numpy(ONES)
+
+        def ask(number: int | str, **flags: bool) -> list[float]:
+            reply = client.infer("sum", [given], sequence_id=number, **flags)
+            return reply.as_numpy("y").ravel().tolist()
+
+        assert ask(700, sequence_start=True) == [1, 1]
+        assert ask(701, sequence_start=True) == [1, 1]
+        assert ask("700") == [2, 2]
+        assert ask(700, sequence_end=True) == [3, 3]
+        with pytest.raises(InferenceServerException, match="NOT_FOUND"):
+            ask(700)
+        answers: queue.Queue[Any] = queue.Queue()
+        client.start_stream(lambda result, error: answers.put(error or result.as_numpy("y")[0, 0]))
+        for step in range(5):
+            client.async_stream_infer("sum", [given], sequence_id=701, sequence_end=step == 4)
+        assert [answers.get(timeout=PATIENCE_S) for _ in range(5)] == [2, 3, 4, 5, 6]
+        client.stop_stream()
 
 
 def test_controls_may_be_scalars_and_rows_over_rest(server: Server) -> None:

@@ -1,7 +1,7 @@
 """Measure a small request by the Open Inference Protocol beside TensorFlow Serving's Predict.
 
-One server and one model, asked by both in turns, over gRPC. Only the ratios inside one run mean
-anything.
+One server and one model, asked by both in turns, over one interface. Only the ratios inside one run
+mean anything.
 """
 
 import argparse
@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks.calls import oip_grpc
+from benchmarks.calls import oip_grpc, oip_rest
 from benchmarks.engine import Loop
 from benchmarks.environments import PROJECT
-from benchmarks.generators import h2load, need
+from benchmarks.generators import h2load, need, wrk
 from benchmarks.quick import NEWEST, SAMPLE
 from benchmarks.report import ratio, spread, table
 from benchmarks.servers import project
@@ -25,6 +25,7 @@ from benchmarks.subjects import Measurement, Question, Subject, started
 
 PREDICT, INFER = "Predict", "ModelInfer"
 CONCURRENCY = (1, 16)
+LOADS = {"gRPC": h2load, "REST": wrk}
 TURNS = 4
 """Of each protocol with each concurrency in a round; the machine's speed drifts within a second."""
 
@@ -38,7 +39,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--rows", type=int, default=1, help="of the sample in a request")
     parser.add_argument("--seconds", type=float, default=1.0, help="load for each case and round")
+    parser.add_argument("--interface", choices=LOADS, default="gRPC")
     given = parser.parse_args()
+    load = LOADS[given.interface]
     need()
     pixels = json.loads((PROJECT / "examples/digits/held_out.json").read_text())["image"]
     inputs = {"image": np.resize(np.array(pixels, np.float32), (given.rows, 64))}
@@ -49,12 +52,13 @@ def main() -> None:
             scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             server = project("working-tree", None)
             subject = stack.enter_context(started(server, question, scratch))
-            by_infer = Subject(replace(server, grpc=oip_grpc), question, subject.running)
+            other = replace(server, grpc=oip_grpc, rest=oip_rest)
+            by_infer = Subject(other, question, subject.running)
             asked = [(PREDICT, subject), (INFER, by_infer)]
             for each in range(TURNS * len(CONCURRENCY)):
                 many = CONCURRENCY[each // TURNS]
                 for name, one in asked[:: -1 if (turn + each) % 2 else 1]:
-                    measured = one.load("gRPC", h2load, many, given.seconds / TURNS)
+                    measured = one.load(given.interface, load, many, given.seconds / TURNS)
                     results[name, many].append(measured)
     headings = ["case", "requests/s", "CPU µs/request", "ratio of CPU to Predict's"]
     print(table(headings, [_row(name, many, results) for name, many in results]))

@@ -38,7 +38,7 @@ AGAIN := [ $$? -eq 1 ] && $(DEV)/python -m pytest --last-failed --last-failed-no
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv test programs unit conformance soak fuzz drivers style format api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls bench-protocols \
+.PHONY: help run venv test programs unit conformance soak fuzz drivers style format api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols \
 	walk manifests docker_build docker_check docker_lock clean
 
 help: ## list these targets
@@ -164,6 +164,9 @@ bench-kernels: ## measure Python code that answers: processes, batches, instance
 
 bench-tls: ## measure what TLS costs a request and a connection, beside plain ports
 	$(PYTHON) -m benchmarks tls
+
+bench-costs: ## measure what metrics, the access log and API keys cost a small request, in four minutes
+	$(PYTHON) -m benchmarks costs
 
 bench-share: ## measure ResNet-50's shape beside benchmark_app, and under a quota of one processor; as root
 	$(PYTHON) -m benchmarks share

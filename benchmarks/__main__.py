@@ -15,6 +15,7 @@ COMMANDS = {
     "share": "benchmarks.share",
     "workers": "benchmarks.workers",
     "tls": "benchmarks.tls",
+    "costs": "benchmarks.costs",
     "protocols": "benchmarks.protocols",
 }
 

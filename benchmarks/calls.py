@@ -21,11 +21,13 @@ class Call:
         path: of the URL; for gRPC `/package.Service/Method`.
         body: the message or the HTTP body, without framing.
         decode: reply body to outputs by name.
+        key: sent along over REST, to a server that asks for one.
     """
 
     path: str
     body: bytes
     decode: Callable[[bytes], dict[str, Array]]
+    key: str = ""
 
     def check(self, reply: bytes, expected: Mapping[str, Array]) -> None:
         """Compare a reply with the engine's own outputs.

@@ -122,7 +122,7 @@ def _rows(found: Results) -> Iterator[list[str]]:
 
 
 def _started(stack: ExitStack, server: Server) -> Running:
-    inputs = _inputs(1)
+    inputs = sample_inputs(1)
     question = Question("digits", SAMPLE, inputs, Loop(NEWEST, inputs).outputs())
     scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     target = servers.target("digits", SAMPLE, scratch)
@@ -143,7 +143,8 @@ def _server(plain: Server, folder: Path, name: str) -> Server:
     return replace(with_flags(plain, flags), tls=believing)
 
 
-def _inputs(rows: int) -> Mapping[str, Array]:
+def sample_inputs(rows: int) -> Mapping[str, Array]:
+    """Give so many rows of the sample's first held-out image."""
     pixels = json.loads((PROJECT / "examples/digits/held_out.json").read_text())["image"]
     return {"image": np.tile(np.array(pixels[:1], np.float32), (rows, 1))}
 
@@ -155,7 +156,7 @@ def _ask(running: Running, case: Case, seconds: int, *, tls: bool) -> Measured:
         WrongReplyError: a request failed.
     """
     grpc, target = case.over == "gRPC", running.target
-    call = (tfs_grpc if grpc else tfs_rest)("digits", _inputs(case.rows))
+    call = (tfs_grpc if grpc else tfs_rest)("digits", sample_inputs(case.rows))
     way = GRPC_OPTIONS if grpc else JSON_OPTIONS
     port = target.grpc_port if grpc else target.rest_port
     url = f"{'https' if tls else 'http'}://{HOST}:{port}{call.path}"

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 
 from ie_serving.telemetry.entry import Entry
 from ie_serving.telemetry.events import mask, render
-from ie_serving.telemetry.json_lines import written_time
+from ie_serving.telemetry.json_lines import written_second
 
 NAME = "ie_serving.access"
 EVENT = "request answered"
@@ -45,7 +45,7 @@ class _Form:
 
     Args of the constructor:
         whole: the line, with places for time, id, what `WHO` names, sizes and times.
-        time_of: writes a time.
+        second_of: writes the second of a time; its milliseconds are in `whole`.
         pair: a column, with places for its name and its value.
         between: stands between columns.
         quote: writes text.
@@ -55,7 +55,7 @@ class _Form:
     def __init__(
         self,
         whole: str,
-        time_of: Callable[[float], str],
+        second_of: Callable[[int], str],
         pair: str,
         between: str,
         quote: Callable[[str], str],
@@ -68,7 +68,8 @@ class _Form:
         for _ in TIMES:
             known = "%.3f".join(known.rsplit("%s", 1))
         self._known = known
-        self._time_of = time_of
+        self._second_of = second_of
+        self._at, self._second = 0, second_of(0)
         self._pair = pair
         self._between = between
         self._quote = quote
@@ -91,7 +92,12 @@ class _Form:
         given = entry.id
         # One that was made has nothing to quote.
         quoted = self._word % given if given.isalnum() else self._quote(given)
-        head = (self._time_of(entry.at), quoted, who)
+        at = int(entry.at * 1000)
+        second, thousandth = divmod(at, 1000)
+        # Of the line before: a busy server writes thousands in a second.
+        if second != self._at:
+            self._at, self._second = second, self._second_of(second)
+        head = (self._second, thousandth, quoted, who)
         if not entry.encoded or entry.received is None:
             return self._whole % (*head, *self._rest(entry))
         return self._known % (
@@ -137,23 +143,18 @@ def written_client(client: object) -> str:
 
 
 def _text_form() -> _Form:
-    whole = f"%s - {NAME} - INFO - {EVENT} %s\n"
-    return _Form(whole, _local_time, "%s=%s", " ", lambda text: render(mask(text)), "-")
+    whole = f"%s,%%03d - {NAME} - INFO - {EVENT} %s\n"
+    return _Form(whole, _local_second, "%s=%s", " ", lambda text: render(mask(text)), "-")
 
 
 def _json_form() -> _Form:
     """Make the form, with the number of the process that asks."""
     whole = (
-        f'{{"time":"%s","level":"INFO","logger":"{NAME}","message":"{EVENT}","pid":{os.getpid()},'
+        f'{{"time":"%s.%%03dZ","level":"INFO","logger":"{NAME}","message":"{EVENT}","pid":{os.getpid()},'
         '"fields":{%s}}\n'
     )
-    return _Form(whole, written_time, '"%s":%s', ",", lambda text: json.dumps(mask(text)), "null")
+    return _Form(whole, written_second, '"%s":%s', ",", lambda text: json.dumps(mask(text)), "null")
 
 
-def _local_time(at: float) -> str:
-    return f"{_second(int(at))},{int(at * 1000) % 1000:03d}"
-
-
-@lru_cache(maxsize=16)
-def _second(at: int) -> str:
+def _local_second(at: int) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))

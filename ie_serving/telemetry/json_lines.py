@@ -54,11 +54,12 @@ def head(created: float, level: str, logger: str, process: int | None) -> dict[s
 
 def written_time(created: float) -> str:
     """Write a time as RFC 3339 has it, in UTC, with milliseconds."""
-    return f"{_second(int(created))}.{int(created * 1000) % 1000:03d}Z"
+    return f"{written_second(int(created))}.{int(created * 1000) % 1000:03d}Z"
 
 
 @lru_cache(maxsize=16)  # a busy server writes many lines in a second
-def _second(created: int) -> str:
+def written_second(created: int) -> str:
+    """Write its whole second."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(created))
 
 

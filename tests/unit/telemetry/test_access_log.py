@@ -55,6 +55,16 @@ def test_a_line_of_json_has_the_same_columns() -> None:
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
+def test_each_line_has_its_own_time(form: str) -> None:
+    """Whatever the line before it has: entries of conversations come late."""
+    write = writer_of(form)
+    times = (1.5, 1.501, 2.0, 1.999, 0.0)
+    lines = [write(entry(at=at)) for at in times]
+    found = [re.search(r":(\d\d)[.,](\d{3})", line) for line in lines]
+    assert [int(each[1]) + int(each[2]) / 1000 for each in found if each] == list(times)
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
 def test_what_is_not_known_stands_as_unknown(form: str) -> None:
     line = writer_of(form)(
         entry(model="", version=None, received=None, started=0.0, inferred=0.0, encoded=0.0)

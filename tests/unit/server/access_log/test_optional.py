@@ -287,3 +287,22 @@ def test_a_conversation_has_its_line_when_it_ends(
 def test_metadata_of_an_id_is_written_as_hpack_has_it(value: str) -> None:
     pair = ("x-request-id", value)
     assert _block((pair,)) == replies.block(pair)
+
+
+def test_calls_of_one_method_have_each_its_own_id(access: OptionalWatch) -> None:
+    """What was read of headers is kept for calls that share them, and for no others."""
+
+    async def answer(*_: object) -> bytes:
+        return b""
+
+    services, _ = access.grpc({"s": {"m": answer}}, None)
+    method = services["s"]["m"]
+    first, other = (("x-request-id", "a"),), ((b"x-request-id", b"b"),)
+    found = []
+    for metadata in (first, first, (), other, first):
+        context = Context(*metadata)
+        asyncio.run(method(b"", context))
+        found.append(context.trailing[0][1])
+    assert [*found[:2], *found[3:]] == ["a", "a", "b", "a"]
+    assert len(found[2]) == 28
+    asyncio.run(access.close())

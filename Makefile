@@ -165,7 +165,7 @@ bench-kernels: ## measure Python code that answers: processes, batches, instance
 bench-tls: ## measure what TLS costs a request and a connection, beside plain ports
 	$(PYTHON) -m benchmarks tls
 
-bench-costs: ## measure what metrics, the access log and API keys cost a small request, in four minutes
+bench-costs: ## measure what metrics, the access log and API keys cost a small request
 	$(PYTHON) -m benchmarks costs
 
 bench-share: ## measure ResNet-50's shape beside benchmark_app, and under a quota of one processor; as root

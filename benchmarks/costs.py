@@ -40,7 +40,7 @@ CASES: Mapping[str, tuple[str, Sequence[str]]] = {
     "gRPC, 16 at a time": ("gRPC", ("-c1", "-m16", "-n2000")),
     "REST, 16 at a time": ("REST", ("-c16", "-m1", "-n1200")),
 }
-"""Some 0.1 s each: interface and options of h2load."""
+"""Some 0.2 s each: interface and options of h2load."""
 
 
 class Turn(NamedTuple):
@@ -57,8 +57,8 @@ Results = Mapping[tuple[str, str], list[Turn]]
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(prog="make bench-costs", description=__doc__)
-    parser.add_argument("--starts", type=int, default=4, help="how often all servers are started")
-    parser.add_argument("--turns", type=int, default=14, help="of each server and case, each start")
+    parser.add_argument("--starts", type=int, default=3, help="how often all servers are started")
+    parser.add_argument("--turns", type=int, default=12, help="of each server and case, each start")
     given = parser.parse_args()
     need()
     found: dict[tuple[str, str], list[Turn]] = defaultdict(list)

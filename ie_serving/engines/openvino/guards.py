@@ -50,7 +50,7 @@ def _guard(model: ov.Model, from_end: bool) -> _Guarded:
     flags = list(guard_sizes(nodes, sources))
     flags += guard_ranges(nodes, sources, may_be_empty=from_end)
     flags += guard_indices(nodes, from_end=from_end)
-    flags += guard_limits(nodes)
+    flags += guard_limits(nodes, sources)
     flags += guard_boxes(nodes)
     guarded = _Guarded(flags, [])
     for node in nodes:

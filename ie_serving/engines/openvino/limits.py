@@ -60,9 +60,17 @@ def refuse_unchecked(nodes: Sequence[ov.Node], sources: Collection[str]) -> None
             )
 
 
-def guard_limits(nodes: Sequence[ov.Node]) -> Iterator[Flag]:
-    """Bound regions, places in a batch, lengths; give a flag for each operation that uses them."""
+def guard_limits(nodes: Sequence[ov.Node], sources: Collection[str]) -> Iterator[Flag]:
+    """Bound regions, places in a batch, lengths; give a flag for each operation that uses them.
+
+    Args:
+        nodes: the operations, bodies apart.
+        sources: see `sizes.from_values`.
+    """
     for node in nodes:
+        number = _LENGTHS.get(node.get_type_name())
+        if number is not None and not _are_the_sequences_own(node, number, sources):
+            yield _as_long(node, number)
         for limits in _LIMITED.get(node.get_type_name(), ()):
             if node.input_value(limits.number).get_node().get_type_name() != "Constant":
                 yield _bounded(node, limits)
@@ -83,6 +91,34 @@ def _bounded(node: ov.Node, limits: _Limits) -> Flag:
         " a batch and near its images, lengths within what they count, axes among dimensions"
     )
     return Flag.unless(cause, fits)
+
+
+def _are_the_sequences_own(node: ov.Node, number: int, sources: Collection[str]) -> bool:
+    """Tell whether the lengths of a recurrent layer need no look.
+
+    Those made of a shape are what exports without lengths write. Those that the model holds are
+    effective where all sizes are known.
+    """
+    if node.input_value(number).get_node().get_type_name() == "Constant":
+        return bool(node.get_input_partial_shape(0).is_static)
+    return not is_among(sources, node, number)
+
+
+def _as_long(node: ov.Node, number: int) -> Flag:
+    """Bound the lengths of a recurrent layer; in open shapes, where they are ignored, to all."""
+    lengths = op.convert(node.input_value(number), "f32")
+    longest = _size(1)(node)
+    is_open = node.get_input_partial_shape(0).is_dynamic
+    least = longest if is_open else float32([0])
+    fits = op.logical_and(op.greater_equal(lengths, least), op.less_equal(lengths, longest))
+    replace_where_not(node, number, fits, op.broadcast(longest, op.shape_of(lengths)))
+    cause = "beyond its sequence: send lengths from 0 to that of the sequence"
+    if is_open:
+        cause = (
+            "unlike that of its sequence, which OpenVINO's CPU plugin ignores in open shapes: send"
+            ' rows of one length, or give all sizes of the inputs by "shape"'
+        )
+    return Flag.unless(f"{title(node)} is given lengths {cause}", fits)
 
 
 def _weighed(node: ov.Node) -> Flag:
@@ -171,6 +207,11 @@ _AXIS = (
         lambda node: op.subtract(_rank(node), float32(1)),
     ),
 )
+
+_LENGTHS: Mapping[str, int] = MappingProxyType(
+    {"GRUSequence": 2, "LSTMSequence": 3, "RNNSequence": 2}
+)
+"""By recurrent layer: the input that holds the lengths of its sequences."""
 
 _LIMITED: Mapping[str, tuple[_Limits, ...]] = MappingProxyType(
     {

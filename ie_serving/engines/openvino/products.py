@@ -1,11 +1,14 @@
-"""Sizes that two operands of a product share, held together where a request's values decide one.
+"""Sizes that two operands share, held together where a request's values decide one.
 
 The CPU plugin reads as many numbers as its weights have, whatever the other operand brings.
 Measured with OpenVINO 2026.4 in FP32: five values that were chosen from a request, times 784
 weights, were answered with the sum of the 784 numbers that lay in memory from the five on, another
 request's among them; with more rows the process ended. So a Reshape to the size that is wanted
-stands in front of such an operand, and refuses numbers that do not fit. Sizes that follow from the
-shapes of inputs are checked before (`shape_inference.py`).
+stands in front of such an operand, and refuses numbers that do not fit. So it is with the batches
+of a `Gather`, which answered with rows of another batch or with none, with lengths for
+`CTCGreedyDecoderSeqLen`, with places of regions, and with the scales of a normalization. Sizes that
+follow from the shapes of inputs are checked before (`shape_inference.py`); but that of indices
+that `ScatterElementsUpdate` writes beyond its data by, which nothing checks.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,7 +19,7 @@ import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.core.errors import LoadFailed
-from ie_serving.engines.openvino.graphs.constants import int64
+from ie_serving.engines.openvino.graphs.constants import int64, value_of
 from ie_serving.engines.openvino.graphs.flags import title
 
 
@@ -26,6 +29,8 @@ class _Size(NamedTuple):
     number: int
     place: int
 
+
+BATCHED = frozenset({"Gather", "GatherND"})
 
 Shared = tuple[_Size, _Size]
 """Two dimensions that have to be equal."""
@@ -41,10 +46,17 @@ def hold_products(pairs: Iterable[tuple[ov.Node, ov.Node]]) -> None:
         LoadFailed: values decide how many dimensions an operand has.
     """
     for node, twin in pairs:
-        shared = _SHARED.get(node.get_type_name())
+        if node.get_type_name() == "ScatterElementsUpdate":
+            _hold_places(node, twin)
+        shared = None if _has_no_batch(node) else _SHARED.get(node.get_type_name())
         if shared is not None and _is_decided_by_values(twin):
             for one, other in shared(node, _ranks(node, twin)):
                 _hold(node, twin, one, other)
+
+
+def _has_no_batch(node: ov.Node) -> bool:
+    """Tell whether it is a gather of which the operands share no size, as most are."""
+    return node.get_type_name() in BATCHED and not node.get_attributes().get("batch_dims", 0)
 
 
 def _is_decided_by_values(twin: ov.Node) -> bool:
@@ -55,7 +67,7 @@ def _ranks(node: ov.Node, twin: ov.Node) -> list[int]:
     shapes = [twin.get_input_partial_shape(i) for i in range(twin.get_input_size())]
     if any(shape.rank.is_dynamic for shape in shapes):
         raise LoadFailed(
-            f"{title(node)} multiplies tensors of which the values of a request decide how many"
+            f"{title(node)} puts tensors together of which the values of a request decide how many"
             " dimensions they have, which OpenVINO's CPU plugin does not check: reshape them to a"
             " known number of dimensions in the model"
         )
@@ -71,9 +83,42 @@ def _hold(node: ov.Node, twin: ov.Node, one: _Size, other: _Size) -> None:
     rank = twin.get_input_partial_shape(one.number).rank.get_length()
     kept = int64([0])
     pattern = [_wanted(node, other) if place == one.place else kept for place in range(rank)]
-    held = op.reshape(node.input_value(one.number), op.concat(pattern, 0), True)
-    held.set_friendly_name(f"{node.get_friendly_name()}/operand_{one.number}")
-    node.input(one.number).replace_source_output(held.output(0))
+    is_known = _dimension(node, other).is_static
+    _insist(node, one.number, op.concat(pattern, 0), rank, is_known=is_known)
+
+
+def _insist(
+    node: ov.Node, number: int, pattern: ov.Node, rank: int, *, is_known: bool = False
+) -> None:
+    """Let an operand have the sizes of `pattern`; what has others is refused."""
+    given = node.input_value(number)
+    if is_known:
+        held = op.reshape(given, pattern, True)
+    else:
+        # The compile turns one size that it does not know into -1, which takes any. Of two it has
+        # to keep both: the second is 1, made so that it cannot see that.
+        size = op.gather(op.shape_of(given, "i64"), int64([0]), int64(0))
+        one = op.subtract(op.add(size, int64([1])), size)
+        held = op.squeeze(op.reshape(given, op.concat([pattern, one], 0), True), int64([rank]))
+    held.set_friendly_name(f"{node.get_friendly_name()}/operand_{number}")
+    node.input(number).replace_source_output(held.output(0))
+
+
+def _hold_places(node: ov.Node, twin: ov.Node) -> None:
+    """Let the indices of a scatter reach no farther than its data, but along the axis."""
+    data, places = (node.get_input_partial_shape(number) for number in range(2))
+    axis = value_of(node.input_value(3).get_node())
+    rank = _ranks(node, twin)[1]
+    if axis is not None and data.is_static and places.is_static:
+        along = int(axis.item()) % rank
+        if all(
+            places[at].get_length() <= data[at].get_length() for at in range(rank) if at != along
+        ):
+            return
+    own, whole = (op.shape_of(node.input_value(number), "i64") for number in (1, 0))
+    scattered = op.convert(op.reshape(node.input_value(3), int64([1]), False), "i64")
+    here = op.equal(int64(list(range(rank))), op.floor_mod(scattered, int64([rank])))
+    _insist(node, 1, op.select(here, own, op.minimum(own, whole)), rank)
 
 
 def _dimension(node: ov.Node, size: _Size) -> ov.Dimension:
@@ -117,6 +162,27 @@ def _of_einsum(node: ov.Node, ranks: list[int]) -> Iterator[Shared]:
                 yield known, size
 
 
+def _of_batched_gather(node: ov.Node, ranks: list[int]) -> Iterator[Shared]:
+    """Data and indices have one batch; a negative number of its dimensions counts from the end."""
+    count = int(node.get_attributes().get("batch_dims", 0))
+    for place in range(count if count >= 0 else count + ranks[1]):
+        yield _Size(0, place), _Size(1, place)
+
+
+def _of(*shared: Shared) -> Callable[[ov.Node, list[int]], Iterator[Shared]]:
+    """Give the same sizes, whatever the attributes and the numbers of dimensions are."""
+    return lambda node, ranks: iter(shared)
+
+
 _SHARED: "Mapping[str, Callable[[ov.Node, list[int]], Iterator[Shared]]]" = MappingProxyType(
-    {"MatMul": _of_matmul, "Einsum": _of_einsum, "ScaledDotProductAttention": _of_attention}
+    {
+        "CTCGreedyDecoderSeqLen": _of((_Size(0, 0), _Size(1, 0))),
+        "Einsum": _of_einsum,
+        "Gather": _of_batched_gather,
+        "GatherND": _of_batched_gather,
+        "GroupNormalization": _of((_Size(0, 1), _Size(1, 0)), (_Size(0, 1), _Size(2, 0))),
+        "MatMul": _of_matmul,
+        "ROIAlign": _of((_Size(1, 0), _Size(2, 0))),
+        "ScaledDotProductAttention": _of_attention,
+    }
 )

@@ -14,7 +14,7 @@ import openvino.opset15 as op
 import pytest
 
 from ie_serving.core.errors import InvalidRequest, InvalidTensor
-from ie_serving.core.tensors import Array
+from ie_serving.core.tensors import Array, DataType
 from ie_serving.engines.run import probe
 from tests.unit.engines.openvino.models import load, parameter, result, run, save
 
@@ -126,3 +126,115 @@ def test_shapes_that_do_not_fit_are_not_tried_at_load(
         model.close()
     assert tried
     assert {shape[1] for shape in tried} == {WIDTH}
+
+
+def cut(name: str, shape: list[int], dtype: DataType = DataType.FP32) -> tuple[list[Any], Any]:
+    """Give inputs, and the first of them cut to the sizes that the second tells."""
+    rank = len(shape)
+    x = parameter(name, [-1] * rank, dtype)
+    sizes = parameter(f"{name}_sizes", [rank], DataType.INT32)
+    begin, step, axes = (op.constant(np.array(v)) for v in ([0] * rank, [1] * rank, range(rank)))
+    part = op.slice(x, begin, sizes, step, axes)
+    known = [size if size > 0 else 0 for size in shape]
+    return [x, sizes], op.reshape(part, op.constant(np.array(known)), True)
+
+
+LAST_AXIS = op.constant(np.int64(2))
+ALIGNED = (1, 1, 1, 1.0, "avg")
+"""One pixel of one sample for each region."""
+
+Shapes = list[list[int]]
+SHARED: dict[str, tuple[Callable[..., Any], Shapes, Shapes, list[Shapes]]] = {
+    "Gather": (
+        lambda x, at: op.gather(x, op.convert(at, "i32"), LAST_AXIS, 1),
+        [[-1, -1, -1], [-1, -1]],
+        [[2, 3, 3], [2, 2]],
+        [[[4, 3, 3], [2, 2]], [[2, 3, 3], [4, 2]], [[1, 3, 3], [4, 2]], [[4, 3, 3], [1, 2]]],
+    ),
+    "Gather of two": (
+        lambda x, at: op.gather(x, op.convert(at, "i32"), LAST_AXIS, -1),
+        [[-1, -1, -1], [-1, -1, -1]],
+        [[2, 2, 3], [2, 2, 1]],
+        [[[2, 3, 3], [2, 2, 1]], [[2, 1, 3], [2, 4, 1]], [[4, 3, 3], [6, 2, 1]]],
+    ),
+    "GatherND": (
+        lambda x, at: op.gather_nd(x, op.convert(at, "i32"), 1),
+        [[-1, -1, -1], [-1, 2]],
+        [[2, 3, 3], [2, 2]],
+        [[[4, 3, 3], [2, 2]], [[2, 3, 3], [4, 2]], [[1, 3, 3], [4, 2]]],
+    ),
+    "CTCGreedyDecoderSeqLen": (
+        lambda x, size: op.ctc_greedy_decoder_seq_len(x, op.convert(size, "i32")).output(0),
+        [[-1, -1, -1], [-1]],
+        [[2, 3, 4], [2]],
+        [[[2, 3, 4], [1]], [[2, 3, 4], [3]]],
+    ),
+    "GroupNormalization": (
+        lambda x, scale: op.group_normalization(x, scale, scale, 2, 1e-5),
+        [[-1, -1, -1], [-1]],
+        [[1, 4, 2], [4]],
+        [[[1, 4, 2], [1]], [[1, 4, 2], [2]], [[1, 4, 2], [8]]],
+    ),
+    "attention of widths": (
+        lambda x, y: op.scaled_dot_product_attention(x, y, y),
+        [[-1, -1, -1], [-1, -1, -1]],
+        [[2, 3, 4], [2, 3, 4]],
+        [[[2, 3, 4], [2, 3, 5]], [[2, 3, 5], [2, 3, 4]]],
+    ),
+    "attention of lengths": (
+        lambda x, y: op.scaled_dot_product_attention(x, x, y),
+        [[-1, -1, -1], [-1, -1, -1]],
+        [[2, 3, 4], [2, 3, 4]],
+        [[[2, 3, 4], [2, 5, 4]], [[2, 3, 4], [2, 2, 4]]],
+    ),
+    "ScatterElementsUpdate": (
+        lambda x, at: op.scatter_elements_update(
+            x, op.convert(at, "i32"), at, op.constant(np.int64(0))
+        ),
+        [[-1, -1], [-1, -1]],
+        [[3, 2], [5, 2]],
+        [[[3, 2], [1, 4]], [[3, 1], [1, 100_000]]],
+    ),
+    "ROIAlign": (
+        lambda x, at: op.roi_align(
+            op.constant(np.ones((1, 1, 4, 4), np.float32)), x, op.convert(at, "i32"), *ALIGNED
+        ),
+        [[-1, 4], [-1]],
+        [[2, 4], [2]],
+        [[[2, 4], [1]], [[1, 4], [2]]],
+    ),
+}
+"""By operation: it of two operands, their shapes, sizes that fit, and sizes that do not."""
+
+
+@pytest.mark.parametrize("name", SHARED)
+async def test_operands_share_the_sizes_that_values_decide(tmp_path: Path, name: str) -> None:
+    """`Gather` gave rows of no batch, or left some out; others read what lay behind in memory."""
+    build, shapes, good, bad = SHARED[name]
+    (xs, x), (ys, y) = cut("x", shapes[0]), cut("y", shapes[1])
+    model = load(save(tmp_path, [result("z", op.convert(build(x, y), "f32"))], [*xs, *ys]))
+
+    def inputs(sizes: Shapes) -> dict[str, Array]:
+        first, second = (np.array(each, np.int32) for each in sizes)
+        ones, zeros = np.ones(first, np.float32), np.zeros(second, np.float32)
+        return {"x": ones, "x_sizes": first, "y": zeros, "y_sizes": second}
+
+    expected = (await run(model, inputs(good)))["z"]
+    for sizes in bad:
+        with pytest.raises(InvalidRequest):
+            await run(model, inputs(sizes))
+        assert (await run(model, inputs(good)))["z"].tolist() == expected.tolist()
+
+
+async def test_a_scatter_reaches_no_farther_than_its_data(tmp_path: Path) -> None:
+    """Four columns for data of two were written behind each row; 100,000 ended the process."""
+    x, at = parameter("x", [-1, -1]), parameter("at", [-1, -1], DataType.INT32)
+    axis = op.constant(np.int64(0))
+    y = op.scatter_elements_update(x, at, op.convert(at, "f32"), axis)
+    model = load(save(tmp_path, [result("y", y)], [x, at]))
+    data = np.ones((3, 2), np.float32)
+    for columns in 4, 100_000:
+        with pytest.raises(InvalidTensor):
+            await run(model, {"x": data, "at": np.zeros((1, columns), np.int32)})
+        fits = await run(model, {"x": data, "at": np.zeros((5, 2), np.int32)})
+        assert fits["y"].tolist() == [[0, 0], [1, 1], [1, 1]]

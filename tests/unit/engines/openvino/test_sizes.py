@@ -157,3 +157,48 @@ async def test_an_axis_among_the_dimensions_is_taken(
             assert (await run(model, given))["y"].tolist() == [[0, 1, 2, 3], *expected[1:]]
         with pytest.raises(InvalidRequest, match="out of range"):
             await run(model, {"axis": np.full(shape, bad, np.int32)})
+
+
+def recurrent(kind: str, direction: str, x: Any, h: Any, lengths: Any) -> Any:
+    gates = {"LSTM": 4, "GRU": 3, "RNN": 1}[kind]
+    weights = op.constant(np.full((1, gates * 2, 2), 0.1, np.float32))
+    rest = (lengths, weights, weights, op.constant(np.zeros((1, gates * 2), np.float32)))
+    if kind == "LSTM":
+        return op.lstm_sequence(x, h, h, *rest, 2, direction).output(0)
+    sequence = op.gru_sequence if kind == "GRU" else op.rnn_sequence
+    return sequence(x, h, *rest, 2, direction).output(0)
+
+
+@pytest.mark.parametrize("batch", [2, -1])
+@pytest.mark.parametrize("direction", ["forward", "reverse"])
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+async def test_lengths_of_a_recurrent_layer_are_effective_or_refused(
+    tmp_path: Path, kind: str, direction: str, batch: int
+) -> None:
+    """In open shapes they were ignored; beyond the sequence the reverse ones failed by INTERNAL."""
+    x, h = parameter("x", [batch, 3, 2]), parameter("h", [batch, 1, 2])
+    lengths = parameter("lengths", [batch], DataType.INT32)
+    y = recurrent(kind, direction, x, h, lengths)
+    model = load(save(tmp_path, [result("y", y)], [x, h, lengths]), inference_precision="f32")
+    rows = np.arange(12, dtype=np.float32).reshape(2, 3, 2) + 1
+    inputs = {"x": rows, "h": np.zeros((2, 1, 2), np.float32)}
+    full = (await run(model, {**inputs, "lengths": np.array([3, 3], np.int32)}))["y"]
+    assert np.all(full != 0)
+    short = {**inputs, "lengths": np.array([3, 2], np.int32)}
+    if batch == 2:
+        assert (await run(model, short))["y"][1, 0, 2].tolist() == [0, 0]
+    for bad in [4, -1] if batch == 2 else [4, -1, 2, 0]:
+        with pytest.raises(InvalidRequest, match=f'{kind}Sequence "[^"]+" is given lengths'):
+            await run(model, {**inputs, "lengths": np.array([3, bad], np.int32)})
+        again = await run(model, {**inputs, "lengths": np.array([3, 3], np.int32)})
+        assert again["y"].tolist() == full.tolist()
+
+
+async def test_lengths_that_are_those_of_the_sequence_cost_nothing(tmp_path: Path) -> None:
+    """As exports without lengths write them: out of the shape of what is read."""
+    x, h = parameter("x", [-1, -1, 2]), parameter("h", [-1, 1, 2])
+    size = op.shape_of(x)
+    zero = op.constant(np.int64(0))
+    lengths = op.broadcast(op.gather(size, whole(1), zero), op.gather(size, whole(0), zero))
+    graph = ov.Model([op.result(recurrent("GRU", "reverse", x, h, lengths))], [x, h], "model")
+    assert guard_values(graph, from_end=True) == []

@@ -4,7 +4,8 @@ Each fault was measured with OpenVINO 2026.4; `docs/design.md` section 11 lists 
 `tests/unit/engines/openvino/test_mend.py` shows each:
 
 - What an `If` of open shape gives is lost where the memory of an operation beside it grows before
-  it is read: the answer is made of freed memory. An output that is also a result keeps its memory.
+  it is read: the answer is made of freed memory. An output that is also a result keeps its memory,
+  unless the plugin computes its type in another one: then a conversion stands between the two.
 - `ShapeOf` of a number that `Gather` takes out of an open row ends the process that compiles it.
 - `SparseFillEmptyRows` gives its flags of empty rows in a form that the operations behind it
   refuse: "unsupported src_prc: boolean".
@@ -23,6 +24,12 @@ import openvino.opset15 as op
 from ie_serving.engines.openvino.graphs.bodies import add_result, bodies
 from ie_serving.engines.openvino.graphs.constants import int32, int64
 
+_COMPUTED_AS: Mapping[str, str] = {
+    "boolean": "u8",
+    **dict.fromkeys(("f16", "f64"), "f32"),
+    **dict.fromkeys(("i16", "u16", "u32", "i64", "u64"), "i32"),
+}
+"""Types that the plugin computes in others, and converts back where they are outputs."""
 _FLAGS = 2
 """Number of the output of SparseFillEmptyRows that tells which rows were empty."""
 _PLACES = 2
@@ -44,7 +51,27 @@ def _keep_outputs(model: ov.Model, node: ov.Node) -> None:
     # One that only the operations behind it read can be lost; a result keeps its memory.
     for output in node.outputs():
         if output.get_partial_shape().is_dynamic:
-            add_result(model, output)
+            if computed := _COMPUTED_AS.get(output.get_element_type().get_type_name()):
+                _convert_inside(node, output, computed)
+            add_result(model, node.output(output.get_index()))
+
+
+def _convert_inside(node: ov.Node, output: ov.Output, computed: str) -> None:
+    """Convert an output of an `If` to another type inside of its branches, and back behind it."""
+    kind, readers = output.get_element_type(), list(output.get_target_inputs())
+    for number, body in enumerate(bodies(node)):
+        (place,) = [
+            each.body_value_index
+            for each in node.get_output_descriptions(number)
+            if each.output_index == output.get_index()
+        ]
+        given = body.get_results()[place].input(0)
+        given.replace_source_output(op.convert(given.get_source_output(), computed).output(0))
+        body.validate_nodes_and_infer_types()
+    node.validate_and_infer_types()
+    widened = op.convert(node.output(output.get_index()), kind).output(0)
+    for reader in readers:
+        reader.replace_source_output(widened)
 
 
 def _know_no_sizes(_: ov.Model, node: ov.Node) -> None:

@@ -1,5 +1,6 @@
 """What the CPU plugin would run wrongly is changed, so that it answers as the operation means."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -76,15 +77,21 @@ def test_masks_are_filled_up_in_branches_too() -> None:
 
 def _branched(x: ov.Node) -> ov.Output:
     """Add 1 to what begins above 0, and nothing to the rest."""
-    inner = [op.parameter(x.output(0).get_partial_shape(), x.get_element_type()) for _ in range(2)]
     one = op.convert(op.constant(np.int32(1)), x.get_element_type())
-    results = [op.result(op.add(inner[0], one)), op.result(inner[1])]
+    return _if_positive(x, x, lambda given: op.add(given, one))
+
+
+def _if_positive(x: ov.Node, value: ov.Node, change: Callable[[ov.Node], ov.Node]) -> ov.Output:
+    """Change a value where the first number of `x` is above 0."""
+    shape, kind = value.output(0).get_partial_shape(), value.get_element_type()
+    inner = [op.parameter(shape, kind) for _ in range(2)]
+    results = [op.result(change(inner[0])), op.result(inner[1])]
     branches = [ov.Model([y], [each], "branch") for y, each in zip(results, inner, strict=True)]
     first = op.gather(op.reshape(x, _axis(-1), False), op.constant(0), op.constant(0))
     chosen = op.if_op(op.greater(op.convert(first, "f32"), op.constant(np.float32(0))).output(0))
     chosen.set_then_body(branches[0])
     chosen.set_else_body(branches[1])
-    chosen.set_input(x.output(0), *inner)
+    chosen.set_input(value.output(0), *inner)
     return chosen.set_output(*results)
 
 
@@ -110,6 +117,36 @@ async def test_what_a_branch_gave_is_kept_until_it_is_read(tmp_path: Path, dtype
         sent = np.arange(1, 4 * rows + 1).reshape(rows, 4).astype(dtype.numpy) % 1000
         answer = await run(model, {"x": sent})
         assert np.array_equal(answer["y"], 2 * (sent + 1))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["f32", "f64", "f16", "bf16", "boolean", "i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64"],
+)
+async def test_what_a_branch_gave_is_kept_until_it_is_an_output(tmp_path: Path, kind: str) -> None:
+    """Where the plugin computes a type in another one, a conversion stood before the output."""
+    x = parameter("x", (-1, -1))
+    flags = op.greater(x, op.constant(np.float32(50)))
+    outputs = [result("y", _turned(x, flags, kind)), result("z", _beside(x))]
+    means = op.reduce_mean(op.convert(x, "i64"), _axis(0), keep_dims=False)  # many steps
+    model = load(save(tmp_path, [*outputs, result("s", means)], [x]))
+    for rows in GROWING:
+        for sign in (1, -1):
+            sent = sign * (np.arange(4 * rows, dtype=np.float32).reshape(rows, 4) % 100 + 1)
+            wanted = sent <= 50 if sign > 0 else sent > 50
+            answer = await run(model, {"x": sent})
+            assert np.array_equal(answer["y"].astype(bool), wanted)
+
+
+def _turned(x: ov.Node, flags: ov.Node, kind: str) -> ov.Output:
+    """Turn flags, written as numbers of one type, where the first number is above 0."""
+    return _if_positive(
+        x,
+        op.convert(flags, kind),
+        lambda given: op.convert(
+            op.equal(op.convert(given, "i32"), op.constant(np.int32(0))), kind
+        ),
+    )
 
 
 async def test_what_a_branch_in_a_loop_gave_is_kept_until_it_is_read(tmp_path: Path) -> None:

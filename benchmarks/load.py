@@ -9,7 +9,8 @@ looks at status codes alone takes gRPC errors for successes.
 import asyncio
 import ssl
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import grpc
@@ -18,6 +19,8 @@ import numpy as np
 from benchmarks.calls import Call, WrongReplyError
 
 HOST = "127.0.0.1"
+Ask = Callable[[], Awaitable[None]]
+"""Sends one request and waits for its reply."""
 OK = b"HTTP/1.1 200"
 LARGEST = ("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)
 
@@ -68,6 +71,56 @@ async def ask_rest(port: int, call: Call, tls: ssl.SSLContext | None = None) -> 
 
 async def load_grpc(port: int, call: Call, concurrency: int, seconds: float) -> Sample:
     """Keep `concurrency` calls in flight on one channel."""
+    async with asking_grpc(port, call) as one:
+        return await _repeat(one, concurrency, seconds)
+
+
+async def load_rest(port: int, call: Call, concurrency: int, seconds: float) -> Sample:
+    """Keep `concurrency` requests in flight, each on its own connection."""
+    async with asking_rest(port, call, concurrency) as one:
+        return await _repeat(one, concurrency, seconds)
+
+
+async def load_in_turns(servers: Sequence[Ask], concurrency: int, seconds: float) -> list[Sample]:
+    """Ask one server after the other, a burst of requests at a time, for `seconds` each.
+
+    A burst takes a millisecond or so: whatever else the machine does hits all servers alike, which
+    turns of a second do not see to. Requests per second are those of the median burst.
+    """
+    warm_up = await _in_turns(servers, concurrency, len(servers) * seconds / 4)
+    found = await _in_turns(servers, concurrency, len(servers) * seconds)
+    return [
+        Sample.of(len(bursts) * float(np.median(bursts)), latencies, 1 + len(before))
+        for (bursts, latencies), (_, before) in zip(found, warm_up, strict=True)
+    ]
+
+
+async def _in_turns(
+    servers: Sequence[Ask], concurrency: int, seconds: float
+) -> list[tuple[list[float], list[float]]]:
+    """Give for each server the seconds of its bursts, and of its requests."""
+    found: list[tuple[list[float], list[float]]] = [([], []) for _ in servers]
+    end = time.perf_counter() + seconds
+    order = list(range(len(servers)))
+    while time.perf_counter() < end:
+        for place in order:
+            bursts, latencies = found[place]
+            began = time.perf_counter()
+            await asyncio.gather(*(_timed(servers[place], latencies) for _ in range(concurrency)))
+            bursts.append(time.perf_counter() - began)
+        order.reverse()
+    return found
+
+
+async def _timed(one: Ask, latencies: list[float]) -> None:
+    began = time.perf_counter()
+    await one()
+    latencies.append(time.perf_counter() - began)
+
+
+@asynccontextmanager
+async def asking_grpc(port: int, call: Call) -> AsyncIterator[Ask]:
+    """Give what sends the call on one channel, and waits for the reply."""
     expected = len(await ask_grpc(port, call))
     async with grpc.aio.insecure_channel(f"{HOST}:{port}", options=LARGEST) as channel:
         method = channel.unary_unary(call.path)
@@ -77,11 +130,12 @@ async def load_grpc(port: int, call: Call, concurrency: int, seconds: float) -> 
             if len(reply) != expected:
                 raise WrongReplyError(f"{call.path}: {len(reply)} bytes instead of {expected}")
 
-        return await _repeat(one, concurrency, seconds)
+        yield one
 
 
-async def load_rest(port: int, call: Call, concurrency: int, seconds: float) -> Sample:
-    """Keep `concurrency` requests in flight, each on its own connection."""
+@asynccontextmanager
+async def asking_rest(port: int, call: Call, concurrency: int) -> AsyncIterator[Ask]:
+    """Give what sends the call on one of `concurrency` connections, and waits for the reply."""
     expected = len(await _whole_reply(port, call))
     request = _http(call, port)
     loop = asyncio.get_running_loop()
@@ -100,7 +154,7 @@ async def load_rest(port: int, call: Call, concurrency: int, seconds: float) -> 
         free.put_nowait(connection)
 
     try:
-        return await _repeat(one, concurrency, seconds)
+        yield one
     finally:
         for transport in opened:
             transport.close()

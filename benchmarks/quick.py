@@ -1,7 +1,8 @@
 """Measure the sample in two minutes: beside the engine alone, and beside another revision.
 
 Servers are started anew in each round, since starts differ by 10 to 20 % in what they then take for
-a request, and take short turns within it, so that whatever else the machine does hits all alike.
+a request. Within it they are asked in turns, a request or a burst of them at a time, so that
+whatever else the machine does hits all alike.
 Only the ratios inside one run mean anything.
 """
 
@@ -20,34 +21,23 @@ from benchmarks import measure
 from benchmarks.calls import Call
 from benchmarks.engine import Loop
 from benchmarks.environments import PROJECT
-from benchmarks.load import Sample, load_grpc, load_rest
+from benchmarks.load import Sample, load_grpc
 from benchmarks.report import ratio, spread, table
 from benchmarks.results import Process
 from benchmarks.servers import Server, project
-from benchmarks.subjects import Load, Measurement, Question, Subject, started
+from benchmarks.subjects import Measurement, Question, Subject, load_subjects, started
 
 SAMPLE = PROJECT / "examples" / "models" / "digits"
 NEWEST = SAMPLE / "2" / "model.xml"
 CASES = (("gRPC", 1), ("gRPC", 16), ("REST", 1), ("REST", 16))
 
-TURNS = 4
-"""Of each server with each case in a round. The machine's speed drifts within a second."""
-
 Results = dict[tuple[str, str, int], list[Measurement]]
-"""By server, transport and concurrency: one measurement a turn."""
+"""By server, transport and concurrency: one measurement a round."""
 
 
 def grpc_client(port: int, call: Call, concurrency: int, seconds: float) -> Sample:
     """Load with `grpc.aio`."""
     return uvloop.run(load_grpc(port, call, concurrency, seconds))
-
-
-def rest_client(port: int, call: Call, concurrency: int, seconds: float) -> Sample:
-    """Load with the bare HTTP/1.1 client."""
-    return uvloop.run(load_rest(port, call, concurrency, seconds))
-
-
-CLIENT: dict[str, Load] = {"gRPC": grpc_client, "REST": rest_client}
 
 
 def main() -> None:
@@ -56,7 +46,7 @@ def main() -> None:
     parser.add_argument("--base", help="Git revision to compare the working tree with")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument(
-        "--seconds", type=float, default=1.0, help="load for each server, case and round"
+        "--seconds", type=float, default=2.0, help="load for each server, case and round"
     )
     given = parser.parse_args()
     contenders = [project("working-tree", None)]
@@ -94,11 +84,10 @@ class Run:
         with ExitStack() as stack:
             subjects = {server.name: self._start(stack, server) for server in order}
             idle_mb = {name: measure.memory_mb(s.running.pid) for name, s in subjects.items()}
-            for turn in range(TURNS * len(CASES)):
-                transport, concurrency = CASES[turn // TURNS]
-                for name in list(subjects)[:: -1 if turn % 2 else 1]:
-                    by, seconds = CLIENT[transport], self.seconds / TURNS
-                    measured = subjects[name].load(transport, by, concurrency, seconds)
+            for transport, concurrency in CASES:
+                several = list(subjects.values())
+                found = load_subjects(several, transport, concurrency, self.seconds)
+                for name, measured in zip(subjects, found, strict=True):
                     self.results[name, transport, concurrency].append(measured)
             for name, subject in subjects.items():
                 peak_mb = measure.peak_mb(subject.running.pid)

@@ -1,7 +1,7 @@
 """One server with one case: started, checked, loaded, measured."""
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +9,15 @@ import uvloop
 
 from benchmarks import measure, servers
 from benchmarks.calls import Call
-from benchmarks.load import Sample, ask_grpc, ask_rest
+from benchmarks.load import (
+    Ask,
+    Sample,
+    ask_grpc,
+    ask_rest,
+    asking_grpc,
+    asking_rest,
+    load_in_turns,
+)
 from benchmarks.servers import Running, Server
 from benchmarks.wire import Array
 
@@ -76,14 +84,22 @@ class Subject:
             WrongReplyError: a number, a status or a length was not what it should be.
         """
         port, call = self._address(transport)
-        self._check(transport)
+        self.check(transport)
         before = measure.cpu_s(self.running.pid)
         sample = by(port, call, concurrency, seconds)
         used = measure.cpu_s(self.running.pid) - before
-        self._check(transport)
+        self.check(transport)
         return Measurement(sample, used / sample.replies * 1e6)
 
-    def _check(self, transport: str) -> None:
+    def asking(self, transport: str, concurrency: int) -> "AbstractAsyncContextManager[Ask]":
+        """Give what asks it over `gRPC` or `REST`."""
+        port, call = self._address(transport)
+        if transport == "gRPC":
+            return asking_grpc(port, call)
+        return asking_rest(port, call, concurrency)
+
+    def check(self, transport: str) -> None:
+        """Ask once. Raises: WrongReplyError."""
         port, call = self._address(transport)
         ask = ask_grpc if transport == "gRPC" else ask_rest
         self._question.judge(call)(uvloop.run(ask(port, call)))
@@ -94,6 +110,32 @@ class Subject:
             return target.rest_port, self._rest
         assert self._grpc is not None
         return target.grpc_port, self._grpc
+
+
+def load_subjects(
+    subjects: Sequence[Subject], transport: str, concurrency: int, seconds: float
+) -> list[Measurement]:
+    """Load servers in turns; see `load.load_in_turns`. Raises: as `Subject.load`."""
+
+    async def load() -> list[Sample]:
+        async with AsyncExitStack() as stack:
+            asks = [
+                await stack.enter_async_context(each.asking(transport, concurrency))
+                for each in subjects
+            ]
+            return await load_in_turns(asks, concurrency, seconds)
+
+    for each in subjects:
+        each.check(transport)
+    before = [measure.cpu_s(each.running.pid) for each in subjects]
+    samples = uvloop.run(load())
+    used = [measure.cpu_s(each.running.pid) for each in subjects]
+    for each in subjects:
+        each.check(transport)
+    return [
+        Measurement(sample, (after - earlier) / sample.replies * 1e6)
+        for sample, earlier, after in zip(samples, before, used, strict=True)
+    ]
 
 
 @contextmanager

@@ -18,8 +18,9 @@ FUZZED := $(addprefix tests/functional/test_fuzz,.py _models.py _graphs.py _batc
 # tests end on all workers at about the same time. By the number of tests, which is the default, those
 # with few tests come last, and the longest are among them. Three for two processors: many tests wait,
 # for a store, a back-off or the end of a process. What is skipped is listed at the end, with its reason.
+# One process of the tests that crashed or hung is replaced, and its test tried again; not a second one.
 TEST_WORKERS ?= 3
-IN_PARALLEL := --numprocesses $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder -rs
+IN_PARALLEL := --numprocesses $(TEST_WORKERS) --max-worker-restart 1 --dist loadfile --no-loadscope-reorder -rs
 
 BUILD_INPUTS := pyproject.toml setup.py $(wildcard ie_serving/wire/protobuf/protos/*.proto)
 SOURCES := ie_serving tests examples benchmarks deploy setup.py
@@ -92,11 +93,11 @@ conformance: .venv-dev/.installed ## hold both ports to RFC 9113, 7541, 9112 and
 	$(DEV)/python -m pytest tests/functional/protocols
 
 soak: .venv-dev/.installed ## run the tests that take minutes: a store away, 300 MB served, memory over 1,000,000 requests, SOAK_MINUTES (30) of kills, switches, reloads
-	SOAK_MINUTES=$(SOAK_MINUTES) $(DEV)/python -m pytest -m soak tests
+	SOAK_MINUTES=$(SOAK_MINUTES) $(DEV)/python -m pytest -o faulthandler_timeout=0 -m soak tests
 
 fuzz: .venv-dev/.installed ## try more examples on codecs and settings, then for FUZZ_SECONDS (60) each: nearly right bytes on both ports, odd values for models, random graphs, batches whose clients are wrong or leave
 	$(DEV)/python -m pytest --hypothesis-profile=thorough --timeout=600 tests/unit/wire tests/unit/config
-	FUZZ_SECONDS=$(FUZZ_SECONDS) $(DEV)/python -m pytest -m fuzz -rP $(FUZZED)
+	FUZZ_SECONDS=$(FUZZ_SECONDS) $(DEV)/python -m pytest -o faulthandler_timeout=0 -m fuzz -rP $(FUZZED)
 
 drivers: .venv-dev/.installed ## test the drivers whose libraries are too large for every run: catboost, pandas, torch, and pypmml, which needs Java
 	$(DEV)/pip install --quiet --editable '.[catboost,pandas,pmml,pytorch]'

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import shutil
 import signal
 import subprocess
@@ -19,6 +18,7 @@ from tests.certificates import Authority
 from tests.functional.commands import Ran, ie_serving
 from tests.functional.servers import ROOT, SAMPLE, Server
 from tests.process import COMMANDS, PATIENCE_S, Process, free_ports, until
+from tests.terminal import Terminal
 
 REQUEST = ROOT / "examples" / "digits" / "request.json"
 IMAGE = json.loads(REQUEST.read_text())["instances"][0]["image"]
@@ -330,18 +330,17 @@ def test_a_reload_by_rpc_with_tls_a_certificate_and_a_key(
 
 
 def test_a_wait_shows_its_progress_at_a_terminal_alone(world: World) -> None:
-    here, there = pty.openpty()
     asked = ["status", "digits", "--version=7", "--wait", "--timeout=0.9"]
-    with os.fdopen(here, "rb"), os.fdopen(there, "wb") as terminal:
+    with Terminal() as terminal:
         done = subprocess.run(
             [COMMANDS / "ie_serving", *asked],
             env={**os.environ, "IE_SERVING_URL": world.server.url},
             stdout=subprocess.PIPE,
-            stderr=terminal,
+            stderr=terminal.end,
             timeout=PATIENCE_S,
             check=False,
         )
-        written = os.read(here, 4096).decode()
+        written = terminal.until("error: .*\n")
     assert (done.returncode, done.stdout) == (TIME_IS_UP, b"")
     drawn, erased, error = written.rpartition("\r\x1b[K")
     assert drawn.startswith("\r\x1b[Kwaiting until all of it is AVAILABLE ")

@@ -1,17 +1,15 @@
 """What completes the words of the command, in the shells themselves."""
 
 import os
-import pty
 import shutil
 import subprocess
-import threading
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from ie_serving.remote import command
-from tests.process import PATIENCE_S, until
+from tests.process import until
+from tests.terminal import Terminal
 
 ASK = """
 source "$1"
@@ -139,26 +137,19 @@ def test_zsh(tmp_path: Path, typed: str, becomes: str, _: list[str]) -> None:
 def typed_into(shell: list[str], keys: str, home: Path, told: Path) -> str:
     """Type keys into a shell at a terminal, and give the line that it then writes into a file."""
     environ = {**os.environ, "ZDOTDIR": str(home), "HOME": str(home), "TERM": "dumb"}
-    here, there = pty.openpty()
-    process = subprocess.Popen(
-        shell, stdin=there, stdout=there, stderr=there, env=environ, start_new_session=True
-    )
-    os.close(there)
-    reading = threading.Thread(target=_read_all, args=(here,), daemon=True)
-    reading.start()
-    try:
-        os.write(here, keys.encode())
-        until(lambda: told.exists() and told.read_text().endswith("\n"))
-    finally:
-        process.kill()
-        process.wait()
-        reading.join(PATIENCE_S)
-        os.close(here)
+    with Terminal() as terminal:
+        process = subprocess.Popen(
+            shell,
+            stdin=terminal.end,
+            stdout=terminal.end,
+            stderr=terminal.end,
+            env=environ,
+            start_new_session=True,
+        )
+        try:
+            terminal.type(keys)
+            until(lambda: told.exists() and told.read_text().endswith("\n"))
+        finally:
+            process.kill()
+            process.wait()
     return told.read_text()
-
-
-def _read_all(terminal: int) -> None:
-    # A terminal whose other end is closed ends by an error.
-    with suppress(OSError):
-        while os.read(terminal, 4096):
-            pass

@@ -2,13 +2,12 @@
 
 import io
 import os
-import pty
-import re
 
 import pytest
 
 from ie_serving.telemetry import progress
 from ie_serving.telemetry.progress import ERASE, PIECE, Progress, in_pieces
+from tests.terminal import Terminal
 
 
 @pytest.fixture(autouse=True)
@@ -17,27 +16,17 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "PAUSE_S", 0.0)
 
 
-def shown(fd: int, pattern: str) -> str:
-    """Read what a terminal shows until `pattern` is found in it."""
-    found = ""
-    while not re.search(pattern, found):
-        found += os.read(fd, 4096).decode()
-    return found
-
-
 def test_a_terminal_shows_how_far_it_is_and_nothing_is_left() -> None:
-    here, there = pty.openpty()
-    with os.fdopen(here, "rb", closefd=True), os.fdopen(there, "w") as terminal:
-        with Progress("sending", 4_000_000, stream=terminal) as sending:
+    with Terminal() as terminal, os.fdopen(terminal.end, "w", closefd=False) as stream:
+        with Progress("sending", 4_000_000, stream=stream) as sending:
             sending.show(1_000_000)
-            bar = r"sending \[######\.{18}\] 1\.0 MB of 4\.0 MB \d s"
-            assert re.search(bar, shown(here, bar))
+            terminal.until(r"sending \[######\.{18}\] 1\.0 MB of 4\.0 MB \d s")
             sending.say("receiving")
             sending.show(2_000_000, 2_000_000)
-            shown(here, r"receiving \[#{24}\] 2\.0 MB of 2\.0 MB")
-        terminal.write("the end")
-        terminal.flush()
-        assert shown(here, "the end").endswith(f"{ERASE}the end")
+            terminal.until(r"receiving \[#{24}\] 2\.0 MB of 2\.0 MB")
+        stream.write("the end")
+        stream.flush()
+        assert terminal.until("the end").endswith(f"{ERASE}the end")
 
 
 def test_a_log_shows_none_of_it() -> None:
@@ -50,13 +39,12 @@ def test_a_log_shows_none_of_it() -> None:
 
 def test_what_is_over_soon_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "BEFORE_S", 30.0)
-    here, there = pty.openpty()
-    with os.fdopen(here, "rb"), os.fdopen(there, "w") as terminal:
-        with Progress("checking", unit="", stream=terminal):
+    with Terminal() as terminal, os.fdopen(terminal.end, "w", closefd=False) as stream:
+        with Progress("checking", unit="", stream=stream):
             pass
-        terminal.write("the end")
-        terminal.flush()
-        assert shown(here, "the end") == "the end"
+        stream.write("the end")
+        stream.flush()
+        assert terminal.until("the end") == "the end"
 
 
 def test_a_large_body_is_sent_in_pieces_that_are_counted() -> None:

@@ -2,8 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from shutil import copy
+from typing import Any
 
 import numpy as np
 import onnx
@@ -13,15 +16,19 @@ import openvino.opset15 as op
 import pytest
 import tensorflow as tf
 import tensorflow.compat.v1 as v1
+from tensorflow_serving.apis import predict_pb2
 
 from ie_serving.core.tensors import Array
+from tests.exporting import export
 from tests.functional.servers import ROOT, Server
 from tests.functional.storage.serving import several
+from tests.process import PATIENCE_S
 
 WEIGHTS = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
 BIAS = np.array([0.5, -0.5], np.float32)
 X = np.array([[0, 1, 2], [3, 4, 5]], np.float32)
 PADDLE = ROOT / "tests" / "functional" / "formats" / "linear.pdmodel"
+MAKE_TORCH = PADDLE.with_name("make_torch.py")
 BY_PADDLE = [[13.5, 15.5], [40.5, 51.5]]
 """What paddlepaddle computes; `formats/make_paddle.py` prints it."""
 
@@ -82,6 +89,14 @@ def write_paddle(directory: Path) -> tuple[Path, Array]:
     return directory / PADDLE.name, np.array(BY_PADDLE, np.float32)
 
 
+def write_torch(directory: Path, suffix: str) -> tuple[Path, Array]:
+    made = directory.parent / "made"
+    made.mkdir()
+    export(MAKE_TORCH, made)
+    file = (made / f"linear{suffix}").rename(directory / f"linear{suffix}")
+    return file, np.load(made / "expected.npy")
+
+
 FORMATS: Mapping[str, Callable[[Path], tuple[Path, Array]]] = {
     "ir": write_ir,
     "onnx": write_onnx,
@@ -89,28 +104,54 @@ FORMATS: Mapping[str, Callable[[Path], tuple[Path, Array]]] = {
     "lite": write_lite,
     "paddle": write_paddle,
 }
+OF_TORCH: Mapping[str, Callable[[Path], tuple[Path, Array]]] = {
+    "torch_export": partial(write_torch, suffix=".pt2"),
+    "torch_script": partial(write_torch, suffix=".pt"),
+}
+NO_TORCH = pytest.mark.skipif(
+    find_spec("torch") is None, reason="torch is not installed; see `make drivers`"
+)
+NAMES = [*FORMATS, *(pytest.param(name, marks=NO_TORCH) for name in OF_TORCH)]
+INPUTS = {"inputs": {"x": {"dtype": "float32", "shape": [-1, 3]}}}
+"""What TorchScript does not say of itself."""
 EXPECTED: dict[str, Array] = {}
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     root = tmp_path_factory.mktemp("models")
-    paths = {}
-    for name, write in FORMATS.items():
+    models: dict[str, str | dict[str, Any]] = {}
+    for name, write in {**FORMATS, **(OF_TORCH if find_spec("torch") else {})}.items():
         (root / name / "7").mkdir(parents=True)
         file, EXPECTED[name] = write(root / name / "7")
-        paths |= {name: str(root / name), f"{name}-file": str(file)}
-    several_models = several(root / "c.json", paths)
-    with closing(Server("ie_serving", *several_models, "--inference_precision=f32")) as server:
+        keys = {"params": INPUTS} if name == "torch_script" else {}
+        models[name] = {"base_path": str(root / name), **keys}
+        models[f"{name}-file"] = {"base_path": str(file), **keys}
+    # `torch.export` writes a pickle.
+    flags = (*several(root / "c.json", models), "--inference_precision=f32", "--allow_pickle")
+    with closing(Server("ie_serving", *flags)) as server:
         yield server.ready()
 
 
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize(("as_file", "version"), [("", 7), ("-file", 1)])
-def test_a_model_of_each_format_gives_the_numbers_of_its_library(
-    server: Server, name: str, as_file: str, version: int
-) -> None:
-    target = f"/v1/models/{name}{as_file}/versions/{version}:predict"
+def over_grpc(server: Server, name: str, version: int) -> Any:
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name, request.model_spec.version.value = name, version
+    request.inputs["x"].CopyFrom(tf.make_tensor_proto(X))
+    (answer,) = server.prediction.Predict(request, PATIENCE_S).outputs.values()
+    return tf.make_ndarray(answer)
+
+
+def over_rest(server: Server, name: str, version: int) -> Any:
+    target = f"/v1/models/{name}/versions/{version}:predict"
     reply = server.rest.post(target, json={"inputs": {"x": X.tolist()}})
     assert reply.status_code == 200, reply.text
-    np.testing.assert_allclose(reply.json()["outputs"], EXPECTED[name], rtol=1e-6)
+    return reply.json()["outputs"]
+
+
+@pytest.mark.parametrize("ask", [over_grpc, over_rest])
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("as_file", "version"), [("", 7), ("-file", 1)])
+def test_a_model_of_each_format_gives_the_numbers_of_its_library(
+    server: Server, name: str, as_file: str, version: int, ask: Callable[..., Any]
+) -> None:
+    np.testing.assert_allclose(ask(server, f"{name}{as_file}", version), EXPECTED[name], rtol=1e-6)

@@ -4,6 +4,7 @@ import hashlib
 import importlib
 import inspect
 import sys
+import threading
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ CLASS, ARGUMENTS = "model_class", "model_args"
 EXPORTED = ".pt2"
 PICKLES = Hint("; to trust whoever writes these models, set {engine.allow_pickle}")
 PYTHON = Hint("; to allow that, set {engine.allow_python}")
+_one_at_a_time = threading.Lock()
+"""`torch.export.load` keeps what it reads in a global variable, and fails beside another load."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,8 @@ def _exported(torch: Any, file: Path, options: EngineOptions) -> Module:  # noqa
             " not read; save the model as TorchScript or ONNX",
             PICKLES,
         )
-    program = torch.export.load(str(file))
+    with _one_at_a_time:
+        program = torch.export.load(str(file))
     names = list(program.graph_signature.user_inputs)
     nodes = {node.name: node.meta["val"] for node in program.graph.nodes if node.name in names}
     specs = {name: _spec(name, nodes[name]) for name in names}

@@ -1,5 +1,6 @@
 """PyTorch's files answer as PyTorch itself. It is too large to be installed for every run."""
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,15 @@ async def test_torch_export_knows_its_inputs(tmp_path: Path, net: Any) -> None:
     assert told(model) == {"x": "float [-1, 4]", "output": "float [-1, 3]"}
     assert np.allclose((await answer(model, x=ROWS))["output"], expected(net), atol=1e-5)
     model.close()
+
+
+def test_several_exports_may_be_loaded_at_once(tmp_path: Path, net: Any) -> None:
+    """PyTorch itself reads one at a time: of two, one failed, and was loaded later."""
+    file = exported(tmp_path, net, torch.zeros(2, 4))
+    with ThreadPoolExecutor(4) as threads:
+        loads = [threads.submit(load, file, EngineOptions(allow_pickle=True)) for _ in range(8)]
+    for each in loads:
+        each.result().close()
 
 
 async def test_several_tensors_of_several_types(tmp_path: Path) -> None:

@@ -6,15 +6,19 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+import grpc
 import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import predict_pb2, prediction_log_pb2
+from tensorflow_serving.apis import get_model_status_pb2, predict_pb2, prediction_log_pb2
 
 from ie_serving.core.tensors import Array
+from tests.functional.conftest import Serve
+from tests.functional.load import failure
 from tests.functional.servers import Server
+from tests.functional.storage.serving import several
 from tests.process import PATIENCE_S, Process, output_of
 from tests.unit.engines.openvino.models import parameter, result, save
 
@@ -95,21 +99,27 @@ def precisions(server: Server) -> dict[str, str]:
     return dict(re.findall(pattern, server.rest.get("/metrics").text))
 
 
+def answered(server: Server, model: str, x: Array) -> tuple[Array, Array]:
+    """Ask over gRPC and over REST."""
+    over_grpc = server.prediction.Predict(request(model, x), PATIENCE_S).outputs["y"]
+    body = {"inputs": {"x": x.tolist()}}
+    over_rest = server.rest.post(f"/v1/models/{model}:predict", json=body).json()["outputs"]
+    return np.asarray(tf.make_ndarray(over_grpc)), np.array(over_rest, np.float32)
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_a_model_computes_in_the_precision_that_was_chosen(
     server: Server, root: Path, model: str
 ) -> None:
     """Its answers over both interfaces are those of OpenVINO in that precision."""
     x = rows(2)
-    over_grpc = server.prediction.Predict(request(model, x), PATIENCE_S).outputs["y"]
-    body = {"inputs": {"x": x.tolist()}}
-    over_rest = server.rest.post(f"/v1/models/{model}:predict", json=body).json()["outputs"]
+    answers = answered(server, model, x)
     chosen = precisions(server)[model]
     path = root / "bare" / "1" / "model.xml"
     expected, full = direct(path, chosen)(x), direct(path, "f32")(x)
     # Another number of threads adds up in another order, which lower precisions show.
     atol = (1e-5 if chosen == "f32" else 2e-3) * np.abs(full).max()
-    for found in (tf.make_ndarray(over_grpc), np.array(over_rest, np.float32)):
+    for found in answers:
         np.testing.assert_allclose(found, expected, rtol=0, atol=atol)
         apart = np.abs(found - full).max() > 1e-4 * np.abs(full).max()
         assert apart == (chosen != "f32")
@@ -145,3 +155,28 @@ def test_a_cpu_without_lower_precisions_computes_in_f32(root: Path) -> None:
     flags = (f"--model_path={root / 'recorded'}", "--inference_precision=auto")
     lines = output_of("ie_serving", "check", *flags, env=NARROW_CPU)
     assert lines == ["model recorded, version 1", "  serving_default: served by OpenVINO"]
+
+
+def test_a_precision_that_the_cpu_lacks_fails_its_model_alone(
+    serve: Serve, root: Path, tmp_path: Path
+) -> None:
+    """Both interfaces say why, and the other model answers as OpenVINO does."""
+    models = {
+        name: {"base_path": str(root / "bare"), "inference_precision": name}
+        for name in ("f16", "f32")
+    }
+    flags = (*several(tmp_path / "config.json", models), "--allow_unavailable_models")
+    server = serve("ie_serving", *flags, env=NARROW_CPU)
+    asked = get_model_status_pb2.GetModelStatusRequest()
+    asked.model_spec.name = "f16"
+    (over_grpc,) = server.model.GetModelStatus(asked, PATIENCE_S).model_version_status
+    for cause in (over_grpc.status.error_message, failure(server, 1, "f16")):
+        assert "CPU does not compute in f16" in cause
+    with pytest.raises(grpc.RpcError) as refused:
+        server.prediction.Predict(request("f16", rows(1)), PATIENCE_S)
+    assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+    body = {"inputs": rows(1).tolist()}
+    assert server.rest.post("/v1/models/f16:predict", json=body).status_code == 404
+    expected = direct(root / "bare" / "1" / "model.xml", "f32")(rows(2))
+    for found in answered(server, "f32", rows(2)):
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())

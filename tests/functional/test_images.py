@@ -24,6 +24,7 @@ from ie_serving.core.tensors import Array, DataType
 from tests.functional.commands import ie_serving
 from tests.functional.conftest import Serve
 from tests.functional.servers import Server
+from tests.functional.test_preprocessing import signatures
 from tests.process import PATIENCE_S, output_of
 from tests.unit.engines.openvino.models import parameter, result, save, unary
 from tests.unit.wire.image.pictures import encoded, noise, png_header, saved, smooth
@@ -286,10 +287,10 @@ def test_where_images_are_off_strings_are_refused_as_ever(server: Server) -> Non
 
 def test_metadata_stays_that_of_numbers(server: Server) -> None:
     """As OpenVINO Model Server has it: shape and dtype of the decoded images."""
-    document = server.rest.get("/v1/models/ovms/metadata").json()
-    inputs = document["metadata"]["signature_def"]["signatureDef"]["serving_default"]["inputs"]
-    assert inputs["x"]["dtype"] == "DT_UINT8"
-    assert [dim["size"] for dim in inputs["x"]["tensorShape"]["dim"]] == ["1", "24", "32", "3"]
+    for signature in signatures(server, "ovms"):
+        taken = signature["inputs"]["x"]
+        assert taken["dtype"] == "DT_UINT8"
+        assert [dim["size"] for dim in taken["tensorShape"]["dim"]] == ["1", "24", "32", "3"]
 
 
 def test_the_log_tells_what_images_become(serve: Serve, tmp_path: Path) -> None:

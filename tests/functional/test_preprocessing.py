@@ -1,6 +1,12 @@
-"""Flags that say what is computed before the model, over both interfaces, against numpy."""
+"""Flags that say what is computed before the model, over both interfaces.
 
+The numbers are those of OpenVINO called directly, with the same steps before the model.
+"""
+
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import grpc
 import numpy as np
@@ -8,10 +14,10 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import predict_pb2
+from google.protobuf.json_format import MessageToDict
+from tensorflow_serving.apis import get_model_metadata_pb2, predict_pb2
 
 from ie_serving.core.tensors import DataType
-from tests.functional.conftest import Serve
 from tests.functional.servers import Server
 from tests.process import PATIENCE_S
 from tests.unit.engines.openvino.models import unary
@@ -27,42 +33,92 @@ FLAGS = (
 """As OpenVINO Model Server's documentation has them for ResNet-50 of the ONNX zoo."""
 
 
-@pytest.fixture
-def server(serve: Serve, tmp_path: Path) -> Server:
-    unary(tmp_path / "1", [1, 3, 224, 224], DataType.FP32, lambda x: op.multiply(x, np.float32(1)))
-    return serve("ie_serving", "--model_name=image", f"--model_path={tmp_path}", *FLAGS)
+RESIZING = ("--layout=NHWC:NCHW", "--precision=uint8", "--resize=linear", "--mean=[1,2,3]")
+EXACT = {"INFERENCE_PRECISION_HINT": "f32"}
 
 
-def test_an_image_of_opencv_is_answered_as_its_normalised_form(server: Server) -> None:
-    image = np.random.default_rng(1).integers(0, 256, (1, 4, 6, 3), np.uint8)
-    rgb = (image[..., ::-1].astype(np.float32) - [123.675, 116.28, 103.53]) / [
-        58.395,
-        57.12,
-        57.375,
-    ]
-    expected = rgb.transpose(0, 3, 1, 2)
+def serving(root: Path, shape: list[int], *flags: str) -> Iterator[Server]:
+    """Serve a model that gives its input back, of planes."""
+    unary(root / "1", shape, DataType.FP32, lambda x: op.multiply(x, np.float32(1)))
+    command = ("ie_serving", "--model_name=image", f"--model_path={root}")
+    with closing(Server(*command, *flags, "--inference_precision=f32")) as server:
+        yield server.ready()
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("image")
+
+
+@pytest.fixture(scope="module")
+def server(root: Path) -> Iterator[Server]:
+    yield from serving(root / "ovms", [1, 3, 224, 224], *FLAGS)
+
+
+@pytest.fixture(scope="module")
+def resizing(root: Path) -> Iterator[Server]:
+    yield from serving(root / "resizing", [1, 3, 12, 10], *RESIZING)
+
+
+def request_of(image: np.ndarray) -> predict_pb2.PredictRequest:
     request = predict_pb2.PredictRequest()
     request.model_spec.name = "image"
     request.inputs["x"].CopyFrom(tf.make_tensor_proto(image))
-    reply = server.prediction.Predict(request, PATIENCE_S)
-    np.testing.assert_allclose(tf.make_ndarray(reply.outputs["y"]), expected, rtol=1e-4, atol=1e-5)
-    answered = server.rest.post("/v1/models/image:predict", json={"inputs": image.tolist()})
-    np.testing.assert_allclose(answered.json()["outputs"], expected, rtol=1e-4, atol=1e-5)
+    return request
 
 
-def test_metadata_shows_what_the_client_sends(server: Server) -> None:
-    signatures = server.rest.get("/v1/models/image/metadata").json()["metadata"]["signature_def"]
-    taken = signatures["signatureDef"]["serving_default"]["inputs"]["x"]
-    assert taken["dtype"] == "DT_UINT8"
-    assert [dim["size"] for dim in taken["tensorShape"]["dim"]] == ["1", "4", "6", "3"]
+def answered(server: Server, image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Ask over gRPC and over REST."""
+    reply = server.prediction.Predict(request_of(image), PATIENCE_S)
+    shown = server.rest.post("/v1/models/image:predict", json={"inputs": image.tolist()})
+    return tf.make_ndarray(reply.outputs["y"]), np.array(shown.json()["outputs"])
 
 
-@pytest.fixture
-def resizing(serve: Serve, tmp_path: Path) -> Server:
-    unary(tmp_path / "1", [1, 3, 12, 10], DataType.FP32, lambda x: op.multiply(x, np.float32(1)))
-    flags = ("--layout=NHWC:NCHW", "--precision=uint8", "--resize=linear", "--mean=[1,2,3]")
-    command = ("ie_serving", "--model_name=image", f"--model_path={tmp_path}")
-    return serve(*command, *flags, "--inference_precision=f32")
+def signatures(server: Server, model: str = "image") -> list[dict[str, Any]]:
+    """Give the signature as metadata show it over gRPC and over REST."""
+    request = get_model_metadata_pb2.GetModelMetadataRequest(metadata_field=["signature_def"])
+    request.model_spec.name = model
+    reply = server.prediction.GetModelMetadata(request, PATIENCE_S)
+    held = get_model_metadata_pb2.SignatureDefMap()
+    assert reply.metadata["signature_def"].Unpack(held)
+    shown = server.rest.get(f"/v1/models/{model}/metadata").json()["metadata"]["signature_def"]
+    over_rest: dict[str, Any] = shown["signatureDef"]["serving_default"]
+    return [MessageToDict(held.signature_def["serving_default"]), over_rest]
+
+
+def by_openvino(file: Path, image: np.ndarray) -> np.ndarray:
+    """Ask OpenVINO directly, with its own steps for `FLAGS`."""
+    core = ov.Core()
+    model = core.read_model(file)
+    model.reshape([1, 3, *image.shape[1:3]])
+    steps = ov.preprocess.PrePostProcessor(model)
+    tensor = steps.input().tensor().set_element_type(ov.Type.u8).set_layout(ov.Layout("NHWC"))
+    tensor.set_color_format(ov.preprocess.ColorFormat.BGR)
+    steps.input().model().set_layout(ov.Layout("NCHW"))
+    prepared = steps.input().preprocess().convert_element_type(ov.Type.f32)
+    prepared.convert_color(ov.preprocess.ColorFormat.RGB)
+    prepared.mean([123.675, 116.28, 103.53]).scale([58.395, 57.12, 57.375])
+    answer: np.ndarray = core.compile_model(steps.build(), "CPU", EXACT)(image)[0]
+    return answer
+
+
+def test_an_image_of_opencv_is_answered_as_its_normalised_form(server: Server, root: Path) -> None:
+    image = np.random.default_rng(1).integers(0, 256, (1, 4, 6, 3), np.uint8)
+    expected = by_openvino(root / "ovms" / "1" / "model.xml", image)
+    mean, scale = [123.675, 116.28, 103.53], [58.395, 57.12, 57.375]
+    normalised = (image[..., ::-1].astype(np.float32) - mean) / scale
+    np.testing.assert_allclose(expected, normalised.transpose(0, 3, 1, 2), rtol=1e-4, atol=1e-5)
+    for found in answered(server, image):
+        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_metadata_shows_what_the_client_sends(server: Server, resizing: Server) -> None:
+    sent = {server: ["1", "4", "6", "3"], resizing: ["1", "-1", "-1", "3"]}
+    for asked, sizes in sent.items():
+        for signature in signatures(asked):
+            taken, given = signature["inputs"]["x"], signature["outputs"]["y"]
+            assert (taken["dtype"], given["dtype"]) == ("DT_UINT8", "DT_FLOAT")
+            assert [dim["size"] for dim in taken["tensorShape"]["dim"]] == sizes
 
 
 def resized(file: Path, image: np.ndarray) -> np.ndarray:
@@ -74,34 +130,23 @@ def resized(file: Path, image: np.ndarray) -> np.ndarray:
     steps.input().model().set_layout(ov.Layout("NCHW"))
     linear = ov.preprocess.ResizeAlgorithm.RESIZE_LINEAR
     steps.input().preprocess().resize(linear).mean([1.0, 2.0, 3.0])
-    compiled = core.compile_model(steps.build(), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    compiled = core.compile_model(steps.build(), "CPU", EXACT)
     answer: np.ndarray = compiled(image.astype(np.float32))[0]
     return answer
 
 
-def test_images_of_any_size_are_resized_to_the_models(resizing: Server, tmp_path: Path) -> None:
+def test_images_of_any_size_are_resized_to_the_models(resizing: Server, root: Path) -> None:
     drawn = np.random.default_rng(2)
     for height, width in ((12, 10), (31, 17), (5, 40), (31, 17)):
         image = drawn.integers(0, 256, (1, height, width, 3), np.uint8)
-        expected = resized(tmp_path / "1" / "model.xml", image)
-        request = predict_pb2.PredictRequest()
-        request.model_spec.name = "image"
-        request.inputs["x"].CopyFrom(tf.make_tensor_proto(image))
-        reply = resizing.prediction.Predict(request, PATIENCE_S)
-        np.testing.assert_allclose(
-            tf.make_ndarray(reply.outputs["y"]), expected, rtol=1e-4, atol=1e-3
-        )
-        answered = resizing.rest.post("/v1/models/image:predict", json={"inputs": image.tolist()})
-        np.testing.assert_allclose(answered.json()["outputs"], expected, rtol=1e-4, atol=1e-3)
+        expected = resized(root / "resizing" / "1" / "model.xml", image)
+        for found in answered(resizing, image):
+            np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
 
 
 def test_an_image_of_no_height_is_refused(resizing: Server) -> None:
-    image = np.zeros((1, 0, 4, 3), np.uint8)
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = "image"
-    request.inputs["x"].CopyFrom(tf.make_tensor_proto(image))
     with pytest.raises(grpc.RpcError) as refused:
-        resizing.prediction.Predict(request, PATIENCE_S)
+        resizing.prediction.Predict(request_of(np.zeros((1, 0, 4, 3), np.uint8)), PATIENCE_S)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     reply = resizing.rest.post("/v1/models/image:predict", json={"inputs": [[]]})
     assert reply.status_code == 400

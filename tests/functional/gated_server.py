@@ -3,9 +3,14 @@
 A version with a file `slow` is compiled, and then waits: a load that takes as long as a test wants,
 at the moment at which the engine has read the files. Each inference of a version with a file
 `slow_answers` waits before it begins. The files name FIFOs; whoever waits takes one byte.
+
+Where INFERENCES_WAIT_FOR names a file, an infer request of OpenVINO runs once nobody holds a lock
+on that: the next request waits where it does behind a long inference.
 """
 
 import asyncio
+import fcntl
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +20,7 @@ from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.layers.base import Layer
 from ie_serving.engines.openvino.compile import OpenVinoEngine
+from ie_serving.engines.openvino.slot import Slot
 from ie_serving.main import main
 
 T = TypeVar("T")
@@ -54,7 +60,22 @@ class Slow(Layer):
         return await self.inner.infer(signature, inputs, read)
 
 
+Run = Callable[[Slot], Mapping[str, Array]]
+
+
+def unlocked(run: Run, file: str) -> Run:
+    def run_when_unlocked(slot: Slot) -> Mapping[str, Array]:
+        with open(file) as locked:
+            fcntl.flock(locked, fcntl.LOCK_SH)
+        return run(slot)
+
+    return run_when_unlocked
+
+
 OpenVinoEngine.compile = compile_and_wait  # type: ignore[method-assign, assignment]
+if "INFERENCES_WAIT_FOR" in os.environ:
+    for name in ("run", "run_new"):
+        setattr(Slot, name, unlocked(getattr(Slot, name), os.environ["INFERENCES_WAIT_FOR"]))
 
 if __name__ == "__main__":
     sys.exit(main())

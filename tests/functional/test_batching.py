@@ -45,7 +45,6 @@ def server(root: Path) -> Iterator[Server]:
         for name in MODELS
     ]
     entries.append({**entries[0], "name": "tuned", "nireq": 2, "tuning": "auto"})
-    entries.append({"name": "patient", "base_path": "slow", "max_batch_size": 2})
     config = {
         "model_config_list": [{"config": entry} for entry in entries],
         "monitoring": {"metrics": {"enable": True}},
@@ -177,25 +176,12 @@ def test_a_full_queue_refuses_over_rest_and_says_when_to_come_again(server: Serv
         assert each.headers.get("retry-after") == ("1" if each.status_code == 429 else None)
 
 
-def test_expired_and_cancelled_requests_cost_no_inference(server: Server) -> None:
-    before = rows_inferred(server, "patient")
-    one = np.ones((1, 1), np.float32)
-    (first,) = calls(server, "patient", [np.zeros((60, 1), np.float32)])  # thirty batches
-    expired = calls(server, "patient", [one, one], timeout=0.1)
-    (cancelled,) = calls(server, "patient", [one])
-    assert {each.code() for each in expired} == {grpc.StatusCode.DEADLINE_EXCEEDED}
-    cancelled.cancel()
-    assert outputs(first.result(PATIENCE_S))["y"].shape == (60, 1)
-    (last,) = calls(server, "patient", [one])
-    last.result(PATIENCE_S)
-    assert rows_inferred(server, "patient") - before == 61
-
-
+@pytest.mark.parametrize("interface", ["gRPC", "REST"])
 def test_a_model_whose_rows_depend_on_each_other_is_served_without_batches(
-    server: Server,
+    server: Server, interface: str
 ) -> None:
     inputs = [np.full((1, 2), i, np.float32) for i in range(AT_ONCE)]
-    found = answers(server, "centred", inputs, "gRPC")
+    found = answers(server, "centred", inputs, interface)
     assert all(each["y"].tolist() == [[0.0, 0.0]] for each in found)
     assert batches(server, "centred") == 0
     (line,) = [line for line in server.lines if "batching refused" in line]
@@ -237,10 +223,14 @@ class TestTensorFlowServingsFlags:
             random = np.random.default_rng(3)
             inputs = [random.standard_normal((1, 16)).astype(np.float32) for _ in range(AT_ONCE)]
             found = answers(server, "perceptron", inputs, "gRPC")
-            direct = Direct(root / "perceptron" / "1")
-            for x, answer in zip(inputs, found, strict=True):
-                np.testing.assert_allclose(answer["y"], direct(x)["y"], rtol=1e-4, atol=1e-4)
             assert 0 < batches(server, "perceptron") < AT_ONCE
+            found += answers(server, "perceptron", inputs, "REST")
+            direct = Direct(root / "perceptron" / "1")
+            for x, answer in zip([*inputs, *inputs], found, strict=True):
+                np.testing.assert_allclose(answer["y"], direct(x)["y"], rtol=1e-4, atol=1e-4)
             (refused,) = calls(server, "perceptron", [np.zeros((9, 16), np.float32)])
             assert refused.code() is grpc.StatusCode.INVALID_ARGUMENT
-            assert "Task size 9 is larger than maximum input batch size 8" in refused.details()
+            (reply,) = posts(server, "perceptron", [np.zeros((9, 16), np.float32)])
+            assert reply.status_code == 400
+            for text in (refused.details(), reply.json()["error"]):
+                assert "Task size 9 is larger than maximum input batch size 8" in text

@@ -1,5 +1,9 @@
-"""Requests that end before their answer is there stand in the metrics, by model and cause."""
+"""Requests that end before their answer is there stand in the metrics, by model and cause.
 
+Those that have not begun by then cost no inference.
+"""
+
+import fcntl
 import re
 import shutil
 import socket
@@ -7,21 +11,29 @@ import struct
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import grpc
+import numpy as np
 import pytest
+import tensorflow as tf
 
 from tests.functional.servers import SAMPLE, Server
+from tests.functional.storage.serving import several
+from tests.functional.test_digits import IMAGES, directly, over_grpc, over_rest
 from tests.functional.test_transports import TRANSPORTS, predict
 from tests.functional.tiny import Gate
 from tests.process import PATIENCE_S, until
 
 SCRIPT = Path(__file__).with_name("gated_server.py")
 LIMIT_S = 3.0
+SHORT_S = 1.0
 BODY = b'{"instances": [[%s]]}' % b",".join([b"0"] * 64)
 COUNT = re.compile(r'^:tensorflow:serving:request_count{model_name="(.*)",status="(.*)"} (\d+)$')
+
+
+ROWS = 'ie_serving_batch_rows_sum{model_name="%s"}'
 
 
 class Held:
@@ -142,7 +154,107 @@ def test_a_rest_request_whose_client_leaves(held: Held, sent: bytes) -> None:
             client.sendall(sent)
             if not expects:
                 held.begun()
-            # By a reset: the end of what a client sends, right behind a request, belongs to it.
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            reset_at_close(client)
 
     held.end_as("CANCELLED", ask)
+
+
+def reset_at_close(client: socket.socket) -> None:
+    """Leave by a reset: the end of what a client sends, right behind a request, belongs to it."""
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+class Line:
+    """A server whose one infer request for each model stays busy while the test wants it."""
+
+    def __init__(self, server: Server, lock: Path) -> None:
+        self.server = server
+        self._lock = lock
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Let no inference come to its end while the block runs."""
+        with self._lock.open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def number(self, series: str) -> float:
+        """Give one number of the metrics; 0 before it is there."""
+        page = self.server.rest.get("/metrics").text
+        found = re.search(rf"^{re.escape(series)} (\S+)$", page, re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
+    def inferences(self, model: str) -> float:
+        stage = f'{{model_name="{model}",version="1",stage="inference"}}'
+        return self.number(f"ie_serving_stage_seconds_count{stage}")
+
+    def waiting(self, model: str) -> float:
+        """How many requests of one row wait for the infer request, or for their batch."""
+        inferences = self.number(
+            f'ie_serving_queued_inferences{{model_name="{model}",version="1"}}'
+        )
+        return inferences + self.number(f'ie_serving_batch_waiting_rows{{model_name="{model}"}}')
+
+
+@pytest.fixture(scope="module")
+def line(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
+    base = tmp_path_factory.mktemp("line")
+    shutil.copytree(SAMPLE / "1", base / "digits" / "1")
+    (base / "lock").touch()
+    entry = {"base_path": str(base / "digits"), "nireq": 1, "execution": "async"}
+    models = {"alone": entry, "batched": {**entry, "max_batch_size": 8}}
+    command = (sys.executable, str(SCRIPT), *several(base / "config.json", models))
+    flags = (f"--rest_timeout_seconds={SHORT_S}", "--metrics_path=/metrics")
+    env = {"INFERENCES_WAIT_FOR": str(base / "lock")}
+    with closing(Server(*command, *flags, env=env)) as server:
+        yield Line(server.ready(), base / "lock")
+
+
+def late_over_grpc(line: Line, model: str) -> None:
+    with pytest.raises(grpc.RpcError) as ended:
+        line.server.prediction.Predict(predict(name=model), SHORT_S)
+    assert ended.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+def late_over_rest(line: Line, model: str) -> None:
+    reply = line.server.rest.post(f"/v1/models/{model}:predict", content=BODY)
+    assert reply.status_code == 504
+
+
+def gone_over_grpc(line: Line, model: str) -> None:
+    left = line.server.prediction.Predict.future(predict(name=model), PATIENCE_S)
+    until(lambda: line.waiting(model) == 1)
+    left.cancel()
+
+
+def gone_over_rest(line: Line, model: str) -> None:
+    head = f"POST /v1/models/{model}:predict HTTP/1.1\r\nHost: x\r\n"
+    address = ("127.0.0.1", line.server.rest_port)
+    with socket.create_connection(address, PATIENCE_S) as client:
+        client.sendall(f"{head}Content-Length: {len(BODY)}\r\n\r\n".encode() + BODY)
+        until(lambda: line.waiting(model) == 1)
+        reset_at_close(client)
+
+
+@pytest.mark.parametrize("model", ["alone", "batched"])
+@pytest.mark.parametrize("leave", [late_over_grpc, late_over_rest, gone_over_grpc, gone_over_rest])
+def test_a_request_that_nobody_waits_for_costs_no_inference(
+    line: Line, leave: Callable[[Line, str], None], model: str
+) -> None:
+    """The request before it and the one behind it are answered, as by OpenVINO itself."""
+    before, rows_before = line.inferences(model), line.number(ROWS % model)
+    request = predict(name=model)
+    request.inputs["image"].CopyFrom(tf.make_tensor_proto(IMAGES[:1]))
+    with line.busy():
+        first = line.server.prediction.Predict.future(request, PATIENCE_S)
+        in_flight = f'ie_serving_in_flight_requests{{model_name="{model}",version="1"}}'
+        until(lambda: line.number(in_flight) == 1)
+        leave(line, model)
+        until(lambda: line.waiting(model) == 0)
+    found = tf.make_ndarray(first.result(PATIENCE_S).outputs["probabilities"])
+    np.testing.assert_allclose(found, directly(1)["probabilities"][:1], atol=1e-6)
+    ask = over_grpc if leave in (late_over_grpc, gone_over_grpc) else over_rest
+    found = ask(line.server, None, IMAGES[:1], model)["probabilities"]
+    np.testing.assert_allclose(found, directly(1)["probabilities"][:1], atol=1e-6)
+    assert line.inferences(model) - before == 2
+    assert line.number(ROWS % model) - rows_before == (2 if model == "batched" else 0)

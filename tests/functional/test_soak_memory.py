@@ -8,6 +8,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle, islice
 from pathlib import Path
 
@@ -16,6 +17,8 @@ import openvino as ov
 import openvino.opset15 as op
 import psutil
 import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2
 
 from tests.functional.conftest import Serve
 from tests.functional.load import AVAILABLE, END, states
@@ -96,30 +99,62 @@ def test_changes_of_version(
     assert growth(held) <= GROWTH
 
 
-def test_requests_of_changing_shapes(open_sizes: Server, capfd: pytest.CaptureFixture[str]) -> None:
-    requests = cycle([posted(open_sizes, shape) for shape in SIZES])
-    held, began = [], time.monotonic()
-    with socket.create_connection(("127.0.0.1", open_sizes.rest_port), PATIENCE_S) as connection:
-        for sent in range(0, REQUESTS, PIPELINED):
+def bursts_over_rest(server: Server) -> Iterator[None]:
+    """Send `PIPELINED` requests at a time, of all shapes in turn, and read their replies."""
+    requests = cycle([posted(shape) for shape in SIZES])
+    with socket.create_connection(("127.0.0.1", server.rest_port), PATIENCE_S) as connection:
+        while True:
             connection.sendall(b"".join(islice(requests, PIPELINED)))
             await_replies(connection, PIPELINED)
-            if sent % (REQUESTS // 100) < PIPELINED:
-                held.append(resident(open_sizes))
+            yield
+
+
+def bursts_over_grpc(server: Server) -> Iterator[None]:
+    """Make as many calls at a time."""
+    requests = cycle([called(shape) for shape in SIZES])
+    while True:
+        call_at_once(server, list(islice(requests, PIPELINED)))
+        yield
+
+
+@pytest.mark.parametrize(
+    ("bursts", "requests"),
+    [
+        pytest.param(bursts_over_rest, REQUESTS, id="REST"),
+        # gRPC's own client takes ten times as long for one.
+        pytest.param(bursts_over_grpc, REQUESTS // 10, id="gRPC"),
+    ],
+)
+def test_requests_of_changing_shapes(
+    open_sizes: Server,
+    capfd: pytest.CaptureFixture[str],
+    bursts: Callable[[Server], Iterator[None]],
+    requests: int,
+) -> None:
+    held, began = [], time.monotonic()
+    for sent, _ in zip(range(0, requests, PIPELINED), bursts(open_sizes), strict=False):
+        if sent % (requests // 100) < PIPELINED:
+            held.append(resident(open_sizes))
     took_s = time.monotonic() - began
     show(
         capfd,
-        f"{REQUESTS:,} requests of {len(SIZES)} shapes in turn, {REQUESTS / took_s:,.0f} a second:"
+        f"{requests:,} requests of {len(SIZES)} shapes in turn, {requests / took_s:,.0f} a second:"
         f" memory at the end {growth(held):.3f} of the start's",
     )
     assert growth(held) <= GROWTH
 
 
-def test_a_storm_of_large_requests(open_sizes: Server, capfd: pytest.CaptureFixture[str]) -> None:
-    small, large = posted(open_sizes, (1, 10)), posted(open_sizes, LARGE)
-    ask(open_sizes, small)
+@pytest.mark.parametrize("interface", ["REST", "gRPC"])
+def test_a_storm_of_large_requests(
+    open_sizes: Server, capfd: pytest.CaptureFixture[str], interface: str
+) -> None:
+    ask_at_once(open_sizes, posted((1, 10)), 1)
     idle = resident(open_sizes)
     for _ in range(STORM // 6):
-        ask_at_once(open_sizes, large, 6)
+        if interface == "REST":
+            ask_at_once(open_sizes, posted(LARGE), 6)
+        else:
+            call_at_once(open_sizes, [called(LARGE)] * 6)
     most, began = resident(open_sizes), time.monotonic()
     until(lambda: resident(open_sizes) < IDLE * idle, WITHIN_S)
     show(
@@ -129,14 +164,24 @@ def test_a_storm_of_large_requests(open_sizes: Server, capfd: pytest.CaptureFixt
     )
 
 
-def posted(server: Server, shape: tuple[int, int]) -> bytes:
+def called(shape: tuple[int, int]) -> predict_pb2.PredictRequest:
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "m"
+    request.inputs["x"].CopyFrom(tf.make_tensor_proto(np.full(shape, 0.5, np.float32)))
+    return request
+
+
+def call_at_once(server: Server, requests: Sequence[predict_pb2.PredictRequest]) -> None:
+    calls = [server.prediction.Predict.future(each, PATIENCE_S) for each in requests]
+    for request, call in zip(requests, calls, strict=True):
+        sent, answered = request.inputs["x"], call.result().outputs["y"]
+        assert answered.tensor_shape == sent.tensor_shape
+
+
+def posted(shape: tuple[int, int]) -> bytes:
     body = json.dumps({"instances": np.full(shape, 0.5).tolist()}).encode()
     head = f"POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode() + body
-
-
-def ask(server: Server, request: bytes) -> None:
-    ask_at_once(server, request, 1)
 
 
 def ask_at_once(server: Server, request: bytes, count: int) -> None:

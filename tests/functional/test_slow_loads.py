@@ -3,6 +3,7 @@
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -12,7 +13,8 @@ import pytest
 from tests.functional.load import AVAILABLE, LOADING, Load, failure, states
 from tests.functional.servers import SAMPLE, Server
 from tests.functional.storage.serving import serves, several
-from tests.functional.test_digits import IMAGES, directly, over_grpc
+from tests.functional.test_digits import IMAGES, directly, over_grpc, over_rest
+from tests.functional.test_reload import listed, reload
 from tests.functional.tiny import Gate
 from tests.process import until
 
@@ -116,6 +118,31 @@ def test_files_that_are_replaced_while_the_engine_has_read_some_serve_no_mix(
     expected = directly(2)["probabilities"]
     np.testing.assert_allclose(over_grpc(server, None, IMAGES)["probabilities"], expected, 1e-5)
     assert "version failed to load model=digits version=1" in server.log
+
+
+def test_a_reload_waits_for_new_models_and_not_for_versions_that_a_policy_adds(
+    begin: Begin, slow: Path, gate: Gate, tmp_path: Path
+) -> None:
+    """What `HandleReloadConfigRequest` of TensorFlow Serving does, too."""
+    put(slow, 2, sample=2)
+    model = {"base_path": str(slow), "model_version_policy": {"specific": {"versions": [2]}}}
+    server = begin(*several(tmp_path / "config.json", {"digits": model})).ready()
+    both = "model_version_policy { all { } }"
+    reload(server, listed(both, digits=slow))
+    until(lambda: waits_at(gate, server))
+    assert states(server) == {1: LOADING, 2: AVAILABLE}
+    answers = over_grpc(server, None, IMAGES), over_rest(server, None, IMAGES)
+    for each in answers:
+        np.testing.assert_allclose(each["digit"], directly(2)["digit"])
+    gate.open()
+    until(lambda: serves(server, 1))
+    with ThreadPoolExecutor(1) as thread:
+        asked = thread.submit(reload, server, listed(both, digits=slow, new=slow))
+        until(lambda: waits_at(gate, server))
+        assert not asked.done()
+        gate.open()
+        assert asked.result().status.error_code == 0
+    assert states(server, "new") == {1: AVAILABLE, 2: AVAILABLE}
 
 
 def waits_at(gate: Gate, server: Server) -> bool:

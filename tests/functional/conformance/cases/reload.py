@@ -34,6 +34,8 @@ RELOAD = Section(
     f"""\
 The list replaces the whole configuration: models that are not in it are unloaded. The call answers
 when every model of the list serves, or with the reason why one does not; then nothing has changed.
+As in TensorFlow Serving, versions that another version policy adds to a model load behind the
+answer, while the model goes on with what it serves.
 
 Before each row `plus` serves versions 1 and 2, and 1 is labelled `stable`. `{ROOT}` is the
 repository. The last column shows what serves afterwards.""",

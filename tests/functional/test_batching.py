@@ -188,11 +188,11 @@ def test_a_model_whose_rows_depend_on_each_other_is_served_without_batches(
     assert "depend on each other" in line
 
 
-def test_a_lone_client_goes_at_once(server: Server) -> None:
+@pytest.mark.parametrize("interface", ["gRPC", "REST"])
+def test_a_lone_client_goes_at_once(server: Server, interface: str) -> None:
     before = batches(server, "perceptron")
     for _ in range(5):
-        (call,) = calls(server, "perceptron", [np.zeros((1, 16), np.float32)])
-        call.result(PATIENCE_S)
+        answers(server, "perceptron", [np.zeros((1, 16), np.float32)], interface)
     assert batches(server, "perceptron") - before == 5
 
 

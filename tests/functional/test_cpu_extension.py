@@ -91,12 +91,22 @@ def server(request: pytest.FixtureRequest, serve: Serve, model: Path, library: P
     return serve(*command, env={"CPU_EXTENSION": str(library)})
 
 
-def test_what_the_library_computes_is_answered(server: Server) -> None:
+def by_openvino(model: Path, library: Path, rows: np.ndarray) -> list[list[float]]:
+    """Ask OpenVINO with the same library, without a server."""
+    core = ov.Core()
+    core.add_extension(library)
+    answer: np.ndarray = core.compile_model(model / "1" / "model.xml", "CPU")(rows)[0]
+    return answer.tolist()
+
+
+def test_what_the_library_computes_is_answered(server: Server, model: Path, library: Path) -> None:
     rows = np.array([[1, -2, 0.5], [0, 4, 8]], np.float32)
+    expected = by_openvino(model, library, rows)
+    assert expected == (3 * rows).tolist()
     request = predict_pb2.PredictRequest()
     request.model_spec.name = "thrice"
     request.inputs["x"].CopyFrom(tf.make_tensor_proto(rows))
     reply = server.prediction.Predict(request, PATIENCE_S)
-    assert tf.make_ndarray(reply.outputs["y"]).tolist() == (3 * rows).tolist()
+    assert tf.make_ndarray(reply.outputs["y"]).tolist() == expected
     answered = server.rest.post("/v1/models/thrice:predict", json={"inputs": rows.tolist()})
-    assert answered.json()["outputs"] == (3 * rows).tolist()
+    assert answered.json()["outputs"] == expected

@@ -187,8 +187,10 @@ def test_channels_first_are_found_by_the_shape(server: Server, send: Callable[..
     np.testing.assert_allclose(answered[0], expected, atol=TOLERANCE)
 
 
-def test_colours_in_the_order_that_is_configured(server: Server) -> None:
-    answered = by_grpc(server, "rgb", FILES["PNG"])
+def test_colours_in_the_order_that_is_configured(
+    server: Server, send: Callable[..., Array]
+) -> None:
+    answered = send(server, "rgb", FILES["PNG"])
     np.testing.assert_allclose(answered[0], reference(FILES["PNG"])[..., ::-1], atol=TOLERANCE)
 
 
@@ -202,9 +204,12 @@ def test_a_model_of_one_channel_gets_grey(server: Server, send: Callable[..., Ar
     ("size", "expected"), [((10, 50), (20, 50)), ((22, 7), (22, 7)), ((90, 40), (24, 40))]
 )
 def test_a_range_of_sizes_takes_the_nearest(
-    server: Server, size: tuple[int, int], expected: tuple[int, int]
+    server: Server,
+    send: Callable[..., Array],
+    size: tuple[int, int],
+    expected: tuple[int, int],
 ) -> None:
-    answered = by_grpc(server, "ranged", encoded(noise(*size)))
+    answered = send(server, "ranged", encoded(noise(*size)))
     assert answered.shape == (1, *expected, 3)
 
 

@@ -4,9 +4,11 @@ import json
 import queue
 import re
 import shutil
+import socket
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,8 @@ from tritonclient.utils import InferenceServerException
 
 from ie_serving.core.tensors import Array
 from tests.functional.servers import Server
-from tests.process import PATIENCE_S
+from tests.functional.test_counted import SCRIPT, Line, reset_at_close
+from tests.process import PATIENCE_S, until
 from tests.unit.engines.openvino.stateful_models import (
     INPUTS,
     Direct,
@@ -65,7 +68,9 @@ def server(root: Path) -> Iterator[Server]:
     }
     (root / "config.json").write_text(json.dumps(config))
     flags = ("--file_system_poll_wait_seconds=0.2", f"--config_path={root / 'config.json'}")
-    with closing(Server("ie_serving", "config", *flags)) as started:
+    (root / "lock").touch()
+    env = {"INFERENCES_WAIT_FOR": str(root / "lock")}
+    with closing(Server(sys.executable, str(SCRIPT), "config", *flags, env=env)) as started:
         yield started.ready()
 
 
@@ -311,6 +316,35 @@ def test_a_request_without_an_answer_has_moved_nothing(server: Server, way: str)
         assert tf.make_ndarray(behind[0].result().outputs["y"]).tolist() == [[2.0, 2.0]]
         client.ask(5, NONE, ONES * -1)
     assert client.ask(5, END).tolist() == [[2.0, 2.0]]
+
+
+def test_a_request_whose_client_leaves_over_rest_has_moved_nothing(
+    server: Server, root: Path
+) -> None:
+    """It leaves while the model infers, and while it waits for its turn."""
+    over_rest, line = Client(server, "slow", "REST"), Line(server, root / "lock")
+    over_rest.ask(8, START)
+    in_flight = 'ie_serving_in_flight_requests{model_name="slow",version="1"}'
+    with line.busy(), ExitStack() as connections:
+        for number in (1, 2):
+            connections.enter_context(left(server, {"x": ONES.tolist(), "sequence_id": [8]}))
+            until(lambda number=number: line.number(in_flight) == number)  # type: ignore[misc]
+        connections.close()
+        until(lambda: line.number(in_flight) == 0)
+    assert over_rest.ask(8, END).tolist() == [[2.0, 2.0]]
+
+
+@contextmanager
+def left(server: Server, inputs: dict[str, object]) -> Iterator[None]:
+    """Send a request, and leave at the end of the block without having read a reply."""
+    body = json.dumps({"inputs": inputs}).encode()
+    head = (
+        f"POST /v1/models/slow:predict HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", server.rest_port), PATIENCE_S) as connection:
+        connection.sendall(head.encode() + body)
+        yield
+        reset_at_close(connection)
 
 
 def test_a_start_while_the_end_is_answered_is_told_so(server: Server) -> None:

@@ -102,7 +102,7 @@ fuzz: .venv-dev/.installed ## try more examples on codecs and settings, then for
 drivers: .venv-dev/.installed ## test the drivers whose libraries are too large for every run: catboost, pandas, torch, and pypmml, which needs Java
 	$(DEV)/pip install --quiet --editable '.[catboost,pandas,pmml,pytorch]'
 	$(DEV)/python -m pytest -rs tests/unit/engines/catboost tests/unit/engines/pmml tests/unit/engines/pytorch tests/unit/engines/sklearn
-	# In a process of its own: it imports TensorFlow, beside which PyTorch crashes.
+	# In a process of its own: it imports TensorFlow, beside which PyTorch aborts (both bring LLVM).
 	$(DEV)/python -m pytest -rs tests/functional/test_formats.py
 
 style: .venv-dev/.installed ## check format, lint and types

@@ -230,6 +230,12 @@ def test_an_image_beside_numbers(server: Server) -> None:
     np.testing.assert_array_equal(by_json[0], 2.0 * pixels_of(data)[..., ::-1])
     by_fields = _posted(server, "two", files={"x": ("a.png", data)}, data={"factor": "2"})
     np.testing.assert_array_equal(by_fields, by_json)
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "two"
+    request.inputs["x"].CopyFrom(tf.make_tensor_proto([data]))
+    request.inputs["factor"].CopyFrom(tf.make_tensor_proto(np.float32(2)))
+    reply = server.prediction.Predict(request, PATIENCE_S)
+    np.testing.assert_array_equal(tf.make_ndarray(reply.outputs["y"]), by_json)
 
 
 # -- what is refused -------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Writes y = x w + b as PyTorch's own files, with what PyTorch answers. Run as a program.
 
 `linear.pt2` is made by `torch.export`, `linear.pt` is TorchScript, `expected.npy` the answer. In a
-process of its own, since PyTorch crashes beside TensorFlow.
+process of its own, since PyTorch aborts beside TensorFlow.
 """
 
 import sys

@@ -1,5 +1,6 @@
 """PyTorch's files answer as PyTorch itself. It is too large to be installed for every run."""
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,13 @@ class Two(torch.nn.Module):  # type: ignore[misc, name-defined]
 
     def forward(self, x, n):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
         return {"sum": x.sum(1), "half": x.to(torch.bfloat16), "n": n + 1}
+
+
+@pytest.fixture(autouse=True)
+def _apart() -> None:
+    """Both bring LLVM, whose second copy ends the process; other test files import TensorFlow."""
+    if "tensorflow" in sys.modules:
+        pytest.skip("PyTorch aborts beside TensorFlow; see `make drivers`")
 
 
 @pytest.fixture

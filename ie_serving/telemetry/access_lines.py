@@ -10,9 +10,11 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import pairwise
+from operator import attrgetter
+from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
 from ie_serving.telemetry.entry import Entry
@@ -21,7 +23,7 @@ from ie_serving.telemetry.json_lines import written_second
 
 NAME = "ie_serving.access"
 EVENT = "request answered"
-WHO = ("client", "interface", "method", "path", "model", "version", "code")
+WHO: Final = ("client", "interface", "method", "path", "model", "version", "code")
 """What many requests have in common, so that it is written once and remembered."""
 SIZES = ("bytes_in", "bytes_out")
 TIMES = ("total_ms", "decode_ms", "infer_ms", "encode_ms")
@@ -35,9 +37,18 @@ MOST_REMEMBERED = 1024
 _MAPPED = re.compile(r"^\[::ffff:([0-9.]+)\]")
 
 
-def writer_of(form: str) -> Callable[[Entry], str]:
-    """Give what writes an entry as one line, its end included; `form` is `text` or `json`."""
-    return (_json_form() if form == "json" else _text_form()).line
+Row: TypeAlias = tuple[Any, ...]
+"""What a line says of an entry, attribute by attribute. Nothing in it is followed by the garbage
+collector: where entries themselves waited to be written, they cost each request 10 us more."""
+row_of: Final[Callable[[Entry], Row]] = attrgetter(
+    *("id", *WHO, "received", "sent", "at", "began", "started", "inferred", "encoded", "ended")
+)
+"""Give the row of an entry that has ended."""
+
+
+def writer_of(form: str) -> Callable[[Iterable[Row]], str]:
+    """Give what writes rows as lines, with their ends; `form` is `text` or `json`."""
+    return (_json_form() if form == "json" else _text_form()).lines
 
 
 class _Form:
@@ -77,37 +88,44 @@ class _Form:
         self._unknown = unknown
         self._who = lru_cache(MOST_REMEMBERED)(self._written_who)
 
-    def line(self, entry: Entry) -> str:
-        """Write an entry."""
-        began, started, inferred = entry.began, entry.started, entry.inferred
-        who = self._who(
-            entry.client,
-            entry.interface,
-            entry.method,
-            entry.path,
-            entry.model,
-            entry.version,
-            entry.code,
-        )
-        given = entry.id
+    def lines(self, rows: Iterable[Row]) -> str:
+        """Write rows."""
+        return "".join([self._line(*row) for row in rows])
+
+    def _line(
+        self,
+        id: str,
+        client: object,
+        interface: str,
+        method: str,
+        path: str,
+        model: str,
+        version: int | None,
+        code: str | int,
+        received: int | None,
+        sent: int,
+        at: float,
+        *times: float,
+    ) -> str:
+        who = self._who(client, interface, method, path, model, version, code)
         # One that was made has nothing to quote.
-        quoted = self._word % given if given.isalnum() else self._quote(given)
-        at = int(entry.at * 1000)
-        second, thousandth = divmod(at, 1000)
+        quoted = self._word % id if id.isalnum() else self._quote(id)
+        second, thousandth = divmod(int(at * 1000), 1000)
         # Of the line before: a busy server writes thousands in a second.
         if second != self._at:
             self._at, self._second = second, self._second_of(second)
         head = (self._second, thousandth, quoted, who)
-        if not entry.encoded or entry.received is None:
-            return self._whole % (*head, *self._rest(entry))
+        began, started, inferred, encoded, ended = times
+        if not encoded or received is None:
+            return self._whole % (*head, *self._rest(received, sent, times))
         return self._known % (
             *head,
-            entry.received,
-            entry.sent,
-            (entry.ended - began) * 1e3,
+            received,
+            sent,
+            (ended - began) * 1e3,
             (started - began) * 1e3,
             (inferred - started) * 1e3,
-            (entry.encoded - inferred) * 1e3,
+            (encoded - inferred) * 1e3,
         )
 
     def _written_who(self, client: object, *values: str | int | None) -> str:
@@ -120,14 +138,14 @@ class _Form:
             return str(value)
         return self._quote(value) if value else self._unknown
 
-    def _rest(self, entry: Entry) -> tuple[str, ...]:
+    def _rest(self, received: int | None, sent: int, times: tuple[float, ...]) -> tuple[str, ...]:
         """Write sizes and times of which some are not known."""
-        steps = (entry.began, entry.started, entry.inferred, entry.encoded)
-        times = ((entry.began, entry.ended), *pairwise(steps))
+        *steps, ended = times
+        spans = ((steps[0], ended), *pairwise(steps))
         return (
-            self._value(entry.received),
-            str(entry.sent),
-            *(f"{(b - a) * 1e3:.3f}" if a and b else self._unknown for a, b in times),
+            self._value(received),
+            str(sent),
+            *(f"{(b - a) * 1e3:.3f}" if a and b else self._unknown for a, b in spans),
         )
 
 

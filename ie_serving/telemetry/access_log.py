@@ -1,10 +1,10 @@
 """The access log: a line for each request, written by a thread of its own.
 
-The event loop makes the line and appends it to a queue. The thread gathers for `GATHER_S` and
-writes many lines at once, so it alone waits for a slow disk or a full pipe. Meanwhile the queue
-fills, and beyond `MOST_WAITING` lines are dropped and counted: no client waits for the log, and
-memory stays bounded. What waits is text, which the garbage collector has nothing to do with:
-entries that waited for the thread to make lines of them cost each request 10 us more.
+The event loop appends what is known of the request to a queue. The thread gathers for `GATHER_S`,
+makes lines of it and writes many at once, so it alone waits for a slow disk or a full pipe.
+Meanwhile the queue fills, and beyond `MOST_WAITING` lines are dropped and counted: no client waits
+for the log, and memory stays bounded. A line that was made on the event loop, between two requests,
+cost several times what it costs in the thread, which makes them one after the other.
 """
 
 import logging
@@ -17,11 +17,10 @@ from contextlib import suppress
 from typing import Final
 
 from ie_serving.core.errors import ServingError
-from ie_serving.telemetry.access_lines import writer_of
+from ie_serving.telemetry.access_lines import Row, row_of, writer_of
 from ie_serving.telemetry.entry import Entry
 from ie_serving.telemetry.events import Event
 from ie_serving.telemetry.reopen import register
-from ie_serving.telemetry.request_id import RequestIds
 
 log = logging.getLogger(__name__)
 
@@ -31,9 +30,9 @@ STDOUT: Final = "-"
 GATHER_S: Final = 0.1
 """Seconds that lines are gathered for; as late they are in the file."""
 MOST_WAITING: Final = 20_000
-"""Lines that wait for the thread; they take about 10 MB. Further ones are dropped."""
+"""Requests that wait for the thread; they take about 10 MB. Further ones are dropped."""
 AT_ONCE: Final = 64
-"""Lines of one write, some 20 KB; to join them the interpreter is held for some 10 us."""
+"""Lines of one write, some 20 KB; to make them the interpreter is held for some 150 us."""
 CLOSE_S: Final = 1.0
 """Seconds that the end of the server waits for the last lines."""
 TELL_S: Final = 10.0
@@ -48,18 +47,14 @@ class AccessLog:
         target: file that lines are appended to; `-` is standard output.
         form: of the lines, `text` or `json`.
 
-    Attributes:
-        ids: gives the id of a request.
-
     Raises:
         ServingError: the file cannot be opened.
     """
 
     def __init__(self, target: str, form: str = "text") -> None:
-        self._line = writer_of(form)
-        self.ids = RequestIds()
+        self._lines = writer_of(form)
         self._file = LineFile(target)
-        self._waiting: deque[str] = deque()
+        self._waiting: deque[Row] = deque()
         # Each is counted by one thread alone.
         self._refused = self._failed = self._told = 0
         self._tell_at = 0.0
@@ -77,12 +72,13 @@ class AccessLog:
         """Lines that were lost so far."""
         return self._refused + self._failed
 
-    def note(self, entry: Entry) -> None:
-        """Take the entry of a request that has ended. Never waits."""
+    def end(self, entry: Entry) -> None:
+        """Take the entry of a request, which ends. Never waits."""
+        entry.end()
         if len(self._waiting) >= MOST_WAITING:
             self._refused += 1
             return
-        self._waiting.append(self._line(entry))
+        self._waiting.append(row_of(entry))
         if not self._woken:
             self._woken = True
             self._wake.set()
@@ -115,7 +111,7 @@ class AccessLog:
         while waiting:
             taken = [waiting.popleft() for _ in range(min(len(waiting), AT_ONCE))]
             try:
-                self._file.write("".join(taken).encode())
+                self._file.write(self._lines(taken).encode())
             except OSError as error:
                 self._failed += len(taken)
                 self._cause = error.strerror or str(error)

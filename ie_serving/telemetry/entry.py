@@ -71,24 +71,16 @@ class Entry:
         parts: what was done for it; None where nobody wants to know.
     """
 
-    model = ""
+    id = interface = method = path = model = ""
+    client: object = None
     version: int | None = None
     secure: bool | None = None
     code: str | int = ""
     received: int | None = None
     sent = 0
-    arrived = whole = started = inferred = encoded = ended = 0.0
+    at = arrived = began = whole = started = inferred = encoded = ended = 0.0
     trace: "Trace | None" = None
     parts: "list[Part] | None" = None
-
-    def __init__(self, id: str, client: object, interface: str, method: str, path: str) -> None:
-        self.id = id
-        self.client = client
-        self.interface = interface
-        self.method = method
-        self.path = path
-        self.at = time.time()
-        self.began = time.perf_counter()
 
     def end(self) -> None:
         """Note that the answer is made."""

@@ -6,6 +6,7 @@ Source: `X-Request-Id` is what Envoy, nginx and Heroku call the header.
 import itertools
 import re
 import secrets
+from collections.abc import Iterator
 from typing import Final
 
 HEADER: Final = "x-request-id"
@@ -17,22 +18,13 @@ LONGEST: Final = 128
 _SAFE = re.compile(rf"[!#-&(-\[\]-~]{{1,{LONGEST}}}")
 
 
-class RequestIds:
-    """Gives ids that no other process gives: a random beginning, and a number.
+def made_ids() -> Iterator[str]:
+    """Give ids that no other process gives: a random beginning, and a number.
 
-    Made in the worker: what is made before the fork would be the same in each.
+    Called in the worker: what is made before the fork would be the same in each.
     """
-
-    def __init__(self) -> None:
-        # Random once, then counted: to ask the system for bytes costs a system call for each id.
-        self._beginning = secrets.token_hex(8)
-        self._numbers = itertools.count(1)
-
-    def of(self, given: str | bytes | None) -> str:
-        """Give the id that a client has sent, or a new one where it has sent none that is safe."""
-        if given and (taken := safe(given)):
-            return taken
-        return f"{self._beginning}{next(self._numbers):012x}"
+    # Random once, then counted: to ask the system for bytes costs a system call for each id.
+    return map(f"{secrets.token_hex(8)}%012x".__mod__, itertools.count(1))
 
 
 def safe(given: str | bytes) -> str:

@@ -5,12 +5,14 @@ is an access log or `Server-Timing`, else those alone whose trace is kept.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import repeat
+from time import time
 from typing import Protocol
 
 from ie_serving.telemetry.access_log import AccessLog
-from ie_serving.telemetry.entry import Entry
+from ie_serving.telemetry.entry import Entry, now
 from ie_serving.telemetry.parts import share
-from ie_serving.telemetry.request_id import safe
+from ie_serving.telemetry.request_id import made_ids, safe
 from ie_serving.telemetry.trace_context import Trace
 
 Told = Callable[[Entry, Sequence[tuple[Entry, float]]], None]
@@ -33,10 +35,6 @@ class Tracing(Protocol):
         """Send what waits, within a bounded time. Blocking."""
 
 
-def _none(path: str, parent: str, state: str) -> None:
-    """Trace nothing."""
-
-
 class Watch:
     """Those who tell of requests.
 
@@ -49,8 +47,8 @@ class Watch:
         timing: see above.
         logs: whether there is an access log: replies then have the request's id.
         every: whether every request has an entry, and not those alone that are traced.
-        trace: gives the span of a request, by its path, traceparent and tracestate; None where it
-            is not traced.
+        trace: gives the span of a request, by its path, traceparent and tracestate, or None where
+            it is not traced. None where nothing is.
     """
 
     def __init__(self, log: AccessLog | None, traces: Tracing | None, *, timing: bool) -> None:
@@ -59,7 +57,10 @@ class Watch:
         self.timing = timing
         self.logs = log is not None
         self.every = self.logs or timing
-        self.trace: Callable[[str, str, str], Trace | None] = traces.begin if traces else _none
+        self.trace = traces.begin if traces else None
+        self._made = made_ids() if log else repeat("")
+        # Where there is only the log, without a call between.
+        self.end = log.end if log and not traces else self._end
 
     def begin(
         self,
@@ -80,18 +81,19 @@ class Watch:
             method: HTTP's, or the name of the RPC.
             path: of the request.
         """
-        id = self._log.ids.of(given) if self._log else safe(given)
-        entry = Entry(id, client, interface, method, path)
-        entry.trace = trace
+        entry = Entry()
+        entry.id = (given and safe(given)) or next(self._made)
+        entry.client, entry.interface, entry.method, entry.path = client, interface, method, path
+        entry.at, entry.began = time(), now()
         if trace is not None or self.timing:
-            entry.parts = []
+            entry.trace, entry.parts = trace, []
         return entry
 
-    def end(self, entry: Entry) -> None:
-        """Tell of a request that is answered."""
-        entry.end()
+    def _end(self, entry: Entry) -> None:
         if self._log is not None:
-            self._log.note(entry)
+            self._log.end(entry)
+        else:
+            entry.end()
         if entry.trace is not None and self._traces is not None:
             self._traces.note(entry)
 

@@ -49,7 +49,7 @@ class NotedQueue(Queue):
         asked = [(self._entries.get(part.content.outputs), part.since) for part in parts]
         members = [(entry, since) for entry, since in asked if entry is not None]
         # The task has the context of whoever was there when the batch was sent.
-        own = Entry("", None, "", "", "")
+        own = Entry()
         own.parts = []
         CURRENT.set(own if members else None)
         try:

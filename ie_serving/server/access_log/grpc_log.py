@@ -35,6 +35,7 @@ _LONG: Final = 127
 # Ids do not repeat: in the client's table of headers one would push out what does.
 _ID: Final = b"\x10%c%b" % (len(HEADER), HEADER.encode())
 """A literal that is never indexed, up to the length of its value; RFC 7541 section 6.2.3."""
+_OK: Final = Code.OK.name
 _ENDS: Final = frames.END_HEADERS | frames.END_STREAM
 Metadata: TypeAlias = Sequence[tuple[str | bytes, str | bytes]]
 _GIVEN: Final = (HEADER, PARENT, STATE)
@@ -71,16 +72,21 @@ class _Logged:
 
     def begun(self, context: Context) -> Entry | None:
         """Make the entry of a call; None where nobody wants to tell of it."""
-        metadata = context.invocation_metadata() or ()
+        if isinstance(context, _Told):  # most are, and need not be asked by a call each
+            metadata, client = context._request.fields, context._sender.peer
+        else:
+            metadata, client = context.invocation_metadata() or (), context.peer()
         if metadata is not self._metadata:
             self._metadata, self._given = metadata, _given(metadata)
         given = self._given
-        watch, path = self._watch, self._path
-        trace = watch.trace(path, given[1], given[2])
-        if trace is None and not watch.every:
-            return None
-        entry = watch.begin(given[0], trace, context.peer(), "gRPC", self._name, path)
-        entry.arrived = getattr(context, "arrived", 0.0)
+        watch, path, trace = self._watch, self._path, None
+        if watch.trace is not None:
+            trace = watch.trace(path, given[1], given[2])
+            if trace is None and not watch.every:
+                return None
+        entry = watch.begin(given[0], trace, client, "gRPC", self._name, path)
+        if trace is not None:
+            entry.arrived = getattr(context, "arrived", 0.0)
         if watch.logs:
             # Before the answer is known, so that a refusal carries the id as well.
             context.set_trailing_metadata(((HEADER, entry.id),))
@@ -98,7 +104,7 @@ def _given(metadata: Metadata) -> Sequence[str]:
 
 
 class LoggedAnswer(_Logged):
-    """Answers as `answer` does.
+    """Answers as `answer` does. Every call is told of.
 
     Args of the constructor:
         path, watch: see `_Logged`.
@@ -108,26 +114,23 @@ class LoggedAnswer(_Logged):
     def __init__(self, path: str, answer: Answer, watch: Watch) -> None:
         super().__init__(path, watch)
         self._answer = answer
+        self._end = watch.end
 
-    def __call__(self, payload: Buffer, context: CallContext) -> Awaitable[bytes]:
-        """See `Answer`. A call that nobody is told of pays for no coroutine here."""
-        entry = self.begun(cast(Context, context))
-        if entry is None:
-            CURRENT.set(None)  # else it is that of a call before, which may be under way
-            return self._answer(payload, context)
-        return self._told(entry, payload, context)
-
-    async def _told(self, entry: Entry, payload: Buffer, context: CallContext) -> bytes:
+    async def __call__(
+        self, payload: Buffer, context: CallContext, begun: Entry | None = None
+    ) -> bytes:
+        """See `Answer`; `begun` is the entry of the call where there is one already."""
+        entry = begun or self.begun(cast(Context, context)) or Entry()
         entry.received = len(payload)
         CURRENT.set(entry)
         try:
             reply = await self._answer(payload, context)
-            entry.code, entry.sent = Code.OK.name, len(reply)
+            entry.code, entry.sent = _OK, len(reply)
         except ENDED as error:
             entry.code = code_of(error).name
             raise
         finally:
-            self._watch.end(entry)
+            self._end(entry)
         return reply
 
     def refused(self, context: Context, error: Exception) -> None:
@@ -136,6 +139,20 @@ class LoggedAnswer(_Logged):
         if entry is not None:
             entry.code = code_of(error).name
             self._watch.end(entry)
+
+
+class SampledAnswer(LoggedAnswer):
+    """The same where some calls are told of. One that is not pays for no coroutine here."""
+
+    def __call__(  # type: ignore[override]  # an `Answer` gives any awaitable
+        self, payload: Buffer, context: CallContext
+    ) -> Awaitable[bytes]:
+        """See `Answer`."""
+        begun = self.begun(cast(Context, context))
+        if begun is not None:
+            return super().__call__(payload, context, begun)
+        CURRENT.set(None)  # else it is that of a call before, which may be under way
+        return self._answer(payload, context)
 
 
 class LoggedConversation(_Logged):
@@ -156,7 +173,7 @@ class LoggedConversation(_Logged):
         """See `Converse`."""
         entry = self.begun(cast(Context, context))
         if entry is None:
-            entry = Entry("", None, "gRPC", self._name, self._path)  # which nobody is told of
+            entry = Entry()  # which nobody is told of
         entry.received = 0
         entry.parts = None  # there is no end to what may be done for it
         CURRENT.set(entry)
@@ -208,11 +225,12 @@ class LoggedAdmission:
         return _logged(path, method, self._watch)
 
     def _refused(self, path: str, error: ServingError) -> None:
-        trace = self._watch.trace(path, "", "")
-        if trace is not None or self._watch.every:
-            entry = self._watch.begin("", trace, None, "gRPC", path.rpartition("/")[2], path)
+        watch = self._watch
+        trace = watch.trace(path, "", "") if watch.trace else None
+        if trace is not None or watch.every:
+            entry = watch.begin("", trace, None, "gRPC", path.rpartition("/")[2], path)
             entry.code = code_of(error).name
-            self._watch.end(entry)
+            watch.end(entry)
 
 
 def logged(services: Services, watch: Watch) -> Services:
@@ -229,19 +247,14 @@ def logged(services: Services, watch: Watch) -> Services:
 def _logged(path: bytes, method: Method, watch: Watch) -> Method:
     if isinstance(method, Streaming):
         return Streaming(LoggedConversation(path.decode("latin-1"), method, watch))
-    return LoggedAnswer(path.decode("latin-1"), method, watch)
+    kind = LoggedAnswer if watch.every else SampledAnswer
+    return kind(path.decode("latin-1"), method, watch)
 
 
 class _Told(Call):
     """A call over the own HTTP/2 that is told of, and whose status carries metadata."""
 
     # Without slots: two kinds of call have some of their own, and a class has one such base.
-    arrived: float
-
-    def begun(self) -> None:
-        """See `Stream`."""
-        self.arrived = now()
-        super().begun()
 
     def peer(self) -> object:
         """See `Context`."""
@@ -253,7 +266,11 @@ class _Told(Call):
 
     def set_trailing_metadata(self, pairs: tuple[tuple[str, str], ...]) -> None:
         """See `Context`."""
-        self._trailing = trailing = _block(pairs)
+        ((name, value),) = pairs
+        # An id, which every answer has, without the cost of `replies.block`.
+        short = name == HEADER and len(value) < _LONG
+        trailing = _ID + b"%c%b" % (len(value), value.encode()) if short else replies.block(*pairs)
+        self._trailing = trailing
         size = len(replies.SUCCESS) + len(trailing)
         # As `frames.headers`, whose two calls would cost as much again.
         head = frames.HEAD.pack(size >> 8, size & 0xFF, frames.HEADERS, _ENDS, self.number)
@@ -275,9 +292,20 @@ class ToldConversation(_Told, StreamingCall):
     """One of many messages."""
 
 
-def _block(pairs: tuple[tuple[str, str], ...]) -> bytes:
-    """Write metadata as `replies.block` does; an id, which every answer has, without its cost."""
-    ((name, value),) = pairs
-    if name != HEADER or len(value) >= _LONG:
-        return replies.block(*pairs)
-    return b"%b%c%b" % (_ID, len(value), value.encode("ascii"))
+class _Arriving(_Told):
+    """One that tells when its headers came, where it may be traced."""
+
+    arrived: float
+
+    def begun(self) -> None:
+        """See `Stream`."""
+        self.arrived = now()
+        super().begun()
+
+
+class TracedCall(_Arriving, ToldCall):
+    """One of one message."""
+
+
+class TracedConversation(_Arriving, ToldConversation):
+    """One of many messages."""

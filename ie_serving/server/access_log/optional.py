@@ -43,9 +43,10 @@ class OptionalWatch:
         """Give what answers requests over REST."""
         if self._watch is None:
             return app
-        from ie_serving.server.access_log.rest_log import LoggedApp
+        from ie_serving.server.access_log.rest_log import LoggedApp, SampledApp
 
-        return LoggedApp(app, self._watch, secure=secure)
+        kind = LoggedApp if self._watch.every else SampledApp
+        return kind(app, self._watch, secure=secure)
 
     def grpc(
         self, services: Services, admission: Admission | None
@@ -68,7 +69,9 @@ class OptionalWatch:
             return UnaryCall, StreamingCall
         from ie_serving.server.access_log import grpc_log
 
-        return grpc_log.ToldCall, grpc_log.ToldConversation
+        if self._watch.trace is None:
+            return grpc_log.ToldCall, grpc_log.ToldConversation
+        return grpc_log.TracedCall, grpc_log.TracedConversation
 
     def record(self, model: str, version: int) -> Inferences:
         """Begin the record of the inferences of a version."""

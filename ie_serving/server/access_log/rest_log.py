@@ -13,10 +13,8 @@ from ie_serving.core.codes import ENDED
 from ie_serving.server.transport.http1.messages import (
     Answer,
     App,
-    Headers,
     Reply,
     Request,
-    RequestHead,
     Switch,
 )
 from ie_serving.telemetry.entry import CURRENT, Entry
@@ -28,15 +26,16 @@ if TYPE_CHECKING:  # imported when a connection leaves HTTP
     from ie_serving.server.transport.http1.channel import Channel
 
 _HEADER: Final = HEADER.encode()
-_GIVEN: Final = (_HEADER, PARENT.encode(), STATE.encode())
-_TIMING: Final = b"server-timing"
+_CONTEXT: Final = (PARENT.encode(), STATE.encode())
+_ID: Final = _HEADER + b": %b\r\n"
+_TIMING: Final = b"server-timing: %b\r\n"
 CANCELLED: Final = 499
 """nginx's code of a request whose client has left, or that was cut at the end of a drain."""
 FAILED: Final = 500
 
 
 class LoggedApp:
-    """Answers as the application does.
+    """Answers as the application does. Every request is told of.
 
     Args of the constructor:
         app: the application.
@@ -48,16 +47,11 @@ class LoggedApp:
         self._app = app
         self._watch = watch
         self._secure = secure
+        self._end = watch.end
 
-    def __call__(self, request: Request) -> Coroutine[Any, Any, Answer]:
-        """See `messages.App`. A request that nobody is told of pays for no coroutine here."""
-        entry = self._begun(request.head, request)
-        if entry is None:
-            CURRENT.set(None)  # else it is that of a request before, which may be under way
-            return self._app(request)
-        return self._told(entry, request)
-
-    async def _told(self, entry: Entry, request: Request) -> Answer:
+    async def __call__(self, request: Request, begun: Entry | None = None) -> Answer:
+        """See `messages.App`; `begun` is the entry of the request where there is one already."""
+        entry = begun or self.begun(request) or Entry()
         CURRENT.set(entry)
         reply: Answer | None = None
         try:
@@ -68,20 +62,23 @@ class LoggedApp:
             raise
         finally:
             if not isinstance(reply, Switch):  # that one goes on
-                self._watch.end(entry)
-        headers = (*reply.headers, *self._more(entry))
+                self._end(entry)
         if isinstance(reply, Switch):
             entry.parts = None  # there is no end to what may be done for it
-            return reply._replace(headers=headers, serve=partial(self._serve, reply, entry))
-        return Reply(reply.status, headers, reply.body)
+            serve = partial(self._serve, reply, entry)
+            return reply._replace(serve=serve, lines=self._lines(entry))
+        return Reply(reply.status, reply.headers, reply.body, self._lines(entry))
 
-    def _begun(self, head: RequestHead, request: Request) -> Entry | None:
-        fields = head.fields
-        given, parent, state = [fields.get(name, b"").decode("latin-1") for name in _GIVEN]
-        watch, path = self._watch, head.path.decode("latin-1")
-        trace = watch.trace(path, parent, state)
-        if trace is None and not watch.every:
-            return None
+    def begun(self, request: Request) -> Entry | None:
+        """Make the entry of a request; None where nobody wants to tell of it."""
+        head = request.head
+        fields, watch, path, trace = head.fields, self._watch, head.path.decode("latin-1"), None
+        if watch.trace is not None:
+            parent, state = [fields.get(name, b"").decode("latin-1") for name in _CONTEXT]
+            trace = watch.trace(path, parent, state)
+            if trace is None and not watch.every:
+                return None
+        given = fields[_HEADER].decode("latin-1") if _HEADER in fields else ""
         entry = watch.begin(given, trace, request.ends.client, "REST", head.method, path)
         # A body that comes in pieces may be announced by its length all the same.
         entry.received = head.length if request.body is None else len(request.body)
@@ -90,10 +87,9 @@ class LoggedApp:
             entry.arrived = entry.began
         return entry
 
-    def _more(self, entry: Entry) -> Headers:
-        """Give the headers that a reply has for it."""
-        own: Headers = ((_HEADER, entry.id.encode()),) if self._watch.logs else ()
-        return (*own, (_TIMING, timing(entry))) if self._watch.timing and entry.ended else own
+    def _lines(self, entry: Entry) -> bytes:
+        lines = _ID % entry.id.encode() if self._watch.logs else b""
+        return lines + _TIMING % timing(entry) if self._watch.timing and entry.ended else lines
 
     async def _serve(self, switch: Switch, entry: Entry, channel: "Channel") -> None:
         """Speak the other protocol, and tell of it when it ends, as nginx does."""
@@ -103,6 +99,20 @@ class LoggedApp:
             entry.received, entry.sent = channel.received, channel.sent
             entry.forget_times()
             self._watch.end(entry)
+
+
+class SampledApp(LoggedApp):
+    """The same where some requests are told of. One that is not pays for no coroutine here."""
+
+    def __call__(  # type: ignore[override]  # an `App` gives any coroutine
+        self, request: Request
+    ) -> Coroutine[Any, Any, Answer]:
+        """See `messages.App`."""
+        begun = self.begun(request)
+        if begun is not None:
+            return super().__call__(request, begun)
+        CURRENT.set(None)  # else it is that of a request before, which may be under way
+        return self._app(request)
 
 
 def timing(entry: Entry) -> bytes:

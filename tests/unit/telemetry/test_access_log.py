@@ -7,32 +7,39 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from ie_serving.core.errors import ServingError
 from ie_serving.telemetry import access_log
-from ie_serving.telemetry.access_lines import COLUMNS, writer_of, written_client
+from ie_serving.telemetry.access_lines import COLUMNS, row_of, writer_of, written_client
 from ie_serving.telemetry.access_log import AccessLog, check
 from ie_serving.telemetry.entry import CURRENT, Entry, current
 from ie_serving.telemetry.reopen import reopen
-from ie_serving.telemetry.request_id import LONGEST, RequestIds
+from ie_serving.telemetry.request_id import LONGEST, made_ids, safe
 from tests.process import PATIENCE_S, until
 
 
 def entry(**known: object) -> Entry:
     """One as it is when a small Predict has ended."""
-    made = Entry("7f3a", ("127.0.0.1", 5123), "REST", "POST", "/v1/models/m:predict")
+    made = Entry()
+    whose = {"id": "7f3a", "client": ("127.0.0.1", 5123), "interface": "REST"}
+    asked = {"method": "POST", "path": "/v1/models/m:predict"}
     times = {"began": 1.0, "started": 1.001, "inferred": 1.003, "encoded": 1.0035, "ended": 1.004}
     facts = {"model": "m", "version": 2, "code": 200, "received": 10, "sent": 20, "at": 1.5}
-    for name, value in {**times, **facts, **known}.items():
+    for name, value in {**whose, **asked, **times, **facts, **known}.items():
         setattr(made, name, value)
     return made
 
 
+def written(form: str, *entries: Entry) -> str:
+    return writer_of(form)(map(row_of, entries))
+
+
 def test_a_line_of_text_has_the_format_of_all_log_lines() -> None:
-    line = writer_of("text")(entry())
+    line = written("text", entry())
     time, logger, level, text = line.rstrip("\n").split(" - ", 3)
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,500", time)
     assert (logger, level) == ("ie_serving.access", "INFO")
@@ -44,7 +51,7 @@ def test_a_line_of_text_has_the_format_of_all_log_lines() -> None:
 
 
 def test_a_line_of_json_has_the_same_columns() -> None:
-    line = json.loads(writer_of("json")(entry()))
+    line = json.loads(written("json", entry()))
     assert line["time"] == "1970-01-01T00:00:01.500Z"
     assert (line["level"], line["logger"]) == ("INFO", "ie_serving.access")
     assert (line["message"], line["pid"]) == ("request answered", os.getpid())
@@ -57,18 +64,16 @@ def test_a_line_of_json_has_the_same_columns() -> None:
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_each_line_has_its_own_time(form: str) -> None:
     """Whatever the line before it has: entries of conversations come late."""
-    write = writer_of(form)
     times = (1.5, 1.501, 2.0, 1.999, 0.0)
-    lines = [write(entry(at=at)) for at in times]
+    lines = written(form, *(entry(at=at) for at in times)).splitlines()
     found = [re.search(r":(\d\d)[.,](\d{3})", line) for line in lines]
     assert [int(each[1]) + int(each[2]) / 1000 for each in found if each] == list(times)
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_what_is_not_known_stands_as_unknown(form: str) -> None:
-    line = writer_of(form)(
-        entry(model="", version=None, received=None, started=0.0, inferred=0.0, encoded=0.0)
-    )
+    unknown_ones = {"model": "", "version": None, "received": None}
+    line = written(form, entry(**unknown_ones, started=0.0, inferred=0.0, encoded=0.0))
     unknown = ("model", "version", "bytes_in", "decode_ms", "infer_ms", "encode_ms")
     if form == "json":
         fields = json.loads(line)["fields"]
@@ -78,7 +83,7 @@ def test_what_is_not_known_stands_as_unknown(form: str) -> None:
 
 
 def test_a_failure_after_the_inputs_has_the_times_until_then() -> None:
-    fields = json.loads(writer_of("json")(entry(inferred=0.0, encoded=0.0)))["fields"]
+    fields = json.loads(written("json", entry(inferred=0.0, encoded=0.0)))["fields"]
     assert (fields["decode_ms"], fields["infer_ms"], fields["total_ms"]) == (1.0, None, 4.0)
 
 
@@ -88,7 +93,7 @@ def test_a_failure_after_the_inputs_has_the_times_until_then() -> None:
     ["/a\nb", "/x y", '/"', "/\\", "/\x1b[31m", "/é", "/?password=hunter2"],
 )
 def test_what_a_client_sends_forges_nothing(form: str, path: str) -> None:
-    line = writer_of(form)(entry(path=path, model=path, id="a=b"))
+    line = written(form, entry(path=path, model=path, id="a=b"))
     assert line.count("\n") == 1
     assert line[:-1].isprintable()
     assert "hunter2" not in line
@@ -121,17 +126,19 @@ def test_addresses_of_clients(client: object, written: str) -> None:
 
 @pytest.mark.parametrize("given", ["0f-7.a:b/c=d", "x" * LONGEST, b"0f"])
 def test_a_safe_id_is_taken(given: str | bytes) -> None:
-    text = given if isinstance(given, str) else given.decode()
-    assert RequestIds().of(given) == text
+    assert safe(given) == (given if isinstance(given, str) else given.decode())
 
 
 @pytest.mark.parametrize(
-    "given", ["", None, "x" * (LONGEST + 1), "a b", "a\nb", 'a"', "a'", "a\\", "é", b"\xff\n"]
+    "given", ["", "x" * (LONGEST + 1), "a b", "a\nb", 'a"', "a'", "a\\", "é", b"\xff\n"]
 )
-def test_another_is_replaced_by_one_that_nobody_else_makes(given: str | bytes | None) -> None:
-    ids = RequestIds()
-    made = {ids.of(given) for _ in range(100)} | {RequestIds().of(given)}
-    assert len(made) == 101
+def test_another_is_not(given: str | bytes) -> None:
+    assert safe(given) == ""
+
+
+def test_one_that_is_made_is_made_by_nobody_else() -> None:
+    made = {*islice(made_ids(), 100), *islice(made_ids(), 100)}
+    assert len(made) == 200
     assert all(each.isalnum() for each in made)
 
 
@@ -147,7 +154,7 @@ def test_every_line_is_written_in_order_and_the_last_ones_at_the_end(tmp_path: P
     path = tmp_path / "access.log"
     with closing(AccessLog(str(path))) as log:
         for number in range(1000):
-            log.note(entry(version=number))
+            log.end(entry(version=number))
     assert numbers(path) == list(range(1000))
     assert log.dropped == 0
 
@@ -155,7 +162,7 @@ def test_every_line_is_written_in_order_and_the_last_ones_at_the_end(tmp_path: P
 def test_what_a_client_sends_fills_neither_the_queue_nor_the_file(tmp_path: Path) -> None:
     log, long = AccessLog(str(tmp_path / "log")), entry(path="/" + "x" * 9000, model="m" * 9000)
     long.end()
-    log.note(long)
+    log.end(long)
     log.close()
     assert (len(long.path), len(long.model)) == (256, 256)
     assert len((tmp_path / "log").read_text()) < 1000
@@ -165,17 +172,17 @@ def test_a_line_comes_by_itself_while_nothing_follows(tmp_path: Path) -> None:
     path = tmp_path / "access.log"
     with closing(AccessLog(str(path))) as log:
         for number in (1, 2):  # the second wakes the thread once more
-            log.note(entry(version=number))
+            log.end(entry(version=number))
             until(lambda wanted=number: numbers(path)[-1:] == [wanted])
 
 
 def test_a_file_that_was_moved_is_opened_anew(tmp_path: Path) -> None:
     path = tmp_path / "access.log"
     with closing(AccessLog(str(path))) as log:
-        log.note(entry(version=1))
+        log.end(entry(version=1))
         until(lambda: numbers(path) == [1])
         path.rename(tmp_path / "access.log.1")
-        log.note(entry(version=2))
+        log.end(entry(version=2))
         until(path.exists)
         until(lambda: numbers(path) == [2])
     assert numbers(tmp_path / "access.log.1") == [1]
@@ -208,7 +215,7 @@ def test_a_full_pipe_holds_nobody_up_and_what_is_lost_is_counted(
     log = AccessLog("-")
     sent = 0
     while not log.dropped:  # the pipe takes 64 KB, then the queue its 500
-        log.note(entry(version=sent))
+        log.end(entry(version=sent))
         sent += 1
         assert sent < 100_000
     written = b""
@@ -235,7 +242,7 @@ def test_a_pipe_that_does_not_block_is_waited_for(pipe: tuple[int, int]) -> None
     os.set_blocking(writing, False)
     log = AccessLog("-")
     for number in range(1000):
-        log.note(entry(version=number))
+        log.end(entry(version=number))
     found = b""
     while found.count(b"\n") < 1000:
         found += os.read(reading, 1 << 16)
@@ -249,7 +256,7 @@ def test_a_disk_that_takes_nothing_is_told_once(caplog: pytest.LogCaptureFixture
     caplog.set_level(logging.WARNING, "ie_serving")
     with closing(AccessLog("/dev/full")) as log:
         for _ in range(3):
-            log.note(entry())
+            log.end(entry())
             until(lambda: not log._waiting)
     until(lambda: log.dropped == 3)
     assert caplog.records[0].getMessage().endswith('cause="No space left on device"')
@@ -263,7 +270,7 @@ def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
 
 
 def test_an_entry_is_the_current_one_until_it_has_ended() -> None:
-    made = Entry("a", None, "REST", "GET", "/")
+    made = Entry()
     token = CURRENT.set(made)
     assert current() is made
     made.ended = 1.0

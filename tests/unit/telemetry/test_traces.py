@@ -161,7 +161,7 @@ def test_a_state_that_is_none_is_left_out_without_a_word(
 
 
 def test_parts_of_a_request_are_bounded() -> None:
-    entry = Entry("", None, "gRPC", "Predict", "/s/Predict")
+    entry = Entry()
     entry.add(Part("infer", "m", 1, 0.0, 1.0))
     assert entry.parts is None
     entry.parts = []

@@ -140,14 +140,14 @@ async def compressed(head: RequestHead, reply: Reply) -> Reply:
     """Give a reply of at least `SMALLEST_COMPRESSED` bytes as gzip, if the client takes it."""
     if not _takes_gzip(head):
         return reply
-    status, headers, body = reply
+    status, headers, body, lines = reply
     if len(body) < LARGE:
         body = gzip.compress(body, FASTEST)
     else:
         body = await asyncio.to_thread(gzip.compress, body, FASTEST)
     # What says how long the body was before it was compressed is wrong now.
     kept = tuple(header for header in headers if header[0] != b"content-length")
-    return Reply(status, (*kept, *GZIP), body)
+    return Reply(status, (*kept, *GZIP), body, lines)
 
 
 def _malformed(why: str, window_bits: int) -> InvalidRequest:

@@ -58,13 +58,13 @@ def head(status: int, headers: Headers) -> Head:
     return Head(b"".join(lines), closes, length)
 
 
-def switching(status: int, headers: Headers) -> bytes:
+def switching(status: int, headers: Headers, lines: bytes) -> bytes:
     """Write the reply that ends HTTP on a connection: it has no body, and nothing frames it.
 
     Raises:
         ValueError: as `head`.
     """
-    return head(status, headers).text + b"\r\n"
+    return b"%b%b\r\n" % (head(status, headers).text, lines)
 
 
 def plain(status: int, text: str) -> bytes:

@@ -117,11 +117,13 @@ class Reply(NamedTuple):
         headers: without those that frame the reply or end the connection, save that `connection:
             close` is heeded and a `content-length` that is true is taken.
         body: sent as it is; not changed while the reply is on its way.
+        lines: header lines, with their ends, that no other reply has: they are sent as they are.
     """
 
     status: int
     headers: Headers
     body: Buffer
+    lines: bytes = b""
 
 
 class Switch(NamedTuple):
@@ -132,12 +134,14 @@ class Switch(NamedTuple):
         headers: as of a `Reply`, which has no others.
         body: nothing.
         serve: speaks it, until the connection is to end. Cancelled when the client leaves.
+        lines: as of a `Reply`.
     """
 
     status: int
     headers: Headers
     body: bytes
     serve: "Callable[[Channel], Coroutine[Any, Any, None]]"
+    lines: bytes = b""
 
 
 Answer: TypeAlias = Reply | Switch

@@ -162,7 +162,7 @@ class Protocol:
             return (CONTINUE_HEAD,)
         if isinstance(said, Switch):
             self.writer = after(WRITER, self.writer, Write.SWITCH)
-            return (switching(said.status, said.headers),)
+            return (switching(said.status, said.headers, said.lines),)
         self.writer = after(WRITER, self.writer, Write.REFUSAL)
         return (plain(said.status, said.text),)
 
@@ -202,7 +202,7 @@ class Protocol:
         del self._parser
 
     def _reply(self, reply: Reply, last: bool) -> Sequence[Buffer]:
-        status, headers, body = reply
+        status, headers, body, lines = reply
         if not self._unanswered:
             raise IllegalMoveError(self.writer, Write.REPLY)
         asked = self._unanswered[0]
@@ -222,7 +222,7 @@ class Protocol:
             framing += b"" if closes else CLOSE
         elif asked.version == "1.0":
             framing += KEEP_ALIVE
-        written = b"%b%b%b\r\n" % (text, date(int(time.time())), framing)
+        written = b"%b%b%b%b\r\n" % (text, lines, date(int(time.time())), framing)
         if bodiless:
             return (written,)
         return (written + body,) if len(body) <= JOINED else (written, body)

@@ -21,9 +21,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from ie_serving.core.access import Credentials
 from ie_serving.core.codes import Code
 from ie_serving.core.errors import NotFound, Unauthenticated
-from ie_serving.server.access_log.grpc_log import LoggedAnswer, _block
+from ie_serving.server.access_log.grpc_log import LoggedAnswer, SampledAnswer, ToldCall
 from ie_serving.server.access_log.optional import OptionalWatch
-from ie_serving.server.access_log.rest_log import LoggedApp
+from ie_serving.server.access_log.rest_log import SampledApp
 from ie_serving.server.transport.grpc import replies
 from ie_serving.server.transport.grpc.call import UnaryCall
 from ie_serving.server.transport.grpc.conversation import StreamingCall
@@ -109,7 +109,7 @@ def test_where_it_is_off_nothing_stands_in_front() -> None:
 
 def test_a_reply_over_rest_has_the_clients_id(access: OptionalWatch, line: Fields) -> None:
     reply = asyncio.run(access.rest(reply_nothing)(request((b"x-request-id", b"7f-1"))))
-    assert reply == Reply(200, ((b"content-type", b"text/plain"), (b"x-request-id", b"7f-1")), b"")
+    assert reply == Reply(200, ((b"content-type", b"text/plain"),), b"", b"x-request-id: 7f-1\r\n")
     fields = line()
     assert (fields["id"], fields["client"], fields["path"]) == ("7f-1", "10.0.0.7:5123", "/x")
     assert (fields["bytes_in"], fields["bytes_out"], fields["code"]) == (3, 0, 200)
@@ -184,9 +184,9 @@ async def test_a_request_that_is_not_traced_adds_nothing_to_one_before_it(interf
     def begun(flags: str) -> Any:
         value = CONTEXT % flags
         if interface == "REST":
-            asked = LoggedApp(answer, watch)(request((b"traceparent", value.encode())))
+            asked = SampledApp(answer, watch)(request((b"traceparent", value.encode())))
         else:
-            asked = LoggedAnswer("/s/m", answer, watch)(b"", Context(("traceparent", value)))
+            asked = SampledAnswer("/s/m", answer, watch)(b"", Context(("traceparent", value)))
         running = asked.__await__()
         next(running)
         return running
@@ -285,8 +285,10 @@ def test_a_conversation_has_its_line_when_it_ends(
 
 @pytest.mark.parametrize("value", ["7f", "x" * 126, "x" * 127, "x" * 128])
 def test_metadata_of_an_id_is_written_as_hpack_has_it(value: str) -> None:
-    pair = ("x-request-id", value)
-    assert _block((pair,)) == replies.block(pair)
+    pair, call = ("x-request-id", value), ToldCall.__new__(ToldCall)
+    call.number = 1
+    call.set_trailing_metadata((pair,))
+    assert call._trailing == replies.block(pair)
 
 
 def test_calls_of_one_method_have_each_its_own_id(access: OptionalWatch) -> None:

@@ -159,8 +159,8 @@ class Rest:
 
     async def call(self, method: str, target: str, body: bytes = b"") -> tuple[int, bytes]:
         head = RequestHead(method, target.encode(), b"", "1.1", (), {}, len(body), True, False)
-        status, _, text = await self.api.answer(Request(head, body))
-        return status, bytes(text)
+        reply = await self.api.answer(Request(head, body))
+        return reply.status, bytes(reply.body)
 
     async def predict(self, model: ModelSpec, x: Rows) -> Answer:
         body = {"signature_name": model.signature, "instances": x}

@@ -1,7 +1,8 @@
 """Memory stays within 2 % over 200 changes of version and 1,000,000 requests of changing shapes.
 
 And what a storm of large requests takes is given back within a minute. Requests come over REST, and
-over gRPC a tenth of them. `make soak` prints the figures; SOAK_CYCLES and SOAK_REQUESTS make a shorter run.
+over gRPC a tenth of them. `make soak` prints the figures; SOAK_CYCLES and SOAK_REQUESTS make a
+shorter run.
 """
 
 import json

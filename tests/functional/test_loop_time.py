@@ -18,11 +18,21 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         yield server.ready()
 
 
+TRIES = 3
+"""Of a machine whose processors others want, one figure in some hundred is two or three times what
+it is otherwise. What holds the loop holds it each time."""
+
+
 @pytest.mark.parametrize("name", REQUESTS)
 def test_no_request_holds_the_event_loop(server: Server, name: str) -> None:
     worker = server.pids()[1]
+    assert any(held_s(server, name) < MOST_HELD_S for _ in range(TRIES))
+    assert server.pids()[1] == worker
+
+
+def held_s(server: Server, name: str) -> float:
+    """Send a request; give the seconds for which it held the loop."""
     with LoopTime(server) as loop:
         REQUESTS[name](server)
     print(f"{name}: held {loop.longest_s * 1e3:.1f} ms, slowest {loop.slowest_s * 1e3:.0f} ms")
-    assert server.pids()[1] == worker
-    assert loop.longest_s < MOST_HELD_S
+    return loop.longest_s

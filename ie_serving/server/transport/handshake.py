@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from ie_serving.core.threads import let_go
 from ie_serving.server.transport import eager
 from ie_serving.server.transport.peer import client_address
 
@@ -102,6 +103,7 @@ class Handshake(asyncio.Protocol):
             return await asyncio.get_running_loop().start_tls(
                 plain, self, self._context, server_side=True, ssl_handshake_timeout=self._limit_s
             )
-        except (OSError, asyncio.CancelledError):
+        except (OSError, asyncio.CancelledError) as error:
             # What a stranger sends is no event of the server's; the client is told by an alert.
+            let_go(error)
             return None

@@ -1,9 +1,11 @@
 """A handshake is counted, bounded in time, and loses nothing; over real sockets on loopback."""
 
 import asyncio
+import gc
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sized
 from contextlib import asynccontextmanager, suppress
+from weakref import WeakSet
 
 import pytest
 
@@ -105,6 +107,33 @@ async def test_whoever_does_not_agree_is_sent_away(authority: Authority, said: b
         with suppress(ConnectionResetError):
             assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
         writer.close()
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01"])
+async def test_one_that_fails_leaves_no_memory_behind(
+    authority: Authority, said: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even until the garbage collector comes, which strangers could be faster than."""
+    begun: WeakSet[Handshake] = WeakSet()
+    limit = ConnectionLimit()
+    opened = limit.opened
+    monkeypatch.setattr(limit, "opened", lambda each: (begun.add(each), opened(each)))
+    gc.disable()
+    try:
+        async with listening(authority, limit, 0.2) as port:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(said)
+            with suppress(ConnectionResetError):
+                assert await asyncio.wait_for(reader.read(), PATIENCE_S) == b""
+            writer.close()
+            await asyncio.wait_for(_gone(begun), PATIENCE_S)
+    finally:
+        gc.enable()
+
+
+async def _gone(begun: Sized) -> None:
+    while len(begun):
+        await asyncio.sleep(0)
 
 
 async def test_connections_that_say_nothing_give_way(authority: Authority) -> None:

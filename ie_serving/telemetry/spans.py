@@ -25,6 +25,7 @@ from opentelemetry.trace import (
 
 from ie_serving.telemetry.access_lines import written_client
 from ie_serving.telemetry.entry import Entry, Part
+from ie_serving.telemetry.events import mask
 from ie_serving.telemetry.trace_context import Trace
 
 Attributes = Mapping[str, str | int]
@@ -206,7 +207,7 @@ def _http(entry: Entry) -> tuple[str, dict[str, str | int], bool]:
     attributes: dict[str, str | int] = {
         "http.request.method": method,
         "http.response.status_code": code,
-        "url.path": entry.path,
+        "url.path": mask(entry.path),  # as in the logs
         "url.scheme": "https" if entry.secure else "http",
     }
     if not known:

@@ -263,6 +263,11 @@ def test_markup_stays_text(page: Any, server: Server) -> None:
     assert page.title() == f"{MARKUP} | ie_serving"
 
 
+def test_an_address_that_is_no_utf_8_names_no_model(page: Any, server: Server) -> None:
+    page.goto(f"{server.url}/#/model/%E0%A4")
+    assert page.get_by_role("heading", level=1).text_content() == "%E0%A4"
+
+
 def test_the_keyboard_is_enough(page: Any, server: Server) -> None:
     """From the skip link to an answer, without a mouse; each stop is seen."""
     row(page, "ranker").wait_for()

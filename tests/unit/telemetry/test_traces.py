@@ -12,6 +12,7 @@ from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
 from ie_serving.core.errors import ServingError
 from ie_serving.telemetry import installed, trace_context, traces
 from ie_serving.telemetry.entry import CURRENT, MOST_PARTS, Entry, Part
+from ie_serving.telemetry.events import MASK
 from ie_serving.telemetry.parts import Noting, of_steps
 from ie_serving.telemetry.spans import _route
 from ie_serving.telemetry.trace_context import Parent, Trace
@@ -158,6 +159,14 @@ def test_a_state_that_is_none_is_left_out_without_a_word(
     entry.code = "OK"
     (span,) = spans_of(watch, exporter, entry).values()
     assert (len(span.context.trace_state), caplog.messages) == (0, [])
+
+
+def test_a_path_is_masked_as_in_the_logs(watch: Watch, exporter: InMemorySpanExporter) -> None:
+    trace = watch.trace("/x", ON, "") if watch.trace else None
+    entry = watch.begin("", trace, None, "REST", "GET", "/x/api_key=hunter2")
+    entry.code = 404
+    (span,) = spans_of(watch, exporter, entry).values()
+    assert span.attributes["url.path"] == f"/x/api_key={MASK}"
 
 
 def test_parts_of_a_request_are_bounded() -> None:

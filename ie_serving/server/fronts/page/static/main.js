@@ -25,7 +25,16 @@ let looking = false;
 /** Make the view that the address names. */
 function chosen() {
   const [, name] = /^#\/model\/(.+)$/.exec(location.hash) ?? [];
-  return name ? new Model(history, decodeURIComponent(name)) : new Overview(history);
+  return name ? new Model(history, decoded(name)) : new Overview(history);
+}
+
+/** Read a name in an address; one that is no UTF-8, as somebody has typed it, means itself. */
+function decoded(name) {
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name;
+  }
 }
 
 function show(next) {

@@ -3,6 +3,7 @@
 Source: "Tensor Data Types" of the protocol, and BF16, which Triton and KServe add.
 """
 
+import json
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -30,7 +31,15 @@ def datatype(word: object, tensor: str) -> DataType:
     found = BY_NAME.get(word) if isinstance(word, str) else None
     if found is None:
         raise InvalidTensor(
-            f'input "{tensor}" has datatype {str(word)[:40]!r};'
-            f" expected one of {', '.join(BY_NAME)}"
+            f'input "{tensor}" has datatype {shown(word)}; expected one of {", ".join(BY_NAME)}'
         )
     return found
+
+
+def shown(value: object) -> str:
+    """Write what a client has sent in the place of a word or a number, at 40 characters at most.
+
+    It is JSON; a list or an object, whatever the parser has made of it, is `[...]`.
+    """
+    is_plain = value is None or isinstance(value, (bool, int, float, str))
+    return json.dumps(value, ensure_ascii=False)[:40] if is_plain else "[...]"

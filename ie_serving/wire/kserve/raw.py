@@ -15,7 +15,7 @@ import numpy as np
 from ie_serving.core.budget import BUDGET, SMALL, Leased
 from ie_serving.core.errors import InvalidTensor
 from ie_serving.core.tensors import Array, DataType, strings
-from ie_serving.wire.kserve.datatypes import NAME_OF
+from ie_serving.wire.kserve.datatypes import NAME_OF, shown
 from ie_serving.wire.protobuf.fields import Buffer
 from ie_serving.wire.tfs.tensor_encoder import TensorEncoder
 from ie_serving.wire.tfs.tensor_proto import BITS, MOST_DIMENSIONS, from_bits
@@ -50,8 +50,9 @@ def checked_shape(sizes: Sequence[object], tensor: str) -> tuple[int, ...]:
     shape: list[int] = []
     for size in sizes:
         if not isinstance(size, int) or isinstance(size, bool) or size < 0:
+            sent = ", ".join(map(shown, sizes))[:200]
             raise InvalidTensor(
-                f'input "{tensor}" has shape {str(list(sizes))[:200]}: each dimension has to be'
+                f'input "{tensor}" has shape [{sent}]: each dimension has to be'
                 " the actual size, 0 or more"
             )
         shape.append(size)

@@ -1,6 +1,7 @@
 """REST bodies of inferences: whichever reader takes them, what they say is the same."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from ie_serving.core.errors import InvalidRequest, ServingError
+from ie_serving.core.errors import InvalidRequest, InvalidTensor, ServingError
 from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec, strings
 from ie_serving.wire.json.document import object_of, parse_object
 from ie_serving.wire.json.rapidjson.document import parse_document
@@ -158,6 +159,24 @@ def test_what_is_read_at_once_is_what_is_read_slowly(sent: list[tuple[DataType, 
         assert {name: each.tolist() for name, each in at_once[0].items()} == {
             name: each.tolist() for name, each in found.items()
         }
+
+
+@pytest.mark.parametrize(
+    ("shape", "datatype", "said"),
+    [
+        ([[1], 2], "FP32", r"has shape \[\[\.\.\.\], 2\]: each dimension"),
+        ([{}, None, "a"], "FP32", r'has shape \[\[\.\.\.\], null, "a"\]: each dimension'),
+        ([1], [], r"has datatype \[\.\.\.\]; expected one of"),
+        ([1], None, r"has datatype null; expected one of"),
+    ],
+)
+@pytest.mark.parametrize("read", [lambda text: parse_infer(text, None), slowly])
+def test_what_is_wrong_is_told_as_it_was_sent(
+    read: Callable[[bytes], InferBody], shape: object, datatype: Any, said: str
+) -> None:
+    """Whatever the parser has made of it: an object of its own has no name for a client."""
+    with pytest.raises(InvalidTensor, match=said):
+        arrays(read(body(x([1], shape, datatype))))
 
 
 def test_a_request_may_be_decoded_again() -> None:

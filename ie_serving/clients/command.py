@@ -7,6 +7,7 @@ ie_serving gen request --model_name resnet --url http://localhost:8501 | curl -d
 import argparse
 import http.client
 import json
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -40,7 +41,8 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> str:
     headers = {"Authorization": environ["AUTHORIZATION"]} if environ.get("AUTHORIZATION") else {}
     url = call.checked_url(given.url)
     model = ModelSpec(given.model_name, given.model_version, None, given.signature_name)
-    known = signatures_at(url, model, lambda place: _get(place, headers))
+    secured = _context(given.ca, given.cert, given.key)
+    known = signatures_at(url, model, lambda place: _get(place, headers, secured))
     made = call.predict(url, model, known)
     if given.what == "request":
         return text_of(made.body)
@@ -68,15 +70,34 @@ def parser() -> argparse.ArgumentParser:
             help="address of the server's REST port, such as http://localhost:8501; the variable"
             " AUTHORIZATION is sent as the header of this name, such as 'Bearer KEY'",
         )
+        each.add_argument(
+            "--ca", metavar="FILE", help="authority of its certificate (the system's)"
+        )
+        each.add_argument("--cert", metavar="FILE", help="certificate that is shown to it")
+        each.add_argument("--key", metavar="FILE", help="its private key (that of --cert)")
         each.add_argument("--model_version", type=int, metavar="N", help="(the default version)")
         each.add_argument("--signature_name", default="", metavar="TEXT", help="(serving_default)")
     return made
 
 
-def _get(place: str, headers: Mapping[str, str]) -> bytes:
+def _context(ca: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext:
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        if certificate:
+            context.load_cert_chain(certificate, key)
+    except OSError as error:
+        named = ", ".join(filter(None, (ca, certificate, key)))
+        raise InvalidRequest(
+            f"{named}: {error.strerror or error}: --ca and --cert take PEM files of certificates,"
+            " --key one of the private key that belongs to --cert"
+        ) from error
+    return context
+
+
+def _get(place: str, headers: Mapping[str, str], secured: ssl.SSLContext) -> bytes:
     try:
         request = urllib.request.Request(place, headers=dict(headers))
-        with urllib.request.urlopen(request, timeout=PATIENCE_S) as reply:
+        with urllib.request.urlopen(request, timeout=PATIENCE_S, context=secured) as reply:
             return bytes(reply.read(MOST_METADATA))
     except urllib.error.HTTPError as error:
         raise InvalidRequest(f"{place} answers {error.code}: {_cause(error)}") from error

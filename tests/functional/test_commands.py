@@ -5,7 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ie_serving.clients import command as gen
 from ie_serving.config.files.access_file import key_credential, line
+from ie_serving.core.errors import ServingError
 from tests.certificates import Authority
 from tests.functional.commands import Ran, ie_serving
 from tests.functional.servers import ROOT, SAMPLE, Server
@@ -308,6 +310,26 @@ def test_each_command_with_tls_a_certificate_and_a_key(
     data, file = REQUEST.read_bytes(), f"--api_key_file={folder / 'chief'}"
     assert ie_serving(*words, *ways, file, data=data).code == DONE
     assert ie_serving(*words, *ways, data=data).code == REFUSED
+
+
+def test_a_program_for_a_server_with_tls_and_keys(closed: tuple[Server, Path]) -> None:
+    server, folder = closed
+    url, ca = f"--url=https://localhost:{server.rest_port}", f"--ca={folder / 'authority.pem'}"
+    shown = (f"--cert={folder / 'friend.crt'}", f"--key={folder / 'friend.key'}")
+    chief = {"AUTHORIZATION": f"Bearer {(folder / 'chief').read_text().split()[-1]}"}
+
+    def made(*how: str, env: Mapping[str, str] = chief) -> Any:
+        return json.loads(gen.run(["gen", "request", "--model_name=digits", url, *how], env))
+
+    assert [*made(ca, *shown)["inputs"]] == ["image"]
+    for how, env, cause in (
+        ((ca, *shown), {}, "answers 401"),
+        (shown, chief, "cannot be asked"),
+        ((ca,), chief, "cannot be asked"),
+        ((f"--ca={folder / 'absent'}",), chief, "absent: No such file .* take PEM files"),
+    ):
+        with pytest.raises(ServingError, match=cause):
+            made(*how, env=env)
 
 
 def test_a_reload_by_rpc_with_tls_a_certificate_and_a_key(

@@ -18,6 +18,10 @@ class Caller:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     remaining_s: float | None = None
 
+    def deadline(self, since: float) -> float | None:
+        """Give the Unix time at which the caller gives up; `since` is when this was told."""
+        return None if self.remaining_s is None else since + self.remaining_s
+
 
 NOBODY = Caller()
 

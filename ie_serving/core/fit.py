@@ -36,6 +36,8 @@ def fit(signature: Signature, inputs: Mapping[str, Array]) -> tuple[Mapping[str,
     specs = signature.inputs
     # Here, not by a call of `_completed`: this function is on the way of every small request.
     if inputs.keys() != specs.keys():
+        if signature.is_open and not specs:  # as `takes_any`, without the call
+            return inputs, 0
         inputs = _completed(signature, inputs)
     changed: dict[str, Array] = {}  # most often stays empty, and spares a copy of the dict
     added = 0
@@ -73,9 +75,9 @@ def cast_all(signature: Signature, inputs: Mapping[str, Array]) -> dict[str, Arr
     Raises:
         InvalidRequest, InvalidTensor: as `fit` does.
     """
-    inputs = _completed(signature, inputs)
     if signature.takes_any:
         return dict(inputs)
+    inputs = _completed(signature, inputs)
     return {
         name: inputs[name]
         if inputs[name].dtype == spec.dtype.numpy
@@ -183,8 +185,6 @@ def _wrong_shape(array: Array, spec: TensorSpec) -> str:
 
 def _completed(signature: Signature, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
     """Add the defaults of what was left out; refuse whatever else does not match."""
-    if signature.takes_any:
-        return inputs
     if signature.defaults:
         inputs = {**signature.defaults, **inputs}
     if inputs.keys() != signature.inputs.keys():

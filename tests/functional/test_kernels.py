@@ -84,6 +84,21 @@ class Json:
         return {"found": [len(inputs["body"].item()), None]}
 """
 
+CALLED = """
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+helper = ThreadPoolExecutor(1)
+
+def process(inputs, ctx):
+    deadline = helper.submit(lambda: ctx.deadline).result()
+    left = -1.0 if deadline is None else deadline - time.time()
+    return {"left": left, "who": ctx.headers.get("x-user", "?")}
+"""
+
+REST_TIMEOUT_S = 30
+"""Default of `--rest_timeout_seconds`."""
+
 
 def write(root: Path) -> Path:
     models: dict[str, dict[str, Any]] = {
@@ -103,13 +118,16 @@ def write(root: Path) -> Path:
         "bodies": {"kernel": "kernels/bodies.py:Bodies"},
         "json": {"kernel": "kernels/bodies.py:Json", "isolation": "process"},
         "iris": {"hooks": "hooks.py", "params": {"names": "a,b,c,d"}},
+        "called": {"hooks": "called.py"},
     }
     for name in models:
         (root / name / "1").mkdir(parents=True)
     (root / "asker/1/asker.py").write_text(ASKER)
-    linear(root / "iris" / "1" / "model", 2.0)
-    for part in (root / "iris/1/model").iterdir():
-        part.rename(root / "iris/1" / part.name)
+    for name in ("iris", "called"):
+        linear(root / name / "1" / "model", 2.0)
+        for part in (root / name / "1/model").iterdir():
+            part.rename(root / name / "1" / part.name)
+    (root / "called/1/called.py").write_text(CALLED)
     (root / "iris/1/hooks.py").write_text(
         printed(r"```python\n(.*?)```", "## Hooks around a model")
     )
@@ -180,6 +198,20 @@ def test_grpc_tells_metadata_and_deadline(server: Server) -> None:
     with pytest.raises(grpc.RpcError) as raised:
         server.prediction.Predict(request, PATIENCE_S)
     assert raised.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+def test_hooks_know_the_deadline_wherever_they_run_and_ask(server: Server) -> None:
+    """The first call is in a thread of the version, later ones are on the event loop."""
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "called"
+    request.inputs["x"].CopyFrom(tensor_of(2.0))
+    for _ in range(3):
+        reply = server.prediction.Predict(request, PATIENCE_S, metadata=(("x-user", "ann"),))
+        left = np.frombuffer(reply.outputs["left"].tensor_content, np.float64).item()
+        assert 0 < left <= PATIENCE_S + 1  # gRPC rounds up
+        assert list(reply.outputs["who"].string_val) == [b"ann"]
+        found = ask(server, "called", [1.0], **{"X-User": "bob"}).json()["outputs"]
+        assert (0 < found["left"] <= REST_TIMEOUT_S, found["who"]) == (True, "bob")
 
 
 def test_over_grpc_a_kernel_that_asks_itself_does_not_wait_for_ever(server: Server) -> None:

@@ -16,7 +16,7 @@ from ie_serving.core.errors import DeadlineExceeded, LoadFailed, ServingError
 from ie_serving.core.tensors import Array
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.python.asking import LONGEST_S
-from ie_serving.engines.python.kibernetika.linked import LinkedModel
+from ie_serving.engines.python.kibernetika.linked import LinkedModel, arrays_of, plain
 
 log = logging.getLogger(__name__)
 
@@ -41,13 +41,14 @@ class Asking:
     def ask(self, model: LinkedModel, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """Run a model, and wait for it. Raises: ServingError."""
         self.blocks = True
-        if self.loop is None:
-            return own_loop.run(model.infer(inputs))
         if asyncio._get_running_loop() is not None:
             raise ServingError(
                 "a hook asked a model on the event loop, which would wait for itself; from now on"
                 " it runs in a thread: send the request again, or set execution to async"
             )
+        inputs = arrays_of(inputs, plain)  # here, not on the event loop: lists may be long
+        if self.loop is None:
+            return own_loop.run(model.infer(inputs))
         asked = asyncio.run_coroutine_threadsafe(model.infer(inputs), self.loop)
         try:
             return asked.result(self._limit_s())

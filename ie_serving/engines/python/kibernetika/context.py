@@ -20,7 +20,6 @@ class HookContext:
     Attributes:
         drivers: the models, in the order of the chain.
         global_ctx: what `init_hook`, or later `update_hook`, returned.
-        deadline: Unix time at which the caller gives up; None where none is known.
         skipped: what `skip` was given, until a model has been left out for it.
     """
 
@@ -31,12 +30,16 @@ class HookContext:
     ) -> None:
         self.drivers = drivers
         self.global_ctx = global_ctx
-        left_s = caller.remaining_s
-        self.deadline = None if left_s is None else time.time() + left_s
         self.skipped: Mapping[str, Any] | None = None
+        self._began = time.time()
         self._caller = caller
 
-    # Cached properties, which attributes of the hooks' own may hide.
+    # Cached properties, which attributes of the hooks' own may hide, and most hooks ask for none.
+    @cached_property
+    def deadline(self) -> float | None:
+        """Unix time at which the caller gives up; None where none is known."""
+        return self._caller.deadline(self._began)
+
     @cached_property
     def headers(self) -> Mapping[str, str]:
         """Headers of the request by name, in lower case; metadata over gRPC."""

@@ -1,8 +1,8 @@
 """One model of a chain: it takes what hooks give, and gives what they may keep."""
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, TypeGuard
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +15,8 @@ from ie_serving.engines.python.outputs import array_of
 
 ECHO = "null"
 """kibernetika's driver that gives back whatever it is given."""
+PLAIN = "fiub"
+"""Kinds of numpy's dtypes whose arrays are tensors as they are: numbers and booleans."""
 
 
 class LinkedModel:
@@ -33,33 +35,35 @@ class LinkedModel:
         self.link = link
         self.compiled = compiled
         self.signature = _signature(link, compiled) if compiled else _ANY
+        self._rows = self._fixed_rows() if link.flexible else 0
 
-    def infer(self, inputs: Mapping[str, Any]) -> Coroutine[Any, Any, dict[str, Array]]:
+    async def infer(self, inputs: Mapping[str, Any], *, whole: bool = False) -> dict[str, Array]:
         """Run it, or echo; outputs are copies.
+
+        Args:
+            inputs: by name.
+            whole: they have as many rows as the model takes.
 
         Raises:
             InvalidRequest: names, dtypes or shapes do not fit.
             ServingError: it failed.
         """
-        arrays = {n: each if is_plain(each) else plain(each) for n, each in inputs.items()}
-        compiled = self.compiled
-        if compiled is None:
-            return _echoed(arrays)
-        if self.link.flexible and (rows := self._fixed_rows()):
-            return self._in_parts(compiled, arrays, rows)
-        return self._once(compiled, arrays)
+        arrays = arrays_of(inputs, plain)
+        if self.compiled is None:
+            return arrays
+        if self._rows and not whole:
+            return await self._in_parts(arrays)
+        fitted, added = fit(self.signature, arrays)
+        found = await self.compiled.infer(self.signature, fitted, _copies)
+        if added:
+            found = dict(shed(found, added))
+        wanted = self.link.outputs
+        return {name: found[name] for name in wanted} if wanted else found
 
     def close(self) -> None:
         """Free the model."""
         if self.compiled is not None:
             self.compiled.close()
-
-    async def _once(self, compiled: CompiledModel, arrays: Mapping[str, Array]) -> dict[str, Array]:
-        fitted, added = fit(self.signature, arrays)
-        outputs = await compiled.infer(self.signature, fitted, _copies)
-        found = shed(outputs, added) if added else outputs
-        wanted = self.link.outputs
-        return {name: found[name] for name in wanted} if wanted else dict(found)
 
     def _fixed_rows(self) -> int:
         """Give the batch that all inputs have; 0 where it is open, or they have none."""
@@ -67,19 +71,18 @@ class LinkedModel:
         size = sizes.pop() if len(sizes) == 1 else -1
         return max(size, 0)
 
-    async def _in_parts(
-        self, compiled: CompiledModel, arrays: Mapping[str, Array], rows: int
-    ) -> dict[str, Array]:
+    async def _in_parts(self, arrays: Mapping[str, Array]) -> dict[str, Array]:
         """Run a request of any number of rows, as many at a time as the model takes."""
+        rows = self._rows
         counts = {len(array) if array.ndim else 0 for array in arrays.values()}
         count = counts.pop() if len(counts) == 1 else 0
         if count in (0, rows):  # what does not fit, `fit` refuses
-            return await self._once(compiled, arrays)
+            return await self.infer(arrays, whole=True)
         parts = [
             {name: _filled(array[at : at + rows], rows) for name, array in arrays.items()}
             for at in range(0, count, rows)
         ]
-        found = await asyncio.gather(*(self._once(compiled, part) for part in parts))
+        found = await asyncio.gather(*(self.infer(part, whole=True) for part in parts))
         return {name: self._stacked(name, found, rows)[:count] for name in found[0]}
 
     def _stacked(self, name: str, found: Sequence[Mapping[str, Array]], rows: int) -> Array:
@@ -93,10 +96,6 @@ class LinkedModel:
 
 
 _ANY = Signature(SERVING_DEFAULT, {}, {}, is_open=True)
-
-
-async def _echoed(arrays: dict[str, Array]) -> dict[str, Array]:
-    return arrays
 
 
 def _signature(link: Link, compiled: CompiledModel) -> Signature:
@@ -116,9 +115,17 @@ def _signature(link: Link, compiled: CompiledModel) -> Signature:
     return served[name]
 
 
-def is_plain(value: object) -> TypeGuard[Array]:
-    """Tell whether this is an array of numbers or booleans already, as nearly always."""
-    return type(value) is np.ndarray and value.dtype.kind in "fiub"
+def arrays_of(values: Mapping[Any, Any], convert: Callable[[object], Array]) -> dict[str, Array]:
+    """Give what hooks returned as arrays; `convert` is asked for what is none of numbers yet.
+
+    Raises:
+        InvalidRequest: something is no tensor.
+    """
+    found: dict[str, Array] = {}
+    for name, each in values.items():
+        is_plain = type(each) is np.ndarray and each.dtype.kind in PLAIN
+        found[str(name)] = each if is_plain else convert(each)
+    return found
 
 
 def plain(value: object) -> Array:

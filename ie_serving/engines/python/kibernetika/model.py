@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -12,7 +12,7 @@ from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.python.kibernetika.asking import AskedModel, Asking
 from ie_serving.engines.python.kibernetika.context import HookContext
 from ie_serving.engines.python.kibernetika.functions import IGNORE, Functions, Hook
-from ie_serving.engines.python.kibernetika.linked import LinkedModel, is_plain, plain
+from ie_serving.engines.python.kibernetika.linked import LinkedModel, arrays_of, plain
 from ie_serving.engines.python.kibernetika.turns import Turns
 from ie_serving.engines.python.outputs import checked
 
@@ -79,27 +79,18 @@ class HookedModel:
         """Make the context of `init_hook` and `update_hook`."""
         return HookContext(self._drivers, self.global_ctx)
 
-    async def infer(
+    def infer(
         self,
         signature: Signature,
         inputs: Mapping[str, Array],
         read: Callable[[Mapping[str, Array]], T],
-    ) -> T:
+    ) -> Coroutine[Any, Any, T]:
         """See `engines.base`."""
-        self._asking.loop = asyncio.get_running_loop()
+        if self._asking.loop is None:
+            self._asking.loop = asyncio.get_running_loop()
         ctx = HookContext(self._drivers, self.global_ctx, taken())
-        work = self._answered(inputs, ctx)
-        if self._timeout_s is None:
-            found = await work
-        else:
-            try:
-                found = await asyncio.wait_for(work, self._timeout_s)
-            except asyncio.TimeoutError:
-                limit = f"{self._timeout_s * 1e3:g} ms"
-                raise DeadlineExceeded(
-                    f"the hooks did not answer within {limit} (timeout_ms of the model)"
-                ) from None
-        return read(self._outputs(signature, found))
+        work = self._answered(signature, inputs, read, ctx)
+        return work if self._timeout_s is None else self._limited(work, self._timeout_s)
 
     def at_once(self, signature: Signature) -> int:
         """See `engines.base`."""
@@ -110,49 +101,54 @@ class HookedModel:
         """See `engines.base`."""
         self._freed()
 
-    async def _answered(self, inputs: Mapping[str, Array], ctx: HookContext) -> Mapping[str, Any]:
-        if self._process is not None:
-            done = self._turns.at_once(self._process, inputs, ctx)
-            return done if done is not None else await self._turns.run(self._process, inputs, ctx)
-        found: Mapping[str, Any] = inputs
-        for stage in self._stages:
-            found = await self._passed(stage, found, ctx)
-        return found
+    async def _limited(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        try:
+            return await asyncio.wait_for(work, timeout_s)
+        except asyncio.TimeoutError:
+            raise DeadlineExceeded(
+                f"the hooks did not answer within {timeout_s * 1e3:g} ms (timeout_ms of the model)"
+            ) from None
 
-    async def _passed(
-        self, stage: Stage, given: Mapping[str, Any], ctx: HookContext
-    ) -> Mapping[str, Any]:
-        """Run a model with its hooks."""
-        ignored = False
-        if stage.pre is not None:
-            done = self._turns.at_once(stage.pre, given, ctx)
-            given = done if done is not None else await self._turns.run(stage.pre, given, ctx)
-            if IGNORE in given:
-                ignored = bool(given[IGNORE])
-                given = {name: value for name, value in given.items() if name != IGNORE}
-        if ctx.skipped is not None:
-            ignored, given, ctx.skipped = True, ctx.skipped or given, None
-        if not ignored:
-            try:
-                given = await stage.model.infer(given)
-            except InvalidRequest as error:
-                # What a client sent is its own fault, what a hook or another model gave is not.
-                if stage.pre is None and stage is self._stages[0]:
-                    raise
-                raise _blamed(stage, error) from error
-        if stage.post is not None:
-            done = self._turns.at_once(stage.post, given, ctx)
-            given = done if done is not None else await self._turns.run(stage.post, given, ctx)
-        return given
+    async def _answered(
+        self,
+        signature: Signature,
+        given: Mapping[str, Any],
+        read: Callable[[Mapping[str, Array]], T],
+        ctx: HookContext,
+    ) -> T:
+        """Run the models in order, each with its hooks. Written out: every request does it."""
+        turns = self._turns
+        if self._process is not None:
+            done = turns.at_once(self._process, given, ctx)
+            given = done if done is not None else await turns.run(self._process, given, ctx)
+        for stage in self._stages if self._process is None else ():
+            ignored = False
+            if stage.pre is not None:
+                done = turns.at_once(stage.pre, given, ctx)
+                given = done if done is not None else await turns.run(stage.pre, given, ctx)
+                if IGNORE in given:
+                    ignored = bool(given[IGNORE])
+                    given = {name: value for name, value in given.items() if name != IGNORE}
+            if ctx.skipped is not None:
+                ignored, given, ctx.skipped = True, ctx.skipped or given, None
+            if not ignored:
+                try:
+                    given = await stage.model.infer(given)
+                except InvalidRequest as error:
+                    # What a client sent is its own fault, what a hook or another model gave is not.
+                    if stage.pre is None and stage is self._stages[0]:
+                        raise
+                    raise _blamed(stage, error) from error
+            if stage.post is not None:
+                done = turns.at_once(stage.post, given, ctx)
+                given = done if done is not None else await turns.run(stage.post, given, ctx)
+        return read(self._outputs(signature, given))
 
     def _outputs(self, signature: Signature, found: Mapping[str, Any]) -> Mapping[str, Array]:
-        if not signature.gives_any:
+        if signature.outputs:
             return checked(self._file, found, signature.outputs)
         try:
-            return {
-                str(name): value if is_plain(value) else plain(_or_json(value))
-                for name, value in found.items()
-            }
+            return arrays_of(found, _or_json)
         except (InvalidRequest, TypeError, ValueError) as error:
             raise ServingError(f"hooks {self._file} returned what is no tensor: {error}") from error
 
@@ -162,9 +158,9 @@ def _blamed(stage: Stage, error: InvalidRequest) -> ServingError:
     return ServingError(f"{before} gave what {stage.model.link.path} does not take: {error}")
 
 
-def _or_json(value: object) -> object:
+def _or_json(value: object) -> Array:
     """Write what is no tensor, but has a JSON, as one text: objects, and lists that hold some."""
     holds = isinstance(value, dict) or (
         isinstance(value, list) and any(isinstance(each, dict) for each in value)
     )
-    return json.dumps(value) if holds else value
+    return plain(json.dumps(value) if holds else value)

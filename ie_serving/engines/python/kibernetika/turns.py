@@ -18,8 +18,9 @@ from ie_serving.engines.python.daemons import DaemonThreads
 from ie_serving.engines.python.kibernetika.asking import Asking
 from ie_serving.engines.python.kibernetika.context import HookContext
 from ie_serving.engines.python.kibernetika.functions import Hook
+from ie_serving.engines.python.kibernetika.linked import PLAIN
 from ie_serving.engines.run.function import one_line
-from ie_serving.engines.run.latency_model import LatencyModel
+from ie_serving.engines.run.latency_model import CEILING_S, WEIGHT, LatencyModel
 from ie_serving.engines.run.pool import MOST_WAITING
 from ie_serving.telemetry.logs import Event
 
@@ -59,12 +60,18 @@ class Turns:
         if self._asking.blocks or self._running >= self._most:
             return None
         latency = self._latency.get(hook.name) or self._new(hook.name)
-        bucket = _size(tensors).bit_length()
-        if latency.mean_s.get(bucket, NEVER) > latency.longest_inline_s:
+        size = 0  # as `_size`, without the call for numbers
+        for each in tensors.values():
+            plain = type(each) is np.ndarray and each.dtype.kind in PLAIN
+            size += each.size if plain else _size(each)
+        bucket = size.bit_length()
+        mean_s = latency.mean_s.get(bucket, NEVER)
+        if mean_s > latency.longest_inline_s:
             return None
         began = time.perf_counter()
         found = self._called(hook, tensors, ctx)
-        latency.learn(bucket, time.perf_counter() - began)
+        seen_s = time.perf_counter() - began  # as `LatencyModel.learn`, without the call
+        latency.mean_s[bucket] = mean_s + WEIGHT * (min(seen_s, CEILING_S) - mean_s)
         if isinstance(found, ServingError):
             raise found
         return found
@@ -74,7 +81,7 @@ class Turns:
         found, took_s = await self._in_thread(hook, tensors, ctx)
         if self._running == 0:
             latency = self._latency.get(hook.name) or self._new(hook.name)
-            latency.learn(_size(tensors).bit_length(), took_s)
+            latency.learn(sum(map(_size, tensors.values())).bit_length(), took_s)
         if isinstance(found, ServingError):
             raise found
         return found
@@ -92,7 +99,13 @@ class Turns:
     ) -> "dict[str, Any] | ServingError":
         """Call a hook, wherever this is; give the error that it failed with."""
         try:
-            found = hook.call(_writable(tensors), ctx)
+            given = dict(tensors)
+            # As kibernetika-serving gave them: authors compute in place. A request's arrays may be
+            # its bytes.
+            for name, each in tensors.items():
+                if isinstance(each, np.ndarray) and not each.flags.writeable:
+                    given[name] = each.copy()
+            found = hook.call(given, ctx)
         except ServingError as error:
             return error
         # Whoever ends the program in a hook ends the request. On the event loop nothing else raises
@@ -117,11 +130,11 @@ class Turns:
     ) -> "tuple[dict[str, Any] | ServingError, float]":
         if self._running >= MOST_WAITING:
             raise QueueFull(f"{MOST_WAITING} calls wait for these hooks already: ask again later")
-        loop = asyncio.get_running_loop()
+        loop = self._asking.loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
         self._running += 1
         try:
-            self._threads.submit(self._work, hook, tensors, ctx, done, loop)
+            self._threads.submit(self._work, hook, tensors, ctx, done, loop, _left(ctx))
         except RuntimeError as error:
             self._running -= 1
             raise NotAvailable(f"no thread takes the call: {error}") from error
@@ -134,9 +147,10 @@ class Turns:
         ctx: HookContext,
         done: "asyncio.Future[Any]",
         loop: asyncio.AbstractEventLoop,
+        left_s: Callable[[], float | None],
     ) -> None:
         """Call a hook in a thread; raises nothing."""
-        self._asking.left_s.tell = _left(ctx)
+        self._asking.left_s.tell = left_s
         began = time.perf_counter()
         found: dict[str, Any] | ServingError
         try:
@@ -161,19 +175,9 @@ def _left(ctx: HookContext) -> Callable[[], float | None]:
     return lambda: None if deadline is None else max(0.0, deadline - time.time())
 
 
-# As kibernetika-serving gave them: authors compute in place. A request's arrays may be its bytes.
-def _writable(tensors: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: each.copy() if isinstance(each, np.ndarray) and not each.flags.writeable else each
-        for name, each in tensors.items()
-    }
-
-
-def _size(tensors: Mapping[str, Any]) -> int:
+def _size(value: object) -> int:
     """Count elements; a string counts its bytes, since the time to decode an image follows them."""
-    size = 0
-    for each in tensors.values():
-        size += getattr(each, "size", 1)
-        if isinstance(each, np.ndarray) and each.dtype.kind == "O":
-            size += sum(len(text) for text in each.ravel().tolist() if isinstance(text, bytes))
+    size: int = getattr(value, "size", 1)
+    if isinstance(value, np.ndarray) and value.dtype.kind == "O":
+        size += sum(len(text) for text in value.ravel().tolist() if isinstance(text, bytes))
     return size

@@ -18,7 +18,7 @@ from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.health import Health, Phase
 from ie_serving.server.fronts.kserve_v2.asked import METHODS, model_spec, no_signature
-from ie_serving.server.fronts.tfs.callers import grpc_caller
+from ie_serving.server.fronts.tfs.callers import grpc_callers
 from ie_serving.server.transport.grpc.services import Buffer, CallContext
 from ie_serving.wire.kserve import grpc_messages as written
 from ie_serving.wire.kserve.infer_layout import InferParser
@@ -62,7 +62,7 @@ def interface(*, limit_s: float | None) -> Interface[bytes]:
         methods=METHODS,
         encoders=_encoders,
         unknown_signature=no_signature,
-        caller=partial(grpc_caller, limit_s),
+        caller=grpc_callers(limit_s),
         limit_s=limit_s,
     )
 

@@ -1,6 +1,8 @@
 """What the transports know of who asks, for models that are told."""
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 from ie_serving.core.callers import Caller
 from ie_serving.server.transport.grpc.services import CallContext
@@ -15,12 +17,39 @@ def rest_caller(limit_s: float | None, head: RequestHead | None) -> Caller:
     return Caller(_Headers(head.fields.items), limit_s)
 
 
-def grpc_caller(limit_s: float | None, call: CallContext | None) -> Caller:
-    """Tell it of a gRPC call."""
+def grpc_callers(limit_s: float | None) -> Callable[[CallContext | None], Caller]:
+    """Give what tells it of gRPC calls; there is none where a version is warmed up."""
+    return _GrpcCaller if limit_s is None else partial(_limited, limit_s)
+
+
+def _limited(limit_s: float, call: CallContext | None) -> Caller:
     if call is None:
         return Caller()
-    limits = [each for each in (limit_s, call.time_remaining()) if each is not None]
-    return Caller(_Headers(call.invocation_metadata), min(limits, default=None))
+    caller = _GrpcCaller(call)
+    left_s = caller.remaining_s
+    return Caller(caller.headers, limit_s if left_s is None else min(limit_s, left_s))
+
+
+class _GrpcCaller(Caller):
+    """Reads the call when it is asked: most models ask for nothing."""
+
+    __slots__ = ("_call",)
+    _call: CallContext | None
+
+    def __init__(self, call: CallContext | None) -> None:
+        object.__setattr__(self, "_call", call)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        return _Headers(self._call.invocation_metadata if self._call else tuple)
+
+    @property
+    def remaining_s(self) -> float | None:
+        return self._call.time_remaining() if self._call else None
+
+    def deadline(self, since: float) -> float | None:
+        left_s = self.remaining_s  # of now
+        return None if left_s is None else time.time() + left_s
 
 
 class _Headers(Mapping[str, str]):

@@ -13,7 +13,7 @@ from ie_serving.inference.interface import Api, Encode, Interface
 from ie_serving.inference.plane import DataPlane
 from ie_serving.inference.warmup import Replay
 from ie_serving.models.version.handle import Servable
-from ie_serving.server.fronts.tfs.callers import grpc_caller
+from ie_serving.server.fronts.tfs.callers import grpc_callers
 from ie_serving.server.fronts.tfs.grpc_results import (
     encode_classification,
     encode_multi_inference,
@@ -68,7 +68,7 @@ def grpc_interface(*, tensor_content: bool, limit_s: float | None) -> Interface[
         labels=LABELS,
         encoders=partial(_encoders, tensor_content=tensor_content),
         unknown_signature=_unknown_signature,
-        caller=partial(grpc_caller, limit_s),
+        caller=grpc_callers(limit_s),
         limit_s=limit_s,
     )
 

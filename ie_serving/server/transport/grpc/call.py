@@ -5,6 +5,7 @@ Source: "gRPC over HTTP2". Texts of statuses that gRPC's own servers send are th
 
 import asyncio
 import enum
+import time
 from collections.abc import Callable, Coroutine, Mapping
 from struct import Struct
 from typing import Any, Final, NamedTuple
@@ -137,7 +138,8 @@ class Call(Stream):
         """See `CallContext`."""
         if self._deadline is None:
             return None
-        return max(0.0, self._deadline - asyncio.get_running_loop().time())
+        # The loop's clock, which a thread can read as well.
+        return max(0.0, self._deadline - time.monotonic())
 
     def invocation_metadata(self) -> Fields:
         """See `CallContext`."""

@@ -6,6 +6,7 @@ import io
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from PIL import Image
 from ie_serving.core.callers import CALLER, Caller
 from ie_serving.core.codes import code_of
 from ie_serving.core.errors import LoadFailed, ServingError
+from ie_serving.engines.python.kibernetika.context import HookContext
 from tests.unit.engines.asking import answer, strings, told
 from tests.unit.engines.python.kibernetika.hooked import linear, opened
 
@@ -244,6 +246,13 @@ async def test_the_context_knows_the_caller(model: Open) -> None:
     CALLER.set(Caller({"x-request-id": "r1", "x-user": "ann"}, 5.0))
     found = await answer(made, x=ROWS)
     assert (found["who"].item(), found["left"].item()) == (b"r1 ann", True)
+
+
+def test_a_deadline_counts_from_the_request_not_from_when_it_is_asked() -> None:
+    before = time.time()
+    ctx = HookContext([], None, Caller({}, 5.0))
+    after = time.time()
+    assert before + 5 <= ctx.deadline <= after + 5
 
 
 def test_nothing_runs_without_consent(tmp_path: Path) -> None:

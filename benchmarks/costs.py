@@ -1,8 +1,9 @@
 """Measure what a small request pays for metrics, the access log and API keys.
 
-One server with each of them, and one with none, asked in many short turns by `h2load`. A second
-server with none shows what two alike servers differ by: less than that is not to be seen here. All
-are started anew several times, since two starts of the same server differ as well.
+One server with each of them, and one with none, asked in many short turns: by `h2load`, for the
+processor time of the server, and by the clients of `bench-quick`, for what a client notices. A
+second server with none shows what two alike servers differ by: less than that is not to be seen
+here. All are started anew several times, since two starts of the same server differ as well.
 """
 
 import argparse
@@ -12,22 +13,25 @@ import subprocess
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 from statistics import median, quantiles
 from typing import NamedTuple
 
+import numpy as np
 import psutil
+import uvloop
 
 from benchmarks import measure, servers
 from benchmarks.calls import Call, WrongReplyError, tfs_grpc, tfs_rest
 from benchmarks.engine import Loop
 from benchmarks.generators import GRPC_OPTIONS, JSON_OPTIONS, framed, need
-from benchmarks.load import HOST
+from benchmarks.load import HOST, asking_grpc, asking_rest, bursts_in_turns
+from benchmarks.quick import CASES as QUICK
 from benchmarks.quick import NEWEST, SAMPLE
-from benchmarks.report import table
+from benchmarks.report import spread, table
 from benchmarks.servers import Running, Server, project, with_flags
 from benchmarks.subjects import Question
 from benchmarks.tls import sample_inputs
@@ -52,6 +56,9 @@ class Turn(NamedTuple):
 
 Results = Mapping[tuple[str, str], list[Turn]]
 """By case and server."""
+Waits = dict[tuple[str, int, str], list[tuple[float, float]]]
+"""By transport, concurrency and server, for each start: milliseconds of the median burst, and the
+median of how much longer a burst took than that of the server with none in the same turn."""
 
 
 def main() -> None:
@@ -59,15 +66,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench-costs", description=__doc__)
     parser.add_argument("--starts", type=int, default=3, help="how often all servers are started")
     parser.add_argument("--turns", type=int, default=12, help="of each server and case, each start")
+    parser.add_argument(
+        "--seconds", type=float, default=2.0, help="of a client, for each server, case and start"
+    )
     given = parser.parse_args()
     need()
     found: dict[tuple[str, str], list[Turn]] = defaultdict(list)
+    waits: Waits = defaultdict(list)
     for _ in range(given.starts):
-        _measure(found, given.turns)
+        _measure(found, waits, given.turns, given.seconds)
     print(table(["", "case", "requests/s", "CPU", "middle half", "CPU µs more"], [*_rows(found)]))
+    print()
+    heads = ["", "case", "requests at once, ms", "more, by pairs, µs", "of none"]
+    print(table(heads, [*_rows_of_waits(waits)]))
 
 
-def _measure(found: dict[tuple[str, str], list[Turn]], turns: int) -> None:
+def _measure(
+    found: dict[tuple[str, str], list[Turn]], waits: Waits, turns: int, seconds: float
+) -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         running = {
@@ -78,6 +94,32 @@ def _measure(found: dict[tuple[str, str], list[Turn]], turns: int) -> None:
             for title in CASES:
                 for name in list(running)[:: -1 if turn % 2 else 1]:
                     found[title, name].append(_ask(running[name], title, keyed=name == KEYS))
+        for transport, concurrency in QUICK if seconds else ():
+            bursts = uvloop.run(_bursts(running, transport, concurrency, seconds))
+            for name, own in bursts.items():
+                more = np.subtract(own, bursts[NONE])
+                noted = float(np.median(own)) * 1e3, float(np.median(more)) * 1e3
+                waits[transport, concurrency, name].append(noted)
+
+
+async def _bursts(
+    running: Mapping[str, Running], transport: str, concurrency: int, seconds: float
+) -> dict[str, list[float]]:
+    async with AsyncExitStack() as stack:
+        asks = []
+        for name, server in running.items():
+            grpc = transport == "gRPC"
+            call = (tfs_grpc if grpc else tfs_rest)("digits", sample_inputs(1))
+            call = replace(call, key=KEY) if name == KEYS else call
+            target = server.target
+            asking = (
+                asking_grpc(target.grpc_port, call)
+                if grpc
+                else asking_rest(target.rest_port, call, concurrency)
+            )
+            asks.append(await stack.enter_async_context(asking))
+        bursts = await bursts_in_turns(asks, concurrency, seconds)
+    return dict(zip(running, bursts, strict=True))
 
 
 def _servers(folder: Path) -> Mapping[str, Server]:
@@ -149,11 +191,26 @@ def _rows(found: Results) -> Iterator[list[str]]:
                 yield [name, title, f"{rps:,.0f}", f"{cpu:.1f} µs", "", ""]
                 continue
             costs = [mine.cpu_us / other.cpu_us for mine, other in pairs]
-            low, _, high = quantiles(costs, n=4)
+            low, _, high = quantiles(costs * 2 if len(costs) < 2 else costs, n=4)
             rates = median(mine.rps / other.rps for mine, other in pairs)
             more = median(mine.cpu_us - other.cpu_us for mine, other in pairs)
             middle = f"{low:.3f}-{high:.3f}"
             yield [name, title, f"{rates:.3f}", f"{median(costs):.3f}", middle, f"{more:+.1f}"]
+
+
+def _percent(parts: Sequence[float]) -> str:
+    return f"{median(parts):.1f} % ({min(parts):.1f} to {max(parts):.1f})"
+
+
+def _rows_of_waits(waits: Waits) -> Iterator[list[str]]:
+    for (transport, concurrency, name), starts in waits.items():
+        took, more = ([each[place] for each in starts] for place in (0, 1))
+        row = [name, f"{transport} c{concurrency}", spread(took, 2)]
+        if name != NONE:
+            base = [each[0] for each in waits[transport, concurrency, NONE]]
+            parts = [100 * each / whole for each, whole in zip(more, base, strict=True)]
+            row += [spread([1e3 * each for each in more], 1), _percent(parts)]
+        yield row + [""] * (5 - len(row))
 
 
 if __name__ == "__main__":

@@ -53,7 +53,8 @@ class Sample:
 async def ask_grpc(port: int, call: Call) -> bytes:
     """Send the call once over gRPC and return the reply message."""
     async with grpc.aio.insecure_channel(f"{HOST}:{port}", options=LARGEST) as channel:
-        return await channel.unary_unary(call.path)(call.body, timeout=30)
+        method = channel.unary_unary(call.path)
+        return await method(call.body, timeout=30, metadata=_metadata(call))
 
 
 async def ask_rest(port: int, call: Call, tls: ssl.SSLContext | None = None) -> bytes:
@@ -95,6 +96,18 @@ async def load_in_turns(servers: Sequence[Ask], concurrency: int, seconds: float
     ]
 
 
+async def bursts_in_turns(
+    servers: Sequence[Ask], concurrency: int, seconds: float
+) -> list[list[float]]:
+    """Do the same, and give the seconds of each server's bursts.
+
+    Those at the same place are of one turn. What is compared by such pairs is free of the spells in
+    which everything takes twice as long.
+    """
+    await _in_turns(servers, concurrency, len(servers) * seconds / 4)
+    return [bursts for bursts, _ in await _in_turns(servers, concurrency, len(servers) * seconds)]
+
+
 async def _in_turns(
     servers: Sequence[Ask], concurrency: int, seconds: float
 ) -> list[tuple[list[float], list[float]]]:
@@ -125,8 +138,10 @@ async def asking_grpc(port: int, call: Call) -> AsyncIterator[Ask]:
     async with grpc.aio.insecure_channel(f"{HOST}:{port}", options=LARGEST) as channel:
         method = channel.unary_unary(call.path)
 
+        metadata = _metadata(call)
+
         async def one() -> None:
-            reply = await method(call.body)
+            reply = await method(call.body, metadata=metadata)
             if len(reply) != expected:
                 raise WrongReplyError(f"{call.path}: {len(reply)} bytes instead of {expected}")
 
@@ -158,6 +173,10 @@ async def asking_rest(port: int, call: Call, concurrency: int) -> AsyncIterator[
     finally:
         for transport in opened:
             transport.close()
+
+
+def _metadata(call: Call) -> tuple[tuple[str, str], ...]:
+    return (("x-api-key", call.key),) if call.key else ()
 
 
 class _Connection(asyncio.Protocol):

@@ -83,6 +83,13 @@ def long_headers(size: int, fields: int) -> Callable[[Server], None]:
     return ask
 
 
+def many_inputs(server: Server) -> None:
+    """Of the Open Inference Protocol, the last of them twice."""
+    each = b'{"name": "%d", "shape": [1], "datatype": "FP32", "data": [1]}'
+    inputs = b", ".join([each % min(number, 29_999) for number in range(30_001)])
+    server.rest.post("/v2/models/digits/infer", content=b'{"inputs": [%b]}' % inputs)
+
+
 def short_headers(server: Server) -> None:
     """8,000 of them in a request's head, all of one name."""
     with socket.create_connection(("127.0.0.1", server.rest_port), PATIENCE_S) as client:
@@ -118,6 +125,7 @@ REQUESTS: dict[str, Callable[[Server], None]] = {
     "many keys": rest(
         lambda: b'{"inputs": {%s}}' % b",".join(b'"%d": 1' % i for i in range(300_000))
     ),
+    "many inputs": many_inputs,
     "8,000 short headers": short_headers,
     "2,000 fields of a call": long_headers(4_000, 2_000),
     "60 KB of headers": long_headers(60_000, 600),

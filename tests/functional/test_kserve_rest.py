@@ -374,7 +374,7 @@ IMAGE = {"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1, 2]}
         pytest.param(
             {"inputs": [IMAGE], "outputs": [{"name": "x"}, {"name": "x"}]},
             400,
-            "duplicate output",
+            "there more than once",
             id="outputs twice",
         ),
         pytest.param(

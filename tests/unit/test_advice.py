@@ -69,6 +69,7 @@ def hints() -> Iterator[tuple[str, Hint]]:
 
 CLIENTS = (
     *("--lang", "--model_name", "--model_version", "--signature_name", "--url"),
+    *("--ca", "--cert", "--key"),
     *("--globoff", "--silent", "--show", "--fail", "--max", "--data"),
 )
 """Flags of the command that makes up programs, and those of curl in such a program."""

@@ -128,9 +128,16 @@ def encode_regressions(values: Sequence[float] | Array) -> bytes:
     return encoded(f'{{\n    "results": {ONE_LINE.array(texts, 1)}\n}}')
 
 
+LONGEST_ERROR: Final = 16_384
+"""Characters of an error that are sent: it may quote a name, which may be as long as a body."""
+CUT: Final = "...TRUNCATED"
+
+
 # "replace": the text may quote what a client sent, and an error that cannot be sent helps nobody.
 def encode_error(text: str) -> bytes:
     """Encode the body of an error reply."""
+    if len(text) > LONGEST_ERROR:
+        text = text[:LONGEST_ERROR] + CUT
     return f'{{\n    "error": "{escaped(text)}"\n}}'.encode("utf-8", "replace")
 
 

@@ -37,9 +37,11 @@ def datatype(word: object, tensor: str) -> DataType:
 
 
 def shown(value: object) -> str:
-    """Write what a client has sent in the place of a word or a number, at 40 characters at most.
+    """Write what a client has sent in the place of a word or a number; of a text 40 characters.
 
     It is JSON; a list or an object, whatever the parser has made of it, is `[...]`.
     """
-    is_plain = value is None or isinstance(value, (bool, int, float, str))
-    return json.dumps(value, ensure_ascii=False)[:40] if is_plain else "[...]"
+    if isinstance(value, str):
+        return json.dumps(value[:40], ensure_ascii=False)
+    is_plain = value is None or isinstance(value, (bool, int, float))
+    return json.dumps(value) if is_plain else "[...]"

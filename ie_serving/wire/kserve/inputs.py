@@ -31,11 +31,12 @@ _MOST: Final = (1 << 64) - 1
 
 def unique(names: Iterable[str], what: str) -> tuple[str, ...]:
     """Give names that must not be there twice; `what` has them. Raises: InvalidRequest."""
-    found = tuple(names)
-    if len(set(found)) != len(found):
-        twice = next(name for name in found if found.count(name) > 1)
-        raise InvalidRequest(f'{what} "{twice[:200]}" is there more than once')
-    return found
+    found: dict[str, None] = {}
+    for name in names:
+        if name in found:
+            raise InvalidRequest(f'{what} "{name[:200]}" is there more than once')
+        found[name] = None
+    return tuple(found)
 
 
 def check_datatype(signature: Signature, name: str, dtype: DataType) -> None:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from ie_serving.core.errors import NotSupported
 from ie_serving.wire.json.buffers import Lazy
-from ie_serving.wire.kserve.inputs import NOT_SERVED
+from ie_serving.wire.kserve.inputs import NOT_SERVED, unique
 from ie_serving.wire.kserve.members import Parameters, flag, parameters_of, text_of
 
 BINARY: Final = "binary_data"
@@ -49,7 +49,8 @@ def wanted_outputs(outputs: Sequence[Lazy], parameters: Parameters) -> Wanted:
         parameters: of the request.
 
     Raises:
-        InvalidRequest: one has no name, or a parameter of another type than it has to be.
+        InvalidRequest: one has no name, or that of another, or a parameter of another type than it
+            has to be.
         NotSupported: one asks for what this server does not have.
     """
     default = flag(parameters, ALL_BINARY, False, "the request") if parameters else False
@@ -67,4 +68,4 @@ def wanted_outputs(outputs: Sequence[Lazy], parameters: Parameters) -> Wanted:
         binary[name] = flag(own, BINARY, default, f'output "{name[:200]}"')
     kinds = set(binary.values())
     form = Form.MIXED if len(kinds) > 1 else Form.BINARY if True in kinds else Form.JSON
-    return Wanted(tuple(names), form, binary)
+    return Wanted(unique(names, "output"), form, binary)

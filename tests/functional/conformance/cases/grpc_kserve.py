@@ -154,7 +154,7 @@ SECTIONS = [
                 "an unknown datatype",
                 "datatypes of the protocol",
                 described(datatype='"FLOAT"'),
-                "has datatype 'FLOAT'; expected one of FP32",
+                'has datatype "FLOAT"; expected one of FP32',
             ),
             refused(
                 "values in another list",

@@ -14,7 +14,9 @@ from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.tensors import BY_NUMPY, Array, Signature, TensorSpec
 from ie_serving.wire.json.request import Format, parse_predict
 from ie_serving.wire.json.response import (
+    CUT,
     EXACT_NUMBERS,
+    LONGEST_ERROR,
     encode_classifications,
     encode_error,
     encode_predictions,
@@ -249,6 +251,12 @@ def test_empty_results() -> None:
 
 def test_an_error() -> None:
     assert encode_error('no "x"\n') == b'{\n    "error": "no \\"x\\"\\n"\n}'
+
+
+def test_an_error_that_quotes_a_whole_body_is_cut() -> None:
+    text = json.loads(encode_error("no " + '"' * 1_000_000))["error"]
+    assert len(text) == LONGEST_ERROR + len(CUT)
+    assert text.endswith(f'"{CUT}')
 
 
 @given(st.text(st.characters()))

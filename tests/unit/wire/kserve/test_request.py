@@ -179,6 +179,12 @@ def test_what_is_wrong_is_told_as_it_was_sent(
         arrays(read(body(x([1], shape, datatype))))
 
 
+def test_an_output_is_asked_for_once() -> None:
+    text = body(x([1], [1]), outputs=[{"name": "y"}, {"name": "y"}])
+    with pytest.raises(InvalidRequest, match='output "y" is there more than once'):
+        parse_infer(text, None)
+
+
 def test_a_request_may_be_decoded_again() -> None:
     """The data plane does so for a sequence that another version has."""
     parsed = parse_infer(body(x([1, 2], [1, 2])), None)

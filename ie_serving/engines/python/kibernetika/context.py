@@ -24,13 +24,13 @@ class HookContext:
     """
 
     log = log
+    skipped: Mapping[str, Any] | None = None
 
     def __init__(
         self, drivers: Sequence[object], global_ctx: object, caller: Caller = NOBODY
     ) -> None:
         self.drivers = drivers
         self.global_ctx = global_ctx
-        self.skipped: Mapping[str, Any] | None = None
         self._began = time.time()
         self._caller = caller
 

@@ -1,7 +1,7 @@
 """One model of a chain: it takes what hooks give, and gives what they may keep."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from ie_serving.engines.python.outputs import array_of
 
 ECHO = "null"
 """kibernetika's driver that gives back whatever it is given."""
+ARRAY = np.ndarray
 PLAIN = "fiub"
 """Kinds of numpy's dtypes whose arrays are tensors as they are: numbers and booleans."""
 
@@ -36,6 +37,25 @@ class LinkedModel:
         self.compiled = compiled
         self.signature = _signature(link, compiled) if compiled else _ANY
         self._rows = self._fixed_rows() if link.flexible else 0
+        self._exact = None if self._rows or link.outputs else _exact(self.signature)
+
+    def start(self, inputs: Mapping[str, Any]) -> Coroutine[Any, Any, dict[str, Array]]:
+        """Begin what `infer` does, on the event loop; `fit` is left out where it changes nothing.
+
+        Raises:
+            InvalidRequest, ServingError: as `infer`, whose coroutine raises them as well.
+        """
+        exact, compiled = self._exact, self.compiled
+        if exact is None or compiled is None or len(inputs) != len(exact):
+            return self.infer(inputs)
+        for name, dtype, whole, tail in exact:
+            each = inputs.get(name)
+            if type(each) is not ARRAY or each.dtype is not dtype:
+                return self.infer(inputs)
+            shape = each.shape
+            if shape != whole and (shape[1:] != tail or not shape):
+                return self.infer(inputs)
+        return compiled.infer(self.signature, inputs, _copies)
 
     async def infer(self, inputs: Mapping[str, Any], *, whole: bool = False) -> dict[str, Array]:
         """Run it, or echo; outputs are copies.
@@ -113,6 +133,25 @@ def _signature(link: Link, compiled: CompiledModel) -> Signature:
         known = ", ".join(served[name].outputs)
         raise LoadFailed(f"{link.path} has no output {', '.join(unknown)}; it has {known}")
     return served[name]
+
+
+Exact = tuple[str, "np.dtype[Any]", tuple[int, ...], tuple[int, ...] | None]
+
+
+def _exact(signature: Signature) -> tuple[Exact, ...] | None:
+    """Give by what arrays are seen to fit as they are, without a call.
+
+    Returns:
+        For each input its name, its dtype, its shape, and the shape without the first dimension
+        where that alone is open. None where an input takes what cannot be told so.
+    """
+    found: list[Exact] = []
+    for name, spec in signature.inputs.items():
+        shape, dtype = spec.shape, spec.dtype.numpy
+        if shape is None or -1 in shape[1:] or dtype.kind not in PLAIN or spec.image:
+            return None
+        found.append((name, dtype, shape, shape[1:] if -1 in shape else None))
+    return tuple(found)
 
 
 def arrays_of(values: Mapping[Any, Any], convert: Callable[[object], Array]) -> dict[str, Array]:

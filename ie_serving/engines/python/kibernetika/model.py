@@ -3,29 +3,27 @@
 import asyncio
 import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-from ie_serving.core.callers import taken
+from ie_serving.core.callers import CALLER, NOBODY
 from ie_serving.core.errors import DeadlineExceeded, InvalidRequest, ServingError
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.python.kibernetika.asking import AskedModel, Asking
 from ie_serving.engines.python.kibernetika.context import HookContext
-from ie_serving.engines.python.kibernetika.functions import IGNORE, Functions, Hook
-from ie_serving.engines.python.kibernetika.linked import LinkedModel, arrays_of, plain
-from ie_serving.engines.python.kibernetika.turns import Turns
+from ie_serving.engines.python.kibernetika.functions import IGNORE
+from ie_serving.engines.python.kibernetika.linked import ARRAY, PLAIN, LinkedModel, arrays_of, plain
+from ie_serving.engines.python.kibernetika.turns import Turn
 from ie_serving.engines.python.outputs import checked
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(NamedTuple):
     """One model of the chain, and the hooks around it."""
 
-    pre: Hook | None
+    pre: Turn | None
     model: LinkedModel
-    post: Hook | None
+    post: Turn | None
 
 
 class HookedModel:
@@ -35,9 +33,8 @@ class HookedModel:
         file: of the hooks, for errors; empty where there are none.
         signature: what clients see.
         stages: in order.
-        functions: of the file.
+        process: answers the whole request in their place; None where there is none.
         asking: by which hooks ask models.
-        turns: where hooks run.
         timeout_s: longest time of a request; None sets no limit.
         freed: called last by `close`.
 
@@ -51,9 +48,8 @@ class HookedModel:
         file: str,
         signature: Signature,
         stages: Sequence[Stage],
-        functions: Functions,
+        process: Turn | None,
         asking: Asking,
-        turns: Turns,
         *,
         timeout_s: float | None,
         freed: Callable[[], object],
@@ -61,9 +57,8 @@ class HookedModel:
         self._file = file
         self._signatures = {signature.name: signature}
         self._stages = tuple(stages)
-        self._process = functions.process
+        self._process = process
         self._asking = asking
-        self._turns = turns
         self._timeout_s = timeout_s
         self._freed = freed
         self._drivers = [AskedModel(asking, stage.model) for stage in stages]
@@ -88,7 +83,9 @@ class HookedModel:
         """See `engines.base`."""
         if self._asking.loop is None:
             self._asking.loop = asyncio.get_running_loop()
-        ctx = HookContext(self._drivers, self.global_ctx, taken())
+        if (caller := CALLER.get()) is not NOBODY:  # as `taken`, without the call
+            CALLER.set(NOBODY)
+        ctx = HookContext(self._drivers, self.global_ctx, caller)
         work = self._answered(signature, inputs, read, ctx)
         return work if self._timeout_s is None else self._limited(work, self._timeout_s)
 
@@ -117,15 +114,17 @@ class HookedModel:
         ctx: HookContext,
     ) -> T:
         """Run the models in order, each with its hooks. Written out: every request does it."""
-        turns = self._turns
+        own: dict[str, Any] | None = None  # what a model has given, for a hook to change
         if self._process is not None:
-            done = turns.at_once(self._process, given, ctx)
-            given = done if done is not None else await turns.run(self._process, given, ctx)
+            done = self._process.at_once(given, ctx)
+            given = done if done is not None else await self._process.run(given, ctx)
         for stage in self._stages if self._process is None else ():
+            pre, model, post = stage
             ignored = False
-            if stage.pre is not None:
-                done = turns.at_once(stage.pre, given, ctx)
-                given = done if done is not None else await turns.run(stage.pre, given, ctx)
+            if pre is not None:
+                done = pre.at_once(given, ctx, own)
+                given = done if done is not None else await pre.run(given, ctx)
+                own = None
                 if IGNORE in given:
                     ignored = bool(given[IGNORE])
                     given = {name: value for name, value in given.items() if name != IGNORE}
@@ -133,20 +132,27 @@ class HookedModel:
                 ignored, given, ctx.skipped = True, ctx.skipped or given, None
             if not ignored:
                 try:
-                    given = await stage.model.infer(given)
+                    given = made = await model.start(given)
+                    own = made if model.compiled is not None else None
                 except InvalidRequest as error:
                     # What a client sent is its own fault, what a hook or another model gave is not.
-                    if stage.pre is None and stage is self._stages[0]:
+                    if pre is None and stage is self._stages[0]:
                         raise
                     raise _blamed(stage, error) from error
-            if stage.post is not None:
-                done = turns.at_once(stage.post, given, ctx)
-                given = done if done is not None else await turns.run(stage.post, given, ctx)
+            if post is not None:
+                done = post.at_once(given, ctx, own)
+                given = done if done is not None else await post.run(given, ctx)
+                own = None
         return read(self._outputs(signature, given))
 
     def _outputs(self, signature: Signature, found: Mapping[str, Any]) -> Mapping[str, Array]:
         if signature.outputs:
             return checked(self._file, found, signature.outputs)
+        for name, each in found.items():
+            if type(each) is not ARRAY or each.dtype.kind not in PLAIN or type(name) is not str:
+                break
+        else:  # as `arrays_of` would give them
+            return found
         try:
             return arrays_of(found, _or_json)
         except (InvalidRequest, TypeError, ValueError) as error:

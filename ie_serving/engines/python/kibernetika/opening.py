@@ -105,7 +105,7 @@ class _Opening:
         turns = Turns(file, asking, kernel.max_concurrency, execution)
         self.freed.callback(turns.close)
         stages = [
-            Stage(pre, model, post)
+            Stage(turns.of(pre), model, turns.of(post))
             for pre, model, post in zip(functions.pre, models, functions.post, strict=True)
         ]
         may_skip = bool(names & {IGNORE, "skip"})
@@ -113,9 +113,8 @@ class _Opening:
             file,
             _signature(file, stages, functions, may_skip=may_skip),
             stages,
-            functions,
+            turns.of(functions.process),
             asking,
-            turns,
             timeout_s=kernel.timeout_ms / 1e3 or None,
             freed=self.freed.close,
         )

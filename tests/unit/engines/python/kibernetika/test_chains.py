@@ -81,6 +81,18 @@ async def test_null_echoes_whatever_comes(tmp_path: Path) -> None:
         made.close()
 
 
+async def test_behind_an_echo_a_hook_writes_to_a_copy(tmp_path: Path) -> None:
+    code = "def postprocess(outputs):\n    outputs['x'] += 1\n    return outputs"
+    made = chained(tmp_path, code, ("null", "any"))
+    rows = ROWS.copy()
+    rows.flags.writeable = False
+    try:
+        for _ in range(2):  # in a thread, then on the loop
+            assert np.array_equal((await answer(made, x=rows))["x"], ROWS + 1)
+    finally:
+        made.close()
+
+
 @pytest.mark.parametrize("rows", [1, 3])
 async def test_a_flexible_batch_takes_any_number_of_rows(tmp_path: Path, rows: int) -> None:
     options = {"flexible_batch_size": "true"}

@@ -192,9 +192,56 @@ async def test_a_failure_is_its_own_requests(model: Open, line: str, text: str) 
         "def preprocess(inputs, ctx):\n    if inputs['x'][0, 0] == 0:\n"
         f"        {line}\n    return inputs"
     )
-    found = await said(made, x=ROWS)
-    assert text in found and "Traceback" not in found and "\n" not in found
-    assert np.array_equal((await answer(made, x=ROWS + 1))["y"], (ROWS + 1) * 2 + 1)
+    for _ in range(2):  # in a thread, then on the loop
+        found = await said(made, x=ROWS)
+        assert text in found and "Traceback" not in found and "\n" not in found
+        assert np.array_equal((await answer(made, x=ROWS + 1))["y"], (ROWS + 1) * 2 + 1)
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("return {}", "preprocess gave what"),
+        ("return {'z': inputs['x']}", "preprocess gave what"),
+        ("inputs['x'].shape = (4, 2)", "Obtained shape [4, 2], required shape [-1, 4]"),
+        ("inputs['x'].shape = (8,)", "Obtained shape [8], required shape [-1, 4]"),
+        ("inputs['x'].dtype = 'S4'", "preprocess gave what"),
+    ],
+)
+async def test_what_a_hook_gives_back_is_looked_at_as_it_is_now(
+    model: Open, line: str, text: str
+) -> None:
+    made = model(
+        "def preprocess(inputs):\n    if inputs['x'][0, 0] == 0:\n"
+        f"        {line}\n    return inputs"
+    )
+    for _ in range(2):  # in a thread, then on the loop
+        found = await said(made, x=ROWS.copy())
+        assert found.startswith("INTERNAL: preprocess gave what") and text in found
+        assert np.array_equal((await answer(made, x=ROWS + 1))["y"], (ROWS + 1) * 2 + 1)
+
+
+async def test_arrays_that_a_model_takes_are_cast_behind_hooks(model: Open) -> None:
+    made = model("def preprocess(inputs):\n    return inputs")
+    for dtype in (np.float32, np.float64, np.uint8, np.float32):
+        assert np.array_equal((await answer(made, x=ROWS.astype(dtype)))["y"], ROWS * 2 + 1)
+    assert np.array_equal((await answer(made, x=ROWS[0:1]))["y"], ROWS[0:1] * 2 + 1)
+
+
+async def test_a_hook_may_keep_and_change_outputs(model: Open) -> None:
+    made = model(
+        """
+        KEPT = []
+        def postprocess(outputs):
+            KEPT.append(outputs["y"])
+            outputs["y"] += 100
+            return {"y": outputs["y"], "first": KEPT[0]}
+        """
+    )
+    for n in range(3):
+        found = await answer(made, x=ROWS + n)
+        assert np.array_equal(found["y"], (ROWS + n) * 2 + 101)
+        assert np.array_equal(found["first"], ROWS * 2 + 101)
 
 
 async def test_a_client_is_told_of_its_own_fault(model: Open) -> None:

@@ -1,12 +1,14 @@
 """Measure kernels: processes beside threads, batches, instances, and what one that hangs costs.
 
-One server has all of them; every figure is a ratio, or a count, within one run.
+So are hooks, and graphs of two models. One server has all of them; every figure is a ratio, or a
+count, within one run.
 """
 
 import argparse
 import asyncio
 import json
 import re
+import subprocess
 import tempfile
 import textwrap
 import time
@@ -24,7 +26,7 @@ import openvino as ov
 
 from benchmarks import models, servers
 from benchmarks.calls import Call, tfs_grpc, tfs_rest
-from benchmarks.environments import ROOT
+from benchmarks.environments import PROJECT, ROOT
 from benchmarks.load import HOST, LARGEST, ask_grpc, load_grpc
 from benchmarks.report import ratio, spread, table
 from benchmarks.servers import Running, Server, Target, project
@@ -92,6 +94,15 @@ MODELS: dict[str, dict[str, Any]] = {
     "hangs": {"kernel": "kernel.py:Hangs", "max_concurrency": 4, "timeout_ms": HANGS_MS},
     "hangs_apart": {"kernel": "kernel.py:Hangs", **PROCESS, "timeout_ms": HANGS_MS},
 }
+LAYERS = (1, 6, 12, 24, 64)
+"""Sizes of the models in graphs, about 15 us to 1 ms each."""
+CHAIN: dict[str, Any] = {
+    "steps": {
+        "first": {"model": "a", "in": {"x": "request.x"}},
+        "last": {"model": "b", "in": {"x": "first.y"}},
+    },
+    "outputs": {"y": "last.y"},
+}
 
 
 def main() -> None:
@@ -105,11 +116,12 @@ def main() -> None:
     if given.installed:
         server = replace(server, install=cache(given.installed.absolute))
     with tempfile.TemporaryDirectory() as scratch, _started(server, Path(scratch)) as running:
-        asyncio.run(_measure(running.target, given.rounds, given.seconds))
+        asyncio.run(_measure(server, running.target, given.rounds, given.seconds))
 
 
-async def _measure(target: Target, rounds: int, seconds: float) -> None:
+async def _measure(server: Server, target: Target, rounds: int, seconds: float) -> None:
     await _hooks(target, rounds, seconds)
+    await _graphs(server, target, rounds, seconds)
     await _large(target, rounds, seconds)
     await _hanging(target, rounds, seconds)
     print(f"mean batch of {CLIENTS} clients: {await _mean_batch(target, seconds):.1f}")
@@ -132,6 +144,55 @@ async def _hooks(target: Target, rounds: int, seconds: float) -> None:
     row = [spread(us[0]), spread(us[1]), spread(us[2], 1), ratio(us[2], us[0])]
     heads = ["p50 us, plain", "empty hooks", "more, by pairs", "of plain"]
     print(table(heads, [row]), end="\n\n")
+
+
+async def _graphs(server: Server, target: Target, rounds: int, seconds: float) -> None:
+    """Two models one after the other: how much longer does a graph of them take?"""
+    python = server.install() / "bin" / "python"
+    rows = []
+    for layers in LAYERS:
+        two, one, more = _in_process(python, target.scratch, layers, rounds, seconds / 2)
+        asked = await _over_grpc(target, layers, rounds, seconds / 2)
+        rows.append(
+            [
+                *(f"{median(two) / 2:,.0f} us", spread(two), spread(one), spread(more, 1)),
+                *(ratio(one, two), spread(asked[0]), spread(asked[1]), ratio(asked[1], asked[0])),
+            ]
+        )
+    process = ["two calls, us", "graph", "more, by pairs", "ratio"]
+    heads = ["models of", *process, "gRPC: two requests, us", "graph", "ratio"]
+    print(table(heads, rows), end="\n\n")
+
+
+def _in_process(
+    python: Path, scratch: Path, layers: int, rounds: int, seconds: float
+) -> list[list[float]]:
+    """Give, round by round, the microseconds of two calls, of the graph, and of the difference."""
+    options = {"shape": (1, models.WIDTH), "rounds": (rounds,), "seconds": (seconds,)}
+    command = [
+        *(str(python), str(PROJECT / "benchmarks" / "graph_steps.py")),
+        *(str(scratch / f"dense{layers}" / "1"), json.dumps(CHAIN)),
+        *(word for name, each in options.items() for word in (f"--{name}", *map(str, each))),
+    ]
+    found = subprocess.run(command, cwd=scratch, check=True, capture_output=True, text=True)
+    columns = zip(*json.loads(found.stdout.splitlines()[-1]), strict=True)
+    return [list(column) for column in columns]
+
+
+async def _over_grpc(
+    target: Target, layers: int, rounds: int, seconds: float
+) -> tuple[list[float], list[float]]:
+    """Give, round by round, the microseconds of two requests, and of one to the graph."""
+    x = np.ones((1, models.WIDTH), np.float32)
+    calls = {name: tfs_grpc(f"{name}{layers}", {"x": x}) for name in ("a", "b", "graph")}
+    two, one = [], []
+    async with grpc.aio.insecure_channel(f"{HOST}:{target.grpc_port}") as channel:
+        await _in_turns(channel, calls, WARM_S)
+        for _ in range(rounds):
+            ms = await _in_turns(channel, calls, seconds)
+            two.append(1e3 * float(np.median(np.add(ms["a"], ms["b"]))))
+            one.append(1e3 * float(np.median(ms["graph"])))
+    return two, one
 
 
 async def _large(target: Target, rounds: int, seconds: float) -> None:
@@ -247,7 +308,17 @@ def _started(server: Server, scratch: Path) -> Iterator[Running]:
     entries = [
         {"config": {"name": n, "base_path": str(scratch / n), **own}} for n, own in MODELS.items()
     ]
-    (scratch / "config.json").write_text(json.dumps({"model_config_list": entries}))
+    graphs = []
+    for layers in LAYERS:
+        folder = scratch / f"dense{layers}"
+        dense = models.dense(layers)
+        ov.save_model(dense, folder / "1" / "model.xml", compress_to_fp16=False)
+        names = {name: f"{name}{layers}" for name in ("a", "b")}
+        entries += [{"config": {"name": n, "base_path": str(folder)}} for n in names.values()]
+        steps = {n: {**step, "model": names[step["model"]]} for n, step in CHAIN["steps"].items()}
+        graphs.append({**CHAIN, "name": f"graph{layers}", "steps": steps})
+    config = {"model_config_list": entries, "graphs": graphs}
+    (scratch / "config.json").write_text(json.dumps(config))
     probe = tfs_rest("thread", {"x": np.ones(2, np.float32)})
 
     def right(reply: bytes) -> None:

@@ -67,6 +67,16 @@ def write_large(folder: Path) -> Path:
     return folder
 
 
+def dense(layers: int) -> ov.Model:
+    """Layers of `WIDTH` numbers with ReLU: what one such model gives, another one takes."""
+    x = _input(-1, WIDTH)
+    weights = _Weights()
+    node = x
+    for _ in range(layers):
+        node = ops.relu(ops.matmul(node, weights(WIDTH, WIDTH, fan_in=WIDTH / 2), False, False))
+    return _model(node, x)
+
+
 def write(folder: Path) -> None:
     """Write every model that is not there yet as `<folder>/<name>/1/model.xml`."""
     for name, build in MODELS.items():
@@ -150,7 +160,7 @@ class _Weights:
     def __init__(self) -> None:
         self._random = np.random.default_rng(SEED)
 
-    def __call__(self, *shape: int, fan_in: int) -> ov.Node:
+    def __call__(self, *shape: int, fan_in: float) -> ov.Node:
         values = self._random.standard_normal(shape, np.float32) * np.sqrt(1 / fan_in)
         return ops.constant(values.astype(np.float32))
 

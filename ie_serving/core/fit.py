@@ -52,6 +52,27 @@ def fit(signature: Signature, inputs: Mapping[str, Array]) -> tuple[Mapping[str,
     return ({**inputs, **changed} if changed else inputs), added
 
 
+Seen = tuple["np.dtype[np.generic]", tuple[int, ...], tuple[int, ...] | None]
+
+
+def exact(signature: Signature) -> Mapping[str, Seen] | None:
+    """Give by what arrays are seen to fit as they are, for those who do so without a call.
+
+    Returns:
+        For each input its dtype, its shape, and the shape without the first dimension where that
+        one is open. An array of this dtype fits that has the first shape, or one dimension or more
+        and without the first one the second shape. None where an input takes what cannot be told
+        so: any shape, other open dimensions, encoded images.
+    """
+    found: dict[str, Seen] = {}
+    for name, spec in signature.inputs.items():
+        shape = spec.shape
+        if shape is None or -1 in shape[1:] or spec.image:
+            return None
+        found[name] = (spec.dtype.numpy, shape, shape[1:] if -1 in shape else None)
+    return found
+
+
 def shed(outputs: Mapping[str, Array], added: int) -> Mapping[str, Array]:
     """Take `added` trailing dimensions off each output that has that many of size 1."""
     ones = (1,) * added

@@ -67,7 +67,7 @@ def of_steps(record: Record) -> Record:
         record(step, seconds)
         entry = current()
         if entry is not None and entry.parts is not None:
-            ended = now()
+            ended = entry.inferred or now()  # the last one is told of behind the reply
             entry.add(Part("step", step, None, ended - seconds, ended))
 
     return noted

@@ -4,7 +4,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
-from ie_serving.telemetry.histogram import EVERY_SECOND, Histogram
+from ie_serving.telemetry.histogram import EVERY_SECOND, SETTLED_AT, Durations, Histogram
 from ie_serving.telemetry.text import family, sample, written
 
 STEP_SECONDS = "ie_serving_step_seconds"
@@ -42,17 +42,24 @@ class StepMetrics:
     """
 
     def __init__(self) -> None:
-        self.steps: dict[str, Histogram] = {}
+        self._durations: dict[str, Durations] = {}
         self._lock = threading.Lock()
         self._values: dict[tuple[str, str], Values] = {}
         self._labels: dict[tuple[str, str], Counter[str]] = {}
 
     def add(self, step: str, seconds: float) -> None:
         """Count one run of a step that succeeded, with its retries and items."""
-        histogram = self.steps.get(step)
-        if histogram is None:
-            histogram = self.steps[step] = Histogram()
-        histogram.add(seconds)
+        durations = self._durations.get(step)
+        if durations is None:
+            durations = self._durations[step] = Durations()
+        durations.noted.append(seconds)
+        if len(durations.noted) >= SETTLED_AT:
+            durations.settle()
+
+    @property
+    def steps(self) -> dict[str, Histogram]:
+        """Give how long each step took that has computed something, by its name."""
+        return {step: durations.settle() for step, durations in self._durations.items()}
 
     def numbers(
         self, step: str, item: str, /, count: int, total: float, least: float, greatest: float

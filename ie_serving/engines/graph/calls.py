@@ -8,7 +8,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ie_serving.core.errors import DeadlineExceeded, InvalidRequest, InvalidTensor, ServingError
+from ie_serving.core.errors import (
+    DeadlineExceeded,
+    InvalidRequest,
+    InvalidTensor,
+    NotAvailable,
+    ServingError,
+)
 from ie_serving.core.fit import fit, shed
 from ie_serving.core.tensors import Array, Signature, TensorSpec
 from ie_serving.engines.graph.choosing import empty
@@ -131,13 +137,30 @@ def _stacked(item: str, arrays: list[Array], counts: tuple[int, ...]) -> Array:
         ) from None
 
 
+def target_of(held: Loaded, signature: str, step: str) -> Target:
+    """Give what a step runs. Raises: NotAvailable, where it has no such signature."""
+    found = held.signatures.get(signature)
+    if found is None:
+        has = f"it has {', '.join(held.signatures)}"
+        lacks = f'version {held.version} has no signature "{signature}"; {has}'
+        raise NotAvailable(f'step "{step}": {lacks}')
+    return Target(held, found)
+
+
+def lacking(step: CallStep, target: Target) -> str:
+    """Say which outputs are not there any more that the step takes; empty: none."""
+    outputs = target.signature.outputs.keys()
+    if outputs >= step.taken:
+        return ""
+    names = ", ".join(sorted(step.taken - outputs))
+    return f'version {target.held.version} has no output "{names}", as earlier ones had'
+
+
 async def once(step: CallStep, target: Target, inputs: Items) -> Items:
     """Run it once. Raises: ServingError."""
     signature = target.signature
-    if not signature.outputs.keys() >= step.taken:
-        lacking = ", ".join(sorted(step.taken - signature.outputs.keys()))
-        version = target.held.version
-        raise ServingError(f'version {version} has no output "{lacking}", as earlier ones had')
+    if why := lacking(step, target):
+        raise ServingError(why)
     fitted, added = fit(signature, inputs)
 
     def read(outputs: Items) -> Items:

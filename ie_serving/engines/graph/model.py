@@ -1,6 +1,6 @@
 """A graph as a compiled model: to whoever serves it, it is one like any other."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from ie_serving.core.errors import NotAvailable, NotFound, UnknownLabel
@@ -8,7 +8,8 @@ from ie_serving.core.requests import ModelSpec
 from ie_serving.core.signatures import named
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, Signature
 from ie_serving.engines.graph.cache import Cache
-from ie_serving.engines.graph.calls import Target
+from ie_serving.engines.graph.calls import Target, target_of
+from ie_serving.engines.graph.chain import Chain
 from ie_serving.engines.graph.definition import CallStep, ModelStep
 from ie_serving.engines.graph.models import Held, Models, Record
 from ie_serving.engines.graph.own import Parts
@@ -17,6 +18,7 @@ from ie_serving.engines.graph.run import Run
 
 T = TypeVar("T")
 Targets = Mapping[str, Target]
+Outputs = Mapping[str, Array]
 
 
 class GraphModel:
@@ -38,16 +40,25 @@ class GraphModel:
         self._parts = parts
         self._record = record
         calls = [step for step in plan.steps.values() if isinstance(step, CallStep)]
-        self._used: dict[ModelSpec, list[str]] = {}
+        used: dict[ModelSpec, list[str]] = {}
         for step in calls:
             if isinstance(step, ModelStep):
-                self._used.setdefault(step.model, []).append(step.name)
+                used.setdefault(step.model, []).append(step.name)
+        self._used = [(spec, tuple(steps)) for spec, steps in used.items()]
         self._caches = {step.name: Cache(step.cache_s) for step in calls if step.cache_s}
         self._cache = Cache(cache_s) if cache_s else None
         self._own: Targets = {
             name: Target(part, named(part.signatures, "", name))
             for name, part in parts.held.items()
         }
+        self._chain = self._chained() if self._cache is None else None
+
+    def _chained(self) -> Chain | None:
+        """Give the short way, where the steps go it."""
+        if self._plan.only is None or not all(step.is_plain for step in self._plan.only):
+            return None
+        places = {name: at for at, (_, steps) in enumerate(self._used) for name in steps}
+        return Chain(self._plan, places, self._parts.held, self._record)
 
     @property
     def signatures(self) -> Mapping[str, Signature]:
@@ -66,42 +77,34 @@ class GraphModel:
         reload meanwhile changes nothing for this request.
         """
         held: list[Held] = []
-        targets = dict(self._own)
         # Not an `ExitStack`: it costs as much as all the rest.
         try:
-            for spec, steps in self._used.items():
-                found = self._found(spec, steps[0])
-                found.__enter__()
+            for spec, steps in self._used:
+                try:
+                    found = self._models.handle(spec)
+                except (NotFound, UnknownLabel) as error:
+                    raise NotAvailable(f'step "{steps[0]}": {error}') from error
+                found.holders += 1
                 held.append(found)
-                target = self._target(found, spec, steps[0])
-                for step in steps:
-                    targets[step] = target
-            return read(await self._outputs(targets, inputs))
+            if self._chain is not None:
+                return await self._chain.infer(held, inputs, read)
+            return read(await self._outputs(held, inputs))
         finally:
             for each in held:
-                each.__exit__(None, None, None)
+                each.holders -= 1
+                if not each.holders and each.unheld:
+                    each.unheld.set()
 
-    async def _outputs(self, targets: Targets, inputs: Mapping[str, Array]) -> Mapping[str, Array]:
+    async def _outputs(self, held: Sequence[Held], inputs: Mapping[str, Array]) -> Outputs:
+        targets = dict(self._own)
+        for (spec, steps), each in zip(self._used, held, strict=True):
+            target = target_of(each, spec.signature or SERVING_DEFAULT, steps[0])
+            targets.update(dict.fromkeys(steps, target))
         run = Run(self._plan, targets, self._caches, inputs, self._record)
         if self._cache is None:
             return await run.outputs()
         whose = " ".join(f"{t.held.version} {id(t.held.compiled)}" for t in targets.values())
         return await self._cache.get(whose, inputs, run.outputs)
-
-    def _found(self, spec: ModelSpec, step: str) -> Held:
-        try:
-            return self._models.handle(spec)
-        except (NotFound, UnknownLabel) as error:
-            raise NotAvailable(f'step "{step}": {error}') from error
-
-    def _target(self, held: Held, spec: ModelSpec, step: str) -> Target:
-        name = spec.signature or SERVING_DEFAULT
-        found = held.signatures.get(name)
-        if found is None:
-            has = f"it has {', '.join(held.signatures)}"
-            lacks = f'version {held.version} has no signature "{name}"; {has}'
-            raise NotAvailable(f'step "{step}": {lacks}')
-        return Target(held, found)
 
     def at_once(self, signature: Signature) -> int:
         """See `engines.base`: the models have limits of their own."""

@@ -3,8 +3,8 @@
 `models.served.ServedModels` is a `Models`, and `models.version.handle.Servable` a `Held`.
 """
 
+import asyncio
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Protocol
 
 from ie_serving.core.requests import ModelSpec
@@ -29,19 +29,14 @@ class Loaded(Protocol):
 
 
 class Held(Loaded, Protocol):
-    """A version of a model; while it is entered, it stays loaded."""
+    """A version of a model. It stays loaded while it is held.
 
-    def __enter__(self) -> object:
-        """Hold it."""
+    Counted by whoever holds it, without calls, as the data plane does: one more, and at the end one
+    less, and if that is none, `unheld` is set where there is one.
+    """
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-        /,
-    ) -> None:
-        """Let go of it."""
+    holders: int
+    unheld: asyncio.Event | None
 
 
 class Models(Protocol):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ie_serving.core.errors import InvalidRequest, InvalidTensor
-from ie_serving.core.fit import cast, cast_all, fit, have_dtypes, shed
+from ie_serving.core.fit import cast, cast_all, exact, fit, have_dtypes, shed
 from ie_serving.core.tensors import DataType, Signature, TensorSpec
 
 
@@ -173,3 +173,24 @@ def test_doubles_are_rounded_nan_and_infinity_included(array: Any) -> None:
         assert (np.abs(array[np.isfinite(array)]) > np.finfo(np.float32).max / 2).any()
     else:
         np.testing.assert_array_equal(result, array.astype(np.float32))
+
+
+@pytest.mark.parametrize("shape", [(), (-1,), (2,), (-1, 3), (2, 3), (-1, 1), (-1, 2, 3)])
+@given(array=hnp.arrays(np.float32, hnp.array_shapes(min_dims=0, max_dims=3, max_side=3)))
+def test_what_is_seen_to_fit_fits_as_it_is(shape: tuple[int, ...], array: Any) -> None:
+    only = signature(x=(DataType.FP32, shape))
+    known = exact(only)
+    assert known is not None
+    dtype, whole, tail = known["x"]
+    got = array.shape
+    if array.dtype is dtype and (got == whole or (got[1:] == tail and got)):
+        inputs = {"x": array}
+        assert fit(only, inputs) == (inputs, 0)
+    else:
+        assert got != shape
+        assert not got or shape[:1] != (-1,) or got[1:] != shape[1:]
+
+
+@pytest.mark.parametrize("shape", [None, (-1, -1), (2, -1)])
+def test_other_shapes_are_not_seen_to_fit(shape: tuple[int, ...] | None) -> None:
+    assert exact(signature(x=(DataType.FP32, shape))) is None

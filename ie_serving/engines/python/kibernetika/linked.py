@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
-from ie_serving.core.fit import fit, shed
+from ie_serving.core.fit import exact, fit, shed
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, Signature
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.hooks import Link
@@ -45,10 +45,10 @@ class LinkedModel:
         Raises:
             InvalidRequest, ServingError: as `infer`, whose coroutine raises them as well.
         """
-        exact, compiled = self._exact, self.compiled
-        if exact is None or compiled is None or len(inputs) != len(exact):
+        known, compiled = self._exact, self.compiled
+        if known is None or compiled is None or len(inputs) != len(known):
             return self.infer(inputs)
-        for name, dtype, whole, tail in exact:
+        for name, dtype, whole, tail in known:
             each = inputs.get(name)
             if type(each) is not ARRAY or each.dtype is not dtype:
                 return self.infer(inputs)
@@ -135,23 +135,12 @@ def _signature(link: Link, compiled: CompiledModel) -> Signature:
     return served[name]
 
 
-Exact = tuple[str, "np.dtype[Any]", tuple[int, ...], tuple[int, ...] | None]
-
-
-def _exact(signature: Signature) -> tuple[Exact, ...] | None:
-    """Give by what arrays are seen to fit as they are, without a call.
-
-    Returns:
-        For each input its name, its dtype, its shape, and the shape without the first dimension
-        where that alone is open. None where an input takes what cannot be told so.
-    """
-    found: list[Exact] = []
-    for name, spec in signature.inputs.items():
-        shape, dtype = spec.shape, spec.dtype.numpy
-        if shape is None or -1 in shape[1:] or dtype.kind not in PLAIN or spec.image:
-            return None
-        found.append((name, dtype, shape, shape[1:] if -1 in shape else None))
-    return tuple(found)
+def _exact(signature: Signature) -> tuple[tuple[str, Any, tuple[int, ...], object], ...] | None:
+    """Give `fit.exact` of a model of numbers alone, each input with its name."""
+    if any(spec.dtype.numpy.kind not in PLAIN for spec in signature.inputs.values()):
+        return None
+    known = exact(signature)
+    return known if known is None else tuple((name, *seen) for name, seen in known.items())
 
 
 def arrays_of(values: Mapping[Any, Any], convert: Callable[[object], Array]) -> dict[str, Array]:

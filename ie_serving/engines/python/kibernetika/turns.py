@@ -125,7 +125,7 @@ class Turn:
         self._mean_s[bucket] = mean_s + WEIGHT * (seen_s - mean_s)
         if type(found) is not dict and isinstance(found, ServingError):
             raise found
-        return found  # type: ignore[no-any-return]
+        return found
 
     async def run(self, tensors: Mapping[str, Any], ctx: HookContext) -> dict[str, Any]:
         """Call the hook in a thread, and learn how long it takes. Raises: as `at_once`."""

@@ -75,11 +75,13 @@ class Shelf:
     Attributes:
         servables: by name.
         recorded: steps in the order in which they ended.
+        took: seconds of each, the last time.
     """
 
     def __init__(self, **models: Model) -> None:
         self.servables: dict[str, Servable] = {}
         self.recorded: list[str] = []
+        self.took: dict[str, float] = {}
         for name, model in models.items():
             self.put(name, model)
 
@@ -97,8 +99,11 @@ class Shelf:
         """Compile a graph of these models."""
         rest.setdefault("outputs", {"y": "last.y"})
         (directory / FILE).write_text(json.dumps({"steps": steps, **rest}))
-        engine = WithGraphs(StandInEngine(), self, lambda step, _: self.recorded.append(step))
-        return engine.compile(directory, EngineOptions())
+        return WithGraphs(StandInEngine(), self, self._record).compile(directory, EngineOptions())
+
+    def _record(self, step: str, seconds: float) -> None:
+        self.recorded.append(step)
+        self.took[step] = seconds
 
 
 def plus(number: float) -> Model:

@@ -44,7 +44,7 @@ def fit(signature: Signature, inputs: Mapping[str, Array]) -> tuple[Mapping[str,
     for index, (name, spec) in enumerate(specs.items()):
         given = inputs[name]
         array = given if given.dtype == spec.dtype.numpy else cast(given, spec, index)
-        if not _admits(spec.shape, array.shape):
+        if not admits(spec.shape, array.shape):
             array = _with_trailing_ones(array, spec)
             added = max(added, 0 if spec.apart else array.ndim - given.ndim)
         if array is not given:
@@ -135,7 +135,7 @@ def cast(array: Array, spec: TensorSpec, index: int) -> Array:
     return result
 
 
-def _admits(wanted: tuple[int, ...] | None, given: tuple[int, ...]) -> bool:
+def admits(wanted: tuple[int, ...] | None, given: tuple[int, ...]) -> bool:
     """Tell whether an array of shape `given` fits a spec's shape."""
     if wanted is None or wanted == given:
         return True
@@ -185,7 +185,7 @@ def _with_trailing_ones(array: Array, spec: TensorSpec) -> Array:
         return array
     rank = len(spec.shape or ())
     padded = array.shape + (1,) * (rank - array.ndim)
-    if array.ndim < rank and _admits(spec.shape, padded):
+    if array.ndim < rank and admits(spec.shape, padded):
         return array.reshape(padded)
     raise InvalidTensor(_wrong_shape(array, spec))
 

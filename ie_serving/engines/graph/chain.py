@@ -175,9 +175,10 @@ class Chain:
                     take = partial(_shedding, take, added) if added else take
                 found = await loaded.compiled.infer(signature, filled, take)
             except Exception as error:
-                if ended:  # the step has done its part
-                    raise
-                raise of_step(link.step, error) from error
+                if not ended:
+                    raise of_step(link.step, error) from error
+                self._record(link.name, ended - began)  # the step has done its part
+                raise
             self._record(link.name, (ended or perf_counter()) - began)
             given.append(found)
         return found  # type: ignore[no-any-return]

@@ -30,7 +30,7 @@ async def test_what_reads_the_reply_fails_for_itself(tmp_path: Path) -> None:
     graph = models.graph(tmp_path, CHAIN)
     with pytest.raises(InvalidRequest, match=r"^no such output$"):
         await given(graph, refuse)
-    assert models.recorded == ["first"]
+    assert models.recorded == ["first", "last"]
     models.put("double", failing(ServingError("broken")))
     with pytest.raises(ServingError, match=r'^step "last" \(model "double"\): broken$'):
         await given(graph, refuse)

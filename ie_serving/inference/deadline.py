@@ -2,7 +2,7 @@
 
 `asyncio.wait_for` would wrap the work in a second task, which costs more than a small inference,
 and asks for a task around it, which a coroutine has only from its first wait on
-(`server/transport/eager.py`).
+(`core/eager.py`).
 """
 
 import asyncio

@@ -172,7 +172,7 @@ async def once(step: CallStep, target: Target, inputs: Items) -> Items:
 
 
 # Not `asyncio.wait_for`: it asks for a task around it, which a request that has not waited yet does
-# not have (`server/transport/eager.py`).
+# not have (`core/eager.py`).
 async def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
     task = asyncio.get_running_loop().create_task(work)
     try:

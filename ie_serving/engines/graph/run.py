@@ -2,7 +2,8 @@
 
 Steps are asked for from the outputs backwards, so that one whose items nobody asks for, as the
 other branches of a switch, does not run. A step asks at once for all that it needs, and what waits
-runs side by side. A step that only one other waits for runs in that one's task: a chain takes none.
+runs side by side. A step that only one other waits for runs in that one's task: a chain takes none,
+and of steps side by side only those that wait, as for an inference in a thread.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from functools import partial
 from typing import Any
 
 from ie_serving.core.codes import code_of
+from ie_serving.core.eager import begin
 from ie_serving.core.errors import ServingError, placed
 from ie_serving.core.tensors import Array
 from ie_serving.engines.graph import choosing
@@ -98,7 +100,10 @@ class Run:
         if len(lacking) == 1:
             await self._get(lacking[0])
         elif lacking:
-            tasks = [self._task(name) for name in lacking]
+            begun = [self._begun(name) for name in lacking]
+            tasks = [task for task in begun if task is not None]
+            if not tasks:
+                return
             # What fails leaves the others to whoever else may wait for them, as a fallback; they
             # are cancelled when the request ends.
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
@@ -114,6 +119,15 @@ class Run:
         # Not awaited itself: whoever gives up, as a branch that is cancelled, must not cancel it.
         await asyncio.wait((task,))
         return task.result()
+
+    def _begun(self, name: str) -> "asyncio.Task[Given] | None":
+        """Begin a step beside others; give the task that goes on with it, if it waits."""
+        if name in self._plan.apart or name in self._tasks:
+            return self._task(name)
+        task = begin(self._step(name))
+        if task is not None:
+            self._tasks[name] = task
+        return task
 
     def _task(self, name: str) -> "asyncio.Task[Given]":
         task = self._tasks.get(name)

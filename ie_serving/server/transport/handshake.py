@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from ie_serving.core import eager
 from ie_serving.core.threads import let_go
-from ie_serving.server.transport import eager
 from ie_serving.server.transport.peer import client_address
 
 HANDSHAKE_S: Final = 10.0

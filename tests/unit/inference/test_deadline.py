@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from ie_serving.core.eager import begin
 from ie_serving.core.errors import DeadlineExceeded
 from ie_serving.inference.deadline import limited
-from ie_serving.server.transport.eager import begin
 from tests.unit.alarms import LONG_S, Alarms
 
 PATIENCE_S = 10

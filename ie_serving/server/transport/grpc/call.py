@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from ie_serving.core.budget import BUDGET, SMALL, Lease
 from ie_serving.core.codes import ENDED, Code, code_of
+from ie_serving.core.eager import begin
 from ie_serving.core.errors import (
     DeadlineExceeded,
     InvalidRequest,
@@ -20,7 +21,6 @@ from ie_serving.core.errors import (
 )
 from ie_serving.core.threads import let_go
 from ie_serving.server.status import explain
-from ie_serving.server.transport.eager import begin
 from ie_serving.server.transport.grpc import replies
 from ie_serving.server.transport.grpc.compression import (
     IDENTITY,

@@ -20,8 +20,8 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
+from ie_serving.core.eager import begin
 from ie_serving.server.transport.busy_poll import BusyPoll
-from ie_serving.server.transport.eager import begin
 from ie_serving.server.transport.http1 import protocol
 from ie_serving.server.transport.http1.body import MOST_UNREAD, Stream
 from ie_serving.server.transport.http1.faults import DEFECT, FAILED, STOPPING

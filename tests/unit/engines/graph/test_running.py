@@ -74,6 +74,40 @@ async def test_branches_that_do_not_need_each_other_run_side_by_side(tmp_path: P
     assert await asyncio.wait_for(ask(graph, x=[3]), PATIENCE_S) == {"y": [10]}
 
 
+async def test_branches_that_do_not_wait_make_no_task(tmp_path: Path) -> None:
+    models = filled()
+    seen: list[int] = []
+
+    async def count() -> None:
+        seen.append(len(asyncio.all_tasks()))
+
+    for name in ("add", "double", "sum"):
+        models.servables[name].compiled.before = count  # type: ignore[attr-defined]
+    assert await ask(models.graph(tmp_path, DIAMOND), x=[3]) == {"y": [10]}
+    assert seen == [1, 1, 1]
+
+
+async def test_a_branch_that_fails_at_once_ends_those_that_wait(tmp_path: Path) -> None:
+    models = filled()
+    ended = asyncio.Event()
+
+    async def wait() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def fail() -> None:
+        raise QueueFull("none is free")
+
+    models.servables["add"].compiled.before = wait  # type: ignore[attr-defined]
+    models.servables["double"].compiled.before = fail  # type: ignore[attr-defined]
+    with pytest.raises(QueueFull, match=r'step "right" \(model "double"\): none is free'):
+        await asyncio.wait_for(ask(models.graph(tmp_path, DIAMOND), x=[3]), PATIENCE_S)
+    assert ended.is_set()
+    assert [models.servables[name].holders for name in ("add", "double", "sum")] == [0, 0, 0]
+
+
 async def test_a_step_that_several_need_runs_once(tmp_path: Path) -> None:
     models = filled()
     steps = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ie_serving.server.transport import eager
+from ie_serving.core import eager
 
 Begin = Callable[[Coroutine[Any, Any, None]], "asyncio.Task[None] | None"]
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
+from ie_serving.core.eager import begin
 from ie_serving.core.errors import (
     DeadlineExceeded,
     InvalidRequest,
@@ -174,7 +175,14 @@ async def once(step: CallStep, target: Target, inputs: Items) -> Items:
 # Not `asyncio.wait_for`: it asks for a task around it, which a request that has not waited yet does
 # not have (`core/eager.py`).
 async def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
-    task = asyncio.get_running_loop().create_task(work)
+    found: list[T] = []
+
+    async def keep() -> None:
+        found.append(await work)
+
+    task = begin(keep())
+    if task is None:  # it has not waited: mostly so
+        return found[0]
     try:
         await asyncio.wait((task,), timeout=seconds)
     finally:
@@ -183,7 +191,8 @@ async def _within(seconds: float, work: Coroutine[Any, Any, T]) -> T:
             await asyncio.wait((task,))
     if is_late:
         raise DeadlineExceeded(f"it took longer than its timeout_ms, {seconds * 1000:g}")
-    return task.result()
+    task.result()
+    return found[0]
 
 
 async def _side_by_side(works: list[Coroutine[Any, Any, None]]) -> None:

@@ -10,6 +10,7 @@ from ie_serving.core.errors import QueueFull, ServingError
 from ie_serving.core.tensors import Array
 from ie_serving.engines.python.context import Context, failure
 from ie_serving.engines.python.outputs import Specs, checked
+from ie_serving.engines.run import forks
 from ie_serving.engines.run.function import one_line
 from ie_serving.telemetry.logs import Event
 
@@ -30,16 +31,17 @@ class Call:
     """One call, as `execute_batch` sees it.
 
     Attributes:
+        kernel: its name.
         inputs: arrays by name.
         ctx: who asks.
         outcome: the outputs, or the error; None before there is either.
         over: the memory was full.
     """
 
-    __slots__ = ("_kernel", "_outputs", "ctx", "inputs", "outcome", "over")
+    __slots__ = ("_outputs", "ctx", "inputs", "kernel", "outcome", "over")
 
     def __init__(self, kernel: str, outputs: Specs, inputs: Inputs, ctx: Context) -> None:
-        self._kernel = kernel
+        self.kernel = kernel
         self._outputs = outputs
         self.inputs = inputs
         self.ctx = ctx
@@ -49,7 +51,7 @@ class Call:
     def reply(self, tensors: object) -> None:
         """Answer with the outputs; they count for more than what `execute_batch` returns."""
         try:
-            self.outcome = checked(self._kernel, tensors, self._outputs)
+            self.outcome = checked(self.kernel, tensors, self._outputs)
         except ServingError as error:
             self.outcome = error
 
@@ -75,13 +77,11 @@ class Call:
 
     def _unforeseen(self, error: BaseException) -> ServingError:
         request = self.ctx.request_id
-        log.error(Event("kernel failed", kernel=self._kernel, request_id=request), exc_info=error)
+        log.error(Event("kernel failed", kernel=self.kernel, request_id=request), exc_info=error)
         if isinstance(error, MemoryError):
             self.over = True
-            return QueueFull(
-                f"kernel {self._kernel} has no memory for this call: {one_line(error)}"
-            )
-        text = f"kernel {self._kernel} failed: {type(error).__name__}: {one_line(error)}"
+            return QueueFull(f"kernel {self.kernel} has no memory for this call: {one_line(error)}")
+        text = f"kernel {self.kernel} failed: {type(error).__name__}: {one_line(error)}"
         return ServingError(text)
 
 
@@ -155,7 +155,7 @@ class InProcess:
     def _run_alone(self, call: Call) -> None:
         assert self.execute is not None  # a kernel has either
         try:
-            call.finish(self.execute(call.inputs, call.ctx))
+            call.finish(forks.call(call.kernel, self.execute, call.inputs, call.ctx))
         # SystemExit as well: whoever ends the program in a call ends the call.
         except BaseException as error:
             call.failed(error)
@@ -163,7 +163,7 @@ class InProcess:
     def _run_together(self, execute: ExecuteBatch, calls: Sequence[Call]) -> bool:
         """Run a batch; False where it failed as a whole, with more than one call in it."""
         try:
-            given = execute(calls)
+            given = forks.call(calls[0].kernel, execute, calls)
         except BaseException as error:
             if len(calls) > 1:
                 return False

@@ -18,6 +18,7 @@ from ie_serving.engines.python.child import context_of, packed_answer
 from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.duplex import Duplex
 from ie_serving.engines.python.kernel import Kernel
+from ie_serving.engines.run import forks
 from ie_serving.engines.tensorflow.link import PeerGone, Segment
 from ie_serving.engines.tensorflow.protocol import Kind
 from ie_serving.telemetry.logs import Event
@@ -81,15 +82,18 @@ class _Answer:
         try:
             async with aclosing(self._kernel.stream(self._given(), self._ctx)) as replies:
                 async for outputs in replies:
+                    forks.leave_if_forked(self._kernel.name)
                     await self._put(outputs)
         except (asyncio.CancelledError, GeneratorExit, PeerGone):
             raise
         # SystemExit as well: it would end the loop, and with it the streams of others.
         except BaseException as error:
+            forks.leave_if_forked(self._kernel.name)
             call = self._call()
             call.failed(error)
             await self._way.send(Kind.END, [*packed_answer(call, {})])
         else:
+            forks.leave_if_forked(self._kernel.name)
             await self._way.send(Kind.END)
 
     async def _put(self, outputs: object) -> None:

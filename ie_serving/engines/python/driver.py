@@ -19,6 +19,7 @@ from ie_serving.engines.python.daemons import DaemonThreads
 from ie_serving.engines.python.fleet import Fleet, Running
 from ie_serving.engines.python.model import KernelModel
 from ie_serving.engines.python.opening import opened, own_params
+from ie_serving.engines.run import forks
 from ie_serving.engines.run.program import INFER_THREADS
 
 PYTHON = Hint("; to allow that, set {engine.allow_python}")
@@ -90,6 +91,6 @@ def _model(kernel: Running, options: EngineOptions, undone: ExitStack) -> Kernel
 
 def _updates(update: Callable[[Mapping[str, Any]], object]) -> Callable[[Mapping[str, Any]], None]:
     def own(params: Mapping[str, Any]) -> None:
-        update(own_params(params))
+        forks.call("update", update, own_params(params))
 
     return own

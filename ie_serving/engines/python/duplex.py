@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from math import inf
 
 from ie_serving.core.tensors import Array
+from ie_serving.engines.run.forks import not_for_forks
 from ie_serving.engines.tensorflow import protocol
 from ie_serving.engines.tensorflow.link import MALFORMED, Message, PeerGone, Segment
 from ie_serving.engines.tensorflow.protocol import Kind
@@ -27,6 +28,7 @@ class Duplex:
 
     def __init__(self, way: socket.socket, writes: Segment, reads: Segment) -> None:
         way.setblocking(False)
+        not_for_forks(way)
         self._way = way
         self._writes = writes
         self._reads = reads

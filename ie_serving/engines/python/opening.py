@@ -16,6 +16,7 @@ from ie_serving.engines.python.context import LoadContext
 from ie_serving.engines.python.kernel import Kernel, kernel_of
 from ie_serving.engines.python.own_modules import OwnModules
 from ie_serving.engines.python.requirements import check
+from ie_serving.engines.run import forks
 from ie_serving.engines.run.function import one_line
 from ie_serving.telemetry.logs import Event
 
@@ -44,8 +45,9 @@ def opened(directory: Path, options: EngineOptions, undone: ExitStack) -> Kernel
     check(file.parent)
     ctx = _context(directory, options)
     undone.callback(ctx.close)
+    forks.watch()
     with telling(place):
-        kernel = _kernel(file, place, ctx, options, undone)
+        kernel = forks.call(str(place), _kernel, file, place, ctx, options, undone)
     undone.callback(_close, kernel)
     return kernel
 

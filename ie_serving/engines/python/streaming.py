@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from ie_serving.core.errors import ServingError
 from ie_serving.engines.python.calls import Call, Checked, Inputs, Stream, read_only
 from ie_serving.engines.python.context import Context
+from ie_serving.engines.run import forks
 
 T = TypeVar("T")
 
@@ -67,6 +68,7 @@ class KernelStream:
     ) -> None:
         self._stream = stream
         self._answer = answer
+        self._name = answer({}, ctx).kernel
         self._ctx = ctx
         self._inputs = inputs
         self._home = asyncio.get_running_loop()
@@ -107,6 +109,7 @@ class KernelStream:
         try:
             async with aclosing(self._stream(self._given(), self._ctx)) as replies:
                 async for outputs in replies:
+                    forks.leave_if_forked(self._name)
                     await self._at_home(self._put(self._checked(outputs, read)))
         except (asyncio.CancelledError, GeneratorExit):
             raise
@@ -116,8 +119,11 @@ class KernelStream:
             failed.failed(error)
             assert isinstance(failed.outcome, ServingError)
             raise failed.outcome from None
+        finally:
+            forks.leave_if_forked(self._name)
 
     async def _given(self) -> AsyncGenerator[Inputs, None]:
+        forks.leave_if_forked(self._name)
         while (inputs := await self._at_home(self._next())) is not None:
             yield inputs
 

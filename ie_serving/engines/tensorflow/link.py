@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ie_serving.core.tensors import Array
+from ie_serving.engines.run.forks import not_for_forks
 from ie_serving.engines.tensorflow import protocol
 from ie_serving.engines.tensorflow.protocol import Frame, Kind
 
@@ -132,6 +133,7 @@ class Link:
 
     def __init__(self, connection: socket.socket, memory: Segment | None = None) -> None:
         self._socket = connection
+        not_for_forks(connection)
         self._memory = memory
 
     @property

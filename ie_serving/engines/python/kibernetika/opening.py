@@ -32,6 +32,7 @@ from ie_serving.engines.python.opening import found, telling
 from ie_serving.engines.python.outputs import Specs
 from ie_serving.engines.python.own_modules import OwnModules
 from ie_serving.engines.python.requirements import check
+from ie_serving.engines.run import forks
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -86,7 +87,8 @@ class _Opening:
             self.freed.callback(modules.close)
             with telling(own.place):
                 names = mentioned(compile(file.read_bytes(), str(file), "exec"))
-                functions = functions_of(modules.load(file), known)
+                forks.watch()
+                functions = forks.call(str(file), functions_of, modules.load(file), known)
         asking.blocks = bool(names & {"predict", "predict_hooks"})
         made = self._made(str(own.place or ""), models, functions, asking, names)
         return self._begun(made, own.place, functions, known)

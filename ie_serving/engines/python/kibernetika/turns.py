@@ -9,6 +9,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from time import perf_counter
 from typing import Any
 
@@ -20,6 +21,7 @@ from ie_serving.engines.python.kibernetika.asking import Asking
 from ie_serving.engines.python.kibernetika.context import HookContext
 from ie_serving.engines.python.kibernetika.functions import Hook
 from ie_serving.engines.python.kibernetika.linked import ARRAY
+from ie_serving.engines.run import forks
 from ie_serving.engines.run.function import one_line
 from ie_serving.engines.run.latency_model import CEILING_S, WEIGHT, LatencyModel
 from ie_serving.engines.run.pool import MOST_WAITING
@@ -80,7 +82,7 @@ class Turn:
 
     def __init__(self, turns: Turns, hook: Hook) -> None:
         self.name = hook.name
-        self._call = hook.call
+        self._call = partial(forks.call, hook.name, hook.call)
         self._turns = turns
         self._latency = LatencyModel(turns.execution)
         self._mean_s = self._latency.mean_s

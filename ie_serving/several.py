@@ -26,7 +26,7 @@ from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.workers.changes import Agreed, Changes, How
 from ie_serving.server.workers.counted import Counted, Counts
 from ie_serving.server.workers.ledger import Ledger
-from ie_serving.server.workers.line import Line
+from ie_serving.server.workers.line import Line, Silent
 from ie_serving.server.workers.member import Member, Phase
 from ie_serving.server.workers.spread import Spread
 from ie_serving.telemetry import logs
@@ -190,7 +190,7 @@ class SeveralWorkers:
         self._member.answer(LEVEL, partial(_answer, here))
 
         async def change(level: str) -> None:
-            await _all(here(level), self._member.ask_all(LEVEL, level, limit_s=LEVEL_S))
+            await _all(here(level), _heard(self._member.ask_all(LEVEL, level, limit_s=LEVEL_S)))
 
         return change
 
@@ -208,7 +208,7 @@ class SeveralWorkers:
     # -- metrics -----------------------------------------------------------------------------
 
     async def _page(self) -> bytes:
-        asked = self._member.ask_all(PAGE, limit_s=PAGE_S)
+        asked = _heard(self._member.ask_all(PAGE, limit_s=PAGE_S))
         found = await _all(self._told(), asked)
         counts = await asyncio.to_thread(_counts, found)
         gone = await self._counted.of_the_gone(counts)
@@ -240,3 +240,8 @@ async def _caught(own: Awaitable[Any]) -> Any:  # noqa: ANN401
         return await own
     except Exception as error:
         return error
+async def _heard(answers: Awaitable[list[Any]]) -> list[Any]:
+    """Give what those have answered that are not silent: what is asked for can do without them."""
+    return [answer for answer in await answers if not isinstance(answer, Silent)]
+
+

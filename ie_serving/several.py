@@ -7,11 +7,11 @@ all (`server/workers`). With one worker nothing of this is made.
 
 import asyncio
 import logging
-import os
 import pickle
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.files.succession import Applied
@@ -71,6 +71,7 @@ class SeveralWorkers:
         self._server = server
         self._known: Sequence[Known] = ()
         self.others = Beside(lambda: self._known, member.changed)
+        self._born = time.monotonic_ns()
 
     def over(self, models: ModelManager, metrics: Metrics) -> "SeveralWorkers":
         """See `Workers`."""
@@ -212,14 +213,25 @@ class SeveralWorkers:
         found = await _all(self._told(), asked)
         counts = await asyncio.to_thread(_counts, found)
         gone = await self._counted.of_the_gone(counts)
-        return await asyncio.to_thread(summed, [page for _, _, page in found], gone)
+        return await asyncio.to_thread(summed, [each.page for each in found], gone)
 
-    async def _told(self) -> tuple[int, int, bytes]:
-        return self._member.slot, os.getpid(), await self._own_page()
+    async def _told(self) -> "_Told":
+        # Before the page: who asks while one is written gets that, which is as old.
+        now = time.monotonic_ns()
+        return _Told(self._member.slot, self._born, now, await self._own_page())
 
 
-def _counts(found: Sequence[tuple[int, int, bytes]]) -> dict[int, Counts]:
-    return {slot: Counts(pid, counted(page)) for slot, pid, page in found}
+class _Told(NamedTuple):
+    """The metrics of one worker; see `Counts`."""
+
+    slot: int
+    born: int
+    told: int
+    page: bytes
+
+
+def _counts(found: Sequence[_Told]) -> dict[int, Counts]:
+    return {each.slot: Counts(each.born, each.told, counted(each.page)) for each in found}
 
 
 async def _answer(work: Callable[..., Awaitable[Any]], line: Line, *arguments: Any) -> None:  # noqa: ANN401
@@ -235,13 +247,13 @@ async def _all(own: Awaitable[Any], others: Awaitable[list[Any]]) -> list[Any]:
     return [first, *answers]
 
 
-async def _caught(own: Awaitable[Any]) -> Any:  # noqa: ANN401
-    try:
-        return await own
-    except Exception as error:
-        return error
 async def _heard(answers: Awaitable[list[Any]]) -> list[Any]:
     """Give what those have answered that are not silent: what is asked for can do without them."""
     return [answer for answer in await answers if not isinstance(answer, Silent)]
 
 
+async def _caught(own: Awaitable[Any]) -> Any:  # noqa: ANN401
+    try:
+        return await own
+    except Exception as error:
+        return error

@@ -148,6 +148,7 @@ class ServingApplication:
         self._inference = LaterInference(
             self._health,
             self._streams,
+            self._metrics,
             self._handing_on,
             limit_s=server.grpc_limit_s,
             tells_callers=tells_callers,
@@ -286,7 +287,10 @@ class ServingApplication:
         page = LaterPage(self._settings, self._storage_options, served, self._health, self._metrics)
         streams = self._streams.rest(self._plane, interface, most, any_origin=server.enable_cors)
         kserve = LaterKServe(
-            (self._plane, served, self._health), server, self._handing_on, lambda: api.poll
+            (self._plane, served, self._health, self._metrics),
+            server,
+            self._handing_on,
+            lambda: api.poll,
         )
         api = RestApi(
             self._plane,

@@ -105,7 +105,14 @@ class ServingApplication:
         self._notes = notes
         self._settings = settings
         self._storage_options = storage
-        self._repositories = Repositories(storage)
+        # In this order: each is made of what those before it have made.
+        self._make_models(server, handovers)
+        self._make_interfaces(server)
+        self._make_services(server)
+
+    def _make_models(self, server: ServerSettings, handovers: Handovers) -> None:
+        """Make the models, what counts their requests, and what changes them."""
+        self._repositories = Repositories(self._storage_options)
         self._fallback = TensorFlowFallback()
         self._drivers = engine_stack.drivers(self._fallback)
         self._loads = ThreadPoolExecutor(server.load_threads, "load")
@@ -121,7 +128,10 @@ class ServingApplication:
         self._metrics.show(self._process.lines)
         self._metrics.show(STORES.lines)
         self._changes = self._workers.over(self._models, self._metrics)
-        self._config = FollowedConfig(settings, self._models, handovers, self._workers.among)
+        self._config = FollowedConfig(self._settings, self._models, handovers, self._workers.among)
+
+    def _make_interfaces(self, server: ServerSettings) -> None:
+        """Make the data plane, and what each front end phrases requests and replies by."""
         self._data_plane = partial(
             plane_of(noted=server.tells_of_requests),
             metrics=self._metrics,
@@ -133,16 +143,21 @@ class ServingApplication:
         self._interface = self._handing_on(
             grpc_interface(tensor_content=server.tensor_content, limit_s=server.grpc_limit_s)
         )
-        self._streams = LaterStreams(self._metrics.show, tells_callers=settings.engine.allow_python)
-        self._in_flight = InFlight(
-            SHARE.of_limit(server.max_in_flight_requests), partial(self._plane.refused, "")
-        )
+        tells_callers = self._settings.engine.allow_python
+        self._streams = LaterStreams(self._metrics.show, tells_callers=tells_callers)
         self._inference = LaterInference(
             self._health,
             self._streams,
+            self._metrics,
             self._handing_on,
             limit_s=server.grpc_limit_s,
-            tells_callers=settings.engine.allow_python,
+            tells_callers=tells_callers,
+        )
+
+    def _make_services(self, server: ServerSettings) -> None:
+        """Make the services, what says whether they are ready, and the warm-up by them."""
+        self._in_flight = InFlight(
+            SHARE.of_limit(server.max_in_flight_requests), partial(self._plane.refused, "")
         )
         self._services = self._services_over(self._plane, self._models.served)
         self._grpc_health = HealthService(self._services, self._plane.is_ready)
@@ -272,7 +287,10 @@ class ServingApplication:
         page = LaterPage(self._settings, self._storage_options, served, self._health, self._metrics)
         streams = self._streams.rest(self._plane, interface, most, any_origin=server.enable_cors)
         kserve = LaterKServe(
-            (self._plane, served, self._health), server, self._handing_on, lambda: api.poll
+            (self._plane, served, self._health, self._metrics),
+            server,
+            self._handing_on,
+            lambda: api.poll,
         )
         api = RestApi(
             self._plane,

@@ -7,11 +7,11 @@ all (`server/workers`). With one worker nothing of this is made.
 
 import asyncio
 import logging
-import os
 import pickle
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from ie_serving.config.files.followed import FollowedConfig
 from ie_serving.config.files.succession import Applied
@@ -26,7 +26,7 @@ from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.workers.changes import Agreed, Changes, How
 from ie_serving.server.workers.counted import Counted, Counts
 from ie_serving.server.workers.ledger import Ledger
-from ie_serving.server.workers.line import Line
+from ie_serving.server.workers.line import Line, Silent
 from ie_serving.server.workers.member import Member, Phase
 from ie_serving.server.workers.spread import Spread
 from ie_serving.telemetry import logs
@@ -71,6 +71,7 @@ class SeveralWorkers:
         self._server = server
         self._known: Sequence[Known] = ()
         self.others = Beside(lambda: self._known, member.changed)
+        self._born = time.monotonic_ns()
 
     def over(self, models: ModelManager, metrics: Metrics) -> "SeveralWorkers":
         """See `Workers`."""
@@ -190,7 +191,7 @@ class SeveralWorkers:
         self._member.answer(LEVEL, partial(_answer, here))
 
         async def change(level: str) -> None:
-            await _all(here(level), self._member.ask_all(LEVEL, level, limit_s=LEVEL_S))
+            await _all(here(level), _heard(self._member.ask_all(LEVEL, level, limit_s=LEVEL_S)))
 
         return change
 
@@ -208,18 +209,29 @@ class SeveralWorkers:
     # -- metrics -----------------------------------------------------------------------------
 
     async def _page(self) -> bytes:
-        asked = self._member.ask_all(PAGE, limit_s=PAGE_S)
+        asked = _heard(self._member.ask_all(PAGE, limit_s=PAGE_S))
         found = await _all(self._told(), asked)
         counts = await asyncio.to_thread(_counts, found)
         gone = await self._counted.of_the_gone(counts)
-        return await asyncio.to_thread(summed, [page for _, _, page in found], gone)
+        return await asyncio.to_thread(summed, [each.page for each in found], gone)
 
-    async def _told(self) -> tuple[int, int, bytes]:
-        return self._member.slot, os.getpid(), await self._own_page()
+    async def _told(self) -> "_Told":
+        # Before the page: who asks while one is written gets that, which is as old.
+        now = time.monotonic_ns()
+        return _Told(self._member.slot, self._born, now, await self._own_page())
 
 
-def _counts(found: Sequence[tuple[int, int, bytes]]) -> dict[int, Counts]:
-    return {slot: Counts(pid, counted(page)) for slot, pid, page in found}
+class _Told(NamedTuple):
+    """The metrics of one worker; see `Counts`."""
+
+    slot: int
+    born: int
+    told: int
+    page: bytes
+
+
+def _counts(found: Sequence[_Told]) -> dict[int, Counts]:
+    return {each.slot: Counts(each.born, each.told, counted(each.page)) for each in found}
 
 
 async def _answer(work: Callable[..., Awaitable[Any]], line: Line, *arguments: Any) -> None:  # noqa: ANN401
@@ -233,6 +245,11 @@ async def _all(own: Awaitable[Any], others: Awaitable[list[Any]]) -> list[Any]:
         if isinstance(answer, Exception):
             raise answer
     return [first, *answers]
+
+
+async def _heard(answers: Awaitable[list[Any]]) -> list[Any]:
+    """Give what those have answered that are not silent: what is asked for can do without them."""
+    return [answer for answer in await answers if not isinstance(answer, Silent)]
 
 
 async def _caught(own: Awaitable[Any]) -> Any:  # noqa: ANN401

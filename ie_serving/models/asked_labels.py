@@ -15,8 +15,8 @@ from ie_serving.models.served import Served
 from ie_serving.models.version.handle import Servable
 
 MOST_LABELS = 1_000
-"""Labels of a model that clients may set: a hundred times what people use, and with names of a
-kilobyte a megabyte."""
+"""Labels of a model that clients may set: a hundred times what people use, and with the
+longest names a quarter of a megabyte."""
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,8 @@ ROUTES = [
     ("GET", "/v2/models/digits", "prom ops part"),
     ("GET", "/v2", "alice zoe prom ops part"),
     ("POST", "/v2/repository/index", "prom ops"),
+    ("GET", "/v2/models/digits/stats", "prom ops part"),
+    ("GET", "/v2/models/stats", "prom ops"),
     ("POST", "/v2/repository/models/digits/load", "ops part"),
     ("GET", "/v1/nonsense", "alice zoe prom ops part"),
     ("GET", "/nonsense", "alice zoe prom ops part"),
@@ -285,6 +287,12 @@ def _open_inference(server: Guarded, everyone: str) -> list[tuple[str, Any, Any,
         ("ModelInfer", stub.ModelInfer, digits, "alice ops part"),
         ("ModelInfer other", stub.ModelInfer, other, "zoe ops"),
         ("ModelStreamInfer", stub.ModelStreamInfer, iter([digits]), "alice zoe ops part"),
+        (
+            "ModelStatistics",
+            stub.ModelStatistics,
+            service_pb2.ModelStatisticsRequest(name="digits"),
+            "prom ops part",
+        ),
         ("RepositoryIndex", stub.RepositoryIndex, service_pb2.RepositoryIndexRequest(), "prom ops"),
     ]
 

@@ -128,6 +128,19 @@ def test_whoever_is_closed_out_of_reloads_is_told(serve: Serve, repository: Path
     assert server.rest.get("/v1/config").status_code == 200
 
 
+def test_a_page_of_a_name_that_leads_here_changes_nothing(server: Server) -> None:
+    """DNS rebinding: a browser sends this where such a name has resolved to 127.0.0.1."""
+    for route in (RELOAD, "/v1/models/one:poll", "/v1/models/one:labels", "/v1/log_level"):
+        host = f"evil.example.com:{server.rest_port}"
+        reply = server.rest.post(route, headers={"host": host, "origin": f"http://{host}"})
+        assert reply.status_code == 403, route
+        assert f'"http://{host}" may change nothing here' in reply.json()["error"]
+    host = f"127.0.0.1:{server.rest_port}"
+    reply = server.rest.post(RELOAD, headers={"host": host, "origin": f"http://{host}"})
+    assert reply.status_code == 200
+    assert server.rest.post(RELOAD, headers={"host": "models.example.com"}).status_code == 200
+
+
 def test_targets_are_compared_whole_and_without_case(server: Server) -> None:
     assert server.rest.get("/V1/Config").json() == server.rest.get("/v1/config").json()
     assert server.rest.get("/v1/Models").json() == server.rest.get("/v1/models").json()

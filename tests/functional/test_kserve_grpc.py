@@ -161,7 +161,6 @@ def test_a_deadline(client: Any) -> None:
     "ask",
     [
         lambda client: client.get_model_config("digits"),
-        lambda client: client.get_inference_statistics("digits"),
         lambda client: client.load_model("digits"),
         lambda client: client.unload_model("digits"),
         lambda client: client.get_system_shared_memory_status(),
@@ -289,3 +288,28 @@ def test_metrics_tell_the_protocols_apart(client: Any, server: Server) -> None:
     assert len({line.rpartition(" ")[0] for line in lines}) == len(lines), "a series is there twice"
     assert 'interface="gRPC",method="ModelInfer",code="OK"' in page
     assert 'ovms_requests_success{api="KServe",interface="gRPC",method="ModelInfer"' in page
+
+
+def test_statistics_are_those_of_the_requests(client: Any) -> None:
+    """As Triton's perf_analyzer reads them: before and after."""
+
+    def told() -> Any:
+        (found,) = client.get_inference_statistics("digits").model_stats
+        assert (found.name, found.version) == ("digits", "2")
+        return found
+
+    before = told()
+    for _ in range(3):
+        client.infer("digits", [image()])
+    with pytest.raises(Refused):
+        client.infer("digits", [triton.InferInput("image", [1, 3], "FP32")])
+    after = told()
+    assert after.inference_count == before.inference_count + 3
+    assert after.execution_count == before.execution_count + 3
+    for name in ("success", "compute_input", "compute_infer", "compute_output"):
+        first, last = (getattr(each.inference_stats, name) for each in (before, after))
+        assert (last.count, last.ns > first.ns) == (first.count + 3, True), name
+    assert client.get_inference_statistics("digits", "2").model_stats[0] == told()
+    assert [each.name for each in client.get_inference_statistics().model_stats] == ["digits"]
+    with pytest.raises(Refused, match="NOT_FOUND"):
+        client.get_inference_statistics("none")

@@ -110,7 +110,7 @@ def test_the_server_and_its_models_are_described(client: Any) -> None:
     assert client.is_server_ready()
     told = client.get_server_metadata()
     assert (told["name"], told["version"]) == ("ie_serving", __version__)
-    assert told["extensions"] == ["binary_tensor_data", "sequence", "parameters"]
+    assert told["extensions"] == ["binary_tensor_data", "sequence", "statistics", "parameters"]
     assert client.is_model_ready("digits")
     assert client.is_model_ready("digits", "1")
     assert client.is_model_ready("digits", "stable")
@@ -122,6 +122,20 @@ def test_the_server_and_its_models_are_described(client: Any) -> None:
     assert {each["name"] for each in told["outputs"]} == {"probabilities", "digit"}
     with pytest.raises(InferenceServerException, match="no such model"):
         client.get_model_metadata("nobody")
+
+
+def test_statistics_of_a_version_of_a_model_and_of_all(client: Any, server: Server) -> None:
+    image = tensor("image", np.zeros((1, 64), np.float32))
+    before = client.get_inference_statistics("digits", "1")["model_stats"][0]["inference_count"]
+    client.infer("digits", [image], model_version="1")
+    (told,) = client.get_inference_statistics("digits", "stable")["model_stats"]
+    assert (told["name"], told["version"]) == ("digits", "1")
+    assert told["inference_count"] == before + 1
+    assert told["inference_stats"]["success"]["ns"] > 0
+    assert told in client.get_inference_statistics("digits")["model_stats"]
+    assert told in client.get_inference_statistics()["model_stats"]
+    assert server.rest.get("/v2/models/none/stats").status_code == 404
+    assert server.rest.post("/v2/models/digits/stats").status_code == 405
 
 
 def test_health_answers_the_json_of_the_specification(server: Server) -> None:

@@ -190,8 +190,26 @@ def test_a_stop_ends_the_one_that_is_about_to_take_over(start: Start, gate: Gate
     successor = psutil.Process(pid_of(server.line("replacement started")))
     server.line("starting")
     server.send(signal.SIGTERM)
+    server.line(f"INFO .* replacement ended, this process stops pid={successor.pid}")
     assert server.popen.wait(PATIENCE_S) == 0
     until(lambda: not successor.is_running() or successor.status() == psutil.STATUS_ZOMBIE)
+    assert "ERROR" not in server.log, "it is what the operator has asked for"
+
+
+def test_a_stop_leaves_the_sockets_to_one_that_is_ready(start: Start, tmp_path: Path) -> None:
+    """Even where the stop comes before the old process has looked whether the new one is ready."""
+    path = str(tmp_path / "grpc")
+    server = start(**both(), grpc_socket_path=path, look_s=PATIENCE_S)
+    server.line("gRPC server listens on socket")
+    before = server.get()
+    server.send(signal.SIGUSR2)
+    successor = pid_of(server.line("replacement started"))
+    until(lambda: server.get() != before)  # the new one answers, so it has said that it is ready
+    server.send(signal.SIGTERM)
+    assert server.popen.wait(PATIENCE_S) == 0
+    assert server.call() == server.call(target=f"unix:{path}") == server.get()
+    assert psutil.pid_exists(successor)
+    assert "ERROR" not in server.log
 
 
 def test_a_successor_that_fails_leaves_everything_as_it_was(start: Start, tmp_path: Path) -> None:

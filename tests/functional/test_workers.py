@@ -7,11 +7,12 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import grpc
+import httpx
 import numpy as np
 import psutil
 import pytest
@@ -29,6 +30,9 @@ from tests.functional.servers import READY, SAMPLE, Server
 from tests.process import PATIENCE_S, until
 
 CLIENTS = 16
+DEATHS = 3
+SOON_S = 3.0
+"""Seconds for an answer of a worker that is not stopped."""
 IMAGE = tf.make_tensor_proto(np.zeros((1, 64), np.float32))
 AVAILABLE = get_model_status_pb2.ModelVersionStatus.AVAILABLE
 
@@ -54,11 +58,17 @@ class Client:
         reply = self._prediction.Predict(request, timeout=PATIENCE_S)
         return int(reply.model_spec.version.value)
 
+    def answers_soon(self) -> bool:
+        """Whether the worker that has the connection answers."""
+        try:
+            self._model.GetModelStatus(status_of("digits"), timeout=SOON_S)
+        except grpc.RpcError:
+            return False
+        return True
+
     def available(self, model: str = "digits") -> list[int]:
         """The versions that the status says are AVAILABLE."""
-        request = get_model_status_pb2.GetModelStatusRequest()
-        request.model_spec.name = model
-        reply = self._model.GetModelStatus(request, timeout=PATIENCE_S)
+        reply = self._model.GetModelStatus(status_of(model), timeout=PATIENCE_S)
         return [each.version for each in reply.model_version_status if each.state == AVAILABLE]
 
     def reload(self, **models: Path) -> None:
@@ -67,6 +77,12 @@ class Client:
             config = request.config.model_config_list.config.add()
             config.name, config.base_path, config.model_platform = name, str(path), "tensorflow"
         self._model.HandleReloadConfigRequest(request, timeout=PATIENCE_S)
+
+
+def status_of(model: str) -> get_model_status_pb2.GetModelStatusRequest:
+    request = get_model_status_pb2.GetModelStatusRequest()
+    request.model_spec.name = model
+    return request
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +144,10 @@ def connections(server: Server) -> Counter[int]:
 
 def counted(server: Server, family: str, **labels: str) -> float:
     """The sum of the samples of the page that have these labels."""
-    page = server.rest.get("/metrics").text
+    return value_of(server.rest.get("/metrics").text, family, **labels)
+
+
+def value_of(page: str, family: str, **labels: str) -> float:
     return sum(
         sample.value
         for found in text_string_to_metric_families(page)
@@ -248,15 +267,97 @@ def test_a_killed_worker_is_replaced_and_costs_the_others_no_request(
     until(lambda: min(connections(server).values()) >= CLIENTS // 4)
 
 
+def test_counters_neither_fall_nor_count_twice_while_workers_die(
+    server: Server, clients: list[Client]
+) -> None:
+    """Two read the page all the time, and come to different workers."""
+    asked = {"model_name": "digits", "method": "Predict"}
+    before = counted(server, "ie_serving_requests_total", **asked)
+    with Load(clients) as load, Scrapes(server, asked, 2) as scrapes:
+        for _ in range(DEATHS):
+            seen = scrapes.count
+            os.kill(max(server.pids()[1:]), signal.SIGKILL)
+            server.line("worker ended and is replaced")
+            server.line(READY)
+            until(lambda seen=seen: scrapes.count > seen + 4)  # type: ignore[misc]
+    for read in scrapes.found:
+        assert read == sorted(read)
+    assert counted(server, "ie_serving_requests_total", **asked) <= before + load.sent
+
+
+def test_a_worker_that_is_stopped_is_named_to_who_reloads(
+    server: Server, clients: list[Client], repository: Path
+) -> None:
+    """Within the time of a request. The other one answers, and has new connections."""
+    stopped, _ = server.pids()[1:]
+    os.kill(stopped, signal.SIGSTOP)
+    try:
+        answering = [each for each in clients if each.answers_soon()]
+        assert 0 < len(answering) < CLIENTS
+        with pytest.raises(grpc.RpcError) as refused:
+            answering[0].reload(digits=repository, more=SAMPLE)
+        assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
+        assert f"worker process {stopped} has shown no sign of life" in refused.value.details()
+        assert f"kill -CONT {stopped}" in refused.value.details()
+        assert refusal(answering[0], "more") == grpc.StatusCode.NOT_FOUND, "nothing has changed"
+        url = f"http://127.0.0.1:{server.rest_port}"
+        reply = httpx.post(f"{url}/v1/config/reload", timeout=SOON_S)
+        assert reply.status_code == 503
+        assert f"worker process {stopped}" in reply.json()["error"]
+        for _ in range(CLIENTS):
+            assert httpx.get(f"{url}/metrics", timeout=SOON_S).status_code == 200
+    finally:
+        os.kill(stopped, signal.SIGCONT)
+    until(lambda: server.rest.post("/v1/config/reload").status_code == 200)
+    assert len(answers(clients)) == 1
+
+
+class Scrapes:
+    """Readers of the page, each time over a connection of its own.
+
+    Attributes:
+        found: what each has read, in order.
+    """
+
+    def __init__(self, server: Server, labels: dict[str, str], readers: int) -> None:
+        self._url = f"http://127.0.0.1:{server.rest_port}/metrics"
+        self._labels = labels
+        self.found: list[list[float]] = [[] for _ in range(readers)]
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._read, args=(each,)) for each in self.found]
+
+    @property
+    def count(self) -> int:
+        return min(map(len, self.found))
+
+    def _read(self, found: list[float]) -> None:
+        while not self._over.wait(0.02):
+            with suppress(httpx.TransportError):  # the worker that died had the connection
+                page = httpx.get(self._url, timeout=PATIENCE_S).text
+                found.append(value_of(page, "ie_serving_requests_total", **self._labels))
+
+    def __enter__(self) -> "Scrapes":
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(PATIENCE_S)
+
+
 class Load:
     """Requests of every client at once, all the time.
 
     Attributes:
         failed: numbers of those of which a request has failed.
+        sent: how many requests there were.
     """
 
     def __init__(self, clients: list[Client]) -> None:
         self.failed: set[int] = set()
+        self._sent = [0] * len(clients)
         self._over = threading.Event()
         self._threads = [
             threading.Thread(target=self._ask, args=each) for each in enumerate(clients)
@@ -264,10 +365,15 @@ class Load:
 
     def _ask(self, number: int, client: Client) -> None:
         while not self._over.wait(0.02):
+            self._sent[number] += 1
             try:
                 client.predict()
             except grpc.RpcError:
                 self.failed.add(number)
+
+    @property
+    def sent(self) -> int:
+        return sum(self._sent)
 
     def __enter__(self) -> "Load":
         for thread in self._threads:

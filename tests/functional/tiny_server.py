@@ -24,6 +24,7 @@ from ie_serving.config.dialects import own_flags
 from ie_serving.config.settings import ServerSettings, Settings
 from ie_serving.core import hints
 from ie_serving.core.errors import ServingError
+from ie_serving.server.process import gunicorn_app
 from ie_serving.server.process.gunicorn_app import run
 from ie_serving.server.process.lifecycle import MakeListener
 from ie_serving.telemetry import logs
@@ -121,6 +122,7 @@ def build(options: dict[str, Any]) -> Tiny:
 def main() -> int:
     options = json.loads(sys.argv[1])
     known = ServerSettings.__dataclass_fields__
+    gunicorn_app.LOOK_S = options.get("look_s", gunicorn_app.LOOK_S)  # type: ignore[misc]
     server = ServerSettings(**{name: options[name] for name in options if name in known})
     hints.speak(own_flags.names("model"))
     logs.configure(server.log_level, server.log_path, server.log_format)

@@ -12,7 +12,7 @@ from ie_serving.config.files.pipelines import libraries, translated
 from ie_serving.config.settings import Graph, ModelConfig
 from ie_serving.config.values.faults import Faults
 from ie_serving.config.values.numbers import version
-from ie_serving.config.values.words import text
+from ie_serving.config.values.words import name as name_of
 from ie_serving.core.errors import ConfigError
 from ie_serving.core.nesting import MOST_NESTED
 from ie_serving.engines.base import EngineOptions
@@ -47,7 +47,7 @@ def graphs(
     pipelines = translated(top.get(PIPELINES) or [], libraries(top, faults), faults)
     mediapipe = drawn(top.get(MEDIAPIPE) or [], origin, faults)
     for place, entry in (*_entries(top, faults), *pipelines, *mediapipe):
-        name = faults.take(text, entry.get("name"), f"{place}.name")
+        name = faults.take(name_of, entry.get("name"), f"{place}.name")
         number = faults.take(version, entry.get("version", 1), f"{place}.version")
         rest = {key: value for key, value in entry.items() if key not in OWN}
         definition = _definition(rest, place, faults)

@@ -13,6 +13,7 @@ from google.protobuf.message import Message
 
 from ie_serving.config.settings import ModelConfig
 from ie_serving.core.errors import ConfigError
+from ie_serving.core.names import too_long
 from ie_serving.engines.base import EngineOptions
 from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy
 from ie_serving.wire.protobuf import messages
@@ -102,6 +103,11 @@ def _faults(config: Proto) -> Iterator[str]:
     name, path = config.name, config.base_path
     if not name:
         yield "a model of model_config_list has no name; name it"
+    if wrong := too_long("model", name):
+        yield wrong
+        return  # what follows would quote it
+    labels = (too_long("label", each) for each in config.version_labels)
+    yield from (f"Model {name}: {wrong}" for wrong in labels if wrong)
     if not path.startswith("/") and "://" not in path:
         yield f"Expected model {name} to have an absolute path or URI; got base_path()={path}"
     if config.HasField("logging_config"):

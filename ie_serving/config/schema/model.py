@@ -124,7 +124,7 @@ FOR_ALL: tuple[Setting, ...] = (
 MODEL: tuple[Setting, ...] = (
     Setting(
         place="model.name",
-        parse=words.text,
+        parse=words.name,
         form="TEXT",
         required=True,
         meaning="name in requests",

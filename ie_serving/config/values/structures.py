@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 from ie_serving.config.values.faults import Faults, fault
 from ie_serving.config.values.numbers import positive, version
 from ie_serving.core.errors import ConfigError
+from ie_serving.core.names import too_long
 from ie_serving.models.repository.version_policy import All, Latest, Specific, VersionPolicy
 
 Json: TypeAlias = Any
@@ -61,6 +62,8 @@ def version_labels(value: object, place: str) -> Mapping[str, int]:
     labels = {key: faults.take(version, item, f"{place}.{key}") for key, item in given.items()}
     if "" in labels:
         faults.add(place, "a label is empty; name it")
+    for wrong in filter(None, (too_long("label", each) for each in labels)):
+        faults.add(place, wrong)
     faults.check()
     return {key: item for key, item in labels.items() if item is not None}
 

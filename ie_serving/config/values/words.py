@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from ie_serving.config.values.faults import Parser, fault
 from ie_serving.core.errors import ConfigError
+from ie_serving.core.names import too_long
 
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
@@ -38,6 +39,14 @@ def text(value: object, place: str) -> str:
     if not isinstance(value, str) or not value.strip() or not value.isprintable():
         raise fault(place, value, "text that is not empty, on one line")
     return value
+
+
+def name(value: object, place: str) -> str:
+    """Read the name of a model."""
+    found = text(value, place)
+    if wrong := too_long("name", found):
+        raise ConfigError([f"{place}: {wrong}"])
+    return found
 
 
 def unchecked(value: object, place: str) -> str:

@@ -27,6 +27,7 @@ _LOOKS: Final = (
     "ModelReady",
     "ServerMetadata",
     "ModelMetadata",
+    "ModelStatistics",
     "RepositoryIndex",
 )
 """Methods of the services of predictions that run no model."""

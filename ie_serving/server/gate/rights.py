@@ -29,6 +29,8 @@ RPC: Mapping[str, Need] = {
     "/inference.GRPCInferenceService/ModelInfer": _PREDICT,
     "/inference.GRPCInferenceService/ModelStreamInfer": _PREDICT,
     "/inference.GRPCInferenceService/ModelMetadata": _READ,
+    # Without a name it tells of all models that the caller may read.
+    "/inference.GRPCInferenceService/ModelStatistics": _READ,
     "/inference.GRPCInferenceService/RepositoryIndex": _READ_ALL,
     "/inference.GRPCInferenceService/ServerMetadata": Need(Right(0), Models.NONE),
     "/inference.GRPCInferenceService/ServerLive": _HEALTH,

@@ -159,8 +159,13 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
         self._succession.begin(self.LISTENERS)
 
     def stop(self, graceful: bool = True) -> None:
-        """Stop the workers, and whoever was to take over."""
-        self._succession.give_up()
+        """Stop the workers, and whoever is about to take over; who has taken over stays."""
+        self._succession.stop()
+        # Also where another cause to stop came before this process saw that the new one is ready.
+        if successor := self._succession.ready_pid():
+            self.reexec_pid = successor  # gunicorn then leaves the paths of UNIX sockets
+            # systemd follows the process that it knows as the service's.
+            sd_notify(f"MAINPID={successor}", self.log)
         if self.server.predecessor and not self.server.was_ready.get():
             self.reexec_pid = os.getppid()  # the paths of UNIX sockets are its predecessor's still
         super().stop(graceful)
@@ -171,16 +176,13 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
 
     def manage_workers(self) -> None:
         """Start workers that are missing, unless the pause before a replacement lasts."""
-        if successor := self._succession.ready_pid():
-            self._leave_to(successor)
+        if self._succession.ready_pid():
+            self._leave()
         # gunicorn calls this every second. To sleep until `_spawn_at` would delay its signals.
         if time.monotonic() >= self._spawn_at:
             super().manage_workers()
 
-    def _leave_to(self, successor: int) -> NoReturn:
-        self.reexec_pid = successor  # gunicorn then leaves the paths of UNIX sockets
-        # systemd follows the process that it knows as the service's.
-        sd_notify(f"MAINPID={successor}", self.log)
+    def _leave(self) -> NoReturn:
         self.server.stopped_by.set(signal.SIGUSR2)
         self._stopping = True
         raise StopIteration

@@ -199,6 +199,7 @@ class Succession:
     def __init__(self, environment: Mapping[str, str]) -> None:
         self._environment = environment
         self._successor: Successor | None = None
+        self._is_stopped = False
 
     def begin(self, sockets: Sequence[socket.socket]) -> None:
         """Start a successor, unless one is on its way or the machine would end it with this one."""
@@ -242,8 +243,18 @@ class Succession:
             self.give_up()
         return 0
 
+    def stop(self) -> None:
+        """End a successor that is not ready, as this process is told to stop: a stop is for both.
+
+        Otherwise whoever stops the server would have one again as soon as the models have loaded.
+        """
+        if self._successor and not self._successor.is_ready:
+            self._is_stopped = True
+            log.info(Event("replacement ended, this process stops", pid=self._successor.pid))
+            self.give_up()
+
     def give_up(self) -> None:
-        """End a successor that is not ready: this process is told to stop, or it takes too long."""
+        """End a successor that is not ready."""
         if self._successor and not self._successor.is_ready:
             os.kill(self._successor.pid, signal.SIGTERM)
 
@@ -253,8 +264,9 @@ class Succession:
         if successor is None or successor.pid != pid:
             return
         self._successor = None
-        successor.repeat()
-        _say(successor.cause(code))
+        if not self._is_stopped:
+            successor.repeat()
+            _say(successor.cause(code))
         successor.ended(code)
 
 

@@ -11,7 +11,9 @@
     gives its turn back
 
 Where not all or nothing is asked for, there is nothing to prepare. A worker that dies is left out:
-its replacement begins with what was committed last (`ledger.py`). Where the asked one dies in
+its replacement begins with what was committed last (`ledger.py`). One that is stopped or hangs is
+left out as well where there is nothing to prepare, and finds out when it goes on; elsewhere it has
+the change refused, since it would answer otherwise than the rest. Where the asked one dies in
 between, the others find by the numbers that they are behind, and change by themselves.
 """
 
@@ -24,7 +26,7 @@ from typing import Any, Final, Protocol
 
 from ie_serving.core.errors import ServingError
 from ie_serving.server.workers.ledger import Ledger
-from ie_serving.server.workers.line import Gone, Line
+from ie_serving.server.workers.line import Gone, Line, Silent
 from ie_serving.server.workers.member import Member
 from ie_serving.server.workers.turn import Turn
 from ie_serving.telemetry.logs import Event
@@ -151,21 +153,32 @@ class Changes:
         finally:
             for wait in waits:
                 wait.cancel()
-            for line in lines:
-                line.close()
+            _close(lines)
 
     async def _ask_all(
         self, number: int, configs: Configs, seen: str | None, how: How
     ) -> list[Line]:
-        lines = []
-        for slot in self._member.open:
-            try:
-                line = await self._member.call(slot, CHANGE, number, configs, seen, how)
-            except Gone as error:
-                log.warning(Event("worker not heard", verb=CHANGE, cause=error))
-            else:
-                lines.append(line)
+        lines: list[Line] = []
+        try:
+            for slot in self._member.open:
+                if line := await self._ask(slot, number, configs, seen, how):
+                    lines.append(line)
+        except BaseException:  # cancellation too: nobody else knows of the lines
+            _close(lines)
+            raise
         return lines
+
+    async def _ask(
+        self, slot: int, number: int, configs: Configs, seen: str | None, how: How
+    ) -> Line | None:
+        """Ask one worker; None where the change is made without it. Raises: Silent."""
+        try:
+            return await self._member.call(slot, CHANGE, number, configs, seen, how)
+        except (Gone, Silent) as error:
+            log.warning(Event("worker not heard", verb=CHANGE, cause=error))
+            if isinstance(error, Silent) and how is not How.BY_MODEL:
+                raise
+            return None
 
     async def _numbered(self, number: int, seen: str | None) -> None:
         """Know the change by its number, in the step in which it is committed."""
@@ -208,6 +221,11 @@ class Changes:
                     await self._apply(How.BY_MODEL, configs, agreed)
         except ServingError as error:
             log.error(Event("configuration not applied", cause=error))
+
+
+def _close(lines: Sequence[Line]) -> None:
+    for line in lines:
+        line.close()
 
 
 async def _done(lines: Sequence[Line]) -> None:

@@ -2,17 +2,25 @@
 
 A sum that falls looks to Prometheus like a restart of the whole server, and `rate()` would count
 everything again that the others have. So each page notes what every worker had counted; what a
-worker had when it was read last is added for its slot once another process has that. What came
-between the last page and its death is lost, as with any process.
+worker had when it was read last is added to pages that do not have it. What came between the last
+page and its death is lost, as with any process.
+
+Several who read at once may come here in another order than that in which the workers told: one
+may bring the numbers of a process whose successor another one has noted already. So processes are
+told apart by when they were born, and their numbers by when they were told.
 """
 
 import asyncio
 import pickle
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ie_serving.server.workers.crew import Crew
 from ie_serving.server.workers.turn import Turn
+
+KEPT: Final = 4
+"""Processes of a slot that are known apart, the newest ones; all before are one sum. Whoever brings
+the page of an older one has begun before that many deaths, between which lie as many starts."""
 
 Numbers = Mapping[str, float]
 """Numbers of counters and histograms, by the name of the sample with its labels."""
@@ -22,11 +30,13 @@ class Counts(NamedTuple):
     """What one worker tells of itself.
 
     Attributes:
-        pid: of its process.
+        born: when its process began, by which it differs from others that had its slot.
+        told: when it was asked, by the same clock.
         numbers: what it has counted.
     """
 
-    pid: int
+    born: int
+    told: int
     numbers: Numbers
 
 
@@ -34,12 +44,12 @@ class _Slot(NamedTuple):
     """What is known of a slot.
 
     Attributes:
-        before: what the processes have counted that had it before.
-        last: what its process told last.
+        before: sum of what processes had counted that are long gone.
+        newest: what each of the last ones has told last, by when it was born.
     """
 
     before: Numbers
-    last: Counts
+    newest: Mapping[int, Counts]
 
 
 class Counted:
@@ -65,16 +75,25 @@ class Counted:
     def _noted(self, found: Mapping[int, Counts]) -> Numbers:
         kept: dict[int, _Slot] = pickle.loads(self._place.read() or _NOTHING)
         for slot, counts in found.items():
-            known = kept.get(slot, _Slot({}, counts))
-            is_other = known.last.pid != counts.pid
-            before = _added(known.before, known.last.numbers) if is_other else known.before
-            kept[slot] = _Slot(before, counts)
+            kept[slot] = _with(kept.get(slot, _Slot({}, {})), counts)
         self._place.write(pickle.dumps(kept))
         gone: Numbers = {}
-        for slot, (before, last) in kept.items():
+        for slot, (before, newest) in kept.items():
             gone = _added(gone, before)
-            gone = gone if slot in found else _added(gone, last.numbers)
+            here = found[slot].born if slot in found else None
+            for born, counts in newest.items():
+                gone = gone if born == here else _added(gone, counts.numbers)
         return gone
+
+
+def _with(slot: _Slot, counts: Counts) -> _Slot:
+    known = slot.newest.get(counts.born)
+    if known and known.told > counts.told:
+        return slot
+    before, newest = slot.before, {**slot.newest, counts.born: counts}
+    while len(newest) > KEPT:
+        before = _added(before, newest.pop(min(newest)).numbers)
+    return _Slot(before, newest)
 
 
 def _added(some: Numbers, others: Numbers) -> Numbers:

@@ -45,6 +45,7 @@ class Crew:
         shown: how often each board was written, by which others notice.
         configurations, answering: what each worker leaves to its replacement.
         applied: number of the configuration that each worker has applied last (`ledger.py`).
+        beats: grows each second while the event loop of a worker turns (`member.py`).
         connections: how many each worker has, or NOT_ACCEPTING (`spread.py`).
         given, taken: connections that were handed over: from one slot to another (a row for each
             giver), and how many each has received.
@@ -63,6 +64,7 @@ class Crew:
         self.counted = place()
         self.shown = Numbers(size)
         self.applied = Numbers(size)
+        self.beats = Numbers(size)
         self.connections = Numbers(size, NOT_ACCEPTING)
         self.given = Numbers(size * size)
         self.taken = Numbers(size)

@@ -7,6 +7,7 @@ it when that worker dies, so that nobody waits for a dead one.
 import asyncio
 import pickle
 import socket
+from collections.abc import Callable
 from typing import Any, Final
 
 from ie_serving.core import errors
@@ -15,24 +16,47 @@ from ie_serving.core.errors import ConfigError, NotAvailable, ServingError
 _LENGTH_BYTES: Final = 8
 _MOST_BYTES: Final = 1 << 30
 """Of one value: far more than the metrics of thousands of models take."""
+LOOK_S: Final = 1.0
+"""Seconds between two looks at whether the other worker lives."""
+
+Alive = Callable[[], None]
+"""Raises what ends the wait for a worker that hangs."""
 
 
 class Gone(NotAvailable):
     """The other worker has ended the line, or has died, or takes too long."""
 
 
-class Line:
-    """One end of a conversation. Lives on one event loop."""
+class Silent(NotAvailable):
+    """The other worker is there, and its event loop does not turn: it is stopped, or hangs."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader = reader
-        self._writer = writer
+
+class Line:
+    """One end of a conversation. Lives on one event loop.
+
+    Args of the constructor:
+        end: of a pair of sockets; it belongs to the line from now on.
+        other: names the other worker in errors.
+        alive: asked while the other is waited for.
+    """
+
+    def __init__(
+        self,
+        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
+        other: str,
+        alive: Alive | None,
+    ) -> None:
+        self._reader, self._writer = streams
+        self._other = other
+        self._alive = alive
 
     @classmethod
-    async def over(cls, end: socket.socket) -> "Line":
-        """Converse over `end`, which belongs to the line from now on."""
+    async def over(
+        cls, end: socket.socket, other: str = "another worker", alive: Alive | None = None
+    ) -> "Line":
+        """Make one; see the class."""
         end.setblocking(False)
-        return cls(*await asyncio.open_unix_connection(sock=end))
+        return cls(await asyncio.open_unix_connection(sock=end), other, alive)
 
     def tell(self, value: Any) -> None:  # noqa: ANN401 (whatever pickle takes)
         """Send a value; at once, and whether or not the other still listens."""
@@ -46,16 +70,29 @@ class Line:
 
         Raises:
             Gone: there is none, and will be none, or none within `limit_s` seconds.
+            Silent: the other worker shows no sign of life.
             ServingError: the other worker has told an error.
         """
         try:
-            value = await asyncio.wait_for(self._next(), limit_s)
+            value = await asyncio.wait_for(self._next_of_living(), limit_s)
         except (OSError, EOFError, asyncio.TimeoutError) as error:
             why = "did not answer in time" if isinstance(error, asyncio.TimeoutError) else "ended"
-            raise Gone(f"another worker {why}") from error
+            raise Gone(f"{self._other} {why}") from error
         if isinstance(value, _Told):
             raise value.error()
         return value
+
+    async def _next_of_living(self) -> Any:  # noqa: ANN401
+        if self._alive is None:
+            return await self._next()
+        coming = asyncio.ensure_future(self._next())
+        try:
+            while not coming.done():
+                self._alive()
+                await asyncio.wait((coming,), timeout=LOOK_S)
+            return coming.result()
+        finally:
+            coming.cancel()
 
     async def _next(self) -> Any:  # noqa: ANN401
         length = int.from_bytes(await self._reader.readexactly(_LENGTH_BYTES), "big")

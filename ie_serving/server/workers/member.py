@@ -9,11 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
+from functools import partial
 from typing import Any, Final
 
 from ie_serving.core.versions import VersionStatus
 from ie_serving.server.workers.crew import LOOK, Crew
-from ie_serving.server.workers.line import Gone, Line
+from ie_serving.server.workers.line import Gone, Line, Silent
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,11 @@ AGAIN_S: Final = 0.01
 few messages wait, and tells nobody when there is room; who reads them takes microseconds."""
 FIRST_WORD_S: Final = 10.0
 """Seconds for the question that a call begins with."""
+SILENT_BEATS: Final = 15
+"""Own beats without one of another worker, after which that counts as stopped or hanging. What a
+worker does on its event loop takes milliseconds; a library that is imported or a file that is
+unpickled in a thread may keep the interpreter for seconds. Own beats, not seconds of a clock: those
+go on while the whole server is suspended. Shorter than a request over REST may take."""
 
 Handler = Callable[..., Awaitable[None]]
 """Answers one kind of question: takes the line and the arguments, and tells its answers."""
@@ -80,6 +86,8 @@ class Member:
         self.boards: Mapping[int, Board] = {}
         self._own = Board(pid=os.getpid())
         self._seen = [-1] * crew.size
+        self._heard = crew.beats.all()
+        self._missed = [0] * crew.size
         self._handlers: dict[str, Handler] = {}
         self._takers: dict[bytes, Callable[[bytes, int | None], None]] = {}
         self._watchers: list[Callable[[], None]] = []
@@ -98,6 +106,7 @@ class Member:
             statuses: gives those of this worker's versions, whenever the board is written.
         """
         self._statuses = statuses
+        self.crew.beats[self.slot] += 1
         loop = asyncio.get_running_loop()
         loop.add_reader(self.crew.mailboxes.receiver(self.slot).fileno(), self._read_mail)
         self._beat = loop.call_later(BEAT_S, self._look_again)
@@ -138,8 +147,8 @@ class Member:
 
     @property
     def is_first(self) -> bool:
-        """Whether no worker of a lower slot takes requests."""
-        return self.slot <= min(self.open, default=self.slot)
+        """Whether no worker of a lower slot takes requests; one that hangs does not count."""
+        return not any(slot < self.slot and not self.is_silent(slot) for slot in self.open)
 
     def watch(self, watcher: Callable[[], None]) -> None:
         """Call `watcher` after each look at the boards: at least each second, and at messages."""
@@ -184,7 +193,31 @@ class Member:
 
     def _look_again(self) -> None:
         self._beat = asyncio.get_running_loop().call_later(BEAT_S, self._look_again)
+        self.crew.beats[self.slot] += 1
+        self._hear_beats()
         self.look()
+
+    def _hear_beats(self) -> None:
+        beats = self.crew.beats.all()
+        for slot, (before, now) in enumerate(zip(self._heard, beats, strict=True)):
+            self._missed[slot] = self._missed[slot] + 1 if now == before else 0
+        self._heard = beats
+
+    def is_silent(self, slot: int) -> bool:
+        """Tell whether the worker of `slot` takes requests, and yet is stopped or hangs."""
+        has_not_beaten = self.crew.beats[slot] == self._heard[slot]
+        return self._missed[slot] >= SILENT_BEATS and has_not_beaten and slot in self.open
+
+    def _alive(self, slot: int) -> None:
+        """Check that the worker of `slot` is not silent. Raises: Silent."""
+        if not self.is_silent(slot):
+            return
+        pid = self.boards[slot].pid
+        raise Silent(
+            f"worker process {pid} has shown no sign of life for {SILENT_BEATS * BEAT_S:g} s: it is"
+            f" stopped or hangs; continue it (kill -CONT {pid}) or end it (kill -KILL {pid}), which"
+            " lets another one take its place, and ask again"
+        )
 
     # -- the mailbox -------------------------------------------------------------------------
 
@@ -204,34 +237,41 @@ class Member:
 
         Raises:
             Gone: its mailbox is full.
+            Silent: it is stopped or hangs.
         """
+        self._alive(slot)
         here, there = socket.socketpair()
-        line = await Line.over(here)
+        line = await Line.over(here, self._name_of(slot), partial(self._alive, slot))
         try:
             with there:
-                await self._send(slot, there)
+                await self._send(slot, there.fileno())
         except BaseException:  # cancellation too: nobody else knows of the line
             line.close()
             raise
         line.tell((verb, arguments))
         return line
 
-    async def _send(self, slot: int, there: socket.socket) -> None:
+    def _name_of(self, slot: int) -> str:
+        board = self.boards.get(slot)
+        return f"worker process {board.pid}" if board else "another worker"
+
+    async def _send(self, slot: int, there: int) -> None:
         for _ in range(TRIES):
-            if self.crew.mailboxes.send(slot, CALL, there.fileno()):
+            if self.crew.mailboxes.send(slot, CALL, there):
                 return
             await asyncio.sleep(AGAIN_S)
-        raise Gone("another worker has too much to read")
+        raise Gone(f"{self._name_of(slot)} has too much to read")
 
     async def ask_all(self, verb: str, *arguments: Any, limit_s: float) -> list[Any]:  # noqa: ANN401
         """Ask all others that take requests, at once; give their answers, and errors as values.
 
         Those that die meanwhile, or do not answer in time, are left out with a line in the log.
+        One that is silent has its line, too, and its error is among the values.
         """
         asked = [self._ask(slot, verb, arguments, limit_s) for slot in self.open]
         answers = await asyncio.gather(*asked, return_exceptions=True)
         for error in answers:
-            if isinstance(error, Gone):
+            if isinstance(error, (Gone, Silent)):
                 log.warning(Event("worker not heard", verb=verb, cause=error))
         return [answer for answer in answers if not isinstance(answer, Gone)]
 

@@ -172,7 +172,7 @@ class Spread:
         crew = self._crew
         found, fewest = self._slot, self._count() + self._making
         for slot, number in enumerate(crew.connections.all()):
-            if slot == self._slot or number == NOT_ACCEPTING:
+            if slot == self._slot or number == NOT_ACCEPTING or self._member.is_silent(slot):
                 continue
             # With those that are on their way to it.
             load = number + crew.given_to(slot) - crew.taken[slot]

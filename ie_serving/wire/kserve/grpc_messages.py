@@ -1,7 +1,7 @@
 """Requests and replies of the Open Inference Protocol over gRPC, beside those of an inference."""
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from ie_serving.wire.kserve.metadata import ModelIndex, ModelMetadata
 from ie_serving.wire.protobuf import inference_messages as messages
@@ -56,6 +56,17 @@ def model_metadata(told: ModelMetadata) -> bytes:
         for tensor in tensors:
             field.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
     return bytes(reply.SerializeToString())
+
+
+def read_model_statistics(payload: Buffer) -> tuple[str, str]:
+    """Read model and version of a ModelStatisticsRequest. Raises: InvalidRequest."""
+    request = parse(messages.ModelStatisticsRequest, payload)
+    return request.name, request.version
+
+
+def model_statistics(found: Sequence[Mapping[str, Any]]) -> bytes:
+    """Write the statistics of versions, each by the names of the fields of ModelStatistics."""
+    return bytes(messages.ModelStatisticsResponse(model_stats=found).SerializeToString())
 
 
 def read_repository_index(payload: Buffer) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from ie_serving.core.errors import DeadlineExceeded, Forbidden, InvalidRequest
 from ie_serving.core.hints import Hint
 from ie_serving.core.integers import INT64_MAX
+from ie_serving.core.names import too_long
 from ie_serving.core.versions import VersionStatus
 from ie_serving.wire.tfs import metadata
 
@@ -171,6 +172,8 @@ def changes_of(body: bytes) -> Mapping[str, int | None]:
             raise InvalidRequest(f'label "{label}" has the version {version!r:.80}; {expected}')
         if not _is_text(label):
             raise InvalidRequest(f"label {label!a:.80} is no Unicode text; {expected}")
+        if wrong := too_long("label", label):
+            raise InvalidRequest(wrong)
     return changes
 
 

@@ -28,12 +28,14 @@ from ie_serving.server.fronts.kserve_v2 import routes
 from ie_serving.server.fronts.kserve_v2.asked import model_spec
 from ie_serving.server.fronts.kserve_v2.interface import Interfaces, Unwritten, Written
 from ie_serving.server.fronts.kserve_v2.routes import Asked
+from ie_serving.server.fronts.kserve_v2.statistics import told
 from ie_serving.server.fronts.tfs.rest import JSON_REPLY, refusal
 from ie_serving.server.fronts.tfs.rest_body import GZIPPED, read_body
 from ie_serving.server.fronts.tfs.rest_interface import LARGE_BODY
 from ie_serving.server.fronts.tfs.rest_pages import preflight
 from ie_serving.server.transport import inflate
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
+from ie_serving.telemetry.metrics import Metrics
 from ie_serving.wire.json.document import parse_object
 from ie_serving.wire.kserve.members import flag
 from ie_serving.wire.kserve.metadata import READY, model_index, model_metadata
@@ -45,7 +47,7 @@ HEADER: Final = b"inference-header-content-length"
 CODINGS: Final = {**GZIPPED, b"deflate": inflate.DEFLATE}
 """How bodies may be compressed: Triton's client can do either."""
 RAW_REPLY: Final = (b"content-type", b"application/octet-stream")
-EXTENSIONS: Final = ("binary_tensor_data", "sequence", "parameters")
+EXTENSIONS: Final = ("binary_tensor_data", "sequence", "statistics", "parameters")
 """Of Triton's extensions, by its names, those that this interface has as a whole."""
 SERVER: Final = {"name": "ie_serving", "version": __version__, "extensions": EXTENSIONS}
 _MOST_DIGITS: Final = 18
@@ -66,6 +68,7 @@ class Parts:
         plane: runs the models.
         served: the models.
         health: how far the server is.
+        metrics: of all workers.
         interfaces: of the protocol.
         poll: see `Poll`.
         max_body_bytes: largest body.
@@ -74,6 +77,7 @@ class Parts:
     plane: DataPlane
     served: ServedModels
     health: Health
+    metrics: Metrics
     interfaces: Interfaces
     poll: Poll
     max_body_bytes: int
@@ -87,6 +91,7 @@ class KServeFront:
         self._served = parts.served
         self._of_json, self._of_raw = parts.interfaces
         self._health = parts.health
+        self._metrics = parts.metrics
         self._poll = parts.poll
         self._max_body_bytes = parts.max_body_bytes
         self._answers: Mapping[str, Callable[[Request, Asked, float], Coroutine[Any, Any, Reply]]]
@@ -98,6 +103,8 @@ class KServeFront:
             routes.INDEX: self._index,
             routes.LOAD: self._load,
             routes.UNLOAD: self._unload,
+            routes.STATS: self._statistics,
+            routes.ALL_STATS: self._statistics,
             routes.PREFLIGHT: self._preflight,
             routes.WRONG_METHOD: self._wrong_method,
         }
@@ -140,12 +147,12 @@ class KServeFront:
             whose = f'model "{servable.name}" version {servable.version}'
             signature = named(servable.signatures, "", whose)
             versions = self._served.entry(servable.name).stream.available
-            told = model_metadata(servable.name, versions, signature)
+            described = model_metadata(servable.name, versions, signature)
             tensors = {
-                "inputs": [each._asdict() for each in told.inputs],
-                "outputs": [each._asdict() for each in told.outputs],
+                "inputs": [each._asdict() for each in described.inputs],
+                "outputs": [each._asdict() for each in described.outputs],
             }
-            return orjson.dumps({**told._asdict(), **tensors})
+            return orjson.dumps({**described._asdict(), **tensors})
 
         with self._plane.counting_refusals(asked.model, self._of_json, Api.METADATA):
             model = model_spec(asked.model, asked.version)
@@ -192,6 +199,11 @@ class KServeFront:
                 "models are not unloaded over this protocol: take the model out of the"
                 " configuration file, or its versions out of its repository"
             )
+
+    async def _statistics(self, request: Request, asked: Asked, began: float) -> Reply:
+        with self._plane.counting_refusals(asked.model, self._of_json):
+            found = await told(self._metrics, self._served, asked.model, asked.version)
+        return _json(orjson.dumps({"model_stats": found}))
 
     async def _preflight(self, request: Request, asked: Asked, began: float) -> Reply:
         origin = request.head.fields.get(b"origin", b"").decode("latin-1")

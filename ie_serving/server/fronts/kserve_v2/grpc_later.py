@@ -19,6 +19,7 @@ from ie_serving.server.transport.grpc.services import (
     Method,
     Streaming,
 )
+from ie_serving.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:  # a worker imports what a port needs when that port is on
     from ie_serving.server.fronts.kserve_v2.grpc_service import InferenceService
@@ -34,6 +35,7 @@ ANSWERS: Final = {
     "ModelReady": "model_ready",
     "ServerMetadata": "server_metadata",
     "ModelMetadata": "model_metadata",
+    "ModelStatistics": "model_statistics",
     "RepositoryIndex": "repository_index",
     INFER: "model_infer",
 }
@@ -47,6 +49,7 @@ class LaterInference:
     Args of the constructor:
         health: of the server.
         streams: of the worker.
+        metrics: of all workers.
         hand_on: see `inference.noted.handing_on`.
         limit_s: longest time that an inference may take; None sets no limit.
         tells_callers: whether a model may be told who asks.
@@ -56,6 +59,7 @@ class LaterInference:
         self,
         health: Health,
         streams: LaterStreams,
+        metrics: Metrics,
         hand_on: HandOn,
         *,
         limit_s: float | None,
@@ -63,6 +67,7 @@ class LaterInference:
     ) -> None:
         self._health = health
         self._streams = streams
+        self._metrics = metrics
         self._hand_on = hand_on
         self._limit_s = limit_s
         self._tells_callers = tells_callers
@@ -89,7 +94,7 @@ class LaterInference:
     def _service(self, plane: DataPlane, served: ServedModels) -> InferenceService:
         from ie_serving.server.fronts.kserve_v2.grpc_service import InferenceService, Parts
 
-        parts = Parts(plane, served, self._health, self._tells_callers)
+        parts = Parts(plane, served, self._health, self._metrics, self._tells_callers)
         return InferenceService(parts, self._interface())
 
     def _conversations(self, plane: DataPlane) -> InferStreams:

@@ -18,8 +18,10 @@ from ie_serving.models.served import ServedModels
 from ie_serving.models.version.handle import Servable
 from ie_serving.server.fronts.admin.health import Health, Phase
 from ie_serving.server.fronts.kserve_v2.asked import METHODS, model_spec, no_signature
+from ie_serving.server.fronts.kserve_v2.statistics import told
 from ie_serving.server.fronts.tfs.callers import grpc_callers
 from ie_serving.server.transport.grpc.services import Buffer, CallContext
+from ie_serving.telemetry.metrics import Metrics
 from ie_serving.wire.kserve import grpc_messages as written
 from ie_serving.wire.kserve.infer_layout import InferParser
 from ie_serving.wire.kserve.infer_reply import ReplyEncoder
@@ -29,7 +31,7 @@ from ie_serving.wire.protobuf.fields import Unclear
 from ie_serving.wire.tfs.predict import OpenEncoder
 
 SERVER_NAME: Final = "ie_serving"
-EXTENSIONS: Final = ("sequence", "parameters")
+EXTENSIONS: Final = ("sequence", "statistics", "parameters")
 """Of Triton's extensions, by its names, those that this interface has as a whole."""
 
 
@@ -41,12 +43,14 @@ class Parts:
         plane: runs the models.
         served: the same models.
         health: of the server.
+        metrics: of all workers.
         tells_callers: see `PredictionService`.
     """
 
     plane: DataPlane
     served: ServedModels
     health: Health
+    metrics: Metrics
     tells_callers: bool
 
 
@@ -79,6 +83,7 @@ class InferenceService:
         self._plane = parts.plane
         self._served = parts.served
         self._health = parts.health
+        self._metrics = parts.metrics
         self._tells_callers = parts.tells_callers
         self._interface = interface
         self._parser = InferParser(model_spec)
@@ -110,6 +115,13 @@ class InferenceService:
         with self._plane.counting_refusals("", self._interface, Api.METADATA):
             model = model_spec(*written.read_model_metadata(payload))
         return self._plane.metadata(model, self._interface, began, self._described)
+
+    async def model_statistics(self, payload: Buffer, context: CallContext) -> bytes:
+        """Say how many inferences there were, and how long they took."""
+        with self._plane.counting_refusals("", self._interface):
+            name, version = written.read_model_statistics(payload)
+            found = await told(self._metrics, self._served, name, version)
+        return written.model_statistics(found)
 
     async def repository_index(self, payload: Buffer, context: CallContext) -> bytes:
         """List every version of every model."""

@@ -11,6 +11,7 @@ from ie_serving.inference.plane import DataPlane
 from ie_serving.models.served import ServedModels
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.kserve_v2.routes import asked, verb_of
+from ie_serving.telemetry.metrics import Metrics
 
 if TYPE_CHECKING:
     from ie_serving.server.fronts.kserve_v2.front import KServeFront, Poll
@@ -24,7 +25,7 @@ class LaterKServe:
     """The front end of one worker.
 
     Args of the constructor:
-        over: data plane, models, and how far the server is.
+        over: data plane, models, how far the server is, and its metrics.
         server: limits, and where metrics are wanted: at a path of the protocol they stand there.
         hand_on: see `inference.noted.handing_on`.
         poll: gives what lists a model's repository, once that is there.
@@ -32,7 +33,7 @@ class LaterKServe:
 
     def __init__(
         self,
-        over: tuple[DataPlane, ServedModels, Health],
+        over: tuple[DataPlane, ServedModels, Health, Metrics],
         server: ServerSettings,
         hand_on: HandOn,
         poll: Callable[[], Poll],

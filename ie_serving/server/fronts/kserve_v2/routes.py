@@ -20,6 +20,8 @@ SERVER: Final = "server"
 INDEX: Final = "index"
 LOAD: Final = "load"
 UNLOAD: Final = "unload"
+STATS: Final = "stats"
+ALL_STATS: Final = "all_stats"
 PREFLIGHT: Final = "preflight"
 """What a browser asks before it sends a request of a page of another site."""
 WRONG_METHOD: Final = "wrong_method"
@@ -32,6 +34,8 @@ METHODS: Final[Mapping[str, str]] = {
     INDEX: "POST",
     LOAD: "POST",
     UNLOAD: "POST",
+    STATS: "GET",
+    ALL_STATS: "GET",
 }
 """By what is asked for; HEAD goes wherever GET does."""
 
@@ -43,6 +47,8 @@ RIGHTS_OF: Final[Mapping[str, str]] = {
     INDEX: "config",
     LOAD: "poll",
     UNLOAD: "poll",
+    STATS: "status",
+    ALL_STATS: "models",
     PREFLIGHT: "preflight",
     WRONG_METHOD: "nothing",
 }
@@ -52,11 +58,12 @@ PREFIX: Final = b"/v2"
 LONGEST_REMEMBERED: Final = 256
 """Bytes of a path: what strangers send must not fill the memory."""
 
-_MODEL: Final = re.compile(rb"/v2/models/([^/]+)(?:/versions/([^/]+))?(?:/(infer|ready))?/?")
+_MODEL: Final = re.compile(rb"/v2/models/([^/]+)(?:/versions/([^/]+))?(?:/(infer|ready|stats))?/?")
 _REPOSITORY: Final = re.compile(rb"/v2/repository/models/([^/]+)/(load|unload)/?")
 _FIXED: Final = {
     b"/v2": SERVER,
     b"/v2/": SERVER,
+    b"/v2/models/stats": ALL_STATS,
     b"/v2/repository/index": INDEX,
     b"/v2/repository/index/": INDEX,
 }

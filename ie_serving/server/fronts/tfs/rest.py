@@ -147,7 +147,9 @@ class RestApi:
         self._health = health
         self._max_body_bytes = max_body_bytes
         self._enable_cors = enable_cors
-        self._check_site = partial(cross_site.check, any_site=enable_cors)
+        self._check_site = partial(
+            cross_site.check, any_site=enable_cors, open_to_all=not asks_callers
+        )
         self._cors = CORS_OF_CALLERS if asks_callers else CORS
         self._write_metadata = partial(_metadata, write_metadata)
         self._poll_model = poll

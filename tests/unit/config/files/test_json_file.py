@@ -233,6 +233,11 @@ def test_every_fault_is_reported_with_its_path() -> None:
             'model_config_list[1].config.name: "m" is the name of model_config_list[0].config',
             id="a name twice, of which 2020 leaked one",
         ),
+        pytest.param(
+            of({**MODEL, "name": 256 * "n"}),
+            f'model_config_list[0].config.name: name "{20 * "n"}..." has 256 characters',
+            id="a long name",
+        ),
         pytest.param({**of(), "monitoring": 1}, "monitoring: expected an object", id="monitoring"),
     ],
 )

@@ -144,6 +144,16 @@ def test_an_empty_configuration_has_no_models(text: str) -> None:
             FIELDS + " logging_config {}", "No request-logger-creator provided.", id="request log"
         ),
         pytest.param('base_path: "/m" model_type: 1', "has no name", id="no name"),
+        pytest.param(
+            f'name: "{256 * "n"}"',
+            f'model "{20 * "n"}..." has 256 characters; expected 255 at most',
+            id="a long name, which no fault quotes",
+        ),
+        pytest.param(
+            f'{FIELDS} version_labels {{ key: "{256 * "l"}" }}',
+            f'Model m: label "{20 * "l"}..." has 256 characters; expected 255 at most',
+            id="a long label",
+        ),
     ],
 )
 def test_fault(config: str, phrase: str) -> None:

@@ -65,6 +65,7 @@ def test_value(parse: Parser[Any], value: object, meant: object) -> None:
         pytest.param(plugin_config, {"A": []}, "p.A: [] given", id="list as a property"),
         pytest.param(plugin_config, '{"A": "1", "A": "2"}', "twice", id="property twice"),
         pytest.param(version_labels, {"": 1}, "a label is empty", id="label without name"),
+        pytest.param(version_labels, {256 * "l": 1}, "expected 255 at most", id="long label"),
     ],
 )
 def test_fault(parse: Parser[Any], value: object, fault: str) -> None:

@@ -82,6 +82,9 @@ OF_KSERVE = [
     ("GET", "/v2/models/m/versions/stable/ready", "status", "m"),
     ("GET", "/v2", "server", ""),
     ("POST", "/v2/repository/index", "config", ""),
+    ("GET", "/v2/models/digits/stats", "status", "digits"),
+    ("GET", "/v2/models/digits/versions/2/stats", "status", "digits"),
+    ("GET", "/v2/models/stats", "models", ""),
     ("POST", "/v2/repository/models/m/load", "poll", "m"),
     ("POST", "/v2/repository/models/m/unload", "poll", "m"),
     ("GET", "/v2/models/m/infer", "nothing", "m"),
@@ -93,7 +96,7 @@ NOWHERE = ["/", "/metrics/", "/METRICS", "/ping/", "/v2/health", "/v2/models/m",
 
 
 def test_every_rpc_has_an_entry() -> None:
-    inference = LaterInference(NEVER, NEVER, NEVER, limit_s=None, tells_callers=False)
+    inference = LaterInference(NEVER, NEVER, NEVER, NEVER, limit_s=None, tells_callers=False)
     services = {
         prediction_service.NAME: PredictionService(NEVER, NEVER).answers(),
         model_service.NAME: ModelService(NEVER, NEVER, NEVER, NEVER, NEVER).answers(),

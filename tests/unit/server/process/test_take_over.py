@@ -1,5 +1,6 @@
 """What a process does to be replaced; its successors are real, and most of them fail."""
 
+import logging
 import os
 import signal
 import socket
@@ -137,6 +138,21 @@ def test_one_that_takes_too_long_is_ended(
     ended(succession)
     assert NOT_REPLACED in caplog.text
     assert "was not ready within 0 s, and was ended" in caplog.text
+
+
+def test_one_that_ends_because_this_process_stops(
+    bound: Sequence[socket.socket],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["/bin/sleep", "60"])
+    caplog.set_level(logging.INFO)
+    succession = Succession(os.environ)
+    succession.begin(bound)
+    succession.stop()
+    ended(succession)
+    assert "replacement ended, this process stops" in caplog.messages[-1]
+    assert "ERROR" not in [each.levelname for each in caplog.records]
 
 
 @pytest.mark.parametrize(

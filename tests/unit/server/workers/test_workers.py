@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import os
+import pickle
 import socket
 from collections.abc import AsyncIterator
 
@@ -13,8 +14,8 @@ from ie_serving.core.versions import State, VersionStatus
 from ie_serving.server.process.handover import Handover
 from ie_serving.server.workers.crew import LOOK, NOT_ACCEPTING, Crew
 from ie_serving.server.workers.ledger import Answering, Ledger
-from ie_serving.server.workers.line import Gone, Line
-from ie_serving.server.workers.member import Member, Phase
+from ie_serving.server.workers.line import Gone, Line, Silent
+from ie_serving.server.workers.member import Board, Member, Phase
 from ie_serving.server.workers.spread import Spread
 from ie_serving.server.workers.turn import Turn
 
@@ -151,6 +152,32 @@ async def test_who_asks_a_worker_that_dies_waits_no_longer(
     crew.left(2)
     with pytest.raises(Gone):
         await line.hear(PATIENCE_S)
+
+
+async def test_a_worker_without_a_sign_of_life_is_not_waited_for(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor does the configuration file wait for it; until it shows one."""
+    monkeypatch.setattr("ie_serving.server.workers.member.BEAT_S", 0.01)
+    monkeypatch.setattr("ie_serving.server.workers.line.LOOK_S", 0.01)
+    asking = Member(crew, 1)
+    asking.begin(dict)
+    crew.boards[0].write(pickle.dumps(Board(pid=7, phase=Phase.OPEN)))
+    crew.shown[0] += 1
+    await asyncio.wait_for(asking.until(lambda: 0 in asking.open), PATIENCE_S)
+    assert not asking.is_first
+    asked = await asking.call(0, "anything")
+    with pytest.raises(Silent, match=r"process 7 has shown no sign of life .*\(kill -CONT 7\)"):
+        await asked.hear(PATIENCE_S)
+    asked.close()
+    with pytest.raises(Silent):
+        await asking.call(0, "anything")
+    (answer,) = await asking.ask_all("anything", limit_s=PATIENCE_S)
+    assert isinstance(answer, Silent)
+    assert asking.is_first
+    crew.beats[0] += 1
+    assert not asking.is_silent(0)
+    asking.end()
 
 
 async def test_a_connection_that_was_lost_on_its_way_is_counted(

@@ -66,5 +66,12 @@ def test_a_body_that_sets_no_labels_is_refused(body: bytes) -> None:
         changes_of(body)
 
 
+def test_a_label_has_a_name_of_some_length() -> None:
+    label = 255 * "l"
+    assert changes_of(f'{{"labels": {{"{label}": 3}}}}'.encode()) == {label: 3}
+    with pytest.raises(InvalidRequest, match="has 256 characters; expected 255 at most"):
+        changes_of(f'{{"labels": {{"{label}l": 3}}}}'.encode())
+
+
 def test_a_version_or_null_for_each_label() -> None:
     assert changes_of(b'{"labels": {"s": 3, "old": null}}') == {"s": 3, "old": None}

@@ -8,6 +8,22 @@ from ie_serving.server.fronts.admin import cross_site
 HOST = {b"host": b"models.test:8000"}
 
 
+def of_host(host: str, scheme: str = "http") -> dict[bytes, bytes]:
+    """What a browser sends for a page that it has from this host."""
+    return {b"host": host.encode(), b"origin": f"{scheme}://{host}".encode()}
+
+
+OWNED = (
+    *("evil.example.com", "evil.com:8501", "evil.com.:8501", "127.0.0.1.nip.io", "a.localhost.net"),
+)
+"""Names that their owner may have resolve to any address."""
+OF_THE_NETWORK = (
+    *("127.0.0.1:8501", "10.0.0.7", "[::1]:8501", "[fe80::1]", "localhost", "LOCALHOST:8501"),
+    *("ie-serving", "ie-serving:8501", "a.localhost", "digits.models.svc", "nas.local:80"),
+    *("digits.models.svc.cluster.local:8501", "host.docker.internal", "box.home.arpa."),
+)
+
+
 @pytest.mark.parametrize(
     "fields",
     [
@@ -39,3 +55,19 @@ def test_a_page_of_another_site_may_not(fields: dict[bytes, bytes]) -> None:
     with pytest.raises(Forbidden, match="may change nothing here"):
         cross_site.check({**HOST, **fields}, any_site=False)
     cross_site.check({**HOST, **fields}, any_site=True)
+
+
+@pytest.mark.parametrize("host", OWNED)
+def test_a_name_that_its_owner_has_lead_here_may_not_where_all_may_ask(host: str) -> None:
+    """DNS rebinding: to the browser the page is of this very site."""
+    with pytest.raises(Forbidden, match="whoever owns that name could have it lead to this server"):
+        cross_site.check(of_host(host), any_site=False, open_to_all=True)
+    cross_site.check(of_host(host), any_site=False, open_to_all=False)
+    cross_site.check(of_host(host, "https"), any_site=False, open_to_all=True)
+    cross_site.check(of_host(host), any_site=True, open_to_all=True)
+    cross_site.check({b"host": host.encode()}, any_site=False, open_to_all=True)
+
+
+@pytest.mark.parametrize("host", OF_THE_NETWORK)
+def test_addresses_and_names_that_nobody_owns_may(host: str) -> None:
+    cross_site.check(of_host(host), any_site=False, open_to_all=True)

@@ -14,6 +14,7 @@ from ie_serving.server.fronts.kserve_v2.asked import model_spec
 from ie_serving.server.fronts.kserve_v2.later import LaterKServe
 from ie_serving.server.fronts.kserve_v2.routes import Asked, asked
 from ie_serving.server.transport.http1.messages import Answer, Reply, Request, RequestHead
+from ie_serving.telemetry.metrics import Metrics
 from tests.unit.inference.stand_ins import Heart
 
 FRONT = "ie_serving.server.fronts.kserve_v2.front"
@@ -37,7 +38,7 @@ async def ask(later: LaterKServe, method: str, path: str) -> Answer:
 async def test_nothing_is_imported_before_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in (FRONT, WIRE):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    over = (await Heart().plane(), ServedModels(), Health())
+    over = (await Heart().plane(), ServedModels(), Health(), Metrics())
     later = LaterKServe(over, ServerSettings(), lambda interface: interface, lambda: NEVER)
     for path in ("/v1/models", "/v2/health/live", "/v2/models/m/ready", "/v2/nonsense"):
         assert await ask(later, "GET", path) is ELSEWHERE

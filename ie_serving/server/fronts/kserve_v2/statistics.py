@@ -1,0 +1,48 @@
+"""Which versions a request for statistics is about, and their statistics."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ie_serving.core.errors import NotSupported
+from ie_serving.core.requests import ModelSpec
+from ie_serving.core.threads import in_thread
+from ie_serving.models.served import ServedModels
+from ie_serving.server.fronts.kserve_v2.asked import model_spec
+from ie_serving.telemetry.metrics import Metrics
+from ie_serving.telemetry.statistics import statistics
+
+
+async def told(
+    metrics: Metrics, served: ServedModels, name: str, version: str
+) -> list[Mapping[str, Any]]:
+    """Give the statistics of versions that answer.
+
+    Args:
+        metrics: of all workers.
+        served: models that may be told of.
+        name: of a model; empty for all of them.
+        version: a number or a label; empty for all of the model.
+
+    Raises:
+        NotFound: no such model, or the version does not answer.
+        UnknownLabel: the label is not assigned.
+        NotSupported: nothing is counted.
+    """
+    if not metrics.wanted:
+        raise NotSupported(
+            "statistics are those of the metrics, which are switched off: switch them on"
+        )
+    wanted = _versions(served, model_spec(name, version)) if name else _all(served)
+    page = await metrics.page()
+    found = [await in_thread(statistics, page, each, wanted[each]) for each in wanted]
+    return [version for model in found for version in model]
+
+
+def _all(served: ServedModels) -> Mapping[str, list[int]]:
+    return {name: sorted(served.entry(name).stream.available) for name in served.names()}
+
+
+def _versions(served: ServedModels, model: ModelSpec) -> Mapping[str, list[int]]:
+    if model.version is None and model.label is None:
+        return {model.name: sorted(served.entry(model.name).stream.available)}
+    return {model.name: [served.handle(model).version]}

@@ -15,6 +15,7 @@ from ie_serving.engines.openvino.hazards import Hazards
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.properties import (
     CACHE,
+    HINT,
     STREAMS,
     THREADS,
     in_todays_words,
@@ -25,7 +26,7 @@ from ie_serving.engines.openvino.shape_inference import ShapeInference
 from ie_serving.engines.openvino.slot import Slot
 from ie_serving.engines.openvino.specs import Ports, zeros
 from ie_serving.engines.run import probe
-from ie_serving.engines.run.threads import thread_limit
+from ie_serving.engines.run.threads import node_limit, thread_limit
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -87,11 +88,11 @@ def compile_fastest(
 
 
 def _fastest(model: ov.Model, options: EngineOptions, trials: "_Trials") -> Compiled:
-    config = properties(options, thread_limit())
+    config = properties(options, thread_limit(), node_limit())
     # What the user has set is not measured against anything else.
     own = options.of(OpenVinoOptions)
     by_user, device = set(in_todays_words(own.plugin_config)), own.target_device
-    may_choose = device == "CPU" and not by_user & {THREADS, STREAMS, "PERFORMANCE_HINT"}
+    may_choose = device == "CPU" and not by_user & {THREADS, STREAMS, HINT}
 
     def compiled(config: Mapping[str, str]) -> Compiled:
         """Compile, and measure at once: both are needed for the choice between the two."""

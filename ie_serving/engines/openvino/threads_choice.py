@@ -44,7 +44,7 @@ REQUEST_S = 0.0001
 MANY_ROWS = 64
 """Size of open dimensions with which one thread has to keep up as well, a batch as clients send."""
 MANY_S = 0.01
-"""Seconds of an inference of so many rows beyond which a model keeps its threads without being compared.
+"""Seconds of an inference of so many rows beyond which a model keeps its threads, not compared.
 Spinning is little beside that, and where others keep the machine busy as it loads, several threads
 measure no faster than one: a large network with open sizes, short for images of one pixel, would
 have one thread as long as it serves."""

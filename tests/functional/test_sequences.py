@@ -23,7 +23,7 @@ from tritonclient.utils import InferenceServerException
 
 from ie_serving.core.tensors import Array
 from tests.functional.servers import Server
-from tests.functional.test_counted import SCRIPT, Line, reset_at_close
+from tests.functional.test_counted import SCRIPT, SHORT_S, Line, reset_at_close
 from tests.process import PATIENCE_S, until
 from tests.unit.engines.openvino.stateful_models import (
     INPUTS,
@@ -88,6 +88,7 @@ CODES = {
     409: "ALREADY_EXISTS",
     412: "FAILED_PRECONDITION",
     503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
 }
 
 
@@ -332,6 +333,38 @@ def test_a_request_whose_client_leaves_over_rest_has_moved_nothing(
         connections.close()
         until(lambda: line.number(in_flight) == 0)
     assert over_rest.ask(8, END).tolist() == [[2.0, 2.0]]
+
+
+@pytest.fixture
+def late(root: Path) -> Iterator[Line]:
+    """A server that waits for no inference longer than a second."""
+    (root / "lock").touch()
+    entry = {"name": "slow", "base_path": "slow", "stateful": True, "execution": "async"}
+    (root / "late.json").write_text(json.dumps({"model_config_list": [{"config": entry}]}))
+    limits = (f"--grpc_timeout_seconds={SHORT_S}", f"--rest_timeout_seconds={SHORT_S}")
+    flags = (f"--config_path={root / 'late.json'}", *limits, "--metrics_path=/metrics")
+    env = {"INFERENCES_WAIT_FOR": str(root / "lock")}
+    with closing(Server(sys.executable, str(SCRIPT), "config", *flags, env=env)) as started:
+        yield Line(started.ready(), root / "lock")
+
+
+@INTERFACES
+def test_a_request_that_is_not_answered_in_time_has_moved_nothing(
+    late: Line, interface: str
+) -> None:
+    """The time is over while the model infers, and while the request waits for its turn."""
+    client = Client(late.server, "slow", interface)
+    client.ask(5, START)
+    with late.busy(), ThreadPoolExecutor() as threads:
+        refused = [threads.submit(refusal, client, 5, NONE) for _ in range(2)]
+        codes = [each.result(PATIENCE_S)[0] for each in refused]
+    assert codes == ["DEADLINE_EXCEEDED"] * 2
+    assert client.ask(5, NONE).tolist() == [[2.0, 2.0]]
+    with late.busy():
+        assert refusal(client, 5, END)[0] == "DEADLINE_EXCEEDED"
+        assert refusal(client, 6, START)[0] == "DEADLINE_EXCEEDED"
+    assert refusal(client, 6, NONE)[0] == "NOT_FOUND"
+    assert client.ask(5, END).tolist() == [[3.0, 3.0]]
 
 
 @contextmanager

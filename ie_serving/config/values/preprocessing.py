@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from ie_serving.config.values.faults import Faults, fault
 from ie_serving.config.values.structures import json_text
+from ie_serving.core.errors import ConfigError
 from ie_serving.core.integers import INT32_MAX
 from ie_serving.engines.preprocessing import Pair
 
@@ -70,7 +71,10 @@ def mean(value: object, place: str) -> tuple[float, ...]:
     if isinstance(given, str):
         if given[:1] + given[-1:] == "()":
             given = f"[{given[1:-1]}]"
-        given = json_text(given, place)
+        try:
+            given = json_text(given, place)
+        except ConfigError:  # where it is not JSON: people write numbers here, not JSON
+            raise fault(place, value, _NUMBERS_EXPECTED) from None
     numbers = given if isinstance(given, list) else [given]
     if not numbers or not all(map(_is_number, numbers)):
         raise fault(place, value, _NUMBERS_EXPECTED)

@@ -16,6 +16,7 @@ log = logging.getLogger(__name__)
 
 THREADS = "INFERENCE_NUM_THREADS"
 STREAMS = "NUM_STREAMS"
+HINT = "PERFORMANCE_HINT"
 PINNING = "ENABLE_CPU_PINNING"
 CACHE = "CACHE_DIR"
 PRECISION = "INFERENCE_PRECISION_HINT"
@@ -42,12 +43,15 @@ DROPPED = frozenset({"EXCLUSIVE_ASYNC_REQUESTS", "DYN_BATCH_ENABLED", "DYN_BATCH
 """Names of 2020 that nothing replaces."""
 
 
-def properties(options: EngineOptions, threads: int | None) -> dict[str, str]:
+def properties(
+    options: EngineOptions, threads: int | None, of_node: int | None = None
+) -> dict[str, str]:
     """Give the properties to compile with.
 
     Args:
         options: the model's.
         threads: limit of this process; used for the CPU device when the user set none.
+        of_node: limit of one NUMA node; used with it where the user has set no streams either.
 
     Raises:
         LoadFailed: an `inference_precision` that does not exist, or another one in `plugin_config`.
@@ -60,6 +64,9 @@ def properties(options: EngineOptions, threads: int | None) -> dict[str, str]:
         # What the user wrote into plugin_config counts, here and below.
         chosen.setdefault(CACHE, str(options.cache_dir))
     if own.target_device == "CPU":
+        # OpenVINO's one stream by default keeps to a node, unless it is told a number of threads.
+        if threads and of_node and not {STREAMS, HINT} & set(chosen):
+            threads = min(threads, of_node)
         chosen = {**for_cpu(threads), **chosen}
     return chosen
 

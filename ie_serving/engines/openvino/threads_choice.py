@@ -15,6 +15,7 @@ from ie_serving.engines.openvino.hazards import Hazards
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.properties import (
     CACHE,
+    HINT,
     STREAMS,
     THREADS,
     in_todays_words,
@@ -25,7 +26,7 @@ from ie_serving.engines.openvino.shape_inference import ShapeInference
 from ie_serving.engines.openvino.slot import Slot
 from ie_serving.engines.openvino.specs import Ports, zeros
 from ie_serving.engines.run import probe
-from ie_serving.engines.run.threads import thread_limit
+from ie_serving.engines.run.threads import node_limit, thread_limit
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -42,6 +43,11 @@ REQUEST_S = 0.0001
 """Seconds that a request takes at least beside its inference, measured over gRPC."""
 MANY_ROWS = 64
 """Size of open dimensions with which one thread has to keep up as well, a batch as clients send."""
+MANY_S = 0.01
+"""Seconds of an inference of so many rows beyond which a model keeps its threads, not compared.
+Spinning is little beside that, and where others keep the machine busy as it loads, several threads
+measure no faster than one: a large network with open sizes, short for images of one pixel, would
+have one thread as long as it serves."""
 TINY_OPERATIONS = 100
 TINY_WEIGHTS = 1 << 18
 """Operations, and elements of all constants, up to which a graph is compiled for one thread first.
@@ -87,11 +93,11 @@ def compile_fastest(
 
 
 def _fastest(model: ov.Model, options: EngineOptions, trials: "_Trials") -> Compiled:
-    config = properties(options, thread_limit())
+    config = properties(options, thread_limit(), node_limit())
     # What the user has set is not measured against anything else.
     own = options.of(OpenVinoOptions)
     by_user, device = set(in_todays_words(own.plugin_config)), own.target_device
-    may_choose = device == "CPU" and not by_user & {THREADS, STREAMS, "PERFORMANCE_HINT"}
+    may_choose = device == "CPU" and not by_user & {THREADS, STREAMS, HINT}
 
     def compiled(config: Mapping[str, str]) -> Compiled:
         """Compile, and measure at once: both are needed for the choice between the two."""
@@ -170,6 +176,8 @@ class _Trials:
         pairs = [(single.seconds, several.seconds if several else 0.0)]
         if self._is_open:
             many_s = self.latency(several.model, MANY_ROWS) if several else 0.0
+            if many_s is not None and many_s > MANY_S:
+                return False
             pairs.append((self.latency(single.model, MANY_ROWS), many_s))
         return all(s is not None and m is not None and about_as_fast(s, m) for s, m in pairs)
 

@@ -16,6 +16,7 @@ Read = Callable[[str], str | None]
 
 MOUNT = "/sys/fs/cgroup"
 CPUS = "/sys/devices/system/cpu"
+NODES = "/sys/devices/system/node"
 
 
 def thread_limit() -> int | None:
@@ -33,6 +34,38 @@ def thread_limit() -> int | None:
 def threads() -> int:
     """Give how many threads are worth starting: the limit, or one for each CPU."""
     return thread_limit() or os.cpu_count() or 1
+
+
+def node_limit() -> int | None:
+    """Give the number of threads for an inference that keeps to one NUMA node.
+
+    Returns:
+        None: one node has all cores that this process may use, or this system tells no nodes.
+    """
+    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
+    return cores_of_one_node(usable, _read)
+
+
+def cores_of_one_node(usable: Collection[int], read: Read) -> int | None:
+    """Count the usable cores of the NUMA node that has most of them; None if it has all.
+
+    Source: `node/online` and `node*/cpulist`, cputopology.rst and numastat.rst of the kernel.
+    """
+    nodes = (
+        _numbers(read(f"{NODES}/node{node}/cpulist")) for node in _numbers(read(f"{NODES}/online"))
+    )
+    most = max((cores(node & set(usable), read) for node in nodes), default=0)
+    return most if 0 < most < cores(usable, read) else None
+
+
+def _numbers(text: str | None) -> set[int]:
+    """Read the kernel's lists, such as `0-3,8`; what is none is empty."""
+    found: set[int] = set()
+    for part in (text or "").strip().split(","):
+        first, _, last = part.partition("-")
+        if first.isdecimal() and (last or first).isdecimal():
+            found.update(range(int(first), int(last or first) + 1))
+    return found
 
 
 def limit(cpus: int, usable: Collection[int] | None, quota: float | None, read: Read) -> int | None:

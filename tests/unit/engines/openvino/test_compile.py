@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import openvino as ov
@@ -12,7 +13,7 @@ import openvino.opset15 as op
 import pytest
 
 from ie_serving.core.errors import LoadFailed
-from ie_serving.core.tensors import SERVING_DEFAULT, DataType
+from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.openvino import compile as compile_module
 from ie_serving.engines.openvino import threads_choice
 from ie_serving.engines.openvino.compile import OpenVinoEngine
@@ -240,6 +241,33 @@ def test_the_engine_opens_no_connection() -> None:
 )
 def test_one_thread_is_preferred(single_us: float, several_us: float, one: bool) -> None:
     assert about_as_fast(single_us / 1e6, several_us / 1e6) is one
+
+
+@pytest.mark.parametrize(
+    ("many_s", "streams"),
+    [
+        pytest.param(0.1, "streams=1", id="as a large network with open sizes"),
+        pytest.param(0.0005, "streams=0", id="a small one"),
+    ],
+)
+def test_a_model_that_is_only_short_for_small_sizes_keeps_its_threads(
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    many_s: float,
+    streams: str,
+) -> None:
+    """Loaded on a busy machine, where several threads are no faster than one."""
+
+    def latency(make: Any, inputs: Mapping[str, Array], failures: Any) -> float:
+        return 0.0009 if inputs["x"].size == 1 else many_s
+
+    monkeypatch.setattr(probe, "latency", latency)
+    monkeypatch.setattr(threads_choice, "_looks_tiny", lambda model: False)
+    with caplog.at_level("INFO"):
+        load(add_one(tmp_path, [-1, -1]))
+    (line,) = [each for each in caplog.text.splitlines() if "model compiled" in each]
+    assert streams in line
 
 
 def test_a_tiny_model_is_compiled_once_and_brings_no_threads(

@@ -47,6 +47,24 @@ def test_the_thread_limit_yields_to_the_user() -> None:
     assert chosen == {"INFERENCE_NUM_THREADS": "7", "ENABLE_CPU_PINNING": "true"}
 
 
+@pytest.mark.parametrize(
+    ("config", "threads", "chosen"),
+    [
+        pytest.param({}, 40, "32", id="a quota does not widen a stream beyond a node"),
+        pytest.param({}, 8, "8", id="the quota is tighter"),
+        pytest.param({}, None, None, id="nothing limits: OpenVINO keeps to a node by itself"),
+        pytest.param({"NUM_STREAMS": "2"}, 40, "40", id="streams of the user"),
+        pytest.param({"PERFORMANCE_HINT": "THROUGHPUT"}, 40, "40", id="streams by a hint"),
+        pytest.param({"CPU_THREADS_NUM": "64"}, 40, "64", id="threads of the user"),
+    ],
+)
+def test_one_stream_keeps_to_a_numa_node(
+    config: dict[str, str], threads: int | None, chosen: str | None
+) -> None:
+    options = EngineOptions(own=(OpenVinoOptions(plugin_config=config),))
+    assert properties(options, threads, 32).get("INFERENCE_NUM_THREADS") == chosen
+
+
 def test_other_devices_get_no_properties_of_the_cpu() -> None:
     assert properties(EngineOptions(own=(OpenVinoOptions(target_device="GPU"),)), 3) == {}
 

@@ -8,7 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ie_serving.engines.run.threads import CPUS, cgroup_quota, limit, thread_limit
+from ie_serving.engines.run.threads import (
+    CPUS,
+    NODES,
+    cgroup_quota,
+    cores_of_one_node,
+    limit,
+    thread_limit,
+)
 
 V2 = "0::/pod/container\n"
 V1 = "5:memory:/pod\n4:cpu,cpuacct:/pod/container\n"
@@ -117,6 +124,47 @@ def test_a_core_counts_once(
     usable: Sequence[int], quota: float | None, threads: int | None
 ) -> None:
     assert limit(8, usable, quota, TWINS.get) == threads
+
+
+TWO_NODES = {
+    f"{NODES}/online": "0-1\n",
+    f"{NODES}/node0/cpulist": "0-1,4-5\n",
+    f"{NODES}/node1/cpulist": "2-3,6-7\n",
+    **TWINS,
+}
+"""Two nodes of two cores each; CPUs of one core are in one node."""
+
+
+@pytest.mark.parametrize(
+    ("usable", "tree", "threads"),
+    [
+        pytest.param(range(8), TWO_NODES, 2, id="all of both nodes"),
+        pytest.param([0, 1, 4, 5], TWO_NODES, None, id="one node"),
+        pytest.param([0], TWO_NODES, None, id="a part of one node"),
+        pytest.param([0, 1, 2], TWO_NODES, 2, id="more of one node than of the other"),
+        pytest.param([0, 4, 2], TWO_NODES, 1, id="a core of each"),
+        pytest.param(range(8), TWO_NODES | {f"{NODES}/online": "0,2\n"}, 2, id="a node has gone"),
+        pytest.param(range(8), TWINS, None, id="no nodes are told"),
+        pytest.param(
+            range(8), {f"{NODES}/online": "0\n", **TWINS}, None, id="nothing is told of it"
+        ),
+        pytest.param(
+            range(8),
+            {
+                f"{NODES}/online": "0-1",
+                f"{NODES}/node0/cpulist": "0-7",
+                f"{NODES}/node1/cpulist": "\n",
+            },
+            None,
+            id="a node of memory alone",
+        ),
+        pytest.param([], {}, None, id="no affinity on this system"),
+    ],
+)
+def test_cores_of_one_node(
+    usable: Sequence[int], tree: Mapping[str, str], threads: int | None
+) -> None:
+    assert cores_of_one_node(usable, tree.get) == threads
 
 
 def test_this_machine_has_an_answer() -> None:

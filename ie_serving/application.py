@@ -95,7 +95,8 @@ class ServingApplication:
     ) -> None:
         server = settings.server
         self._workers = workers_of(member, handovers, server)
-        self._gate = Gate(server, tls_files.read, access_file.read)
+        left = handovers.certificates, handovers.callers
+        self._gate = Gate(server, tls_files.read, access_file.read, *left)
         most, each = most_connections(server.max_connections), server.max_connections_per_address
         self._connections = limit_of(SHARE.of(most), each)
         self._sharing = self._workers.sharing(self._connections)

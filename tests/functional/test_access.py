@@ -4,6 +4,7 @@ import base64
 import hashlib
 import importlib.util
 import json
+import os
 import signal
 import ssl
 from collections.abc import Callable, Iterator
@@ -365,6 +366,33 @@ def test_the_file_is_read_again_without_a_lost_connection(server: Guarded) -> No
     server.send(signal.SIGHUP)
     server.line("callers renewed keys=3")
     assert server.predict(bearer("alice")) is OK
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_worker_is_replaced_while_files_are_broken(tmp_path: Path, workers: int) -> None:
+    """The replacement goes on with what the one before had: it ended again and again."""
+    authority = Authority(tmp_path)
+    (tmp_path / "other").mkdir()
+    pair, other = authority.server(), Authority(tmp_path / "other").server()
+    file = tmp_path / "keys"
+    file.write_text(line("alice", CALLERS["alice"]))
+    tls = (f"--tls_certificate={pair.certificate}", f"--tls_key={pair.key}", "--tls_ports=rest")
+    with closing(Guarded(file, *tls, f"--workers={workers}")) as server:
+        for _ in range(workers):
+            server.line(READY)
+        file.write_text("alice predict")
+        pair.certificate.write_bytes(other.certificate.read_bytes())  # half a renewal
+        for victim in server.pids()[1:]:
+            os.kill(victim, signal.SIGKILL)
+        for _ in range(workers):
+            server.line("callers not renewed, the previous ones stay")
+        context = ssl.create_default_context(cafile=authority.path)
+        url = f"https://localhost:{server.rest_port}"
+        with httpx.Client(base_url=url, verify=context, trust_env=False) as rest:
+            for key, status in (("alice", 200), ("prom", 401)):
+                reply = rest.post(PREDICT, content=BODY, headers=bearer(key), timeout=PATIENCE_S)
+                assert reply.status_code == status
+        assert server.log.count("certificate not renewed, the previous one stays") == workers
 
 
 @pytest.mark.parametrize("transport", ["http2", "grpcio"])

@@ -52,7 +52,10 @@ async def built(version: Path, engine: StandInEngine, tmp_path: Path) -> Serving
     settings = Settings(server=ServerSettings(poll_wait_s=0), models=(model,))
     storage = StorageOptions(cache_dir=tmp_path / "cache")
     return ServingApplication(
-        settings, storage, Handovers(Handover(), Handover()), LoadNotes({}, Handover().write)
+        settings,
+        storage,
+        Handovers(*(Handover() for _ in range(4))),
+        LoadNotes({}, Handover().write),
     )
 
 

@@ -21,7 +21,7 @@ from ie_serving.config.credentials import AccessMaterial, Password, TokenMateria
 from ie_serving.core import hashes
 from ie_serving.core.access import Caller, Credentials, Right
 from ie_serving.core.errors import QueueFull, Unauthenticated
-from ie_serving.server.gate.renewed import Renewed
+from ie_serving.server.gate.renewed import Left, Renewed
 from ie_serving.telemetry.logs import Event
 
 if TYPE_CHECKING:  # imported where tokens are believed
@@ -78,7 +78,7 @@ class Access(Renewed[AccessMaterial, Compared]):
     """The callers that are known now. Belongs to one event loop.
 
     Args of the constructor:
-        read: see `Renewed`.
+        read, left: see `Renewed`.
         clock: seconds since the epoch, by which tokens expire.
 
     Attributes:
@@ -86,9 +86,12 @@ class Access(Renewed[AccessMaterial, Compared]):
     """
 
     def __init__(
-        self, read: Callable[[], AccessMaterial], clock: Callable[[], float] = time.time
+        self,
+        read: Callable[[], AccessMaterial],
+        left: Left,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(read)
+        super().__init__(read, left)
         self._clock = clock
         self.decisions: dict[object, Any] = {}
         self._known: dict[Credentials, Caller] = {}

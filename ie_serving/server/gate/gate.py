@@ -10,6 +10,7 @@ from ie_serving.server.gate import rights
 from ie_serving.server.gate.access import Access
 from ie_serving.server.gate.certificates import HTTP1, HTTP2, Certificates
 from ie_serving.server.gate.grpc_guard import GrpcGuard, ServicesFor
+from ie_serving.server.gate.renewed import Left
 from ie_serving.server.gate.rest_guard import Phrase, RestGuard, Wanted
 from ie_serving.server.process.ports import BOTH, GRPC, REST
 from ie_serving.server.transport.grpc.services import Admission, Services
@@ -34,6 +35,7 @@ class Gate:
         settings: of the server.
         read_tls, read_access: read certificates and keys, and callers, as the settings say.
             Blocking. Raise ConfigError.
+        certificates, callers: hold what an earlier worker read last, and then what this one does.
 
     Raises:
         ConfigError: they cannot be used.
@@ -44,11 +46,14 @@ class Gate:
         settings: ServerSettings,
         read_tls: Callable[[ServerSettings], TlsMaterial],
         read_access: Callable[[ServerSettings], AccessMaterial],
+        certificates: Left,
+        callers: Left,
     ) -> None:
         self._ports = settings.tls_ports
         self._open_health = settings.open_health
-        self._certificates = Certificates(partial(read_tls, settings)) if settings.has_tls else None
-        self._access = Access(partial(read_access, settings)) if settings.has_access else None
+        tls, access = partial(read_tls, settings), partial(read_access, settings)
+        self._certificates = Certificates(tls, certificates) if settings.has_tls else None
+        self._access = Access(access, callers) if settings.has_access else None
         self._files = [each for each in (self._certificates, self._access) if each]
 
     def rest(self, app: App, wanted: Wanted, phrase: Phrase, refused: Refused) -> App:

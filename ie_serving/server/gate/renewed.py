@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
+import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Protocol, TypeVar
 
 from ie_serving.core.errors import ConfigError
 from ie_serving.telemetry.logs import Event
@@ -19,29 +20,41 @@ LOOK_S: Final = 10.0
 renewed Secret into a volume."""
 
 
+class Left(Protocol):
+    """Holds bytes that outlive this process; `server.process.handover.Handover` is one."""
+
+    def read(self) -> bytes:
+        """Give what was written last; empty in the first worker of a server."""
+
+    def write(self, data: bytes, /) -> None:
+        """Replace what was written before. Raises: OSError, and what was written before stays."""
+
+
 class Renewed(ABC, Generic[M, P]):
     """The present material, ready for use. Belongs to one event loop.
 
     Args of the constructor:
         read: reads all of it anew. Blocking. Raises ConfigError.
+        left: holds the material of the worker that this one replaces, which it goes on with where
+            what is read cannot be used, as that one did; and then that of this one.
 
     Raises:
-        ConfigError: what is read cannot be used.
+        ConfigError: what is read cannot be used, and no earlier worker has left any.
 
     Attributes:
         material: what was read last and can be used.
         prepared: what `prepare` made of it.
     """
 
-    def __init__(self, read: Callable[[], M]) -> None:
+    def __init__(self, read: Callable[[], M], left: Left) -> None:
         self._read = read
+        self._left = left
         self._task: asyncio.Task[None] | None = None
         self._refused = ""
         # The interval and SIGHUP both ask. Of two looks that overlap, the one that read first could
         # finish last, and who was withdrawn would be let in again until the next look.
         self._turn = asyncio.Lock()
-        self.material = read()
-        self.prepared = self.prepare(self.material)
+        self._use(*self._first())
 
     @abstractmethod
     def prepare(self, material: M) -> P:
@@ -81,8 +94,30 @@ class Renewed(ABC, Generic[M, P]):
                 self.refused(cause)
             self._refused = cause
             return
-        self.material, self.prepared, self._refused = material, prepared, ""
+        self._refused = ""
+        self._use(material, prepared)
         self.renewed()
+
+    def _first(self) -> tuple[M, P]:
+        try:
+            material = self._read()
+            return material, self.prepare(material)
+        except ConfigError as error:
+            before = self._left.read()
+            if not before:
+                raise
+            self._refused = str(error)
+            self.refused(self._refused)
+        # Of classes of our own, written by a process of this server alone into a nameless file.
+        material = pickle.loads(before)
+        return material, self.prepare(material)
+
+    def _use(self, material: M, prepared: P) -> None:
+        self.material, self.prepared = material, prepared
+        try:
+            self._left.write(pickle.dumps(material))
+        except OSError as error:  # a replacement would have what was left before
+            log.warning(Event("credentials not handed over", cause=error.strerror))
 
     async def _follow(self) -> None:
         while True:

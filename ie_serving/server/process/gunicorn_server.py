@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Callable
+from itertools import chain
 from typing import Any
 
 from gunicorn.app.base import BaseApplication
@@ -51,7 +52,8 @@ class Server(BaseApplication):  # type: ignore[misc]
         self.crew = Crew(workers, Handover) if workers > 1 else None
         self.was_ready = Shared()
         self.stopped_by = Shared()  # number of the signal that the arbiter got first
-        self.handovers = Handovers(Handover(), Handover())
+        self.handovers = Handovers(*(Handover() for _ in Handovers._fields))
+        self.gates = [(Handover(), Handover()) for _ in range(workers)]
         self.failure = Handover()
         self.deadly_loads = DeadlyLoads()
         self.slots_taken: set[int] = set()
@@ -66,13 +68,15 @@ class Server(BaseApplication):  # type: ignore[misc]
         if self.crew is None:
             return self.handovers
         ledger = Ledger(self.crew, slot, is_first=not self.was_ready.get())
-        return Handovers(ledger, Answering(self.crew, slot))
+        return Handovers(ledger, Answering(self.crew, slot), *self.gates[slot])
 
     def forget(self) -> None:
         """Forget what workers have left."""
         self.handovers.clear()
         if self.crew:
             self.crew.forget()
+        for each in chain.from_iterable(self.gates):
+            each.clear()
 
     def load_config(self) -> None:
         """Give gunicorn what it shall do. It raises for a value that it does not take."""

@@ -71,10 +71,14 @@ class Handovers(NamedTuple):
     Attributes:
         configuration: how far the configuration has come.
         answering: which versions answer.
+        callers: who may do what.
+        certificates: what the ports prove themselves with.
     """
 
     configuration: Left
     answering: Left
+    callers: Left
+    certificates: Left
 
     def clear(self) -> None:
         """Forget what was written."""

@@ -9,6 +9,7 @@ from ie_serving.config.credentials import AccessMaterial, Password
 from ie_serving.core import hashes
 from ie_serving.core.access import Caller, Credentials, Right
 from ie_serving.server.gate.access import Access
+from ie_serving.server.process.handover import Handover
 from tests.process import ASK_PAUSE_S, PATIENCE_S
 
 ALICE = Caller(name="alice", rights=Right.PREDICT | Right.READ, models=("m*",))
@@ -45,7 +46,7 @@ def material(
 
 
 def access() -> Access:
-    return Access(material)
+    return Access(material, Handover())
 
 
 async def until(done: Callable[[], bool]) -> None:

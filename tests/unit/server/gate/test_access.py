@@ -16,6 +16,7 @@ from ie_serving.core.errors import ConfigError, QueueFull, Unauthenticated
 from ie_serving.server.gate import access as access_module
 from ie_serving.server.gate import renewed
 from ie_serving.server.gate.access import LONGEST, MOST_WAITING, Access
+from ie_serving.server.process.handover import Handover
 from tests.unit.server.gate.callers import (
     ALICE,
     ALICE_KEY,
@@ -173,7 +174,7 @@ async def test_who_leaves_does_not_disturb_who_waits_for_the_same(hashed: Hashes
 async def test_a_renewal_counts_at_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     present = [material()]
-    gate = Access(lambda: present[0])
+    gate = Access(lambda: present[0], Handover())
     for credentials in (ALICE_KEY, BOB_PASSWORD):
         await gate.verified(credentials)
     gate.decisions["a"] = "decision"
@@ -191,7 +192,7 @@ async def test_a_renewal_counts_at_once(caplog: pytest.LogCaptureFixture) -> Non
 
 async def test_a_password_that_is_verified_while_it_goes(hashed: Hashes) -> None:
     present, other = [material()], material(users={"bob": password(BOB, "another")})
-    gate = Access(lambda: present[0])
+    gate = Access(lambda: present[0], Handover())
     hashed.gate.clear()
     asked = asyncio.ensure_future(gate.verified(BOB_PASSWORD))
     await asyncio.sleep(0)
@@ -211,7 +212,7 @@ async def test_a_broken_file_keeps_the_callers(caplog: pytest.LogCaptureFixture)
         return material()
 
     faults: list[str] = []
-    gate = Access(read)
+    gate = Access(read, Handover())
     faults.append("keys:1: 3 words")
     for _ in range(2):
         await gate.renew()
@@ -234,7 +235,7 @@ async def test_of_two_looks_at_once_the_later_one_counts() -> None:
             later.set()
         return given
 
-    gate = Access(read)
+    gate = Access(read, Handover())
     await asyncio.gather(gate.renew(), gate.renew())
     assert await gate.verified(Credentials(key=b"new")) == CAROL
     with pytest.raises(Unauthenticated):
@@ -252,7 +253,7 @@ async def test_a_look_that_fails_for_another_reason_is_not_the_last(
 
     monkeypatch.setattr(renewed, "LOOK_S", 0.0)
     looks: list[int] = []
-    gate = Access(read)
+    gate = Access(read, Handover())
     gate.follow()
     while len(looks) < 4:
         await asyncio.sleep(0)

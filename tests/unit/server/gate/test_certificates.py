@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
 from ie_serving.config.credentials import TlsMaterial
 from ie_serving.core.errors import ConfigError
 from ie_serving.server.gate.certificates import HTTP1, Certificates
+from ie_serving.server.process.handover import Handover
 from tests.certificates import Authority
 
 Broken = Callable[[TlsMaterial, TlsMaterial], TlsMaterial]
@@ -53,7 +54,7 @@ def test_what_cannot_be_used(tmp_path: Path, name: str) -> None:
     good, other = material(tmp_path / "good"), material(tmp_path / "other")
     breaks, text = BROKEN[name]
     with pytest.raises(ConfigError, match=text):
-        Certificates(lambda: breaks(good, other))
+        Certificates(lambda: breaks(good, other), Handover())
 
 
 async def test_a_renewal_that_fails_is_logged_once(
@@ -61,7 +62,7 @@ async def test_a_renewal_that_fails_is_logged_once(
 ) -> None:
     good = material(tmp_path / "good")
     present = [good]
-    certificates = Certificates(lambda: present[0])
+    certificates = Certificates(lambda: present[0], Handover())
     context = certificates.context((HTTP1,))
     present[0] = replace(good, key=b"")
     for _ in range(2):

@@ -19,6 +19,7 @@ from ie_serving.server.gate import tokens as tokens_module
 from ie_serving.server.gate.access import Access
 from ie_serving.server.gate.token_keys import keys_of
 from ie_serving.server.gate.tokens import LONGEST_TOKEN, fits
+from ie_serving.server.process.handover import Handover
 from tests import issuer
 from tests.issuer import ec_key, ed_key, jwk, key_set, rsa_key, token
 from tests.process import PATIENCE_S
@@ -51,7 +52,7 @@ def knowing(believed: TokenMaterial = BELIEVED) -> AccessMaterial:
 
 
 def access(believed: TokenMaterial = BELIEVED) -> Access:
-    return Access(lambda: knowing(believed))
+    return Access(lambda: knowing(believed), Handover())
 
 
 @pytest.mark.parametrize(
@@ -161,7 +162,7 @@ async def test_a_token_is_forgotten_when_it_expires(monkeypatch: pytest.MonkeyPa
     """What guards have decided by it goes with it, on connections that are open as well."""
     monkeypatch.setattr(access_module, "FORGET_S", 0.01)
     now = [0.0]
-    gate = Access(knowing, lambda: now[0])
+    gate = Access(knowing, Handover(), lambda: now[0])
     end = int(time.time()) + 60
     soon, later = bearer(token(exp=end)), bearer(token(exp=end + 600))
     for each in (soon, later):
@@ -191,7 +192,7 @@ async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
 
 async def test_lines_and_keys_are_withdrawn_at_once() -> None:
     present = [BELIEVED]
-    gate, asked = Access(lambda: knowing(present[0])), bearer(token())
+    gate, asked = Access(lambda: knowing(present[0]), Handover()), bearer(token())
     assert await gate.verified(asked) == ALICE
     present[0] = replace(BELIEVED, claims=BELIEVED.claims[1:])
     await gate.renew()
@@ -206,7 +207,7 @@ async def test_lines_and_keys_are_withdrawn_at_once() -> None:
 
 async def test_a_key_that_goes_while_its_token_is_verified() -> None:
     present = [BELIEVED]
-    gate = Access(lambda: knowing(present[0]))
+    gate = Access(lambda: knowing(present[0]), Handover())
     present[0] = replace(BELIEVED, keys=key_set(jwk(ec_key(1), kid="one")))
     asked = asyncio.ensure_future(gate.verified(bearer(token())))
     await asyncio.sleep(0)  # it waits for the thread
@@ -220,7 +221,8 @@ async def test_a_key_that_goes_while_its_token_is_verified() -> None:
 async def test_who_asks_after_a_renewal_does_not_wait_for_what_was_begun_before_it() -> None:
     """Else a line that has gone would be believed until the token expires."""
     present = [BELIEVED]
-    gate, asked, go = Access(lambda: knowing(present[0])), bearer(token()), threading.Event()
+    gate = Access(lambda: knowing(present[0]), Handover())
+    asked, go = bearer(token()), threading.Event()
     assert gate._tokens
     busy = gate._tokens._thread.submit(go.wait, PATIENCE_S)
     before = asyncio.ensure_future(gate.verified(asked))

@@ -27,7 +27,9 @@ def compact(outputs: Mapping[str, Array], *, rows: bool) -> bytes | bytearray:
     Several outputs are finite: orjson would write null for what is not.
     """
     if rows and len(outputs) > 1:
-        entries = zip(*map(np.ascontiguousarray, outputs.values()), strict=True)
+        entries = zip(
+            *(np.ascontiguousarray(known(each)) for each in outputs.values()), strict=True
+        )
         content = [dict(zip(outputs, row, strict=True)) for row in entries]
         return orjson.dumps({"predictions": content}, option=orjson.OPT_SERIALIZE_NUMPY)
     reply = bytearray()  # it grows in place: one join would hold the interpreter for all its length
@@ -56,7 +58,7 @@ def numbers(array: Array) -> Iterator[bytes | memoryview]:
 def _dense(array: Array) -> Iterator[bytes | memoryview]:
     """Write one array, in pieces: orjson holds the interpreter for as long as a call lasts."""
     if array.ndim == 0:
-        yield orjson.dumps(array[()], option=orjson.OPT_SERIALIZE_NUMPY)
+        yield orjson.dumps(known(array)[()], option=orjson.OPT_SERIALIZE_NUMPY)
         return
     separator = b"["
     for piece in _pieces(array):
@@ -94,6 +96,15 @@ def _with_words(piece: Array) -> bytes:
     parts = orjson.dumps(piece, option=orjson.OPT_SERIALIZE_NUMPY).split(b"null")
     words = [WORDS[str(value)].encode() for value in piece[~np.isfinite(piece)].tolist()]
     return b"".join(chain.from_iterable(zip(parts, [*words, b""], strict=True)))
+
+
+def known(array: Array) -> Array:
+    """Give an array whose single elements orjson knows.
+
+    numpy has two types of 64-bit integers, after C's `long` and `long long`. onnxruntime gives the
+    second, whose arrays orjson takes, but not what a loop over one gives.
+    """
+    return array.view(array.dtype.str)
 
 
 def is_finite(array: Array) -> bool:

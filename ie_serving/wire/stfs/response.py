@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 
 from ie_serving.core.tensors import Array, DataType, TensorSpec
-from ie_serving.wire.json.compact import is_finite
+from ie_serving.wire.json.compact import is_finite, known
 from ie_serving.wire.json.pretty import DENSE, encoded, quoted_text, write_value
 
 PREDICT: Final = "predict"
@@ -59,7 +59,9 @@ def _member(name: str, value: bytes) -> bytes:
 def _value(array: Array, spec: TensorSpec) -> bytes:
     if spec.dtype is DataType.STRING or not is_finite(array):
         return encoded(write_value(array, spec, DENSE))
-    return orjson.dumps(np.ascontiguousarray(array) if array.ndim else array[()], option=_NUMPY)
+    return orjson.dumps(
+        np.ascontiguousarray(array) if array.ndim else known(array)[()], option=_NUMPY
+    )
 
 
 def _logarithms(array: Array) -> Array:

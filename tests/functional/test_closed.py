@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 
 import grpc
 import httpx
@@ -10,7 +10,7 @@ import pytest
 from tensorflow_serving.apis import model_management_pb2
 
 from tests.functional.servers import SAMPLE, Server
-from tests.process import PATIENCE_S
+from tests.process import COMMANDS, PATIENCE_S
 
 MOST = 20
 
@@ -53,3 +53,18 @@ def test_clients_cannot_change_what_is_served(server: Server) -> None:
     assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
     assert "--reload_by_rpc" in refused.value.details()
     assert server.rest.get("/v1/models/digits").status_code == 200
+
+
+def test_with_few_files_clients_keep_their_connections() -> None:
+    """One at a time was served, and the others were closed in turn."""
+    command = ("ie_serving", "model", "--model_name=digits", f"--model_path={SAMPLE}")
+    limited = ("/bin/sh", "-c", 'ulimit -n 128; exec "$0" "$@"')
+    with closing(Server(*limited, str(COMMANDS / command[0]), *command[1:])) as server:
+        server.line("few files may be open files=128 connections=32")
+        server.ready()
+        with ExitStack() as opened:
+            clients = [opened.enter_context(httpx.Client(base_url=server.url)) for _ in range(8)]
+            for _ in range(3):
+                for client in clients:
+                    assert client.get("/v1/models/digits").status_code == 200
+        assert "connection limit reached" not in server.log

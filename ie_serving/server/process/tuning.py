@@ -8,6 +8,7 @@ come. What versions leave behind is given back when they are unloaded (`engines/
 
 import asyncio
 import gc
+import logging
 import resource
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,9 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from ie_serving.core.heaps import HEAPS
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
 
 LONGEST_TURN_S = 0.001
 """Seconds for which a thread that decodes or encodes may keep the interpreter from the event loop.
@@ -29,6 +33,10 @@ idle, so all of them 200 MB."""
 OTHER_FILES = 256
 """File descriptors that are not for connections: models and their copies, stores, log, and the
 connections that are accepted beyond the limit (`connection_limit.EXTRA`)."""
+LEAST_PART = 4
+"""Of how many file descriptors one is for connections where there are fewer than that leaves."""
+FEW_FILES = 1024
+"""Fewer are told of: it is the soft limit of most systems, and enough for some 700 clients."""
 MOST_FILES = 1 << 16
 """What the limit of files is raised to, at most."""
 
@@ -67,7 +75,7 @@ def most_connections(setting: int) -> int:
     Called after `tune`.
     """
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return setting or max(1, min(MOST_CONNECTIONS, files - OTHER_FILES))
+    return setting or min(MOST_CONNECTIONS, max(files // LEAST_PART, files - OTHER_FILES))
 
 
 def raise_file_limit() -> None:
@@ -79,3 +87,12 @@ def raise_file_limit() -> None:
     most = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < most:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    if most < FEW_FILES:
+        log.warning(
+            Event(
+                "few files may be open",
+                files=most,
+                connections=most_connections(0),
+                advice="raise it: ulimit -Hn, LimitNOFILE of systemd, --ulimit of Docker",
+            )
+        )

@@ -145,7 +145,8 @@ class ConnectionLimit:
                 closed_idle=self._closed,
                 refused=self._refused,
                 advice=Hint(
-                    "find clients that leave connections open, or raise {server.max_connections}"
+                    "find clients that leave connections open, or raise {server.max_connections},"
+                    " or the limit of open files, from which it follows"
                 ),
             )
         )

@@ -3,7 +3,8 @@
 One server with each of them, and one with none, asked in many short turns: by `h2load`, for the
 processor time of the server, and by the clients of `bench-quick`, for what a client notices. A
 second server with none shows what two alike servers differ by: less than that is not to be seen
-here. All are started anew several times, since two starts of the same server differ as well.
+here. All are started anew several times, since two starts of the same server differ as well. Every
+client sends the key, also to servers that ask for none: the cost is that of the server alone.
 """
 
 import argparse
@@ -86,14 +87,11 @@ def _measure(
 ) -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        running = {
-            name: _started(stack, server, keyed=name == KEYS)
-            for name, server in _servers(folder).items()
-        }
+        running = {name: _started(stack, server) for name, server in _servers(folder).items()}
         for turn in range(turns):
             for title in CASES:
                 for name in list(running)[:: -1 if turn % 2 else 1]:
-                    found[title, name].append(_ask(running[name], title, keyed=name == KEYS))
+                    found[title, name].append(_ask(running[name], title))
         for transport, concurrency in QUICK if seconds else ():
             bursts = uvloop.run(_bursts(running, transport, concurrency, seconds))
             for name, own in bursts.items():
@@ -107,10 +105,9 @@ async def _bursts(
 ) -> dict[str, list[float]]:
     async with AsyncExitStack() as stack:
         asks = []
-        for name, server in running.items():
+        for server in running.values():
             grpc = transport == "gRPC"
-            call = (tfs_grpc if grpc else tfs_rest)("digits", sample_inputs(1))
-            call = replace(call, key=KEY) if name == KEYS else call
+            call = replace((tfs_grpc if grpc else tfs_rest)("digits", sample_inputs(1)), key=KEY)
             target = server.target
             asking = (
                 asking_grpc(target.grpc_port, call)
@@ -136,23 +133,21 @@ def _servers(folder: Path) -> Mapping[str, Server]:
     return {name: with_flags(plain, each) for name, each in flags.items()}
 
 
-def _started(stack: ExitStack, server: Server, *, keyed: bool) -> Running:
+def _started(stack: ExitStack, server: Server) -> Running:
     inputs = sample_inputs(1)
     question = Question("digits", SAMPLE, inputs, Loop(NEWEST, inputs).outputs())
     scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-    probe = tfs_rest("digits", inputs)
-    if keyed:
-        probe = replace(probe, key=KEY)
+    probe = replace(tfs_rest("digits", inputs), key=KEY)
     target = servers.target("digits", SAMPLE, scratch)
     return stack.enter_context(servers.running(server, target, probe, question.judge(probe)))
 
 
-def _ask(running: Running, title: str, *, keyed: bool) -> Turn:
+def _ask(running: Running, title: str) -> Turn:
     over, options = CASES[title]
     grpc = over == "gRPC"
     call: Call = (tfs_grpc if grpc else tfs_rest)("digits", sample_inputs(1))
     way = GRPC_OPTIONS if grpc else JSON_OPTIONS
-    key = ("-H", f"x-api-key: {KEY}") if keyed else ()
+    key = ("-H", f"x-api-key: {KEY}")
     port = running.target.grpc_port if grpc else running.target.rest_port
     with tempfile.NamedTemporaryFile() as data:
         data.write(framed(call) if grpc else call.body)

@@ -1,24 +1,20 @@
 """The data plane where requests are told of: their entries learn model, version and times."""
 
 from collections import ChainMap
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar, cast
 
 from ie_serving.core.callers import Caller
-from ie_serving.core.requests import ModelSpec
-from ie_serving.core.versions import VersionStatus
 from ie_serving.inference import summary
 from ie_serving.inference.bound import Bound, NotedBound
-from ie_serving.inference.examples import ExampleCodec
 from ie_serving.inference.interface import Api, Encode, Interface, Outputs
 from ie_serving.inference.large_reply import Read, Unencoded
-from ie_serving.inference.plane import DataPlane
-from ie_serving.models.served import Served, ServedModels
+from ie_serving.inference.plane import Asked, DataPlane
 from ie_serving.models.version.handle import Servable
-from ie_serving.telemetry.entry import CURRENT, Entry, current, now
-from ie_serving.telemetry.metrics import Metrics
+from ie_serving.telemetry.entry import CURRENT, LONGEST, Entry, current, now
 
 T = TypeVar("T")
 
@@ -48,53 +44,8 @@ def _mutable(caller: Caller) -> MutableMapping[str, str]:
     return cast(MutableMapping[str, str], caller.headers)
 
 
-class NotedModels(ServedModels):
-    """The models, which tell a request's entry whom it means and what it gets."""
-
-    def __init__(self, models: ServedModels) -> None:
-        self._models = models
-
-    @property
-    def entries(self) -> Mapping[str, Served]:  # type: ignore[override]
-        """See `ServedModels`."""
-        return self._models.entries
-
-    def handle(self, spec: ModelSpec) -> Servable:
-        """See `ServedModels`."""
-        entry = CURRENT.get()  # as `current`, without the call
-        if entry is None or entry.ended:
-            return self._models.handle(spec)
-        # Before it is looked up: the line of a request for what is not there names it, too.
-        entry.model = spec.name
-        servable = self._models.handle(spec)
-        entry.version = servable.version
-        return servable
-
-
 class NotedPlane(DataPlane):
     """Answers as `DataPlane` does."""
-
-    def __init__(
-        self,
-        models: ServedModels,
-        metrics: Metrics,
-        codec: ExampleCodec,
-        *,
-        method_name_check: bool,
-    ) -> None:
-        super().__init__(NotedModels(models), metrics, codec, method_name_check=method_name_check)
-
-    def status(
-        self,
-        model: ModelSpec,
-        interface: Interface[Any],
-        began: float,
-        encode: Callable[[Sequence[VersionStatus]], T],
-    ) -> T:
-        """See `DataPlane`; no version answers."""
-        if entry := current():
-            entry.model = model.name
-        return super().status(model, interface, began, encode)
 
     def refused(
         self,
@@ -104,10 +55,19 @@ class NotedPlane(DataPlane):
         api: Api | None = None,
         version: int | None = None,
     ) -> None:
-        """See `DataPlane`: what cannot be parsed has found no model yet."""
+        """See `DataPlane`: the line of a request for what is not there names it, too."""
         if model and (entry := current()):
-            entry.model = model
+            entry.model, entry.version = model[:LONGEST], version
         super().refused(model, error, interface, api, version)
+
+    @contextmanager
+    def _measured(
+        self, interface: Interface[Any], api: Api, model: str, began: float
+    ) -> Iterator[Asked]:
+        with super()._measured(interface, api, model, began) as asked:
+            yield asked
+        if entry := current():
+            entry.model, entry.version = model[:LONGEST], asked.version
 
     def _kind(self) -> type[Bound[Any]]:
         return TimedNotedBound if summary.is_wanted() else TimedBound
@@ -119,7 +79,7 @@ class TimedBound(Bound[T]):
     __slots__ = ()
 
     def _encoders_for(self, outputs: tuple[str, ...]) -> Mapping[object, Read[T]]:
-        return _Timed(super()._encoders_for(outputs))
+        return _Timed(super()._encoders_for(outputs), self._servable)
 
 
 class TimedNotedBound(TimedBound[T], NotedBound[T]):
@@ -129,21 +89,22 @@ class TimedNotedBound(TimedBound[T], NotedBound[T]):
 
 
 class _Timed(Mapping[object, Read[T]]):
-    """Gives what reads the outputs of the present request, with a look at the clock around it.
+    """Gives what reads the outputs of the present request, and tells its entry who answers it.
 
     A request asks for it when its inputs are decoded, and on the event loop: outputs may be read in
     any thread, which does not know whose they are.
     """
 
-    def __init__(self, encoders: Mapping[object, Read[T]]) -> None:
+    def __init__(self, encoders: Mapping[object, Read[T]], servable: Servable) -> None:
         self._encoders = encoders
+        self._model, self._version = servable.name, servable.version
 
     def __getitem__(self, form: object) -> Read[T]:
         read = self._encoders[form]
         entry = CURRENT.get()  # as `current`, without the call
         if entry is None or entry.ended:
             return read
-        entry.started = now()
+        entry.model, entry.version, entry.started = self._model, self._version, now()
         return partial(_read, read, entry)
 
     def __iter__(self) -> Iterator[object]:

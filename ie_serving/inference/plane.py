@@ -125,8 +125,9 @@ class DataPlane:
         self, request: InferRequest, interface: Interface[T]
     ) -> "tuple[Servable, Bound[T]]":
         """Give what answers the stream that a request begins. Counts what it raises."""
-        with self.counting_refusals(request.model.name, interface, Api.PREDICT):
+        with self.counting_refusals(request.model.name, interface, Api.PREDICT) as asked:
             servable = self._models.handle(request.model)
+            asked.version = servable.version
             bound: Bound[T] = servable.bound.get((interface, request.signature)) or self._bind(
                 servable, request.signature, interface
             )

@@ -11,9 +11,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable
-from functools import lru_cache
 from itertools import pairwise
-from operator import attrgetter
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
@@ -31,23 +29,42 @@ TIMES = ("total_ms", "decode_ms", "infer_ms", "encode_ms")
 until the outputs were there, the wait for its turn included; then until they were encoded."""
 COLUMNS = ("id", *WHO, *SIZES, *TIMES)
 MOST_REMEMBERED = 1024
-"""Clients with what they ask, each some 500 bytes."""
+"""Clients with what they ask, each some 1 KB. For one more all are forgotten: to find the oldest
+would cost something with every line."""
 
 # Of a client of IPv4 at a socket of both families.
 _MAPPED = re.compile(r"^\[::ffff:([0-9.]+)\]")
 
-
 Row: TypeAlias = tuple[Any, ...]
 """What a line says of an entry, attribute by attribute. Nothing in it is followed by the garbage
 collector: where entries themselves waited to be written, they cost each request 10 us more."""
-row_of: Final[Callable[[Entry], Row]] = attrgetter(
-    *("id", *WHO, "received", "sent", "at", "began", "started", "inferred", "encoded", "ended")
-)
-"""Give the row of an entry that has ended."""
+Write: TypeAlias = Callable[[Iterable[Row], float], bytes]
+"""Writes rows as lines, with their ends; the second argument is `entry.epoch()`."""
 
 
-def writer_of(form: str) -> Callable[[Iterable[Row]], str]:
-    """Give what writes rows as lines, with their ends; `form` is `text` or `json`."""
+def row_of(entry: Entry) -> Row:
+    """Give the row of an entry that has ended: what `WHO` names, then what each has of its own."""
+    return (
+        entry.client,
+        entry.interface,
+        entry.method,
+        entry.path,
+        entry.model,
+        entry.version,
+        entry.code,
+        entry.id,
+        entry.received,
+        entry.sent,
+        entry.began,
+        entry.started,
+        entry.inferred,
+        entry.encoded,
+        entry.ended,
+    )
+
+
+def writer_of(form: str) -> Write:
+    """Give what writes lines in a form, `text` or `json`."""
     return (_json_form() if form == "json" else _text_form()).lines
 
 
@@ -55,8 +72,8 @@ class _Form:
     """How a form of line is written.
 
     Args of the constructor:
-        whole: the line, with places for time, id, what `WHO` names, sizes and times.
-        second_of: writes the second of a time; its milliseconds are in `whole`.
+        whole: the line, with places for the second, its milliseconds, and the columns.
+        second_of: writes the second of a time.
         pair: a column, with places for its name and its value.
         between: stands between columns.
         quote: writes text.
@@ -72,81 +89,65 @@ class _Form:
         quote: Callable[[str], str],
         unknown: str,
     ) -> None:
-        columns = between.join(pair % (name, "%s") for name in (*SIZES, *TIMES))
-        self._whole = whole % ("%s", between.join((pair % ("id", "%s"), "%s", columns)))
-        # Most requests have all of it: one step writes the numbers.
-        known = self._whole
-        for _ in TIMES:
-            known = "%.3f".join(known.rsplit("%s", 1))
-        self._known = known
+        self._whole = whole
         self._second_of = second_of
-        self._at, self._second = 0, second_of(0)
         self._pair = pair
         self._between = between
         self._quote = quote
-        self._word = quote("word").replace("word", "%s")
+        self._word = quote("word").replace("word", "%b").encode()
         self._unknown = unknown
-        self._who = lru_cache(MOST_REMEMBERED)(self._written_who)
+        self._remembered: dict[Row, tuple[bytes, bytes]] = {}
 
-    def lines(self, rows: Iterable[Row]) -> str:
-        """Write rows."""
-        return "".join([self._line(*row) for row in rows])
+    def lines(self, rows: Iterable[Row], epoch: float) -> bytes:
+        """Write rows. See `Write`."""
+        remembered, word, at, second, lines = self._remembered, self._word, -1, b"", []
+        for row in rows:
+            who = row[: len(WHO)]
+            id, received, sent, began, started, inferred, encoded, ended = row[len(WHO) :]
+            known, some_known = remembered.get(who) or self._remember(who)
+            # One that was made has nothing to quote.
+            quoted = word % id if id.isalnum() else self._quote(id.decode()).encode()
+            now, thousandth = divmod(int((began + epoch) * 1000), 1000)
+            if now != at:
+                at, second = now, self._second_of(now).encode()
+            if not encoded or received is None:
+                rest = self._rest(received, sent, began, started, inferred, encoded, ended)
+                lines.append(some_known % (second, thousandth, quoted, *rest))
+                continue
+            # Most requests have all of it: one step writes the line.
+            total, decode = (ended - began) * 1e3, (started - began) * 1e3
+            infer, encode = (inferred - started) * 1e3, (encoded - inferred) * 1e3
+            lines.append(
+                known % (second, thousandth, quoted, received, sent, total, decode, infer, encode)
+            )
+        return b"".join(lines)
 
-    def _line(
-        self,
-        id: str,
-        client: object,
-        interface: str,
-        method: str,
-        path: str,
-        model: str,
-        version: int | None,
-        code: str | int,
-        received: int | None,
-        sent: int,
-        at: float,
-        *times: float,
-    ) -> str:
-        who = self._who(client, interface, method, path, model, version, code)
-        # One that was made has nothing to quote.
-        quoted = self._word % id if id.isalnum() else self._quote(id)
-        second, thousandth = divmod(int(at * 1000), 1000)
-        # Of the line before: a busy server writes thousands in a second.
-        if second != self._at:
-            self._at, self._second = second, self._second_of(second)
-        head = (self._second, thousandth, quoted, who)
-        began, started, inferred, encoded, ended = times
-        if not encoded or received is None:
-            return self._whole % (*head, *self._rest(received, sent, times))
-        return self._known % (
-            *head,
-            received,
-            sent,
-            (ended - began) * 1e3,
-            (started - began) * 1e3,
-            (inferred - started) * 1e3,
-            (encoded - inferred) * 1e3,
-        )
+    def _remember(self, who: Row) -> tuple[bytes, bytes]:
+        """Give the line of what asks so: with places for all sizes and times, and for some."""
+        if len(self._remembered) >= MOST_REMEMBERED:
+            self._remembered.clear()
+        client, *values = who
+        texts = [self._value(each).replace("%", "%%") for each in (written_client(client), *values)]
+        numbers = [*["%d"] * len(SIZES), *["%.3f"] * len(TIMES)]
+        known = self._line("%b", *texts, *numbers), self._line("%b", *texts, *["%b"] * len(numbers))
+        self._remembered[who] = known
+        return known
 
-    def _written_who(self, client: object, *values: str | int | None) -> str:
-        texts = (written_client(client), *values)
-        pairs = zip(WHO, map(self._value, texts), strict=True)
-        return self._between.join(self._pair % pair for pair in pairs)
+    def _line(self, *values: str) -> bytes:
+        pairs = [self._pair % pair for pair in zip(COLUMNS, values, strict=True)]
+        return (self._whole % self._between.join(pairs)).encode()
 
     def _value(self, value: str | int | None) -> str:
         if isinstance(value, int):
             return str(value)
         return self._quote(value) if value else self._unknown
 
-    def _rest(self, received: int | None, sent: int, times: tuple[float, ...]) -> tuple[str, ...]:
+    def _rest(self, received: int | None, sent: int, *times: float) -> list[bytes]:
         """Write sizes and times of which some are not known."""
         *steps, ended = times
         spans = ((steps[0], ended), *pairwise(steps))
-        return (
-            self._value(received),
-            str(sent),
-            *(f"{(b - a) * 1e3:.3f}" if a and b else self._unknown for a, b in spans),
-        )
+        known = (f"{(b - a) * 1e3:.3f}" if a and b else self._unknown for a, b in spans)
+        return [text.encode() for text in (self._value(received), str(sent), *known)]
 
 
 def written_client(client: object) -> str:
@@ -161,14 +162,14 @@ def written_client(client: object) -> str:
 
 
 def _text_form() -> _Form:
-    whole = f"%s,%%03d - {NAME} - INFO - {EVENT} %s\n"
+    whole = f"%%b,%%03d - {NAME} - INFO - {EVENT} %s\n"
     return _Form(whole, _local_second, "%s=%s", " ", lambda text: render(mask(text)), "-")
 
 
 def _json_form() -> _Form:
     """Make the form, with the number of the process that asks."""
     whole = (
-        f'{{"time":"%s.%%03dZ","level":"INFO","logger":"{NAME}","message":"{EVENT}","pid":{os.getpid()},'
+        f'{{"time":"%%b.%%03dZ","level":"INFO","logger":"{NAME}","message":"{EVENT}","pid":{os.getpid()},'
         '"fields":{%s}}\n'
     )
     return _Form(whole, written_second, '"%s":%s', ",", lambda text: json.dumps(mask(text)), "null")

@@ -18,7 +18,7 @@ from typing import Final
 
 from ie_serving.core.errors import ServingError
 from ie_serving.telemetry.access_lines import Row, row_of, writer_of
-from ie_serving.telemetry.entry import Entry
+from ie_serving.telemetry.entry import Entry, epoch, now
 from ie_serving.telemetry.events import Event
 from ie_serving.telemetry.reopen import register
 
@@ -74,7 +74,7 @@ class AccessLog:
 
     def end(self, entry: Entry) -> None:
         """Take the entry of a request, which ends. Never waits."""
-        entry.end()
+        entry.ended = now()
         if len(self._waiting) >= MOST_WAITING:
             self._refused += 1
             return
@@ -111,7 +111,7 @@ class AccessLog:
         while waiting:
             taken = [waiting.popleft() for _ in range(min(len(waiting), AT_ONCE))]
             try:
-                self._file.write(self._lines(taken).encode())
+                self._file.write(self._lines(taken, epoch()))
             except OSError as error:
                 self._failed += len(taken)
                 self._cause = error.strerror or str(error)

@@ -15,19 +15,18 @@ LONGEST: Final = 128
 """Characters of an id that is taken."""
 
 # Printable ASCII without blanks, quotes and backslashes: it is written to logs and sent back.
-_SAFE = re.compile(rf"[!#-&(-\[\]-~]{{1,{LONGEST}}}")
+_SAFE = re.compile(rb"[!#-&(-\[\]-~]{1,%d}" % LONGEST)
 
 
-def made_ids() -> Iterator[str]:
+def made_ids() -> Iterator[bytes]:
     """Give ids that no other process gives: a random beginning, and a number.
 
     Called in the worker: what is made before the fork would be the same in each.
     """
     # Random once, then counted: to ask the system for bytes costs a system call for each id.
-    return map(f"{secrets.token_hex(8)}%012x".__mod__, itertools.count(1))
+    return map(f"{secrets.token_hex(8)}%012x".encode().__mod__, itertools.count(1))
 
 
-def safe(given: str | bytes) -> str:
+def safe(given: bytes) -> bytes:
     """Give the id that a client has sent where it is safe to log; else an empty one."""
-    text = given.decode("latin-1") if isinstance(given, bytes) else given
-    return text if _SAFE.fullmatch(text) else ""
+    return given if _SAFE.fullmatch(given) else b""

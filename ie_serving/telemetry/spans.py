@@ -24,7 +24,7 @@ from opentelemetry.trace import (
 )
 
 from ie_serving.telemetry.access_lines import written_client
-from ie_serving.telemetry.entry import Entry, Part
+from ie_serving.telemetry.entry import Entry, Part, epoch
 from ie_serving.telemetry.events import mask
 from ie_serving.telemetry.trace_context import Trace
 
@@ -78,6 +78,7 @@ class Maker:
     def spans(self, entry: Entry, links: Sequence[Trace]) -> Iterator[ReadableSpan]:
         """Give the span of a request, or of a batch that shares `links`, and those within it."""
         assert entry.trace is not None
+        zero = int(epoch() * 1e9)
         if links:
             requests = {"ie_serving.batch.requests": len(links)}
             linked = [Link(context_of(each)) for each in links]
@@ -88,12 +89,12 @@ class Maker:
                 {**_of_model(entry.parts or ()), **requests},
                 linked,
             )
-            yield self._made(entry, own, context_of(entry.trace), None)
+            yield self._made(zero, own, context_of(entry.trace), None)
             return
         name, attributes, status = _described(entry)
         whole = _Times(name, entry.arrived or entry.began, entry.ended, attributes)
         server = context_of(entry.trace)
-        yield self._made(entry, whole, server, _parent(entry.trace), SpanKind.SERVER, status)
+        yield self._made(zero, whole, server, _parent(entry.trace), SpanKind.SERVER, status)
         steps = [
             (part, _within(server, getrandbits(64) or 1))
             for part in entry.parts or ()
@@ -103,14 +104,14 @@ class Maker:
             step = _Times(
                 f"step {part.name}", part.began, part.ended, {"ie_serving.step": part.name}
             )
-            yield self._made(entry, step, context, server)
+            yield self._made(zero, step, context, server)
         for inner, at in _stages(entry):
             parent = _step_around(at, steps) or server
-            yield self._made(entry, inner, _within(server, getrandbits(64) or 1), parent)
+            yield self._made(zero, inner, _within(server, getrandbits(64) or 1), parent)
 
     def _made(
         self,
-        entry: Entry,
+        zero: int,  # of the clock of entries, in nanoseconds since 1970
         own: _Times,
         context: SpanContext,
         parent: SpanContext | None,
@@ -126,8 +127,8 @@ class Maker:
             links=own.links,
             kind=kind,
             status=status or Status(StatusCode.UNSET),
-            start_time=_nanoseconds(entry, own.began),
-            end_time=_nanoseconds(entry, own.ended),
+            start_time=zero + round(own.began * 1e9),
+            end_time=zero + round(own.ended * 1e9),
             instrumentation_scope=self._scope,
         )
 
@@ -184,7 +185,7 @@ def _described(entry: Entry) -> tuple[str, Attributes, Status]:
         attributes |= {"client.address": client.strip("[]"), "client.port": int(port)}
     attributes |= _model(entry.model, entry.version)
     if entry.id:
-        attributes["ie_serving.request.id"] = entry.id
+        attributes["ie_serving.request.id"] = entry.id.decode()
     if is_error:
         attributes["error.type"] = str(entry.code)
     return name, attributes, Status(StatusCode.ERROR if is_error else StatusCode.UNSET)
@@ -238,9 +239,3 @@ def _parent(trace: Trace) -> SpanContext | None:
 
 def _within(server: SpanContext, span_id: int) -> SpanContext:
     return SpanContext(server.trace_id, span_id, False, _SAMPLED, server.trace_state)
-
-
-def _nanoseconds(entry: Entry, at: float) -> int:
-    """Give nanoseconds since 1970 of a time on the entry's clock."""
-    # Apart: of the sum, as a float, the last digit is 240 ns.
-    return int(entry.at * 1e9) + round((at - entry.began) * 1e9)

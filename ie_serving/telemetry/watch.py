@@ -6,13 +6,12 @@ is an access log or `Server-Timing`, else those alone whose trace is kept.
 
 from collections.abc import Callable, Sequence
 from itertools import repeat
-from time import time
 from typing import Protocol
 
 from ie_serving.telemetry.access_log import AccessLog
 from ie_serving.telemetry.entry import Entry, now
 from ie_serving.telemetry.parts import share
-from ie_serving.telemetry.request_id import made_ids, safe
+from ie_serving.telemetry.request_id import made_ids
 from ie_serving.telemetry.trace_context import Trace
 
 Told = Callable[[Entry, Sequence[tuple[Entry, float]]], None]
@@ -49,6 +48,7 @@ class Watch:
         every: whether every request has an entry, and not those alone that are traced.
         trace: gives the span of a request, by its path, traceparent and tracestate, or None where
             it is not traced. None where nothing is.
+        ids: gives an id to each request that has none.
     """
 
     def __init__(self, log: AccessLog | None, traces: Tracing | None, *, timing: bool) -> None:
@@ -58,42 +58,15 @@ class Watch:
         self.logs = log is not None
         self.every = self.logs or timing
         self.trace = traces.begin if traces else None
-        self._made = made_ids() if log else repeat("")
+        self.ids = made_ids() if log else repeat(b"")
         # Where there is only the log, without a call between.
         self.end = log.end if log and not traces else self._end
-
-    def begin(
-        self,
-        given: str,
-        trace: Trace | None,
-        client: object,
-        interface: str,
-        method: str,
-        path: str,
-    ) -> Entry:
-        """Make the entry of a request that has come: one that is traced, or any of `every`.
-
-        Args:
-            given: its id, as the client has sent it; empty for none.
-            trace: what `trace` gave for it.
-            client: see `Entry`, as of the rest.
-            interface: `REST` or `gRPC`.
-            method: HTTP's, or the name of the RPC.
-            path: of the request.
-        """
-        entry = Entry()
-        entry.id = (given and safe(given)) or next(self._made)
-        entry.client, entry.interface, entry.method, entry.path = client, interface, method, path
-        entry.at, entry.began = time(), now()
-        if trace is not None or self.timing:
-            entry.trace, entry.parts = trace, []
-        return entry
 
     def _end(self, entry: Entry) -> None:
         if self._log is not None:
             self._log.end(entry)
         else:
-            entry.end()
+            entry.ended = now()
         if entry.trace is not None and self._traces is not None:
             self._traces.note(entry)
 
@@ -104,7 +77,7 @@ class Watch:
             own: has what was done for it.
             members: the requests, each with the time since which it was gathered.
         """
-        own.end()
+        own.ended = now()
         links = [entry.trace for entry, _ in members if entry.trace is not None]
         own.trace = self._traces.root() if self._traces and links else None
         share(own, members, own.trace)

@@ -26,22 +26,28 @@ from ie_serving.server.transport.grpc.services import (
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.headers import Fields
 from ie_serving.telemetry.entry import CURRENT, Entry, now
-from ie_serving.telemetry.request_id import HEADER
+from ie_serving.telemetry.request_id import HEADER, safe
+from ie_serving.telemetry.request_id import LONGEST as LONGEST_ID
 from ie_serving.telemetry.trace_context import PARENT, STATE
 from ie_serving.telemetry.watch import Watch
 
-_LONG: Final = 127
-"""Length from which HPACK writes a length in several bytes; RFC 7541 section 5.1."""
-# Ids do not repeat: in the client's table of headers one would push out what does.
-_ID: Final = b"\x10%c%b" % (len(HEADER), HEADER.encode())
-"""A literal that is never indexed, up to the length of its value; RFC 7541 section 6.2.3."""
 _OK: Final = Code.OK.name
-_ENDS: Final = frames.END_HEADERS | frames.END_STREAM
 Metadata: TypeAlias = Sequence[tuple[str | bytes, str | bytes]]
 _GIVEN: Final = (HEADER, PARENT, STATE)
 """What of the metadata is read."""
 _PLACES: Final = {name: place for place, key in enumerate(_GIVEN) for name in (key, key.encode())}
 """The place of each in `_GIVEN`: transports give metadata as text or as bytes."""
+
+
+def _around(length: int) -> tuple[bytes, bytes]:
+    """Give what stands before the stream's number and before an id, in what ends a reply."""
+    block = replies.SUCCESS + replies.block((HEADER, "i" * length))
+    frame = frames.headers(0, block, ends=True)
+    return frame[:5], frame[9 : len(frame) - length]
+
+
+_AROUND: Final = [_around(length) for length in range(LONGEST_ID + 1)]
+"""By the length of the id."""
 
 
 class Context(CallContext, Protocol):
@@ -68,9 +74,9 @@ class _Logged:
         self._watch = watch
         # Of the call before: over HTTP/2, calls with the same headers share what was read of them.
         self._metadata: Metadata = ()
-        self._given: Sequence[str] = _given(())
+        self._given = _given(())
 
-    def begun(self, context: Context) -> Entry | None:
+    def begun(self, context: "Context | _Told") -> Entry | None:
         """Make the entry of a call; None where nobody wants to tell of it."""
         if isinstance(context, _Told):  # most are, and need not be asked by a call each
             metadata, client = context._request.fields, context._sender.peer
@@ -78,29 +84,37 @@ class _Logged:
             metadata, client = context.invocation_metadata() or (), context.peer()
         if metadata is not self._metadata:
             self._metadata, self._given = metadata, _given(metadata)
-        given = self._given
+        id, parent, state = self._given
         watch, path, trace = self._watch, self._path, None
         if watch.trace is not None:
-            trace = watch.trace(path, given[1], given[2])
+            trace = watch.trace(path, parent, state)
             if trace is None and not watch.every:
                 return None
-        entry = watch.begin(given[0], trace, client, "gRPC", self._name, path)
-        if trace is not None:
+        entry = Entry(id or next(watch.ids), client, "gRPC", self._name, path, trace)
+        if trace is not None or watch.timing:
+            entry.parts = []
             entry.arrived = getattr(context, "arrived", 0.0)
-        if watch.logs:
-            # Before the answer is known, so that a refusal carries the id as well.
-            context.set_trailing_metadata(((HEADER, entry.id),))
+        # Before the answer is known, so that a refusal carries the id as well.
+        if not watch.logs:
+            return entry
+        if isinstance(context, _Told):
+            context.id = id = entry.id
+            head, block = _AROUND[len(id)]
+            context._after = b"".join((head, context.number.to_bytes(4, "big"), block, id))
+        else:
+            context.set_trailing_metadata(((HEADER, entry.id.decode()),))
         return entry
 
 
-def _given(metadata: Metadata) -> Sequence[str]:
-    """Read what `_GIVEN` names; empty where it is not there."""
+def _given(metadata: Metadata) -> tuple[bytes, str, str]:
+    """Read what `_GIVEN` names; empty where it is not there, or no id that is safe to log."""
     given = ["", "", ""]
     for name, value in metadata:
         if (place := _PLACES.get(name)) is not None:
             text = value.decode("latin-1") if isinstance(value, bytes) else value
             given[place] = f"{given[place]},{text}" if given[place] and place == 2 else text
-    return given
+    id, parent, state = given
+    return safe(id.encode()), parent, state
 
 
 class LoggedAnswer(_Logged):
@@ -125,15 +139,15 @@ class LoggedAnswer(_Logged):
         CURRENT.set(entry)
         try:
             reply = await self._answer(payload, context)
-            entry.code, entry.sent = _OK, len(reply)
         except ENDED as error:
             entry.code = code_of(error).name
-            raise
-        finally:
             self._end(entry)
+            raise
+        entry.code, entry.sent = _OK, len(reply)
+        self._end(entry)
         return reply
 
-    def refused(self, context: Context, error: Exception) -> None:
+    def refused(self, context: "_Told", error: Exception) -> None:
         """Tell of a call that has ended before it could be answered."""
         entry = self.begun(context)
         if entry is not None:
@@ -228,7 +242,8 @@ class LoggedAdmission:
         watch = self._watch
         trace = watch.trace(path, "", "") if watch.trace else None
         if trace is not None or watch.every:
-            entry = watch.begin("", trace, None, "gRPC", path.rpartition("/")[2], path)
+            name = path.rpartition("/")[2]
+            entry = Entry(next(watch.ids), None, "gRPC", name, path, trace)
             entry.code = code_of(error).name
             watch.end(entry)
 
@@ -252,9 +267,14 @@ def _logged(path: bytes, method: Method, watch: Watch) -> Method:
 
 
 class _Told(Call):
-    """A call over the own HTTP/2 that is told of, and whose status carries metadata."""
+    """A call over the own HTTP/2 that is told of.
+
+    Attributes:
+        id: that its status carries; empty where there is no access log.
+    """
 
     # Without slots: two kinds of call have some of their own, and a class has one such base.
+    id = b""
 
     def peer(self) -> object:
         """See `Context`."""
@@ -264,17 +284,10 @@ class _Told(Call):
         """See `CallContext`; with the headers of HTTP/2, which nobody asks for here."""
         return self._request.fields
 
-    def set_trailing_metadata(self, pairs: tuple[tuple[str, str], ...]) -> None:
-        """See `Context`."""
-        ((name, value),) = pairs
-        # An id, which every answer has, without the cost of `replies.block`.
-        short = name == HEADER and len(value) < _LONG
-        trailing = _ID + b"%c%b" % (len(value), value.encode()) if short else replies.block(*pairs)
-        self._trailing = trailing
-        size = len(replies.SUCCESS) + len(trailing)
-        # As `frames.headers`, whose two calls would cost as much again.
-        head = frames.HEAD.pack(size >> 8, size & 0xFF, frames.HEADERS, _ENDS, self.number)
-        self._after = b"".join((head, replies.SUCCESS, trailing))
+    @property
+    def _trailing(self) -> bytes:  # type: ignore[override]
+        """The metadata of a failure."""
+        return replies.block((HEADER, self.id.decode())) if self.id else b""
 
 
 class ToldCall(_Told, UnaryCall):

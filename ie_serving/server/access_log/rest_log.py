@@ -17,8 +17,8 @@ from ie_serving.server.transport.http1.messages import (
     Request,
     Switch,
 )
-from ie_serving.telemetry.entry import CURRENT, Entry
-from ie_serving.telemetry.request_id import HEADER
+from ie_serving.telemetry.entry import CURRENT, LONGEST, Entry
+from ie_serving.telemetry.request_id import HEADER, safe
 from ie_serving.telemetry.trace_context import PARENT, STATE
 from ie_serving.telemetry.watch import Watch
 
@@ -53,33 +53,35 @@ class LoggedApp:
         """See `messages.App`; `begun` is the entry of the request where there is one already."""
         entry = begun or self.begun(request) or Entry()
         CURRENT.set(entry)
-        reply: Answer | None = None
         try:
             reply = await self._app(request)
-            entry.code, entry.sent = reply.status, len(reply.body)
         except ENDED as error:
             entry.code = CANCELLED if isinstance(error, asyncio.CancelledError) else FAILED
+            self._end(entry)
             raise
-        finally:
-            if not isinstance(reply, Switch):  # that one goes on
-                self._end(entry)
         if isinstance(reply, Switch):
-            entry.parts = None  # there is no end to what may be done for it
-            serve = partial(self._serve, reply, entry)
-            return reply._replace(serve=serve, lines=self._lines(entry))
-        return Reply(reply.status, reply.headers, reply.body, self._lines(entry))
+            return self._switched(reply, entry)
+        entry.code, headers, body, _ = reply
+        entry.sent = len(body)
+        self._end(entry)
+        # As the class itself would, without the call.
+        return tuple.__new__(Reply, (entry.code, headers, body, self._lines(entry)))
 
     def begun(self, request: Request) -> Entry | None:
         """Make the entry of a request; None where nobody wants to tell of it."""
         head = request.head
-        fields, watch, path, trace = head.fields, self._watch, head.path.decode("latin-1"), None
+        fields, watch, trace = head.fields, self._watch, None
+        path = head.path[:LONGEST].decode("latin-1")
         if watch.trace is not None:
             parent, state = [fields.get(name, b"").decode("latin-1") for name in _CONTEXT]
             trace = watch.trace(path, parent, state)
             if trace is None and not watch.every:
                 return None
-        given = fields[_HEADER].decode("latin-1") if _HEADER in fields else ""
-        entry = watch.begin(given, trace, request.ends.client, "REST", head.method, path)
+        given = fields.get(_HEADER)
+        id = (safe(given) if given else b"") or next(watch.ids)
+        entry = Entry(id, request.ends.client, "REST", head.method, path, trace)
+        if trace is not None or watch.timing:
+            entry.parts = []
         # A body that comes in pieces may be announced by its length all the same.
         entry.received = head.length if request.body is None else len(request.body)
         entry.secure = self._secure
@@ -88,8 +90,14 @@ class LoggedApp:
         return entry
 
     def _lines(self, entry: Entry) -> bytes:
-        lines = _ID % entry.id.encode() if self._watch.logs else b""
+        lines = _ID % entry.id if self._watch.logs else b""
         return lines + _TIMING % timing(entry) if self._watch.timing and entry.ended else lines
+
+    def _switched(self, switch: Switch, entry: Entry) -> Switch:
+        entry.code = switch.status
+        entry.parts = None  # there is no end to what may be done for it
+        serve = partial(self._serve, switch, entry)
+        return switch._replace(serve=serve, lines=self._lines(entry))
 
     async def _serve(self, switch: Switch, entry: Entry, channel: "Channel") -> None:
         """Speak the other protocol, and tell of it when it ends, as nginx does."""

@@ -8,7 +8,6 @@ import pytest
 from ie_serving.core.access import Caller, Right
 from ie_serving.core.errors import Forbidden, NotFound
 from ie_serving.core.requests import ModelSpec
-from ie_serving.inference.noted import NotedModels
 from ie_serving.models.allowed import AllowedModels
 from ie_serving.models.served import ServedModels
 from tests.unit.inference.stand_ins import MODEL, Heart
@@ -17,7 +16,6 @@ OF_OTHERS = Caller(name="zoe", rights=Right.READ, models=("other",))
 OF_IT = Caller(name="alice", rights=Right.READ, models=("oth*", MODEL))
 VIEWS: dict[str, Callable[[ServedModels], ServedModels]] = {
     "alone": lambda models: models,
-    "behind the access log": NotedModels,
 }
 ASKED: dict[str, Callable[[ServedModels, str], Any]] = {
     "handle": lambda models, name: models.handle(ModelSpec(name)),

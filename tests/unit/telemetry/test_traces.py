@@ -1,6 +1,7 @@
 """Which requests are traced, and what their spans say."""
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from ie_serving.telemetry.traces import Traces
 from ie_serving.telemetry.watch import Watch
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
+MILLISECOND = 1_000_000
 ON, OFF = f"00-{TRACE}-{SPAN}-01", f"00-{TRACE}-{SPAN}-00"
 
 
@@ -100,6 +102,13 @@ def test_a_share_is_kept_as_the_library_keeps_it(
     made.close()
 
 
+def begun(trace: Trace | None, client: object, *asked: str) -> Entry:
+    """Make the entry of a request as the transports do."""
+    entry = Entry(b"", client, *asked, trace)  # type: ignore[arg-type]
+    entry.parts = []
+    return entry
+
+
 def spans_of(watch: Watch, exporter: InMemorySpanExporter, entry: Entry) -> dict[str, Any]:
     watch.end(entry)
     watch.close()
@@ -129,7 +138,7 @@ def test_inferences_and_steps_are_noted_with_their_requests(
     watch: Watch, exporter: InMemorySpanExporter
 ) -> None:
     trace, client = watch.trace("/pkg.S/Predict", ON, ""), ("10.0.0.7", 51)
-    entry = watch.begin("", trace, client, "gRPC", "Predict", "/pkg.S/Predict")
+    entry = begun(trace, client, "gRPC", "Predict", "/pkg.S/Predict")
     CURRENT.set(entry)
     record = Noting("m", 3)
     record.ran.append(1e-6)
@@ -155,15 +164,25 @@ def test_a_state_that_is_none_is_left_out_without_a_word(
 ) -> None:
     """A stranger could fill the log with it."""
     trace = watch.trace("/pkg.S/Predict", ON, "whatever; a stranger sends")
-    entry = watch.begin("", trace, None, "gRPC", "Predict", "/pkg.S/Predict")
+    entry = begun(trace, None, "gRPC", "Predict", "/pkg.S/Predict")
     entry.code = "OK"
     (span,) = spans_of(watch, exporter, entry).values()
     assert (len(span.context.trace_state), caplog.messages) == (0, [])
 
 
+def test_a_batch_has_the_time_in_which_it_ran(watch: Watch, exporter: InMemorySpanExporter) -> None:
+    """As of requests, in nanoseconds since 1970, although nothing but its parts is noted of it."""
+    trace = watch.trace("/pkg.S/Predict", ON, "") if watch.trace else None
+    before, entry, own = time.time_ns(), begun(trace, None, "gRPC", "Predict", "/p"), Entry()
+    watch.batch(own, [(entry, 0.0)])
+    watch.close()
+    (span,) = exporter.get_finished_spans()
+    assert before - MILLISECOND < span.start_time <= span.end_time < time.time_ns() + MILLISECOND
+
+
 def test_a_path_is_masked_as_in_the_logs(watch: Watch, exporter: InMemorySpanExporter) -> None:
     trace = watch.trace("/x", ON, "") if watch.trace else None
-    entry = watch.begin("", trace, None, "REST", "GET", "/x/api_key=hunter2")
+    entry = begun(trace, None, "REST", "GET", "/x/api_key=hunter2")
     entry.code = 404
     (span,) = spans_of(watch, exporter, entry).values()
     assert span.attributes["url.path"] == f"/x/api_key={MASK}"
@@ -221,7 +240,7 @@ def test_a_collector_that_hangs_holds_the_end_up_for_a_moment(
     monkeypatch.setattr(traces, "CLOSE_S", 0.05)
     made = Watch(None, Traces("", Hanging()), timing=False)
     trace = made.trace("/pkg.S/Predict", ON, "")
-    entry = made.begin("", trace, None, "gRPC", "Predict", "/pkg.S/Predict")
+    entry = begun(trace, None, "gRPC", "Predict", "/pkg.S/Predict")
     entry.code = "OK"
     made.end(entry)
     made.close()

@@ -21,18 +21,27 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from ie_serving.core.access import Credentials
 from ie_serving.core.codes import Code
 from ie_serving.core.errors import NotFound, Unauthenticated
+from ie_serving.inference.examples import ExampleCodec
+from ie_serving.inference.noted import NotedPlane
+from ie_serving.models.served import ServedModels
 from ie_serving.server.access_log.grpc_log import LoggedAnswer, SampledAnswer, ToldCall
 from ie_serving.server.access_log.optional import OptionalWatch
 from ie_serving.server.access_log.rest_log import SampledApp
 from ie_serving.server.transport.grpc import replies
+from ie_serving.server.transport.grpc import request as grpc_request
 from ie_serving.server.transport.grpc.call import UnaryCall
 from ie_serving.server.transport.grpc.conversation import StreamingCall
 from ie_serving.server.transport.grpc.services import Streaming
 from ie_serving.server.transport.http1.messages import Ends, Reply, Request, RequestHead
+from ie_serving.server.transport.http2 import frames
+from ie_serving.server.transport.http2.sender import Sender
+from ie_serving.server.transport.http2.streams import Streams
 from ie_serving.telemetry.entry import current
 from ie_serving.telemetry.inferences import Inferences
+from ie_serving.telemetry.metrics import Metrics
 from ie_serving.telemetry.traces import Traces
 from ie_serving.telemetry.watch import Watch
+from ie_serving.wire.tfs.example import parse_examples, serialize_examples
 
 Answer = Callable[..., Awaitable[Any]]
 Fields = Callable[[], dict[str, Any]]
@@ -113,6 +122,23 @@ def test_a_reply_over_rest_has_the_clients_id(access: OptionalWatch, line: Field
     fields = line()
     assert (fields["id"], fields["client"], fields["path"]) == ("7f-1", "10.0.0.7:5123", "/x")
     assert (fields["bytes_in"], fields["bytes_out"], fields["code"]) == (3, 0, 200)
+
+
+def test_what_a_client_sends_fills_neither_the_queue_nor_the_file(
+    access: OptionalWatch, line: Fields
+) -> None:
+    codec = ExampleCodec(parse_examples, serialize_examples)
+    plane = NotedPlane(ServedModels(), Metrics(), codec, method_name_check=False)
+
+    async def answer(_: Request) -> Reply:
+        plane.refused("m" * 9000, NotFound(""))
+        return await reply_nothing(_)
+
+    asked = request()
+    long = asked._replace(head=asked.head._replace(path=b"/" + b"x" * 9000))
+    asyncio.run(access.rest(answer)(long))
+    fields = line()
+    assert (fields["path"], fields["model"]) == ("/" + "x" * 255, "m" * 256)
 
 
 @pytest.mark.parametrize(
@@ -284,11 +310,16 @@ def test_a_conversation_has_its_line_when_it_ends(
 
 
 @pytest.mark.parametrize("value", ["7f", "x" * 126, "x" * 127, "x" * 128])
-def test_metadata_of_an_id_is_written_as_hpack_has_it(value: str) -> None:
-    pair, call = ("x-request-id", value), ToldCall.__new__(ToldCall)
-    call.number = 1
-    call.set_trailing_metadata((pair,))
-    assert call._trailing == replies.block(pair)
+def test_metadata_of_an_id_is_written_as_hpack_has_it(access: OptionalWatch, value: str) -> None:
+    """Of a call that fails, and of one that succeeds, whose whole frame is written."""
+    call, trailing = ToldCall.__new__(ToldCall), replies.block(("x-request-id", value))
+    call.number = 0x01020304
+    call._request = grpc_request.Request(b"/s/m", fields=((b"x-request-id", value.encode()),))
+    call._sender = Sender(Streams(), lambda: None)
+    method: Any = access.grpc({"s": {"m": raising(NotFound(""))}}, None)[0]["s"]["m"]
+    method.begun(call)
+    assert call._trailing == trailing
+    assert call._after == frames.headers(call.number, replies.SUCCESS + trailing, ends=True)
 
 
 def test_calls_of_one_method_have_each_its_own_id(access: OptionalWatch) -> None:

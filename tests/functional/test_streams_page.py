@@ -1,4 +1,4 @@
-"""The gRPC client of docs/streams.md, made and run as printed, with and without tensorflow-serving-api.
+"""The gRPC client of docs/streams.md, as printed, with and without tensorflow-serving-api.
 
 Changed are only the port and the name of the model; `python` is the interpreter of the tests.
 """

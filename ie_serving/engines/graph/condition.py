@@ -5,8 +5,8 @@
 FUNCTION: size, rows, max, min, any, all; without one the tensor has one element.
 OPERATOR: == != < <= > >=. VALUE: a number, true, false, or 'text'. Without them it must be true.
 
-A number is compared exactly with integers, and with elements of a floating dtype after it was rounded
-to that dtype, as the element was: a float32 of 0.7 equals 0.7, and is not less.
+A number is compared exactly with integers. For elements of a floating dtype it is rounded to that
+dtype first, as the element was: a float32 of 0.7 equals 0.7, and is not less.
 """
 
 import math
@@ -159,7 +159,7 @@ def _value(text: str) -> object | None:
 
 
 def _rounded(value: object, dtype: np.dtype[Any]) -> object:
-    """Round a number to a floating dtype; give anything else, and what the dtype has no room for."""
+    """Round a number to a floating dtype; anything else, or beyond its range, stays as it is."""
     if isinstance(value, bool | str) or not np.issubdtype(dtype, np.floating):
         return value
     with suppress(OverflowError), np.errstate(over="ignore"):

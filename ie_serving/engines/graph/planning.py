@@ -138,7 +138,7 @@ class _Planner:
             self._faults.append(f"{self._looked_at[name]}: no model takes request.{name}; {advice}")
 
     def _check_conditions(self) -> None:
-        """Refuse tests that never hold; behind all steps, which say what the request has to bring."""
+        """Refuse tests that never hold, once all steps have said what the request brings."""
         for step in self._steps.values():
             spec = step.tested and self._items(step.tested.step).get(step.tested.item)
             if step.when and spec and (fault := step.when.fault(spec.dtype)):

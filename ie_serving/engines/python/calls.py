@@ -52,7 +52,7 @@ class Call:
         self.outcome: Mapping[str, Array] | ServingError | None = None
 
     def reply(self, tensors: object) -> None:
-        """Answer with the outputs, at once; they count for more than what `execute_batch` returns."""
+        """Answer with the outputs, at once; what `execute_batch` returns counts for less."""
         if not self._is_answered():
             self._answer(tensors)
             self._tell()

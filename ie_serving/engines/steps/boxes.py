@@ -64,7 +64,9 @@ def _of_detections(detections: Array) -> tuple[Array, Array, Array]:
     rows = rows[: ends[0]] if ends.size else rows
     others = rows[rows[:, 0] != 0, 0]
     if others.size:
-        raise InvalidTensor(f"detections are of picture {others[0]:g}; send one picture at a time, which is 0")
+        raise InvalidTensor(
+            f"detections are of picture {others[0]:g}; send one picture at a time, which is 0"
+        )
     return rows[:, 3:], rows[:, 2], rows[:, 1]
 
 

@@ -12,8 +12,8 @@ from ie_serving.engines.tensorflow.link import Link, Message, PeerGone, Segment
 from ie_serving.engines.tensorflow.protocol import Kind, text
 
 DYING_S = 1.0
-"""Seconds that a process has to be gone once its sockets are closed: one that dies takes milliseconds,
-one with much memory longer. Beyond, it still lives, and is ended."""
+"""Seconds that a process has to be gone once its sockets are closed: one that dies takes some
+milliseconds, with much memory more. Beyond, it still lives, and is ended."""
 
 
 class WorkerProcess:

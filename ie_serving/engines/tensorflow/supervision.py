@@ -173,8 +173,8 @@ class Supervisor:
             wait_s = max(0.0, self._due - time.monotonic())
             raise NotAvailable(
                 f"{self._task.what} ended {self._failures} times without serving for"
-                f" {STEADY_S:g} s in between ({self._cause}); it is started again in {math.ceil(wait_s)} s: send the request"
-                " again"
+                f" {STEADY_S:g} s in between ({self._cause}); it is started again in"
+                f" {math.ceil(wait_s)} s: send the request again"
             )
 
     def _apply(self, event: Event) -> None:

@@ -236,7 +236,12 @@ def test_boxes_of_a_grid_with_anchors() -> None:
     ("name", "inputs", "options", "text"),
     [
         ("ssd_boxes", {"detections": f(1, 2)}, {}, "expected 7 columns"),
-        ("ssd_boxes", {"detections": SSD + f(1, 0, 0, 0, 0, 0, 0) * SSD[..., 1:2]}, {}, "of picture 1"),
+        (
+            "ssd_boxes",
+            {"detections": SSD + f(1, 0, 0, 0, 0, 0, 0) * SSD[..., 1:2]},
+            {},
+            "of picture 1",
+        ),
         ("yolo_boxes", {"output": f([1, 2])}, {}, r"expected \[1, .., ..\]"),
         ("yolo_boxes", {"output": YOLO[None, :, :5]}, {"form": "v5"}, "form has 6 at least"),
         (

@@ -83,10 +83,11 @@ def example_signature(
     checks.check_served(signature)
     if signature.examples is None and not _takes_serialized(signature):
         raise InvalidRequest(
-            f"No {WORDS[method]} inputs found in SignatureDef: {_described(signature, method)}"
+            f"No {WORDS[method]} inputs found in SignatureDef:"
+            f" {_described(servable, signature, method)}"
         )
     if not ROLES[method] & signature.outputs.keys():
-        raise _no_outputs(signature, method)
+        raise _no_outputs(servable, signature, method)
     if method_check and signature.method != method.value:
         raise InvalidRequest(
             f"Expected {WORDS[method]} signature method_name to be {method.value}. Was:"
@@ -102,22 +103,31 @@ def _takes_serialized(signature: Signature) -> bool:
     return spec is not None and len(signature.inputs) == 1 and spec.dtype is DataType.STRING
 
 
-def _no_outputs(signature: Signature, method: Method) -> ServingError:
+def _no_outputs(servable: Servable, signature: Signature, method: Method) -> ServingError:
     if method is Method.REGRESS:
         return PreconditionFailed(
-            f"No regression outputs found in SignatureDef: {_described(signature, method)}"
+            "No regression outputs found in SignatureDef:"
+            f" {_described(servable, signature, method)}"
         )
     return InvalidRequest(
         'Expected classification signature outputs to contain at least one of "classes" or'
-        f' "scores". Signature was: {_described(signature, method)}'
+        f' "scores". Signature was: {_described(servable, signature, method)}'
     )
 
 
-def _described(signature: Signature, method: Method) -> str:
-    return (
-        f"{signature.name}: its method_name is {signature.method}; a signatures.json beside the"
-        f" model declares signatures for {method.value}"
+def _described(servable: Servable, signature: Signature, method: Method) -> str:
+    """Say what the signature is, and which one of the model takes Examples, if there is one."""
+    fit_ones = [
+        name
+        for name, each in servable.signatures.items()
+        if (each.examples or _takes_serialized(each)) and ROLES[method] & each.outputs.keys()
+    ]
+    advice = (
+        f"say signature_name: {' or '.join(fit_ones)}"
+        if fit_ones
+        else f"a signatures.json beside the model declares signatures for {method.value}"
     )
+    return f"{signature.name}: its method_name is {signature.method}; {advice}"
 
 
 async def run(

@@ -162,7 +162,10 @@ class ServedModels:
         return f": no version directory under {served.config.base_path} is complete"
 
     def _unknown(self) -> str:
-        return f": no such model; served models: {', '.join(self.names()[:NAMES_SHOWN]) or 'none'}"
+        names = self.names()
+        more = len(names) - NAMES_SHOWN
+        rest = f", and {more} more" if more > 0 else ""
+        return f": no such model; served models: {', '.join(names[:NAMES_SHOWN]) or 'none'}{rest}"
 
 
 class WithPrepared:

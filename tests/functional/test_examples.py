@@ -152,6 +152,7 @@ def test_metadata_shows_the_signatures(server: Server) -> None:
     [
         ("nothing", IMAGES[0], "No signature was found with the name: nothing"),
         ("serving_default", IMAGES[0], "No classification inputs found in SignatureDef"),
+        ("serving_default", IMAGES[0], "; say signature_name: name_it"),
         ("number_it", IMAGES[0], "Expected classification signature outputs to contain"),
         ("name_it", IMAGES[0][:5], 'example 0: feature "pixels" has 5 values'),
     ],

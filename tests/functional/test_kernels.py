@@ -84,6 +84,27 @@ class Json:
         return {"found": [len(inputs["body"].item()), None]}
 """
 
+HOOKS = """
+def init_hook(ctx, **params):
+    return params["names"].split(",")
+
+def metadata():
+    return {
+        "inputs": {"cm": {"dtype": "float32", "shape": [-1, 4]}},
+        "outputs": {
+            "species": {"dtype": "string", "shape": [-1]},
+            "best": {"dtype": "float32", "shape": [-1]},
+        },
+    }
+
+def preprocess(inputs, ctx):
+    ctx.best = inputs["cm"].max(axis=1)
+    return {"x": inputs["cm"] * 10}
+
+def postprocess(outputs, ctx, **kwargs):
+    names = [ctx.global_ctx[index] for index in outputs["y"].argmax(axis=1)]
+    return {"species": names, "best": ctx.best}
+"""
 CALLED = """
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -128,9 +149,7 @@ def write(root: Path) -> Path:
         for part in (root / name / "1/model").iterdir():
             part.rename(root / name / "1" / part.name)
     (root / "called/1/called.py").write_text(CALLED)
-    (root / "iris/1/hooks.py").write_text(
-        printed(r"```python\n(.*?)```", "## Hooks around a model")
-    )
+    (root / "iris/1/hooks.py").write_text(HOOKS)
     (root / "risk/1/kernel.py").write_text(printed(r"```python\n(.*?)```"))
     (root / "limits/1/limits.py").write_text(LIMITS)
     (root / "kernels").mkdir()
@@ -312,7 +331,7 @@ def test_changed_params_are_taken_or_load_the_model_anew(server: Server, file: P
     assert ask(server, "scale", [1.0]).json() == {"outputs": [5.0]}
 
 
-def test_the_pages_hooks_answer_over_both_interfaces(server: Server) -> None:
+def test_hooks_say_what_clients_send_and_get(server: Server) -> None:
     rows = [[1.0, 2.0, 3.0, 4.0], [9.0, 1.0, 1.0, 1.0]]
     reply = server.rest.post("/v1/models/iris:predict", json={"instances": rows})
     assert reply.json() == {

@@ -1,6 +1,6 @@
-"""The two ways of docs/own-code.md from Python to a service, typed as they stand.
+"""The ways of docs/own-code.md from Python to a service, typed as they stand.
 
-Changed are only ports, which come from the system.
+Changed are only ports, which come from the system, and the root of absolute paths.
 """
 
 import json
@@ -103,3 +103,16 @@ def test_from_ten_lines_of_python_to_a_service(tmp_path: Path) -> None:
         until(lambda: '"high": true' not in typed(ask, rest, tmp_path))
         metrics = rest.get("/metrics").text
         assert 'ie_serving_requests_total{model_name="risk",version="2"' in metrics
+
+
+def test_hooks_around_the_scikit_learn_model(tmp_path: Path) -> None:
+    pytest.importorskip("skops.io")
+    train, *_ = blocks("From a scikit-learn model to a service")
+    output_of(sys.executable, "-c", train, cwd=tmp_path)
+    hooks, entry, ask, answer = blocks("Hooks around a model")
+    (tmp_path / "models" / "iris" / "1" / "hooks.py").write_text(hooks)
+    config = json.loads(entry.replace("/models", f"{tmp_path}/models"))
+    (tmp_path / "config.json").write_text(json.dumps({"model_config_list": [{"config": config}]}))
+    serve = "ie_serving config --config_path config.json --allow_python --rest_port 8000"
+    with served(serve, tmp_path) as rest:
+        assert json.loads(typed(ask, rest, tmp_path)) == json.loads(answer)

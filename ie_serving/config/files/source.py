@@ -51,8 +51,20 @@ def _check_filled(path: Path, text: str) -> None:
         )
 
 
+def _check_lasting(path: Path) -> None:
+    """Refuse a pipe: a second reading finds nothing, and would take all models away."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise ConfigError(
+            [
+                f"{path}: is a pipe or a device, and the configuration is read again while the"
+                " server runs: write it to a file"
+            ]
+        )
+
+
 def read(path: Path, engine: EngineOptions | None = None) -> ConfigFile:
     """Read all that a configuration file says. Blocking. Arguments and errors as `load`."""
+    _check_lasting(path)
     return parse(read_text(path), path, engine)
 
 

@@ -4,18 +4,23 @@
 
 FUNCTION: size, rows, max, min, any, all; without one the tensor has one element.
 OPERATOR: == != < <= > >=. VALUE: a number, true, false, or 'text'. Without them it must be true.
+
+A number is compared exactly with integers. For elements of a floating dtype it is rounded to that
+dtype first, as the element was: a float32 of 0.7 equals 0.7, and is not less.
 """
 
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ie_serving.core.errors import InvalidTensor
-from ie_serving.core.tensors import Array
+from ie_serving.core.tensors import Array, DataType
 
 FORM = re.compile(
     r"""\s* (?: (?P<function>[a-z]+) \( \s* (?P<inner>[^\s()]+) \s* \) | (?P<plain>[^\s()]+) )
@@ -48,6 +53,7 @@ FUNCTIONS: Mapping[str, Callable[[Array], Any]] = {
 
 # A tensor without elements has no greatest: such a test does not hold, whatever it compares with.
 _OF_ELEMENTS = frozenset({"max", "min"})
+_GIVE_ELEMENTS = frozenset({"", *_OF_ELEMENTS})
 
 WORDS: Mapping[str, bool] = {"true": True, "false": False}
 
@@ -81,13 +87,29 @@ class Condition:
         found = FUNCTIONS[self.function](array) if self.function else single(array)
         if not self.sign:
             return bool(found)
+        gives_element = self.function in _GIVE_ELEMENTS
+        value = _rounded(self.value, array.dtype) if gives_element else self.value
+        if isinstance(found, str) != isinstance(value, str):
+            raise self._incomparable(found)
         try:
-            return bool(SIGNS[self.sign](found, self.value))
-        except TypeError:
-            raise InvalidTensor(
-                f"when: {self.text}: {self.of} is {found!r}, which cannot be compared with"
-                f" {self.value!r}"
-            ) from None
+            return bool(SIGNS[self.sign](found, value))
+        except TypeError:  # complex numbers have no order
+            raise self._incomparable(found) from None
+
+    def fault(self, dtype: DataType) -> str:
+        """Say why an item of this dtype can never be compared; empty where it can."""
+        is_text = dtype is DataType.STRING and self.function in _GIVE_ELEMENTS
+        if not self.sign or is_text == isinstance(self.value, str):
+            return ""
+        kinds = ("text", "a number") if is_text else ("a number", "text")
+        what = f"{self.function}({self.of})" if self.function else self.of
+        return f"{what} is {kinds[0]}, and {self.value!r} is {kinds[1]}"
+
+    def _incomparable(self, found: object) -> InvalidTensor:
+        return InvalidTensor(
+            f"when: {self.text}: {self.of} is {found!r}, which cannot be compared with"
+            f" {self.value!r}"
+        )
 
 
 def parse(text: str) -> Condition | None:
@@ -130,7 +152,17 @@ def _value(text: str) -> object | None:
         return text[1:-1]
     if text in WORDS:
         return WORDS[text]
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    for read in (int, float):  # an int has all digits of an int64, which a float has not
+        with suppress(ValueError):
+            return read(text)
+    return None
+
+
+def _rounded(value: object, dtype: np.dtype[Any]) -> object:
+    """Round a number to a floating dtype; anything else, or beyond its range, stays as it is."""
+    if isinstance(value, bool | str) or not np.issubdtype(dtype, np.floating):
+        return value
+    with suppress(OverflowError), np.errstate(over="ignore"):
+        rounded = dtype.type(value).item()
+        return value if math.isinf(rounded) else rounded
+    return value

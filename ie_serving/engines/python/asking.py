@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from threading import BoundedSemaphore
 from typing import Any, Protocol
 
-from ie_serving.core.errors import DeadlineExceeded, NotAvailable, QueueFull
+from ie_serving.core.errors import DeadlineExceeded, PreconditionFailed, QueueFull
 from ie_serving.core.requests import ModelSpec
 from ie_serving.core.tensors import Array, TensorSpec
 from ie_serving.engines.others import Others
@@ -143,9 +143,13 @@ class Named:
         return self(name)
 
     def __call__(self, name: str, version: int | None = None, signature: str = "") -> ModelHandle:
-        """Give a model, or one version or signature of it; its first use tells whether it is."""
+        """Give a model, or one version or signature of it; its first use tells whether it is.
+
+        Raises:
+            PreconditionFailed: none can be asked here, and a retry would not help.
+        """
         if self._models is None:
-            raise NotAvailable(
+            raise PreconditionFailed(
                 "no other model can be asked here: only a kernel in a server can ask one, and none"
                 ' of isolation "process"'
             )

@@ -36,9 +36,12 @@ class Call:
         ctx: who asks.
         outcome: the outputs, or the error; None before there is either.
         over: the memory was full.
+        told: called when `reply` or `fail` has answered; unset where nobody waits for that.
     """
 
-    __slots__ = ("_outputs", "ctx", "inputs", "kernel", "outcome", "over")
+    __slots__ = ("_outputs", "ctx", "inputs", "kernel", "outcome", "over", "told")
+
+    told: Callable[[], object]
 
     def __init__(self, kernel: str, outputs: Specs, inputs: Inputs, ctx: Context) -> None:
         self.kernel = kernel
@@ -49,31 +52,55 @@ class Call:
         self.outcome: Mapping[str, Array] | ServingError | None = None
 
     def reply(self, tensors: object) -> None:
-        """Answer with the outputs; they count for more than what `execute_batch` returns."""
+        """Answer with the outputs, at once; what `execute_batch` returns counts for less."""
+        if not self._is_answered():
+            self._answer(tensors)
+            self._tell()
+
+    def fail(self, code: str, text: str) -> None:
+        """Answer with an error of a canonical code, such as `INVALID_ARGUMENT`, at once."""
+        if not self._is_answered():
+            self.outcome = failure(code, text)
+            self._tell()
+
+    def _is_answered(self) -> bool:
+        """Log a second answer: the first one may have been sent, and stays."""
+        if self.outcome is None:
+            return False
+        request = self.ctx.request_id
+        log.error(Event("kernel answered twice", kernel=self.kernel, request_id=request))
+        return True
+
+    def _answer(self, tensors: object) -> None:
         try:
             self.outcome = checked(self.kernel, tensors, self._outputs)
         except ServingError as error:
             self.outcome = error
 
-    def fail(self, code: str, text: str) -> None:
-        """Answer with an error of a canonical code, such as `INVALID_ARGUMENT`."""
-        self.outcome = failure(code, text)
+    def _tell(self) -> None:
+        told = getattr(self, "told", None)
+        if told is not None:
+            told()
 
     def failed(self, error: BaseException) -> None:
         """Answer with what the kernel raised: its class and text. The log has where."""
+        # Without the traceback, whose frames would keep the inputs until the next collection of
+        # garbage: they refer to this call, and it to the error.
         if isinstance(error, ServingError):
-            # Without the traceback, whose frames would keep the inputs until the next collection of
-            # garbage: they refer to this call, and it to the error.
-            self.outcome = error.with_traceback(None)
+            outcome = error.with_traceback(None)
         else:
-            self.outcome = self._unforeseen(error)
+            outcome = self._unforeseen(error)
+        if self.outcome is None:  # what it has replied before stays
+            self.outcome = outcome
 
     def finish(self, given: object) -> None:
         """Answer with what the kernel returned, unless it has answered, or said `skip`."""
+        if self.outcome is not None:
+            return
         if isinstance(given, BaseException):
             self.failed(given)
-        elif self.outcome is None:
-            self.reply(self.ctx.skipped if given is None else given)
+        else:
+            self._answer(self.ctx.skipped if given is None else given)
 
     def _unforeseen(self, error: BaseException) -> ServingError:
         request = self.ctx.request_id

@@ -76,7 +76,8 @@ class Context:
 
 def failure(code: str, text: str) -> ServingError:
     """Make the error of a canonical code; of one that is none, the error says which there are."""
-    kind = ERROR_OF.get(Code.__members__.get(code.upper(), Code.OK))
+    # Kernels are not type-checked: the number of a code is a mistake to be told as any other word.
+    kind = ERROR_OF.get(Code.__members__.get(str(code).upper(), Code.OK))
     if kind is None:
         known = ", ".join(Code(each).name for each in ERROR_OF)
         return ServingError(f"{text} (the kernel gave the code {code!r}; expected one of {known})")

@@ -81,6 +81,8 @@ def kernel_of(module: ModuleType, name: str, ctx: LoadContext, options: EngineOp
         return _of_predictor(name, subject, ctx, options)
     if callable(subject):
         return _of_function(name, subject, module, options, ctx.params)
+    if inspect.isclass(found):
+        raise LoadFailed(f"class {name} has neither {' nor '.join((*OWN, 'predict'))}")
     raise LoadFailed(
         f"{name} is no kernel: expected a class with execute, execute_batch or predict, a function,"
         " or an object with predict"
@@ -100,6 +102,9 @@ def _only_class(module: ModuleType) -> str:
     names = [name for name in _own_names(module) if _is_kernel(getattr(module, name))]
     if ovms.CLASS in names:
         return ovms.CLASS
+    classes = [name for name in _own_names(module) if inspect.isclass(getattr(module, name))]
+    if not names and len(classes) == 1:
+        raise LoadFailed(f"class {classes[0]} has neither {' nor '.join((*OWN, 'predict'))}")
     if len(names) != 1:
         has = f"it has {', '.join(names or _own_names(module)) or 'nothing'}"
         raise LoadFailed(

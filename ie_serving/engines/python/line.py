@@ -7,7 +7,9 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
+from weakref import ref
 
 from ie_serving.core.errors import DeadlineExceeded, NotAvailable, QueueFull, ServingError
 from ie_serving.core.tensors import Array
@@ -64,6 +66,39 @@ class Turn:
             self.done.set_result(self.value)
 
 
+class EarlyTurn(Turn):
+    """A call that its kernel may answer before the batch has ended."""
+
+    __slots__ = ("__weakref__", "_is_read")
+
+    def __init__(
+        self,
+        call: Call,
+        read: Callable[[Mapping[str, Array]], Any],
+        loop: asyncio.AbstractEventLoop,
+        behind: Collection[Slot],
+    ) -> None:
+        super().__init__(call, read, loop, behind)
+        self._is_read = False
+        # Weak: with the turn, which has the call, it would be a circle that keeps the inputs.
+        call.told = partial(_answered, ref(self))
+
+    def finish(self) -> None:
+        """Read the outputs, once: when the kernel answers, or when the batch has ended."""
+        if not self._is_read:
+            self._is_read = True
+            super().finish()
+
+
+def _answered(of: "ref[EarlyTurn]") -> None:
+    """Let whoever waits for a call go on, from the kernel's thread."""
+    turn = of()
+    if turn is not None:
+        turn.finish()
+        with suppress(RuntimeError):  # the loop has been closed meanwhile
+            turn.done.get_loop().call_soon_threadsafe(turn.settle)
+
+
 class Line:
     """The calls of one kernel. Used from one event loop at a time.
 
@@ -73,16 +108,25 @@ class Line:
         threads: in which they run.
         most: calls of a batch.
         timeout_s: longest time of a call, waiting included; None sets no limit.
+        early: the kernel may answer a call before its batch has ended.
     """
 
     def __init__(
-        self, name: str, fleet: Fleet, threads: Executor, most: int, timeout_s: float | None
+        self,
+        name: str,
+        fleet: Fleet,
+        threads: Executor,
+        most: int,
+        timeout_s: float | None,
+        *,
+        early: bool = False,
     ) -> None:
         self._name = name
         self._fleet = fleet
         self._threads = threads
         self._most = most
         self._timeout_s = timeout_s
+        self._turn = EarlyTurn if early else Turn
         # A dictionary keeps the order of arrival, and lets a cancelled call leave at once.
         self._waiting: dict[Turn, None] = {}
         self._taken: set[Slot] = set()
@@ -101,7 +145,7 @@ class Line:
         if len(self._waiting) >= MOST_WAITING:
             raise QueueFull(f"{MOST_WAITING} calls wait for this kernel already: ask again later")
         loop = asyncio.get_running_loop()
-        turn = Turn(call, read, loop, self._taken)
+        turn = self._turn(call, read, loop, self._taken)
         timer = self._timeout_s and loop.call_later(self._timeout_s, self._expire, turn)
         asker = ASKER.get()
         if asker is not None:

@@ -34,6 +34,7 @@ class KernelModel:
         shared: whether these are those of all models.
         most: calls of a batch.
         timeout_s: longest time of a call; None sets no limit.
+        early: the kernel may answer a call before its batch has ended.
         others: the other models; None where there are none.
         update: takes other parameters; None where the kernel cannot.
         stream: answers streams; None where each request of one is answered by itself.
@@ -50,6 +51,7 @@ class KernelModel:
         shared: bool = False,
         most: int = 1,
         timeout_s: float | None = None,
+        early: bool = False,
         others: Others | None = None,
         update: Callable[[Mapping[str, Any]], object] | None = None,
         stream: Stream | None = None,
@@ -58,7 +60,7 @@ class KernelModel:
         self._signatures = {signature.name: signature}
         self._call = partial(Call, name, signature.outputs)
         self._fleet = fleet
-        self._line = Line(name, fleet, threads, most, timeout_s)
+        self._line = Line(name, fleet, threads, most, timeout_s, early=early)
         self._shared = shared
         self._timeout_s = timeout_s
         self._others = others

@@ -134,18 +134,45 @@ def _plain(value: object) -> object:
 def _numbers(value: object, spec: TensorSpec) -> Array:
     wanted = spec.dtype.numpy
     array: Array = np.asarray(value)
+    if array is not value and isinstance(value, np.ma.MaskedArray):
+        text = "its mask would be lost, so give masked elements a value with .filled(...)"
+        raise WrongOutput(f"returned a masked array as output {spec}: {text}")
     if array.dtype == wanted:
         return array
     # An array's dtype was chosen by somebody, if only by numpy: to cast it could hide a mistake. A
     # list or a number has none that anybody chose.
     chosen = hasattr(value, "dtype") and not isinstance(value, np.generic)
+    if array.dtype.kind in "OUS" and not (chosen and array.dtype.kind in "US"):
+        raise WrongOutput(f"returned {_no_number(value)} as output {spec}")
     if chosen or not _goes(array.dtype, wanted):
         has = BY_NUMPY.get(array.dtype)
         word = has.word if has else str(array.dtype)
         raise WrongOutput(
             f"returned {word} as output {spec}: convert it with .astype(np.{wanted.name})"
         )
-    return np.array(value, wanted)
+    return _narrowed(value, array, spec)
+
+
+def _no_number(value: object) -> str:
+    """Say what of a list of objects is no number that numpy has."""
+    elements = np.asarray(value, object).ravel().tolist()
+    for each in elements:
+        if not isinstance(each, int | float | complex | np.generic):
+            return "None" if each is None else f"a {type(each).__name__}"
+    beyond = next((each for each in elements if isinstance(each, int) and abs(each) >> 63), None)
+    return "objects" if beyond is None else f"an integer of {beyond.bit_length()} bits"
+
+
+def _narrowed(value: object, array: Array, spec: TensorSpec) -> Array:
+    """Convert what has no dtype of its own. Raises: WrongOutput, OverflowError."""
+    wanted = spec.dtype.numpy
+    with np.errstate(over="ignore"):  # told below, or by numpy where they are integers
+        found: Array = np.array(value, wanted)
+    if wanted.kind == "f" and array.dtype.kind == "f":
+        beyond = array[np.isinf(found) & ~np.isinf(array)]
+        if beyond.size:
+            raise WrongOutput(f"returned {beyond[0]:g} as output {spec}, which has no room for it")
+    return found
 
 
 def _goes(given: "np.dtype[Any]", wanted: "np.dtype[Any]") -> bool:

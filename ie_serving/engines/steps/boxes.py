@@ -30,6 +30,8 @@ GRID = "grid"
 COLUMNS = 7
 """Picture, class, score, left, top, right, bottom. Source: OpenVINO's DetectionOutput."""
 
+BEYOND_INT64 = 2.0**63
+
 
 def ssd_boxes(
     detections: Array | None = None,
@@ -60,8 +62,11 @@ def _of_detections(detections: Array) -> tuple[Array, Array, Array]:
     rows = detections.reshape(-1, COLUMNS)
     ends = np.flatnonzero(rows[:, 0] < 0)  # a negative picture ends the list
     rows = rows[: ends[0]] if ends.size else rows
-    if np.unique(rows[:, 0]).size > 1:
-        raise InvalidTensor("detections are of several pictures; send one at a time")
+    others = rows[rows[:, 0] != 0, 0]
+    if others.size:
+        raise InvalidTensor(
+            f"detections are of picture {others[0]:g}; send one picture at a time, which is 0"
+        )
     return rows[:, 3:], rows[:, 2], rows[:, 1]
 
 
@@ -196,7 +201,8 @@ def _best(
     labels: tuple[str, ...],
 ) -> Arrays:
     """Give the list of the boxes that are likely enough, each cut at the edges of the picture."""
-    plain = np.isfinite(boxes).all(axis=1) & np.isfinite(classes)
+    # Infinity as well as any number that is no class: int64 has no room for it.
+    plain = np.isfinite(boxes).all(axis=1) & (np.abs(classes) < BEYOND_INT64)
     sure = np.flatnonzero((scores >= threshold) & plain)
     boxes = boxes[sure].clip(0, 1).astype(np.float32)
     scores, classes = scores[sure].astype(np.float32), classes[sure].astype(np.int64)

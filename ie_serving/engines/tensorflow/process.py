@@ -11,6 +11,10 @@ from contextlib import ExitStack, suppress
 from ie_serving.engines.tensorflow.link import Link, Message, PeerGone, Segment
 from ie_serving.engines.tensorflow.protocol import Kind, text
 
+DYING_S = 1.0
+"""Seconds that a process has to be gone once its sockets are closed: one that dies takes some
+milliseconds, with much memory more. Beyond, it still lives, and is ended."""
+
 
 class WorkerProcess:
     """A child of this process; see `worker.py` for its side.
@@ -28,6 +32,7 @@ class WorkerProcess:
     def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
         self._control, theirs = socket.socketpair()
         self._giving = threading.Lock()
+        self._was_cut_off = False
         with theirs:
             self._popen = subprocess.Popen(
                 [*command, str(theirs.fileno()), str(os.getpid())],
@@ -95,9 +100,19 @@ class WorkerProcess:
         """Wait for its end; say how it ended. In one thread."""
         with suppress(OSError):
             self._control.recv(1)
-        # It may have closed the socket and still live.
-        self._popen.kill()
-        return _ended(self._popen.wait())
+        self.cut_off()
+        code = self._popen.wait()
+        if self._was_cut_off:
+            return "it closed its connection to the server, and was ended"
+        return _ended(code)
+
+    def cut_off(self) -> None:
+        """End it after its sockets were closed: it may still live, or be about to be gone."""
+        try:
+            self._popen.wait(DYING_S)
+        except subprocess.TimeoutExpired:
+            self._was_cut_off = True
+            self._popen.kill()
 
     def kill(self) -> None:
         """End it. Does not wait."""

@@ -92,7 +92,7 @@ class Supervisor:
         """Give the process that serves and a new way to it; waits while it starts.
 
         Raises:
-            NotAvailable: it ended several times in a row and is not started yet, or is closed.
+            NotAvailable: it ended again and again and is not started yet, or is closed.
         """
         return self._reached(WorkerProcess.link)
 
@@ -130,14 +130,17 @@ class Supervisor:
 
         Args:
             process: that `link` gave.
-            why: it is to end, where that is known; else its end tells.
+            why: it is to end, where that is known; else its end tells, for which it has a moment.
         """
         # Its sockets are closed one after the other: the request may see its end before the
         # supervising thread does, and the next request must not be given the same process.
         with self._changed:
             if self._process is process and self._stage is Stage.SERVING:
                 self._why = why
-            process.kill()
+            if why:
+                process.kill()
+            else:
+                process.cut_off()
             self._changed.wait_for(
                 lambda: self._process is not process or self._stage is not Stage.SERVING
             )
@@ -169,9 +172,9 @@ class Supervisor:
                 raise NotAvailable("the version is being unloaded: ask for another one")
             wait_s = max(0.0, self._due - time.monotonic())
             raise NotAvailable(
-                f"{self._task.what} ended {self._failures} times in a row"
-                f" ({self._cause}); it is started again in {math.ceil(wait_s)} s: send the request"
-                " again"
+                f"{self._task.what} ended {self._failures} times without serving for"
+                f" {STEADY_S:g} s in between ({self._cause}); it is started again in"
+                f" {math.ceil(wait_s)} s: send the request again"
             )
 
     def _apply(self, event: Event) -> None:

@@ -377,6 +377,19 @@ def test_one_model_can_be_polled_now(world: World) -> None:
     run(test())
 
 
+def test_names_that_an_error_leaves_out_are_counted(world: World) -> None:
+    async def test() -> None:
+        manager = await managed(world)
+        names = [f"m{number:02}" for number in range(22)]
+        configs = [ModelConfig(name=name, base_path=str(world.base)) for name in names]
+        await manager.apply(configs, all_or_nothing=False)
+        with pytest.raises(NotFound, match=r"served models: m00, .*, m19, and 2 more$"):
+            await manager.poll("other")
+        await manager.close()
+
+    run(test())
+
+
 def test_a_predecessor_keeps_its_policy_until_its_successor_serves(world: World) -> None:
     """The policy of the new place may name no version of the old one."""
 

@@ -1,6 +1,7 @@
 """A configuration file of either kind, from disk."""
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,10 @@ def test_a_reload_logs_warnings(tmp_path: Path, caplog: pytest.LogCaptureFixture
     with caplog.at_level(logging.WARNING):
         source.load(path)
     assert 'did you mean \\"monitoring\\"?' in caplog.text
+
+
+def test_a_pipe_is_refused_since_it_is_read_once(tmp_path: Path) -> None:
+    pipe = tmp_path / "config.json"
+    os.mkfifo(pipe)
+    with pytest.raises(ConfigError, match=r"config\.json: is a pipe or a device.* to a file"):
+        source.read(pipe)

@@ -170,6 +170,21 @@ def test_what_is_written_wrongly(tmp_path: Path, steps: object, text: str) -> No
             one(when="request.go"), "when: no model takes request.go; declare it", id="undeclared"
         ),
         pytest.param(
+            one(when="max(request.x) == 'q'"),
+            "step \"last\": when: max.* is a number, and 'q' is text",
+            id="a text for a number",
+        ),
+        pytest.param(
+            {"first": {"model": "echo", "in": "request"}} | one(when="first.y < 2"),
+            'step "last": when: .*first.y is text, and 2 is a number',
+            id="a number for a text",
+        ),
+        pytest.param(
+            {"first": {"model": "echo", "in": "request"}} | one(when="rows(first.y) == 'a'"),
+            "when: .*rows.first.y. is a number, and 'a' is text",
+            id="a text for a number of rows",
+        ),
+        pytest.param(
             two("add", "add", merge=["a", "b"]),
             'step "last": merge: "y" is an item of several steps; say "on_conflict"',
             id="a conflict",

@@ -99,6 +99,49 @@ def test_texts_are_compared_as_texts(when: str, holds: bool) -> None:
     assert condition.holds(np.array([b"a", b"b"], object)) is holds
 
 
+BEYOND_FLOAT64 = 2**53 + 1
+
+
+@pytest.mark.parametrize(
+    ("when", "element", "holds"),
+    [
+        pytest.param(f"a.n == {BEYOND_FLOAT64}", np.int64(BEYOND_FLOAT64), True, id="int64"),
+        pytest.param(f"a.n == {BEYOND_FLOAT64}", np.int64(2**53), False, id="its neighbour"),
+        pytest.param(f"max(a.n) > {2**53}", np.uint64(BEYOND_FLOAT64), True, id="max"),
+        pytest.param("a.n == 2.0", np.int64(2), True, id="a float that is whole"),
+        pytest.param("a.n > 2.5", np.int8(3), True, id="a float between integers"),
+        pytest.param("a.n < 1e60", np.int8(3), True, id="beyond the integers"),
+        pytest.param("a.x == 0.7", np.float32(0.7), True, id="float32"),
+        pytest.param("max(a.x) >= 0.7", np.float32(0.7), True, id="max of float32"),
+        pytest.param("a.x < 0.7", np.float32(0.7), False, id="not less"),
+        pytest.param("a.x > 0.7", np.nextafter(np.float32(0.7), np.float32(1)), True, id="next"),
+        pytest.param("a.x == 0.1", np.float16(0.1), True, id="float16"),
+        pytest.param("a.x == 0.7", np.float64(0.7), True, id="float64"),
+        pytest.param("a.x == 1e60", np.float32(np.inf), False, id="beyond float32"),
+        pytest.param("a.x > 1e60", np.float32(np.inf), True, id="infinity"),
+        pytest.param("a.x == true", np.float32(1), True, id="true"),
+    ],
+)
+def test_a_number_is_as_exact_as_the_item(when: str, element: np.generic, holds: bool) -> None:
+    condition = parse(when)
+    assert condition is not None
+    assert condition.holds(np.array([element])) is holds
+
+
+def test_a_number_of_elements_is_compared_as_it_is() -> None:
+    condition = parse("size(a.x) == 1.0001")  # which is 1.0 as float16
+    assert condition is not None
+    assert not condition.holds(np.zeros(1, np.float16))
+
+
+@pytest.mark.parametrize("when", ["max(a.x) == 'q'", "rows(a.x) != 'q'"])
+def test_a_number_is_never_compared_with_a_text(when: str) -> None:
+    condition = parse(when)
+    assert condition is not None
+    with pytest.raises(InvalidTensor, match="cannot be compared with 'q'"):
+        condition.holds(np.zeros(1, np.float32))
+
+
 async def test_what_only_a_skipped_step_needs_does_not_run(tmp_path: Path) -> None:
     models = filled()
     steps = {**CHAIN, "last": {**CHAIN["last"], "when": "max(request.x) < 0"}}

@@ -1,6 +1,7 @@
 """Calls that wait form the next batch of a kernel that takes batches."""
 
 import asyncio
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from functools import partial
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ie_serving.core.errors import NotFound
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.layers.batching import BatchingEngine
@@ -116,6 +118,49 @@ async def test_without_a_batch_size_each_call_is_a_batch(tmp_path: Path) -> None
 async def test_answers_of_their_own(batch: Batch) -> None:
     assert await batch.answers(1, 10, 9) == [10, "ten", 900]
     assert await batch.answers(11, 2) == ["kernel Batches failed: ValueError: eleven", 2]
+
+
+EARLY = """
+class Early:
+    def load(self, ctx):
+        self.free, self.ended = ctx.params["free"], ctx.params["ended"]
+
+    def metadata(self):
+        number = {"dtype": "int64", "shape": []}
+        return {"inputs": {"x": number}, "outputs": {"y": number}}
+
+    def execute_batch(self, calls):
+        for call in calls:
+            if int(call.inputs["x"]) == 1:
+                call.reply({"y": 10})
+                call.reply({"y": 20})
+                call.fail("INTERNAL", "third")
+            else:
+                call.fail("NOT_FOUND", "nobody")
+        self.free.wait(30)
+        self.ended.set()
+        raise RuntimeError("late")
+"""
+
+
+@pytest.mark.parametrize(("x", "found"), [(1, "10"), (2, "nobody")])
+async def test_a_reply_comes_before_the_batch_has_ended(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, x: int, found: str
+) -> None:
+    free, ended = threading.Event(), threading.Event()
+    model = load(written(tmp_path, EARLY), options("", {"free": free, "ended": ended}))
+    try:
+        try:
+            reply = str((await asyncio.wait_for(answer(model, x=x), 30))["y"])
+        except NotFound as error:
+            reply = str(error)
+        assert reply == found
+        assert not ended.is_set()
+    finally:
+        free.set()
+        model.close()
+    assert await asyncio.to_thread(ended.wait, 30)
+    assert caplog.text.count("kernel answered twice") == (2 if x == 1 else 0)
 
 
 async def test_one_that_raises_does_not_fail_those_beside_it(batch: Batch) -> None:

@@ -84,6 +84,8 @@ async def test_a_failure_is_its_own_calls(
         "        if x[0] == 3: ctx.fail('TEAPOT', 'short and stout')\n"
         "        if x[0] == 4: exit()\n"
         "        if x[0] == 5: x[0] = 1\n"
+        "        if x[0] == 6: ctx.fail(5, 'a number')\n"
+        "        if x[0] == 7: ctx.models['other']\n"
         "        return [[1, 2]]"
     )
     opened.append(served(tmp_path, code))
@@ -96,6 +98,9 @@ async def test_a_failure_is_its_own_calls(
     )
     assert "SystemExit" in await said(model, x=[4.0])
     assert "read-only" in await said(model, x=[5.0])
+    assert "INTERNAL: a number (the kernel gave the code 5;" in await said(model, x=[6.0])
+    # Here as in a process nothing can be asked; UNAVAILABLE would make clients try again.
+    assert (await said(model, x=[7.0])).startswith("FAILED_PRECONDITION: no other model can be")
     assert (await answer(model, x=[0.0]))["y"].tolist() == [[1.0, 2.0]]
 
 

@@ -116,6 +116,8 @@ async def test_without_a_name_the_one_class_answers(
         ("def f(): pass\nclass K: pass", "g", r"the file has no g; it has f, K"),
         ("def f(): pass", "", r"name the kernel, as FILE:NAME.*it has f"),
         ("x = 3", "x", "x is no kernel: expected a class"),
+        ("class K: pass", "", "class K has neither execute nor .* nor predict"),
+        ("class K: pass", "K", "class K has neither execute nor .* nor predict"),
         ("def f(a, b, ctx): pass", "f", r'f declares no inputs.*"inputs": \{"a": .*, "b": '),
         (SCALE.replace("inputs, ctx", ""), "Scale", r"Scale\.execute takes nothing; expected"),
         (SCALE.replace('"float32"', '"flaot"'), "Scale", r"Scale\.metadata\(\)\.inputs\.x\.dtype"),

@@ -1,6 +1,7 @@
 """Outputs of dtype json are values of any kind."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -53,3 +54,44 @@ async def test_values_of_any_kind_are_json(tmp_path: Path, opened: list[KernelMo
         ).split()
     )
     assert 'returned a set that is no JSON as output "all"' in await fault(opened[0], x=[-1.0])
+
+
+NUMBERS = """
+import numpy as np
+def metadata():
+    return {"inputs": {"x": {"dtype": "float32", "shape": [-1]}},
+            "outputs": {"y": {"dtype": "%s", "shape": [-1]}}}
+def f(x):
+    return {"y": %s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("dtype", "given", "text"),
+    [
+        pytest.param("float32", "[1.0, None]", 'returned None as output "y"', id="None"),
+        pytest.param("float32", "[object()]", "returned a object as output", id="an object"),
+        pytest.param("float32", "[{'a': 1}]", "returned a dict as output", id="a dict"),
+        pytest.param("float32", "['a']", "returned a str as output", id="a text"),
+        pytest.param("int64", "[1, 2**70]", "returned an integer of 71 bits as", id="an integer"),
+        pytest.param("float32", "[1.0, 1e60]", r"returned 1e\+60 as output", id="beyond float32"),
+        pytest.param("float16", "[1e5]", "returned 100000 as output", id="beyond float16"),
+        pytest.param("int8", "[300]", "no int8 as output", id="beyond int8"),
+        pytest.param(
+            "float32",
+            "np.ma.masked_array(np.ones(2, np.float32), [True, False])",
+            "returned a masked array as output .*filled",
+            id="a mask",
+        ),
+    ],
+)
+async def test_numbers_that_are_none(
+    tmp_path: Path, opened: list[KernelModel], dtype: str, given: str, text: str
+) -> None:
+    opened.append(served(tmp_path, NUMBERS % (dtype, given), "f"))
+    assert re.search(text, await fault(opened[0], x=[1.0]))
+
+
+async def test_infinity_is_a_number(tmp_path: Path, opened: list[KernelModel]) -> None:
+    opened.append(served(tmp_path, NUMBERS % ("float32", "[float('inf'), 0.1]"), "f"))
+    assert (await answer(opened[0], x=[1.0]))["y"].tolist() == [np.inf, np.float32(0.1)]

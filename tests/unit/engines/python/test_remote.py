@@ -41,6 +41,9 @@ class Apart:
             ctypes.string_at(0)
         if do == "exit":
             os._exit(3)
+        if do == "close":
+            os.closerange(3, 4096)
+            threading.Event().wait()
         if do == "hang":
             threading.Event().wait()
         if do == "spin":
@@ -112,7 +115,12 @@ async def test_an_error_is_told_and_the_process_goes_on(apart: KernelModel) -> N
 
 @pytest.mark.parametrize(
     ("do", "said"),
-    [("kill", "killed by SIGKILL"), ("segfault", "killed by SIGSEGV"), ("exit", "exit code 3")],
+    [
+        ("kill", "killed by SIGKILL"),
+        ("segfault", "killed by SIGSEGV"),
+        ("exit", "exit code 3"),
+        ("close", "it closed its connection to the server, and was ended"),
+    ],
 )
 async def test_a_crash_fails_its_own_call(tmp_path: Path, do: str, said: str) -> None:
     model = served(tmp_path)

@@ -1,4 +1,4 @@
-"""The first example of docs/own-code.md runs as printed."""
+"""The first example of docs/own-code.md runs as printed, and what it says of skops holds."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,9 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.drivers import every
 from tests.unit.engines.asking import answer
 
-pytest.importorskip("skops.io")
+skops_io = pytest.importorskip("skops.io")
+from sklearn.utils import all_estimators  # noqa: E402 (with the extra alone)
+
 PAGE = Path(__file__).parents[4] / "docs" / "own-code.md"
 
 
@@ -26,3 +28,26 @@ async def test_the_first_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert answered["label"].tolist() == [b"setosa"]
     assert {"serving_default", "classify"} == {*model.signatures}
     model.close()
+
+
+def named(begin: str, end: str) -> list[str]:
+    """Give what the page writes as code between two of its words."""
+    found = re.search(f"{begin}(.*?){end}", PAGE.read_text(), re.DOTALL)
+    assert found
+    return re.findall(r"`(\w+)`", found[1])
+
+
+NEEDING = named("Those types are in", "they need")
+FREE = named("or ONNX. Linear models,", " do not")
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize(
+    ("name", "needs"), [*((name, True) for name in NEEDING), *((name, False) for name in FREE)]
+)
+def test_the_page_knows_what_skops_does_not_trust(name: str, needs: bool) -> None:
+    estimators = dict(all_estimators())
+    estimator = estimators.get(f"{name}Classifier") or estimators[name]
+    fitted = estimator().fit([[float(row)] for row in range(40)], [0, 1] * 20)
+    data = skops_io.dumps(fitted)
+    assert bool(skops_io.get_untrusted_types(data=data)) is needs

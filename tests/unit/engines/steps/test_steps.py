@@ -236,7 +236,12 @@ def test_boxes_of_a_grid_with_anchors() -> None:
     ("name", "inputs", "options", "text"),
     [
         ("ssd_boxes", {"detections": f(1, 2)}, {}, "expected 7 columns"),
-        ("ssd_boxes", {"detections": SSD + f(1, 0, 0, 0, 0, 0, 0) * SSD[..., 1:2]}, {}, "several"),
+        (
+            "ssd_boxes",
+            {"detections": SSD + f(1, 0, 0, 0, 0, 0, 0) * SSD[..., 1:2]},
+            {},
+            "of picture 1",
+        ),
         ("yolo_boxes", {"output": f([1, 2])}, {}, r"expected \[1, .., ..\]"),
         ("yolo_boxes", {"output": YOLO[None, :, :5]}, {"form": "v5"}, "form has 6 at least"),
         (
@@ -340,3 +345,14 @@ def test_options_that_are_wrong(name: str, options: object, faults: list[str]) -
     found = TABLE[name].faults(options)
     assert len(found) == len(faults)
     assert all(each.startswith(text) for each, text in zip(found, faults, strict=True)), found
+
+
+def test_a_class_that_no_integer_holds_is_no_box() -> None:
+    rows = f([0, 1e30, 0.9, 0, 0, 1, 1], [0, 2, 0.8, 0, 0, 1, 1])
+    assert run("ssd_boxes", {"detections": rows})["classes"].tolist() == [2]
+
+
+def test_boxes_of_another_picture_are_refused() -> None:
+    rows = f([1, 2, 0.9, 0, 0, 1, 1])
+    with pytest.raises(InvalidTensor, match="detections are of picture 1; send one picture"):
+        run("ssd_boxes", {"detections": rows})

@@ -133,7 +133,10 @@ def test_a_process_that_ends_again_and_again_is_paused_and_requests_are_told(beg
     for _ in range(2):
         with pytest.raises(PeerGone):
             ask(supervisor.link()[1], "die")
-    told = r"ended 2 times in a row \(exit code 4\); it is started again in \d+ s"
+    told = (
+        r"ended 2 times without serving for 60 s in between \(exit code 4\);"
+        r" it is started again in \d+ s"
+    )
     with pytest.raises(NotAvailable, match=told):
         supervisor.link()
 

@@ -1,12 +1,16 @@
 """Measure what gathering requests into batches wins, and that it costs a lone client nothing.
 
-A small convolution net and a small transformer, one row a request, at several concurrencies: the
+Small convolution nets and small transformers, one row a request, at several concurrencies: the
 same server with and without `--max_batch_size`, and Triton with and without its dynamic batcher, in
 interleaved rounds. Triton runs the same file with OpenVINO in its Python backend, which joins what
 the batcher hands over: it brings no backend of its own for OpenVINO outside of its containers.
+
+Before that OpenVINO itself is measured, one row alone and each of a full batch: what no server can
+win more than.
 """
 
 import argparse
+import os
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -28,6 +32,8 @@ from benchmarks.subjects import Load, Measurement, Question, Subject, started
 from benchmarks.wire import Array
 
 CONCURRENCY = (1, 16, 64, 256)
+ENGINE_S = 1.0
+"""Seconds for which OpenVINO alone is measured, for each number of rows and threads."""
 CLIENT: Mapping[str, Load] = {"gRPC": h2load, "REST": wrk}
 OFF, ON = "alone", "in batches"
 TRITON_OFF, TRITON_ON = "Triton alone", "Triton in batches"
@@ -48,9 +54,21 @@ def transformer_input(random: np.random.Generator) -> Array:
     return random.integers(0, models.WORDS, (1, models.TOKENS)).astype(np.int32)
 
 
+def query_input(random: np.random.Generator) -> Array:
+    """Give one text of a few words."""
+    return random.integers(0, models.WORDS, (1, models.FEW_TOKENS)).astype(np.int32)
+
+
+def resnet20_input(random: np.random.Generator) -> Array:
+    """Give one small picture."""
+    return np.round(random.random((1, 3, 32, 32), np.float32), 2)
+
+
 INPUTS: Mapping[str, Callable[[np.random.Generator], Array]] = {
     "convnet": convnet_input,
     "transformer": transformer_input,
+    "query": query_input,
+    "resnet20": resnet20_input,
 }
 
 
@@ -59,7 +77,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench-batching", description=__doc__)
     parser.add_argument("--seconds", type=float, default=2.0, help="load for each measurement")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--model", choices=sorted(INPUTS), action="append", help="default: both")
+    parser.add_argument("--model", choices=sorted(INPUTS), action="append", help="default: all")
     parser.add_argument("--transport", choices=sorted(CLIENT), action="append")
     parser.add_argument("--concurrency", type=int, action="append", help="default: 1 to 256")
     parser.add_argument("--batch", type=int, default=64, help="max_batch_size")
@@ -75,6 +93,7 @@ def main() -> None:
         concurrency=given.concurrency or CONCURRENCY,
         seconds=given.seconds,
     )
+    print(_engine_table(given.model or list(INPUTS), given.batch))
     for turn in range(given.rounds):
         for model in given.model or INPUTS:
             run.round(_question(model), turn)
@@ -148,6 +167,26 @@ def _contenders(given: argparse.Namespace) -> dict[str, Server]:
     if given.no_triton:
         return ours
     return {**ours, TRITON_OFF: TRITON, TRITON_ON: triton_in_batches(given.batch)}
+
+
+def _engine_table(names: Sequence[str], batch: int) -> str:
+    """Tabulate what OpenVINO alone takes for one row, and for each of `batch` rows."""
+    threads = dict.fromkeys((1, len(os.sched_getaffinity(0))))
+    rows = [
+        [name, str(count), *_engine_row(name, batch, count)] for name in names for count in threads
+    ]
+    return table(["OpenVINO alone", "threads", "µs alone", f"µs each of {batch}", "wins"], rows)
+
+
+def _engine_row(model: str, batch: int, threads: int) -> list[str]:
+    one = INPUTS[model](np.random.default_rng(models.SEED))
+    properties = {"INFERENCE_NUM_THREADS": str(threads), "NUM_STREAMS": "1"}
+    path = ROOT / "models" / model / "1" / "model.xml"
+    alone_us, each_us = (
+        Loop(path, {"x": np.repeat(one, count, 0)}, properties).shortest_s(ENGINE_S) / count * 1e6
+        for count in (1, batch)
+    )
+    return [f"{alone_us:.0f}", f"{each_us:.0f}", f"{alone_us / each_us:.2f}"]
 
 
 def _question(model: str) -> Question:

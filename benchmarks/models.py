@@ -19,6 +19,10 @@ RESNET50 = ((3, 64), (4, 128), (6, 256), (3, 512))
 
 TOKENS, WORDS, WIDTH, HEADS = 8, 1000, 512, 8
 """Of the transformer: length of a text, vocabulary, width, heads; the size of BERT-Small."""
+FEW_TOKENS = 4
+"""Of the transformer's shorter text: what is typed into a search field."""
+RESNET20 = (16, 32, 64)
+"""Channels of each of the three stages of ResNet-20, of three blocks each."""
 
 ONE_AND_MANY = {"gRPC": (1, 16), "REST": (1, 16)}
 ONE = {"gRPC": (1,), "REST": (1,)}
@@ -128,9 +132,27 @@ def convnet() -> ov.Model:
     return _model(_best(ops.matmul(hidden, weights(1024, 10, fan_in=1024), False, False)), x)
 
 
-def transformer(layers: int = 4, width: int = WIDTH) -> ov.Model:
+def resnet20() -> ov.Model:
+    """Every convolution of ResNet-20, for small pictures as those of CIFAR-10."""
+    x = _input(-1, 3, 32, 32)
+    weights = _Weights()
+    node = ops.relu(_convolution(x.output(0), weights, RESNET20[0], kernel=3)).output(0)
+    for stage, channels in enumerate(RESNET20):
+        for block in range(3):
+            node = _basic(node, weights, channels, stride=2 if stage and not block else 1)
+    pooled = ops.reduce_mean(node, ops.constant([2, 3], np.int32))
+    last = RESNET20[-1]
+    return _model(_best(ops.matmul(pooled, weights(last, 10, fan_in=last), False, False)), x)
+
+
+def query_transformer() -> ov.Model:
+    """The same transformer for texts of half the length."""
+    return transformer(tokens=FEW_TOKENS)
+
+
+def transformer(layers: int = 4, width: int = WIDTH, tokens: int = TOKENS) -> ov.Model:
     """Layers of self-attention over a short text; the best of four classes."""
-    ids = ops.parameter([-1, TOKENS], np.int32, name="x")
+    ids = ops.parameter([-1, tokens], np.int32, name="x")
     ids.output(0).get_tensor().set_names({"x"})
     weights = _Weights()
     table = weights(WORDS, width, fan_in=1)
@@ -151,6 +173,8 @@ MODELS: Mapping[str, Callable[[], ov.Model]] = {
     "resnet50": resnet50,
     "convnet": convnet,
     "transformer": transformer,
+    "query": query_transformer,
+    "resnet20": resnet20,
 }
 
 
@@ -172,6 +196,13 @@ def _bottleneck(
     inner = ops.relu(_convolution(inner, weights, channels, kernel=3, stride=stride)).output(0)
     outer = _convolution(inner, weights, 4 * channels, kernel=1)
     shortcut = _convolution(node, weights, 4 * channels, 1, stride) if widen else node
+    return ops.relu(ops.add(outer, shortcut)).output(0)
+
+
+def _basic(node: ov.Output, weights: _Weights, channels: int, stride: int) -> ov.Output:
+    inner = ops.relu(_convolution(node, weights, channels, 3, stride)).output(0)
+    outer = _convolution(inner, weights, channels, kernel=3)
+    shortcut = _convolution(node, weights, channels, 1, stride) if stride > 1 else node
     return ops.relu(ops.add(outer, shortcut)).output(0)
 
 

@@ -33,6 +33,9 @@ class EngineOptions:
     nireq: int = 0
     """Infer requests run at once; 0 lets the engine choose."""
 
+    ahead: bool = False
+    """Whether the engine is to take one inference more than it runs; one that cannot does not."""
+
     execution: str = "auto"
     """`inline` infers on the event loop, `async` beside it, `auto` as the measured time says."""
 
@@ -135,6 +138,15 @@ def stream_of(model: CompiledModel) -> Stream | None:
     """Give the stream that a model has of its own; None where each request is answered alone."""
     stream: Stream | None = getattr(model, "stream", None)
     return stream
+
+
+def takes_ahead(model: CompiledModel, signature: Signature) -> bool:
+    """Tell whether a model takes an inference more than it runs, and goes on with that by itself.
+
+    Where a model has a method `ahead` for it; its options must have asked for it.
+    """
+    ahead: Callable[[Signature], bool] | None = getattr(model, "ahead", None)
+    return ahead is not None and ahead(signature)
 
 
 class Engine(Protocol):

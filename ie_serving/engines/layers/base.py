@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from ie_serving.core.tensors import Array, Signature
-from ie_serving.engines.base import CompiledModel, Stream, stream_of
+from ie_serving.engines.base import CompiledModel, Stream, stream_of, takes_ahead
 
 T = TypeVar("T")
 
@@ -44,6 +44,10 @@ class Layer:
     def at_once(self, signature: Signature) -> int:
         """See `engines.base`."""
         return self.inner.at_once(signature)
+
+    def ahead(self, signature: Signature) -> bool:
+        """See `engines.base.takes_ahead`."""
+        return takes_ahead(self.inner, signature)
 
     @property
     def update(self) -> "Callable[[Mapping[str, Any]], object] | None":

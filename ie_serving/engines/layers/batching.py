@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from ie_serving.core.errors import ConfigError, LoadFailed
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.around import EngineAround
-from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+from ie_serving.engines.base import CompiledModel, Engine, EngineOptions, takes_ahead
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.layers.base import Layer
 from ie_serving.engines.layers.batch_warmup import warm
@@ -105,9 +105,9 @@ class BatchingEngine(EngineAround):
             LoadFailed: also for faults of the version's own parameters.
         """
         batching = self._of_version(directory, options.of(Batching))
-        compiled = self._engine.compile(directory, options)
         if not batching.rows:
-            return compiled
+            return self._engine.compile(directory, options)
+        compiled = self._engine.compile(directory, replace(options, ahead=True))
         try:
             return self._batched(compiled, batching)
         # Nobody else knows of the model yet.
@@ -143,6 +143,8 @@ class BatchingEngine(EngineAround):
                 notes[name] = f", each request by itself: {refusal}"
                 continue
             rules = rules_of(batching, model.at_once(signature), most_rows(signature))
+            if rules.lanes == 1 and takes_ahead(model, signature):
+                rules = replace(rules, ahead=True)
             warm(model, signature, rules.likely_sizes)
             queue = self._queue(model, signature, rules, self._record, batching.most_request_rows)
             at_once = model.at_once(signature)

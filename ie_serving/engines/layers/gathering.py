@@ -7,6 +7,10 @@ batch is sent while a *lane* is free, that is while fewer batches than lanes are
 - else when a group has rows enough for a full batch, when its oldest request has waited for the
   time limit (0: as soon as a lane is free), or when rows of other groups make up for the missing.
 
+Where the engine takes a batch more than it infers (`Rules.ahead`), one is sent behind it as soon as
+as many rows wait as the last batch had. Sooner, it would be smaller than the one that gathers until
+then; later, the engine would wait for the event loop between both.
+
 A *turn* is what the event loop reads in one go. An inference on the event loop is over before the
 next request of its turn is read, so that no lane would ever be busy: requests that arrive together
 go together only where the first waits for the end of its turn. That costs a callback, which a lone
@@ -40,6 +44,7 @@ class Reason(str, enum.Enum):
     FULL = "full"
     TIMEOUT = "timeout"
     LANE_FREE = "lane_free"
+    AHEAD = "ahead"  # as many rows as the last batch had; it is inferred behind that
     ALLOWED_SIZE = "allowed_size"  # cut to one; the rest waits for the next batch
     OTHER_SHAPE = "other_shape"  # what else waited has rows of another form
 
@@ -55,6 +60,7 @@ class Rules:
         sizes: that batches are filled up to, increasing, `rows` the last; empty for any.
         most_waiting: rows that may wait, of requests that fit into a batch; and as many of those
             that are cut into pieces.
+        ahead: whether a batch is sent before there is a lane for it.
     """
 
     rows: int
@@ -62,6 +68,7 @@ class Rules:
     timeout_s: float = 0.0
     sizes: tuple[int, ...] = ()
     most_waiting: int = 1 << 62
+    ahead: bool = False
 
     @property
     def likely_sizes(self) -> Sequence[int]:
@@ -129,7 +136,7 @@ class Gatherer(Generic[T]):
         rules: that it keeps to.
         waiting: rows that wait.
         pieces: those among them of requests that were cut.
-        busy: lanes that are not free.
+        busy: lanes that are not free; one more than there are while a batch was sent ahead.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -137,6 +144,7 @@ class Gatherer(Generic[T]):
         self.waiting = 0
         self.pieces = 0
         self.busy = 0
+        self._last_rows = 1  # of what was sent last
         self._groups: dict[Hashable, _Group[T]] = {}
         self._in_turn = 0  # requests of the turn that is open; 0 while none is
         self._crowded = 0  # turns for which requests still wait for the end of theirs
@@ -160,6 +168,7 @@ class Gatherer(Generic[T]):
             self._in_turn += 1
             return False
         self.busy += 1
+        self._last_rows = 1
         self._unwatched += 1
         if self._unwatched >= WATCHED_EVERY:
             self._unwatched = 0
@@ -218,13 +227,24 @@ class Gatherer(Generic[T]):
     def take(self, now: float) -> Batch[T] | None:
         """Give a batch that is to be sent now, if there is one; it has a lane then."""
         if self.busy >= self.rules.lanes:
-            return None
+            return self._take_ahead()
         for group in self._by_age():
             why = self._due(group, now)
             if why is not None:
                 self.busy += 1
                 return self._batch(group, why)
         return None
+
+    def _take_ahead(self) -> Batch[T] | None:
+        rules = self.rules
+        if not rules.ahead or self.busy > rules.lanes or self.turn_open or not self._groups:
+            return None
+        # The oldest alone: it would never come, were those of others always sent ahead of it.
+        group = self._by_age()[0]
+        if group.rows < self._last_rows:
+            return None
+        self.busy += 1
+        return self._batch(group, Reason.AHEAD)
 
     def due_at(self) -> float | None:
         """Tell when, with nothing else happening, `take` gives a batch; None if that is never."""
@@ -266,6 +286,7 @@ class Gatherer(Generic[T]):
             parts, rows = self._first(group, most)
         if rows < before and why is not Reason.FULL:
             why = Reason.ALLOWED_SIZE
+        self._last_rows = rows
         return Batch(parts, rows, why)
 
     def _first(self, group: _Group[T], most: int) -> tuple[list[Part[T]], int]:

@@ -42,6 +42,7 @@ from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.by_rank import ByRank
 from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
 from ie_serving.engines.run.program import Check, CompiledPrograms, Fallback, Program, Runs
+from ie_serving.engines.run.queued import QueuedProgram
 from ie_serving.engines.sequences import Sequences
 from ie_serving.telemetry.logs import Event
 
@@ -202,9 +203,11 @@ def _program(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
     nireq = options.nireq or int(compiled.model.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
     _log_choice(draft, compiled, options, nireq)
     told = property_of(compiled.model, PRECISION)
-    slots = _slots(model, ports, options, hazards, compiled, nireq)
+    ahead = options.ahead and nireq == 1 and _queues(compiled, hazards)
+    slots = _slots(model, ports, options, hazards, compiled, nireq + ahead)
     signature = replace(ports.signature, precision="" if told == UNKNOWN else told)
-    return Program(
+    make = QueuedProgram if ahead else Program
+    return make(
         with_states(signature, slots),
         slots,
         latency,
@@ -235,6 +238,13 @@ def _slots(
     make = partial(_make, model, device, _share(compiled, nireq))
     with load_failures(f"the model cannot be compiled for {device}"):
         return [kind(make, ports.inputs, ports.outputs, hazards) for _ in range(nireq)]
+
+
+def _queues(compiled: Compiled, hazards: Hazards) -> bool:
+    """Tell whether a second infer request can be started while the first one runs."""
+    # Without streams `start_async` infers in the thread that calls it, here the event loop.
+    has_stream = property_of(compiled.model, STREAMS) != "0"
+    return has_stream and not (hazards.by_values or hazards.stateful)
 
 
 def _share(compiled: Compiled, nireq: int) -> Mapping[str, str]:

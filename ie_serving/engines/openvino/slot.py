@@ -82,6 +82,11 @@ class Slot:
 
     def run_new(self) -> Mapping[str, Array]:
         """Infer so that no error is lost, of memory for new shapes neither."""
+        self.start()
+        return self.finish()
+
+    def start(self) -> None:
+        """See `engines.run.request.QueuedRequest`."""
         if self._stale:
             raise RuntimeError("the model could not be compiled anew after a failure")
         request = self._request
@@ -89,6 +94,10 @@ class Slot:
         if self._hazards.stateful:
             request.reset_state()
         request.start_async()
+
+    def finish(self) -> Mapping[str, Array]:
+        """See `engines.run.request.QueuedRequest`."""
+        request = self._request
         request.wait()
         if self._hazards.flagged or self._hazards.refusals:
             self._check_flags(request.get_output_tensor(len(request.output_tensors) - 1).data)

@@ -20,6 +20,7 @@ class Lane(Generic[T]):
         done: resolved when the infer request is idle again, whatever came of it.
         failure: what the engine failed with.
         seconds: how long the inference alone took.
+        ended: when it was over, by `time.perf_counter`.
         waited_s: how long it waited for its thread.
     """
 
@@ -44,6 +45,7 @@ class Lane(Generic[T]):
         self.done: asyncio.Future[None] = self._loop.create_future()
         self.failure: Exception | None = None
         self.seconds = 0.0
+        self.ended = 0.0
         self.waited_s = 0.0
         self._made = time.perf_counter()
 
@@ -94,7 +96,11 @@ class Lane(Generic[T]):
         except self._failures as error:
             self._fail(error)
             return
-        self.seconds = time.perf_counter() - started
+        self._take(outputs, started)
+
+    def _take(self, outputs: Outputs, started: float) -> None:
+        self.ended = time.perf_counter()
+        self.seconds = self.ended - started
         if not self._cancelled:
             self._values.append(self._read(outputs))
 

@@ -46,6 +46,8 @@ def _own_threads(requests: int, apart: bool) -> ThreadPoolExecutor | None:
 class Program:
     """One signature of a compiled model. Used from one event loop, after its load.
 
+    `queued.QueuedProgram` lets the engine have the next inference while it computes one.
+
     Args of the constructor:
         signature: what clients see.
         requests: infer requests; as many inferences run at once.
@@ -59,7 +61,10 @@ class Program:
 
     Attributes:
         at_once: how many infer requests there are.
+        ahead: whether one more inference may be given to the engine while these run.
     """
+
+    ahead = False
 
     def __init__(
         self,
@@ -281,6 +286,11 @@ class CompiledPrograms:
         """See `engines.base`."""
         program = self._programs[signature.name]
         return program.at_once if isinstance(program, Program) else 1
+
+    def ahead(self, signature: Signature) -> bool:
+        """See `engines.base.takes_ahead`."""
+        program = self._programs[signature.name]
+        return isinstance(program, Program) and program.ahead
 
     def close(self) -> None:
         """See `engines.base`."""

@@ -37,6 +37,16 @@ class InferRequest(Protocol):
         """Whether `renew` has anything to do."""
 
 
+class QueuedRequest(InferRequest, Protocol):
+    """One that the engine can be given while it infers others: it goes on with it by itself."""
+
+    def start(self) -> None:
+        """Let the engine infer what was filled in, behind what it has. Does not wait."""
+
+    def finish(self) -> Outputs:
+        """Wait for what was started, and give the outputs. In any thread. Raises as `run_new`."""
+
+
 class Admission(Protocol):
     """Which combinations of input shapes a model takes.
 

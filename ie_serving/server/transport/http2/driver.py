@@ -15,6 +15,10 @@ from ie_serving.server.transport.peer import client_address
 HIGH_WATER: Final = 256 * 1024
 """Bytes that wait in the socket's buffer for a slow client before its streams pause."""
 
+MOST_HELD: Final = 16
+"""Frames that are held until the turn of the event loop ends. With as many they are written at
+once: the client reads the first replies to a batch of requests while the last are encoded."""
+
 LIMITS_S: Final = {
     Life.PREFACE: 20.0,
     Life.DRAINING: 1.0,
@@ -55,13 +59,14 @@ class Driver(asyncio.Protocol):
         arrived: Callable[[], object],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._connection = Connection(interpret, accept, self._flush, clock)
+        self._connection = Connection(interpret, accept, self._write_soon, clock)
         self._opened = opened
         self._closed = closed
         self._arrived = arrived
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._rest = b""
+        self._holds = False
         self._idle_since = time.monotonic()
         self._last_seen = -1  # the number of the last stream that `look_for_calls` has seen
         self._timed: Life | None = None
@@ -180,6 +185,18 @@ class Driver(asyncio.Protocol):
             self._loop.call_soon(self._go_on)
         elif not self._transport.is_closing():
             self._transport.resume_reading()
+        self._flush()
+
+    def _write_soon(self) -> None:
+        """Write with what else this turn brings: a batch of requests is answered in one."""
+        if len(self._connection.sender.out) >= MOST_HELD:
+            self._flush()
+        elif not self._holds:
+            self._holds = True
+            self._loop.call_soon(self._write_held)
+
+    def _write_held(self) -> None:
+        self._holds = False
         self._flush()
 
     def _flush(self) -> None:

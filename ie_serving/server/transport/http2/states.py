@@ -111,7 +111,7 @@ class Writing(enum.IntEnum):
     """What the writer does with what is to be sent."""
 
     AT_ONCE = enum.auto()
-    """Each answer is written by itself."""
+    """Answers are written at the end of the turn of the event loop that brings them."""
     GATHERING = enum.auto()
     """Bytes are being read: what answers them is written together afterwards."""
     PAUSED = enum.auto()

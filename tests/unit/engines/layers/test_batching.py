@@ -12,10 +12,11 @@ import pytest
 from ie_serving.config.files.option_files import batching_of
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import SERVING_DEFAULT
-from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+from ie_serving.engines.base import CompiledModel, Engine, EngineOptions, takes_ahead
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.layers.batching import PARAMETERS, BatchedModel, BatchingEngine, rules_of
 from ie_serving.engines.openvino.compile import OpenVinoEngine
+from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.testing import FILE, StandInEngine
 from tests.unit.engines.contract import WAIT_S, EngineContract, copied, rows
 from tests.unit.engines.layers.models import Record
@@ -78,8 +79,23 @@ class Lanes(Batched):
         return super().compile(directory, replace(options, execution="async"))
 
 
-async def test_requests_at_once_share_batches(tmp_path: Path) -> None:
-    engine = Lanes(OpenVinoEngine(), max_batch_size=64)
+class Ahead(Lanes):
+    """And the engine has one stream, so that it takes one batch more than it infers."""
+
+    def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
+        stream = OpenVinoOptions(plugin_config={"NUM_STREAMS": "1"})
+        return super().compile(directory, options.having(stream))
+
+
+class TestOverOpenVinoAhead(TestOverOpenVino):
+    """A batch is started behind the one that is inferred."""
+
+    engine: Callable[[], Engine] = lambda: Ahead(OpenVinoEngine())
+
+
+@pytest.mark.parametrize("kind", [Lanes, Ahead])
+async def test_requests_at_once_share_batches(tmp_path: Path, kind: type[Batched]) -> None:
+    engine = kind(OpenVinoEngine(), max_batch_size=64)
     model = await asyncio.to_thread(engine.compile, add_one(tmp_path), EngineOptions())
     signature = model.signatures[SERVING_DEFAULT]
 
@@ -180,6 +196,24 @@ def test_rules(given: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
 def test_lanes_are_as_many_as_infer_requests_where_nobody_says() -> None:
     assert rules_of(Batching(max_batch_size=8), 4).lanes == 4
     assert rules_of(Batching(max_batch_size=8, num_batch_threads=2), 4).lanes == 2
+
+
+@pytest.mark.parametrize(
+    ("properties", "takes"),
+    [
+        pytest.param({"NUM_STREAMS": "1"}, True, id="one stream"),
+        pytest.param({"NUM_STREAMS": "0"}, False, id="the thread that starts it infers it"),
+        pytest.param({"NUM_STREAMS": "2"}, False, id="several streams are busy by themselves"),
+    ],
+)
+def test_an_engine_of_one_stream_takes_a_batch_ahead(
+    tmp_path: Path, properties: Mapping[str, str], takes: bool
+) -> None:
+    options = EngineOptions().having(OpenVinoOptions(plugin_config=properties))
+    model = Batched(OpenVinoEngine()).compile(add_one(tmp_path), options)
+    signature = model.signatures[SERVING_DEFAULT]
+    assert takes_ahead(model, signature) is takes
+    assert model.at_once(signature) == (2 if properties["NUM_STREAMS"] == "2" else 1)
 
 
 def test_signatures_say_that_they_are_batched(tmp_path: Path) -> None:

@@ -50,6 +50,45 @@ def test_a_lone_request_goes_at_once() -> None:
         made.end_turn()
 
 
+def test_as_many_rows_as_the_last_batch_had_go_ahead_of_their_lane() -> None:
+    made = gatherer(*(part(number) for number in range(3)), busy=1, ahead=True)
+    assert taken(made) == ([0, 1, 2], Reason.AHEAD)
+    for number in range(3, 5):
+        made.arrive(whole=False)
+        made.add([part(number)])
+    made.end_turn()
+    made.free_lane()
+    assert taken(made) is None, "fewer rows than the batch that runs"
+    made.arrive(whole=False)
+    assert taken(made) is None, "their turn is open"
+    made.add([part(5)])
+    made.end_turn()
+    assert taken(made) == ([3, 4, 5], Reason.AHEAD)
+
+
+def test_one_batch_alone_goes_ahead() -> None:
+    made = gatherer(part(0), busy=1, ahead=True)
+    assert taken(made) == ([0], Reason.AHEAD)
+    made.arrive(whole=False)
+    made.add([part(1), part(2)])
+    made.end_turn()
+    assert taken(made) is None
+
+
+def test_none_goes_ahead_of_rows_of_another_form_that_came_before() -> None:
+    made = gatherer(*(part(number) for number in range(3)), busy=1, ahead=True)
+    assert taken(made) == ([0, 1, 2], Reason.AHEAD)
+    made.free_lane()
+    for each in (part(3, form="b", since=1.0), part(4, rows=3, since=2.0)):
+        made.arrive(whole=False)
+        made.add([each])
+    made.end_turn()
+    assert taken(made) is None
+    made.free_lane()
+    assert taken(made) == ([3], Reason.OTHER_SHAPE)
+    assert taken(made) == ([4], Reason.AHEAD)
+
+
 def test_others_of_the_same_turn_go_together_at_its_end() -> None:
     made = gatherer()
     assert made.arrive()

@@ -56,6 +56,16 @@ async def test_requests_gather_while_the_lane_is_busy_and_each_gets_its_rows() -
     assert asked.record.sent[1:] == [("lane_free", 4)]
 
 
+async def test_a_batch_is_given_to_an_engine_that_takes_it_while_it_infers() -> None:
+    asked = await held(ahead=True)
+    tasks = [asked.ask(1.0), asked.ask(2.0)]
+    await turns()
+    assert asked.model.batches == [1, 2]
+    assert asked.record.sent[1:] == [("ahead", 2)]
+    asked.model.open.set()
+    assert await answers(tasks) == [[2.0], [3.0]]
+
+
 async def test_those_that_are_read_together_go_together() -> None:
     asked = Asked(Model(), rows=100)
     tasks = [asked.ask(float(i)) for i in range(10)]

@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from ie_serving.server.transport.http2.driver import LIMITS_S, Driver
-from ie_serving.server.transport.http2.frames import ErrorCode
+from ie_serving.server.transport.http2.driver import LIMITS_S, MOST_HELD, Driver
+from ie_serving.server.transport.http2.frames import ErrorCode, ping
 from ie_serving.server.transport.http2.reader import TURN_S
 from ie_serving.server.transport.http2.receive_window import STREAM_WINDOW
+from ie_serving.server.transport.http2.sender import Sender
 from ie_serving.server.transport.http2.states import Life
 from ie_serving.server.transport.http2.streams import MOST_STREAMS, Stream
 from tests.unit.server.transport.http2.peer import (
@@ -40,7 +41,7 @@ from tests.unit.server.transport.http2.peer import (
     window_update,
     works,
 )
-from tests.unit.server.transport.http2.wire import Wire
+from tests.unit.server.transport.http2.wire import Wire, parsed
 
 SETTINGS, UNKNOWN = 4, 0xBE
 PARTS = (
@@ -285,6 +286,57 @@ async def test_connections_take_turns() -> None:
     assert wires[0].reading
     for driver in (one, other):
         driver.connection_lost(None)
+
+
+class Answers(Stream):
+    """A stream that the test answers, with frames of its own."""
+
+    def __init__(self, sender: Sender, number: int) -> None:
+        self._sender = sender
+        self.number = number
+
+    def begun(self) -> None:
+        """Wait for the test."""
+
+    def answer(self) -> None:
+        self._sender.write(ping(bytes([self.number]) * 8))
+
+
+def answered_later(wire: Wire, calls: int) -> list[Answers]:
+    """Give the streams of so many calls, whose answers no reading of the socket brings."""
+    begun = list[Answers]()
+
+    def accept(number: int, _: object, sender: Sender) -> Answers:
+        begun.append(Answers(sender, number))
+        return begun[-1]
+
+    driver = Driver(lambda fields, _: fields, accept, lambda _: None, lambda _: None, lambda: None)
+    driver.connection_made(wire)
+    driver.data_received(
+        HELLO + b"".join(headers(2 * n + 1, call_headers("Any")) for n in range(calls))
+    )
+    wire.writes.clear()
+    return begun
+
+
+async def test_what_one_turn_of_the_loop_answers_is_written_together() -> None:
+    """As to a batch of requests: a write for each would cost as much as the answer."""
+    wire = Wire()
+    for stream in answered_later(wire, 3):
+        asyncio.get_running_loop().call_soon(stream.answer)
+    await asyncio.sleep(0)
+    assert wire.writes == []
+    await asyncio.sleep(0)
+    assert wire.writes == [b"".join(ping(bytes([number]) * 8) for number in (1, 3, 5))]
+
+
+async def test_of_many_answers_the_first_are_written_before_the_turn_ends() -> None:
+    wire = Wire()
+    for stream in answered_later(wire, MOST_HELD + 1):
+        stream.answer()
+    assert [len(parsed(written)) for written in wire.writes] == [MOST_HELD]
+    await asyncio.sleep(0)
+    assert [len(parsed(written)) for written in wire.writes] == [MOST_HELD, 1]
 
 
 async def test_a_connection_that_is_lost_between_turns_takes_nothing_more() -> None:

@@ -9,11 +9,12 @@ from ie_serving.server.transport.http2.driver import HIGH_WATER
 
 
 class Wire(asyncio.Transport):
-    """Keeps what is written."""
+    """Keeps what is written, all of it and write by write."""
 
     def __init__(self) -> None:
         super().__init__()
         self.written = bytearray()
+        self.writes: list[bytes] = []
         self.aborted = False
         self.closed = False
         self.reading = True
@@ -23,6 +24,7 @@ class Wire(asyncio.Transport):
 
     def write(self, data: Any) -> None:
         self.written += data
+        self.writes.append(bytes(data))
 
     def writelines(self, list_of_data: Any) -> None:
         self.written += b"".join(list_of_data)

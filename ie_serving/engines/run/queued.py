@@ -1,0 +1,119 @@
+"""A program whose engine is given the next inference while it computes one.
+
+Between two inferences of one infer request lies whatever the event loop does meanwhile: it learns
+that the first is over, joins the rows of the next, and a thread waits for the interpreter to begin.
+For batches of small models that is as long as the inference. A second infer request is filled and
+started before the first is over; the engine goes on with it by itself.
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, cast
+
+from ie_serving.core.tensors import Array, Signature
+from ie_serving.engines.run.lane import Lane
+from ie_serving.engines.run.latency_model import LatencyModel
+from ie_serving.engines.run.program import Program, Read
+from ie_serving.engines.run.request import QueuedRequest
+
+T = TypeVar("T")
+
+FILLED_AT_ONCE = 1 << 20
+"""Bytes of inputs that the event loop copies in, in some 100 us; more are copied by a lane."""
+
+
+class QueuedProgram(Program):
+    """A `Program` of two infer requests, of which the engine runs one at a time.
+
+    Args of the constructor:
+        signature, latency, options: see `Program`.
+        requests: both.
+    """
+
+    ahead = True
+
+    def __init__(
+        self,
+        signature: Signature,
+        requests: Sequence[QueuedRequest],
+        latency: LatencyModel,
+        **options: Any,  # noqa: ANN401  those of `Program`
+    ) -> None:
+        super().__init__(signature, requests, latency, **options)
+        self.at_once = len(requests) - 1
+        self._ended = 0.0  # when the last inference was over
+
+    async def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
+        """See `CompiledModel.infer`. What finds the engine at work never runs on the event loop."""
+        if self._busy and self._knows(inputs):
+            return await self._infer_behind(inputs, read)
+        try:
+            return await super().infer(inputs, read)
+        finally:
+            self._ended = time.perf_counter()
+
+    @property
+    def _busy(self) -> bool:
+        return len(self._pool.free) <= self.at_once
+
+    def _knows(self, inputs: Mapping[str, Array]) -> bool:
+        """Tell whether the shapes are known: others are tried first, in a lane."""
+        shapes = tuple([inputs[name].shape for name in self._open])
+        return self._admission is None or shapes in self._admission.known
+
+    async def _infer_behind(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
+        for name, check in self._checks:
+            check(inputs[name])
+        free = self._pool.free
+        request, waited_s = (free.pop(), 0.0) if free else await self._taken()
+        if sum([array.nbytes for array in inputs.values()]) > FILLED_AT_ONCE:
+            return await self._infer_in_lane(request, inputs, read, 0, True, waited_s)
+        try:
+            lane = StartedLane(cast(QueuedRequest, request), inputs, read, self._failures)
+        except BaseException as error:
+            self._give_failed(request, error)
+            raise
+        lane.start(self._threads)
+        try:
+            await asyncio.shield(lane.done)
+        finally:
+            self._give_when_idle(request, lane)
+        if lane.failure is not None:
+            raise self._blame(lane.failure) from lane.failure
+        # The engine began when it was through with the one before.
+        self._ran.append(min(lane.seconds, lane.ended - self._ended))
+        self._ended = lane.ended
+        self._record.waited(waited_s)
+        return lane.result()
+
+
+class StartedLane(Lane[T]):
+    """A lane whose inference the engine has already; its thread waits for the end alone.
+
+    Args of the constructor:
+        request: filled and started here, on the event loop.
+        inputs, read, failures: see `Lane`.
+    """
+
+    _request: QueuedRequest
+
+    def __init__(
+        self,
+        request: QueuedRequest,
+        inputs: Mapping[str, Array],
+        read: Read[T],
+        failures: tuple[type[Exception], ...],
+    ) -> None:
+        super().__init__(request, inputs, read, failures)
+        request.fill(inputs)
+        request.start()
+
+    def _infer(self) -> None:
+        started = self._made
+        try:
+            outputs = self._request.finish()
+        except self._failures as error:
+            self._fail(error)
+            return
+        self._take(outputs, started)

@@ -1,0 +1,172 @@
+"""An engine that is given the next inference while it computes one."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ie_serving.core.errors import InvalidTensor, ServingError
+from ie_serving.core.tensors import Array
+from ie_serving.engines.run import queued
+from ie_serving.engines.run.latency_model import LatencyModel
+from ie_serving.engines.run.queued import QueuedProgram
+from tests.unit.engines.run.test_program import SIGNATURE, WAIT_S, EngineFailure, values
+
+
+class Engine:
+    """Infers y = 2 x for its requests, one at a time, in the order in which they were started.
+
+    Attributes:
+        go: inferences wait for it.
+        begun: `run`, or `start`, of each inference, in order.
+    """
+
+    def __init__(self) -> None:
+        self.go = threading.Event()
+        self.begun: list[str] = []
+        self.turn = threading.Lock()
+
+
+class Request:
+    """One of its infer requests; fails for negative values."""
+
+    renews = False
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._x: Array = np.empty(0)
+
+    def fill(self, inputs: Mapping[str, Array]) -> None:
+        if np.isnan(inputs["x"]).any():
+            raise InvalidTensor("NaN")
+        self._x = inputs["x"].copy()
+
+    def run(self) -> Mapping[str, Array]:
+        self._engine.begun.append("run")
+        return self.finish()
+
+    def run_new(self) -> Mapping[str, Array]:
+        self._engine.begun.append("run_new")
+        return self.finish()
+
+    def start(self) -> None:
+        assert threading.current_thread() is threading.main_thread()
+        self._engine.begun.append("start")
+
+    def finish(self) -> Mapping[str, Array]:
+        assert threading.current_thread() is not threading.main_thread()
+        with self._engine.turn:
+            assert self._engine.go.wait(WAIT_S)
+            if (self._x < 0).any():
+                raise EngineFailure("negative")
+            return {"y": self._x * 2}
+
+    def cancel(self) -> None:
+        """Nothing ends early."""
+
+    def renew(self) -> None:
+        """Nothing is spoilt."""
+
+
+class Asked:
+    """A program whose first inference runs until `engine.go` is set."""
+
+    def __init__(self) -> None:
+        self.engine = Engine()
+        requests = [Request(self.engine) for _ in range(2)]
+        self.program = QueuedProgram(
+            SIGNATURE,
+            requests,
+            LatencyModel("async"),
+            failures=(EngineFailure,),
+            blame=lambda error: ServingError(f"engine: {error}"),
+        )
+
+    def ask(self, *given: float) -> "asyncio.Task[Any]":
+        inputs = {"x": np.array(given, np.float32)}
+        return asyncio.ensure_future(self.program.infer(inputs, values))
+
+    async def until(self, met: Callable[[], bool]) -> None:
+        async def seen() -> None:
+            while not met():
+                await asyncio.sleep(0)
+
+        await asyncio.wait_for(seen(), WAIT_S)
+
+
+async def busy() -> Asked:
+    asked = Asked()
+    asked.ask(1)
+    await asked.until(lambda: asked.engine.begun == ["run"])
+    return asked
+
+
+async def result(task: "asyncio.Task[Any]") -> object:
+    return await asyncio.wait_for(task, WAIT_S)
+
+
+async def test_the_engine_has_the_next_before_the_first_is_over() -> None:
+    asked = await busy()
+    second = asked.ask(2)
+    await asked.until(lambda: asked.engine.begun == ["run", "start"])
+    asked.engine.go.set()
+    assert await result(second) == [4]
+
+
+async def test_it_runs_one_at_a_time_and_a_third_waits() -> None:
+    asked = await busy()
+    tasks = [asked.ask(2), asked.ask(3)]
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert asked.program.at_once == 1
+    assert asked.engine.begun == ["run", "start"]
+    asked.engine.go.set()
+    assert [await result(task) for task in tasks] == [[4], [6]]
+
+
+async def test_a_failure_behind_another_inference_is_that_requests_error() -> None:
+    asked = await busy()
+    bad = asked.ask(-1)
+    await asked.until(lambda: len(asked.engine.begun) == 2)
+    asked.engine.go.set()
+    with pytest.raises(ServingError, match="engine: negative"):
+        await result(bad)
+    assert await result(asked.ask(3)) == [6]
+
+
+async def test_inputs_that_are_refused_start_nothing() -> None:
+    asked = await busy()
+    with pytest.raises(InvalidTensor):
+        await result(asked.ask(float("nan")))
+    assert asked.engine.begun == ["run"]
+    second = asked.ask(2)
+    await asked.until(lambda: asked.engine.begun == ["run", "start"])
+    asked.engine.go.set()
+    assert await result(second) == [4]
+
+
+async def test_a_request_that_is_cancelled_behind_another_gives_its_place_back() -> None:
+    asked = await busy()
+    gone = asked.ask(2)
+    await asked.until(lambda: len(asked.engine.begun) == 2)
+    gone.cancel()
+    next_one = asked.ask(3)
+    await asyncio.sleep(0)
+    asked.engine.go.set()
+    assert await result(next_one) == [6]
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+
+
+async def test_large_inputs_are_copied_beside_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queued, "FILLED_AT_ONCE", 0)
+    asked = await busy()
+    second = asked.ask(2)
+    await asked.until(lambda: asked.engine.begun == ["run", "run_new"])
+    asked.engine.go.set()
+    assert await result(second) == [4]

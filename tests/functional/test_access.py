@@ -9,7 +9,7 @@ import signal
 import ssl
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -340,6 +340,21 @@ def test_refusals_are_counted(server: Guarded) -> None:
     server.predict(bearer("prom"))
     after = [counted("UNAUTHENTICATED"), counted("PERMISSION_DENIED")]
     assert [now - was for now, was in zip(after, before, strict=True)] == [2, 2]
+
+
+@pytest.mark.parametrize("header", ["x-api-key", "authorization"])
+def test_of_several_credentials_none_is_chosen(server: Guarded, header: str) -> None:
+    """Over gRPC the last one counted: behind a proxy that adds its own a client could choose."""
+    value = bearer("alice")["authorization"]
+    value = value.removeprefix("Bearer ") if header == "x-api-key" else value
+    request = predict_request("digits")
+    assert _code(partial(server.prediction.Predict, metadata=[(header, value)]), request) is OK
+    for several in ((value, value), ("wrong", value), (value, "wrong")):
+        metadata = [(header, each) for each in several]
+        call = partial(server.prediction.Predict, metadata=metadata)
+        assert _code(call, request) is UNKNOWN
+        reply = server.rest.post(PREDICT, content=BODY, headers=metadata)
+        assert reply.status_code == 401
 
 
 def test_a_body_that_is_refused_is_not_taken(server: Guarded) -> None:

@@ -11,7 +11,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing, contextmanager
 from typing import Final, Protocol, cast
 
@@ -197,21 +205,24 @@ def _chooser(service: str, name: str, method: Method, admission: Admission | Non
 
 def _credentials_of(context: Context) -> Credentials:
     """Read what the caller says of itself; the library gives texts, but of binary metadata."""
-    given = dict(context.invocation_metadata() or ())
+    given = context.invocation_metadata() or ()
     certificate = context.auth_context()
     names = (
         *certificate.get("x509_common_name", ()),
         *certificate.get("x509_subject_alternative_name", ()),
     )
     return Credentials(
-        _bytes_of(given.get("authorization")),
-        _bytes_of(given.get("x-api-key")),
+        _joined(given, "authorization"),
+        _joined(given, "x-api-key"),
         tuple(name.decode("utf-8", "replace") for name in names),
     )
 
 
-def _bytes_of(value: str | bytes | None) -> bytes | None:
-    return value.encode() if isinstance(value, str) else value
+def _joined(metadata: Iterable[tuple[str, str | bytes]], name: str) -> bytes | None:
+    """As `request.py` does over the own HTTP/2."""
+    values = [value for key, value in metadata if key == name]
+    texts = [value.encode() if isinstance(value, str) else value for value in values]
+    return b",".join(texts) if texts else None
 
 
 def _handler(

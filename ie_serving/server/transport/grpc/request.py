@@ -60,11 +60,21 @@ def interpret(fields: Fields, refused: str) -> Request:
         encoding=values.get(b"grpc-encoding", IDENTITY),
         reply_encoding=_reply_encoding(values),
         timeout_s=_timeout(values.get(b"grpc-timeout")),
-        authorization=values.get(b"authorization"),
-        key=values.get(b"x-api-key"),
+        authorization=_joined(fields, b"authorization"),
+        key=_joined(fields, b"x-api-key"),
         fields=fields,
         refusal=_refusal(values, refused),
     )
+
+
+def _joined(fields: Fields, name: bytes) -> bytes | None:
+    """Give a header that may have come several times as the one line that it stands for.
+
+    RFC 9110, section 5.3. Of credentials the last, or the first, would be as good as any: a proxy
+    that adds its own would let the client choose.
+    """
+    values = [value for each, value in fields if each == name]
+    return b",".join(values) if values else None
 
 
 def _timeout(value: bytes | None) -> float | None:

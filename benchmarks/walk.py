@@ -201,7 +201,7 @@ class Server:
         self._orders = Orders()
         settings = self._parsed.settings
         notes = LoadNotes({}, Handover().write)
-        handovers = Handovers(Handover(), Handover())
+        handovers = Handovers(*(Handover() for _ in Handovers._fields))
         application = ServingApplication(settings, self._parsed.storage, handovers, notes)
         ports = bind(settings.server)
         await serve(application, settings.server, ports, self._orders, self._ready.set)

@@ -22,7 +22,7 @@ from ie_serving.core import hints
 from ie_serving.core.errors import ServingError, causes
 from ie_serving.server.process import gunicorn_app
 from ie_serving.server.process.deadly_loads import LoadNotes
-from ie_serving.server.process.handover import Handovers
+from ie_serving.server.process.handover import Handover, Handovers
 from ie_serving.server.process.lifecycle import Application
 from ie_serving.server.workers.member import Member
 from ie_serving.storage.backends.by_url import check_urls, open_storage
@@ -216,7 +216,9 @@ def _check(parsed: Parsed) -> int:
         parsed.settings,
         engine_of,
         partial(open_storage, options=parsed.storage),
-        at_start=partial(Gate, parsed.settings.server, tls_files.read, access_file.read),
+        at_start=lambda: Gate(
+            parsed.settings.server, tls_files.read, access_file.read, Handover(), Handover()
+        ),
         as_json=parsed.as_json,
     )
 

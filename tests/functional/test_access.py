@@ -395,18 +395,19 @@ def test_a_worker_is_replaced_while_files_are_broken(tmp_path: Path, workers: in
     with closing(Guarded(file, *tls, f"--workers={workers}")) as server:
         for _ in range(workers):
             server.line(READY)
+        context = ssl.create_default_context(cafile=authority.path)
+        asked = partial(httpx.post, f"https://localhost:{server.rest_port}{PREDICT}", content=BODY)
+        told = partial(asked, verify=context, timeout=PATIENCE_S, trust_env=False)
+        # Answered: a worker that dies before it was ready ends the server.
+        assert told(headers=bearer("alice")).status_code == 200
         file.write_text("alice predict")
         pair.certificate.write_bytes(other.certificate.read_bytes())  # half a renewal
         for victim in server.pids()[1:]:
             os.kill(victim, signal.SIGKILL)
         for _ in range(workers):
             server.line("callers not renewed, the previous ones stay")
-        context = ssl.create_default_context(cafile=authority.path)
-        url = f"https://localhost:{server.rest_port}"
-        with httpx.Client(base_url=url, verify=context, trust_env=False) as rest:
-            for key, status in (("alice", 200), ("prom", 401)):
-                reply = rest.post(PREDICT, content=BODY, headers=bearer(key), timeout=PATIENCE_S)
-                assert reply.status_code == status
+        for key, status in (("alice", 200), ("prom", 401)):
+            assert told(headers=bearer(key)).status_code == status
         assert server.log.count("certificate not renewed, the previous one stays") == workers
 
 

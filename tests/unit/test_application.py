@@ -54,7 +54,7 @@ async def built(version: Path, engine: StandInEngine, tmp_path: Path) -> Serving
     return ServingApplication(
         settings,
         storage,
-        Handovers(*(Handover() for _ in range(4))),
+        Handovers(*(Handover() for _ in Handovers._fields)),
         LoadNotes({}, Handover().write),
     )
 

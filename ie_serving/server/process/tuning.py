@@ -93,6 +93,6 @@ def raise_file_limit() -> None:
                 "few files may be open",
                 files=most,
                 connections=most_connections(0),
-                advice="raise it: ulimit -Hn, LimitNOFILE of systemd, --ulimit of Docker",
+                advice="raise it: ulimit -Hn, LimitNOFILE of systemd, ulimits of Docker",
             )
         )

@@ -29,7 +29,7 @@ Numbers = Mapping[tuple[str, str], float]
 """Sums of what is on the page, by kind and version: `STAGES`, and the outcomes of requests."""
 
 
-def statistics(page: bytes, model: str, versions: Iterable[int]) -> list[Mapping[str, Any]]:
+def statistics(page: bytes, wanted: Mapping[str, Iterable[int]]) -> list[Mapping[str, Any]]:
     """Give the statistics of versions as they stand in JSON, and in ModelStatistics.
 
     What is not known is 0: the time of requests that failed, and when the last one came. A request
@@ -37,11 +37,14 @@ def statistics(page: bytes, model: str, versions: Iterable[int]) -> list[Mapping
 
     Args:
         page: of all workers.
-        model: its name.
-        versions: that are told of.
+        wanted: versions that are told of, by the model's name.
     """
-    numbers = _numbers(page, model)
-    return [_of_version(numbers, model, str(version)) for version in versions]
+    numbers = _numbers(page)
+    return [
+        _of_version(numbers[escape(model)], model, str(version))
+        for model, versions in wanted.items()
+        for version in versions
+    ]
 
 
 def _of_version(numbers: Numbers, model: str, version: str) -> Mapping[str, Any]:
@@ -68,16 +71,15 @@ def _of_version(numbers: Numbers, model: str, version: str) -> Mapping[str, Any]
     }
 
 
-def _numbers(page: bytes, model: str) -> Numbers:
-    found: defaultdict[tuple[str, str], float] = defaultdict(float)
-    name = escape(model)
+def _numbers(page: bytes) -> Mapping[str, Numbers]:
+    """Sum up by model, whose name is escaped."""
+    found: defaultdict[str, defaultdict[tuple[str, str], float]]
+    found = defaultdict(lambda: defaultdict(float))
     for series, number in counted(page).items():
         sample, _, rest = series.partition("{")
-        if f'model_name="{name}"' not in rest:
-            continue
         labels = dict(_LABEL.findall(rest))
-        if kind := _kind(sample, labels):
-            found[kind, labels.get("version", "")] += number
+        if "model_name" in labels and (kind := _kind(sample, labels)):
+            found[labels["model_name"]][kind, labels.get("version", "")] += number
     return found
 
 

@@ -2,6 +2,7 @@
 
 import enum
 import logging
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -17,6 +18,9 @@ from ie_serving.telemetry.logs import Event
 log = logging.getLogger(__name__)
 
 Inputs = Mapping[str, Array]
+
+_TAKING = threading.Lock()
+"""Held for the moment in which a call takes its answer; one for all, since that takes no time."""
 
 
 def read_only(inputs: Inputs) -> Inputs:
@@ -53,34 +57,35 @@ class Call:
 
     def reply(self, tensors: object) -> None:
         """Answer with the outputs, at once; what `execute_batch` returns counts for less."""
-        if not self._is_answered():
-            self._answer(tensors)
-            self._tell()
+        self._answer(self._checked(tensors))
 
     def fail(self, code: str, text: str) -> None:
         """Answer with an error of a canonical code, such as `INVALID_ARGUMENT`, at once."""
-        if not self._is_answered():
-            self.outcome = failure(code, text)
-            self._tell()
+        self._answer(failure(code, text))
 
-    def _is_answered(self) -> bool:
-        """Log a second answer: the first one may have been sent, and stays."""
-        if self.outcome is None:
-            return False
-        request = self.ctx.request_id
-        log.error(Event("kernel answered twice", kernel=self.kernel, request_id=request))
-        return True
-
-    def _answer(self, tensors: object) -> None:
-        try:
-            self.outcome = checked(self.kernel, tensors, self._outputs)
-        except ServingError as error:
-            self.outcome = error
-
-    def _tell(self) -> None:
+    def _answer(self, outcome: "Mapping[str, Array] | ServingError") -> None:
+        if not self._take(outcome):
+            # The first answer may have been sent, and stays.
+            request = self.ctx.request_id
+            log.error(Event("kernel answered twice", kernel=self.kernel, request_id=request))
+            return
         told = getattr(self, "told", None)
         if told is not None:
             told()
+
+    def _take(self, outcome: "Mapping[str, Array] | ServingError") -> bool:
+        """Take the first answer alone: a kernel may reply from threads of its own."""
+        with _TAKING:
+            if self.outcome is not None:
+                return False
+            self.outcome = outcome
+            return True
+
+    def _checked(self, tensors: object) -> "Mapping[str, Array] | ServingError":
+        try:
+            return checked(self.kernel, tensors, self._outputs)
+        except ServingError as error:
+            return error
 
     def failed(self, error: BaseException) -> None:
         """Answer with what the kernel raised: its class and text. The log has where."""
@@ -90,8 +95,7 @@ class Call:
             outcome = error.with_traceback(None)
         else:
             outcome = self._unforeseen(error)
-        if self.outcome is None:  # what it has replied before stays
-            self.outcome = outcome
+        self._take(outcome)  # what it has replied before stays
 
     def finish(self, given: object) -> None:
         """Answer with what the kernel returned, unless it has answered, or said `skip`."""
@@ -100,7 +104,7 @@ class Call:
         if isinstance(given, BaseException):
             self.failed(given)
         else:
-            self._answer(self.ctx.skipped if given is None else given)
+            self._take(self._checked(self.ctx.skipped if given is None else given))
 
     def _unforeseen(self, error: BaseException) -> ServingError:
         request = self.ctx.request_id
@@ -192,9 +196,9 @@ class InProcess:
         try:
             given = forks.call(calls[0].kernel, execute, calls)
         except BaseException as error:
-            if len(calls) > 1:
+            if len(calls) > 1 and any(each.outcome is None for each in calls):
                 return False
-            calls[0].failed(error)
+            calls[0].failed(error)  # also where all have been answered: the log has it
             return True
         _share(given, calls)
         return True

@@ -4,6 +4,7 @@ Calls that wait while all of its runners work form the next batch, if the kernel
 """
 
 import asyncio
+import threading
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -69,7 +70,7 @@ class Turn:
 class EarlyTurn(Turn):
     """A call that its kernel may answer before the batch has ended."""
 
-    __slots__ = ("__weakref__", "_is_read")
+    __slots__ = ("__weakref__", "_is_read", "_reading")
 
     def __init__(
         self,
@@ -80,14 +81,17 @@ class EarlyTurn(Turn):
     ) -> None:
         super().__init__(call, read, loop, behind)
         self._is_read = False
+        self._reading = threading.Lock()
         # Weak: with the turn, which has the call, it would be a circle that keeps the inputs.
         call.told = partial(_answered, ref(self))
 
     def finish(self) -> None:
         """Read the outputs, once: when the kernel answers, or when the batch has ended."""
-        if not self._is_read:
-            self._is_read = True
-            super().finish()
+        # Whoever comes second waits: what it settles must have been read.
+        with self._reading:
+            if not self._is_read:
+                super().finish()
+                self._is_read = True
 
 
 def _answered(of: "ref[EarlyTurn]") -> None:

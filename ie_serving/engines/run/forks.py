@@ -29,16 +29,17 @@ SIGNALS: Final = (
 """Those that the server and the processes of kernels handle or ignore."""
 _WAYS: "Final[WeakSet[socket.socket]]" = WeakSet()
 _OWN = os.getpid()
-_watches = False
+_nothing = -1
+"""What takes the place of the sockets; opened before a fork, which may have no descriptor left."""
 
 
 def watch() -> None:
     """Prepare this process for forks; called wherever a user's code is loaded."""
-    global _OWN, _watches  # noqa: PLW0603  of the process, as the handler is
+    global _OWN, _nothing  # noqa: PLW0603  of the process, as the handler is
     _OWN = os.getpid()
-    if not _watches:
+    if _nothing < 0:
+        _nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         os.register_at_fork(after_in_child=_part)
-        _watches = True
 
 
 def not_for_forks(way: socket.socket) -> None:
@@ -68,11 +69,9 @@ def _part() -> None:
         signal.set_wakeup_fd(-1)
         for number in SIGNALS:
             signal.signal(number, signal.SIG_DFL)
-    nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     for descriptor in {*_served(), *(way.fileno() for way in _WAYS)} - {-1}:
         # Not closed: whoever has the number would close, later, what has it then.
-        os.dup2(nothing, descriptor, inheritable=False)
-    os.close(nothing)
+        os.dup2(_nothing, descriptor, inheritable=False)
 
 
 def _served() -> Iterator[int]:
@@ -82,7 +81,7 @@ def _served() -> Iterator[int]:
     for number, each in sockets.items():
         if _place(each) in listening:
             yield number
-        each.close()
+        each.detach()
 
 
 def _descriptors() -> list[int]:
@@ -92,13 +91,8 @@ def _descriptors() -> list[int]:
 
 
 def _socket(descriptor: int) -> socket.socket | None:
-    """Give a socket by another number, which can be closed."""
     with suppress(OSError):
-        number = os.dup(descriptor)
-        try:
-            return socket.socket(fileno=number)
-        except OSError:
-            os.close(number)
+        return socket.socket(fileno=descriptor)
     return None
 
 

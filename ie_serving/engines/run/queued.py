@@ -81,8 +81,9 @@ class QueuedProgram(Program):
             self._give_when_idle(request, lane)
         if lane.failure is not None:
             raise self._blame(lane.failure) from lane.failure
-        # The engine began when it was through with the one before.
-        self._ran.append(min(lane.seconds, lane.ended - self._ended))
+        # The engine began when it was through with the one before, of which the event loop may have
+        # been told after this one's end.
+        self._ran.append(max(0.0, min(lane.seconds, lane.ended - self._ended)))
         self._ended = lane.ended
         self._record.waited(waited_s)
         return lane.result()

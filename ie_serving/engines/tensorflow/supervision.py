@@ -137,10 +137,12 @@ class Supervisor:
         with self._changed:
             if self._process is process and self._stage is Stage.SERVING:
                 self._why = why
-            if why:
-                process.kill()
-            else:
-                process.cut_off()
+        # Without the lock, which other requests ask for: it has a moment to end by itself.
+        if why:
+            process.kill()
+        else:
+            process.cut_off()
+        with self._changed:
             self._changed.wait_for(
                 lambda: self._process is not process or self._stage is not Stage.SERVING
             )

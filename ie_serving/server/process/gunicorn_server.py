@@ -53,7 +53,7 @@ class Server(BaseApplication):  # type: ignore[misc]
         self.was_ready = Shared()
         self.stopped_by = Shared()  # number of the signal that the arbiter got first
         self.handovers = Handovers(*(Handover() for _ in Handovers._fields))
-        self.gates = [(Handover(), Handover()) for _ in range(workers)]
+        self.gates = [(Handover(), Handover()) for _ in range(workers if self.crew else 0)]
         self.failure = Handover()
         self.deadly_loads = DeadlyLoads()
         self.slots_taken: set[int] = set()

@@ -30,7 +30,7 @@ def page() -> bytes:
 
 
 def test_what_is_known_is_told() -> None:
-    first, second = statistics(page(), NAME, [1, 2])
+    first, second = statistics(page(), {NAME: [1, 2]})
     assert first == {
         "name": NAME,
         "version": "1",
@@ -54,5 +54,5 @@ def test_what_is_known_is_told() -> None:
 
 
 def test_all_workers_count() -> None:
-    (told,) = statistics(summed([page(), page()], {}), NAME, [1])
+    (told,) = statistics(summed([page(), page()], {}), {NAME: [1]})
     assert (told["inference_count"], told["execution_count"]) == (4, 2)

@@ -34,8 +34,7 @@ async def told(
         )
     wanted = _versions(served, model_spec(name, version)) if name else _all(served)
     page = await metrics.page()
-    found = [await in_thread(statistics, page, each, wanted[each]) for each in wanted]
-    return [version for model in found for version in model]
+    return await in_thread(statistics, page, wanted)
 
 
 def _all(served: ServedModels) -> Mapping[str, list[int]]:

@@ -10,16 +10,19 @@ from typing import Any
 
 import pytest
 
+from ie_serving.core.callers import NOBODY
 from ie_serving.core.errors import NotFound
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.batching import Batching
 from ie_serving.engines.layers.batching import BatchingEngine
 from ie_serving.engines.layers.queue import Record
 from ie_serving.engines.python.calls import Call, Readiness
+from ie_serving.engines.python.context import Context
 from ie_serving.engines.python.driver import load
 from ie_serving.engines.python.fleet import Fleet
-from ie_serving.engines.python.line import Line
+from ie_serving.engines.python.line import EarlyTurn, Line
 from ie_serving.engines.python.model import KernelModel
+from tests.process import PATIENCE_S
 from tests.unit.engines.asking import answer
 from tests.unit.engines.python.calling import call
 from tests.unit.engines.python.kernels import options, written
@@ -161,6 +164,30 @@ async def test_a_reply_comes_before_the_batch_has_ended(
         model.close()
     assert await asyncio.to_thread(ended.wait, 30)
     assert caplog.text.count("kernel answered twice") == (2 if x == 1 else 0)
+
+
+async def test_the_end_of_a_batch_waits_for_a_reply_that_is_read() -> None:
+    """A kernel that replies from a thread of its own: the client was given nothing."""
+    reading, go = threading.Event(), threading.Event()
+    found = []
+
+    def read(outputs: object) -> bytes:
+        reading.set()
+        assert go.wait(PATIENCE_S)
+        return b"reply"
+
+    own = Call("k", {}, {}, Context(NOBODY))
+    turn = EarlyTurn(own, read, asyncio.get_running_loop(), ())
+    replies = threading.Thread(target=own.reply, args=({},))
+    ends = threading.Thread(target=lambda: found.append((turn.finish(), turn.value)))
+    replies.start()
+    assert reading.wait(PATIENCE_S)
+    ends.start()
+    ends.join(0.05)  # long enough for one that does not wait
+    go.set()
+    for each in (replies, ends):
+        each.join(PATIENCE_S)
+    assert found == [(None, b"reply")]
 
 
 async def test_one_that_raises_does_not_fail_those_beside_it(batch: Batch) -> None:

@@ -20,7 +20,7 @@ from tests.unit.engines.python.kernels import options, written
 from tests.unit.engines.tensorflow.processes import ended
 
 CODE = """
-import ctypes, os, signal, threading
+import ctypes, os, signal, sys, threading
 import numpy as np
 
 class Apart:
@@ -42,7 +42,9 @@ class Apart:
         if do == "exit":
             os._exit(3)
         if do == "close":
-            os.closerange(3, 4096)
+            control = int(sys.argv[-2])  # without it the process might end by itself
+            os.closerange(3, control)
+            os.closerange(control + 1, 4096)
             threading.Event().wait()
         if do == "hang":
             threading.Event().wait()

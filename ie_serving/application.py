@@ -95,8 +95,13 @@ class ServingApplication:
     ) -> None:
         server = settings.server
         self._workers = workers_of(member, handovers, server)
-        left = handovers.certificates, handovers.callers
-        self._gate = Gate(server, tls_files.read, access_file.read, *left)
+        self._gate = Gate(
+            server,
+            tls_files.read,
+            access_file.read,
+            certificates=handovers.certificates,
+            callers=handovers.callers,
+        )
         most, each = most_connections(server.max_connections), server.max_connections_per_address
         self._connections = limit_of(SHARE.of(most), each)
         self._sharing = self._workers.sharing(self._connections)
@@ -127,6 +132,7 @@ class ServingApplication:
         self._metrics.show_versions(self._models.served.available)
         self._process = ProcessMetrics(self._connections, wanted=self._metrics.wanted)
         self._metrics.show(self._process.lines)
+        self._metrics.show(self._gate.failed_handshakes.lines)
         self._metrics.show(STORES.lines)
         self._changes = self._workers.over(self._models, self._metrics)
         self._config = FollowedConfig(self._settings, self._models, handovers, self._workers.among)

@@ -217,7 +217,11 @@ def _check(parsed: Parsed) -> int:
         engine_of,
         partial(open_storage, options=parsed.storage),
         at_start=lambda: Gate(
-            parsed.settings.server, tls_files.read, access_file.read, Handover(), Handover()
+            parsed.settings.server,
+            tls_files.read,
+            access_file.read,
+            certificates=Handover(),
+            callers=Handover(),
         ),
         as_json=parsed.as_json,
     )

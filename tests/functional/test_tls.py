@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import closing
@@ -122,9 +123,63 @@ def test_whom_the_server_does_not_believe(
         mutual.rest_predict(client)
 
 
+def _fails(port: int, context: ssl.SSLContext) -> str:
+    """Give the alert by which a handshake fails, also after the client's part of it is over."""
+    with (
+        socket.create_connection(("127.0.0.1", port), PATIENCE_S) as plain,
+        pytest.raises(ssl.SSLError) as refused,
+        context.wrap_socket(plain, server_hostname="localhost") as tls,
+    ):
+        tls.recv(1)
+    return str(refused.value.reason)
+
+
+def test_clients_are_told_why_they_are_refused(tmp_path: Path) -> None:
+    """By an alert, a counter and a line in the log, at both ports."""
+    authority = Authority(tmp_path)
+    strangers = tmp_path / "strangers"
+    strangers.mkdir()
+    flags = (*_flags(authority.server()), f"--tls_client_ca={authority.path}")
+    late = authority.client("late", until=PAST)
+    pairs = (None, late, Authority(strangers).client("stranger"))
+    with closing(Encrypted(authority, *flags)) as server:
+        for port in (server.port, server.rest_port):
+            for version in (ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_2):
+                contexts = [_speaking(authority, pair, version) for pair in pairs]
+                nobody, expired, stranger = (_fails(port, each) for each in contexts)
+                assert nobody in ("TLSV13_ALERT_CERTIFICATE_REQUIRED", HANDSHAKE_FAILURE)
+                assert expired == "SSLV3_ALERT_CERTIFICATE_EXPIRED"
+                assert stranger == "TLSV1_ALERT_UNKNOWN_CA"
+        plain = httpx.get(f"http://127.0.0.1:{server.rest_port}/ping", trust_env=False)
+        assert (plain.status_code, plain.text.endswith("use https://\n")) == (400, True)
+        line = server.line("TLS handshake failed")
+        assert "reason=no_certificate address=127.0.0.1" in line
+        with server.https(authority.client("friend")) as rest:
+            page = rest.get("/metrics").text
+    name = "ie_serving_tls_handshake_failures_total"
+    counted = [each for each in page.splitlines() if each.startswith(name)]
+    assert counted == [
+        f'{name}{{reason="no_certificate"}} 4',
+        f'{name}{{reason="certificate"}} 8',
+        f'{name}{{reason="not_tls"}} 1',
+    ]
+
+
+HANDSHAKE_FAILURE = "SSLV3_ALERT_HANDSHAKE_FAILURE"
+"""By which TLS 1.2 says that a certificate is missing."""
+
+
+def _speaking(authority: Authority, client: Pair | None, version: ssl.TLSVersion) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=authority.path)
+    context.maximum_version = version
+    if client:
+        context.load_cert_chain(*client.paths)
+    return context
+
+
 def test_plain_clients_are_refused(mutual: Encrypted) -> None:
-    with pytest.raises(httpx.TransportError):
-        httpx.get(f"http://127.0.0.1:{mutual.rest_port}/v2/health/live", trust_env=False)
+    rest = httpx.get(f"http://127.0.0.1:{mutual.rest_port}/v2/health/live", trust_env=False)
+    assert rest.status_code == 400
     with grpc.insecure_channel(f"127.0.0.1:{mutual.port}") as channel:
         stub = prediction_service_pb2_grpc.PredictionServiceStub(channel)
         with pytest.raises(grpc.RpcError) as refused:

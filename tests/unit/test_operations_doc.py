@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
+from ie_serving.server.transport import failed_handshakes
 from ie_serving.telemetry import (
     batches,
     metrics,
@@ -177,10 +178,16 @@ def test_a_line_with_text_of_its_own_is_an_event(path: Path) -> None:
             assert not is_text or ast.literal_eval(text) in WAITED_FOR, f"{path}:{node.lineno}"  # type: ignore[attr-defined]
 
 
+MODULES_OF_METRICS = (
+    *(metrics, batches, ovms, process, sequences, steps, stores, streams, versions),
+    failed_handshakes,
+)
+
+
 def test_metrics() -> None:
     names = {
         value
-        for module in (metrics, batches, ovms, process, sequences, steps, stores, streams, versions)
+        for module in MODULES_OF_METRICS
         for value in vars(module).values()
         if str(value).startswith((":tensorflow:", "ie_serving_", "ovms_", "process_", "python_"))
     }

@@ -21,7 +21,8 @@ from ie_serving.config.credentials import AccessMaterial, Password, TokenMateria
 from ie_serving.core import hashes
 from ie_serving.core.access import Caller, Credentials, Right
 from ie_serving.core.errors import QueueFull, Unauthenticated
-from ie_serving.server.gate.renewed import Left, Renewed
+from ie_serving.server.gate.renewed import Renewed
+from ie_serving.server.process.handover import Left
 from ie_serving.telemetry.logs import Event
 
 if TYPE_CHECKING:  # imported where tokens are believed

@@ -17,6 +17,7 @@ from typing import Final, TypeAlias
 from ie_serving.config.credentials import TlsMaterial
 from ie_serving.core.errors import ConfigError
 from ie_serving.server.gate.renewed import Renewed
+from ie_serving.server.transport.tls import ServerContext
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -29,14 +30,14 @@ Protocols: TypeAlias = tuple[str, ...]
 """What a port agrees upon: the first of these that the client offers."""
 
 
-class Certificates(Renewed[TlsMaterial, Mapping[Protocols, ssl.SSLContext]]):
+class Certificates(Renewed[TlsMaterial, Mapping[Protocols, ServerContext]]):
     """The present certificate, key and authorities, ready for use."""
 
-    def context(self, protocols: Protocols) -> ssl.SSLContext:
+    def context(self, protocols: Protocols) -> ServerContext:
         """Give what the next connection is agreed upon with."""
         return self.prepared[protocols]
 
-    def prepare(self, material: TlsMaterial) -> Mapping[Protocols, ssl.SSLContext]:
+    def prepare(self, material: TlsMaterial) -> Mapping[Protocols, ServerContext]:
         """Make the contexts of both protocols, and of both together."""
         kinds = ((HTTP1,), (HTTP2,), (HTTP1, HTTP2))
         return {protocols: _context(material, protocols) for protocols in kinds}
@@ -50,8 +51,8 @@ class Certificates(Renewed[TlsMaterial, Mapping[Protocols, ssl.SSLContext]]):
         log.error(Event("certificate not renewed, the previous one stays", cause=cause))
 
 
-def _context(material: TlsMaterial, protocols: Protocols) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+def _context(material: TlsMaterial, protocols: Protocols) -> ServerContext:
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2  # RFC 9113, section 9.2, and RFC 8996
     context.set_alpn_protocols(protocols)
     with (

@@ -1,6 +1,5 @@
 """What stands before every port, whatever is answered behind it: TLS, and who may do what."""
 
-import ssl
 from collections.abc import Callable
 from functools import partial
 
@@ -10,10 +9,12 @@ from ie_serving.server.gate import rights
 from ie_serving.server.gate.access import Access
 from ie_serving.server.gate.certificates import HTTP1, HTTP2, Certificates
 from ie_serving.server.gate.grpc_guard import GrpcGuard, ServicesFor
-from ie_serving.server.gate.renewed import Left
 from ie_serving.server.gate.rest_guard import Phrase, RestGuard, Wanted
+from ie_serving.server.process.handover import Left
 from ie_serving.server.process.ports import BOTH, GRPC, REST
+from ie_serving.server.transport.failed_handshakes import FailedHandshakes
 from ie_serving.server.transport.grpc.services import Admission, Services
+from ie_serving.server.transport.handshake import Secure
 from ie_serving.server.transport.http1.messages import App
 
 _ALPN = {
@@ -37,6 +38,9 @@ class Gate:
             Blocking. Raise ConfigError.
         certificates, callers: hold what an earlier worker read last, and then what this one does.
 
+    Attributes:
+        failed_handshakes: of all ports.
+
     Raises:
         ConfigError: they cannot be used.
     """
@@ -46,9 +50,11 @@ class Gate:
         settings: ServerSettings,
         read_tls: Callable[[ServerSettings], TlsMaterial],
         read_access: Callable[[ServerSettings], AccessMaterial],
+        *,
         certificates: Left,
         callers: Left,
     ) -> None:
+        self.failed_handshakes = FailedHandshakes()
         self._ports = settings.tls_ports
         self._open_health = settings.open_health
         tls, access = partial(read_tls, settings), partial(read_access, settings)
@@ -72,12 +78,12 @@ class Gate:
         needs = rights.needs(rights.RPC, open_health=self._open_health)
         return GrpcGuard(services, services_for, self._access, needs, refused)
 
-    def secure(self, port: str) -> Callable[[], ssl.SSLContext] | None:
-        """Give what gives the present context of a port; None for a port that is plain."""
+    def secure(self, port: str) -> Secure | None:
+        """Give what a port agrees upon TLS with; None for a port that is plain."""
         if self._certificates is None or not self._is_encrypted(port):
             return None
         # A function, not a context: a renewal replaces it, and later connections need the new one.
-        return partial(self._certificates.context, _ALPN[port])
+        return Secure(partial(self._certificates.context, _ALPN[port]), self.failed_handshakes)
 
     def identity(self, port: str) -> Callable[[], TlsMaterial] | None:
         """Give what gives the present certificates of a port; None for a port that is plain."""

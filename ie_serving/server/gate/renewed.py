@@ -5,9 +5,10 @@ import logging
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Final, Generic, TypeVar
 
 from ie_serving.core.errors import ConfigError
+from ie_serving.server.process.handover import Left
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -18,16 +19,6 @@ P = TypeVar("P")
 LOOK_S: Final = 10.0
 """Seconds between two looks for renewed files. Kubernetes itself takes about a minute to bring a
 renewed Secret into a volume."""
-
-
-class Left(Protocol):
-    """Holds bytes that outlive this process; `server.process.handover.Handover` is one."""
-
-    def read(self) -> bytes:
-        """Give what was written last; empty in the first worker of a server."""
-
-    def write(self, data: bytes, /) -> None:
-        """Replace what was written before. Raises: OSError, and what was written before stays."""
 
 
 class Renewed(ABC, Generic[M, P]):
@@ -108,7 +99,8 @@ class Renewed(ABC, Generic[M, P]):
                 raise
             self._refused = str(error)
             self.refused(self._refused)
-        # Of classes of our own, written by a process of this server alone into a nameless file.
+        # Unpickling runs what the bytes say. Only workers of this server can have written them: the
+        # file has no name by which others could open it.
         material = pickle.loads(before)
         return material, self.prepare(material)
 

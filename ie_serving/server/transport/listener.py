@@ -6,13 +6,12 @@ but not listening (`server/process/ports.py` says why), and listens from `listen
 
 import asyncio
 import socket
-import ssl
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ie_serving.core.waits import set_within
 from ie_serving.server.transport.connection_limit import ConnectionLimit
-from ie_serving.server.transport.handshake import Handshake
+from ie_serving.server.transport.handshake import Handshake, Secure
 
 BACKLOG: Final = 2048
 """Connections that the kernel queues until the event loop accepts them. Beyond it a client's SYN is
@@ -27,9 +26,6 @@ LATE_S: Final = 0.5
 handshake, or from another process. One that was just accepted has so long for its first bytes."""
 
 C = TypeVar("C", bound=asyncio.Protocol)
-
-Secure = Callable[[], ssl.SSLContext]
-"""Gives what the next connection agrees upon TLS with."""
 
 
 class Sharing(Protocol):
@@ -180,7 +176,7 @@ class Listener(Generic[C]):
 
     def _greet(self) -> Handshake:
         assert self._secure
-        return Handshake(self._secure(), self._connect, self._begun, self._over)
+        return Handshake(self._secure, self._connect, self._begun, self._over)
 
     def _begun(self, handshake: Handshake) -> None:
         self._handshakes.add(handshake)

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from ie_serving.server.transport.connection_limit import ConnectionLimit
-from ie_serving.server.transport.listener import Listener, Secure, Sharing, Step
+from ie_serving.server.transport.handshake import Secure
+from ie_serving.server.transport.listener import Listener, Sharing, Step
 from ie_serving.server.transport.peer import agreed_protocol, client_address
 
 PREFACE_BEGINS: Final = b"PRI"
@@ -50,7 +51,7 @@ class SharedPort:
         rest: carries HTTP/1.1; a client that speaks neither gets its refusal.
         grpc: carries HTTP/2.
         limit: of the connections of all ports.
-        secure: see `listener.Secure`.
+        secure: see `handshake.Secure`.
         sharing: see `listener.Sharing`.
     """
 

@@ -19,8 +19,9 @@ from ie_serving.server.transport.grpc.services import (
     Streaming,
     by_path,
 )
+from ie_serving.server.transport.handshake import Secure
 from ie_serving.server.transport.http2.driver import Driver
-from ie_serving.server.transport.listener import Listener, Secure, Sharing, Step
+from ie_serving.server.transport.listener import Listener, Sharing, Step
 from ie_serving.server.transport.peer import client_names
 
 CLOSE_S = 1.0
@@ -46,7 +47,7 @@ class Http2Server:
         max_age_s, age_grace_s: see `ConnectionAge`.
         max_idle_s: seconds without a call after which a connection ends; 0 sets no limit.
         limit: of the connections of all ports.
-        secure: see `listener.Secure`.
+        secure: see `handshake.Secure`.
         sharing: see `listener.Sharing`.
         admission: chooses what answers; None: nobody is asked who they are.
         calls: what carries a call of one message, and a conversation.

@@ -11,10 +11,11 @@ from typing import Final
 
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.connection_limit import ConnectionLimit
+from ie_serving.server.transport.handshake import Secure
 from ie_serving.server.transport.http1.connection import Connection
 from ie_serving.server.transport.http1.known_heads import KnownHeads
 from ie_serving.server.transport.http1.messages import App
-from ie_serving.server.transport.listener import Listener, Secure, Sharing, Step
+from ie_serving.server.transport.listener import Listener, Sharing, Step
 from ie_serving.server.transport.outbox import Outbox
 
 KEEP_ALIVE_S: Final = 75.0

@@ -12,7 +12,10 @@ import pytest
 
 from ie_serving.server.transport import listener as listener_module
 from ie_serving.server.transport.connection_limit import ConnectionLimit
+from ie_serving.server.transport.failed_handshakes import FailedHandshakes
+from ie_serving.server.transport.handshake import Secure
 from ie_serving.server.transport.listener import Listener, Step
+from ie_serving.server.transport.tls import ServerContext
 from tests.certificates import Authority
 
 PATIENCE_S = 10
@@ -134,7 +137,7 @@ async def test_new_connections_are_refused_from_the_first_step_on() -> None:
 async def test_a_handshake_that_is_under_way_is_waited_for(tmp_path: Path) -> None:
     """Its client was accepted; it is drained as the others are."""
     authority = Authority(tmp_path)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*authority.server().paths)
     said: list[str] = []
     limit = ConnectionLimit()
@@ -144,7 +147,7 @@ async def test_a_handshake_that_is_under_way_is_waited_for(tmp_path: Path) -> No
         line.listener = listener
         return line
 
-    listener = Listener(make, limit, lambda: context)
+    listener = Listener(make, limit, Secure(lambda: context, FailedHandshakes()))
     bound = socket.create_server(("127.0.0.1", 0))
     await listener.listen([bound])
     _, writer = await asyncio.open_connection("localhost", bound.getsockname()[1], family=2)

@@ -80,7 +80,7 @@ class SeveralWorkers:
             self._member, self._ledger, self._apply_here, partial(check_models, self._server)
         )
         self._member.answer(PAGE, partial(_answer, self._told))
-        self._counted = Counted(self._member.crew)
+        self._counted = Counted(self._member.crew, self._member.check_process)
         self._own_page = metrics.own_page
         metrics.united = self._page
         return self

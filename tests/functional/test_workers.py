@@ -4,10 +4,11 @@ import json
 import os
 import shutil
 import signal
+import socket
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -283,6 +284,23 @@ def test_counters_neither_fall_nor_count_twice_while_workers_die(
     for read in scrapes.found:
         assert read == sorted(read)
     assert counted(server, "ie_serving_requests_total", **asked) <= before + load.sent
+
+
+def test_clients_do_not_wait_where_no_worker_is_left(config: Path) -> None:
+    """They are closed, so that they and their balancers go elsewhere."""
+    server = Server("ie_serving", "config", f"--config_path={config}", "--workers=2")
+    with closing(server):
+        server.ready()
+        for _ in range(3):  # the pause before the next ones is 16 s then
+            until(lambda: len(server.pids()) == 3)
+            for pid in server.pids()[1:]:
+                os.kill(pid, signal.SIGKILL)
+                server.line("worker ended and is replaced")
+        for port in (server.port, server.rest_port):
+            with socket.create_connection(("127.0.0.1", port), SOON_S) as client:
+                client.settimeout(SOON_S)
+                with suppress(ConnectionResetError):
+                    assert client.recv(1) == b""
 
 
 def test_a_worker_that_is_stopped_is_named_to_who_reloads(

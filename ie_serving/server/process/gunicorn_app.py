@@ -13,7 +13,9 @@ engine nor the protocols' libraries: those come into a worker after the fork.
 
 A terminal or a supervisor may send one signal to arbiter and workers alike, hence the right
 column. A worker that ends before any was ready ends the server with exit code 1, unless a load has
-killed it; afterwards it is replaced, after a pause that grows while replacements die young.
+killed it; afterwards it is replaced, after a pause that grows while replacements die young. Where
+replacements die young and no worker is left, the arbiter accepts connections and closes them:
+their clients could wait in vain, and those behind a balancer have other servers.
 """
 
 import gc
@@ -22,6 +24,7 @@ import os
 import signal
 import time
 from collections.abc import Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from types import FrameType
 from typing import Any, NamedTuple, NoReturn
 
@@ -45,6 +48,9 @@ LONGEST_PAUSE_S = 30.0
 """Longest wait in seconds before a worker is replaced. While replacements die young the wait
 doubles up to this: loading again and again would take the processor from the rest of the machine,
 and a longer wait would keep clients waiting once the cause is gone."""
+MOST_TURNED_AWAY = 2048
+"""Connections of one port that are closed at a time while there is no worker: all that the kernel
+queues (`listener.BACKLOG`)."""
 GROWN_UP_S = 60.0
 """Seconds of life after which a worker's death counts as the first one again, and its replacement
 starts at once. What a start or a first request breaks has shown itself by then."""
@@ -181,6 +187,21 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
         # gunicorn calls this every second. To sleep until `_spawn_at` would delay its signals.
         if time.monotonic() >= self._spawn_at:
             super().manage_workers()
+        if self._young_deaths > 1 and not self._is_answering():
+            self._turn_away()
+
+    def _is_answering(self) -> bool:
+        """Whether a worker takes connections, or another process is about to."""
+        crew = self.server.crew
+        taking = crew.has_accepting if crew else bool(self.WORKERS)
+        return taking or self._succession.is_under_way
+
+    def _turn_away(self) -> None:
+        """Close what waits to be accepted: nobody will for a while, and balancers have others."""
+        for bound in self.LISTENERS:
+            with suppress(OSError):  # no more of them; or no worker has listened yet
+                for _ in range(MOST_TURNED_AWAY):
+                    bound.accept()[0].close()
 
     def _leave(self) -> NoReturn:
         self.server.stopped_by.set(signal.SIGUSR2)

@@ -13,8 +13,10 @@
 Where not all or nothing is asked for, there is nothing to prepare. A worker that dies is left out:
 its replacement begins with what was committed last (`ledger.py`). One that is stopped or hangs is
 left out as well where there is nothing to prepare, and finds out when it goes on; elsewhere it has
-the change refused, since it would answer otherwise than the rest. Where the asked one dies in
-between, the others find by the numbers that they are behind, and change by themselves.
+the change refused, since it would answer otherwise than the rest. Where the asked one is stopped or
+hangs, the others undo what they have prepared, and further changes are refused with its name. Where
+the asked one dies in between, the others find by the numbers that they are behind, and change by
+themselves.
 """
 
 import asyncio
@@ -94,10 +96,11 @@ class Changes:
         self._ledger = ledger
         self._apply = apply
         self._check = check
-        self._turn = Turn(member.crew.turn)
+        self._turn = Turn(member.crew.turn, member.check_process)
         self._followed: Followed | None = None
         self._catching_up: asyncio.Task[None] | None = None
         self._following = 0
+        self._not_applied = ""
         member.answer(CHANGE, self._follow)
 
     def begin(self, followed: Followed, newest: Callable[[], tuple[Configs, str | None]]) -> None:
@@ -220,7 +223,12 @@ class Changes:
                     agreed = partial(self._numbered, number, seen)
                     await self._apply(How.BY_MODEL, configs, agreed)
         except ServingError as error:
-            log.error(Event("configuration not applied", cause=error))
+            # Each second anew: said once for each cause.
+            if str(error) != self._not_applied:
+                log.error(Event("configuration not applied", cause=error))
+            self._not_applied = str(error)
+        else:
+            self._not_applied = ""
 
 
 def _close(lines: Sequence[Line]) -> None:

@@ -12,15 +12,16 @@ told apart by when they were born, and their numbers by when they were told.
 
 import asyncio
 import pickle
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
 from ie_serving.server.workers.crew import Crew
 from ie_serving.server.workers.turn import Turn
 
 KEPT: Final = 4
-"""Processes of a slot that are known apart, the newest ones; all before are one sum. Whoever brings
-the page of an older one has begun before that many deaths, between which lie as many starts."""
+"""Processes of one slot whose numbers are kept apart, the newest ones; those of older processes are
+added up. A page with numbers of an older one would be counted twice: it would have to be under way
+while the slot's worker dies and starts four times, which takes seconds each time."""
 
 Numbers = Mapping[str, float]
 """Numbers of counters and histograms, by the name of the sample with its labels."""
@@ -57,11 +58,12 @@ class Counted:
 
     Args of the constructor:
         crew: has the place where it is kept.
+        check: see `Turn`.
     """
 
-    def __init__(self, crew: Crew) -> None:
+    def __init__(self, crew: Crew, check: Callable[[int], None]) -> None:
         self._place = crew.counted
-        self._turn = Turn(crew.counting)
+        self._turn = Turn(crew.counting, check)
 
     async def of_the_gone(self, found: Mapping[int, Counts]) -> Numbers:
         """Give what is counted nowhere else any more; note what is found.

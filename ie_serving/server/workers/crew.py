@@ -71,6 +71,11 @@ class Crew:
         self.log_level = Numbers(1)
         self.turn, self.counting = _nameless(), _nameless()
 
+    @property
+    def has_accepting(self) -> bool:
+        """Whether any worker takes connections."""
+        return any(number != NOT_ACCEPTING for number in self.connections.all())
+
     def free_slot(self, taken: Collection[int]) -> int:
         """Give the first slot that is not among `taken`."""
         return next(slot for slot in range(self.size) if slot not in taken)

@@ -56,7 +56,12 @@ class Line:
     ) -> "Line":
         """Make one; see the class."""
         end.setblocking(False)
-        return cls(await asyncio.open_unix_connection(sock=end), other, alive)
+        try:
+            streams = await asyncio.open_unix_connection(sock=end)
+        except BaseException:  # cancellation too: nobody else knows of the socket
+            end.close()
+            raise
+        return cls(streams, other, alive)
 
     def tell(self, value: Any) -> None:  # noqa: ANN401 (whatever pickle takes)
         """Send a value; at once, and whether or not the other still listens."""
@@ -93,6 +98,7 @@ class Line:
             return coming.result()
         finally:
             coming.cancel()
+            coming.add_done_callback(_look_at)
 
     async def _next(self) -> Any:  # noqa: ANN401
         length = int.from_bytes(await self._reader.readexactly(_LENGTH_BYTES), "big")
@@ -107,6 +113,12 @@ class Line:
     def close(self) -> None:
         """End the conversation."""
         self._writer.close()
+
+
+def _look_at(coming: "asyncio.Future[Any]") -> None:
+    """Have asyncio not complain of an end of the line that came when nobody waited any more."""
+    if not coming.cancelled():
+        coming.exception()
 
 
 class _Told:

@@ -20,7 +20,7 @@ from ie_serving.telemetry.logs import Event
 log = logging.getLogger(__name__)
 
 CALL: Final = b"call"
-"""Message: a question, over the socket that comes with it."""
+"""Message: a question, with the slot of who asks, over the socket that comes with it."""
 BEAT_S: Final = 1.0
 """Seconds between two looks at the boards, although no message came: one that finds a mailbox full
 is not sent again. It reads one number for each worker."""
@@ -219,6 +219,12 @@ class Member:
             " lets another one take its place, and ask again"
         )
 
+    def check_process(self, pid: int) -> None:
+        """Check that the worker of a process is not silent. Raises: Silent."""
+        for slot, board in self.boards.items():
+            if board.pid == pid:
+                self._alive(slot)
+
     # -- the mailbox -------------------------------------------------------------------------
 
     def take(self, kind: bytes, taker: Callable[[bytes, int | None], None]) -> None:
@@ -241,23 +247,27 @@ class Member:
         """
         self._alive(slot)
         here, there = socket.socketpair()
-        line = await Line.over(here, self._name_of(slot), partial(self._alive, slot))
-        try:
-            with there:
+        with there:
+            line = await self._line_to(slot, here)
+            try:
                 await self._send(slot, there.fileno())
-        except BaseException:  # cancellation too: nobody else knows of the line
-            line.close()
-            raise
+            except BaseException:  # cancellation too: nobody else knows of the line
+                line.close()
+                raise
         line.tell((verb, arguments))
         return line
+
+    async def _line_to(self, slot: int, end: socket.socket) -> Line:
+        return await Line.over(end, self._name_of(slot), partial(self._alive, slot))
 
     def _name_of(self, slot: int) -> str:
         board = self.boards.get(slot)
         return f"worker process {board.pid}" if board else "another worker"
 
     async def _send(self, slot: int, there: int) -> None:
+        words = b"%s %d" % (CALL, self.slot)
         for _ in range(TRIES):
-            if self.crew.mailboxes.send(slot, CALL, there):
+            if self.crew.mailboxes.send(slot, words, there):
                 return
             await asyncio.sleep(AGAIN_S)
         raise Gone(f"{self._name_of(slot)} has too much to read")
@@ -285,13 +295,14 @@ class Member:
     def _read_mail(self) -> None:
         while (message := self.crew.mailboxes.receive(self.slot)) is not None:
             words, descriptor = message
-            taker = self._takers.get(words.split(b" ")[0])
+            kind, _, rest = words.partition(b" ")
+            taker = self._takers.get(kind)
             if taker:
                 taker(words, descriptor)
             elif descriptor is None:
                 continue
-            elif words == CALL:
-                self._spawn(self._converse(socket.socket(fileno=descriptor)))
+            elif kind == CALL:
+                self._spawn(self._converse(int(rest), socket.socket(fileno=descriptor)))
             else:
                 os.close(descriptor)
         self.look()
@@ -301,9 +312,9 @@ class Member:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _converse(self, end: socket.socket) -> None:
-        line = await Line.over(end)
-        with suppress(Gone):
+    async def _converse(self, asking: int, end: socket.socket) -> None:
+        line = await self._line_to(asking, end)
+        with suppress(Gone, Silent):
             verb, arguments = await line.hear(FIRST_WORD_S)
             try:
                 await self._handlers[verb](line, *arguments)

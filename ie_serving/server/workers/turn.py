@@ -6,8 +6,10 @@ that workers do not share one although they inherited the same file (fcntl(2)).
 
 import asyncio
 import fcntl
+import os
+import struct
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -25,10 +27,12 @@ class Turn:
 
     Args of the constructor:
         file: the one that all workers have.
+        check: raises NotAvailable where the process that has the turn is stopped or hangs.
     """
 
-    def __init__(self, file: int) -> None:
+    def __init__(self, file: int, check: Callable[[int], None]) -> None:
         self._file = file
+        self._check = check
         self._here = asyncio.Lock()
 
     @asynccontextmanager
@@ -36,7 +40,7 @@ class Turn:
         """Have the turn meanwhile.
 
         Raises:
-            NotAvailable: others have had it for too long.
+            NotAvailable: another one is stopped or hangs while it has it, or has it for too long.
         """
         async with self._here:
             await self._take()
@@ -51,10 +55,24 @@ class Turn:
             try:
                 fcntl.lockf(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
+                holder = _holder(self._file)
+                self._check(holder)
                 if time.monotonic() > until:
                     raise NotAvailable(
-                        "another change of the configuration is under way; ask again later"
+                        f"worker process {holder} has made another change for {LONGEST_S:g} s, and"
+                        " is not done; ask again later"
                     ) from None
                 await asyncio.sleep(ASK_S)
             else:
                 return
+
+
+_LOCK: Final = "hhlli"
+"""`struct flock` of fcntl(2): type, whence, start, length, pid."""
+
+
+def _holder(file: int) -> int:
+    """Give the process that has the lock; 0 where nobody has it any more."""
+    asked = struct.pack(_LOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+    kind, *_, pid = struct.unpack(_LOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))
+    return 0 if kind == fcntl.F_UNLCK else int(pid)

@@ -4,12 +4,13 @@ import asyncio
 import fcntl
 import os
 import pickle
+import signal
 import socket
 from collections.abc import AsyncIterator
 
 import pytest
 
-from ie_serving.core.errors import ConfigError, LoadFailed, ServingError
+from ie_serving.core.errors import ConfigError, LoadFailed, NotAvailable, ServingError
 from ie_serving.core.versions import State, VersionStatus
 from ie_serving.server.process.handover import Handover
 from ie_serving.server.workers.crew import LOOK, NOT_ACCEPTING, Crew
@@ -180,6 +181,48 @@ async def test_a_worker_without_a_sign_of_life_is_not_waited_for(
     asking.end()
 
 
+async def test_who_was_asked_waits_no_longer_for_one_that_stops(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For its next word, as in the middle of a change of the configuration."""
+    monkeypatch.setattr("ie_serving.server.workers.member.BEAT_S", 0.01)
+    monkeypatch.setattr("ie_serving.server.workers.line.LOOK_S", 0.01)
+
+    async def wait(line: Line) -> None:
+        await line.hear(3600)
+
+    asked = Member(crew, 1)
+    asked.answer("wait", wait)
+    asked.begin(dict)
+    crew.boards[0].write(pickle.dumps(Board(pid=7, phase=Phase.OPEN)))
+    crew.shown[0] += 1
+    here, there = socket.socketpair()
+    line = await Line.over(here)
+    line.tell(("wait", ()))
+    crew.mailboxes.send(1, b"call 0", there.fileno())
+    there.close()
+    with pytest.raises(ServingError, match="process 7 has shown no sign of life"):
+        await line.hear(PATIENCE_S)
+    line.close()
+    asked.end()
+
+
+async def test_a_call_that_is_given_up_leaves_no_socket(members: list[Member]) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    for turns in range(6):
+        call = asyncio.ensure_future(members[0].call(2, "anything"))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        call.cancel()
+        (ended,) = await asyncio.gather(call, return_exceptions=True)
+        if isinstance(ended, Line):
+            ended.close()
+    members[0].crew.mailboxes.empty(2)
+    async with asyncio.timeout(PATIENCE_S):
+        while set(os.listdir("/proc/self/fd")) != before:
+            await asyncio.sleep(0)
+
+
 async def test_a_connection_that_was_lost_on_its_way_is_counted(
     members: list[Member], crew: Crew
 ) -> None:
@@ -192,9 +235,33 @@ async def test_a_connection_that_was_lost_on_its_way_is_counted(
 
 
 async def test_one_process_has_the_turn_at_a_time(crew: Crew) -> None:
-    async with Turn(crew.turn).taken():
+    async with Turn(crew.turn, int).taken():
         assert not _may_take(crew.turn)
     assert _may_take(crew.turn)
+
+
+async def test_who_waits_for_the_turn_knows_who_has_it(crew: Crew) -> None:
+    """So that one that is stopped can be named, at once."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        fcntl.lockf(crew.turn, fcntl.LOCK_EX)
+        os.write(write, b"!")
+        signal.pause()  # until it is killed
+    assert os.read(read, 1) == b"!"
+
+    def check(pid: int) -> None:
+        raise NotAvailable(f"{pid} is stopped")
+
+    with pytest.raises(NotAvailable, match=f"^{child} is stopped$"):
+        async with Turn(crew.turn, check).taken():
+            pass
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    async with Turn(crew.turn, check).taken():
+        pass
+    os.close(read)
+    os.close(write)
 
 
 def _may_take(file: int) -> bool:

@@ -5,6 +5,7 @@ from typing import Final
 
 import httptools
 
+from ie_serving.core.hints import Hint
 from ie_serving.server.transport.http1.messages import Fault
 from ie_serving.telemetry.logs import Event
 
@@ -21,6 +22,10 @@ TOO_LONG: Final = f"The request's target exceeds {LARGEST_HEAD} bytes."
 TOO_MANY: Final = f"The request has more than {MOST_FIELDS} headers."
 FAILED: Final = "request failed by a defect in the HTTP server"
 DEFECT: Final = Fault(500, "Internal Server Error")
+_HTTP2: Final = b"PRI * HTTP/2.0"
+"""RFC 9113, section 3.4."""
+_TLS: Final = b"\x16"
+"""A record of a handshake; RFC 8446, section 5.1. No method of HTTP has it."""
 STOPPING: Final = Fault(503, "The server stops.")
 
 
@@ -37,6 +42,19 @@ class Refused(Exception):
         super().__init__(text)
         self.status = status
         self.text = text
+
+
+def mistaken(data: bytes) -> Fault | None:
+    """Tell a client by the first bytes that it has sent that this is not the port it means."""
+    if data.startswith(_HTTP2):
+        where = Hint("; gRPC has a port of its own, {server.port}")
+        return Fault(400, f"The client speaks HTTP/2, and this port HTTP/1.1, for REST{where}.")
+    if data.startswith(_TLS):
+        how = Hint(", or encrypt it by {server.tls_certificate}")
+        return Fault(
+            400, f"The client speaks TLS, and this port is not encrypted: use http://{how}."
+        )
+    return None
 
 
 def refusal_of(error: httptools.HttpParserError) -> Fault:

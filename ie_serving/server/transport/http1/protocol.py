@@ -29,6 +29,7 @@ from ie_serving.server.transport.http1.body import join
 from ie_serving.server.transport.http1.faults import (
     LARGEST_HEAD,
     Refused,
+    mistaken,
     oversized,
     refusal_of,
 )
@@ -241,7 +242,7 @@ class Protocol:
                     break
         except httptools.HttpParserError as error:
             if self.reader is not Reader.CLOSED:  # else it follows the last request: ignored
-                self._fail(refusal_of(error))
+                self._fail(mistaken(data) or refusal_of(error))
         if self.reader is not IDLE or len(self._unanswered) > 1 or self._holding.size:
             self._count(rest)
         events, self._events = self._events, []  # whose memory is theirs who are given them

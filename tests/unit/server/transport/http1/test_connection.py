@@ -114,7 +114,7 @@ BAD = {
     "a bare line feed": (b"GET / HTTP/1.1\nHost: x\n\n", 400),
     "a bad chunk size": (_with(_CODING + b"chunked", body=b"0x3\r\nabc\r\n0\r\n\r\n"), 400),
     "not ASCII": (_with(first=b"GET /\xff HTTP/1.1"), 400),
-    "TLS": (b"\x16\x03\x01\x02\x00\x01\x00", 501),
+    "TLS": (b"\x16\x03\x01\x02\x00\x01\x00", 400),
     "HTTP/1.0 in chunks": (
         _with(
             b"Connection: keep-alive",

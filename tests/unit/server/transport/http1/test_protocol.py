@@ -33,6 +33,23 @@ def protocol() -> Protocol:
     return Protocol(KnownHeads())
 
 
+@pytest.mark.parametrize(
+    ("sent", "text"),
+    [
+        (
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0",
+            "gRPC has a port of its own, server.port",
+        ),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "encrypt it by server.tls_certificate"),
+    ],
+)
+def test_who_means_another_port_is_told(sent: bytes, text: str) -> None:
+    (fault,) = protocol().receive(sent)
+    assert isinstance(fault, Fault)
+    assert fault.status == 400
+    assert text in fault.text
+
+
 def told(events: Sequence[Event]) -> list[Told]:
     """What the test looks at: paths, sizes of bodies, the end, the status of a fault."""
     words: list[Told] = []

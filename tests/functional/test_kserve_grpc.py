@@ -290,7 +290,7 @@ def test_metrics_tell_the_protocols_apart(client: Any, server: Server) -> None:
     assert 'ovms_requests_success{api="KServe",interface="gRPC",method="ModelInfer"' in page
 
 
-def test_statistics_are_those_of_the_requests(client: Any) -> None:
+def test_statistics_are_those_of_the_requests(server: Server, client: Any) -> None:
     """As Triton's perf_analyzer reads them: before and after."""
 
     def told() -> Any:
@@ -313,3 +313,7 @@ def test_statistics_are_those_of_the_requests(client: Any) -> None:
     assert [each.name for each in client.get_inference_statistics().model_stats] == ["digits"]
     with pytest.raises(Refused, match="NOT_FOUND"):
         client.get_inference_statistics("none")
+    with pytest.raises(Refused, match="NOT_FOUND"):
+        client.get_inference_statistics("digits", "99")
+    page = server.rest.get("/metrics").text
+    assert ':tensorflow:serving:request_count{model_name="digits",status="NOT_FOUND"} 1' in page

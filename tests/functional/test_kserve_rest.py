@@ -135,6 +135,7 @@ def test_statistics_of_a_version_of_a_model_and_of_all(client: Any, server: Serv
     assert told in client.get_inference_statistics("digits")["model_stats"]
     assert told in client.get_inference_statistics()["model_stats"]
     assert server.rest.get("/v2/models/none/stats").status_code == 404
+    assert told in server.rest.get("/v2/models/stats/").json()["model_stats"]
     assert server.rest.post("/v2/models/digits/stats").status_code == 405
 
 

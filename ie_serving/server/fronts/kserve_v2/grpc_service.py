@@ -120,6 +120,7 @@ class InferenceService:
         """Say how many inferences there were, and how long they took."""
         with self._plane.counting_refusals("", self._interface):
             name, version = written.read_model_statistics(payload)
+        with self._plane.counting_refusals(name, self._interface):
             found = await told(self._metrics, self._served, name, version)
         return written.model_statistics(found)
 

@@ -64,6 +64,7 @@ _FIXED: Final = {
     b"/v2": SERVER,
     b"/v2/": SERVER,
     b"/v2/models/stats": ALL_STATS,
+    b"/v2/models/stats/": ALL_STATS,
     b"/v2/repository/index": INDEX,
     b"/v2/repository/index/": INDEX,
 }

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ie_serving.core.errors import NotSupported
+from ie_serving.core.hints import Hint
 from ie_serving.core.requests import ModelSpec
 from ie_serving.core.threads import in_thread
 from ie_serving.models.served import ServedModels
@@ -30,7 +31,8 @@ async def told(
     """
     if not metrics.wanted:
         raise NotSupported(
-            "statistics are those of the metrics, which are switched off: switch them on"
+            "statistics are those of the metrics, which are switched off",
+            Hint(": switch them on by {server.metrics_path}"),
         )
     wanted = _versions(served, model_spec(name, version)) if name else _all(served)
     page = await metrics.page()

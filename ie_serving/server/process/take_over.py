@@ -203,6 +203,9 @@ class Succession:
 
     def begin(self, sockets: Sequence[socket.socket]) -> None:
         """Start a successor, unless one is on its way or the machine would end it with this one."""
+        if self._successor:
+            log.warning(Event("replacement already on its way", pid=self._successor.pid))
+            return
         cause = self._refusal()
         if cause:
             _say(cause)
@@ -215,8 +218,6 @@ class Succession:
         log.info(Event("replacement started", pid=self._successor.pid))
 
     def _refusal(self) -> str:
-        if self._successor:
-            return f"process {self._successor.pid} is about to replace it"
         own = os.getpid()
         if own == 1:
             return "it is the first process of its container, which ends with it: start another one"

@@ -114,7 +114,8 @@ def test_one_that_is_ready(
     succession = Succession(os.environ)
     succession.begin(bound)
     succession.begin(bound)
-    assert "is about to replace it" in caplog.text, "one at a time"
+    assert "replacement already on its way" in caplog.text, "one at a time"
+    assert NOT_REPLACED not in caplog.text, "nothing has failed"
     until(lambda: bool(succession.ready_pid()))
     succession.give_up()  # it has taken over: it stays
     pid = succession.ready_pid()

@@ -24,8 +24,12 @@ OWN_SITE: Final = (b"same-origin", b"none")
 """What `Sec-Fetch-Site` says of a page of this server, and of what a person types."""
 
 
-NOBODYS: Final = (b".localhost", b".local", b".internal", b".test", b".svc", b".home.arpa")
-"""Ends of names that nobody can register, so that only the network itself says where they lead."""
+NOBODYS: Final = (
+    *(b".localhost", b".local", b".internal", b".test", b".svc", b".home.arpa"),
+    *(b".intranet", b".private", b".corp", b".home", b".lan"),
+)
+"""Ends of names that nobody can register, so that only the network itself says where they lead. The
+second line is what networks use without a right to it: RFC 6762, appendix G."""
 
 
 def check(fields: Mapping[bytes, bytes], *, any_site: bool, open_to_all: bool = False) -> None:

@@ -21,6 +21,7 @@ OF_THE_NETWORK = (
     *("127.0.0.1:8501", "10.0.0.7", "[::1]:8501", "[fe80::1]", "localhost", "LOCALHOST:8501"),
     *("ie-serving", "ie-serving:8501", "a.localhost", "digits.models.svc", "nas.local:80"),
     *("digits.models.svc.cluster.local:8501", "host.docker.internal", "box.home.arpa."),
+    *("nas.lan", "models.home:8501", "ml.corp", "ml.intranet", "ml.private"),
 )
 
 

@@ -56,13 +56,13 @@ Seen = tuple["np.dtype[np.generic]", tuple[int, ...], tuple[int, ...] | None]
 
 
 def exact(signature: Signature) -> Mapping[str, Seen] | None:
-    """Give by what arrays are seen to fit as they are, for those who do so without a call.
+    """Give what callers compare arrays with who check inputs in their own code, without a call.
 
     Returns:
-        For each input its dtype, its shape, and the shape without the first dimension where that
-        one is open. An array of this dtype fits that has the first shape, or one dimension or more
-        and without the first one the second shape. None where an input takes what cannot be told
-        so: any shape, other open dimensions, encoded images.
+        For each input its dtype, its shape, and its shape behind the first dimension; the last is
+        None unless the first dimension is open. An array fits as it is if it has this dtype, and
+        either the whole shape or, behind its first dimension, the last one. None for the signature
+        where an input takes more than that: any shape, further open dimensions, encoded images.
     """
     found: dict[str, Seen] = {}
     for name, spec in signature.inputs.items():

@@ -112,9 +112,9 @@ class AccessLog:
             taken = [waiting.popleft() for _ in range(min(len(waiting), AT_ONCE))]
             try:
                 self._file.write(self._lines(taken, epoch()))
-            except OSError as error:
+            except Exception as error:  # also a defect: it must not end the thread
                 self._failed += len(taken)
-                self._cause = error.strerror or str(error)
+                self._cause = getattr(error, "strerror", None) or str(error) or repr(error)
                 self._tell_loss()
         if self.dropped > self._told:
             self._tell_loss()

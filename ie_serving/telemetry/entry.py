@@ -23,7 +23,10 @@ now: Final = time.perf_counter
 
 
 def epoch() -> float:
-    """Give what that clock, as the system's is set now, is behind the seconds since 1970."""
+    """Give what is added to a time of that clock to make it seconds since 1970.
+
+    It changes whenever somebody sets the system's clock.
+    """
     return time.time() - now()
 
 

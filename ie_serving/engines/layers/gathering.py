@@ -11,12 +11,12 @@ Where the engine takes a batch more than it infers (`Rules.ahead`), one is sent 
 as many rows wait as the last batch had. Sooner, it would be smaller than the one that gathers until
 then; later, the engine would wait for the event loop between both.
 
-A *turn* is what the event loop reads in one go. An inference on the event loop is over before the
-next request of its turn is read, so that no lane would ever be busy: requests that arrive together
-go together only where the first waits for the end of its turn. That costs a callback, which a lone
-client should not pay. So the turns of requests that go at once are looked at only now and then;
-once one had several requests, those of the next turns all wait for the end of theirs. A turn lasts
-as long as it takes to read what has arrived: nobody waits for what has not.
+A *turn* is what the event loop reads in one go. Where inferences run on the event loop, each is
+over before the next request of the turn is read: no lane would ever be busy, and nothing would be
+gathered. So requests of one turn share a batch only if the first waits for the end of the turn,
+which costs a callback. A lone client should not pay that. Therefore most requests go at once, and
+only now and then a turn is looked at; if it had several requests, those of the next turns wait for
+the end of theirs. The wait is for what has already arrived, never for what may come.
 """
 
 import enum

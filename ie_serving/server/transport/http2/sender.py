@@ -26,7 +26,7 @@ MOST_UNSENT = 5000
 """Frames other than DATA that wait for a client which does not read. With more it is dropped
 without a word: it would not read that either. They take about 5 MB."""
 
-_AT_ONCE = Writing.AT_ONCE
+_THIS_TURN = Writing.THIS_TURN
 _PAUSED = Writing.PAUSED
 _END_SENT = StreamEvent.END_SENT
 _ENDED = StreamState.ENDED
@@ -58,7 +58,7 @@ class Sender:
         self.early: list[Stream] = []
         self.out: list[bytes] = []
         self.waiting: dict[Stream, None] = {}
-        self.state = Writing.AT_ONCE
+        self.state = Writing.THIS_TURN
         self.initial_window = frames.DEFAULT_WINDOW
         self.frame = frames.DEFAULT_FRAME
         self.sent = 0
@@ -108,7 +108,7 @@ class Sender:
         if self.state is Writing.OVER:
             return
         self.out.append(frame)
-        if self.state is _AT_ONCE:
+        if self.state is _THIS_TURN:
             self._wake()
 
     def send_whole(self, stream: Stream, size: int, written: bytes) -> bool:
@@ -135,7 +135,7 @@ class Sender:
         self._window -= size
         self.out.append(written)
         self._end(stream)
-        if self.state is _AT_ONCE:
+        if self.state is _THIS_TURN:
             self._wake()
         return True
 
@@ -218,7 +218,7 @@ class Sender:
         if self.state is Writing.OVER:
             return
         self.waiting[stream] = None
-        if self.state is _AT_ONCE:
+        if self.state is _THIS_TURN:
             self._wake()
 
     def _end(self, stream: Stream) -> None:

@@ -110,7 +110,7 @@ class Expect(enum.IntEnum):
 class Writing(enum.IntEnum):
     """What the writer does with what is to be sent."""
 
-    AT_ONCE = enum.auto()
+    THIS_TURN = enum.auto()
     """Answers are written at the end of the turn of the event loop that brings them."""
     GATHERING = enum.auto()
     """Bytes are being read: what answers them is written together afterwards."""
@@ -131,16 +131,16 @@ class Flow(enum.IntEnum):
 
 
 WRITER: Mapping[Writing, Mapping[Flow, Writing]] = {
-    Writing.AT_ONCE: {
+    Writing.THIS_TURN: {
         Flow.READING: Writing.GATHERING,
-        Flow.READ: Writing.AT_ONCE,
+        Flow.READ: Writing.THIS_TURN,
         Flow.PAUSE: Writing.PAUSED,
-        Flow.RESUME: Writing.AT_ONCE,
+        Flow.RESUME: Writing.THIS_TURN,
         Flow.LOST: Writing.OVER,
     },
     Writing.GATHERING: {
         Flow.READING: Writing.GATHERING,
-        Flow.READ: Writing.AT_ONCE,
+        Flow.READ: Writing.THIS_TURN,
         Flow.PAUSE: Writing.PAUSED,
         Flow.RESUME: Writing.GATHERING,
         Flow.LOST: Writing.OVER,
@@ -149,7 +149,7 @@ WRITER: Mapping[Writing, Mapping[Flow, Writing]] = {
         Flow.READING: Writing.PAUSED,
         Flow.READ: Writing.PAUSED,
         Flow.PAUSE: Writing.PAUSED,
-        Flow.RESUME: Writing.AT_ONCE,
+        Flow.RESUME: Writing.THIS_TURN,
         Flow.LOST: Writing.OVER,
     },
     # Calls end after their connection, and nobody reads what they still say.

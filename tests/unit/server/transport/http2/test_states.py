@@ -72,13 +72,13 @@ def test_a_connection() -> None:
 
 def test_a_writer() -> None:
     assert printed(WRITER) == [  # type: ignore[arg-type]
-        "AT_ONCE READING GATHERING",
-        "AT_ONCE PAUSE PAUSED",
-        "AT_ONCE LOST OVER",
-        "GATHERING READ AT_ONCE",
+        "THIS_TURN READING GATHERING",
+        "THIS_TURN PAUSE PAUSED",
+        "THIS_TURN LOST OVER",
+        "GATHERING READ THIS_TURN",
         "GATHERING PAUSE PAUSED",
         "GATHERING LOST OVER",
-        "PAUSED RESUME AT_ONCE",
+        "PAUSED RESUME THIS_TURN",
         "PAUSED LOST OVER",
     ]
 

@@ -207,9 +207,12 @@ def _run_kernel(asked: kernel_run.KernelRun) -> int:
 def _check(parsed: Parsed) -> int:
     from ie_serving.check import check
     from ie_serving.config.files import access_file, tls_files
+    from ie_serving.core.budget import BUDGET
     from ie_serving.engine_stack import engine_of
     from ie_serving.server.gate.gate import Gate
+    from ie_serving.server.process.memory_limit import budget_of
 
+    BUDGET.limit = budget_of(parsed.settings.server.memory_budget_bytes)
     # The report has every cause, each under its signature.
     logging.getLogger(logs.OWN).setLevel(logging.CRITICAL)
     return check(

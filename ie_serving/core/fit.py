@@ -6,8 +6,8 @@ refuses those; nothing that it accepts is refused here on account of dtype.
 
 TensorFlow runs a graph on whatever rank its operations take: an input declared as `(-1, 1)` may
 be sent as `(n)`, and elementwise outputs have that shape too. `fit` mimics it for the one case
-that clients rely on, missing trailing dimensions of size 1: it adds them, and `shed` takes as many
-off the outputs again.
+that clients rely on, missing trailing dimensions that are declared as 1, and all of a scalar: it
+adds them, and `shed` takes as many off the outputs again.
 """
 
 from collections.abc import Mapping
@@ -183,10 +183,13 @@ def _word(array: Array) -> str:
 def _with_trailing_ones(array: Array, spec: TensorSpec) -> Array:
     if array.dtype.kind == "O" and spec.image:
         return array
-    rank = len(spec.shape or ())
-    padded = array.shape + (1,) * (rank - array.ndim)
-    if array.ndim < rank and admits(spec.shape, padded):
-        return array.reshape(padded)
+    wanted = spec.shape or ()
+    ones = (1,) * (len(wanted) - array.ndim)
+    # Where any size is taken, what lacks may as well be the batch; but for a scalar, which has
+    # nothing that could be taken for something else.
+    declared = not array.ndim or wanted[array.ndim :] == ones
+    if ones and declared and admits(wanted, array.shape + ones):
+        return array.reshape(array.shape + ones)
     raise InvalidTensor(_wrong_shape(array, spec))
 
 

@@ -99,6 +99,18 @@ def test_missing_trailing_ones_are_added_and_shed(shape: tuple[int, ...], added:
         assert shed({"y": fitted["x"]}, added)["y"].shape == shape
 
 
+def test_a_scalar_fits_whatever_takes_one_value() -> None:
+    fitted, added = fit(signature(x=(DataType.FP32, (-1, -1))), {"x": np.ones((), np.float32)})
+    assert (fitted["x"].shape, added) == ((1, 1), 2)
+
+
+@pytest.mark.parametrize("spec", [(-1, -1, -1, -1), (-1, -1, -1, 5), (3, 5, 5, -1)], ids=str)
+def test_a_dimension_of_any_size_is_never_guessed(spec: tuple[int, ...]) -> None:
+    """An image without its batch would be three images of 5 by 5 pixels with one channel each."""
+    with pytest.raises(InvalidTensor, match=r"Obtained shape \[3, 5, 5\]"):
+        fit(signature(x=(DataType.FP32, spec)), {"x": np.zeros((3, 5, 5), np.float32)})
+
+
 def test_any_shape_fits_an_open_rank() -> None:
     array = np.zeros((1, 2, 3), np.float32)
     assert fit(signature(x=(DataType.FP32, None)), {"x": array})[0]["x"] is array

@@ -10,12 +10,14 @@ that clients rely on, missing trailing dimensions that are declared as 1, and al
 adds them, and `shed` takes as many off the outputs again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from ie_serving.core.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.tensors import BY_NUMPY, Array, Signature, TensorSpec
+
+ARRAY = np.ndarray
 
 
 def fit(signature: Signature, inputs: Mapping[str, Array]) -> tuple[Mapping[str, Array], int]:
@@ -52,25 +54,37 @@ def fit(signature: Signature, inputs: Mapping[str, Array]) -> tuple[Mapping[str,
     return ({**inputs, **changed} if changed else inputs), added
 
 
-Seen = tuple["np.dtype[np.generic]", tuple[int, ...], tuple[int, ...] | None]
+Exact = Sequence[tuple[str, "np.dtype[np.generic]", tuple[int, ...], tuple[int, ...] | None]]
+"""For each input its name, its dtype, its shape, and the shape without the first dimension where
+that one is open."""
 
 
-def exact(signature: Signature) -> Mapping[str, Seen] | None:
-    """Give by what arrays are seen to fit as they are, for those who do so without a call.
+def exact(signature: Signature) -> Exact | None:
+    """Give by what arrays are seen to fit as they are, see `fits`.
 
     Returns:
-        For each input its dtype, its shape, and the shape without the first dimension where that
-        one is open. An array of this dtype fits that has the first shape, or one dimension or more
-        and without the first one the second shape. None where an input takes what cannot be told
-        so: any shape, other open dimensions, encoded images.
+        None where an input takes what cannot be told so: any shape, other open dimensions, encoded
+        images.
     """
-    found: dict[str, Seen] = {}
+    found = []
     for name, spec in signature.inputs.items():
         shape = spec.shape
         if shape is None or -1 in shape[1:] or spec.image:
             return None
-        found[name] = (spec.dtype.numpy, shape, shape[1:] if -1 in shape else None)
+        found.append((name, spec.dtype.numpy, shape, shape[1:] if -1 in shape else None))
     return found
+
+
+def fits(inputs: Mapping[str, object], known: Exact) -> bool:
+    """Tell whether arrays need no `fit`: each is there, in its dtype and an admitted shape."""
+    for name, dtype, whole, tail in known:
+        array = inputs.get(name)
+        if type(array) is not ARRAY or array.dtype is not dtype:
+            return False
+        shape = array.shape
+        if shape != whole and (shape[1:] != tail or not shape):
+            return False
+    return True
 
 
 def shed(outputs: Mapping[str, Array], added: int) -> Mapping[str, Array]:

@@ -71,7 +71,7 @@ async def _infer_everywhere(
 
 
 def _repeated(row: Array, size: int) -> Array:
-    """Give `size` rows. Raises: RequestTooLarge, BudgetFull: no requests could fill such a batch."""
+    """Give `size` rows. Raises: RequestTooLarge, BudgetFull."""
     batch = BUDGET.empty((size, *row.shape[1:]), row.dtype)
     batch[...] = row
     return batch

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ie_serving.core.errors import InvalidRequest, InvalidTensor
-from ie_serving.core.fit import cast, cast_all, exact, fit, have_dtypes, shed
+from ie_serving.core.fit import cast, cast_all, exact, fit, fits, have_dtypes, shed
 from ie_serving.core.tensors import DataType, Signature, TensorSpec
 
 
@@ -193,14 +193,30 @@ def test_what_is_seen_to_fit_fits_as_it_is(shape: tuple[int, ...], array: Any) -
     only = signature(x=(DataType.FP32, shape))
     known = exact(only)
     assert known is not None
-    dtype, whole, tail = known["x"]
-    got = array.shape
-    if array.dtype is dtype and (got == whole or (got[1:] == tail and got)):
-        inputs = {"x": array}
+    inputs, got = {"x": array}, array.shape
+    if fits(inputs, known):
         assert fit(only, inputs) == (inputs, 0)
     else:
         assert got != shape
         assert not got or shape[:1] != (-1,) or got[1:] != shape[1:]
+
+
+PLAIN = exact(signature(x=(DataType.FP32, (-1, 3))))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "fit_as_they_are"),
+    [
+        ({"x": np.ones((2, 3), np.float32)}, True),
+        ({"x": np.ones((2, 3), np.float64)}, False),
+        ({"x": [[1.0, 2.0, 3.0]]}, False),
+        ({}, False),
+    ],
+    ids=["as they are", "another dtype", "lists", "none"],
+)
+def test_what_needs_a_look_is_not_seen_to_fit(inputs: Any, fit_as_they_are: bool) -> None:
+    assert PLAIN is not None
+    assert fits(inputs, PLAIN) is fit_as_they_are
 
 
 @pytest.mark.parametrize("shape", [None, (-1, -1), (2, -1)])

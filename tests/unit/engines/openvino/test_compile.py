@@ -217,7 +217,9 @@ def test_sizes_beyond_the_memory_are_refused_before_any_is_taken(
     monkeypatch.setattr(room.BUDGET, "limit", 1 << 30)
     monkeypatch.setattr(compile_module, "compile_fastest", None)  # it is not come to
     add_one(tmp_path)
-    with pytest.raises(LoadFailed, match=r"reshaped to x=\(.* bytes or more, .* take 1073741824: ask"):
+    with pytest.raises(
+        LoadFailed, match=r"reshaped to x=\(.* bytes or more, .* take 1073741824: ask"
+    ):
         load(tmp_path, **asked)
 
 

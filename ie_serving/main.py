@@ -210,6 +210,7 @@ def _check(parsed: Parsed) -> int:
     from ie_serving.engine_stack import engine_of
     from ie_serving.server.gate.gate import Gate
 
+    _limit_memory(parsed)
     # The report has every cause, each under its signature.
     logging.getLogger(logs.OWN).setLevel(logging.CRITICAL)
     return check(
@@ -227,10 +228,19 @@ def _check(parsed: Parsed) -> int:
     )
 
 
+def _limit_memory(parsed: Parsed) -> None:
+    """Let models that are loaded without a server be held to what its requests may take."""
+    from ie_serving.core.budget import BUDGET
+    from ie_serving.server.process.memory_limit import budget_of
+
+    BUDGET.limit = budget_of(parsed.settings.server.memory_budget_bytes)
+
+
 def _tune(parsed: Parsed, asked: TuneSettings) -> int:
     from ie_serving.engine_stack import tools
     from ie_serving.tuning.command import tune
 
+    _limit_memory(parsed)
     logging.getLogger(logs.OWN).setLevel(logging.CRITICAL)  # the table has every cause
     (model,) = parsed.settings.models
     try:

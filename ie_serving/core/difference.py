@@ -36,6 +36,8 @@ def _too_far(name: str, found: Array, expected: Array, rtol: float, atol: float)
     if not text:
         return ""
     worst = _worst(~same, excess)
+    if not np.isfinite(distance[worst]):
+        return text  # NaN and infinities are by no number apart
     return f"{text}, by {distance[worst]:.3g} where {allowed[worst]:.3g} is allowed"
 
 

@@ -6,16 +6,18 @@ refuses those; nothing that it accepts is refused here on account of dtype.
 
 TensorFlow runs a graph on whatever rank its operations take: an input declared as `(-1, 1)` may
 be sent as `(n)`, and elementwise outputs have that shape too. `fit` mimics it for the one case
-that clients rely on, missing trailing dimensions of size 1: it adds them, and `shed` takes as many
-off the outputs again.
+that clients rely on, missing trailing dimensions that are declared as 1, and all of a scalar: it
+adds them, and `shed` takes as many off the outputs again.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from ie_serving.core.errors import InvalidRequest, InvalidTensor
 from ie_serving.core.tensors import BY_NUMPY, Array, Signature, TensorSpec
+
+ARRAY = np.ndarray
 
 
 def fit(signature: Signature, inputs: Mapping[str, Array]) -> tuple[Mapping[str, Array], int]:
@@ -52,25 +54,37 @@ def fit(signature: Signature, inputs: Mapping[str, Array]) -> tuple[Mapping[str,
     return ({**inputs, **changed} if changed else inputs), added
 
 
-Seen = tuple["np.dtype[np.generic]", tuple[int, ...], tuple[int, ...] | None]
+Exact = Sequence[tuple[str, "np.dtype[np.generic]", tuple[int, ...], tuple[int, ...] | None]]
+"""For each input its name, its dtype, its shape, and the shape without the first dimension where
+that one is open."""
 
 
-def exact(signature: Signature) -> Mapping[str, Seen] | None:
-    """Give what callers compare arrays with who check inputs in their own code, without a call.
+def exact(signature: Signature) -> Exact | None:
+    """Give by what arrays are seen to fit as they are, see `fits`.
 
     Returns:
-        For each input its dtype, its shape, and its shape behind the first dimension; the last is
-        None unless the first dimension is open. An array fits as it is if it has this dtype, and
-        either the whole shape or, behind its first dimension, the last one. None for the signature
-        where an input takes more than that: any shape, further open dimensions, encoded images.
+        None where an input takes what cannot be told so: any shape, other open dimensions, encoded
+        images.
     """
-    found: dict[str, Seen] = {}
+    found = []
     for name, spec in signature.inputs.items():
         shape = spec.shape
         if shape is None or -1 in shape[1:] or spec.image:
             return None
-        found[name] = (spec.dtype.numpy, shape, shape[1:] if -1 in shape else None)
+        found.append((name, spec.dtype.numpy, shape, shape[1:] if -1 in shape else None))
     return found
+
+
+def fits(inputs: Mapping[str, object], known: Exact) -> bool:
+    """Tell whether arrays need no `fit`: each is there, in its dtype and an admitted shape."""
+    for name, dtype, whole, tail in known:
+        array = inputs.get(name)
+        if type(array) is not ARRAY or array.dtype is not dtype:
+            return False
+        shape = array.shape
+        if shape != whole and (shape[1:] != tail or not shape):
+            return False
+    return True
 
 
 def shed(outputs: Mapping[str, Array], added: int) -> Mapping[str, Array]:
@@ -183,10 +197,13 @@ def _word(array: Array) -> str:
 def _with_trailing_ones(array: Array, spec: TensorSpec) -> Array:
     if array.dtype.kind == "O" and spec.image:
         return array
-    rank = len(spec.shape or ())
-    padded = array.shape + (1,) * (rank - array.ndim)
-    if array.ndim < rank and admits(spec.shape, padded):
-        return array.reshape(padded)
+    wanted = spec.shape or ()
+    ones = (1,) * (len(wanted) - array.ndim)
+    # Where any size is taken, what lacks may as well be the batch; but for a scalar, which has
+    # nothing that could be taken for something else.
+    declared = not array.ndim or wanted[array.ndim :] == ones
+    if ones and declared and admits(wanted, array.shape + ones):
+        return array.reshape(array.shape + ones)
     raise InvalidTensor(_wrong_shape(array, spec))
 
 

@@ -276,7 +276,7 @@ def test_a_bomb_is_refused_while_others_are_answered(server: Server) -> None:
 @pytest.mark.parametrize("data", [b"x", b"\xff\xd8\xff\xe0", b"GIF89a"])
 def test_what_is_no_image_is_refused(server: Server, data: bytes) -> None:
     for text in refused(server, "rows", data):
-        assert "image 0 (of 0 to 0) is no JPEG, PNG or WebP" in text
+        assert 'input "x": the image is no JPEG, PNG or WebP' in text
 
 
 def test_more_images_than_the_model_takes_are_refused(server: Server) -> None:

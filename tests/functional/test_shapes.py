@@ -137,7 +137,7 @@ ROWS: Mapping[str, Row] = {
         ((IMAGE,), ((2, 3, 40, 17),), (IMAGE,), ((2, 3, 40, 17),), ((1, 3, 3, 3),)),
         {
             ((1, 4, 32, 32),): "cannot take",
-            ((3, 32, 32),): "cannot take",
+            ((3, 32, 32),): SHAPE_WRONG,
             ((1, 3, 32, 32, 1),): SHAPE_WRONG,
         },
     ),

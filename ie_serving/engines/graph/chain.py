@@ -9,10 +9,8 @@ from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-
 from ie_serving.core.errors import ServingError
-from ie_serving.core.fit import exact, fit, shed
+from ie_serving.core.fit import Exact, exact, fit, fits, shed
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.graph.calls import lacking, target_of
 from ie_serving.engines.graph.definition import REQUEST, CallStep
@@ -26,9 +24,8 @@ Items = Mapping[str, Array]
 LAST = -1
 """In place of the place of a step: the last one, whose outputs are not kept."""
 
-Take = tuple[str, int, str, "np.dtype[Any] | None", tuple[int, ...], tuple[int, ...] | None]
-"""What fills an input: its name, the place of the step that gives it, the item; then by what the
-array is seen to fit, see `core.fit.exact`. Without a dtype it has to be looked at by `fit`."""
+Take = tuple[str, int, str]
+"""What fills an input: its name, the place of the step that gives it, the item."""
 
 
 class Ready(NamedTuple):
@@ -37,15 +34,17 @@ class Ready(NamedTuple):
     Attributes:
         signature: it.
         takes: what fills its inputs.
+        known: by what these are seen to fit; None where they have to be looked at by `fit`.
         read: copies what the step gives: the engine uses the memory of its outputs again.
     """
 
     signature: Signature
     takes: Sequence[Take]
-    read: Callable[[Items], Items]
+    known: Exact | None
+    read: Callable[[Items], Any]
 
 
-_UNREADY = Ready(Signature("", {}, {}), (), dict)
+_UNREADY = Ready(Signature("", {}, {}), (), None, dict)
 
 
 class Link:
@@ -86,14 +85,11 @@ class Link:
         if why := lacking(self.step, target):
             raise of_step(self.step, ServingError(why))
         signature = target.signature
-        known = exact(signature) or {}
-        if known.keys() != self.step.inputs.keys():  # others have defaults, which `fit` fills in
-            known = {}
-        takes = [
-            (name, self._given[ref.step], ref.item, *known.get(name, (None, (), None)))
-            for name, ref in self.step.inputs.items()
-        ]
-        self.ready = Ready(signature, takes, _copying(self.step.outputs))
+        taken = self.step.inputs
+        takes = [(name, self._given[ref.step], ref.item) for name, ref in taken.items()]
+        # Others have defaults, which `fit` fills in.
+        known = exact(signature) if signature.inputs.keys() == taken.keys() else None
+        self.ready = Ready(signature, takes, known, _copying(self.step.outputs))
         return self.ready
 
 
@@ -128,7 +124,7 @@ class Chain:
         ]
 
     async def infer(self, held: Sequence[Loaded], inputs: Items, read: Callable[[Items], T]) -> T:
-        """Run the steps. Written out: a call for each step would cost as much as its work here.
+        """Run the steps.
 
         Args:
             held: the models, each held for this request.
@@ -138,50 +134,55 @@ class Chain:
         Raises:
             ServingError: of the step that failed, with its name.
         """
-        given: list[Items] = [inputs]
-        ended = 0.0  # when the last step's outputs were there
-
-        def reply(outputs: Items) -> Any:  # noqa: ANN401  what `read` makes of them
-            nonlocal ended
-            found = {
-                name: outputs[item] if place == LAST else given[place][item]
-                for name, place, item in self._outputs
-            }
-            ended = perf_counter()
-            return read(found)
-
-        found: Any = None
+        given: list[Any] = [inputs]
+        ended: list[float] = []  # when the last step's outputs were there
+        reply = partial(_reply, self._outputs, given, ended, read)
         for link in self._links:
             loaded = link.own or held[link.place]
             ready = link.ready
             if loaded.signatures.get(link.signature) is not ready.signature:
                 ready = link.prepare(loaded)
-            signature, takes, take = ready
+            signature, takes, known, take = ready
             filled: Items = (arrays := {})
-            fits = True
-            for name, place, item, dtype, whole, tail in takes:
-                array = arrays[name] = given[place][item]
-                shape = array.shape
-                if array.dtype is not dtype or (
-                    shape != whole and (shape[1:] != tail or not shape)
-                ):
-                    fits = False
+            for name, place, item in takes:
+                arrays[name] = given[place][item]
             if link is self._last:
                 take = reply
             began = perf_counter()
             try:
-                if not fits:
-                    filled, added = fit(signature, arrays)
-                    take = partial(_shedding, take, added) if added else take
-                found = await loaded.compiled.infer(signature, filled, take)
+                if known is None or not fits(arrays, known):
+                    filled, take = _fitted(signature, arrays, take)
+                given.append(await loaded.compiled.infer(signature, filled, take))
             except Exception as error:
                 if not ended:
                     raise of_step(link.step, error) from error
-                self._record(link.name, ended - began)  # the step has done its part
+                self._record(link.name, ended[0] - began)  # the step has done its part
                 raise
-            self._record(link.name, (ended or perf_counter()) - began)
-            given.append(found)
-        return found  # type: ignore[no-any-return]
+            self._record(link.name, (ended[0] if ended else perf_counter()) - began)
+        return given[-1]  # type: ignore[no-any-return]
+
+
+def _reply(
+    names: Sequence[tuple[str, int, str]],
+    given: Sequence[Items],
+    ended: list[float],
+    read: Callable[[Items], T],
+    outputs: Items,
+) -> T:
+    """Read what a graph gives, as its last step gives `outputs`, and note when that was."""
+    found = {}
+    for name, place, item in names:
+        found[name] = outputs[item] if place == LAST else given[place][item]
+    ended.append(perf_counter())
+    return read(found)
+
+
+def _fitted(
+    signature: Signature, arrays: Items, take: Callable[[Items], T]
+) -> tuple[Items, Callable[[Items], T]]:
+    """Cast and complete the inputs of a step; dimensions that are added come off its outputs."""
+    filled, added = fit(signature, arrays)
+    return filled, partial(_shedding, take, added) if added else take
 
 
 def _copying(outputs: Mapping[str, str]) -> Callable[[Items], Items]:

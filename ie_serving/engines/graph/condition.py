@@ -14,7 +14,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -68,6 +68,8 @@ class Condition:
         function: a key of `FUNCTIONS`; empty for none.
         sign: a key of `SIGNS`; empty where the value itself must be true.
         value: what it is compared with.
+        met: the dtype of the item as its model had it at load, and the value rounded to that; a
+            later version of the model may give another dtype.
     """
 
     text: str
@@ -75,6 +77,13 @@ class Condition:
     function: str = ""
     sign: str = ""
     value: object = True
+    met: "tuple[np.dtype[Any] | None, object]" = (None, None)
+
+    def meeting(self, dtype: DataType) -> "Condition":
+        """Give the condition for items of this dtype: its value is rounded once, and not again."""
+        if not self._of_element:
+            return self
+        return replace(self, met=(dtype.numpy, _rounded(self.value, dtype.numpy)))
 
     def holds(self, array: Array) -> bool:
         """Test it.
@@ -87,8 +96,7 @@ class Condition:
         found = FUNCTIONS[self.function](array) if self.function else single(array)
         if not self.sign:
             return bool(found)
-        gives_element = self.function in _GIVE_ELEMENTS
-        value = _rounded(self.value, array.dtype) if gives_element else self.value
+        value = self._value_for(array.dtype)
         if isinstance(found, str) != isinstance(value, str):
             raise self._incomparable(found)
         try:
@@ -98,12 +106,22 @@ class Condition:
 
     def fault(self, dtype: DataType) -> str:
         """Say why an item of this dtype can never be compared; empty where it can."""
-        is_text = dtype is DataType.STRING and self.function in _GIVE_ELEMENTS
+        is_text = dtype is DataType.STRING and self._of_element
         if not self.sign or is_text == isinstance(self.value, str):
             return ""
         kinds = ("text", "a number") if is_text else ("a number", "text")
         what = f"{self.function}({self.of})" if self.function else self.of
         return f"{what} is {kinds[0]}, and {self.value!r} is {kinds[1]}"
+
+    @property
+    def _of_element(self) -> bool:
+        return self.function in _GIVE_ELEMENTS
+
+    def _value_for(self, dtype: "np.dtype[Any]") -> object:
+        met, value = self.met
+        if met is dtype:
+            return value
+        return _rounded(self.value, dtype) if self._of_element else self.value
 
     def _incomparable(self, found: object) -> InvalidTensor:
         return InvalidTensor(

@@ -98,7 +98,7 @@ class _Planner:
         outputs = self._definition.outputs
         specs = {name: self._spec(ref, f"output {name}", None) for name, ref in outputs.items()}
         self._check_declared()
-        self._check_conditions()
+        self._meet_conditions()
         if self._faults:
             raise LoadFailed("; ".join(self._faults))
         self._leave_out()
@@ -137,12 +137,15 @@ class _Planner:
             advice = f'declare it: "inputs": {{"{name}": {{"dtype": "float", "shape": [-1]}}}}'
             self._faults.append(f"{self._looked_at[name]}: no model takes request.{name}; {advice}")
 
-    def _check_conditions(self) -> None:
+    def _meet_conditions(self) -> None:
         """Refuse tests that never hold, once all steps have said what the request brings."""
-        for step in self._steps.values():
+        for name, step in self._steps.items():
             spec = step.tested and self._items(step.tested.step).get(step.tested.item)
-            if step.when and spec and (fault := step.when.fault(spec.dtype)):
+            if not step.when or not spec:
+                continue
+            if fault := step.when.fault(spec.dtype):
                 self._fault(step, f"when: {step.when.text}: {fault}")
+            self._steps[name] = replace(step, when=step.when.meeting(spec.dtype))
 
     def _own_signature(self, outputs: Mapping[str, TensorSpec | None]) -> Signature:
         return Signature(

@@ -21,13 +21,16 @@ def unfit(given: TensorSpec, wanted: TensorSpec) -> str:
     return ""
 
 
-# One that is shorter may have trailing dimensions of size 1 added; see `core/fit.py`.
+# One that is shorter may have trailing dimensions added where 1 is declared; see `core/fit.py`.
 def _shapes_may_fit(given: Shape, wanted: Shape) -> bool:
     if given is None or wanted is None:
         return True
     if len(given) > len(wanted):
         return False
-    padded = given + (1,) * (len(wanted) - len(given))
+    ones = (1,) * (len(wanted) - len(given))
+    if given and wanted[len(given) :] != ones:
+        return False
+    padded = given + ones
     return all(-1 in pair or pair[0] == pair[1] for pair in zip(padded, wanted, strict=True))
 
 

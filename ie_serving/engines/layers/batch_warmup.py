@@ -10,8 +10,7 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
+from ie_serving.core.budget import BUDGET
 from ie_serving.core.errors import ServingError
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.base import CompiledModel
@@ -51,8 +50,8 @@ async def _warm(
     row = next(candidates(signature, 1))
     until = time.monotonic() + MOST_S
     for number, size in enumerate(sizes):
-        batch = {name: np.repeat(array, size, 0) for name, array in row.items()}
         try:
+            batch = {name: _repeated(array, size) for name, array in row.items()}
             await _infer_everywhere(model, signature, batch)
         except ServingError as error:
             return number, str(error)
@@ -69,6 +68,13 @@ async def _infer_everywhere(
     streams = model.at_once(signature)
     if streams > 1:
         await asyncio.gather(*(model.infer(signature, batch, _nothing) for _ in range(streams)))
+
+
+def _repeated(row: Array, size: int) -> Array:
+    """Give `size` rows. Raises: RequestTooLarge, BudgetFull."""
+    batch = BUDGET.empty((size, *row.shape[1:]), row.dtype)
+    batch[...] = row
+    return batch
 
 
 def _nothing(_: object) -> None:

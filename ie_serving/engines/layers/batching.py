@@ -9,13 +9,16 @@ batch_warmup.py batches of each size, before anybody asks for them
 """
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+import math
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ie_serving.core.budget import BUDGET
 from ie_serving.core.errors import ConfigError, LoadFailed
+from ie_serving.core.hints import Hint
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions, takes_ahead
@@ -143,6 +146,7 @@ class BatchingEngine(EngineAround):
                 notes[name] = f", each request by itself: {refusal}"
                 continue
             rules = rules_of(batching, model.at_once(signature), most_rows(signature))
+            _check_room(signature, rules.sizes)
             if rules.lanes == 1 and takes_ahead(model, signature):
                 rules = replace(rules, ahead=True)
             warm(model, signature, rules.likely_sizes)
@@ -151,6 +155,21 @@ class BatchingEngine(EngineAround):
             queues[name] = tuned(queue, name, batching, at_once, self._record)
             notes[name] = f", in batches of up to {rules.rows} rows"
         return BatchedModel(model, queues, notes)
+
+
+def _check_room(signature: Signature, sizes: Sequence[int]) -> None:
+    """Refuse a size that no batch can be filled up to. Raises: LoadFailed."""
+    row = sum(
+        spec.dtype.numpy.itemsize * math.prod(max(size, 1) for size in (spec.shape or ())[1:])
+        for spec in signature.inputs.values()
+    )
+    largest = max(sizes, default=0)
+    if row * largest > BUDGET.limit:
+        raise LoadFailed(
+            f"allowed_batch_sizes: {largest} rows take {row * largest} bytes or more, and all"
+            f" requests together may take {BUDGET.limit}: leave that size out",
+            Hint(", or raise {server.memory_budget_bytes}"),
+        )
 
 
 def _queues(told: Told | None) -> Callable[..., Queue]:

@@ -86,10 +86,12 @@ class ImageBatch:
             try:
                 self._put(index, decode(self._images[index], self._form.channels))
             except ServingError as error:
-                place = (
-                    f'input "{self._spec.name}": image {index} (of 0 to {len(self._images) - 1})'
-                )
-                self._failures[index] = type(error)(f"{place} ", *error.args)
+                self._failures[index] = type(error)(f"{self._place(index)} ", *error.args)
+
+    def _place(self, index: int) -> str:
+        last = len(self._images) - 1
+        which = f"image {index} (of 0 to {last})" if last else "the image"
+        return f'input "{self._spec.name}": {which}'
 
     def _put(self, index: int, pixels: Array) -> None:
         size = pixels.shape[:2]

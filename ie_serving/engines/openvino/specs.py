@@ -15,6 +15,7 @@ from ie_serving.engines.openvino import preprocess, rows
 from ie_serving.engines.openvino.draft import Draft, Tensor
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.reshape import InputShape, model_shapes
+from ie_serving.engines.openvino.room import check_room
 from ie_serving.engines.openvino.runtime import load_failures
 from ie_serving.engines.preprocessing import Preprocessing
 
@@ -149,6 +150,7 @@ def _reshape(
             model.reshape(wanted)
         if mixed := rows.mixed(model, kept):
             raise LoadFailed(f"the model cannot be reshaped to {texts}: {mixed}")
+        check_room(model, texts)
     return bool(shapes), kept
 
 

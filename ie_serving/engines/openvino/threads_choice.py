@@ -173,13 +173,14 @@ class _Trials:
 
         Without `several` it is compared with an inference that takes no time.
         """
-        pairs = [(single.seconds, several.seconds if several else 0.0)]
-        if self._is_open:
-            many_s = self.latency(several.model, MANY_ROWS) if several else 0.0
-            if many_s is not None and many_s > MANY_S:
-                return False
-            pairs.append((self.latency(single.model, MANY_ROWS), many_s))
-        return all(s is not None and m is not None and about_as_fast(s, m) for s, m in pairs)
+        if not _keeps_up(single.seconds, several.seconds if several else 0.0):
+            return False  # before many rows are tried, which of large images take gigabytes
+        if not self._is_open:
+            return True
+        many_s = self.latency(several.model, MANY_ROWS) if several else 0.0
+        if many_s is not None and many_s > MANY_S:
+            return False
+        return _keeps_up(self.latency(single.model, MANY_ROWS), many_s)
 
     def left_fit(self, model: ov.CompiledModel) -> bool:
         """Tell whether no try of a compiled model has failed, or none that can have spoilt it."""
@@ -207,6 +208,10 @@ def _warn_not_kept(path: str, error: RuntimeError) -> None:
     advice = Hint("check {storage.cache_dir}")
     cause = one_line(error)
     log.warning(Event("compiled model not kept", path=path, cause=cause, advice=advice))
+
+
+def _keeps_up(single_s: float | None, several_s: float | None) -> bool:
+    return single_s is not None and several_s is not None and about_as_fast(single_s, several_s)
 
 
 def about_as_fast(single_s: float, several_s: float) -> bool:

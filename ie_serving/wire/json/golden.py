@@ -16,7 +16,7 @@ from ie_serving.core.golden import ATOL, RTOL, GoldenRequest
 from ie_serving.core.requests import InferRequest, ModelSpec
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.wire.json.inputs import decode_columns, decode_rows
-from ie_serving.wire.json.rapidjson.document import Json, parse_document
+from ie_serving.wire.json.rapidjson.document import Json, parse_file
 from ie_serving.wire.json.request import PredictBody
 from ie_serving.wire.json.value import is_named
 
@@ -41,7 +41,7 @@ def read_golden(file: BinaryIO) -> Iterator[GoldenRequest]:
             f"it is larger than {LARGEST_BYTES >> 20} MB: write golden.tfrecord instead, which is"
             " read record by record"
         )
-    document = parse_document(content)
+    document = parse_file(content)
     _check_keys("the file", document, {"requests", *_TOLERANCES}, {"requests"})
     if not isinstance(document["requests"], list):
         raise InvalidRequest('"requests" must be a list')
@@ -82,16 +82,23 @@ def _decode(body: PredictBody, signature: Signature) -> tuple[Mapping[str, Array
 
 
 def _expected(response: Mapping[str, Json], signature: Signature) -> Mapping[str, Array]:
-    """Decode the outputs that a reply holds."""
+    """Decode the outputs that a reply holds. Raises: InvalidRequest, which names the response."""
+    try:
+        return _decoded(response, signature)
+    except InvalidRequest as error:
+        raise InvalidRequest(f"its response: {error}") from error
+
+
+def _decoded(response: Mapping[str, Json], signature: Signature) -> Mapping[str, Array]:
     if len(response) != 1 or not response.keys() <= {PREDICTIONS, OUTPUTS}:
-        raise InvalidRequest(f'its response must have the one key "{PREDICTIONS}" or "{OUTPUTS}"')
+        raise InvalidRequest(f'it must have the one key "{PREDICTIONS}" or "{OUTPUTS}"')
     ((key, value),) = response.items()
     if key == OUTPUTS:
         return decode_columns(
             value, {a: signature.outputs[a].dtype for a in _named(value, signature)}
         )
     if not isinstance(value, list) or not value:
-        raise InvalidRequest(f'its "{PREDICTIONS}" must be a list with an entry for each row')
+        raise InvalidRequest(f'"{PREDICTIONS}" must be a list with an entry for each row')
     return decode_rows(value, {a: signature.outputs[a].dtype for a in _named(value[0], signature)})
 
 
@@ -100,10 +107,10 @@ def _named(value: Json, signature: Signature) -> list[str]:
     known = ", ".join(sorted(signature.outputs))
     if is_named(value):
         if not value.keys() <= signature.outputs.keys():
-            raise InvalidRequest(f"its response names {', '.join(value)}; the model gives {known}")
+            raise InvalidRequest(f"it names {', '.join(value)}; the model gives {known}")
         if not value:
-            raise InvalidRequest(f"its response names no output; the model gives {known}")
+            raise InvalidRequest(f"it names no output; the model gives {known}")
         return list(value)
     if len(signature.outputs) > 1:
-        raise InvalidRequest(f"its response must name its outputs; the model gives {known}")
+        raise InvalidRequest(f"it must name its outputs; the model gives {known}")
     return list(signature.outputs)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from ie_serving.core.errors import InvalidRequest, InvalidTensor
-from ie_serving.core.fit import cast, cast_all, exact, fit, have_dtypes, shed
+from ie_serving.core.fit import cast, cast_all, exact, fit, fits, have_dtypes, shed
 from ie_serving.core.tensors import DataType, Signature, TensorSpec
 
 
@@ -99,6 +99,18 @@ def test_missing_trailing_ones_are_added_and_shed(shape: tuple[int, ...], added:
         assert shed({"y": fitted["x"]}, added)["y"].shape == shape
 
 
+def test_a_scalar_fits_whatever_takes_one_value() -> None:
+    fitted, added = fit(signature(x=(DataType.FP32, (-1, -1))), {"x": np.ones((), np.float32)})
+    assert (fitted["x"].shape, added) == ((1, 1), 2)
+
+
+@pytest.mark.parametrize("spec", [(-1, -1, -1, -1), (-1, -1, -1, 5), (3, 5, 5, -1)], ids=str)
+def test_a_dimension_of_any_size_is_never_guessed(spec: tuple[int, ...]) -> None:
+    """An image without its batch would be three images of 5 by 5 pixels with one channel each."""
+    with pytest.raises(InvalidTensor, match=r"Obtained shape \[3, 5, 5\]"):
+        fit(signature(x=(DataType.FP32, spec)), {"x": np.zeros((3, 5, 5), np.float32)})
+
+
 def test_any_shape_fits_an_open_rank() -> None:
     array = np.zeros((1, 2, 3), np.float32)
     assert fit(signature(x=(DataType.FP32, None)), {"x": array})[0]["x"] is array
@@ -181,14 +193,30 @@ def test_what_is_seen_to_fit_fits_as_it_is(shape: tuple[int, ...], array: Any) -
     only = signature(x=(DataType.FP32, shape))
     known = exact(only)
     assert known is not None
-    dtype, whole, tail = known["x"]
-    got = array.shape
-    if array.dtype is dtype and (got == whole or (got[1:] == tail and got)):
-        inputs = {"x": array}
+    inputs, got = {"x": array}, array.shape
+    if fits(inputs, known):
         assert fit(only, inputs) == (inputs, 0)
     else:
         assert got != shape
         assert not got or shape[:1] != (-1,) or got[1:] != shape[1:]
+
+
+PLAIN = exact(signature(x=(DataType.FP32, (-1, 3))))
+
+
+@pytest.mark.parametrize(
+    ("inputs", "fit_as_they_are"),
+    [
+        ({"x": np.ones((2, 3), np.float32)}, True),
+        ({"x": np.ones((2, 3), np.float64)}, False),
+        ({"x": [[1.0, 2.0, 3.0]]}, False),
+        ({}, False),
+    ],
+    ids=["as they are", "another dtype", "lists", "none"],
+)
+def test_what_needs_a_look_is_not_seen_to_fit(inputs: Any, fit_as_they_are: bool) -> None:
+    assert PLAIN is not None
+    assert fits(inputs, PLAIN) is fit_as_they_are
 
 
 @pytest.mark.parametrize("shape", [None, (-1, -1), (2, -1)])

@@ -84,9 +84,12 @@ async def test_the_expected_answer_lets_a_version_serve(tmp_path: Path, response
             'output "y" differs in 2 of 4 values: at [1, 1] it is 5.0, not 9.0, by 4',
         ),
         (pair({"outputs": [[2.0, 3.0]]}), 'output "y" has shape [2, 2], not [1, 2]'),
-        (pair({"outputs": {"z": [[1.0]]}}), "its response names z; the model gives y"),
-        (pair({"predictions": []}), 'its "predictions" must be a list with an entry for each row'),
-        (pair({}), 'its response must have the one key "predictions" or "outputs"'),
+        (pair({"outputs": {"z": [[1.0]]}}), "its response: it names z; the model gives y"),
+        (
+            pair({"predictions": []}),
+            'its response: "predictions" must be a list with an entry for each row',
+        ),
+        (pair({}), 'its response: it must have the one key "predictions" or "outputs"'),
         (pair({"outputs": []}, {"inputs": {"z": [1.0]}}), "Missing named input: x"),
         (
             pair({"outputs": []}, {**ROWS, "signature_name": "other"}),
@@ -99,8 +102,9 @@ async def test_the_expected_answer_lets_a_version_serve(tmp_path: Path, response
             pair({"outputs": []}, rtol="0.1"),
             "requests[0]: rtol must be a finite number that is not",
         ),
-        (pair({"outputs": {}}), "its response names no output; the model gives y"),
-        (pair({"predictions": [{}, {}]}), "its response names no output; the model gives y"),
+        (pair({"predictions": [None, None]}), "its response: Failed to process element: 0"),
+        (pair({"outputs": {}}), "its response: it names no output; the model gives y"),
+        (pair({"predictions": [{}, {}]}), "its response: it names no output; the model gives y"),
         (pair({"predictions": [{"y": [2, 3]}, {}]}), "keys must be equal to: y"),
         (pair({"outputs": [["2.0", "3.0"]]}), "requests[0] of golden.json: "),
         (pair({"outputs": [[2.0], [4.0, 5.0]]}), "requests[0] of golden.json: "),
@@ -110,6 +114,12 @@ async def test_the_expected_answer_lets_a_version_serve(tmp_path: Path, response
 )
 async def test_another_answer_refuses_it(tmp_path: Path, entry: object, cause: str) -> None:
     assert cause in await asked(tmp_path, entry)
+
+
+@pytest.mark.parametrize("odd", [math.nan, math.inf])
+async def test_no_tolerance_is_told_of_what_is_no_number(tmp_path: Path, odd: float) -> None:
+    said = await asked(tmp_path, pair({"outputs": [[2.0, 3.0], [4.0, odd]]}))
+    assert f"at [1, 1] it is 5.0, not {odd}; export" in said
 
 
 async def test_tolerances_of_the_file_and_of_one_request(tmp_path: Path) -> None:
@@ -145,11 +155,14 @@ ENTRY = b'{"request": {"instances": [[1.0]]}, "response": {"predictions": [[2.0]
         (b'{"requests": [%s], "atol": Infinity}' % ENTRY, "atol must be a finite number"),
         (b'{"requests": [%s], "atol": 1%s}' % (ENTRY, b"0" * 400), "Number too big"),
         (b'{"requests": [%s], "atoll": 1}' % ENTRY, "of other keys only atol, rtol"),
+        (b'{"requests": [], "requests": [%s]}' % ENTRY, 'an object has "requests" twice'),
+        (b'{"requests": [%s]} {"requests": []}' % ENTRY, "and something follows it. at offset: 90"),
+        (b'{"requests": [{"a": [{"b": 1, "b": 1}]}]}', 'an object has "b" twice'),
         (b'{"requests": ' + b"[" * 1_000_000, "JSON Parse error"),
         (b'{"requests": [%s]}' % b",".join([ENTRY] * (MOST_REQUESTS + 1)), "more than 10000"),
         (ENTRY + b" " * LARGEST_BYTES, "it is larger than 64 MB: write golden.tfrecord instead"),
     ],
-    ids=range(12),
+    ids=range(15),
 )
 async def test_a_file_that_cannot_be_used(tmp_path: Path, content: bytes, cause: str) -> None:
     (tmp_path / FILE).write_bytes(content)

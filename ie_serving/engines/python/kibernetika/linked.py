@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
-from ie_serving.core.fit import exact, fit, shed
+from ie_serving.core.fit import Exact, exact, fit, fits, shed
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, Signature
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.hooks import Link
@@ -15,7 +15,6 @@ from ie_serving.engines.python.outputs import array_of
 
 ECHO = "null"
 """kibernetika's driver that gives back whatever it is given."""
-ARRAY = np.ndarray
 PLAIN = "fiub"
 """Kinds of numpy's dtypes whose arrays are tensors as they are: numbers and booleans."""
 
@@ -48,13 +47,8 @@ class LinkedModel:
         known, compiled = self._exact, self.compiled
         if known is None or compiled is None or len(inputs) != len(known):
             return self.infer(inputs)
-        for name, dtype, whole, tail in known:
-            each = inputs.get(name)
-            if type(each) is not ARRAY or each.dtype is not dtype:
-                return self.infer(inputs)
-            shape = each.shape
-            if shape != whole and (shape[1:] != tail or not shape):
-                return self.infer(inputs)
+        if not fits(inputs, known):
+            return self.infer(inputs)
         return compiled.infer(self.signature, inputs, _copies)
 
     async def infer(self, inputs: Mapping[str, Any], *, whole: bool = False) -> dict[str, Array]:
@@ -135,12 +129,11 @@ def _signature(link: Link, compiled: CompiledModel) -> Signature:
     return served[name]
 
 
-def _exact(signature: Signature) -> tuple[tuple[str, Any, tuple[int, ...], object], ...] | None:
+def _exact(signature: Signature) -> Exact | None:
     """Give `fit.exact` of a model of numbers alone, each input with its name."""
     if any(spec.dtype.numpy.kind not in PLAIN for spec in signature.inputs.values()):
         return None
-    known = exact(signature)
-    return known if known is None else tuple((name, *seen) for name, seen in known.items())
+    return exact(signature)
 
 
 def arrays_of(values: Mapping[Any, Any], convert: Callable[[object], Array]) -> dict[str, Array]:

@@ -7,11 +7,12 @@ from typing import Any, NamedTuple, TypeVar
 
 from ie_serving.core.callers import CALLER, NOBODY
 from ie_serving.core.errors import DeadlineExceeded, InvalidRequest, ServingError
+from ie_serving.core.fit import ARRAY
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.python.kibernetika.asking import AskedModel, Asking
 from ie_serving.engines.python.kibernetika.context import HookContext
 from ie_serving.engines.python.kibernetika.functions import IGNORE
-from ie_serving.engines.python.kibernetika.linked import ARRAY, PLAIN, LinkedModel, arrays_of, plain
+from ie_serving.engines.python.kibernetika.linked import PLAIN, LinkedModel, arrays_of, plain
 from ie_serving.engines.python.kibernetika.turns import Turn
 from ie_serving.engines.python.outputs import checked
 

@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from ie_serving.core.errors import NotAvailable, QueueFull, ServingError
+from ie_serving.core.fit import ARRAY
 from ie_serving.engines.python.daemons import DaemonThreads
 from ie_serving.engines.python.kibernetika.asking import Asking
 from ie_serving.engines.python.kibernetika.context import HookContext
 from ie_serving.engines.python.kibernetika.functions import Hook
-from ie_serving.engines.python.kibernetika.linked import ARRAY
 from ie_serving.engines.run import forks
 from ie_serving.engines.run.function import one_line
 from ie_serving.engines.run.latency_model import CEILING_S, WEIGHT, LatencyModel

@@ -87,6 +87,20 @@ def parse_document(body: bytes) -> Json:
     return _Reader(body).document()
 
 
+def parse_file(content: bytes) -> Json:
+    """Parse a file that is one JSON value and nothing else, without equal keys in one object.
+
+    What a client sends is read as TensorFlow Serving reads it; in a file, whatever would be passed
+    over is meant as well.
+
+    Raises:
+        InvalidRequest: as `parse_document`; or a key stands twice, or something follows the value.
+    """
+    if not content:
+        raise InvalidRequest("JSON Parse error: The document is empty")
+    return _FileReader(content).document()
+
+
 def bytes_of(text: str) -> bytes:
     """Return the bytes that stood in the document for this string, escapes resolved."""
     return text.encode("utf-8", "surrogateescape")
@@ -123,6 +137,7 @@ class _Reader:
         self._name = ""
         self._root: Json = None
         self._one_by_one_until = 0
+        self._end = 0
 
     def document(self) -> Json:
         """Read up to the end of the first complete value."""
@@ -191,6 +206,7 @@ class _Reader:
                 _fail(MISSING_COMMA_OR_BRACKET if in_list else MISSING_COMMA_OR_BRACE, at)
             self._stack.pop()
             at += 1
+        self._end = at
         return -1
 
     def _member(self, at: int) -> int:
@@ -330,6 +346,23 @@ class _Reader:
     def _at(self, at: int) -> int:
         """Return the byte at `at`; 0 at the end, which RapidJSON does not tell from a NUL."""
         return self._body[at] if at < len(self._body) else 0
+
+
+class _FileReader(_Reader):
+    """Reads a document that nothing follows and whose keys are unlike in each object."""
+
+    def document(self) -> Json:
+        """Read all."""
+        found = super().document()
+        rest = self._after_space(self._end)
+        if rest < len(self._body):
+            _fail("The file must be one JSON value, and something follows it.", rest)
+        return found
+
+    def _attach(self, value: Json) -> None:
+        if self._stack and isinstance(self._stack[-1], dict) and self._name in self._stack[-1]:
+            raise InvalidRequest(f'an object has "{self._name}" twice: leave one of them out')
+        super()._attach(value)
 
 
 def _numbers(array: bytes) -> list[Json] | None:

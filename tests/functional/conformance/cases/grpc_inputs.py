@@ -12,7 +12,8 @@ INPUTS = Section(
     """\
 The inputs must be exactly the signature's. One error names every input that is missing, misnamed or
 one too many. Shapes are compared with the signature's, `-1` takes any size; missing trailing
-dimensions of size 1 are added, and taken off the outputs again.""",
+dimensions that are declared as 1, and all those of a scalar, are added, and taken off the outputs
+again.""",
     [
         Rpc(
             id="two inputs, two outputs",

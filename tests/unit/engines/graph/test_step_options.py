@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from ie_serving.core.errors import (
     QueueFull,
     ServingError,
 )
+from ie_serving.core.tensors import DataType
+from ie_serving.engines.graph import condition
 from ie_serving.engines.graph.condition import parse
 from tests.unit.engines.graph.shelf import CHAIN, ask, failing, filled
 
@@ -94,9 +97,9 @@ async def test_nothing_holds_of_the_greatest_of_no_elements(tmp_path: Path, when
 
 @pytest.mark.parametrize(("when", "holds"), [("max(a.s) == 'b'", True), ("min(a.s) < 'a'", False)])
 def test_texts_are_compared_as_texts(when: str, holds: bool) -> None:
-    condition = parse(when)
-    assert condition is not None
-    assert condition.holds(np.array([b"a", b"b"], object)) is holds
+    found = parse(when)
+    assert found is not None
+    assert found.holds(np.array([b"a", b"b"], object)) is holds
 
 
 BEYOND_FLOAT64 = 2**53 + 1
@@ -123,23 +126,47 @@ BEYOND_FLOAT64 = 2**53 + 1
     ],
 )
 def test_a_number_is_as_exact_as_the_item(when: str, element: np.generic, holds: bool) -> None:
-    condition = parse(when)
-    assert condition is not None
-    assert condition.holds(np.array([element])) is holds
+    found = parse(when)
+    assert found is not None
+    assert found.holds(np.array([element])) is holds
+
+
+async def test_a_number_is_rounded_once_at_load_and_anew_for_another_dtype_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rounded: list[object] = []
+
+    def note(value: object, dtype: "np.dtype[Any]") -> object:
+        rounded.append(dtype)
+        return round_to(value, dtype)
+
+    round_to = condition._rounded
+    monkeypatch.setattr(condition, "_rounded", note)
+    models = filled()
+    when = "max(first.y) < 2.7"
+    graph = models.graph(tmp_path, {**CHAIN, "last": {**CHAIN["last"], "when": when}})
+    assert rounded == [np.float32]
+    for _ in range(3):
+        await ask(graph, x=[np.float32(1.7)])
+    assert rounded == [np.float32]
+    met = condition.Condition("", "a.x", sign="==", value=0.1).meeting(DataType.FP32)
+    assert met.holds(np.array([0.1], np.float32))
+    assert met.holds(np.array([0.1], np.float64))
+    assert rounded == [np.float32, np.float32, np.float64]
 
 
 def test_a_number_of_elements_is_compared_as_it_is() -> None:
-    condition = parse("size(a.x) == 1.0001")  # which is 1.0 as float16
-    assert condition is not None
-    assert not condition.holds(np.zeros(1, np.float16))
+    found = parse("size(a.x) == 1.0001")  # which is 1.0 as float16
+    assert found is not None
+    assert not found.holds(np.zeros(1, np.float16))
 
 
 @pytest.mark.parametrize("when", ["max(a.x) == 'q'", "rows(a.x) != 'q'"])
 def test_a_number_is_never_compared_with_a_text(when: str) -> None:
-    condition = parse(when)
-    assert condition is not None
+    found = parse(when)
+    assert found is not None
     with pytest.raises(InvalidTensor, match="cannot be compared with 'q'"):
-        condition.holds(np.zeros(1, np.float32))
+        found.holds(np.zeros(1, np.float32))
 
 
 async def test_what_only_a_skipped_step_needs_does_not_run(tmp_path: Path) -> None:

@@ -51,6 +51,15 @@ def test_a_slow_model_is_not_warmed_for_longer_than_the_limit(
     assert warm(model, model.signatures[SERVING_DEFAULT], [1, 4]) < 2
 
 
+def test_a_size_beyond_the_memory_is_left_cold_before_any_is_taken(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(batch_warmup.BUDGET, "limit", 1 << 30)
+    model = Streams(-1, 3)
+    assert warm(model, model.signatures[SERVING_DEFAULT], [4, 1_000_000_000]) == 1
+    assert "12000000000 bytes" in caplog.text
+
+
 def test_what_fails_ends_the_warm_up_and_not_the_load(caplog: pytest.LogCaptureFixture) -> None:
     def refuse(x: Any) -> Any:
         if len(x) > 2:

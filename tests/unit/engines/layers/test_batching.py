@@ -14,6 +14,7 @@ from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import SERVING_DEFAULT
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions, takes_ahead
 from ie_serving.engines.batching import Batching
+from ie_serving.engines.layers import batching
 from ie_serving.engines.layers.batching import PARAMETERS, BatchedModel, BatchingEngine, rules_of
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
@@ -229,3 +230,13 @@ def test_shapes_of_all_allowed_sizes_are_known_before_the_model_serves(tmp_path:
     model: Any = engine.compile(add_one(tmp_path), EngineOptions())
     known = model.inner._programs[SERVING_DEFAULT]._admission.known
     assert {((2, 2),), ((6, 2),), ((7, 2),)} <= set(known)
+
+
+def test_a_size_that_no_batch_can_be_filled_up_to_fails_the_version(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_stand_in(tmp_path)
+    monkeypatch.setattr(batching.BUDGET, "limit", 1 << 30)
+    engine = Batched(StandInEngine(), max_batch_size=0, allowed_batch_sizes=(1, 1_000_000_000))
+    with pytest.raises(LoadFailed, match="1000000000 rows take 8000000000 bytes or more"):
+        engine.compile(tmp_path, EngineOptions())

@@ -15,7 +15,7 @@ import pytest
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.openvino import compile as compile_module
-from ie_serving.engines.openvino import threads_choice
+from ie_serving.engines.openvino import room, threads_choice
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.openvino.threads_choice import about_as_fast
 from ie_serving.engines.run import probe
@@ -199,6 +199,38 @@ def test_a_model_that_cannot_be_reshaped_says_so(tmp_path: Path) -> None:
     unary(tmp_path, [1, 2], DataType.FP32, lambda x: op.matmul(x, kernel, False, False))
     with pytest.raises(LoadFailed, match="cannot be reshaped"):
         load(tmp_path, shape=(1, 5))
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"batch_size": 1_000_000_000},
+        {"batch_size": (1_000_000_000, 2_000_000_000)},
+        {"shape": (2_000_000_000, 2_000_000_000)},
+        {"shape": {"x": (1_000_000_000, -1)}},
+    ],
+    ids=str,
+)
+def test_sizes_beyond_the_memory_are_refused_before_any_is_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Mapping[str, Any]
+) -> None:
+    monkeypatch.setattr(room.BUDGET, "limit", 1 << 30)
+    monkeypatch.setattr(compile_module, "compile_fastest", None)  # it is not come to
+    add_one(tmp_path)
+    with pytest.raises(
+        LoadFailed, match=r"reshaped to x=\(.* bytes or more, .* take 1073741824: ask"
+    ):
+        load(tmp_path, **asked)
+
+
+def test_many_rows_are_tried_of_short_inferences_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of pictures of 4000 by 4000 they would take gigabytes."""
+    rows: list[int] = []
+    monkeypatch.setattr(threads_choice, "zeros", lambda ports, wanted: rows.append(wanted))
+    load(add_one(tmp_path))
+    assert set(rows) == {1}
 
 
 async def test_sizes_that_fail_when_they_are_tried_at_load_leave_nothing_to_answer(

@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from ie_serving.telemetry.entry import Entry
 from ie_serving.telemetry.events import mask, render
 from ie_serving.telemetry.json_lines import written_second
+from ie_serving.telemetry.request_id import made_ids
 
 NAME = "ie_serving.access"
 EVENT = "request answered"
@@ -100,13 +101,14 @@ class _Form:
 
     def lines(self, rows: Iterable[Row], epoch: float) -> bytes:
         """Write rows. See `Write`."""
-        remembered, word, at, second, lines = self._remembered, self._word, -1, b"", []
+        remembered, word, ids = self._remembered, self._word, made_ids()
+        at, second, lines = -1, b"", []
         for row in rows:
             who = row[: len(WHO)]
             id, received, sent, began, started, inferred, encoded, ended = row[len(WHO) :]
             known, some_known = remembered.get(who) or self._remember(who)
-            # One that was made has nothing to quote.
-            quoted = word % id if id.isalnum() else self._quote(id.decode()).encode()
+            # One that is made has nothing to quote.
+            quoted = self._quote(id.decode()).encode() if id else word % next(ids)
             now, thousandth = divmod(int((began + epoch) * 1000), 1000)
             if now != at:
                 at, second = now, self._second_of(now).encode()

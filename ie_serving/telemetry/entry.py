@@ -8,6 +8,8 @@ import time
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ie_serving.telemetry.request_id import made_ids
+
 if TYPE_CHECKING:
     from ie_serving.telemetry.trace_context import Trace
 
@@ -54,16 +56,14 @@ class Part(NamedTuple):
 class Entry:
     """What is known of one request. Times are of `time.perf_counter()`, 0.0 where unknown.
 
-    Args of the constructor, attributes as well:
-        id: request id, printable ASCII; empty where nobody wants one.
+    Attributes:
+        id: request id, printable ASCII; empty where the client has sent none, and none was made.
         client: address, as the transport has it: host and port, or what gRPC's library makes of
             them, `ipv4:HOST:PORT`.
         interface: `REST` or `gRPC`.
         method: HTTP's, or the name of the RPC.
         path: of the request, without the query, not longer than `LONGEST`.
         trace: its span, where it is traced.
-
-    Attributes:
         parts: what was done for it; None where nobody wants to know.
         secure: whether it came over TLS; None where that is not known.
         model: name that was asked for; empty where none is known.
@@ -80,54 +80,26 @@ class Entry:
         ended: when the answer was made; 0.0 while it is worked on.
     """
 
-    # Read and written faster than what has a dictionary, and a class's own values.
-    __slots__ = (
-        "arrived",
-        "began",
-        "client",
-        "code",
-        "encoded",
-        "ended",
-        "id",
-        "inferred",
-        "interface",
-        "method",
-        "model",
-        "parts",
-        "path",
-        "received",
-        "secure",
-        "sent",
-        "started",
-        "trace",
-        "version",
-        "whole",
-    )
+    # As values of the class, so that to make an entry costs no call beyond that of the class.
+    id: bytes = b""
+    client: object = None
+    interface: str = ""
+    method: str = ""
+    path: str = ""
+    trace: "Trace | None" = None
+    parts: list[Part] | None = None
+    secure: bool | None = None
+    model: str = ""
+    version: int | None = None
+    code: str | int = ""
+    received: int | None = None
+    sent: int = 0
+    arrived = began = whole = started = inferred = encoded = ended = 0.0
 
-    def __init__(
-        self,
-        id: bytes = b"",
-        client: object = None,
-        interface: str = "",
-        method: str = "",
-        path: str = "",
-        trace: "Trace | None" = None,
-    ) -> None:
-        self.id = id
-        self.client = client
-        self.interface = interface
-        self.method = method
-        self.path = path
-        self.trace = trace
-        self.parts: list[Part] | None = None
-        self.secure: bool | None = None
-        self.model = ""
-        self.version: int | None = None
-        self.code: str | int = ""
-        self.received: int | None = None
-        self.sent = 0
-        self.began = now()
-        self.arrived = self.whole = self.started = self.inferred = self.encoded = self.ended = 0.0
+    def named(self) -> bytes:
+        """Give the id of the request; one is made where it has none."""
+        self.id = self.id or next(made_ids())
+        return self.id
 
     def forget_times(self) -> None:
         """Forget the times of what was one of many, as a message of a stream."""

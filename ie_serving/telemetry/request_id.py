@@ -7,6 +7,7 @@ import itertools
 import re
 import secrets
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
 HEADER: Final = "x-request-id"
@@ -18,10 +19,12 @@ LONGEST: Final = 128
 _SAFE = re.compile(rb"[!#-&(-\[\]-~]{1,%d}" % LONGEST)
 
 
+@cache
 def made_ids() -> Iterator[bytes]:
-    """Give ids that no other process gives: a random beginning, and a number.
+    """Give what makes ids that no other process makes: a random beginning, and a number.
 
-    Called in the worker: what is made before the fork would be the same in each.
+    For every thread of a process. First called in the worker: what is made before the fork would be
+    the same in each.
     """
     # Random once, then counted: to ask the system for bytes costs a system call for each id.
     return map(f"{secrets.token_hex(8)}%012x".encode().__mod__, itertools.count(1))

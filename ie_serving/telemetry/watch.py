@@ -5,13 +5,11 @@ is an access log or `Server-Timing`, else those alone whose trace is kept.
 """
 
 from collections.abc import Callable, Sequence
-from itertools import repeat
 from typing import Protocol
 
 from ie_serving.telemetry.access_log import AccessLog
 from ie_serving.telemetry.entry import Entry, now
 from ie_serving.telemetry.parts import share
-from ie_serving.telemetry.request_id import made_ids
 from ie_serving.telemetry.trace_context import Trace
 
 Told = Callable[[Entry, Sequence[tuple[Entry, float]]], None]
@@ -44,11 +42,11 @@ class Watch:
 
     Attributes:
         timing: see above.
-        logs: whether there is an access log: replies then have the request's id.
+        logs: whether there is an access log: replies then have the request's id, where the client
+            has sent one or the request has failed.
         every: whether every request has an entry, and not those alone that are traced.
         trace: gives the span of a request, by its path, traceparent and tracestate, or None where
             it is not traced. None where nothing is.
-        ids: gives an id to each request that has none.
     """
 
     def __init__(self, log: AccessLog | None, traces: Tracing | None, *, timing: bool) -> None:
@@ -58,12 +56,12 @@ class Watch:
         self.logs = log is not None
         self.every = self.logs or timing
         self.trace = traces.begin if traces else None
-        self.ids = made_ids() if log else repeat(b"")
         # Where there is only the log, without a call between.
         self.end = log.end if log and not traces else self._end
 
     def _end(self, entry: Entry) -> None:
         if self._log is not None:
+            entry.named()  # the span and the line have the same
             self._log.end(entry)
         else:
             entry.ended = now()

@@ -1,5 +1,6 @@
 """The access log: a line for each request of both interfaces, with its id."""
 
+import itertools
 import json
 import re
 from base64 import b64encode
@@ -22,6 +23,13 @@ from tests.functional.websocket import WebSocket
 from tests.process import PATIENCE_S, until
 
 BODY = json.dumps({"instances": np.zeros((1, 64)).tolist()})
+ID = "x-request-id"
+_NUMBERS = itertools.count(1)
+
+
+def named() -> dict[str, str]:
+    """Give an id as the clients that send one do: a header over REST, metadata over gRPC."""
+    return {ID: f"test-{next(_NUMBERS)}"}
 
 
 class Logged(NamedTuple):
@@ -75,12 +83,12 @@ def logged(
 
 
 def test_a_request_over_rest(logged: Logged) -> None:
-    reply = logged.server.rest.post("/v1/models/digits:predict", content=BODY)
-    fields = logged.line_of(reply.headers["x-request-id"])
+    reply = logged.server.rest.post("/v1/models/digits:predict", content=BODY, headers=named())
+    fields = logged.line_of(reply.headers[ID])
     times = [fields.pop(name) for name in ("decode_ms", "infer_ms", "encode_ms", "total_ms")]
     assert 0 < sum(times[:3]) <= times[3] + 0.003  # each is rounded
     assert fields.pop("client").startswith("127.0.0.1:")
-    assert fields.pop("id") == reply.headers["x-request-id"]
+    assert fields.pop("id") == reply.headers[ID]
     assert fields == {
         "interface": "REST",
         "method": "POST",
@@ -96,12 +104,12 @@ def test_a_request_over_rest(logged: Logged) -> None:
 def test_a_request_of_the_open_inference_protocol(logged: Logged) -> None:
     image = {"name": "image", "shape": [1, 64], "datatype": "FP32", "data": [0] * 64}
     path = "/v2/models/digits/infer"
-    reply = logged.server.rest.post(path, json={"inputs": [image]})
-    fields = logged.line_of(reply.headers["x-request-id"])
+    reply = logged.server.rest.post(path, json={"inputs": [image]}, headers=named())
+    fields = logged.line_of(reply.headers[ID])
     assert (fields["path"], fields["model"], fields["version"]) == (path, "digits", 2)
     assert fields["infer_ms"] > 0
     reply = logged.server.rest.post(path, json={"inputs": []})
-    fields = logged.line_of(reply.headers["x-request-id"])
+    fields = logged.line_of(reply.headers[ID])
     assert (fields["code"], fields["model"]) == (400, "digits")
     reply = logged.server.rest.post(path, json={"inputs": [image] * 2000})
     assert (reply.status_code, fields["code"]) == (413, 400)
@@ -109,15 +117,17 @@ def test_a_request_of_the_open_inference_protocol(logged: Logged) -> None:
 
 def test_a_query_is_not_logged(logged: Logged) -> None:
     """It is where clients of other servers put their tokens."""
-    reply = logged.server.rest.post("/v1/models/digits:predict?token=hunter2", content=BODY)
-    assert logged.line_of(reply.headers["x-request-id"])["path"] == "/v1/models/digits:predict"
+    target = "/v1/models/digits:predict?token=hunter2"
+    reply = logged.server.rest.post(target, content=BODY, headers=named())
+    assert logged.line_of(reply.headers[ID])["path"] == "/v1/models/digits:predict"
     assert "hunter2" not in logged.path.read_text()
 
 
 def test_a_call_over_grpc(logged: Logged) -> None:
     request = predict()
-    reply, call = logged.server.prediction.Predict.with_call(request, PATIENCE_S)
-    fields = logged.line_of(dict(call.trailing_metadata())["x-request-id"])
+    predicting, sent = logged.server.prediction.Predict, named()
+    reply, call = predicting.with_call(request, PATIENCE_S, metadata=(*sent.items(),))
+    fields = logged.line_of(dict(call.trailing_metadata())[ID])
     times = [fields.pop(name) for name in ("decode_ms", "infer_ms", "encode_ms", "total_ms")]
     assert 0 < sum(times[:3]) <= times[3] + 0.003
     assert fields.pop("client").startswith("127.0.0.1:")
@@ -137,29 +147,31 @@ def test_a_call_over_grpc(logged: Logged) -> None:
 def test_what_asks_no_model_to_run_has_a_line_too(logged: Logged) -> None:
     """Pages of REST by their path, RPCs by their name; version and times where there are any."""
     for path, code in (("/v1/models/digits", 200), ("/v2/health/ready", 200), ("/x", 404)):
-        reply = logged.server.rest.get(path)
-        fields = logged.line_of(reply.headers["x-request-id"])
+        reply = logged.server.rest.get(path, headers=named())
+        fields = logged.line_of(reply.headers[ID])
         assert (fields["method"], fields["path"], fields["code"]) == ("GET", path, code)
     status = get_model_status_pb2.GetModelStatusRequest(model_spec={"name": "digits"})
-    _, call = logged.server.model.GetModelStatus.with_call(status, PATIENCE_S)
-    fields = logged.line_of(dict(call.trailing_metadata())["x-request-id"])
+    asking, sent = logged.server.model.GetModelStatus, named()
+    _, call = asking.with_call(status, PATIENCE_S, metadata=(*sent.items(),))
+    fields = logged.line_of(dict(call.trailing_metadata())[ID])
     assert (fields["model"], fields["version"]) == ("digits", None)
     metadata = get_model_metadata_pb2.GetModelMetadataRequest(
         model_spec={"name": "digits"}, metadata_field=["signature_def"]
     )
-    _, call = logged.server.prediction.GetModelMetadata.with_call(metadata, PATIENCE_S)
-    fields = logged.line_of(dict(call.trailing_metadata())["x-request-id"])
+    describing, sent = logged.server.prediction.GetModelMetadata, named()
+    _, call = describing.with_call(metadata, PATIENCE_S, metadata=(*sent.items(),))
+    fields = logged.line_of(dict(call.trailing_metadata())[ID])
     assert (fields["model"], fields["version"], fields["infer_ms"]) == ("digits", 2, None)
 
 
 def test_a_request_that_fails_has_its_code(logged: Logged) -> None:
     reply = logged.server.rest.post("/v1/models/absent:predict", content=BODY)
-    fields = logged.line_of(reply.headers["x-request-id"])
+    fields = logged.line_of(reply.headers[ID])
     assert (fields["code"], fields["model"], fields["version"]) == (404, "absent", None)
     with pytest.raises(grpc.RpcError) as ended:
         logged.server.prediction.Predict(predict(name="absent"), PATIENCE_S)
     assert ended.value.code() is grpc.StatusCode.NOT_FOUND, ended.value
-    fields = logged.line_of(dict(ended.value.trailing_metadata())["x-request-id"])
+    fields = logged.line_of(dict(ended.value.trailing_metadata())[ID])
     assert (fields["code"], fields["model"]) == ("NOT_FOUND", "absent")
 
 
@@ -171,7 +183,7 @@ def test_a_call_that_is_refused_before_it_is_answered(
         return
     with pytest.raises(grpc.RpcError) as ended:
         logged.server.prediction.Predict(predict(rows=1000), PATIENCE_S)
-    fields = logged.line_of(dict(ended.value.trailing_metadata())["x-request-id"])
+    fields = logged.line_of(dict(ended.value.trailing_metadata())[ID])
     assert (fields["method"], fields["code"]) == ("Predict", "RESOURCE_EXHAUSTED")
     assert fields["bytes_in"] is None
 
@@ -182,7 +194,7 @@ def test_a_stream_over_grpc_has_one_line_when_it_ends(logged: Logged) -> None:
     requests = [predict().SerializeToString(), predict(rows=3).SerializeToString()]
     call = stream(iter(requests), PATIENCE_S, metadata=(("x-request-id", "stream-1"),))
     replies = list(call)
-    assert dict(call.trailing_metadata())["x-request-id"] == "stream-1"
+    assert dict(call.trailing_metadata())[ID] == "stream-1"
     fields = logged.line_of("stream-1")
     assert fields.pop("client").startswith("127.0.0.1:")
     assert fields.pop("total_ms") > 0
@@ -232,24 +244,38 @@ def test_the_clients_own_id_is_taken_where_it_is_safe(
     reply = logged.server.rest.post(
         "/v1/models/digits:predict", content=BODY, headers={"X-Request-Id": given}
     )
-    over_rest = reply.headers["x-request-id"]
+    over_rest = reply.headers.get(ID)
     _, call = logged.server.prediction.Predict.with_call(
         predict(), PATIENCE_S, metadata=(("x-request-id", given),)
     )
-    over_grpc = dict(call.trailing_metadata())["x-request-id"]
-    assert ([over_rest, over_grpc] == [given, given]) is taken
-    if not taken:
-        for made in (over_rest, over_grpc):
-            assert made.isalnum()
-            assert logged.line_of(made)
+    over_grpc = dict(call.trailing_metadata()).get(ID)
+    assert [over_rest, over_grpc] == [given if taken else None] * 2
+    if taken:
+        until(lambda: logged.path.read_text().count(f'"id":"{given}"') == 2)
+
+
+def test_a_line_without_an_id_of_the_client_has_one_of_its_own(logged: Logged) -> None:
+    """The client is told of it where its request fails: then somebody looks for the line."""
+    path = "/v1/models/unnamed"
+
+    def lines() -> list[dict[str, Any]]:
+        return [line["fields"] for line in logged.lines() if line["fields"]["path"] == path]
+
+    replies = [logged.server.rest.get(path) for _ in range(2)]
+    until(lambda: len(lines()) == len(replies))
+    ids = [line["id"] for line in lines()]
+    assert [reply.headers[ID] for reply in replies] == ids
+    assert len(set(ids)) == len(replies)
+    assert all(re.fullmatch("[0-9a-f]{28}", id) for id in ids)
+    assert ID not in logged.server.rest.get("/v1/models").headers
 
 
 def test_a_file_that_is_moved_away_is_opened_anew(logged: Logged) -> None:
     moved = logged.path.rename(logged.path.with_suffix(".1"))
-    reply = logged.server.rest.get("/v1/models")
+    reply = logged.server.rest.get("/v1/models", headers=named())
     until(logged.path.exists)
-    assert logged.line_of(reply.headers["x-request-id"])["code"] == 200
-    assert reply.headers["x-request-id"] not in moved.read_text()
+    assert logged.line_of(reply.headers[ID])["code"] == 200
+    assert reply.headers[ID] not in moved.read_text()
 
 
 @pytest.fixture(params=TRANSPORTS)
@@ -270,9 +296,10 @@ def test_callers_have_one_line_each_without_their_credentials(guarded: Logged) -
     stub, url = guarded.server.prediction, "/v1/models/digits:predict"
     for given in ("", "Bearer hunter2", basic, wrong):
         metadata = (("authorization", given),) if given else ()
-        reply = guarded.server.rest.post(url, content=BODY, headers=dict(metadata))
+        headers = dict(metadata) | named()
+        reply = guarded.server.rest.post(url, content=BODY, headers=headers)
         assert reply.status_code == (200 if given in ("Bearer hunter2", basic) else 401)
-        assert guarded.line_of(reply.headers["x-request-id"])["code"] == reply.status_code
+        assert guarded.line_of(reply.headers[ID])["code"] == reply.status_code
         with suppress(grpc.RpcError):
             stub.Predict(predict(), PATIENCE_S, metadata=metadata)
     calls = Counter({"OK": 2, "UNAUTHENTICATED": 2})

@@ -12,7 +12,7 @@ from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.layers.gathering import Rules
 from ie_serving.engines.layers.joining import Arrays
 from ie_serving.engines.layers.queue import Parts, Queue, Record
-from ie_serving.telemetry.entry import CURRENT, Entry, current
+from ie_serving.telemetry.entry import CURRENT, Entry, current, now
 from ie_serving.telemetry.watch import Told
 
 
@@ -50,7 +50,7 @@ class NotedQueue(Queue):
         members = [(entry, since) for entry, since in asked if entry is not None]
         # The task has the context of whoever was there when the batch was sent.
         own = Entry()
-        own.parts = []
+        own.began, own.parts = now(), []
         CURRENT.set(own if members else None)
         try:
             return await super()._infer(parts)

@@ -90,20 +90,33 @@ class _Logged:
             trace = watch.trace(path, parent, state)
             if trace is None and not watch.every:
                 return None
-        entry = Entry(id or next(watch.ids), client, "gRPC", self._name, path, trace)
+        entry = Entry()
+        entry.began = now()
+        entry.id, entry.client = id, client
+        entry.interface, entry.method, entry.path = "gRPC", self._name, path
         if trace is not None or watch.timing:
-            entry.parts = []
+            entry.trace, entry.parts = trace, []
             entry.arrived = getattr(context, "arrived", 0.0)
-        # Before the answer is known, so that a refusal carries the id as well.
         if not watch.logs:
             return entry
         if isinstance(context, _Told):
-            context.id = id = entry.id
+            context.told = entry
+        if id:
+            self._give_back(id, context)
+        return entry
+
+    def _give_back(self, id: bytes, context: "Context | _Told") -> None:
+        if isinstance(context, _Told):
             head, block = _AROUND[len(id)]
             context._after = b"".join((head, context.number.to_bytes(4, "big"), block, id))
         else:
-            context.set_trailing_metadata(((HEADER, entry.id.decode()),))
-        return entry
+            context.set_trailing_metadata(((HEADER, id.decode()),))
+
+    def _failed(self, entry: Entry, error: BaseException, context: "Context | _Told") -> None:
+        """Note how a call has failed, and give it an id where its client has sent none."""
+        entry.code = code_of(error).name
+        if self._watch.logs and not entry.id:
+            self._give_back(entry.named(), context)
 
 
 def _given(metadata: Metadata) -> tuple[bytes, str, str]:
@@ -140,7 +153,7 @@ class LoggedAnswer(_Logged):
         try:
             reply = await self._answer(payload, context)
         except ENDED as error:
-            entry.code = code_of(error).name
+            self._failed(entry, error, cast(Context, context))
             self._end(entry)
             raise
         entry.code, entry.sent = _OK, len(reply)
@@ -151,8 +164,8 @@ class LoggedAnswer(_Logged):
         """Tell of a call that has ended before it could be answered."""
         entry = self.begun(context)
         if entry is not None:
-            entry.code = code_of(error).name
-            self._watch.end(entry)
+            self._failed(entry, error, context)
+            self._end(entry)
 
 
 class SampledAnswer(LoggedAnswer):
@@ -200,7 +213,7 @@ class LoggedConversation(_Logged):
                     yield reply
             entry.code = Code.OK.name
         except ENDED as error:
-            entry.code = code_of(error).name
+            self._failed(entry, error, cast(Context, context))
             raise
         finally:
             entry.code = entry.code or Code.CANCELLED.name  # whoever reads it has left
@@ -243,8 +256,10 @@ class LoggedAdmission:
         trace = watch.trace(path, "", "") if watch.trace else None
         if trace is not None or watch.every:
             name = path.rpartition("/")[2]
-            entry = Entry(next(watch.ids), None, "gRPC", name, path, trace)
-            entry.code = code_of(error).name
+            entry = Entry()
+            entry.began = now()
+            entry.interface, entry.method, entry.path = "gRPC", name, path
+            entry.trace, entry.code = trace, code_of(error).name
             watch.end(entry)
 
 
@@ -270,11 +285,11 @@ class _Told(Call):
     """A call over the own HTTP/2 that is told of.
 
     Attributes:
-        id: that its status carries; empty where there is no access log.
+        told: its entry, once there is one, and an access log.
     """
 
     # Without slots: two kinds of call have some of their own, and a class has one such base.
-    id = b""
+    told: Entry | None = None
 
     def peer(self) -> object:
         """See `Context`."""
@@ -287,7 +302,7 @@ class _Told(Call):
     @property
     def _trailing(self) -> bytes:  # type: ignore[override]
         """The metadata of a failure."""
-        return replies.block((HEADER, self.id.decode())) if self.id else b""
+        return replies.block((HEADER, self.told.named().decode())) if self.told else b""
 
 
 class ToldCall(_Told, UnaryCall):

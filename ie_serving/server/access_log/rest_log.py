@@ -13,11 +13,11 @@ from ie_serving.core.codes import ENDED
 from ie_serving.server.transport.http1.messages import (
     Answer,
     App,
-    Reply,
     Request,
+    RequestHead,
     Switch,
 )
-from ie_serving.telemetry.entry import CURRENT, LONGEST, Entry
+from ie_serving.telemetry.entry import CURRENT, LONGEST, Entry, now
 from ie_serving.telemetry.request_id import HEADER, safe
 from ie_serving.telemetry.trace_context import PARENT, STATE
 from ie_serving.telemetry.watch import Watch
@@ -32,6 +32,8 @@ _TIMING: Final = b"server-timing: %b\r\n"
 CANCELLED: Final = 499
 """nginx's code of a request whose client has left, or that was cut at the end of a drain."""
 FAILED: Final = 500
+WRONG: Final = 400
+"""From this code on a request has failed; its reply has an id, also where the client sent none."""
 
 
 class LoggedApp:
@@ -47,7 +49,10 @@ class LoggedApp:
         self._app = app
         self._watch = watch
         self._secure = secure
-        self._end = watch.end
+        self._logs, self._timing, self._end = watch.logs, watch.timing, watch.end
+        # Of the request before: equal requests share one head, which most clients send again.
+        self._head: RequestHead | None = None
+        self._path, self._given = "", b""
 
     async def __call__(self, request: Request, begun: Entry | None = None) -> Answer:
         """See `messages.App`; `begun` is the entry of the request where there is one already."""
@@ -61,37 +66,43 @@ class LoggedApp:
             raise
         if isinstance(reply, Switch):
             return self._switched(reply, entry)
-        entry.code, headers, body, _ = reply
-        entry.sent = len(body)
+        code, _, body, _ = reply
+        entry.code, entry.sent = code, len(body)
+        if self._logs and code >= WRONG:
+            entry.named()
         self._end(entry)
-        # As the class itself would, without the call.
-        return tuple.__new__(Reply, (entry.code, headers, body, self._lines(entry)))
+        return reply._replace(lines=self._lines(entry)) if entry.id or self._timing else reply
 
     def begun(self, request: Request) -> Entry | None:
         """Make the entry of a request; None where nobody wants to tell of it."""
-        head = request.head
-        fields, watch, trace = head.fields, self._watch, None
-        path = head.path[:LONGEST].decode("latin-1")
+        head, watch, trace = request.head, self._watch, None
+        if head is not self._head:
+            self._read(head)
         if watch.trace is not None:
-            parent, state = [fields.get(name, b"").decode("latin-1") for name in _CONTEXT]
-            trace = watch.trace(path, parent, state)
+            parent, state = [head.fields.get(name, b"").decode("latin-1") for name in _CONTEXT]
+            trace = watch.trace(self._path, parent, state)
             if trace is None and not watch.every:
                 return None
-        given = fields.get(_HEADER)
-        id = (safe(given) if given else b"") or next(watch.ids)
-        entry = Entry(id, request.ends.client, "REST", head.method, path, trace)
-        if trace is not None or watch.timing:
-            entry.parts = []
+        entry = Entry()
+        entry.began = now()
+        entry.interface, entry.method, entry.path = "REST", head.method, self._path
+        entry.id, entry.client, entry.secure = self._given, request.ends.client, self._secure
+        if trace is not None or self._timing:
+            entry.trace, entry.parts = trace, []
         # A body that comes in pieces may be announced by its length all the same.
         entry.received = head.length if request.body is None else len(request.body)
-        entry.secure = self._secure
         if request.body is None:
             entry.arrived = entry.began
         return entry
 
+    def _read(self, head: RequestHead) -> None:
+        given = head.fields.get(_HEADER)
+        self._head, self._given = head, safe(given) if given else b""
+        self._path = head.path[:LONGEST].decode("latin-1")
+
     def _lines(self, entry: Entry) -> bytes:
-        lines = _ID % entry.id if self._watch.logs else b""
-        return lines + _TIMING % timing(entry) if self._watch.timing and entry.ended else lines
+        lines = _ID % entry.id if self._logs and entry.id else b""
+        return lines + _TIMING % timing(entry) if self._timing and entry.ended else lines
 
     def _switched(self, switch: Switch, entry: Entry) -> Switch:
         entry.code = switch.status

@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
 
 from ie_serving.core.errors import ServingError
 from ie_serving.telemetry import installed, trace_context, traces
-from ie_serving.telemetry.entry import CURRENT, MOST_PARTS, Entry, Part
+from ie_serving.telemetry.entry import CURRENT, MOST_PARTS, Entry, Part, now
 from ie_serving.telemetry.events import MASK
 from ie_serving.telemetry.parts import Noting, of_steps
 from ie_serving.telemetry.spans import _route
@@ -104,8 +104,9 @@ def test_a_share_is_kept_as_the_library_keeps_it(
 
 def begun(trace: Trace | None, client: object, *asked: str) -> Entry:
     """Make the entry of a request as the transports do."""
-    entry = Entry(b"", client, *asked, trace)  # type: ignore[arg-type]
-    entry.parts = []
+    entry = Entry()
+    entry.began, entry.client, entry.trace, entry.parts = now(), client, trace, []
+    entry.interface, entry.method, entry.path = asked
     return entry
 
 
@@ -174,6 +175,7 @@ def test_a_batch_has_the_time_in_which_it_ran(watch: Watch, exporter: InMemorySp
     """As of requests, in nanoseconds since 1970, although nothing but its parts is noted of it."""
     trace = watch.trace("/pkg.S/Predict", ON, "") if watch.trace else None
     before, entry, own = time.time_ns(), begun(trace, None, "gRPC", "Predict", "/p"), Entry()
+    own.began = now()
     watch.batch(own, [(entry, 0.0)])
     watch.close()
     (span,) = exporter.get_finished_spans()

@@ -335,7 +335,32 @@ def test_calls_of_one_method_have_each_its_own_id(access: OptionalWatch) -> None
     for metadata in (first, first, (), other, first):
         context = Context(*metadata)
         asyncio.run(method(b"", context))
-        found.append(context.trailing[0][1])
-    assert [*found[:2], *found[3:]] == ["a", "a", "b", "a"]
-    assert len(found[2]) == 28
+        found.append(context.trailing and context.trailing[0][1])
+    assert found == ["a", "a", None, "b", "a"]
     asyncio.run(access.close())
+
+
+def test_who_fails_without_an_id_is_told_the_one_of_the_line(
+    access: OptionalWatch, line: Fields
+) -> None:
+    method = access.grpc({"s": {"m": raising(NotFound(""))}}, None)[0]["s"]["m"]
+    context = Context()
+    with pytest.raises(NotFound):
+        asyncio.run(method(b"", context))
+    ((name, id),) = context.trailing
+    assert (name, len(id), line()["id"]) == ("x-request-id", 28, id)
+
+
+def test_who_fails_over_rest_is_told_it_too(access: OptionalWatch, line: Fields) -> None:
+    async def refuse(_: Request) -> Reply:
+        return Reply(404, (), b"")
+
+    reply = asyncio.run(access.rest(refuse)(request()))
+    name, _, id = reply.lines.decode().rstrip().partition(": ")
+    assert (name, len(id), line()["id"]) == ("x-request-id", 28, id)
+
+
+def test_who_succeeds_without_an_id_is_sent_none(access: OptionalWatch, line: Fields) -> None:
+    """The line has one; to send and to read it would cost more than the rest of the log."""
+    reply = asyncio.run(access.rest(reply_nothing)(request()))
+    assert (reply.lines, len(line()["id"])) == (b"", 28)

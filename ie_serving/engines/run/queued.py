@@ -9,6 +9,7 @@ started before the first is over; the engine goes on with it by itself.
 import asyncio
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from ie_serving.core.tensors import Array, Signature
@@ -67,10 +68,10 @@ class QueuedProgram(Program):
             check(inputs[name])
         free = self._pool.free
         request, waited_s = (free.pop(), 0.0) if free else await self._taken()
-        if sum([array.nbytes for array in inputs.values()]) > FILLED_AT_ONCE:
-            return await self._infer_in_lane(request, inputs, read, 0, True, waited_s)
+        large = sum([array.nbytes for array in inputs.values()]) > FILLED_AT_ONCE
+        make = partial(Lane[T], new=True) if large else StartedLane[T]
         try:
-            lane = StartedLane(cast(QueuedRequest, request), inputs, read, self._failures)
+            lane = make(cast(QueuedRequest, request), inputs, read, self._failures)
         except BaseException as error:
             self._give_failed(request, error)
             raise
@@ -85,7 +86,7 @@ class QueuedProgram(Program):
         # been told after this one's end.
         self._ran.append(max(0.0, min(lane.seconds, lane.ended - self._ended)))
         self._ended = lane.ended
-        self._record.waited(waited_s)
+        self._record.waited(waited_s + lane.waited_s if large else waited_s)
         return lane.result()
 
 

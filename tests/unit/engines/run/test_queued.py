@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -170,3 +171,17 @@ async def test_large_inputs_are_copied_beside_the_event_loop(
     await asked.until(lambda: asked.engine.begun == ["run", "run_new"])
     asked.engine.go.set()
     assert await result(second) == [4]
+
+
+async def test_what_large_inputs_wait_behind_another_inference_is_none_of_their_own_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(queued, "FILLED_AT_ONCE", 0)
+    asked = await busy()
+    began = time.perf_counter()
+    second = asked.ask(2)
+    await asked.until(lambda: asked.engine.begun == ["run", "run_new"])
+    await asked.until(lambda: time.perf_counter() - began > 0.1)
+    asked.engine.go.set()
+    await result(second)
+    assert asked.program._ran[-1] < 0.05

@@ -159,7 +159,10 @@ class LineFile:
             try:
                 data = data[os.write(self._file, data) :]
             except BlockingIOError:  # whoever shares standard output has made it non-blocking
-                select.select((), (self._file,), ())
+                # `select` takes no number from 1,024 on.
+                room = select.poll()
+                room.register(self._file, select.POLLOUT)
+                room.poll()
 
     def _was_moved(self) -> bool:
         try:

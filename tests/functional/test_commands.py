@@ -270,7 +270,7 @@ def test_tls_and_keys(closed: tuple[Server, Path]) -> None:
     ran = ie_serving("labels", "set", "digits", "a=2", *there, chief)
     assert (ran.code, ran.out) == (DONE, "a: none -> 2\n")
     unencrypted = ie_serving("status", f"--url=http://localhost:{server.rest_port}", chief)
-    assert (unencrypted.code, "it wants TLS (https://)" in unencrypted.err) == (UNREACHABLE, True)
+    assert (unencrypted.code, "use https://" in unencrypted.err) == (REFUSED, True)
 
 
 def test_grpc_with_tls_and_keys(closed: tuple[Server, Path]) -> None:

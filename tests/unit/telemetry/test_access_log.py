@@ -1,9 +1,11 @@
 """The access log: what a line says, and that no request waits for it."""
 
+import fcntl
 import json
 import logging
 import os
 import re
+import resource
 import threading
 from collections.abc import Iterator
 from contextlib import closing
@@ -227,10 +229,17 @@ def test_a_full_pipe_holds_nobody_up_and_what_is_lost_is_counted(
     assert line == f'access log lines lost lines={log.dropped} cause="{cause}"'
 
 
-def test_a_pipe_that_does_not_block_is_waited_for(pipe: tuple[int, int]) -> None:
-    """Whoever shares standard output may have made it so."""
-    reading, writing = pipe
+def test_a_pipe_that_does_not_block_is_waited_for(
+    pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever shares standard output may have made it so. Its number may be any."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(2048, hard)), hard))
+    reading, low = pipe
+    writing = fcntl.fcntl(low, fcntl.F_DUPFD, 1024)
+    os.close(low)
     os.set_blocking(writing, False)
+    monkeypatch.setattr(access_log, "_STDOUT_NUMBER", writing)
     log = AccessLog("-")
     for number in range(1000):
         log.end(entry(version=number))

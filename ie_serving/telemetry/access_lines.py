@@ -107,8 +107,9 @@ class _Form:
             who = row[: len(WHO)]
             id, received, sent, began, started, inferred, encoded, ended = row[len(WHO) :]
             known, some_known = remembered.get(who) or self._remember(who)
-            # One that is made has nothing to quote.
-            quoted = self._quote(id.decode()).encode() if id else word % next(ids)
+            id = id or next(ids)
+            # One that is made, as most that clients send, has nothing to quote.
+            quoted = word % id if id.isalnum() else self._quote(id.decode()).encode()
             now, thousandth = divmod(int((began + epoch) * 1000), 1000)
             if now != at:
                 at, second = now, self._second_of(now).encode()

@@ -138,7 +138,10 @@ class _Planner:
             self._faults.append(f"{self._looked_at[name]}: no model takes request.{name}; {advice}")
 
     def _meet_conditions(self) -> None:
-        """Refuse tests that never hold, once all steps have said what the request brings."""
+        """Refuse tests that never hold, and round what the others compare with.
+
+        Once all steps have said what the request brings: before, the dtypes are not known.
+        """
         for name, step in self._steps.items():
             spec = step.tested and self._items(step.tested.step).get(step.tested.item)
             if not step.when or not spec:

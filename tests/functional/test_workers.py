@@ -7,10 +7,10 @@ import signal
 import socket
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 import httpx
@@ -330,7 +330,38 @@ def test_a_worker_that_is_stopped_is_named_to_who_reloads(
     assert len(answers(clients)) == 1
 
 
-class Scrapes:
+M = TypeVar("M", bound="Meanwhile")
+
+
+class Meanwhile:
+    """Threads that ask again and again until the end of the block.
+
+    Args of the constructor:
+        ask: what each does once, with the arguments of its own.
+        own: these, for each thread.
+    """
+
+    def __init__(self, ask: Callable[..., None], own: Sequence[tuple[Any, ...]]) -> None:
+        self._ask = ask
+        self._over = threading.Event()
+        self._threads = [threading.Thread(target=self._run, args=each) for each in own]
+
+    def _run(self, *own: Any) -> None:
+        while not self._over.wait(0.02):
+            self._ask(*own)
+
+    def __enter__(self: M) -> M:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        for thread in self._threads:
+            thread.join(PATIENCE_S)
+
+
+class Scrapes(Meanwhile):
     """Readers of the page, each time over a connection of its own.
 
     Attributes:
@@ -341,31 +372,19 @@ class Scrapes:
         self._url = f"http://127.0.0.1:{server.rest_port}/metrics"
         self._labels = labels
         self.found: list[list[float]] = [[] for _ in range(readers)]
-        self._over = threading.Event()
-        self._threads = [threading.Thread(target=self._read, args=(each,)) for each in self.found]
+        super().__init__(self._read, [(each,) for each in self.found])
 
     @property
     def count(self) -> int:
         return min(map(len, self.found))
 
     def _read(self, found: list[float]) -> None:
-        while not self._over.wait(0.02):
-            with suppress(httpx.TransportError):  # the worker that died had the connection
-                page = httpx.get(self._url, timeout=PATIENCE_S).text
-                found.append(value_of(page, "ie_serving_requests_total", **self._labels))
-
-    def __enter__(self) -> "Scrapes":
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        for thread in self._threads:
-            thread.join(PATIENCE_S)
+        with suppress(httpx.TransportError):  # the worker that died had the connection
+            page = httpx.get(self._url, timeout=PATIENCE_S).text
+            found.append(value_of(page, "ie_serving_requests_total", **self._labels))
 
 
-class Load:
+class Load(Meanwhile):
     """Requests of every client at once, all the time.
 
     Attributes:
@@ -376,29 +395,15 @@ class Load:
     def __init__(self, clients: list[Client]) -> None:
         self.failed: set[int] = set()
         self._sent = [0] * len(clients)
-        self._over = threading.Event()
-        self._threads = [
-            threading.Thread(target=self._ask, args=each) for each in enumerate(clients)
-        ]
+        super().__init__(self._predict, [*enumerate(clients)])
 
-    def _ask(self, number: int, client: Client) -> None:
-        while not self._over.wait(0.02):
-            self._sent[number] += 1
-            try:
-                client.predict()
-            except grpc.RpcError:
-                self.failed.add(number)
+    def _predict(self, number: int, client: Client) -> None:
+        self._sent[number] += 1
+        try:
+            client.predict()
+        except grpc.RpcError:
+            self.failed.add(number)
 
     @property
     def sent(self) -> int:
         return sum(self._sent)
-
-    def __enter__(self) -> "Load":
-        for thread in self._threads:
-            thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        for thread in self._threads:
-            thread.join(PATIENCE_S)

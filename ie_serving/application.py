@@ -327,7 +327,7 @@ class ServingApplication:
         return partial(
             HttpServer,
             # In front of the gate: a request that the gate refuses has its line in the log, too.
-            self._watch.rest(app, secure=secure),
+            *self._watch.rest(app, secure=secure),
             busy_poll_s=server.busy_poll_us / 1e6,
             limit=self._connections,
             secure=self._gate.secure(REST),

@@ -15,7 +15,6 @@ from itertools import pairwise
 from typing import Any, Final, TypeAlias
 from urllib.parse import unquote
 
-from ie_serving.telemetry.entry import Entry
 from ie_serving.telemetry.events import mask, render
 from ie_serving.telemetry.json_lines import written_second
 from ie_serving.telemetry.request_id import made_ids
@@ -37,31 +36,12 @@ would cost something with every line."""
 _MAPPED = re.compile(r"^\[::ffff:([0-9.]+)\]")
 
 Row: TypeAlias = tuple[Any, ...]
-"""What a line says of an entry, attribute by attribute. Nothing in it is followed by the garbage
-collector: where entries themselves waited to be written, they cost each request 10 us more."""
+"""What a line says of an entry that has ended, attribute by attribute: what `WHO` names; then what
+each has of its own: `id`, `received`, `sent`, `began`, `started`, `inferred`, `encoded`, `ended`.
+Nothing in it is followed by the garbage collector: where entries themselves waited to be written,
+they cost each request 10 us more."""
 Write: TypeAlias = Callable[[Iterable[Row], float], bytes]
 """Writes rows as lines, with their ends; the second argument is `entry.epoch()`."""
-
-
-def row_of(entry: Entry) -> Row:
-    """Give the row of an entry that has ended: what `WHO` names, then what each has of its own."""
-    return (
-        entry.client,
-        entry.interface,
-        entry.method,
-        entry.path,
-        entry.model,
-        entry.version,
-        entry.code,
-        entry.id,
-        entry.received,
-        entry.sent,
-        entry.began,
-        entry.started,
-        entry.inferred,
-        entry.encoded,
-        entry.ended,
-    )
 
 
 def writer_of(form: str) -> Write:

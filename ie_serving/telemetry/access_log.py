@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import Final
 
 from ie_serving.core.errors import ServingError
-from ie_serving.telemetry.access_lines import Row, row_of, writer_of
+from ie_serving.telemetry.access_lines import Row, writer_of
 from ie_serving.telemetry.entry import Entry, epoch, now
 from ie_serving.telemetry.events import Event
 from ie_serving.telemetry.reopen import register
@@ -78,7 +78,26 @@ class AccessLog:
         if len(self._waiting) >= MOST_WAITING:
             self._refused += 1
             return
-        self._waiting.append(row_of(entry))
+        # A `Row`: made here, without a call for it.
+        self._waiting.append(
+            (
+                entry.client,
+                entry.interface,
+                entry.method,
+                entry.path,
+                entry.model,
+                entry.version,
+                entry.code,
+                entry.id,
+                entry.received,
+                entry.sent,
+                entry.began,
+                entry.started,
+                entry.inferred,
+                entry.encoded,
+                entry.ended,
+            )
+        )
         if not self._woken:
             self._woken = True
             self._wake.set()

@@ -6,6 +6,7 @@ They are the access log, the traces and `Server-Timing`: see `telemetry/watch.py
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ie_serving.server.transport.grpc.services import Admission, Services
@@ -17,6 +18,7 @@ if TYPE_CHECKING:  # a worker imports what a port needs when that port is on
     from ie_serving.server.transport.grpc.call import UnaryCall
     from ie_serving.server.transport.grpc.conversation import StreamingCall
     from ie_serving.server.transport.http1.messages import App
+    from ie_serving.server.transport.http1.server import Connect
     from ie_serving.telemetry.parts import Record
 
 
@@ -39,14 +41,15 @@ class OptionalWatch:
         self._watch = watch if target or traces or timing else None
         self._parts = bool(traces or timing)
 
-    def rest(self, app: App, *, secure: bool = False) -> App:
-        """Give what answers requests over REST."""
-        if self._watch is None:
-            return app
-        from ie_serving.server.access_log.rest_log import LoggedApp, SampledApp
+    def rest(self, app: App, *, secure: bool = False) -> tuple[App, Connect]:
+        """Give what answers requests over REST, and what carries them."""
+        from ie_serving.server.transport.http1.connection import Connection
 
-        kind = LoggedApp if self._watch.every else SampledApp
-        return kind(app, self._watch, secure=secure)
+        if self._watch is None:
+            return app, Connection
+        from ie_serving.server.access_log.rest_log import ToldApp, ToldConnection
+
+        return ToldApp(app, self._watch, secure=secure), partial(ToldConnection, self._watch)
 
     def grpc(
         self, services: Services, admission: Admission | None

@@ -1,23 +1,31 @@
-"""An application whose requests are told of: access log, traces, `Server-Timing`.
+"""Requests over REST that are told of: access log, traces, `Server-Timing`.
 
-It stands in front of the application only where one of these is on. What is no request, and so is
-refused by the protocol, does not come here.
+`ToldApp` makes the entry of a request when it comes; the connection that carries it, a
+`ToldConnection`, ends the entry with the reply. So no coroutine stands between the two. Only where
+one of these is on are they there. What is no request, and so is refused by the protocol, does not
+come here.
 """
 
-import asyncio
-from collections.abc import Coroutine
-from functools import partial
+from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from ie_serving.core.codes import ENDED
+from ie_serving.server.transport.http1.connection import Connection, Server
+from ie_serving.server.transport.http1.faults import DEFECT
+from ie_serving.server.transport.http1.known_heads import KnownHeads
 from ie_serving.server.transport.http1.messages import (
     Answer,
     App,
+    Buffer,
+    Continue,
+    Fault,
+    Reply,
     Request,
     RequestHead,
     Switch,
 )
-from ie_serving.telemetry.entry import CURRENT, LONGEST, Entry, now
+from ie_serving.server.transport.http1.protocol import Protocol
+from ie_serving.server.transport.http1.states import SENDING
+from ie_serving.telemetry.entry import CURRENT, LONGEST, Entry, current, now
 from ie_serving.telemetry.request_id import HEADER, safe
 from ie_serving.telemetry.trace_context import PARENT, STATE
 from ie_serving.telemetry.watch import Watch
@@ -36,8 +44,8 @@ WRONG: Final = 400
 """From this code on a request has failed; its reply has an id, also where the client sent none."""
 
 
-class LoggedApp:
-    """Answers as the application does. Every request is told of.
+class ToldApp:
+    """Answers as the application does, and makes an entry of each request that is told of.
 
     Args of the constructor:
         app: the application.
@@ -49,32 +57,13 @@ class LoggedApp:
         self._app = app
         self._watch = watch
         self._secure = secure
-        self._logs, self._timing, self._end = watch.logs, watch.timing, watch.end
+        self._timing = watch.timing
         # Of the request before: equal requests share one head, which most clients send again.
         self._head: RequestHead | None = None
         self._path, self._given = "", b""
 
-    async def __call__(self, request: Request, begun: Entry | None = None) -> Answer:
-        """See `messages.App`; `begun` is the entry of the request where there is one already."""
-        entry = begun or self.begun(request) or Entry()
-        CURRENT.set(entry)
-        try:
-            reply = await self._app(request)
-        except ENDED as error:
-            entry.code = CANCELLED if isinstance(error, asyncio.CancelledError) else FAILED
-            self._end(entry)
-            raise
-        if isinstance(reply, Switch):
-            return self._switched(reply, entry)
-        code, _, body, _ = reply
-        entry.code, entry.sent = code, len(body)
-        if self._logs and code >= WRONG:
-            entry.named()
-        self._end(entry)
-        return reply._replace(lines=self._lines(entry)) if entry.id or self._timing else reply
-
-    def begun(self, request: Request) -> Entry | None:
-        """Make the entry of a request; None where nobody wants to tell of it."""
+    def __call__(self, request: Request) -> Coroutine[Any, Any, Answer]:
+        """See `messages.App`."""
         head, watch, trace = request.head, self._watch, None
         if head is not self._head:
             self._read(head)
@@ -82,7 +71,8 @@ class LoggedApp:
             parent, state = [head.fields.get(name, b"").decode("latin-1") for name in _CONTEXT]
             trace = watch.trace(self._path, parent, state)
             if trace is None and not watch.every:
-                return None
+                CURRENT.set(None)  # else it is that of a request before, which may be under way
+                return self._app(request)
         entry = Entry()
         entry.began = now()
         entry.interface, entry.method, entry.path = "REST", head.method, self._path
@@ -93,45 +83,85 @@ class LoggedApp:
         entry.received = head.length if request.body is None else len(request.body)
         if request.body is None:
             entry.arrived = entry.began
-        return entry
+        CURRENT.set(entry)
+        return self._app(request)
 
     def _read(self, head: RequestHead) -> None:
         given = head.fields.get(_HEADER)
         self._head, self._given = head, safe(given) if given else b""
         self._path = head.path[:LONGEST].decode("latin-1")
 
+
+class ToldConnection(Connection):
+    """A connection whose requests are told of when they are answered.
+
+    Args of the constructor:
+        watch: who tells of them.
+        server: see `Connection`.
+    """
+
+    def __init__(self, watch: Watch, server: Server) -> None:
+        super().__init__(server)
+        self._protocol = _ToldProtocol(server.known_heads, watch)
+        self._watch = watch
+
+    def _give_up(self, fault: Fault) -> None:
+        entry = current()
+        # Without a request that is being answered, the entry is not one of this connection.
+        if entry is not None and self._answering:
+            told = self._protocol.writer in SENDING and fault is DEFECT
+            entry.code = FAILED if told else CANCELLED
+            self._watch.end(entry)
+        super()._give_up(fault)
+
+    async def _speak(self, switch: Switch, channel: "Channel") -> None:
+        """Speak the other protocol, and tell of it when it ends, as nginx does."""
+        entry = current()
+        try:
+            await super()._speak(switch, channel)
+        finally:
+            if entry is not None:
+                entry.received, entry.sent = channel.received, channel.sent
+                entry.forget_times()
+                self._watch.end(entry)
+
+
+class _ToldProtocol(Protocol):
+    """Writes what is sent, and ends the entry of the request that is answered with it."""
+
+    def __init__(self, known: KnownHeads, watch: Watch) -> None:
+        super().__init__(known)
+        self._logs, self._timing, self._end = watch.logs, watch.timing, watch.end
+
+    def send(self, said: Answer | Continue | Fault, *, last: bool = False) -> Sequence[Buffer]:
+        """See `Protocol`."""
+        entry = CURRENT.get()  # as `current`, without the call
+        if entry is None or entry.ended:
+            return super().send(said, last=last)
+        if not isinstance(said, Reply):
+            return super().send(self._begun(said, entry), last=last)
+        code, _, body, _ = said
+        entry.code, entry.sent = code, len(body)
+        if self._logs and code >= WRONG:
+            entry.named()
+        if entry.id or self._timing:
+            entry.ended = now()
+            said = said._replace(lines=self._lines(entry))
+        written = self._reply(said, last)
+        self._end(entry)
+        return written
+
+    def _begun(self, said: Switch | Continue | Fault, entry: Entry) -> Switch | Continue | Fault:
+        """Note that another protocol is spoken from here on, where it is."""
+        if not isinstance(said, Switch):
+            return said
+        entry.code = said.status
+        entry.parts = None  # there is no end to what may be done for it
+        return said._replace(lines=self._lines(entry))
+
     def _lines(self, entry: Entry) -> bytes:
         lines = _ID % entry.id if self._logs and entry.id else b""
         return lines + _TIMING % timing(entry) if self._timing and entry.ended else lines
-
-    def _switched(self, switch: Switch, entry: Entry) -> Switch:
-        entry.code = switch.status
-        entry.parts = None  # there is no end to what may be done for it
-        serve = partial(self._serve, switch, entry)
-        return switch._replace(serve=serve, lines=self._lines(entry))
-
-    async def _serve(self, switch: Switch, entry: Entry, channel: "Channel") -> None:
-        """Speak the other protocol, and tell of it when it ends, as nginx does."""
-        try:
-            await switch.serve(channel)
-        finally:
-            entry.received, entry.sent = channel.received, channel.sent
-            entry.forget_times()
-            self._watch.end(entry)
-
-
-class SampledApp(LoggedApp):
-    """The same where some requests are told of. One that is not pays for no coroutine here."""
-
-    def __call__(  # type: ignore[override]  # an `App` gives any coroutine
-        self, request: Request
-    ) -> Coroutine[Any, Any, Answer]:
-        """See `messages.App`."""
-        begun = self.begun(request)
-        if begun is not None:
-            return super().__call__(request, begun)
-        CURRENT.set(None)  # else it is that of a request before, which may be under way
-        return self._app(request)
 
 
 def timing(entry: Entry) -> bytes:

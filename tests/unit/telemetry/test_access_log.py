@@ -10,13 +10,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import islice
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
 
 from ie_serving.core.errors import ServingError
 from ie_serving.telemetry import access_log
-from ie_serving.telemetry.access_lines import COLUMNS, row_of, writer_of, written_client
+from ie_serving.telemetry.access_lines import COLUMNS, WHO, writer_of, written_client
 from ie_serving.telemetry.access_log import AccessLog, check
 from ie_serving.telemetry.entry import CURRENT, Entry, current
 from ie_serving.telemetry.reopen import reopen
@@ -36,8 +37,11 @@ def entry(**known: object) -> Entry:
     return made
 
 
+ROW = attrgetter(*WHO, "id", "received", "sent", "began", "started", "inferred", "encoded", "ended")
+
+
 def written(form: str, *entries: Entry, epoch: float = 0.5) -> str:
-    return writer_of(form)(map(row_of, entries), epoch).decode()
+    return writer_of(form)(map(ROW, entries), epoch).decode()
 
 
 def test_a_line_of_text_has_the_format_of_all_log_lines() -> None:

@@ -6,18 +6,20 @@ value (`messages.py`); one that speaks ASGI stands behind `asgi.py`.
 
 import asyncio
 import socket
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
 
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.connection_limit import ConnectionLimit
 from ie_serving.server.transport.handshake import Secure
-from ie_serving.server.transport.http1.connection import Connection
+from ie_serving.server.transport.http1.connection import Connection, Server
 from ie_serving.server.transport.http1.known_heads import KnownHeads
 from ie_serving.server.transport.http1.messages import App
 from ie_serving.server.transport.listener import Listener, Sharing, Step
 from ie_serving.server.transport.outbox import Outbox
 
+Connect: TypeAlias = Callable[[Server], Connection]
+"""Makes what carries the requests of one connection."""
 KEEP_ALIVE_S: Final = 75.0
 """Seconds that a client may keep the server waiting, above all between requests; then its
 connection is closed. Longer than the 60 s of common load balancers, which must be the ones that
@@ -35,6 +37,14 @@ _CANCELLED_S: Final = 1.0
 class HttpServer:
     """Serves one application.
 
+    Args of the constructor, beside the attributes:
+        carrier: makes what carries a connection's requests.
+        busy_poll_s: see `BusyPoll`.
+        keep_alive_s: see `KEEP_ALIVE_S`.
+        limit: of connections.
+        secure: agrees upon TLS; None: it is plain.
+        sharing: of accepted connections between workers.
+
     Attributes:
         app: the application.
         draining: every connection ends with its next reply.
@@ -46,6 +56,7 @@ class HttpServer:
     def __init__(
         self,
         app: App,
+        carrier: Connect = Connection,
         *,
         busy_poll_s: float = 0.0,
         keep_alive_s: float = KEEP_ALIVE_S,
@@ -58,6 +69,7 @@ class HttpServer:
         self.outbox = Outbox()
         self.busy_poll = BusyPoll(busy_poll_s)
         self.known_heads = KnownHeads()
+        self._carrier = carrier
         self._keep_alive_s = keep_alive_s
         self._limit = limit or ConnectionLimit()
         self._listener = Listener(self.connect, self._limit, secure, sharing)
@@ -107,7 +119,7 @@ class HttpServer:
 
     def connect(self) -> Connection:
         """Make the protocol of one connection."""
-        return Connection(self)
+        return self._carrier(self)
 
     def _sweep(self) -> None:
         """Look for clients that keep the server waiting: cheaper than a timer for each."""

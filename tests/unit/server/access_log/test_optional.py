@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import (
     AsyncGenerator,
     AsyncIterator,
@@ -10,7 +11,9 @@ from collections.abc import (
     Iterator,
     Mapping,
 )
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, suppress
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -26,13 +29,14 @@ from ie_serving.inference.noted import NotedPlane
 from ie_serving.models.served import ServedModels
 from ie_serving.server.access_log.grpc_log import LoggedAnswer, SampledAnswer, ToldCall
 from ie_serving.server.access_log.optional import OptionalWatch
-from ie_serving.server.access_log.rest_log import SampledApp
+from ie_serving.server.access_log.rest_log import ToldApp, ToldConnection
 from ie_serving.server.transport.grpc import replies
 from ie_serving.server.transport.grpc import request as grpc_request
 from ie_serving.server.transport.grpc.call import UnaryCall
 from ie_serving.server.transport.grpc.conversation import StreamingCall
 from ie_serving.server.transport.grpc.services import Streaming
-from ie_serving.server.transport.http1.messages import Ends, Reply, Request, RequestHead
+from ie_serving.server.transport.http1.connection import Connection
+from ie_serving.server.transport.http1.messages import Reply, Request
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.sender import Sender
 from ie_serving.server.transport.http2.streams import Streams
@@ -42,6 +46,18 @@ from ie_serving.telemetry.metrics import Metrics
 from ie_serving.telemetry.traces import Traces
 from ie_serving.telemetry.watch import Watch
 from ie_serving.wire.tfs.example import parse_examples, serialize_examples
+from tests.unit.server.transport.http1.talk import (
+    GET,
+    POST,
+    Gate,
+    Reader,
+    Talk,
+    answered,
+    echo,
+    failing,
+    read,
+    reply,
+)
 
 Answer = Callable[..., Awaitable[Any]]
 Fields = Callable[[], dict[str, Any]]
@@ -90,11 +106,6 @@ def line(access: OptionalWatch, path: Path) -> Iterator[Fields]:
     asyncio.run(access.close())
 
 
-def request(*headers: tuple[bytes, bytes]) -> Request:
-    head = RequestHead("POST", b"/x", b"k=v", "1.1", headers, dict(headers), 3, True, False)
-    return Request(head, b"abc", None, Ends(("10.0.0.7", 5123)))
-
-
 def raising(error: BaseException) -> Answer:
     async def answer(*_: object) -> Any:
         raise error
@@ -109,47 +120,101 @@ async def reply_nothing(_: Request) -> Reply:
 def test_where_it_is_off_nothing_stands_in_front() -> None:
     off = OptionalWatch("", "text")
     services = {"s": {"m": raising(NotFound(""))}}
-    assert off.rest(reply_nothing) is reply_nothing
+    assert off.rest(reply_nothing) == (reply_nothing, Connection)
     assert off.grpc(services, None) == (services, None)
     assert off.calls() == (UnaryCall, StreamingCall)
     assert (type(off.record("m", 1)), off.steps(print), off.batches) == (Inferences, print, None)
     asyncio.run(off.close())
 
 
-def test_a_reply_over_rest_has_the_clients_id(access: OptionalWatch, line: Fields) -> None:
-    reply = asyncio.run(access.rest(reply_nothing)(request((b"x-request-id", b"7f-1"))))
-    assert reply == Reply(200, ((b"content-type", b"text/plain"),), b"", b"x-request-id: 7f-1\r\n")
-    fields = line()
-    assert (fields["id"], fields["client"], fields["path"]) == ("7f-1", "10.0.0.7:5123", "/x")
-    assert (fields["bytes_in"], fields["bytes_out"], fields["code"]) == (3, 0, 200)
+NAMED = POST.replace(b"Host: x\r\n", b"Host: x\r\nX-Request-Id: 7f-1\r\n")
 
 
-def test_what_a_client_sends_fills_neither_the_queue_nor_the_file(
+def ended(line: Fields) -> dict[str, Any]:
+    """Give the fields of the one line where a loop runs already."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(line).result()
+
+
+async def test_a_reply_over_rest_has_the_clients_id(access: OptionalWatch, line: Fields) -> None:
+    heard = await Talk(echo, access.rest).say(NAMED)
+    assert heard == answered(b"POST /a 1.1 abc").replace(
+        b"content-length", b"x-request-id: 7f-1\r\ncontent-length"
+    )
+    fields = ended(line)
+    assert (fields["id"], fields["client"], fields["path"]) == ("7f-1", "192.0.2.1:5", "/a")
+    assert (fields["bytes_in"], fields["bytes_out"], fields["code"]) == (3, 15, 200)
+
+
+async def test_what_a_client_sends_fills_neither_the_queue_nor_the_file(
     access: OptionalWatch, line: Fields
 ) -> None:
     codec = ExampleCodec(parse_examples, serialize_examples)
     plane = NotedPlane(ServedModels(), Metrics(), codec, method_name_check=False)
 
-    async def answer(_: Request) -> Reply:
+    async def answer(_: object, receive: Any, send: Any) -> None:
         plane.refused("m" * 9000, NotFound(""))
-        return await reply_nothing(_)
+        await reply(send, b"")
 
-    asked = request()
-    long = asked._replace(head=asked.head._replace(path=b"/" + b"x" * 9000))
-    asyncio.run(access.rest(answer)(long))
-    fields = line()
+    await Talk(answer, access.rest).say(GET.replace(b"/b", b"/" + b"x" * 9000))
+    fields = ended(line)
     assert (fields["path"], fields["model"]) == ("/" + "x" * 255, "m" * 256)
 
 
-@pytest.mark.parametrize(
-    ("error", "code"), [(asyncio.CancelledError(), 499), (ZeroDivisionError(), 500)]
-)
-def test_a_request_over_rest_without_a_reply(
-    access: OptionalWatch, line: Fields, error: BaseException, code: int
+async def cancelling(*_: object) -> None:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("app", [failing(send_first=False), cancelling])
+async def test_a_request_over_rest_that_a_defect_ends(
+    access: OptionalWatch, line: Fields, app: Any
 ) -> None:
-    with pytest.raises(type(error)):
-        asyncio.run(access.rest(raising(error))(request()))
-    assert line()["code"] == code
+    assert (await Talk(app, access.rest).say(POST)).startswith(b"HTTP/1.1 500 ")
+    assert ended(line)["code"] == 500
+
+
+async def test_a_request_over_rest_whose_client_leaves(access: OptionalWatch, line: Fields) -> None:
+    gate = Gate()
+    talk = Talk(gate, access.rest)
+    await talk.say(POST)
+    talk.hang_up()
+    await talk.settle()
+    assert (gate.cancelled, ended(line)["code"]) == (["/a"], 499)
+
+
+async def test_a_request_over_rest_that_a_drain_cuts(access: OptionalWatch, line: Fields) -> None:
+    talk = Talk(Gate(), access.rest)
+    await talk.say(POST)
+    talk.host.draining = True
+    talk.connection.cancel()
+    await talk.settle()
+    assert talk.heard.startswith(b"HTTP/1.1 503 ")
+    assert ended(line)["code"] == 499
+
+
+async def test_a_client_that_is_told_to_send_its_body_has_no_reply_yet(
+    access: OptionalWatch, line: Fields
+) -> None:
+    reader = Reader()
+    reader.open.set()
+    talk = Talk(reader, access.rest)
+    head = POST[:-3].replace(b"Host", b"Expect: 100-continue\r\nHost")
+    assert await talk.say(head) == b"HTTP/1.1 100 Continue\r\n\r\n"
+    assert (await talk.say(b"abc")).endswith(answered(b"3"))
+    assert ended(line)["bytes_in"] == 3
+
+
+async def test_a_fault_on_one_connection_ends_no_request_of_another(
+    access: OptionalWatch, line: Fields
+) -> None:
+    """Both begin in one context, in which the request is still under way."""
+    gate = Gate()
+    talk, other = Talk(gate, access.rest), Talk(gate, access.rest)
+    await talk.say(POST)
+    assert (await other.say(b"no request\r\n\r\n")).startswith(b"HTTP/1.1 501 ")
+    gate.open.set()
+    assert await talk.say() == answered(b"POST /a")
+    assert ended(line)["code"] == 200
 
 
 @pytest.mark.parametrize("metadata", [("x-request-id", "7f-1"), (b"x-request-id", b"7f-1")])
@@ -196,8 +261,7 @@ def test_a_call_that_fails(
 CONTEXT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-%s"
 
 
-@pytest.mark.parametrize("interface", ["REST", "gRPC"])
-async def test_a_request_that_is_not_traced_adds_nothing_to_one_before_it(interface: str) -> None:
+async def test_a_call_that_is_not_traced_adds_nothing_to_one_before_it() -> None:
     """Those of one connection begin in one context, in which the first is still under way."""
     entries: list[object] = []
 
@@ -208,11 +272,7 @@ async def test_a_request_that_is_not_traced_adds_nothing_to_one_before_it(interf
     watch = Watch(None, Traces("", InMemorySpanExporter()), timing=False)
 
     def begun(flags: str) -> Any:
-        value = CONTEXT % flags
-        if interface == "REST":
-            asked = SampledApp(answer, watch)(request((b"traceparent", value.encode())))
-        else:
-            asked = SampledAnswer("/s/m", answer, watch)(b"", Context(("traceparent", value)))
+        asked = SampledAnswer("/s/m", answer, watch)(b"", Context(("traceparent", CONTEXT % flags)))
         running = asked.__await__()
         next(running)
         return running
@@ -223,6 +283,30 @@ async def test_a_request_that_is_not_traced_adds_nothing_to_one_before_it(interf
     with pytest.raises(asyncio.CancelledError):
         first.throw(asyncio.CancelledError())
     watch.close()
+
+
+async def test_a_request_that_is_not_traced_adds_nothing_to_one_before_it() -> None:
+    spans = InMemorySpanExporter()
+    watch = Watch(None, Traces("", spans), timing=False)
+    entries: list[object] = []
+
+    class Noting(Gate):
+        async def __call__(self, *asked: Any) -> None:
+            entries.append(current())
+            await super().__call__(*asked)
+
+    gate = Noting()
+    talks = []
+    for flags in ("01", "00"):
+        talk = Talk(gate, lambda app: (ToldApp(app, watch), partial(ToldConnection, watch)))
+        line = f"traceparent: {CONTEXT % flags}\r\nHost".encode()
+        await talk.say(POST.replace(b"Host", line))
+        talks.append(talk)
+    assert [each is None for each in entries] == [False, True]
+    gate.open.set()
+    assert [await talk.say() for talk in talks] == [answered(b"POST /a")] * 2
+    watch.close()
+    assert len(spans.get_finished_spans()) == 1
 
 
 class Door:
@@ -260,7 +344,7 @@ def test_what_answers_whom_is_admitted_is_logged(access: OptionalWatch, line: Fi
     assert line()["code"] == "NOT_FOUND"
 
 
-async def echo(requests: AsyncIterator[Any], _: Any) -> AsyncGenerator[bytes, None]:
+async def talk_back(requests: AsyncIterator[Any], _: Any) -> AsyncGenerator[bytes, None]:
     async for request in requests:
         if request == b"bad":
             raise NotFound("no such model")
@@ -283,7 +367,7 @@ def test_a_conversation_has_its_line_when_it_ends(
     code: str,
     sizes: tuple[int, int],
 ) -> None:
-    method = access.grpc({"pkg.S": {"Talk": Streaming(echo)}}, None)[0]["pkg.S"]["Talk"]
+    method = access.grpc({"pkg.S": {"Talk": Streaming(talk_back)}}, None)[0]["pkg.S"]["Talk"]
     assert isinstance(method, Streaming)
     context = Context(("x-request-id", "7f-1"))
 
@@ -351,16 +435,17 @@ def test_who_fails_without_an_id_is_told_the_one_of_the_line(
     assert (name, len(id), line()["id"]) == ("x-request-id", 28, id)
 
 
-def test_who_fails_over_rest_is_told_it_too(access: OptionalWatch, line: Fields) -> None:
-    async def refuse(_: Request) -> Reply:
-        return Reply(404, (), b"")
+async def test_who_fails_over_rest_is_told_it_too(access: OptionalWatch, line: Fields) -> None:
+    async def refuse(_: object, receive: Any, send: Any) -> None:
+        await read(receive)
+        await reply(send, b"", 404)
 
-    reply = asyncio.run(access.rest(refuse)(request()))
-    name, _, id = reply.lines.decode().rstrip().partition(": ")
-    assert (name, len(id), line()["id"]) == ("x-request-id", 28, id)
+    heard = await Talk(refuse, access.rest).say(POST)
+    (id,) = re.findall(rb"x-request-id: (.*)\r\n", heard)
+    assert (len(id), ended(line)["id"]) == (28, id.decode())
 
 
-def test_who_succeeds_without_an_id_is_sent_none(access: OptionalWatch, line: Fields) -> None:
+async def test_who_succeeds_without_an_id_is_sent_none(access: OptionalWatch, line: Fields) -> None:
     """The line has one; to send and to read it would cost more than the rest of the log."""
-    reply = asyncio.run(access.rest(reply_nothing)(request()))
-    assert (reply.lines, len(line()["id"])) == (b"", 28)
+    assert await Talk(echo, access.rest).say(POST) == answered(b"POST /a 1.1 abc")
+    assert len(ended(line)["id"]) == 28

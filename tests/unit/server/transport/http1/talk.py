@@ -6,9 +6,11 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from ie_serving.server.transport.busy_poll import BusyPoll
+from ie_serving.server.transport.http1 import messages
 from ie_serving.server.transport.http1.asgi import Asgi
 from ie_serving.server.transport.http1.connection import Connection
 from ie_serving.server.transport.http1.known_heads import KnownHeads
+from ie_serving.server.transport.http1.server import Connect
 from ie_serving.server.transport.outbox import Outbox
 
 PATIENCE_S = 10
@@ -71,10 +73,10 @@ class Wire(asyncio.Transport):
 
 
 class Host:
-    """Stands for the server, in front of an ASGI application. Its time stands still."""
+    """Stands for the server. Its time stands still."""
 
-    def __init__(self, app: App) -> None:
-        self.app = Asgi(app)
+    def __init__(self, app: messages.App) -> None:
+        self.app = app
         self.draining = False
         self.outbox = Outbox()
         self.time = 1000.0
@@ -90,12 +92,20 @@ class Host:
 
 
 class Talk:
-    """One connection, and a client that says what the test wants."""
+    """One connection, and a client that says what the test wants.
 
-    def __init__(self, app: App) -> None:
-        self.host = Host(app)
+    Args of the constructor:
+        app: an ASGI application that answers.
+        told: gives what stands before it, and what carries its requests.
+    """
+
+    def __init__(
+        self, app: App, told: Callable[[messages.App], tuple[messages.App, Connect]] | None = None
+    ) -> None:
+        answers, carrier = told(Asgi(app)) if told else (Asgi(app), Connection)
+        self.host = Host(answers)
         self.wire = Wire()
-        self.connection = Connection(self.host)
+        self.connection = carrier(self.host)
         self.connection.connection_made(self.wire)
 
     async def say(self, *parts: bytes) -> bytes:

@@ -21,8 +21,12 @@ from ie_serving.telemetry.request_id import made_ids
 
 NAME = "ie_serving.access"
 EVENT = "request answered"
-WHO: Final = ("client", "interface", "method", "path", "model", "version", "code")
+ASKED: Final = ("interface", "method", "path")
+ANSWERED: Final = ("model", "version", "code")
+WHO: Final = ("client", *ASKED, *ANSWERED)
 """What many requests have in common, so that it is written once and remembered."""
+_WHO_ENDS: Final = 5
+"""Where what they have in common ends in a row: client, what was asked, and `ANSWERED`."""
 SIZES = ("bytes_in", "bytes_out")
 TIMES = ("total_ms", "decode_ms", "infer_ms", "encode_ms")
 """Milliseconds: of the whole request until its answer was made; until the inputs were arrays; then
@@ -36,8 +40,9 @@ would cost something with every line."""
 _MAPPED = re.compile(r"^\[::ffff:([0-9.]+)\]")
 
 Row: TypeAlias = tuple[Any, ...]
-"""What a line says of an entry that has ended, attribute by attribute: what `WHO` names; then what
-each has of its own: `id`, `received`, `sent`, `began`, `started`, `inferred`, `encoded`, `ended`.
+"""What a line says of an entry that has ended: `client`, `asked`, `model`, `version`, `code`; then
+what each has of its own: `id`, `received`, `sent`, `began`, `started`, `inferred`, `encoded`,
+`ended`.
 Nothing in it is followed by the garbage collector: where entries themselves waited to be written,
 they cost each request 10 us more."""
 Write: TypeAlias = Callable[[Iterable[Row], float], bytes]
@@ -84,8 +89,8 @@ class _Form:
         remembered, word, ids = self._remembered, self._word, made_ids()
         at, second, lines = -1, b"", []
         for row in rows:
-            who = row[: len(WHO)]
-            id, received, sent, began, started, inferred, encoded, ended = row[len(WHO) :]
+            who = row[:_WHO_ENDS]
+            id, received, sent, began, started, inferred, encoded, ended = row[_WHO_ENDS:]
             known, some_known = remembered.get(who) or self._remember(who)
             id = id or next(ids)
             # One that is made, as most that clients send, has nothing to quote.
@@ -109,7 +114,8 @@ class _Form:
         """Give the line of what asks so: with places for all sizes and times, and for some."""
         if len(self._remembered) >= MOST_REMEMBERED:
             self._remembered.clear()
-        client, *values = who
+        client, asked, *answered = who
+        values = (*asked, *answered)
         texts = [self._value(each).replace("%", "%%") for each in (written_client(client), *values)]
         numbers = [*["%d"] * len(SIZES), *["%.3f"] * len(TIMES)]
         known = self._line("%b", *texts, *numbers), self._line("%b", *texts, *["%b"] * len(numbers))

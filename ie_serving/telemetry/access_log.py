@@ -60,8 +60,9 @@ class AccessLog:
         self._tell_at = 0.0
         self._cause = _TOO_MANY
         self._wake, self._stop = threading.Event(), threading.Event()
-        # An `Event` takes a lock to be set, for which most entries need not pay.
-        self._woken = False
+        # With more entries than this that wait, the thread sleeps, or is too late. An `Event` takes
+        # a lock to be set, for which most entries need not pay.
+        self._mark = 0
         # A daemon: a pipe that nobody reads must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name="access-log", daemon=True)
         self._thread.start()
@@ -75,16 +76,12 @@ class AccessLog:
     def end(self, entry: Entry) -> None:
         """Take the entry of a request, which ends. Never waits."""
         entry.ended = now()
-        if len(self._waiting) >= MOST_WAITING:
-            self._refused += 1
-            return
+        waiting = self._waiting
         # A `Row`: made here, without a call for it.
-        self._waiting.append(
+        waiting.append(
             (
                 entry.client,
-                entry.interface,
-                entry.method,
-                entry.path,
+                entry.asked,
                 entry.model,
                 entry.version,
                 entry.code,
@@ -98,9 +95,19 @@ class AccessLog:
                 entry.ended,
             )
         )
-        if not self._woken:
-            self._woken = True
-            self._wake.set()
+        # Behind that: the thread may have emptied the queue just before, and sleeps.
+        if len(waiting) > self._mark:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Act on a queue that has passed its mark."""
+        if self._mark >= MOST_WAITING:
+            self._refused += 1
+            with suppress(IndexError):  # written meanwhile
+                self._waiting.pop()
+            return
+        self._mark = MOST_WAITING
+        self._wake.set()
 
     def reopen(self) -> None:
         """Have the thread open the file anew if it was moved away."""
@@ -119,7 +126,7 @@ class AccessLog:
             self._stop.wait(GATHER_S)
             self._wake.clear()
             # Before the queue is emptied: what comes after that wakes this thread again.
-            self._woken = False
+            self._mark = 0
             with suppress(OSError):  # told with the next lines, which are lost
                 self._file.renew()
             self._write_all()
@@ -162,6 +169,7 @@ class LineFile:
     def __init__(self, target: str) -> None:
         self._target = target
         self._file = _opened(target)
+        self._torn = False  # a full disk has taken a part of a line
 
     def renew(self) -> None:
         """Open it anew if it was moved away. Raises: OSError."""
@@ -169,14 +177,18 @@ class LineFile:
             # Opened first: where that fails, later lines still go to the old one.
             renewed = os.open(self._target, _APPEND, 0o644)
             os.close(self._file)
-            self._file = renewed
+            self._file, self._torn = renewed, False
 
     def write(self, data: bytes) -> None:
         """Write all of `data`; waits for whoever reads a pipe. Raises: OSError."""
         self.renew()
+        if self._torn:  # what follows is a line of its own
+            data = b"\n" + data
         while data:
             try:
-                data = data[os.write(self._file, data) :]
+                written = os.write(self._file, data)
+                self._torn = data[written - 1 : written] != b"\n"
+                data = data[written:]
             except BlockingIOError:  # whoever shares standard output has made it non-blocking
                 # `select` takes no number from 1,024 on.
                 room = select.poll()

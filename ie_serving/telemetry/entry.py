@@ -53,6 +53,20 @@ class Part(NamedTuple):
     batch: "Trace | None" = None
 
 
+class Asked(NamedTuple):
+    """What many requests have in common, so that it is made once.
+
+    Attributes:
+        interface: `REST` or `gRPC`.
+        method: HTTP's, or the name of the RPC.
+        path: of the request, without the query, not longer than `LONGEST`.
+    """
+
+    interface: str = ""
+    method: str = ""
+    path: str = ""
+
+
 class Entry:
     """What is known of one request. Times are of `time.perf_counter()`, 0.0 where unknown.
 
@@ -60,12 +74,10 @@ class Entry:
         id: request id, printable ASCII; empty where the client has sent none, and none was made.
         client: address, as the transport has it: host and port, or what gRPC's library makes of
             them, `ipv4:HOST:PORT`.
-        interface: `REST` or `gRPC`.
-        method: HTTP's, or the name of the RPC.
-        path: of the request, without the query, not longer than `LONGEST`.
+        asked: what it asks for.
         trace: its span, where it is traced.
         parts: what was done for it; None where nobody wants to know.
-        secure: whether it came over TLS; None where that is not known.
+        secure: whether it came over TLS, of one that is traced; None where that is not known.
         model: name that was asked for; empty where none is known.
         version: version that answered.
         code: HTTP status, or canonical code.
@@ -83,9 +95,7 @@ class Entry:
     # As values of the class, so that to make an entry costs no call beyond that of the class.
     id: bytes = b""
     client: object = None
-    interface: str = ""
-    method: str = ""
-    path: str = ""
+    asked: Asked = Asked()
     trace: "Trace | None" = None
     parts: list[Part] | None = None
     secure: bool | None = None

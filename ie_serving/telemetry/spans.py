@@ -179,7 +179,7 @@ def _model(name: str, version: int | None) -> dict[str, str | int]:
 
 def _described(entry: Entry) -> tuple[str, Attributes, Status]:
     """Give name, attributes and status of a request's own span."""
-    name, attributes, is_error = _rpc(entry) if entry.interface == "gRPC" else _http(entry)
+    name, attributes, is_error = _rpc(entry) if entry.asked.interface == "gRPC" else _http(entry)
     client, _, port = written_client(entry.client).rpartition(":")
     if client:
         attributes |= {"client.address": client.strip("[]"), "client.port": int(port)}
@@ -192,7 +192,7 @@ def _described(entry: Entry) -> tuple[str, Attributes, Status]:
 
 
 def _rpc(entry: Entry) -> tuple[str, dict[str, str | int], bool]:
-    method, code = entry.path.lstrip("/"), str(entry.code)
+    method, code = entry.asked.path.lstrip("/"), str(entry.code)
     attributes: dict[str, str | int] = {
         "rpc.system.name": "grpc",
         "rpc.method": method,
@@ -203,18 +203,18 @@ def _rpc(entry: Entry) -> tuple[str, dict[str, str | int], bool]:
 
 def _http(entry: Entry) -> tuple[str, dict[str, str | int], bool]:
     code = int(entry.code)
-    known = entry.method in METHODS
-    method = entry.method if known else "_OTHER"
+    known = entry.asked.method in METHODS
+    method = entry.asked.method if known else "_OTHER"
     attributes: dict[str, str | int] = {
         "http.request.method": method,
         "http.response.status_code": code,
-        "url.path": mask(entry.path),  # as in the logs
+        "url.path": mask(entry.asked.path),  # as in the logs
         "url.scheme": "https" if entry.secure else "http",
     }
     if not known:
-        attributes["http.request.method_original"] = entry.method[:32]
+        attributes["http.request.method_original"] = entry.asked.method[:32]
     name = method if known else "HTTP"
-    if route := _route(entry.path, code):
+    if route := _route(entry.asked.path, code):
         attributes["http.route"] = route
         name = f"{name} {route}"
     return name, attributes, code >= SERVER_ERROR

@@ -25,7 +25,7 @@ from ie_serving.server.transport.grpc.services import (
 )
 from ie_serving.server.transport.http2 import frames
 from ie_serving.server.transport.http2.headers import Fields
-from ie_serving.telemetry.entry import CURRENT, Entry, now
+from ie_serving.telemetry.entry import CURRENT, Asked, Entry, now
 from ie_serving.telemetry.request_id import HEADER, safe
 from ie_serving.telemetry.request_id import LONGEST as LONGEST_ID
 from ie_serving.telemetry.trace_context import PARENT, STATE
@@ -69,8 +69,7 @@ class _Logged:
     """
 
     def __init__(self, path: str, watch: Watch) -> None:
-        self._path = path
-        self._name = path.rpartition("/")[2]
+        self._asked = _asked(path)
         self._watch = watch
         # Of the call before: over HTTP/2, calls with the same headers share what was read of them.
         self._metadata: Metadata = ()
@@ -85,15 +84,14 @@ class _Logged:
         if metadata is not self._metadata:
             self._metadata, self._given = metadata, _given(metadata)
         id, parent, state = self._given
-        watch, path, trace = self._watch, self._path, None
+        watch, trace = self._watch, None
         if watch.trace is not None:
-            trace = watch.trace(path, parent, state)
+            trace = watch.trace(self._asked.path, parent, state)
             if trace is None and not watch.every:
                 return None
         entry = Entry()
         entry.began = now()
-        entry.id, entry.client = id, client
-        entry.interface, entry.method, entry.path = "gRPC", self._name, path
+        entry.id, entry.client, entry.asked = id, client, self._asked
         if trace is not None or watch.timing:
             entry.trace, entry.parts = trace, []
             entry.arrived = getattr(context, "arrived", 0.0)
@@ -117,6 +115,10 @@ class _Logged:
         entry.code = code_of(error).name
         if self._watch.logs and not entry.id:
             self._give_back(entry.named(), context)
+
+
+def _asked(path: str) -> Asked:
+    return Asked("gRPC", path.rpartition("/")[2], path)
 
 
 def _given(metadata: Metadata) -> tuple[bytes, str, str]:
@@ -255,10 +257,9 @@ class LoggedAdmission:
         watch = self._watch
         trace = watch.trace(path, "", "") if watch.trace else None
         if trace is not None or watch.every:
-            name = path.rpartition("/")[2]
             entry = Entry()
             entry.began = now()
-            entry.interface, entry.method, entry.path = "gRPC", name, path
+            entry.asked = _asked(path)
             entry.trace, entry.code = trace, code_of(error).name
             watch.end(entry)
 

@@ -25,7 +25,7 @@ from ie_serving.server.transport.http1.messages import (
 )
 from ie_serving.server.transport.http1.protocol import Protocol
 from ie_serving.server.transport.http1.states import SENDING
-from ie_serving.telemetry.entry import CURRENT, LONGEST, Entry, current, now
+from ie_serving.telemetry.entry import CURRENT, LONGEST, Asked, Entry, current, now
 from ie_serving.telemetry.request_id import HEADER, safe
 from ie_serving.telemetry.trace_context import PARENT, STATE
 from ie_serving.telemetry.watch import Watch
@@ -60,7 +60,7 @@ class ToldApp:
         self._timing = watch.timing
         # Of the request before: equal requests share one head, which most clients send again.
         self._head: RequestHead | None = None
-        self._path, self._given = "", b""
+        self._asked, self._given = Asked(), b""
 
     def __call__(self, request: Request) -> Coroutine[Any, Any, Answer]:
         """See `messages.App`."""
@@ -69,16 +69,15 @@ class ToldApp:
             self._read(head)
         if watch.trace is not None:
             parent, state = [head.fields.get(name, b"").decode("latin-1") for name in _CONTEXT]
-            trace = watch.trace(self._path, parent, state)
+            trace = watch.trace(self._asked.path, parent, state)
             if trace is None and not watch.every:
                 CURRENT.set(None)  # else it is that of a request before, which may be under way
                 return self._app(request)
         entry = Entry()
         entry.began = now()
-        entry.interface, entry.method, entry.path = "REST", head.method, self._path
-        entry.id, entry.client, entry.secure = self._given, request.ends.client, self._secure
+        entry.id, entry.client, entry.asked = self._given, request.ends.client, self._asked
         if trace is not None or self._timing:
-            entry.trace, entry.parts = trace, []
+            entry.trace, entry.parts, entry.secure = trace, [], self._secure
         # A body that comes in pieces may be announced by its length all the same.
         entry.received = head.length if request.body is None else len(request.body)
         if request.body is None:
@@ -89,7 +88,7 @@ class ToldApp:
     def _read(self, head: RequestHead) -> None:
         given = head.fields.get(_HEADER)
         self._head, self._given = head, safe(given) if given else b""
-        self._path = head.path[:LONGEST].decode("latin-1")
+        self._asked = Asked("REST", head.method, head.path[:LONGEST].decode("latin-1"))
 
 
 class ToldConnection(Connection):

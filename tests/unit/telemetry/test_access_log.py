@@ -17,9 +17,9 @@ import pytest
 
 from ie_serving.core.errors import ServingError
 from ie_serving.telemetry import access_log
-from ie_serving.telemetry.access_lines import COLUMNS, WHO, writer_of, written_client
-from ie_serving.telemetry.access_log import AccessLog, check
-from ie_serving.telemetry.entry import CURRENT, Entry, current
+from ie_serving.telemetry.access_lines import COLUMNS, writer_of, written_client
+from ie_serving.telemetry.access_log import AccessLog, LineFile, check
+from ie_serving.telemetry.entry import CURRENT, Asked, Entry, current
 from ie_serving.telemetry.reopen import reopen
 from ie_serving.telemetry.request_id import LONGEST, made_ids, safe
 from tests.process import PATIENCE_S, until
@@ -28,8 +28,8 @@ from tests.process import PATIENCE_S, until
 def entry(**known: object) -> Entry:
     """One as it is when a small Predict has ended."""
     made = Entry()
-    whose = {"id": b"7f3a", "client": ("127.0.0.1", 5123), "interface": "REST"}
-    asked = {"method": "POST", "path": "/v1/models/m:predict"}
+    whose = {"id": b"7f3a", "client": ("127.0.0.1", 5123)}
+    asked = {"asked": Asked("REST", "POST", "/v1/models/m:predict")}
     times = {"began": 1.0, "started": 1.001, "inferred": 1.003, "encoded": 1.0035, "ended": 1.004}
     facts = {"model": "m", "version": 2, "code": 200, "received": 10, "sent": 20}
     for name, value in {**whose, **asked, **times, **facts, **known}.items():
@@ -37,7 +37,10 @@ def entry(**known: object) -> Entry:
     return made
 
 
-ROW = attrgetter(*WHO, "id", "received", "sent", "began", "started", "inferred", "encoded", "ended")
+ROW = attrgetter(
+    *("client", "asked", "model", "version", "code", "id", "received", "sent"),
+    *("began", "started", "inferred", "encoded", "ended"),
+)
 
 
 def written(form: str, *entries: Entry, epoch: float = 0.5) -> str:
@@ -99,7 +102,7 @@ def test_a_failure_after_the_inputs_has_the_times_until_then() -> None:
     ["/a\nb", "/x y", '/"', "/\\", "/\x1b[31m", "/é", "/%d%%b%", "/?password=hunter2"],
 )
 def test_what_a_client_sends_forges_nothing(form: str, path: str) -> None:
-    line = written(form, entry(path=path, model=path, id=b"a=b"))
+    line = written(form, entry(asked=Asked("REST", "POST", path), model=path, id=b"a=b"))
     assert line.count("\n") == 1
     assert line[:-1].isprintable()
     assert "hunter2" not in line
@@ -264,6 +267,22 @@ def test_a_disk_that_takes_nothing_is_told_once(caplog: pytest.LogCaptureFixture
             until(lambda: not log._waiting)
     until(lambda: log.dropped == 3)
     assert caplog.records[0].getMessage().endswith('cause="No space left on device"')
+
+
+def test_what_follows_half_a_line_is_a_line_of_its_own(tmp_path: Path) -> None:
+    """A full disk takes a part of what is written; here the limit of a file's size does."""
+    path = tmp_path / "access.log"
+    file = LineFile(str(path))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            file.write(b"first\nsecond\n")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    for line in (b"third\n", b"fourth\n"):
+        file.write(line)
+    assert path.read_text().splitlines() == ["first", "seco", "third", "fourth"]
 
 
 def test_a_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:

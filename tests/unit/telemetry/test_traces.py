@@ -12,7 +12,7 @@ from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
 
 from ie_serving.core.errors import ServingError
 from ie_serving.telemetry import installed, trace_context, traces
-from ie_serving.telemetry.entry import CURRENT, MOST_PARTS, Entry, Part, now
+from ie_serving.telemetry.entry import CURRENT, MOST_PARTS, Asked, Entry, Part, now
 from ie_serving.telemetry.events import MASK
 from ie_serving.telemetry.parts import Noting, of_steps
 from ie_serving.telemetry.spans import _route
@@ -106,7 +106,7 @@ def begun(trace: Trace | None, client: object, *asked: str) -> Entry:
     """Make the entry of a request as the transports do."""
     entry = Entry()
     entry.began, entry.client, entry.trace, entry.parts = now(), client, trace, []
-    entry.interface, entry.method, entry.path = asked
+    entry.asked = Asked(*asked)
     return entry
 
 

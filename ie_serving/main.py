@@ -16,7 +16,7 @@ from types import FrameType
 from ie_serving.config.dialects import bridge, kernel_run, keys, manage, own_flags
 from ie_serving.config.dialects import ie_serving as own
 from ie_serving.config.dialects import tensorflow_model_server as tfs
-from ie_serving.config.schema import shared_port, workers
+from ie_serving.config.schema import closed, shared_port, workers
 from ie_serving.config.settings import Parsed, Settings, TuneSettings
 from ie_serving.core import hints
 from ie_serving.core.errors import ServingError, causes
@@ -187,6 +187,7 @@ def _prepare(parsed: Parsed) -> None:
         log.warning(warning)
     workers.check(parsed.settings)
     shared_port.check(server)
+    closed.check(server)
     access_log.check(server.access_log)
     installed.check(server.traces_url, server.otlp_protocol)
     check_urls((model.base_path for model in parsed.settings.models), parsed.storage)

@@ -165,12 +165,29 @@ def test_what_else_there_is(client: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "body", "text"),
+    [
+        ("application/json", "{", "offset: 1"),
+        ("application/json", '[1, 2, "', "offset: 8"),
+        ("application/json", '{"x": 1}\n{"x": }', "line 2: JSON Parse error"),
+        ("application/jsonlines", "[1]\n{", "line 2: JSON Parse error"),
+    ],
+)
+def test_where_json_is_wrong_is_told_by_the_body(
+    client: httpx.Client, kind: str, body: str, text: str
+) -> None:
+    reply = invoke(client, body, kind)
+    assert reply.status_code == 400
+    assert text in reply.json()["error"]
+
+
+@pytest.mark.parametrize(
     ("variables", "inside", "text"),
     [
         ({}, "", "no model; expected versions"),
         ({"SAGEMAKER_MULTI_MODEL": "true"}, "m/1", "not served"),
         ({"SAGEMAKER_TFS_DEFAULT_MODEL_NAME": "x"}, "m/1", "x given; expected m"),
-        ({"SAGEMAKER_BIND_TO_PORT": "x"}, "m/1", "--rest_port"),
+        ({"SAGEMAKER_BIND_TO_PORT": "x"}, "m/1", "SAGEMAKER_BIND_TO_PORT: x given"),
         ({}, "code/inference.py", "are not run"),
     ],
 )

@@ -1,5 +1,6 @@
 """The two commands up to where the server begins: exit codes, words, and what they import."""
 
+import logging
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from ie_serving.config.settings import Settings
 from ie_serving.core import hints
 from ie_serving.core.hints import Hint
 from ie_serving.server.process.gunicorn_app import Ended
+from ie_serving.telemetry import logs
 
 ROOT = Path(__file__).parents[2]
 HEAVY = (
@@ -31,7 +33,10 @@ def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Settings]]:
 
     monkeypatch.setattr(main.gunicorn_app, "run", run)
     monkeypatch.setattr(main.signal, "signal", lambda number, handler: None)
+    own, root = logging.getLogger(logs.OWN), logging.getLogger()
+    level, handlers = own.level, root.handlers[:]
     yield found
+    own.level, root.handlers[:] = level, handlers
     hints.speak({})
 
 
@@ -52,6 +57,36 @@ def test_what_cannot_be_prepared_ends_ie_serving_with_2(
 ) -> None:
     assert main.main(["model", "--model_name=m", "--model_path=/m", argument]) == 2
     assert capsys.readouterr().err.startswith("ie_serving: error: ")
+    assert not served
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--tls_client_ca=a"], "--tls_client_ca needs --tls_certificate"),
+        (["--tls_key=k"], "--tls_certificate and --tls_key belong together"),
+        (["--tls_client_crl=r"], "--tls_client_crl needs --tls_client_ca"),
+        (["--tls_ports=rest"], "--tls_ports needs --tls_certificate"),
+        (
+            ["--jwt_keys=f", "--jwt_issuer=i", "--jwt_audience=a"],
+            "--jwt_keys needs --api_key_file",
+        ),
+        (["--jwt_issuer=i"], "need --jwt_keys"),
+        (["--auth_username=u", "--auth_password=p"], "--auth_username needs --enable_auth"),
+        (["--auth_password=p"], "--auth_username and --auth_password belong together"),
+    ],
+)
+@pytest.mark.parametrize("command", ["model", "check"])
+def test_what_was_to_close_a_server_never_leaves_it_open(
+    command: str,
+    arguments: list[str],
+    text: str,
+    served: list[Settings],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    line = [command, "--model_name=m", "--model_path=/m", "--rest_port=1", *arguments]
+    assert main.main(line) == 2
+    assert text in capsys.readouterr().err
     assert not served
 
 

@@ -5,6 +5,7 @@ follow, and hold for all of them. Source: SageMaker's documentation of custom in
 the variables of its TensorFlow Serving container.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +22,10 @@ DEEPEST: Final = 4
 MOST_LOOKED_AT: Final = 10_000
 """Directories that are looked at: assets of a model may be as many files as they like."""
 
+PORT_VARIABLE: Final = "SAGEMAKER_BIND_TO_PORT"
+RANGE: Final = "SAGEMAKER_SAFE_PORT_RANGE"
+COUNT: Final = "SAGEMAKER_TFS_INSTANCE_COUNT"
+LEVEL: Final = "SAGEMAKER_CONTAINER_LOG_LEVEL"
 BATCHING: Mapping[str, str] = {
     "SAGEMAKER_TFS_MAX_BATCH_SIZE": "max_batch_size",
     "SAGEMAKER_TFS_BATCH_TIMEOUT_MICROS": "batch_timeout_micros",
@@ -41,6 +46,10 @@ DEAD: Mapping[str, str] = {
 }
 _LEVELS: Mapping[str, str] = {"10": "DEBUG", "20": "INFO", "30": "WARNING", "40": "ERROR"}
 """Python's numbers, which SAGEMAKER_CONTAINER_LOG_LEVEL has."""
+
+_VARIABLES: Mapping[str, str] = {"rest_port": PORT_VARIABLE, "port": RANGE, "workers": COUNT}
+"""Others, by flag."""
+_PORT: Final = re.compile(r"[1-9][0-9]*")
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
@@ -64,7 +73,10 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
         raise ConfigError(
             [f"SAGEMAKER_TFS_DEFAULT_MODEL_NAME: {name} given; expected {', '.join(found)}"]
         )
-    parsed = ie_serving.parse(_line(name, found[name], environ, argv[1:]), environ)
+    try:
+        parsed = ie_serving.parse(_line(name, found[name], environ, argv[1:]), environ)
+    except ConfigError as error:
+        raise ConfigError([_of_variable(fault, argv[1:]) for fault in error.faults]) from None
     (model,) = parsed.settings.models
     models = tuple(
         replace(model, name=each, base_path=str(path.absolute())) for each, path in found.items()
@@ -99,17 +111,27 @@ def _line(name: str, path: Path, environ: Mapping[str, str], flags: Sequence[str
         # As that container, which names each version that there is.
         "model_version_policy": '{"all": {}}',
         "invocations_model": name,
-        "rest_port": environ.get("SAGEMAKER_BIND_TO_PORT") or PORT,
+        "rest_port": environ.get(PORT_VARIABLE) or PORT,
         **_grpc(environ),
     }
-    if count := environ.get("SAGEMAKER_TFS_INSTANCE_COUNT"):
+    if count := environ.get(COUNT):
         given["workers"] = count
-    if level := environ.get("SAGEMAKER_CONTAINER_LOG_LEVEL"):
-        given["log_level"] = _LEVELS.get(level, level)
+    if level := environ.get(LEVEL):
+        given["log_level"] = _LEVELS[level]
     if environ.get("SAGEMAKER_TFS_ENABLE_BATCHING", "").lower() == "true":
         own = {flag: environ[each] for each, flag in BATCHING.items() if environ.get(each)}
         given |= {**_BATCH, **own}
     return ["model", *(f"--{flag}={value}" for flag, value in given.items()), *flags]
+
+
+def _of_variable(fault: str, flags: Sequence[str]) -> str:
+    """Blame the variable that a value is of, and not the flag that it was made."""
+    variables = {**{flag: each for each, flag in BATCHING.items()}, **_VARIABLES}
+    for flag, variable in variables.items():
+        is_given = any(each.partition("=")[0] == f"--{flag}" for each in flags)
+        if fault.startswith(f"--{flag}: ") and not is_given:
+            return variable + fault.removeprefix(f"--{flag}")
+    return fault
 
 
 def _grpc(environ: Mapping[str, str]) -> Mapping[str, str]:
@@ -117,7 +139,7 @@ def _grpc(environ: Mapping[str, str]) -> Mapping[str, str]:
 
     Without a range there is none, since SageMaker sends HTTP.
     """
-    port = environ.get("SAGEMAKER_SAFE_PORT_RANGE", "").partition("-")[0].strip()
+    port = environ.get(RANGE, "").partition("-")[0].strip()
     return {"port": port, "grpc_bind_address": "127.0.0.1"} if port else {"port": "0"}
 
 
@@ -128,6 +150,12 @@ def _missing(root: Path, environ: Mapping[str, str]) -> Iterator[str]:
             "SAGEMAKER_MULTI_MODEL: true given; expected false: endpoints of several models, which"
             " load them while they run, are not served; put several into one archive"
         )
+    level = environ.get(LEVEL)
+    if level and level not in _LEVELS:
+        yield f"{LEVEL}: {level} given; expected {', '.join(_LEVELS)}"
+    port = environ.get(PORT_VARIABLE)
+    if port and not _PORT.fullmatch(port):
+        yield f"{PORT_VARIABLE}: {port} given; expected a port, such as {PORT}"
     script = root / "code" / "inference.py"
     if script.exists():
         yield (

@@ -13,13 +13,13 @@ Empty lines and those that begin with `#` say nothing.
 
 import re
 import secrets
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 from urllib.parse import unquote
 
 from ie_serving.config.credentials import AccessMaterial, Claim, Password, TokenMaterial
 from ie_serving.config.files import source
+from ie_serving.config.schema import closed
 from ie_serving.config.settings import ServerSettings
 from ie_serving.config.values import tokens
 from ie_serving.config.values.faults import Faults, shown
@@ -60,8 +60,7 @@ def read(settings: ServerSettings) -> AccessMaterial:
     Raises:
         ConfigError: all faults of the file, or the settings contradict each other.
     """
-    if faults := list(map(str, contradictions(settings))):
-        raise ConfigError(faults)
+    closed.check(settings)
     found = _Found({}, {}, {}, {})
     path = settings.api_key_file
     if path:
@@ -100,34 +99,6 @@ def password_credential(password: str) -> str:
     cost = ":".join(map(str, COST))
     digest = hashes.of_password(password.encode(), salt, *COST)
     return f"scrypt:{cost}:{salt.hex()}:{digest.hex()}"
-
-
-def contradictions(settings: ServerSettings) -> Iterator[Hint]:
-    """Name what the settings must not say together."""
-    named = bool(settings.auth_username)
-    if named != bool(settings.auth_password):
-        yield Hint("{server.auth_username} and {server.auth_password} belong together; give both")
-    if named and not settings.enable_auth:
-        yield Hint("{server.auth_username} needs {server.enable_auth}")
-    if settings.enable_auth and not (named or settings.api_key_file):
-        yield Hint(
-            "{server.enable_auth} needs {server.api_key_file}, or {server.auth_username} and"
-            " {server.auth_password}"
-        )
-    if ":" in settings.auth_username:
-        yield Hint("{server.auth_username} must have no colon, which ends a name on the wire")
-    yield from _contradicting_tokens(settings)
-
-
-def _contradicting_tokens(settings: ServerSettings) -> Iterator[Hint]:
-    own = (settings.jwt_issuer, settings.jwt_audience)
-    if settings.jwt_keys and not all(own):
-        # A key that signs for several would let the tokens of others in; RFC 8725, section 3.8.
-        yield Hint("{server.jwt_keys} needs {server.jwt_issuer} and {server.jwt_audience}")
-    if any(own) and not settings.jwt_keys:
-        yield Hint("{server.jwt_issuer} and {server.jwt_audience} need {server.jwt_keys}")
-    if settings.jwt_keys and not settings.api_key_file:
-        yield Hint("{server.jwt_keys} needs {server.api_key_file}, whose lines say who may do what")
 
 
 def _tokens(settings: ServerSettings, found: _Found) -> TokenMaterial:

@@ -6,7 +6,7 @@ Source: monitoring_config.proto and session_bundle_config.proto of TensorFlow Se
 from itertools import pairwise
 
 from ie_serving.config.files.text_proto import parse_text
-from ie_serving.config.values.words import url_path
+from ie_serving.config.values import words
 from ie_serving.core.errors import ConfigError
 from ie_serving.engines.batching import Batching
 from ie_serving.wire.protobuf import messages
@@ -37,7 +37,7 @@ def metrics_path(text: str, place: str) -> str:
     path = str(prometheus.path) or METRICS_PATH
     if not prometheus.enable:
         return ""
-    return url_path(path, f"{place}: prometheus_config.path")
+    return words.metrics_path(path, f"{place}: prometheus_config.path")
 
 
 def batching_of(text: str, place: str) -> Batching:

@@ -3,15 +3,14 @@
 Source of SSLConfig: ssl_config.proto of TensorFlow Serving, and its server.cc.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from ie_serving.config.credentials import TlsMaterial
 from ie_serving.config.files import source
 from ie_serving.config.files.text_proto import parse_text
+from ie_serving.config.schema import closed
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.errors import ConfigError
-from ie_serving.core.hints import Hint
 from ie_serving.wire.protobuf import messages
 
 
@@ -21,8 +20,7 @@ def read(settings: ServerSettings) -> TlsMaterial:
     Raises:
         ConfigError: a file cannot be read, or the settings contradict each other.
     """
-    if faults := list(map(str, _contradictions(settings))):
-        raise ConfigError(faults)
+    closed.check(settings)
     if settings.ssl_config_file:
         return _of_ssl_config(settings.ssl_config_file)
     return TlsMaterial(
@@ -32,23 +30,6 @@ def read(settings: ServerSettings) -> TlsMaterial:
         client_ca=_bytes(settings.tls_client_ca),
         revoked=_bytes(settings.tls_client_crl),
     )
-
-
-def _contradictions(settings: ServerSettings) -> Iterator[Hint]:
-    own = (settings.tls_certificate, settings.tls_key, settings.tls_client_ca)
-    if settings.ssl_config_file and any(own):
-        yield Hint(
-            "{server.ssl_config_file} has its own certificates; give it, or the others, not both"
-        )
-    elif bool(settings.tls_certificate) != bool(settings.tls_key):
-        yield Hint("{server.tls_certificate} and {server.tls_key} belong together; give both")
-    elif settings.tls_client_ca and not settings.tls_certificate:
-        yield Hint("{server.tls_client_ca} needs {server.tls_certificate}")
-    if settings.tls_client_crl and not settings.tls_client_ca:
-        yield Hint("{server.tls_client_crl} needs {server.tls_client_ca}, whose clients it revokes")
-    # The library of gRPC for Python takes no such list: it would let revoked clients in.
-    elif settings.tls_client_crl and settings.grpc_transport == "grpcio":
-        yield Hint("{server.tls_client_crl} needs the http2 of {server.grpc_transport}")
 
 
 def _of_ssl_config(path: str) -> TlsMaterial:

@@ -230,7 +230,7 @@ SERVER: tuple[Setting, ...] = (
     ),
     Setting(
         place="server.metrics_path",
-        parse=words.url_path,
+        parse=words.metrics_path,
         form="PATH",
         meaning="REST path of the Prometheus metrics",
         example="/monitoring/prometheus/metrics",

@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
+from typing import Final
 
 from ie_serving.config.values.faults import Parser, fault
 from ie_serving.core.errors import ConfigError
@@ -75,6 +76,18 @@ def url_path(value: object, place: str) -> str:
     if not isinstance(value, str) or not re.fullmatch(r'/[!"$->@-~]+', value):
         raise fault(place, value, "a path that begins with /, without ? and #, such as /metrics")
     return value
+
+
+_TAKEN: Final = re.compile(r"/(v1/models|v1/config|v2)(/.*)?|/v1/log_level|/ping|/invocations")
+"""Paths that the REST APIs, probes and SageMaker ask."""
+
+
+def metrics_path(value: object, place: str) -> str:
+    """Read the path of the metrics: one that nothing else is asked at."""
+    path = url_path(value, place)
+    if _TAKEN.fullmatch(path):
+        raise fault(place, value, "a path that is no route of its own, such as /metrics")
+    return path
 
 
 def http_url(value: object, place: str) -> str:

@@ -43,9 +43,14 @@ def body_of(kind: bytes, body: bytes) -> bytes:
         return _of_csv(body)
     if _OWN.search(body):
         return body
-    if kind in JSON_LINES or _LINES.search(body):
+    if is_lines(kind, body):
         return b'{"instances":[%b]}' % b",".join(filter(None, map(bytes.strip, body.splitlines())))
     return (b'{"instances":%b}' if _ROWS.match(body) else b'{"instances":[%b]}') % body
+
+
+def is_lines(kind: bytes, body: bytes) -> bool:
+    """Tell whether a body of `kind` is one value a line."""
+    return kind in JSON_LINES or bool(_LINES.search(body))
 
 
 def _of_csv(body: bytes) -> bytes:

@@ -35,6 +35,7 @@ from ie_serving.server.transport.http1.messages import (
     Request,
     RequestHead,
 )
+from ie_serving.wire.json.rapidjson.document import parse_document
 from ie_serving.wire.json.request import (
     Format,
     PredictBody,
@@ -43,7 +44,7 @@ from ie_serving.wire.json.request import (
     parse_predict,
 )
 from ie_serving.wire.sagemaker.arrays import as_input, read_npy, write_csv, write_npy
-from ie_serving.wire.sagemaker.request import CSV, JSON, JSON_LINES, NPY, body_of
+from ie_serving.wire.sagemaker.request import CSV, JSON, JSON_LINES, NPY, body_of, is_lines
 
 PATH: Final = b"/invocations"
 VERB: Final = "ask"
@@ -196,14 +197,38 @@ async def _read(kind: bytes, body: bytes, model: ModelSpec, form: bytes) -> Infe
     if kind == NPY:
         return InferRequest(model, "", partial(_of_array, body, other), size)
     text = await in_thread(body_of, kind, body) if is_large else body_of(kind, body)
-    parsed: PredictBody | SlicedBody | None = parse_at_once(text)
-    if parsed is None:
-        parsed = await in_thread(parse_predict, text)
-        size = max(size, LARGE_BODY)  # to decode it takes long, too
+    try:
+        parsed: PredictBody | SlicedBody | None = parse_at_once(text)
+        if parsed is None:
+            parsed = await in_thread(parse_predict, text)
+            size = max(size, LARGE_BODY)  # to decode it takes long, too
+    except InvalidRequest:
+        if text is not body:  # the place of a fault in what was made of it is not the client's
+            await in_thread(_blame, kind, body)
+        raise
     name, decode = parsed.signature_name, parsed.decode
     if other is not None:
         return InferRequest(model, name, partial(_as, decode, other), size)
     return InferRequest(model, name, decode, size, parsed.decode_at_once)
+
+
+def _blame(kind: bytes, body: bytes) -> None:
+    """Find where a body breaks off from JSON, which `body_of` has taken as it came.
+
+    Raises:
+        InvalidRequest: with the line of JSON lines, and the offset there or in the body.
+    """
+    if kind == CSV:
+        return
+    if not is_lines(kind, body):
+        parse_document(body)
+        return
+    for number, line in enumerate(body.splitlines(), 1):
+        try:
+            if line.strip():
+                parse_document(line)
+        except InvalidRequest as error:
+            raise InvalidRequest(f"line {number}: {error}") from None
 
 
 def _of_array(body: bytes, form: Written | None, signature: Signature) -> Decoded:

@@ -24,6 +24,10 @@ FAILED: Final = "request failed by a defect in the HTTP server"
 DEFECT: Final = Fault(500, "Internal Server Error")
 _HTTP2: Final = b"PRI * HTTP/2.0"
 """RFC 9113, section 3.4."""
+_PREFACE: Final = "Pause on PRI/Upgrade"
+"""What the parser says of it, where it comes in pieces."""
+_BLANK: Final = "Expected HTTP/, RTSP/ or ICE/"
+"""What it says of a target with a blank in it."""
 _TLS: Final = b"\x16"
 """A record of a handshake; RFC 8446, section 5.1. No method of HTTP has it."""
 STOPPING: Final = Fault(503, "The server stops.")
@@ -47,14 +51,18 @@ class Refused(Exception):
 def mistaken(data: bytes) -> Fault | None:
     """Tell a client by the first bytes that it has sent that this is not the port it means."""
     if data.startswith(_HTTP2):
-        where = Hint("; gRPC has a port of its own, {server.port}")
-        return Fault(400, f"The client speaks HTTP/2, and this port HTTP/1.1, for REST{where}.")
+        return _speaks_http2()
     if data.startswith(_TLS):
         how = Hint(", or encrypt it by {server.tls_certificate}")
         return Fault(
             400, f"The client speaks TLS, and this port is not encrypted: use http://{how}."
         )
     return None
+
+
+def _speaks_http2() -> Fault:
+    where = Hint("; gRPC has a port of its own, {server.port}")
+    return Fault(400, f"The client speaks HTTP/2, and this port HTTP/1.1, for REST{where}.")
 
 
 def refusal_of(error: httptools.HttpParserError) -> Fault:
@@ -67,4 +75,9 @@ def refusal_of(error: httptools.HttpParserError) -> Fault:
     if cause is not None and not isinstance(cause, httptools.HttpParserError):
         log.error(Event(FAILED), exc_info=cause)
         return DEFECT
-    return Fault(400, f"Invalid HTTP request received: {cause or error}.")
+    text = str(cause or error)
+    if text == _PREFACE:
+        return _speaks_http2()
+    if text == _BLANK:
+        text = "expected HTTP/1.1 behind the target; a blank in the target is written %20"
+    return Fault(400, f"Invalid HTTP request received: {text}.")

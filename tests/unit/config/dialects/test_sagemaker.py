@@ -66,3 +66,27 @@ def test_two_models_of_one_name(root: Path) -> None:
     (root / "other" / "a" / "1").mkdir(parents=True)
     with pytest.raises(ConfigError, match="two models are named a"):
         parse(root)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("BIND_TO_PORT", "abc", "abc given; expected a port"),
+        ("BIND_TO_PORT", "0", "0 given; expected a port"),
+        ("SAFE_PORT_RANGE", "x-y", "'x' given"),
+        ("TFS_INSTANCE_COUNT", "0", "'0' given"),
+        ("CONTAINER_LOG_LEVEL", "99", "99 given; expected 10, 20, 30, 40"),
+    ],
+)
+def test_a_wrong_value_is_blamed_on_its_variable(
+    root: Path, name: str, value: str, said: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        parse(root, **{name: value})
+    (fault,) = raised.value.faults
+    assert fault.startswith(f"SAGEMAKER_{name}: {said}")
+
+
+def test_a_wrong_flag_is_blamed_on_itself(root: Path) -> None:
+    with pytest.raises(ConfigError, match=r"^--workers: "):
+        parse(root, "--workers=0", TFS_INSTANCE_COUNT="2")

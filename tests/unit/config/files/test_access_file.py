@@ -66,7 +66,8 @@ def test_a_key_that_nobody_has_hashed_is_not_shown(tmp_path: Path) -> None:
 
 
 def test_certificates_need_clients_that_have_them(tmp_path: Path) -> None:
-    found = read(tmp_path, "edge predict * certificate:edge.test", tls_client_ca="ca")
+    files = dict.fromkeys(("tls_certificate", "tls_key", "tls_client_ca"), "f")
+    found = read(tmp_path, "edge predict * certificate:edge.test", **files)
     assert found.certificates["edge.test"].name == "edge"
 
 

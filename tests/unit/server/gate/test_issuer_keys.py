@@ -2,6 +2,7 @@
 
 import asyncio
 import http.server
+import logging
 import socket
 import threading
 from collections.abc import Iterator
@@ -76,6 +77,7 @@ async def test_the_same_keys_are_no_renewal(caplog: pytest.LogCaptureFixture) ->
 async def test_the_last_good_keys_stay(
     caplog: pytest.LogCaptureFixture, trouble: str | ServingError
 ) -> None:
+    caplog.set_level(logging.WARNING, "ie_serving")
     issuer = Issuer()
     await issuer.keys.ask()
     issuer.text = trouble

@@ -50,6 +50,20 @@ def test_who_means_another_port_is_told(sent: bytes, text: str) -> None:
     assert text in fault.text
 
 
+def test_who_means_another_port_is_told_where_that_comes_in_pieces() -> None:
+    said = protocol()
+    assert not said.receive(b"PRI * HT")
+    (fault,) = said.receive(b"TP/2.0\r\n\r\nSM\r\n\r\n")
+    assert isinstance(fault, Fault)
+    assert "gRPC has a port of its own" in fault.text
+
+
+def test_who_sends_a_blank_in_a_target_is_told() -> None:
+    (fault,) = protocol().receive(b"GET /a b HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert isinstance(fault, Fault)
+    assert "a blank in the target is written %20" in fault.text
+
+
 def told(events: Sequence[Event]) -> list[Told]:
     """What the test looks at: paths, sizes of bodies, the end, the status of a fault."""
     words: list[Told] = []

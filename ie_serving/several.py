@@ -209,11 +209,13 @@ class SeveralWorkers:
     # -- metrics -----------------------------------------------------------------------------
 
     async def _page(self) -> bytes:
+        workers = 1 + len(self._member.open)
         asked = _heard(self._member.ask_all(PAGE, limit_s=PAGE_S))
         found = await _all(self._told(), asked)
         counts = await asyncio.to_thread(_counts, found)
         gone = await self._counted.of_the_gone(counts)
-        return await asyncio.to_thread(summed, [each.page for each in found], gone)
+        pages, whole = [each.page for each in found], len(found) >= workers
+        return await asyncio.to_thread(partial(summed, pages, gone, whole=whole))
 
     async def _told(self) -> "_Told":
         # Before the page: who asks while one is written gets that, which is as old.

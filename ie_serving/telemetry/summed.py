@@ -33,15 +33,17 @@ def counted(page: bytes) -> dict[str, float]:
     }
 
 
-def summed(pages: Sequence[bytes], gone: Mapping[str, float]) -> bytes:
+def summed(pages: Sequence[bytes], gone: Mapping[str, float], *, whole: bool = True) -> bytes:
     """Give one page for several of the same program.
 
     Families stand as on the first page; samples and families of later ones follow behind.
 
     Args:
-        pages: of all workers.
+        pages: of the workers that were heard.
         gone: what workers that have ended had counted; it is added where the model and version are
             still on a page, as those that are unloaded have no series.
+        whole: the pages are of all workers that take requests. Where one was not heard, nobody can
+            tell that a model is unloaded: the others may not have loaded it yet.
     """
     families: dict[str, list[str]] = {}
     samples: dict[str, dict[str, list[float]]] = {}
@@ -50,7 +52,7 @@ def summed(pages: Sequence[bytes], gone: Mapping[str, float]) -> bytes:
     there = {_of(name) for found in samples.values() for name in found}
     for name, number in gone.items():
         family = _family(name, samples)
-        if family and _of(name) in there:
+        if family and (not whole or _of(name) in there):
             samples[family].setdefault(name, []).append(number)
     lines = []
     for family, heads in families.items():

@@ -95,3 +95,11 @@ def test_gauges_are_not_counted() -> None:
 
 def test_one_page_stays_as_it_is() -> None:
     assert summed([FIRST], {}) == FIRST
+
+
+def test_a_worker_that_is_not_heard_takes_no_model_from_the_page() -> None:
+    """The one that answers may have begun just now, and know no model yet."""
+    gone = {'ie_serving_requests_total{model_name="later",code="OK"}': 1100.0}
+    line = b'ie_serving_requests_total{model_name="later",code="OK"} 1100'
+    assert line not in summed([FIRST], gone).splitlines()
+    assert line in summed([FIRST], gone, whole=False).splitlines()

@@ -167,7 +167,9 @@ class ServingApplication:
             SHARE.of_limit(server.max_in_flight_requests), partial(self._plane.refused, "")
         )
         self._services = self._services_over(self._plane, self._models.served)
-        self._grpc_health = HealthService(self._services, self._plane.is_ready)
+        self._grpc_health = HealthService(
+            self._services, self._plane.is_ready, drain_delay_s=server.drain_delay_s
+        )
         ready = self._workers.ready(self._models.ready)
         self._readiness = Readiness(self._health, self._grpc_health, ready)
         replays = PredictionService(self._plane, self._interface).replays()

@@ -70,6 +70,8 @@ class SeveralWorkers:
         self._ledger = ledger
         self._server = server
         self._known: Sequence[Known] = ()
+        self._level = 0
+        self._own_level: Callable[[str], None] = logs.change
         self.others = Beside(lambda: self._known, member.changed)
         self._born = time.monotonic_ns()
 
@@ -96,10 +98,10 @@ class SeveralWorkers:
     async def begin(self, config: FollowedConfig) -> None:
         """See `Workers`."""
         is_replacement = config.is_replacement
-        if level := self._member.crew.log_level[0]:
-            logs.change(logging.getLevelName(level))
+        self._follow_level()
         self._member.begin(self._models.served.own_statuses)
         self._member.watch(self._look)
+        self._member.watch(self._follow_level)
         self._look()
         await config.start()
         self._changes.begin(config, self._newest)
@@ -183,17 +185,29 @@ class SeveralWorkers:
 
     def level_all(self, own: Callable[[str], None]) -> Callable[[str], Awaitable[None]]:
         """See `Workers`."""
+        self._own_level = own
 
-        async def here(level: str) -> None:
-            own(level)
-            self._member.crew.log_level[0] = getattr(logging, level)
+        async def follow() -> None:
+            self._follow_level()
 
-        self._member.answer(LEVEL, partial(_answer, here))
+        self._member.answer(LEVEL, partial(_answer, follow))
 
         async def change(level: str) -> None:
-            await _all(here(level), _heard(self._member.ask_all(LEVEL, level, limit_s=LEVEL_S)))
+            self._level = self._member.crew.log_level[0] = getattr(logging, level)
+            own(level)
+            await _heard(self._member.ask_all(LEVEL, limit_s=LEVEL_S))
 
         return change
+
+    def _follow_level(self) -> None:
+        """Log from the level on that was asked for last, also before this worker was there.
+
+        Looked at each second: one that was stopped, or was late, has not heard of it.
+        """
+        level = self._member.crew.log_level[0]
+        if level != self._level:
+            self._level = level
+            self._own_level(logging.getLevelName(level))
 
     def ready(self, own: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
         """See `Workers`."""

@@ -324,8 +324,13 @@ def test_a_worker_that_is_stopped_is_named_to_who_reloads(
         assert f"worker process {stopped}" in reply.json()["error"]
         for _ in range(CLIENTS):
             assert httpx.get(f"{url}/metrics", timeout=SOON_S).status_code == 200
+        asked = {"log_level": "DEBUG"}
+        assert httpx.post(f"{url}/v1/log_level", json=asked, timeout=SOON_S).status_code == 200
+        server.line("log level changed level=DEBUG")
     finally:
         os.kill(stopped, signal.SIGCONT)
+    server.line("log level changed level=DEBUG")  # by the one that was stopped
+    server.rest.post("/v1/log_level", json={"log_level": "INFO"})
     until(lambda: server.rest.post("/v1/config/reload").status_code == 200)
     assert len(answers(clients)) == 1
 

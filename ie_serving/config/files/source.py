@@ -5,6 +5,7 @@ the file is broken.
 """
 
 import logging
+import os
 from pathlib import Path
 
 from ie_serving.config.files.json_file import ConfigFile, config_file, parse_config_file
@@ -91,11 +92,23 @@ def read_text(path: Path) -> str:
         ConfigError: naming the file and the reason.
     """
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with open(path, encoding="utf-8-sig", opener=_opened) as file:
+            return file.read()
     except OSError as error:
         raise ConfigError([f"{path}: cannot be read: {error.strerror or error}"]) from error
     except ValueError as error:
         raise ConfigError([f"{path}: not UTF-8 text: {error}"]) from error
+
+
+def _opened(path: str, flags: int) -> int:
+    """Open a pipe without waiting for whoever writes it: none may ever come.
+
+    A thread that waited would look at no renewed key or certificate any more. Without a writer the
+    pipe is empty, which is a fault of each file that is read here.
+    """
+    number = os.open(path, flags | os.O_NONBLOCK)
+    os.set_blocking(number, True)
+    return number
 
 
 def _is_json(path: Path, text: str) -> bool:

@@ -40,20 +40,30 @@ class HealthService:
             clients of TensorFlow Serving do.
         is_ready: tells about models, which are asked for by their names.
         watch_s: seconds between two looks at a model for a client that watches it.
+        drain_delay_s: seconds for which a Watch stays open after `refuse`. A client whose Watch
+            ends asks anew, at once where it was answered, and all would do so until the port
+            closes.
 
     The state of the server begins as NOT_SERVING, becomes SERVING once, and then NOT_SERVING for
     good, unless another process takes over. A model is SERVING while a version of it is AVAILABLE.
     """
 
     def __init__(
-        self, names: Iterable[str], is_ready: IsReady, *, watch_s: float = WATCH_S
+        self,
+        names: Iterable[str],
+        is_ready: IsReady,
+        *,
+        watch_s: float = WATCH_S,
+        drain_delay_s: float = 0.0,
     ) -> None:
         full = list(names)
         self._names = {"", NAME, *full, *(name.rpartition(".")[2] for name in full)}
         self._is_ready = is_ready
         self._watch_s = watch_s
         self._allowed = asyncio.Event()
+        self._drain_delay_s = drain_delay_s
         self._stopping = asyncio.Event()
+        self._over = asyncio.Event()
         self._replaced = False
 
     def services(self) -> Services:
@@ -68,10 +78,12 @@ class HealthService:
         """Answer NOT_SERVING from now on, and tell it to clients that watch."""
         self._stopping.set()
         self._allowed.set()  # a watch waits for one after the other
+        asyncio.get_running_loop().call_later(self._drain_delay_s, self._over.set)
 
     def hand_over(self) -> None:
         """End every Watch without a change: who asks anew asks the process that has taken over."""
         self._replaced = True
+        self._over.set()
         self.refuse()
 
     async def _check(self, payload: Buffer, _: CallContext) -> bytes:
@@ -87,12 +99,13 @@ class HealthService:
     async def _watch(
         self, requests: AsyncIterator[Buffer], _: CallContext
     ) -> AsyncGenerator[bytes, None]:
-        """Tell the state now and whenever it changes; the call ends with the last change."""
+        """Tell the state now and whenever it changes; the call ends when the port closes."""
         async for payload in requests:
             name = parse(HealthCheckRequest, payload).service
             changes = self._changes_of_server if name in self._names else self._changes_of_model
             async for status in changes(name):
                 yield _reply(status)
+            await self._over.wait()
             return
 
     async def _changes_of_server(self, name: str) -> AsyncGenerator[int, None]:

@@ -2,6 +2,8 @@
 
 import logging
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -106,3 +108,24 @@ def test_a_pipe_is_refused_since_it_is_read_once(tmp_path: Path) -> None:
     os.mkfifo(pipe)
     with pytest.raises(ConfigError, match=r"config\.json: is a pipe or a device.* to a file"):
         source.read(pipe)
+
+
+def test_a_pipe_that_nobody_writes_is_empty_and_keeps_no_thread(tmp_path: Path) -> None:
+    """Callers and certificates are renewed by a thread, which looked at no file any more."""
+    pipe = tmp_path / "keys"
+    os.mkfifo(pipe)
+    found: list[str] = []
+    reading = threading.Thread(target=lambda: found.append(source.read_text(pipe)), daemon=True)
+    reading.start()
+    reading.join(5)
+    assert found == [""]
+
+
+def test_a_pipe_is_read_to_its_end_whenever_it_is_written() -> None:
+    """As `--api_key_file <(...)` of a shell has it."""
+    receives, sends = os.pipe()
+    reading = ThreadPoolExecutor(1).submit(source.read_text, Path(f"/dev/fd/{receives}"))
+    with open(sends, "w") as file:
+        file.write("alice")
+    assert reading.result(5) == "alice"
+    os.close(receives)

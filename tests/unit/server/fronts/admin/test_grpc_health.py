@@ -1,6 +1,7 @@
 """Health as load balancers and Kubernetes ask for it."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
@@ -127,6 +128,18 @@ async def test_a_watch_that_begins_late_ends_at_once() -> None:
     service.refuse()
     replies = [reply async for reply in watched(service, request(""))]
     assert [HealthCheckResponse.FromString(each).status for each in replies] == [NOT_SERVING]
+
+
+@pytest.mark.parametrize("name", ["", "m"])
+async def test_a_watch_stays_open_in_the_delay_of_a_drain(name: str) -> None:
+    """A client whose Watch ends begins the next at once, and would do nothing else."""
+    service = HealthService([SERVED], Models(), watch_s=0.001, drain_delay_s=0.05)
+    service.refuse()
+    watch = watched(service, request(name))
+    first = HealthCheckResponse.FromString(await anext(watch)).status
+    began = time.monotonic()
+    assert [first, *[reply async for reply in watch]] == [NOT_SERVING]
+    assert time.monotonic() - began > 0.025
 
 
 async def test_a_watch_of_nothing_ends() -> None:

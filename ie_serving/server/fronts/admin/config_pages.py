@@ -169,7 +169,9 @@ def changes_of(body: bytes) -> Mapping[str, int | None]:
         raise InvalidRequest(f"the body has no labels, or more than labels; {expected}")
     for label, version in changes.items():
         if not label or not _is_version(version):
-            raise InvalidRequest(f'label "{label}" has the version {version!r:.80}; {expected}')
+            raise InvalidRequest(
+                f'label "{label}" has the version {json.dumps(version):.80}; {expected}'
+            )
         if not _is_text(label):
             raise InvalidRequest(f"label {label!a:.80} is no Unicode text; {expected}")
         if wrong := too_long("label", label):

@@ -37,6 +37,8 @@ def programs(body: bytes) -> dict[str, str]:
     """
     try:
         call = _call(json.loads(body))
+    except KeyError as error:
+        raise InvalidRequest(f'the call has no "{error.args[0]}", which it must have') from None
     except _MALFORMED as error:
         raise InvalidRequest(f"the call cannot be read: {error!r:.200}") from error
     written = {language: languages.program(language, call) for language in LANGUAGES}

@@ -246,3 +246,9 @@ def test_the_settings_of_a_model_are_written_for_people() -> None:
     assert "hush" not in shown["engine.params"]
     assert '"depth": 3' in shown["engine.params"]
     assert "engine.driver" not in shown, "it has its default"
+
+
+async def test_a_call_that_lacks_something_is_told_what() -> None:
+    reply = await ask(await page(), "POST", "/page/programs", b"{}")
+    assert reply.status == 400
+    assert json.loads(reply.body) == {"error": 'the call has no "model", which it must have'}

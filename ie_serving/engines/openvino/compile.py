@@ -37,6 +37,7 @@ from ie_serving.engines.openvino.shape_inference import ShapeInference
 from ie_serving.engines.openvino.slot import Slot
 from ie_serving.engines.openvino.specs import Port, Ports, check_shapes, prepare, zeros
 from ie_serving.engines.openvino.stateful_slot import StatefulSlot, unroll, with_states
+from ie_serving.engines.openvino.texts import check_texts
 from ie_serving.engines.openvino.threads_choice import Compiled, compile_cached, compile_fastest
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.by_rank import ByRank
@@ -181,6 +182,7 @@ def _around(beside: "Beside", host: "Plan | None", inner: Runs | None) -> Runs:
 
 def _program(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
     mend(model)
+    check_texts(model)
     ports = prepare(draft, model, options)
     if options.of(Sequences).low_latency_transformation:
         unroll(model)

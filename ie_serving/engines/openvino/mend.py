@@ -6,6 +6,8 @@ Each fault was measured with OpenVINO 2026.4; `docs/design.md` section 11 lists 
 - What an `If` of open shape gives is lost where the memory of an operation beside it grows before
   it is read: the answer is made of freed memory. An output that is also a result keeps its memory,
   unless the plugin computes its type in another one: then a conversion stands between the two.
+- `Identity` of strings copies them byte by byte, so that two own one memory: the process ends. A
+  `Reshape` to the shape that they have copies them right.
 - `ShapeOf` of a number that `Gather` takes out of an open row ends the process that compiles it.
 - `SparseFillEmptyRows` gives its flags of empty rows in a form that the operations behind it
   refuse: "unsupported src_prc: boolean".
@@ -74,6 +76,18 @@ def _convert_inside(node: ov.Node, output: ov.Output, computed: str) -> None:
         reader.replace_source_output(widened)
 
 
+def _copy_strings(_: ov.Model, node: ov.Node) -> None:
+    given, taken = node.input_value(0), node.output(0)
+    if taken.get_element_type() != ov.Type.string:
+        return
+    copied = op.reshape(given, op.shape_of(given), special_zero=False).output(0)
+    readers, names = list(taken.get_target_inputs()), taken.get_names()
+    taken.set_names(set())
+    copied.set_names(names)
+    for reader in readers:
+        reader.replace_source_output(copied)
+
+
 def _know_no_sizes(_: ov.Model, node: ov.Node) -> None:
     """Replace the shape of a number, which has no dimensions, by what it is."""
     rank = node.get_input_partial_shape(0).rank
@@ -111,6 +125,7 @@ def _read_places(model: ov.Model, node: ov.Node) -> None:
 
 _CHANGES: Mapping[str, Callable[[ov.Model, ov.Node], None]] = MappingProxyType(
     {
+        "Identity": _copy_strings,
         "If": _keep_outputs,
         "ShapeOf": _know_no_sizes,
         "SparseFillEmptyRows": _convert_flags,

@@ -43,6 +43,9 @@ REQUEST_S = 0.0001
 """Seconds that a request takes at least beside its inference, measured over gRPC."""
 MANY_ROWS = 64
 """Size of open dimensions with which one thread has to keep up as well, a batch as clients send."""
+MOST_ELEMENTS = 1 << 22
+"""Elements that open dimensions of an input multiply to at most in that try: of five dimensions, 64
+in each would be a billion. Four have 45 rows each."""
 MANY_S = 0.01
 """Seconds of an inference of so many rows beyond which a model keeps its threads, not compared.
 Spinning is little beside that, and where others keep the machine busy as it loads, several threads
@@ -177,10 +180,17 @@ class _Trials:
             return False  # before many rows are tried, which of large images take gigabytes
         if not self._is_open:
             return True
-        many_s = self.latency(several.model, MANY_ROWS) if several else 0.0
+        rows = self._many_rows()
+        many_s = self.latency(several.model, rows) if several else 0.0
         if many_s is not None and many_s > MANY_S:
             return False
-        return _keeps_up(self.latency(single.model, MANY_ROWS), many_s)
+        return _keeps_up(self.latency(single.model, rows), many_s)
+
+    def _many_rows(self) -> int:
+        opened = [
+            sum(low != high for low, high in port.bounds or ()) for port in self._ports.inputs
+        ]
+        return min(MANY_ROWS, int(MOST_ELEMENTS ** (1 / max(1, *opened))))
 
     def left_fit(self, model: ov.CompiledModel) -> bool:
         """Tell whether no try of a compiled model has failed, or none that can have spoilt it."""

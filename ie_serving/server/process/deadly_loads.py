@@ -12,6 +12,7 @@ After two deaths it waits longer and longer.
 
 import json
 import logging
+import signal as signals
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -35,10 +36,24 @@ of the worker the seconds of a restart, so it is made once an hour in the end.""
 
 @dataclass(frozen=True)
 class Deaths:
-    """How often a load has ended its process, and when last, by the machine's monotonic clock."""
+    """How often a load has ended its process, and when last, by the machine's monotonic clock.
+
+    Attributes:
+        count: how often.
+        last_s: when, in seconds.
+        signal: that ended the process the last time.
+    """
 
     count: int
     last_s: float
+    signal: int = 0
+
+
+def _cause(number: int) -> str:
+    if number == signals.SIGKILL:
+        return "most likely out of memory: allow more memory, or replace the version"
+    name = signals.strsignal(number) or "unknown"
+    return f'by signal {number} ("{name}"), a fault of what runs it: replace the version'
 
 
 class DeadlyLoads:
@@ -48,23 +63,23 @@ class DeadlyLoads:
         self.deaths: dict[str, Deaths] = {}
         self._clock = clock
 
-    def add(self, left: bytes, *, killed: bool) -> list[str]:
+    def add(self, left: bytes, *, signal: int) -> list[str]:
         """Take what a worker has left that has ended.
 
         Args:
             left: as its `LoadNotes` wrote it; empty when nothing was loaded.
-            killed: whether a signal ended it; an exit in order is no load's fault.
+            signal: that ended it; 0 for an exit in order, which is no load's fault.
 
         Returns:
-            The loads that were under way when it was killed.
+            The loads that were under way when a signal ended it.
         """
         notes = json.loads(left) if left else {"under_way": [], "survived": []}
         for load in notes["survived"]:
             self.deaths.pop(load, None)
-        lost: list[str] = sorted(set(notes["under_way"])) if killed else []
+        lost: list[str] = sorted(set(notes["under_way"])) if signal else []
         for load in lost:
             before = self.deaths.get(load, Deaths(0, 0.0))
-            self.deaths[load] = Deaths(before.count + 1, self._clock())
+            self.deaths[load] = Deaths(before.count + 1, self._clock(), signal)
         return lost
 
 
@@ -124,9 +139,8 @@ class LoadNotes:
         left_s = known.last_s + wait_s - self._clock()
         if left_s > 0:
             raise LoadFailed(
-                f"its load has ended the server's process {known.count} times, most likely out of"
-                " memory: allow more memory, or replace the version; it is loaded again in"
-                f" {left_s:.0f} s"
+                f"its load has ended the server's process {known.count} times,"
+                f" {_cause(known.signal)}; it is loaded again in {left_s:.0f} s"
             )
 
     @contextmanager

@@ -222,7 +222,7 @@ class _Arbiter(Arbiter):  # type: ignore[misc]
                 self._succession.note_end(pid, code)
                 continue
             worker.tmp.close()
-            lost = self.server.deadly_loads.add(worker.loads.read(), killed=code < 0)
+            lost = self.server.deadly_loads.add(worker.loads.read(), signal=max(0, -code))
             worker.loads.close()
             if self.server.crew:
                 self.server.crew.left(worker.slot)

@@ -338,3 +338,13 @@ def test_each_of_several_models_keeps_to_the_quota(
     lines = [each for each in caplog.text.splitlines() if "model compiled" in each]
     assert len(lines) == 2
     assert all("nireq=1 threads=1 streams=1" in line for line in lines)
+
+
+@pytest.mark.parametrize("rank", [5, 7])
+async def test_many_open_dimensions_are_not_tried_with_many_rows_each(
+    tmp_path: Path, rank: int
+) -> None:
+    """64 in each of five would be 4 GB."""
+    model = load(add_one(tmp_path, [-1] * rank))
+    answer = await run(model, {"x": np.ones([1] * rank, np.float32)})
+    assert answer["y"].ravel().tolist() == [2.0]

@@ -1,6 +1,7 @@
 """Which loads ended a worker, and how long they wait for it."""
 
 import json
+import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -17,6 +18,7 @@ class Machine:
 
     def __init__(self) -> None:
         self.now_s = 1000.0
+        self.signal = signal.SIGKILL
         self.arbiter = DeadlyLoads(lambda: self.now_s)
         self.begin_worker()
 
@@ -30,7 +32,7 @@ class Machine:
         with ExitStack() as stack:
             for load in loads:
                 stack.enter_context(self.notes.noted(load))
-            lost = self.arbiter.add(self.left.read(), killed=True)
+            lost = self.arbiter.add(self.left.read(), signal=self.signal)
         self.begin_worker()
         return lost
 
@@ -63,6 +65,23 @@ def test_after_two_deaths_it_waits_longer_and_longer() -> None:
         machine.now_s += 1
 
 
+@pytest.mark.parametrize(
+    ("number", "cause"),
+    [
+        (signal.SIGKILL, "2 times, most likely out of memory: allow more memory"),
+        (signal.SIGABRT, '2 times, by signal 6 ("Aborted"), a fault of what runs it: replace'),
+    ],
+)
+def test_the_cause_goes_by_the_signal(number: signal.Signals, cause: str) -> None:
+    machine = Machine()
+    machine.signal = number
+    for _ in range(2):
+        machine.dies_of("m/1@a")
+    with pytest.raises(LoadFailed) as refused:
+        machine.notes.noted("m/1@a").__enter__()
+    assert cause in str(refused.value)
+
+
 def test_a_load_that_succeeds_is_forgiven() -> None:
     machine = Machine()
     machine.dies_of("m/1@a")
@@ -75,7 +94,7 @@ def test_a_load_that_succeeds_is_forgiven() -> None:
 def test_a_worker_that_ends_in_order_blames_no_load() -> None:
     machine = Machine()
     with machine.notes.noted("m/1@a"):
-        assert machine.arbiter.add(machine.left.read(), killed=False) == []
+        assert machine.arbiter.add(machine.left.read(), signal=0) == []
 
 
 def test_suspects_load_one_after_the_other_so_that_one_alone_is_blamed_twice() -> None:

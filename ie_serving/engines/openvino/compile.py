@@ -11,6 +11,7 @@ import openvino as ov
 
 from ie_serving.core.errors import InvalidRequest, LoadFailed, NoneServed, ServingError
 from ie_serving.core.heaps import HEAPS
+from ie_serving.core.spare_cpu import SPARE_CPU
 from ie_serving.core.tensors import Array
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
@@ -79,6 +80,10 @@ class OpenVinoEngine:
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledPrograms:
         """See `engines.base`."""
+        with SPARE_CPU.left(compiles=True):
+            return self._compiled(directory, options)
+
+    def _compiled(self, directory: Path, options: EngineOptions) -> CompiledPrograms:
         declared.check_known(options, (), self.name)
         own = options.of(OpenVinoOptions)
         own = replace(own, target_device=supported.device(own))

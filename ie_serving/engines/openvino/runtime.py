@@ -1,5 +1,6 @@
 """The process's one OpenVINO core, and its exceptions as texts that may be shown."""
 
+import os
 import re
 import threading
 from collections.abc import Iterator
@@ -9,11 +10,17 @@ import numpy as np
 import openvino as ov
 
 from ie_serving.core.errors import LoadFailed
+from ie_serving.core.spare_cpu import SPARE_CPU
+from ie_serving.engines.run.threads import node_limit
 
 TEXT_LIMIT = 600
 """Longest text, in characters, that is taken from an exception of OpenVINO."""
 SHOWN = 200
 """Characters of OpenVINO's own text behind the words for it."""
+
+HWLOC_BINDS_NOTHING = ("HWLOC_THISSYSTEM", "0")
+"""Variable of hwloc by which it reads of the machine, and leaves threads where they are. Source:
+hwloc's manual, "Environment Variables". Children inherit it."""
 
 _NOISE = re.compile(
     r"(Exception from [\w./\\-]+:\d+:)|(Check '[^\n]*' failed at [\w./\\-]+:\d+:?)"
@@ -44,6 +51,10 @@ def core() -> ov.Core:
     with _lock:
         if not _cores:
             _meet_numpy()
+            if SPARE_CPU.is_chosen and node_limit() is None:
+                # Threads of OpenVINO bind themselves to the CPUs of their NUMA node, by hwloc: where
+                # there is one node, to all, and take back what `SPARE_CPU` has left to the event loop.
+                os.environ.setdefault(*HWLOC_BINDS_NOTHING)
             made = ov.Core()
             made.set_property({"ENABLE_MMAP": False})
             _cores.append(made)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path, PurePosixPath
 
 from ie_serving.core.share import SHARE
+from ie_serving.core.spare_cpu import SPARE_CPU
 
 Read = Callable[[str], str | None]
 """Gives a file's text, or None when there is no such file."""
@@ -24,7 +25,7 @@ def thread_limit() -> int | None:
 
     Of several workers each has its part, rounded down: together they fill the machine once.
     """
-    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    usable = SPARE_CPU.usable()
     whole = limit(os.cpu_count() or 1, usable, cgroup_quota(_read), _read)
     if SHARE.workers == 1:
         return whole
@@ -42,8 +43,7 @@ def node_limit() -> int | None:
     Returns:
         None: one node has all cores that this process may use, or this system tells no nodes.
     """
-    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else ()
-    return cores_of_one_node(usable, _read)
+    return cores_of_one_node(SPARE_CPU.usable() or (), _read)
 
 
 def cores_of_one_node(usable: Collection[int], read: Read) -> int | None:

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 
+from ie_serving.core.spare_cpu import SPARE_CPU
 from ie_serving.engines.tensorflow.link import Link, Message, PeerGone, Segment
 from ie_serving.engines.tensorflow.protocol import Kind, text
 
@@ -33,7 +34,7 @@ class WorkerProcess:
         self._control, theirs = socket.socketpair()
         self._giving = threading.Lock()
         self._was_cut_off = False
-        with theirs:
+        with theirs, SPARE_CPU.everywhere():
             self._popen = subprocess.Popen(
                 [*command, str(theirs.fileno()), str(os.getpid())],
                 stdin=subprocess.DEVNULL,

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from ie_serving.core.errors import EntryChanged, LoadFailed, NotAvailable, StorageError
 from ie_serving.core.heaps import HEAPS, resident_bytes
+from ie_serving.core.spare_cpu import SPARE_CPU
 from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.models.repository.signature_file import with_signature_file
 from ie_serving.models.repository.source import Candidate
@@ -238,11 +239,12 @@ class Loader:
 def _free(leaving: list[LoadedVersion]) -> None:
     # Taken out: the thread keeps its argument for a moment longer than its end is known.
     loaded = leaving.pop()
-    before = resident_bytes()
-    loaded.free()
-    size = loaded.servable.memory
-    if (before - resident_bytes() if size is None else size) >= LARGE_BYTES:
-        HEAPS.give_back()
+    with SPARE_CPU.left():
+        before = resident_bytes()
+        loaded.free()
+        size = loaded.servable.memory
+        if (before - resident_bytes() if size is None else size) >= LARGE_BYTES:
+            HEAPS.give_back()
 
 
 async def _or_close(kept: ExitStack, awaited: Awaitable[T]) -> T:

@@ -14,6 +14,7 @@ from gunicorn.workers.base import Worker
 
 from ie_serving.core.errors import ServingError
 from ie_serving.core.share import SHARE
+from ie_serving.core.spare_cpu import SPARE_CPU
 from ie_serving.server.process.deadly_loads import LoadNotes
 from ie_serving.server.process.gunicorn_server import Server
 from ie_serving.server.process.handover import Handover
@@ -88,6 +89,7 @@ class AppWorker(Worker):  # type: ignore[misc]
         server = self.app
         workers = server.settings.server.workers
         SHARE.workers = workers
+        SPARE_CPU.choose(self.slot, workers)
         tune(budget_of(server.settings.server.memory_budget_bytes) // workers)
         notes = LoadNotes(server.deadly_loads.deaths, self.loads.write)
         with lasting_objects():
@@ -106,6 +108,7 @@ class AppWorker(Worker):  # type: ignore[misc]
             each.cancel()
 
     def _be_ready(self) -> None:
+        SPARE_CPU.open()
         self.app.was_ready.set()
         if self.app.predecessor:
             self.app.predecessor.told_ready()

@@ -1,36 +1,40 @@
 """One CPU that loads leave to the event loop while they are under way.
 
-A load computes on every CPU. A request that comes meanwhile wakes the event loop where that ran
-last, and there it waits until the thread that compiles has used up its slice: 3 to 4 ms. So while a
-version is loaded or freed, the event loop is bound to one CPU, the threads of the engine and of the
-load to the others, and threads take the interpreter from each other ten times as soon. When the
-last load has ended, all is as it was before.
+A load computes on every CPU. A request that comes meanwhile wakes the event loop on the CPU where
+that ran last, and there it queues until the thread that compiles has used up its slice, 3 to 4 ms.
+So while a version is compiled or freed, the event loop is bound to one CPU, and the threads of the
+engine and those that load to the others; and threads take the interpreter from each other ten times
+as soon. When the last load has ended, everything is as before:
 
     threads of the process                      before    meanwhile    after
     the event loop                              whole     own          whole
-    whoever loads; those of the engine          whole     rest         whole
-    Python's own others                         whole     whole        whole
-    those that somebody has bound elsewhere     theirs    theirs       theirs
+    those that load or free, and the engine's   whole     rest         whole
+    others of Python                            whole     whole        whole
+    those that were bound already               theirs    theirs       theirs
 
-A new thread inherits the mask of the one that starts it, so one that the event loop starts meanwhile
-has its CPU until the load has ended. Processes would keep it for good: whoever starts one does so
-under `everywhere`. Sources: sched_setaffinity(2), proc(5).
+A thread inherits the CPUs of the one that starts it. One that the event loop starts meanwhile would
+compete with it until the load has ended, so pools whose threads compute have `settle` for their
+initializer. A process would keep them for good, so it is started under `everywhere`.
+Sources: sched_setaffinity(2), proc(5).
 """
 
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
 SHORT_TURN_S: Final = 0.0001
 """Seconds for which a thread may keep the interpreter from the event loop while a version is loaded
-or freed. What parts the work of Python's other threads so finely costs them some percent."""
+or freed. A request asks for it several times. With 0.02 ms the longest were no shorter."""
 
 
 class SpareCpu:
-    """The CPUs of this process. Does nothing until `choose`, and nothing where there is but one."""
+    """The CPUs of this process and their division. Any thread may use it, after `choose`.
+
+    Does nothing where `choose` was not called or no CPU is spare, and before `open`.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -45,20 +49,10 @@ class SpareCpu:
         self._elsewhere: frozenset[int] = frozenset()
 
     def choose(self, slot: int, workers: int) -> None:
-        """Choose the CPU of the event loop, in whose thread this is called.
-
-        Each of several workers has its own, and the loads of all keep off those of all.
-
-        Args:
-            slot: which of the workers this one is, from 0.
-            workers: how many there are. Where they are as many as CPUs, no CPU is spare.
-        """
-        if not hasattr(os, "sched_setaffinity"):
-            return
-        whole = sorted(os.sched_getaffinity(0))
-        if len(whole) > workers:
-            self._whole, self._rest = frozenset(whole), frozenset(whole[:-workers])
-            self._own = frozenset([whole[-1 - slot % workers]])
+        """Choose the CPU of the event loop, in whose thread this is called, by `division`."""
+        if hasattr(os, "sched_setaffinity"):
+            self._whole = frozenset(os.sched_getaffinity(0))
+            self._own, self._rest = division(self._whole, slot, workers)
             self._loop = threading.get_native_id()
 
     @property
@@ -71,7 +65,7 @@ class SpareCpu:
         self._is_open = True
 
     def usable(self) -> frozenset[int] | None:
-        """Give the CPUs that this process has, whatever its threads may use now; None: not known."""
+        """Give the CPUs of this process, whatever this thread may use now; None: not known."""
         if self._own:
             return self._whole
         return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
@@ -97,18 +91,21 @@ class SpareCpu:
 
     @contextmanager
     def everywhere(self) -> Iterator[None]:
-        """Let what this thread starts in the body, processes or threads, have all CPUs."""
-        mine = os.sched_getaffinity(0) if self._own else None
-        if mine not in (self._own, self._rest) or mine is None:
-            yield
-            return
-        _bind(0, self._whole)
+        """Give what this thread starts in the body, a process or a thread, all CPUs."""
+        mine = os.sched_getaffinity(0) if self._under_way else self._whole
+        self.settle()
         try:
             yield
         finally:
             with self._lock:
-                if self._under_way:
-                    _bind(0, mine)
+                if self._under_way and mine != self._whole:
+                    _bind(0, frozenset(mine))
+
+    def settle(self) -> None:
+        """Give this thread all CPUs, if it has inherited fewer from one that loads or the loop."""
+        with self._lock:
+            if self._under_way and os.sched_getaffinity(0) in (self._own, self._rest):
+                _bind(0, self._whole)
 
     def _begin(self) -> None:
         with self._lock:
@@ -140,6 +137,24 @@ class SpareCpu:
         for task, mask in _masks().items():
             if mask in (self._own, self._rest) and task not in self._elsewhere:
                 _bind(task, self._whole)
+
+
+def division(
+    cpus: Collection[int], slot: int, workers: int
+) -> tuple[frozenset[int], frozenset[int]]:
+    """Give the CPU of a worker's event loop, none where none is spare, and those of all loads.
+
+    Each of several workers has its own, and the loads of all keep off those of all.
+
+    Args:
+        cpus: that the server may use.
+        slot: which of the workers it is, from 0.
+        workers: how many there are.
+    """
+    ordered = sorted(cpus)
+    if len(ordered) <= workers:
+        return frozenset(), frozenset(ordered)
+    return frozenset([ordered[-1 - slot % workers]]), frozenset(ordered[:-workers])
 
 
 def _masks() -> dict[int, frozenset[int]]:

@@ -25,7 +25,7 @@ from ie_serving.main import main
 
 T = TypeVar("T")
 
-compile_at_once = OpenVinoEngine.compile
+compile_at_once = OpenVinoEngine._compiled
 
 
 def compile_and_wait(
@@ -72,7 +72,7 @@ def unlocked(run: Run, file: str) -> Run:
     return run_when_unlocked
 
 
-OpenVinoEngine.compile = compile_and_wait  # type: ignore[method-assign, assignment]
+OpenVinoEngine._compiled = compile_and_wait  # type: ignore[method-assign, assignment]
 if "INFERENCES_WAIT_FOR" in os.environ:
     for name in ("run", "run_new"):
         setattr(Slot, name, unlocked(getattr(Slot, name), os.environ["INFERENCES_WAIT_FOR"]))

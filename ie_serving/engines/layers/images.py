@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ie_serving.core.spare_cpu import SPARE_CPU
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, EngineOptions
@@ -32,7 +33,7 @@ THREADS = thread_limit() or os.cpu_count() or 1
 """Images of all models that are decoded at a time. More would only divide the processors, and each
 may hold some hundred megabytes."""
 
-_threads = ThreadPoolExecutor(THREADS, thread_name_prefix="image")
+_threads = ThreadPoolExecutor(THREADS, "image", initializer=SPARE_CPU.settle)
 
 
 class WithImages(EngineAround):

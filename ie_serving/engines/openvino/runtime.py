@@ -5,6 +5,7 @@ import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import openvino as ov
@@ -21,6 +22,8 @@ SHOWN = 200
 HWLOC_BINDS_NOTHING = ("HWLOC_THISSYSTEM", "0")
 """Variable of hwloc by which it reads of the machine, and leaves threads where they are. Source:
 hwloc's manual, "Environment Variables". Children inherit it."""
+HYBRID = Path("/sys/devices/cpu_atom")
+"""Is there where CPUs are of two kinds. Source: "Intel hybrid support", perf-intel-hybrid.rst."""
 
 _NOISE = re.compile(
     r"(Exception from [\w./\\-]+:\d+:)|(Check '[^\n]*' failed at [\w./\\-]+:\d+:?)"
@@ -51,9 +54,10 @@ def core() -> ov.Core:
     with _lock:
         if not _cores:
             _meet_numpy()
-            if SPARE_CPU.is_chosen and node_limit() is None:
-                # Threads of OpenVINO bind themselves to the CPUs of their NUMA node, by hwloc: where
-                # there is one node, to all, and take back what `SPARE_CPU` has left to the event loop.
+            if SPARE_CPU.is_chosen and node_limit() is None and not HYBRID.exists():
+                # OpenVINO's threads bind themselves by hwloc, again and again, to the CPUs of their
+                # NUMA node or kind. Where these are all, that wins nothing and takes back the CPU
+                # that `SPARE_CPU` keeps them off.
                 os.environ.setdefault(*HWLOC_BINDS_NOTHING)
             made = ov.Core()
             made.set_property({"ENABLE_MMAP": False})

@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import Any, Protocol, TypeVar
 
 from ie_serving.core.errors import ServingError
+from ie_serving.core.spare_cpu import SPARE_CPU
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.run.lane import Lane
@@ -34,13 +35,13 @@ SHARED_THREADS = max(16, thread_limit() or os.cpu_count() or 1)
 """Lanes of all models that run at once, made as they are needed: more would only divide the
 processors further. A model that asks for more infer requests than that has threads of its own."""
 
-INFER_THREADS = ThreadPoolExecutor(SHARED_THREADS, thread_name_prefix="infer")
+INFER_THREADS = ThreadPoolExecutor(SHARED_THREADS, "infer", initializer=SPARE_CPU.settle)
 """The threads of lanes that all models share."""
 
 
 def _own_threads(requests: int, apart: bool) -> ThreadPoolExecutor | None:
     own = apart or requests > SHARED_THREADS
-    return ThreadPoolExecutor(requests, "infer") if own else None
+    return ThreadPoolExecutor(requests, "infer", initializer=SPARE_CPU.settle) if own else None
 
 
 class Program:

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from ie_serving.core.heaps import HEAPS
+from ie_serving.core.spare_cpu import SPARE_CPU
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -48,7 +49,8 @@ def tune(budget: int = sys.maxsize) -> None:
         budget: bytes that requests may hold.
     """
     sys.setswitchinterval(LONGEST_TURN_S)
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(SHORT_THREADS, "blocking"))
+    threads = ThreadPoolExecutor(SHORT_THREADS, "blocking", initializer=SPARE_CPU.settle)
+    asyncio.get_running_loop().set_default_executor(threads)
     HEAPS.keep(budget)
     raise_file_limit()
 

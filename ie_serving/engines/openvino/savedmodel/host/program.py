@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ie_serving.core.errors import InvalidRequest, RequestTooLarge
+from ie_serving.core.spare_cpu import SPARE_CPU
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.openvino.savedmodel.host.allowance import Allowance, spending
 from ie_serving.engines.openvino.savedmodel.host.kernel import Compute, Held, as_tensor
@@ -151,7 +152,7 @@ class HostProgram:
         self.signature = signature
         self._plan = plan
         self._inner = inner
-        self._threads = ThreadPoolExecutor(THREADS, "host")
+        self._threads = ThreadPoolExecutor(THREADS, "host", initializer=SPARE_CPU.settle)
         own = inner.signature.inputs if inner is not None else {}
         self._passed_on = [name for name in own if name not in plan.feeds]
         self.wanted = [*self._passed_on, *(name for name in plan.inputs if name not in own)]

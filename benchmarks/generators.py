@@ -21,6 +21,10 @@ from benchmarks.load import HOST, Sample, ask_grpc, ask_rest
 PROGRAMS = {"wrk": "wrk", "h2load": "nghttp2-client"}
 """Program to Debian package."""
 
+FIRST = ("chrt", "--fifo", "1")
+"""Before a command: runs it whenever it can run, before every thread that has no such priority.
+Needs root. Source: chrt(1), of util-linux."""
+
 MOST_OPEN = 64
 """Requests of a steady stream that may be open at once."""
 GRPC_OPTIONS = (
@@ -85,11 +89,21 @@ def h2load(
     return _h2load_sample(call, output, frame_bytes, latencies_s.tolist())
 
 
-def steady(transport: str, port: int, call: Call, rps: int, seconds: float) -> list[float]:
+def steady(
+    transport: str, port: int, call: Call, rps: int, seconds: float, *, client_first: bool = False
+) -> list[float]:
     """Send `rps` requests a second, whether earlier ones are answered or not; give all latencies.
 
     What waits behind a stall is counted: all that would have come meanwhile comes meanwhile, on one
     connection, over REST pipelined.
+
+    Args:
+        transport: "gRPC" or "REST".
+        port: of 127.0.0.1.
+        call: what is asked.
+        rps: requests a second.
+        seconds: for which they are sent.
+        client_first: whether the generator never waits for a CPU, as one on another machine.
 
     Returns:
         Milliseconds, in no order.
@@ -104,7 +118,8 @@ def steady(transport: str, port: int, call: Call, rps: int, seconds: float) -> l
         data.write_bytes(body)
         options = ("-c1", f"-m{MOST_OPEN}", f"-D{max(1, round(seconds))}")
         rate = (f"--rps={rps}", f"--log-file={log}", f"-d{data}")
-        output = _run("h2load", *options, *rate, *way, f"http://{HOST}:{port}{call.path}")
+        first = FIRST if client_first else ()
+        output = _run(*first, "h2load", *options, *rate, *way, f"http://{HOST}:{port}{call.path}")
         statuses, microseconds = np.loadtxt(log, usecols=(1, 2), ndmin=2).T
     if not len(statuses) or any(statuses != 200):
         raise WrongReplyError(f"{call.path}: not all were answered:\n{output}")

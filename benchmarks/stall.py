@@ -41,6 +41,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rps", type=int, default=200, help="small requests a second")
     parser.add_argument("--transport", choices=TRANSPORTS, action="append")
+    parser.add_argument(
+        "--client-first",
+        action="store_true",
+        help="let the client never wait for a CPU, as one on another machine; needs root",
+    )
     parser.add_argument("--flag", action="append", default=[], help="further flag of the server")
     parser.add_argument("--installed", type=Path, help="environment that has the server already")
     given = parser.parse_args()
@@ -50,7 +55,7 @@ def main() -> None:
     server = project("working-tree", None)
     if given.installed:
         server = replace(server, install=cache(given.installed.absolute))
-    run = Run(given.transport or TRANSPORTS, given.rps, given.seconds)
+    run = Run(given.transport or TRANSPORTS, given.rps, given.seconds, given.client_first)
     with tempfile.TemporaryDirectory() as scratch:
         with _started(server, large, Path(scratch), given.flag) as (running, question):
             switches = Switches(running.target, large)
@@ -67,6 +72,7 @@ class Run:
     transports: tuple[str, ...]
     rps: int
     seconds: float
+    client_first: bool
     seen: dict[tuple[str, str], list[tuple[float, float, float]]] = field(
         default_factory=lambda: defaultdict(list)
     )
@@ -91,7 +97,9 @@ class Run:
         port = target.grpc_port if transport == "gRPC" else target.rest_port
         call = dialect(question.model, question.inputs)
         with switches.under_way(situation == BESIDE):
-            milliseconds = steady(transport, port, call, self.rps, self.seconds)
+            milliseconds = steady(
+                transport, port, call, self.rps, self.seconds, client_first=self.client_first
+            )
         p50, p99 = np.percentile(milliseconds, (50, 99))
         return float(p50), float(p99), float(max(milliseconds))
 

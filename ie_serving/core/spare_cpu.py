@@ -27,7 +27,7 @@ from typing import Final
 
 SHORT_TURN_S: Final = 0.0001
 """Seconds for which a thread may keep the interpreter from the event loop while a version is loaded
-or freed. A request asks for it several times. With 0.02 ms the longest were no shorter."""
+or freed. A request asks for it several times. Shorter ones won little and cost other threads."""
 
 
 class SpareCpu:
@@ -66,7 +66,7 @@ class SpareCpu:
 
     def usable(self) -> frozenset[int] | None:
         """Give the CPUs of this process, whatever this thread may use now; None: not known."""
-        if self._own:
+        if self._under_way:
             return self._whole
         return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
 
@@ -74,12 +74,13 @@ class SpareCpu:
     def left(self, *, compiles: bool = False) -> Iterator[None]:
         """Leave it to the event loop while this thread does the body, a load or its end.
 
-        The first load of a process has all CPUs: the engine reads then how many there are.
+        The first load of a process has all CPUs: the engine reads then how many there are. So has
+        every load once somebody has given this process other CPUs, as Kubernetes does.
 
         Args:
             compiles: whether the body is a load, by the engine whose threads are meant.
         """
-        if not (self._is_open and self._own and self._engine_began):
+        if not (self._is_open and self._engine_began and self._is_ours()):
             yield
             self._engine_began |= compiles
             return
@@ -104,8 +105,12 @@ class SpareCpu:
     def settle(self) -> None:
         """Give this thread all CPUs, if it has inherited fewer from one that loads or the loop."""
         with self._lock:
-            if self._under_way and os.sched_getaffinity(0) in (self._own, self._rest):
+            if self._under_way and self._is_ours():
                 _bind(0, self._whole)
+
+    def _is_ours(self) -> bool:
+        """Whether this thread has the CPUs that it was born with, or that were given to it here."""
+        return bool(self._own) and os.sched_getaffinity(0) in (self._whole, self._own, self._rest)
 
     def _begin(self) -> None:
         with self._lock:

@@ -130,6 +130,25 @@ def test_a_thread_that_was_bound_before_stays_where_it_is(
     bound.end()
 
 
+def test_a_process_that_somebody_has_given_other_cpus_keeps_them() -> None:
+    spare = SpareCpu()
+    spare.choose(slot=0, workers=1)
+    spare.open()
+    with spare.left(compiles=True):
+        pass
+    spare._whole = WHOLE | {max(WHOLE) + 1}  # as if it had begun with one more
+    spare._own, spare._rest = division(spare._whole, 0, 1)
+    with ThreadPoolExecutor(1) as pool:
+
+        def load() -> tuple[frozenset[int], frozenset[int] | None]:
+            os.sched_setaffinity(0, OWN)
+            with spare.left(compiles=True):
+                return mask(), spare.usable()
+
+        assert pool.submit(load).result() == (OWN, OWN)
+        assert pool.submit(mask).result() == OWN
+
+
 def test_a_thread_of_a_pool_that_the_loop_starts_meanwhile_has_all_cpus(
     spare: SpareCpu, load: ThreadPoolExecutor
 ) -> None:

@@ -23,8 +23,13 @@ def signature(*shape: int) -> Signature:
 
 
 class Model:
-    """Attributes: `batches`, the rows of each; `gathered`, which of them are of several requests;
-    `cancelled`, how many were; `open`, unless a test holds it.
+    """Computes `body`.
+
+    Attributes:
+        batches: the rows of each.
+        gathered: which of them are of several requests.
+        cancelled: how many were.
+        open: unless a test holds it.
     """
 
     def __init__(self, body: Callable[[Array], Array] = lambda x: x + 1, *shape: int) -> None:

@@ -21,8 +21,13 @@ TOKENS, WORDS, WIDTH, HEADS = 8, 1000, 512, 8
 """Of the transformer: length of a text, vocabulary, width, heads; the size of BERT-Small."""
 FEW_TOKENS = 4
 """Of the transformer's shorter text: what is typed into a search field."""
+BERT_TINY, BERT_MINI = (2, 128, 2), (4, 256, 4)
+"""Layers, width and heads. Source: Turc et al., Well-Read Students Learn Better (2019)."""
 RESNET20 = (16, 32, 64)
 """Channels of each of the three stages of ResNet-20, of three blocks each."""
+
+SPEECH, FILTERS, FILTER_BINS = (98, 40), 186, 8
+"""Of the net for speech: windows of time and bins of frequency, filters, and bins of a filter."""
 
 ONE_AND_MANY = {"gRPC": (1, 16), "REST": (1, 16)}
 ONE = {"gRPC": (1,), "REST": (1,)}
@@ -132,6 +137,38 @@ def convnet() -> ov.Model:
     return _model(_best(ops.matmul(hidden, weights(1024, 10, fan_in=1024), False, False)), x)
 
 
+def femnist() -> ov.Model:
+    """Handwritten characters, one of 62. Source: LEAF, `models/femnist/cnn.py`."""
+    x = _input(-1, 1, 28, 28)
+    weights = _Weights()
+    node = x.output(0)
+    for channels in (32, 64):
+        node = ops.relu(_convolution(node, weights, channels, kernel=5)).output(0)
+        node = ops.max_pool(node, [2, 2], [1, 1], [0, 0], [0, 0], [2, 2]).output(0)
+    flat = ops.reshape(node, ops.constant([0, 64 * 7 * 7], np.int32), True)
+    hidden = ops.relu(_dense(flat, weights, 3136, 2048))
+    return _model(_best(_dense(hidden, weights, 2048, 62)), x)
+
+
+def keywords() -> ov.Model:
+    """One of 12 words in a second of speech, by one convolution over all of its time.
+
+    Source: TensorFlow, `examples/speech_commands/models.py`, `low_latency_conv`, after
+    cnn-one-fstride4 of Sainath and Parada (2015).
+    """
+    time, bins = SPEECH
+    x = _input(-1, 1, time, bins)
+    weights = _Weights()
+    filters = weights(FILTERS, 1, time, FILTER_BINS, fan_in=time * FILTER_BINS)
+    bias = ops.constant(np.zeros((1, FILTERS, 1, 1), np.float32))
+    product = ops.convolution(x, filters, [1, 1], [0, 0], [0, 0], [1, 1])
+    found = ops.relu(ops.add(product, bias))
+    size = FILTERS * (bins - FILTER_BINS + 1)
+    flat = ops.reshape(found, ops.constant([0, size], np.int32), True)
+    node = _dense(_dense(flat, weights, size, 128), weights, 128, 128)
+    return _model(_best(_dense(node, weights, 128, 12)), x)
+
+
 def resnet20() -> ov.Model:
     """Every convolution of ResNet-20, for small pictures as those of CIFAR-10."""
     x = _input(-1, 3, 32, 32)
@@ -150,7 +187,19 @@ def query_transformer() -> ov.Model:
     return transformer(tokens=FEW_TOKENS)
 
 
-def transformer(layers: int = 4, width: int = WIDTH, tokens: int = TOKENS) -> ov.Model:
+def bert_tiny() -> ov.Model:
+    """Give a transformer of BERT-Tiny's size."""
+    return transformer(*BERT_TINY)
+
+
+def bert_mini() -> ov.Model:
+    """Give a transformer of BERT-Mini's size."""
+    return transformer(*BERT_MINI)
+
+
+def transformer(
+    layers: int = 4, width: int = WIDTH, heads: int = HEADS, tokens: int = TOKENS
+) -> ov.Model:
     """Layers of self-attention over a short text; the best of four classes."""
     ids = ops.parameter([-1, tokens], np.int32, name="x")
     ids.output(0).get_tensor().set_names({"x"})
@@ -158,7 +207,7 @@ def transformer(layers: int = 4, width: int = WIDTH, tokens: int = TOKENS) -> ov
     table = weights(WORDS, width, fan_in=1)
     node = ops.gather(table, ids, ops.constant(0, np.int32)).output(0)
     for _ in range(layers):
-        node = _normal(ops.add(node, _attention(node, weights, width)))
+        node = _normal(ops.add(node, _attention(node, weights, width, heads)))
         wide = ops.matmul(node, weights(width, 4 * width, fan_in=width), False, False)
         inner = ops.gelu(wide, "erf")
         outer = ops.matmul(inner, weights(4 * width, width, fan_in=4 * width), False, False)
@@ -175,6 +224,10 @@ MODELS: Mapping[str, Callable[[], ov.Model]] = {
     "transformer": transformer,
     "query": query_transformer,
     "resnet20": resnet20,
+    "femnist": femnist,
+    "keywords": keywords,
+    "bert_tiny": bert_tiny,
+    "bert_mini": bert_mini,
 }
 
 
@@ -187,6 +240,11 @@ class _Weights:
     def __call__(self, *shape: int, fan_in: float) -> ov.Node:
         values = self._random.standard_normal(shape, np.float32) * np.sqrt(1 / fan_in)
         return ops.constant(values.astype(np.float32))
+
+
+def _dense(node: ov.Node, weights: _Weights, incoming: int, units: int) -> ov.Node:
+    product = ops.matmul(node, weights(incoming, units, fan_in=incoming), False, False)
+    return ops.add(product, ops.constant(np.zeros((1, units), np.float32)))
 
 
 def _bottleneck(
@@ -217,11 +275,11 @@ def _convolution(
     return ops.add(product, bias).output(0)
 
 
-def _attention(node: ov.Output, weights: _Weights, width: int) -> ov.Node:
-    queries, keys, values = (_heads(node, weights, width) for _ in range(3))
+def _attention(node: ov.Output, weights: _Weights, width: int, heads: int) -> ov.Node:
+    queries, keys, values = (_heads(node, weights, width, heads) for _ in range(3))
     scores = ops.multiply(
         ops.matmul(queries, keys, False, True),
-        ops.constant(np.float32((width // HEADS) ** -0.5)),
+        ops.constant(np.float32((width // heads) ** -0.5)),
     )
     mixed = ops.matmul(ops.softmax(scores, axis=3), values, False, False)
     rows = ops.transpose(mixed, ops.constant([0, 2, 1, 3], np.int32))
@@ -229,10 +287,10 @@ def _attention(node: ov.Output, weights: _Weights, width: int) -> ov.Node:
     return ops.matmul(joined, weights(width, width, fan_in=width), False, False)
 
 
-def _heads(node: ov.Output, weights: _Weights, width: int) -> ov.Node:
+def _heads(node: ov.Output, weights: _Weights, width: int, heads: int) -> ov.Node:
     """Project, and give each head its part: batch, head, token, width of a head."""
     wide = ops.matmul(node, weights(width, width, fan_in=width), False, False)
-    apart = ops.reshape(wide, ops.constant([0, 0, HEADS, -1], np.int32), True)
+    apart = ops.reshape(wide, ops.constant([0, 0, heads, -1], np.int32), True)
     return ops.transpose(apart, ops.constant([0, 2, 1, 3], np.int32))
 
 

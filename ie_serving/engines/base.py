@@ -6,6 +6,7 @@ Settings hold `EngineOptions`, and the arbiter holds settings: numpy is not impo
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -19,6 +20,9 @@ T = TypeVar("T")
 Own = TypeVar("Own")
 AUTO = "auto"
 """Driver of models whose options name none: the first that claims the files."""
+GATHERED: ContextVar[bool] = ContextVar("gathered", default=False)
+"""Whether the inference is for several requests that were gathered, of which more are on their way.
+Not an argument: layers lie between who gathers and what infers."""
 Dimension = int | tuple[int, int]
 """A fixed size, -1 for any, or an inclusive range."""
 

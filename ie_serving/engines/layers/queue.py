@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.tensors import Array, Signature
-from ie_serving.engines.base import CompiledModel
+from ie_serving.engines.base import GATHERED, CompiledModel
 from ie_serving.engines.layers.gathering import Batch, Gatherer, Part, Rules
 from ie_serving.engines.layers.joining import (
     Arrays,
@@ -231,6 +231,7 @@ class Queue:
         task = asyncio.current_task()
         assert task is not None
         self._running[task] = batch.parts
+        GATHERED.set(len(batch.parts) > 1)  # in this task alone
         try:
             answered, outputs = await self._outcome(batch.parts)
         finally:

@@ -113,7 +113,8 @@ def _fastest(model: ov.Model, options: EngineOptions, trials: "_Trials") -> Comp
         """Compile for the thread that infers."""
         # Without streams the thread is the caller's: a model that infers on the event loop, or in a
         # lane, needs none of its own, and a thousand such models do not fill a process with them.
-        return compiled({**config, THREADS: "1", STREAMS: "0"})
+        # One that takes an inference ahead goes on with that in a thread of its own.
+        return compiled({**config, THREADS: "1", STREAMS: "1" if options.ahead else "0"})
 
     single = on_one_thread() if may_choose and _looks_tiny(model) else None
     if single and trials.keeps_up(single, None):

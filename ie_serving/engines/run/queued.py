@@ -4,17 +4,22 @@ Between two inferences of one infer request lies whatever the event loop does me
 that the first is over, joins the rows of the next, and a thread waits for the interpreter to begin.
 For batches of small models that is as long as the inference. A second infer request is filled and
 started before the first is over; the engine goes on with it by itself.
+
+What is inferred on the event loop has no such second one: nothing is read meanwhile, and nothing
+gathered. So an inference of gathered requests runs there only if it is brief.
 """
 
 import asyncio
+import math
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
 from ie_serving.core.tensors import Array, Signature
+from ie_serving.engines.base import GATHERED
 from ie_serving.engines.run.lane import Lane
-from ie_serving.engines.run.latency_model import LatencyModel
+from ie_serving.engines.run.latency_model import CEILING_S, LatencyModel
 from ie_serving.engines.run.program import Program, Read
 from ie_serving.engines.run.request import QueuedRequest
 
@@ -22,6 +27,11 @@ T = TypeVar("T")
 
 FILLED_AT_ONCE = 1 << 20
 """Bytes of inputs that the event loop copies in, in some 100 us; more are copied by a lane."""
+
+BRIEF_S = 250e-6
+"""Longest mean, in seconds, of an inference of gathered requests that may hold the event loop. To
+hand one over and to be told of its end takes some 150 us, in which the event loop reads and answers
+others; alone, a request would only wait for that, and may take longer (`INLINE_MAX_S`)."""
 
 
 class QueuedProgram(Program):
@@ -43,11 +53,13 @@ class QueuedProgram(Program):
     ) -> None:
         super().__init__(signature, requests, latency, **options)
         self.at_once = len(requests) - 1
+        inline = latency.longest_inline_s == math.inf  # whatever it takes, as `execution` says
+        self._longest_batch_s = math.inf if inline else BRIEF_S
         self._ended = 0.0  # when the last inference was over
 
     async def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
         """See `CompiledModel.infer`. What finds the engine at work never runs on the event loop."""
-        if self._busy and self._knows(inputs):
+        if (self._busy or self._is_long_batch(inputs)) and self._knows(inputs):
             return await self._infer_behind(inputs, read)
         try:
             return await super().infer(inputs, read)
@@ -57,6 +69,11 @@ class QueuedProgram(Program):
     @property
     def _busy(self) -> bool:
         return len(self._pool.free) <= self.at_once
+
+    def _is_long_batch(self, inputs: Mapping[str, Array]) -> bool:
+        return (
+            GATHERED.get() and self._mean_s.get(_bucket(inputs), CEILING_S) > self._longest_batch_s
+        )
 
     def _knows(self, inputs: Mapping[str, Array]) -> bool:
         """Tell whether the shapes are known: others are tried first, in a lane."""
@@ -68,6 +85,7 @@ class QueuedProgram(Program):
             check(inputs[name])
         free = self._pool.free
         request, waited_s = (free.pop(), 0.0) if free else await self._taken()
+        alone = self._pool.others_idle
         large = sum([array.nbytes for array in inputs.values()]) > FILLED_AT_ONCE
         make = partial(Lane[T], new=True) if large else StartedLane[T]
         try:
@@ -87,7 +105,14 @@ class QueuedProgram(Program):
         self._ran.append(max(0.0, min(lane.seconds, lane.ended - self._ended)))
         self._ended = lane.ended
         self._record.waited(waited_s + lane.waited_s if large else waited_s)
+        if alone:
+            self._latency.learn(_bucket(inputs), lane.seconds)
         return lane.result()
+
+
+def _bucket(inputs: Mapping[str, Array]) -> int:
+    """Give the key of `LatencyModel` for inputs of this size."""
+    return sum([array.size for array in inputs.values()]).bit_length()
 
 
 class StartedLane(Lane[T]):

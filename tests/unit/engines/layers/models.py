@@ -8,6 +8,7 @@ import numpy as np
 
 from ie_serving.core.errors import InvalidTensor
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
+from ie_serving.engines.base import GATHERED
 from ie_serving.engines.layers.gathering import Rules
 from ie_serving.engines.layers.queue import Queue
 
@@ -22,12 +23,20 @@ def signature(*shape: int) -> Signature:
 
 
 class Model:
-    """Attributes: `batches`, the rows of each; `cancelled`, how many were; `held`, by a test."""
+    """Computes `body`.
+
+    Attributes:
+        batches: the rows of each.
+        gathered: which of them are of several requests.
+        cancelled: how many were.
+        open: unless a test holds it.
+    """
 
     def __init__(self, body: Callable[[Array], Array] = lambda x: x + 1, *shape: int) -> None:
         self.signatures = {SERVING_DEFAULT: signature(*(shape or (-1, -1)))}
         self.body = body
         self.batches: list[int] = []
+        self.gathered: list[bool] = []
         self.cancelled = 0
         self.closed = False
         self.open = asyncio.Event()
@@ -39,6 +48,7 @@ class Model:
     ) -> Any:
         x = inputs["x"]
         self.batches.append(len(x))
+        self.gathered.append(GATHERED.get())
         self.begun.set()
         try:
             if not self.open.is_set():

@@ -56,6 +56,17 @@ async def test_requests_gather_while_the_lane_is_busy_and_each_gets_its_rows() -
     assert asked.record.sent[1:] == [("lane_free", 4)]
 
 
+@pytest.mark.parametrize("gathered", [False, True])
+async def test_the_engine_is_told_which_inferences_are_of_several_requests(gathered: bool) -> None:
+    asked = await held()
+    tasks = [asked.ask(1.0), asked.ask(2.0)] if gathered else [asked.ask(1.0, 2.0)]
+    await turns()
+    asked.model.open.set()
+    await answers(tasks)
+    assert asked.model.batches == [1, 2]
+    assert asked.model.gathered == [False, gathered]
+
+
 async def test_a_batch_is_given_to_an_engine_that_takes_it_while_it_infers() -> None:
     asked = await held(ahead=True)
     tasks = [asked.ask(1.0), asked.ask(2.0)]

@@ -276,10 +276,11 @@ def test_one_thread_is_preferred(single_us: float, several_us: float, one: bool)
 
 
 @pytest.mark.parametrize(
-    ("many_s", "streams"),
+    ("many_s", "ahead", "chosen"),
     [
-        pytest.param(0.1, "streams=1", id="as a large network with open sizes"),
-        pytest.param(0.0005, "streams=0", id="a small one"),
+        pytest.param(0.1, False, "streams=1", id="as a large network with open sizes"),
+        pytest.param(0.0005, False, "streams=0", id="a small one"),
+        pytest.param(0.0005, True, "streams=1", id="a small one that takes one ahead"),
     ],
 )
 def test_a_model_that_is_only_short_for_small_sizes_keeps_its_threads(
@@ -287,7 +288,8 @@ def test_a_model_that_is_only_short_for_small_sizes_keeps_its_threads(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
     many_s: float,
-    streams: str,
+    ahead: bool,
+    chosen: str,
 ) -> None:
     """Loaded on a busy machine, where several threads are no faster than one."""
 
@@ -297,9 +299,10 @@ def test_a_model_that_is_only_short_for_small_sizes_keeps_its_threads(
     monkeypatch.setattr(probe, "latency", latency)
     monkeypatch.setattr(threads_choice, "_looks_tiny", lambda model: False)
     with caplog.at_level("INFO"):
-        load(add_one(tmp_path, [-1, -1]))
+        model = load(add_one(tmp_path, [-1, -1]), ahead=ahead)
     (line,) = [each for each in caplog.text.splitlines() if "model compiled" in each]
-    assert streams in line
+    assert chosen in line
+    assert model.ahead(model.signatures[SERVING_DEFAULT]) is ahead
 
 
 def test_a_tiny_model_is_compiled_once_and_brings_no_threads(

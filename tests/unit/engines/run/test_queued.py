@@ -11,6 +11,7 @@ import pytest
 
 from ie_serving.core.errors import InvalidTensor, ServingError
 from ie_serving.core.tensors import Array
+from ie_serving.engines.base import GATHERED
 from ie_serving.engines.run import queued
 from ie_serving.engines.run.latency_model import LatencyModel
 from ie_serving.engines.run.queued import QueuedProgram
@@ -47,6 +48,9 @@ class Request:
 
     def run(self) -> Mapping[str, Array]:
         self._engine.begun.append("run")
+        if threading.current_thread() is threading.main_thread():
+            self._engine.begun.append("on the loop")
+            return {"y": self._x * 2}
         return self.finish()
 
     def run_new(self) -> Mapping[str, Array]:
@@ -75,13 +79,14 @@ class Request:
 class Asked:
     """A program whose first inference runs until `engine.go` is set."""
 
-    def __init__(self) -> None:
+    def __init__(self, execution: str = "async") -> None:
         self.engine = Engine()
+        self.latency = LatencyModel(execution)
         requests = [Request(self.engine) for _ in range(2)]
         self.program = QueuedProgram(
             SIGNATURE,
             requests,
-            LatencyModel("async"),
+            self.latency,
             failures=(EngineFailure,),
             blame=lambda error: ServingError(f"engine: {error}"),
         )
@@ -185,3 +190,35 @@ async def test_what_large_inputs_wait_behind_another_inference_is_none_of_their_
     asked.engine.go.set()
     await result(second)
     assert asked.program._ran[-1] < 0.05
+
+
+@pytest.mark.parametrize(
+    ("execution", "gathered", "seconds", "begun"),
+    [
+        pytest.param("auto", True, 0.0005, ["start"], id="gathered: the loop goes on gathering"),
+        pytest.param("auto", True, 0.0001, ["run", "on the loop"], id="briefer than handing over"),
+        pytest.param(
+            "auto", False, 0.0005, ["run", "on the loop"], id="alone: nothing to wait for"
+        ),
+        pytest.param("inline", True, 0.0005, ["run", "on the loop"], id="as configured"),
+    ],
+)
+async def test_where_an_inference_runs_that_finds_the_engine_idle(
+    execution: str, gathered: bool, seconds: float, begun: list[str]
+) -> None:
+    asked = Asked(execution)
+    asked.latency.learn_at_load(2, seconds)
+    asked.engine.go.set()
+    GATHERED.set(gathered)
+    assert await result(asked.ask(1, 2)) == [2, 4]
+    assert asked.engine.begun == begun
+
+
+async def test_what_an_idle_engine_was_handed_over_teaches_how_long_it_takes() -> None:
+    asked = Asked("auto")
+    asked.engine.go.set()
+    GATHERED.set(True)
+    assert await result(asked.ask(1, 2)) == [2, 4]
+    assert asked.engine.begun == ["start"]  # how long it takes is not known yet
+    (seconds,) = asked.latency.mean_s.values()
+    assert 0 < seconds == asked.program._ran[-1]

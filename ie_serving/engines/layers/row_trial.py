@@ -25,7 +25,7 @@ TOLERANCE = 0.02
 """Of the largest number of an output. With bf16 rows differ by a hundredth of it, since the work is
 split otherwise for more of them."""
 
-_OPENS = Hint("; {openvino.batch_size} auto opens it")
+_OPENS = Hint("; set {openvino.batch_size} to auto, which opens it")
 
 
 def refused_by_shapes(signature: Signature) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 
 import openvino as ov
 
+from ie_serving.core.budget import BUDGET
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.hints import Hint
 from ie_serving.engines.base import EngineOptions
@@ -19,6 +20,16 @@ STREAMS = "NUM_STREAMS"
 HINT = "PERFORMANCE_HINT"
 PINNING = "ENABLE_CPU_PINNING"
 CACHE = "CACHE_DIR"
+KERNELS = "CPU_RUNTIME_CACHE_CAPACITY"
+"""Kernels that a stream of a model keeps; the one that was used longest ago goes first. OpenVINO
+takes it and does not list it. Each operation has one for each shape that it was asked with."""
+MOST_KERNELS = 5000
+"""OpenVINO's own number of them."""
+KERNEL_BYTES = 130_000
+"""What the kernel of a small convolution takes, measured over 3,000 shapes."""
+KERNELS_PART = 4
+"""The part of the budget of bytes, one in so many, that the kernels of one stream may take. Clients
+choose shapes: in a container of 512 MB, 5000 kernels of one small model would be its end."""
 PRECISION = "INFERENCE_PRECISION_HINT"
 CAPABILITIES = "OPTIMIZATION_CAPABILITIES"
 FULL = "f32"
@@ -67,8 +78,13 @@ def properties(
         # OpenVINO's one stream by default keeps to a node, unless it is told a number of threads.
         if threads and of_node and not {STREAMS, HINT} & set(chosen):
             threads = min(threads, of_node)
-        chosen = {**for_cpu(threads), **chosen}
+        chosen = {**for_cpu(threads), **_bound_kernels(BUDGET.limit), **chosen}
     return chosen
+
+
+def _bound_kernels(budget: int) -> Mapping[str, str]:
+    number = budget // KERNELS_PART // KERNEL_BYTES
+    return {KERNELS: str(max(1, number))} if number < MOST_KERNELS else {}
 
 
 def translated(config: Mapping[str, str]) -> dict[str, str]:

@@ -93,7 +93,8 @@ def _batched(inputs: Sequence[InputShape], batch_size: Dimension) -> dict[int, S
     # Inputs without a dimension are scalars, such as a threshold, which no batch changes.
     shapes = {i: _with_batch(given, batch_size) for i, given in enumerate(inputs) if given.dims}
     if not shapes and not _takes_any(inputs, batch_size):
-        raise LoadFailed(f"batch_size {batch_size} is set, but no input has a first dimension")
+        asked = "auto" if batch_size == ANY else batch_size
+        raise LoadFailed(f"batch_size {asked} is set, but no input has a first dimension")
     return shapes
 
 

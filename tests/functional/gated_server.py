@@ -4,7 +4,7 @@ A version with a file `slow` is compiled, and then waits: a load that takes as l
 at the moment at which the engine has read the files. Each inference of a version with a file
 `slow_answers` waits before it begins. The files name FIFOs; whoever waits takes one byte.
 
-Where INFERENCES_WAIT_FOR names a file, an infer request of OpenVINO runs once nobody holds a lock
+Where INFERENCES_WAIT_FOR names a file, an infer request of OpenVINO ends once nobody holds a lock
 on that: the next request waits where it does behind a long inference.
 """
 
@@ -74,7 +74,7 @@ def unlocked(run: Run, file: str) -> Run:
 
 OpenVinoEngine._compiled = compile_and_wait  # type: ignore[method-assign, assignment]
 if "INFERENCES_WAIT_FOR" in os.environ:
-    for name in ("run", "run_new"):
+    for name in ("run", "run_new", "finish"):
         setattr(Slot, name, unlocked(getattr(Slot, name), os.environ["INFERENCES_WAIT_FOR"]))
 
 if __name__ == "__main__":

@@ -109,9 +109,10 @@ def compiled(directory: Path, found: EngineOptions | None = None) -> KernelModel
     return model
 
 
-@pytest.fixture(scope="module")
-def echo(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    model = compiled(package(tmp_path_factory.mktemp("echo") / "3"))
+# For each test: a thread gives back its place on the event loop of its call, and each has its own.
+@pytest.fixture
+def echo(tmp_path: Path) -> Any:
+    model = compiled(package(tmp_path / "echo" / "3"))
     yield model
     model.close()
 

@@ -5,12 +5,15 @@ to, and would keep them open when the server has ended; the handlers by which si
 event loop, so that a signal to the fork would stop the server; and the thread goes on in the
 server's own code once the user's has returned, where it would answer requests a second time. So a
 fork begins without these sockets and handlers, and ends when it comes back from the user's code.
+Signals that come before the handlers are gone wait until then: else the server would stop in place
+of the fork, and whoever waits for the fork's end, as a pool does, would wait for ever.
 """
 
 import logging
 import os
 import signal
 import socket
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any, Final, TypeVar
@@ -33,13 +36,17 @@ _nothing = -1
 """What takes the place of the sockets; opened before a fork, which may have no descriptor left."""
 
 
+_held = threading.local()
+"""`mask`: the signals that were blocked before a fork, in the thread that forks."""
+
+
 def watch() -> None:
     """Prepare this process for forks; called wherever a user's code is loaded."""
     global _OWN, _nothing  # noqa: PLW0603  of the process, as the handler is
     _OWN = os.getpid()
     if _nothing < 0:
         _nothing = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        os.register_at_fork(after_in_child=_part)
+        os.register_at_fork(before=_hold, after_in_parent=_let, after_in_child=_begin)
 
 
 def not_for_forks(way: socket.socket) -> None:
@@ -61,6 +68,21 @@ def leave_if_forked(what: str) -> None:
         log.error(Event("fork ended", kernel=what, pid=os.getpid()))
         logging.shutdown()
         os._exit(1)
+
+
+def _hold() -> None:
+    _held.mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+
+
+def _let() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _held.mask)
+
+
+def _begin() -> None:
+    try:
+        _part()
+    finally:
+        _let()
 
 
 def _part() -> None:

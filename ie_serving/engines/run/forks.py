@@ -82,7 +82,9 @@ def _begin() -> None:
     try:
         _part()
     finally:
-        _let()
+        # Also those that the thread has blocked, for the event loop's sake: what ends the fork, as
+        # a pool ends its processes, would wait for ever.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
 
 def _part() -> None:

@@ -128,11 +128,7 @@ def convnet() -> ov.Model:
     """Two convolutions and two dense layers on a digit, as in TensorFlow's tutorials on MNIST."""
     x = _input(-1, 1, 28, 28)
     weights = _Weights()
-    node = x.output(0)
-    for channels in (32, 64):
-        node = ops.relu(_convolution(node, weights, channels, kernel=3)).output(0)
-        node = ops.max_pool(node, [2, 2], [1, 1], [0, 0], [0, 0], [2, 2]).output(0)
-    flat = ops.reshape(node, ops.constant([0, 64 * 7 * 7], np.int32), True)
+    flat = _strokes(x.output(0), weights, kernel=3)
     hidden = ops.relu(ops.matmul(flat, weights(3136, 1024, fan_in=3136), False, False))
     return _model(_best(ops.matmul(hidden, weights(1024, 10, fan_in=1024), False, False)), x)
 
@@ -141,13 +137,17 @@ def femnist() -> ov.Model:
     """Handwritten characters, one of 62. Source: LEAF, `models/femnist/cnn.py`."""
     x = _input(-1, 1, 28, 28)
     weights = _Weights()
-    node = x.output(0)
-    for channels in (32, 64):
-        node = ops.relu(_convolution(node, weights, channels, kernel=5)).output(0)
-        node = ops.max_pool(node, [2, 2], [1, 1], [0, 0], [0, 0], [2, 2]).output(0)
-    flat = ops.reshape(node, ops.constant([0, 64 * 7 * 7], np.int32), True)
+    flat = _strokes(x.output(0), weights, kernel=5)
     hidden = ops.relu(_dense(flat, weights, 3136, 2048))
     return _model(_best(_dense(hidden, weights, 2048, 62)), x)
+
+
+def _strokes(node: ov.Output, weights: "_Weights", *, kernel: int) -> ov.Output:
+    """Give what two convolutions see in pictures of 28 x 28, as rows of 3,136 numbers."""
+    for channels in (32, 64):
+        node = ops.relu(_convolution(node, weights, channels, kernel=kernel)).output(0)
+        node = ops.max_pool(node, [2, 2], [1, 1], [0, 0], [0, 0], [2, 2]).output(0)
+    return ops.reshape(node, ops.constant([0, 64 * 7 * 7], np.int32), True).output(0)
 
 
 def keywords() -> ov.Model:

@@ -57,7 +57,7 @@ class NotedPlane(DataPlane):
     ) -> None:
         """See `DataPlane`: the line of a request for what is not there names it, too."""
         if model and (entry := current()):
-            entry.model, entry.version = model[:LONGEST], version
+            entry.answers = model[:LONGEST], version
         super().refused(model, error, interface, api, version)
 
     @contextmanager
@@ -67,7 +67,7 @@ class NotedPlane(DataPlane):
         with super()._measured(interface, api, model, began) as asked:
             yield asked
         if entry := current():
-            entry.model, entry.version = model[:LONGEST], asked.version
+            entry.answers = model[:LONGEST], asked.version
 
     def _kind(self) -> type[Bound[Any]]:
         return TimedNotedBound if summary.is_wanted() else TimedBound
@@ -97,14 +97,14 @@ class _Timed(Mapping[object, Read[T]]):
 
     def __init__(self, encoders: Mapping[object, Read[T]], servable: Servable) -> None:
         self._encoders = encoders
-        self._model, self._version = servable.name, servable.version
+        self._answers = servable.name, servable.version
 
     def __getitem__(self, form: object) -> Read[T]:
         read = self._encoders[form]
         entry = CURRENT.get()  # as `current`, without the call
         if entry is None or entry.ended:
             return read
-        entry.model, entry.version, entry.started = self._model, self._version, now()
+        entry.answers, entry.started = self._answers, now()
         return partial(_read, read, entry)
 
     def __iter__(self) -> Iterator[object]:

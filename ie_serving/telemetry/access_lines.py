@@ -25,7 +25,7 @@ ASKED: Final = ("interface", "method", "path")
 ANSWERED: Final = ("model", "version", "code")
 WHO: Final = ("client", *ASKED, *ANSWERED)
 """What many requests have in common, so that it is written once and remembered."""
-_WHO_ENDS: Final = 5
+_WHO_ENDS: Final = 4
 """Where what they have in common ends in a row: client, what was asked, and `ANSWERED`."""
 SIZES = ("bytes_in", "bytes_out")
 TIMES = ("total_ms", "decode_ms", "infer_ms", "encode_ms")
@@ -40,7 +40,7 @@ would cost something with every line."""
 _MAPPED = re.compile(r"^\[::ffff:([0-9.]+)\]")
 
 Row: TypeAlias = tuple[Any, ...]
-"""What a line says of an entry that has ended: `client`, `asked`, `model`, `version`, `code`; then
+"""What a line says of an entry that has ended: `client`, `asked`, `answers`, `code`; then
 what each has of its own: `id`, `received`, `sent`, `began`, `started`, `inferred`, `encoded`,
 `ended`.
 Nothing in it is followed by the garbage collector: where entries themselves waited to be written,
@@ -114,8 +114,8 @@ class _Form:
         """Give the line of what asks so: with places for all sizes and times, and for some."""
         if len(self._remembered) >= MOST_REMEMBERED:
             self._remembered.clear()
-        client, asked, *answered = who
-        values = (*asked, *answered)
+        client, asked, answers, code = who
+        values = (*asked, *answers, code)
         texts = [self._value(each).replace("%", "%%") for each in (written_client(client), *values)]
         numbers = [*["%d"] * len(SIZES), *["%.3f"] * len(TIMES)]
         known = self._line("%b", *texts, *numbers), self._line("%b", *texts, *["%b"] * len(numbers))

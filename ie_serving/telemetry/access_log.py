@@ -82,8 +82,7 @@ class AccessLog:
             (
                 entry.client,
                 entry.asked,
-                entry.model,
-                entry.version,
+                entry.answers,
                 entry.code,
                 entry.id,
                 entry.received,

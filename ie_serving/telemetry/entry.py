@@ -67,6 +67,10 @@ class Asked(NamedTuple):
     path: str = ""
 
 
+NOBODY: Final[tuple[str, int | None]] = ("", None)
+"""What answers a request for no model."""
+
+
 class Entry:
     """What is known of one request. Times are of `time.perf_counter()`, 0.0 where unknown.
 
@@ -78,8 +82,8 @@ class Entry:
         trace: its span, where it is traced.
         parts: what was done for it; None where nobody wants to know.
         secure: whether it came over TLS, of one that is traced; None where that is not known.
-        model: name that was asked for; empty where none is known.
-        version: version that answered.
+        answers: name of the model that was asked for, empty where none is known, and the version
+            that answered.
         code: HTTP status, or canonical code.
         received: bytes of the body or message; None where it came in pieces of unknown length.
         sent: bytes of the body or message that answers.
@@ -99,8 +103,7 @@ class Entry:
     trace: "Trace | None" = None
     parts: list[Part] | None = None
     secure: bool | None = None
-    model: str = ""
-    version: int | None = None
+    answers: tuple[str, int | None] = NOBODY
     code: str | int = ""
     received: int | None = None
     sent: int = 0

@@ -183,7 +183,7 @@ def _described(entry: Entry) -> tuple[str, Attributes, Status]:
     client, _, port = written_client(entry.client).rpartition(":")
     if client:
         attributes |= {"client.address": client.strip("[]"), "client.port": int(port)}
-    attributes |= _model(entry.model, entry.version)
+    attributes |= _model(*entry.answers)
     if entry.id:
         attributes["ie_serving.request.id"] = entry.id.decode()
     if is_error:

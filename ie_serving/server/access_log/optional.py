@@ -47,9 +47,12 @@ class OptionalWatch:
 
         if self._watch is None:
             return app, Connection
-        from ie_serving.server.access_log.rest_log import ToldApp, ToldConnection
+        from ie_serving.server.access_log.rest_log import PartsApp, ToldApp, ToldConnection
 
-        return ToldApp(app, self._watch, secure=secure), partial(ToldConnection, self._watch)
+        kind = PartsApp if self._parts else ToldApp
+        told = kind(app, self._watch, secure=secure)
+        # The method, not an object with `__call__`, which takes a call more.
+        return told.answer, partial(ToldConnection, self._watch)
 
     def grpc(
         self, services: Services, admission: Admission | None

@@ -1,13 +1,13 @@
 """Requests over REST that are told of: access log, traces, `Server-Timing`.
 
-`ToldApp` makes the entry of a request when it comes; the connection that carries it, a
+`ToldApp.answer` makes the entry of a request when it comes; the connection that carries it, a
 `ToldConnection`, ends the entry with the reply. So no coroutine stands between the two. Only where
 one of these is on are they there. What is no request, and so is refused by the protocol, does not
 come here.
 """
 
 from collections.abc import Coroutine, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from ie_serving.server.transport.http1.connection import Connection, Server
 from ie_serving.server.transport.http1.faults import DEFECT
@@ -45,7 +45,7 @@ WRONG: Final = 400
 
 
 class ToldApp:
-    """Answers as the application does, and makes an entry of each request that is told of.
+    """Answers as the application does, and makes an entry of each request.
 
     Args of the constructor:
         app: the application.
@@ -57,12 +57,39 @@ class ToldApp:
         self._app = app
         self._watch = watch
         self._secure = secure
-        self._timing = watch.timing
         # Of the request before: equal requests share one head, which most clients send again.
         self._head: RequestHead | None = None
         self._asked, self._given = Asked(), b""
 
-    def __call__(self, request: Request) -> Coroutine[Any, Any, Answer]:
+    def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
+        """See `messages.App`."""
+        head, body, _, ends = request
+        if head is not self._head:
+            self._read(head)
+        entry = Entry()
+        entry.began = now()
+        entry.id, entry.client, entry.asked = self._given, ends.client, self._asked
+        if body is None:
+            # A body that comes in pieces may be announced by its length all the same.
+            entry.received, entry.arrived = head.length, entry.began
+        else:
+            entry.received = len(body)
+        CURRENT.set(entry)
+        return self._app(request)
+
+    def _read(self, head: RequestHead) -> None:
+        given = head.fields.get(_HEADER)
+        self._head, self._given = head, safe(given) if given else b""
+        self._asked = Asked("REST", head.method, head.path[:LONGEST].decode("latin-1"))
+
+
+class PartsApp(ToldApp):
+    """The same where entries have parts, or some requests alone are told of.
+
+    That is where there are traces or `Server-Timing`.
+    """
+
+    def answer(self, request: Request) -> Coroutine[Any, Any, Answer]:
         """See `messages.App`."""
         head, watch, trace = request.head, self._watch, None
         if head is not self._head:
@@ -73,22 +100,11 @@ class ToldApp:
             if trace is None and not watch.every:
                 CURRENT.set(None)  # else it is that of a request before, which may be under way
                 return self._app(request)
-        entry = Entry()
-        entry.began = now()
-        entry.id, entry.client, entry.asked = self._given, request.ends.client, self._asked
-        if trace is not None or self._timing:
+        answer = super().answer(request)  # it has not begun yet
+        entry = CURRENT.get()
+        if entry is not None and (trace is not None or watch.timing):
             entry.trace, entry.parts, entry.secure = trace, [], self._secure
-        # A body that comes in pieces may be announced by its length all the same.
-        entry.received = head.length if request.body is None else len(request.body)
-        if request.body is None:
-            entry.arrived = entry.began
-        CURRENT.set(entry)
-        return self._app(request)
-
-    def _read(self, head: RequestHead) -> None:
-        given = head.fields.get(_HEADER)
-        self._head, self._given = head, safe(given) if given else b""
-        self._asked = Asked("REST", head.method, head.path[:LONGEST].decode("latin-1"))
+        return answer
 
 
 class ToldConnection(Connection):
@@ -141,11 +157,8 @@ class _ToldProtocol(Protocol):
             return super().send(self._begun(said, entry), last=last)
         code, _, body, _ = said
         entry.code, entry.sent = code, len(body)
-        if self._logs and code >= WRONG:
-            entry.named()
-        if entry.id or self._timing:
-            entry.ended = now()
-            said = said._replace(lines=self._lines(entry))
+        if entry.id or self._timing or code >= WRONG:
+            said = said._replace(lines=self._last_lines(entry))
         written = self._reply(said, last)
         self._end(entry)
         return written
@@ -157,6 +170,12 @@ class _ToldProtocol(Protocol):
         entry.code = said.status
         entry.parts = None  # there is no end to what may be done for it
         return said._replace(lines=self._lines(entry))
+
+    def _last_lines(self, entry: Entry) -> bytes:
+        if self._logs and cast(int, entry.code) >= WRONG:
+            entry.named()
+        entry.ended = now()
+        return self._lines(entry)
 
     def _lines(self, entry: Entry) -> bytes:
         lines = _ID % entry.id if self._logs and entry.id else b""

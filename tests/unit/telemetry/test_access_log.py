@@ -19,7 +19,7 @@ from ie_serving.core.errors import ServingError
 from ie_serving.telemetry import access_log
 from ie_serving.telemetry.access_lines import COLUMNS, writer_of, written_client
 from ie_serving.telemetry.access_log import AccessLog, LineFile, check
-from ie_serving.telemetry.entry import CURRENT, Asked, Entry, current
+from ie_serving.telemetry.entry import CURRENT, NOBODY, Asked, Entry, current
 from ie_serving.telemetry.reopen import reopen
 from ie_serving.telemetry.request_id import LONGEST, made_ids, safe
 from tests.process import PATIENCE_S, until
@@ -31,14 +31,14 @@ def entry(**known: object) -> Entry:
     whose = {"id": b"7f3a", "client": ("127.0.0.1", 5123)}
     asked = {"asked": Asked("REST", "POST", "/v1/models/m:predict")}
     times = {"began": 1.0, "started": 1.001, "inferred": 1.003, "encoded": 1.0035, "ended": 1.004}
-    facts = {"model": "m", "version": 2, "code": 200, "received": 10, "sent": 20}
+    facts = {"answers": ("m", 2), "code": 200, "received": 10, "sent": 20}
     for name, value in {**whose, **asked, **times, **facts, **known}.items():
         setattr(made, name, value)
     return made
 
 
 ROW = attrgetter(
-    *("client", "asked", "model", "version", "code", "id", "received", "sent"),
+    *("client", "asked", "answers", "code", "id", "received", "sent"),
     *("began", "started", "inferred", "encoded", "ended"),
 )
 
@@ -81,7 +81,7 @@ def test_each_line_has_its_own_time(form: str) -> None:
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_what_is_not_known_stands_as_unknown(form: str) -> None:
-    unknown_ones = {"model": "", "version": None, "received": None}
+    unknown_ones = {"answers": NOBODY, "received": None}
     line = written(form, entry(**unknown_ones, started=0.0, inferred=0.0, encoded=0.0))
     unknown = ("model", "version", "bytes_in", "decode_ms", "infer_ms", "encode_ms")
     if form == "json":
@@ -102,7 +102,7 @@ def test_a_failure_after_the_inputs_has_the_times_until_then() -> None:
     ["/a\nb", "/x y", '/"', "/\\", "/\x1b[31m", "/é", "/%d%%b%", "/?password=hunter2"],
 )
 def test_what_a_client_sends_forges_nothing(form: str, path: str) -> None:
-    line = written(form, entry(asked=Asked("REST", "POST", path), model=path, id=b"a=b"))
+    line = written(form, entry(asked=Asked("REST", "POST", path), answers=(path, 2), id=b"a=b"))
     assert line.count("\n") == 1
     assert line[:-1].isprintable()
     assert "hunter2" not in line
@@ -163,7 +163,7 @@ def test_every_line_is_written_in_order_and_the_last_ones_at_the_end(tmp_path: P
     path = tmp_path / "access.log"
     with closing(AccessLog(str(path))) as log:
         for number in range(1000):
-            log.end(entry(version=number))
+            log.end(entry(answers=("m", number)))
     assert numbers(path) == list(range(1000))
     assert log.dropped == 0
 
@@ -172,17 +172,17 @@ def test_a_line_comes_by_itself_while_nothing_follows(tmp_path: Path) -> None:
     path = tmp_path / "access.log"
     with closing(AccessLog(str(path))) as log:
         for number in (1, 2):  # the second wakes the thread once more
-            log.end(entry(version=number))
+            log.end(entry(answers=("m", number)))
             until(lambda wanted=number: numbers(path)[-1:] == [wanted])
 
 
 def test_a_file_that_was_moved_is_opened_anew(tmp_path: Path) -> None:
     path = tmp_path / "access.log"
     with closing(AccessLog(str(path))) as log:
-        log.end(entry(version=1))
+        log.end(entry(answers=("m", 1)))
         until(lambda: numbers(path) == [1])
         path.rename(tmp_path / "access.log.1")
-        log.end(entry(version=2))
+        log.end(entry(answers=("m", 2)))
         until(path.exists)
         until(lambda: numbers(path) == [2])
     assert numbers(tmp_path / "access.log.1") == [1]
@@ -215,7 +215,7 @@ def test_a_full_pipe_holds_nobody_up_and_what_is_lost_is_counted(
     log = AccessLog("-")
     sent = 0
     while not log.dropped:  # the pipe takes 64 KB, then the queue its 500
-        log.end(entry(version=sent))
+        log.end(entry(answers=("m", sent)))
         sent += 1
         assert sent < 100_000
     written = b""
@@ -249,7 +249,7 @@ def test_a_pipe_that_does_not_block_is_waited_for(
     monkeypatch.setattr(access_log, "_STDOUT_NUMBER", writing)
     log = AccessLog("-")
     for number in range(1000):
-        log.end(entry(version=number))
+        log.end(entry(answers=("m", number)))
     found = b""
     while found.count(b"\n") < 1000:
         found += os.read(reading, 1 << 16)

@@ -29,7 +29,7 @@ from ie_serving.inference.noted import NotedPlane
 from ie_serving.models.served import ServedModels
 from ie_serving.server.access_log.grpc_log import LoggedAnswer, SampledAnswer, ToldCall
 from ie_serving.server.access_log.optional import OptionalWatch
-from ie_serving.server.access_log.rest_log import ToldApp, ToldConnection
+from ie_serving.server.access_log.rest_log import PartsApp, ToldConnection
 from ie_serving.server.transport.grpc import replies
 from ie_serving.server.transport.grpc import request as grpc_request
 from ie_serving.server.transport.grpc.call import UnaryCall
@@ -298,7 +298,7 @@ async def test_a_request_that_is_not_traced_adds_nothing_to_one_before_it() -> N
     gate = Noting()
     talks = []
     for flags in ("01", "00"):
-        talk = Talk(gate, lambda app: (ToldApp(app, watch), partial(ToldConnection, watch)))
+        talk = Talk(gate, lambda app: (PartsApp(app, watch).answer, partial(ToldConnection, watch)))
         line = f"traceparent: {CONTEXT % flags}\r\nHost".encode()
         await talk.say(POST.replace(b"Host", line))
         talks.append(talk)

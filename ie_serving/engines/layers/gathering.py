@@ -137,6 +137,7 @@ class Gatherer(Generic[T]):
         waiting: rows that wait.
         pieces: those among them of requests that were cut.
         busy: lanes that are not free; one more than there are while a batch was sent ahead.
+        in_turn: requests of the turn that is open; 0 while none is.
     """
 
     def __init__(self, rules: Rules) -> None:
@@ -144,47 +145,43 @@ class Gatherer(Generic[T]):
         self.waiting = 0
         self.pieces = 0
         self.busy = 0
+        self.in_turn = 0
         self._last_rows = 1  # of what was sent last
         self._groups: dict[Hashable, _Group[T]] = {}
-        self._in_turn = 0  # requests of the turn that is open; 0 while none is
         self._crowded = 0  # turns for which requests still wait for the end of theirs
         self._unwatched = WATCHED_EVERY - 1  # the very first is watched
 
-    @property
-    def turn_open(self) -> bool:
-        """Whether the end of this turn of the event loop is to be told, by `end_turn`."""
-        return self._in_turn > 0
-
-    def arrive(self, *, whole: bool = True, brief: bool = False) -> bool:
+    def arrive(self, whole: bool = True, brief: bool = False) -> bool:
         """Tell whether a request may be inferred by itself, at once; if not, the caller adds it.
 
-        It has a lane then, until `free_lane`. It may have opened a turn: see `turn_open`.
+        It has a lane then, until `free_lane`. Where it has opened a turn, by `in_turn`, the end of
+        that is to be told, by `end_turn`.
 
         Args:
             whole: whether it can be a batch as it is; else it is to be split, or filled up.
             brief: whether to be gathered would cost it more than its inference does.
         """
         if not self._goes_at_once(whole, brief):
-            self._in_turn += 1
+            self.in_turn += 1
             return False
         self.busy += 1
         self._last_rows = 1
         self._unwatched += 1
         if self._unwatched >= WATCHED_EVERY:
             self._unwatched = 0
-            self._in_turn += 1
+            self.in_turn += 1
         return True
 
     def _goes_at_once(self, whole: bool, brief: bool) -> bool:
-        alone = brief or not (self._in_turn or self._crowded)
+        alone = brief or not (self.in_turn or self._crowded)
         if not (alone and whole) or self.waiting:
             return False
         return self.busy == 0 or (self.busy < self.rules.lanes and not self.rules.timeout_s)
 
     def end_turn(self) -> None:
         """Take note that everything which had arrived has been added."""
-        self._crowded = CROWDED_TURNS if self._in_turn > 1 else max(0, self._crowded - 1)
-        self._in_turn = 0
+        self._crowded = CROWDED_TURNS if self.in_turn > 1 else max(0, self._crowded - 1)
+        self.in_turn = 0
 
     def add(self, parts: Sequence[Part[T]]) -> None:
         """Let a request wait, all its pieces or none.
@@ -237,7 +234,7 @@ class Gatherer(Generic[T]):
 
     def _take_ahead(self) -> Batch[T] | None:
         rules = self.rules
-        if not rules.ahead or self.busy > rules.lanes or self.turn_open or not self._groups:
+        if not rules.ahead or self.busy > rules.lanes or self.in_turn or not self._groups:
             return None
         # The oldest alone: it would never come, were those of others always sent ahead of it.
         group = self._by_age()[0]
@@ -248,7 +245,7 @@ class Gatherer(Generic[T]):
 
     def due_at(self) -> float | None:
         """Tell when, with nothing else happening, `take` gives a batch; None if that is never."""
-        if self.busy >= self.rules.lanes or self.turn_open or not self._groups:
+        if self.busy >= self.rules.lanes or self.in_turn or not self._groups:
             return None
         return min(each.oldest.since for each in self._groups.values()) + self.rules.timeout_s
 
@@ -264,7 +261,7 @@ class Gatherer(Generic[T]):
         rules = self.rules
         if group.rows >= rules.rows:
             return Reason.FULL
-        if self.turn_open:
+        if self.in_turn:
             return None
         others = self.waiting > group.rows
         if not self.busy or not rules.timeout_s:

@@ -138,9 +138,9 @@ class Queue:
             return await self._model.infer(self._signature, inputs, read)
         gatherer, rules = self._gatherer, self._rules
         whole = rows <= rules.rows and (not rules.sizes or rows in rules.sizes)
-        watched = gatherer.turn_open
-        at_once = gatherer.arrive(whole=whole, brief=self._brief)
-        opened = gatherer.turn_open and not watched
+        watched = gatherer.in_turn
+        at_once = gatherer.arrive(whole, self._brief)
+        opened = gatherer.in_turn and not watched
         if opened:
             asyncio.get_running_loop().call_soon(self._end_turn)
         if not at_once:
@@ -161,7 +161,9 @@ class Queue:
         finally:
             if opened:
                 self._brief = now() - began < self._brief_s
-            self._free_lane()
+            gatherer.busy -= 1  # as `_free_lane`, without its calls: every lone request is here
+            if gatherer.waiting:
+                self._send_due()
 
     def _add(self, inputs: Arrays, rows: int) -> Parts:
         """Let a request wait; cancelled meanwhile, it costs no inference."""

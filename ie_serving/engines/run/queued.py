@@ -12,7 +12,7 @@ gathered. So an inference of gathered requests runs there only if it is brief.
 import asyncio
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -55,25 +55,27 @@ class QueuedProgram(Program):
         self.at_once = len(requests) - 1
         inline = latency.longest_inline_s == math.inf  # whatever it takes, as `execution` says
         self._longest_batch_s = math.inf if inline else BRIEF_S
-        self._ended = 0.0  # when the last inference was over
+        self._ended = 0.0  # when the last inference in a lane was over
 
-    async def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
+    def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `CompiledModel.infer`. What finds the engine at work never runs on the event loop."""
-        if (self._busy or self._is_long_batch(inputs)) and self._knows(inputs):
-            return await self._infer_behind(inputs, read)
+        if (self._busy or (GATHERED.get() and self._is_long(inputs))) and self._knows(inputs):
+            return self._infer_behind(inputs, read)
+        return super().infer(inputs, read)
+
+    async def _infer_in_lane(self, *given: Any) -> Any:  # noqa: ANN401  as `Program` has it
         try:
-            return await super().infer(inputs, read)
+            return await super()._infer_in_lane(*given)
         finally:
+            # Of one on the event loop nothing is noted: the next begins after it anyway.
             self._ended = time.perf_counter()
 
     @property
     def _busy(self) -> bool:
         return len(self._pool.free) <= self.at_once
 
-    def _is_long_batch(self, inputs: Mapping[str, Array]) -> bool:
-        return (
-            GATHERED.get() and self._mean_s.get(_bucket(inputs), CEILING_S) > self._longest_batch_s
-        )
+    def _is_long(self, inputs: Mapping[str, Array]) -> bool:
+        return self._mean_s.get(_bucket(inputs), CEILING_S) > self._longest_batch_s
 
     def _knows(self, inputs: Mapping[str, Array]) -> bool:
         """Tell whether the shapes are known: others are tried first, in a lane."""

@@ -136,7 +136,7 @@ def test_turns_of_those_that_go_at_once_are_watched_now_and_then() -> None:
     for _ in range(2 * WATCHED_EVERY + 1):
         made.arrive()
         made.free_lane()
-        watched.append(made.turn_open)
+        watched.append(made.in_turn > 0)
         made.end_turn()
     assert [number for number, each in enumerate(watched) if each] == [
         0,
@@ -343,7 +343,7 @@ class History:
         assert policy.busy == self.running <= rules.lanes
         assert policy.waiting == sum(each.rows for each in self.waiting)
         assert policy.pieces == sum(each.rows for each in self.waiting if each.is_piece)
-        if policy.turn_open or not self.waiting:
+        if policy.in_turn or not self.waiting:
             return
         assert self.running, "an idle model waits for nobody"
         if self.running < rules.lanes:

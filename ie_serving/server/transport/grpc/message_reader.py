@@ -8,16 +8,19 @@ from ie_serving.core.budget import BUDGET, SMALL, Lease, leased
 
 PREFIX = struct.Struct(">BL")
 """Whether the message is compressed, and its length in bytes."""
-AHEAD = 8 << 20
-"""Bytes of memory that are set aside for a message as soon as its length is announced. For a longer
-one the rest is set aside when so much has come: 5 bytes alone cannot claim a gigabyte."""
 VIEWED = SMALL
 """Bytes. A message is given as a view of memory that is counted in the budget from this size on; a
 smaller one is copied to bytes, which cost less to parse than a view."""
+AHEAD = VIEWED
+"""Bytes of memory that are set aside for a message as soon as its length is announced. For a longer
+one the rest is set aside when so much has come: 5 bytes alone cannot claim a gigabyte."""
 FREE = 4096
 """Bytes of a message whose rest is still to come that are not counted."""
 STEP = 1 << 18
 """Bytes by which the count of a message that comes goes ahead of what has come."""
+HUGE_PAGE = 2 << 20
+"""Bytes of memory that writing one byte may take: numpy asks the kernel for huge pages for arrays
+from 4 MB on, and some kernels give them for any. So much more is counted than is written to."""
 
 Message = tuple[bool, "bytes | memoryview"]
 """Whether it is compressed, and its bytes."""
@@ -136,7 +139,7 @@ class MessageReader:
         """Count what has come, and a step ahead, so that the budget is rarely asked."""
         upto = min(self._length, filled + STEP)
         lease = self._leased()
-        lease.take(upto - lease.size)
+        lease.take(min(self._length, upto + HUGE_PAGE) - lease.size)
         self._counted = upto
 
     def _leased(self) -> Lease:

@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ie_serving.core.budget import BUDGET
+from ie_serving.core.heaps import resident_bytes
 from ie_serving.server.transport.grpc.message_reader import AHEAD, MessageReader, MessageTooLarge
 
 LIMIT = 200_000
@@ -73,6 +75,17 @@ def test_an_announced_message_takes_no_memory_before_it_comes() -> None:
         assert tracemalloc.get_traced_memory()[0] < 4 * AHEAD  # address space, not touched yet
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize("came", [5_000, 100_000, 3_000_000])
+def test_messages_in_part_take_little_more_memory_than_is_counted(came: int) -> None:
+    """Also where the kernel gives huge pages, of which the first byte takes 2 MB."""
+    length, piece = 40 << 20, bytes(came)
+    readers = [MessageReader(1 << 30) for _ in range(30)]
+    held, before = BUDGET.held, resident_bytes()
+    for reader in readers:
+        assert not fed(reader, struct.pack(">BL", 0, length), piece)
+    assert resident_bytes() - before <= BUDGET.held - held + (8 << 20)
 
 
 def test_a_message_beyond_what_was_set_aside_is_whole() -> None:

@@ -84,13 +84,18 @@ class Budget:
         """
         return kept(array, self.lease(array.nbytes)) if array.nbytes >= SMALL else array
 
-    def empty(self, shape: Sequence[int], dtype: "np.dtype[Any]") -> Array:
+    def empty(self, shape: Sequence[int], dtype: "np.dtype[Any]", beside: int = 0) -> Array:
         """Get an array without values, counted before it is made if it is not small.
+
+        Args:
+            shape: of the array.
+            dtype: of the array.
+            beside: bytes that are counted as long as the array is there: of what is made of it.
 
         Raises:
             RequestTooLarge, BudgetFull: as `lease`.
         """
-        size = math.prod(shape) * dtype.itemsize
+        size = math.prod(shape) * dtype.itemsize + beside
         if size < SMALL:
             return np.empty(shape, dtype)
         lease = self.lease(size)

@@ -13,7 +13,7 @@ from ie_serving.core.requests import InferRequest
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.inference import checks, examples, summary
 from ie_serving.inference.interface import Encode, Interface, Outputs
-from ie_serving.inference.large_reply import Read, Unencoded
+from ie_serving.inference.large_reply import Read, Unencoded, unencoded
 from ie_serving.models.version.handle import Servable
 from ie_serving.telemetry.requests import Served
 
@@ -172,6 +172,6 @@ def _reader(encode: Encode[T], large: int, check: Callable[[Outputs], None]) -> 
         if size < large:
             return encode(outputs)
         check(outputs)
-        return Unencoded(encode, {alias: array.copy() for alias, array in outputs.items()})
+        return unencoded(encode, outputs)
 
     return read

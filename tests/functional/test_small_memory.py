@@ -9,9 +9,10 @@ machine.
 
 import os
 import re
+import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import httpx
@@ -21,10 +22,18 @@ from tests.functional.cost import ROW, forget_peaks
 from tests.functional.hostile import REQUESTS, serve
 from tests.functional.payloads import MEGABYTE
 from tests.functional.servers import Server
+from tests.process import PATIENCE_S, until
 
 CONTAINER = 512 * MEGABYTE
 KERNEL = 32 * MEGABYTE
 """Of the container: sockets, page tables, and files that are read just now."""
+UNREAD = 150
+"""Clients that read no reply; most of their 450 requests find no room."""
+BODY = b'{"inputs": {"x": [1500000]}}'
+ASKS_MUCH = b"POST /v1/models/range:predict HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%b" % (
+    len(BODY),
+    BODY,
+)
 AT_ONCE = 6
 """Requests; each client here holds its own as well, which the machine of the tests must bear."""
 
@@ -82,6 +91,29 @@ def test_the_kernel_kills_nobody_in_a_cgroup_of_512_mb(tmp_path: Path, cgroup: P
         assert server.pids()[1] == worker
         answers(server)
     assert killed(cgroup) == 0
+
+
+def test_replies_that_many_ask_for_and_nobody_reads_kill_nobody(
+    tmp_path: Path, cgroup: Path
+) -> None:
+    """Requests of 100 bytes, replies of 15 MB, of which few can be encoded at a time."""
+    enter = ("/bin/sh", "-ec", 'echo $$ > "$0"; exec "$@"', str(cgroup / "cgroup.procs"))
+    with closing(serve(tmp_path, within=enter)) as server, ExitStack() as clients:
+        worker = server.ready().pids()[1]
+        for _ in range(UNREAD):
+            address = ("127.0.0.1", server.rest_port)
+            client = clients.enter_context(socket.create_connection(address, PATIENCE_S))
+            client.sendall(ASKS_MUCH * 3)
+        # As many as fit are held, and all others have been refused.
+        until(lambda: refused(server) >= UNREAD, 2 * PATIENCE_S)
+        assert server.pids()[1] == worker
+    assert killed(cgroup) == 0
+
+
+def refused(server: Server) -> int:
+    """Tell how many requests the budget has refused."""
+    name = r'^ie_serving_rejected_requests_total\{model_name="range",reason="memory"\} (\d+)'
+    return sum(map(int, re.findall(name, server.rest.get("/metrics").text, re.MULTILINE)))
 
 
 @pytest.fixture

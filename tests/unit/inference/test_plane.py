@@ -9,11 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ie_serving.core.budget import BUDGET, SMALL
 from ie_serving.core.codes import Code
-from ie_serving.core.errors import DeadlineExceeded, InvalidRequest, NotFound, ServingError
+from ie_serving.core.errors import (
+    DeadlineExceeded,
+    InvalidRequest,
+    NotFound,
+    QueueFull,
+    ServingError,
+)
 from ie_serving.core.requests import ExamplesRequest, InferRequest, ModelSpec, Task
 from ie_serving.core.tensors import Array, Method, Signature
 from ie_serving.inference.interface import LARGE, Api, Encode, Interface
+from ie_serving.inference.large_reply import TEXT, Unencoded
 from ie_serving.models.version.handle import Servable
 from tests.unit.inference.stand_ins import MODEL, Heart
 
@@ -136,6 +144,31 @@ async def test_large_replies_are_encoded_in_a_thread(elements: int, apart: bool)
     reply = await plane.predict(asked(x), words.interface(large_reply=4), now())
     assert reply == {"y": [1.0] * elements}
     assert (words.threads != [threading.get_ident()]) is apart
+
+
+async def test_outputs_that_wait_to_be_encoded_are_counted_with_their_text() -> None:
+    heart = Heart()
+    plane, interface = await heart.plane(), Words().interface(large_reply=4)
+    x = np.zeros((1, SMALL), np.float32)
+    held = BUDGET.held
+    reply = await plane.replay_predict(heart.servable, asked(x), interface)
+    assert isinstance(reply, Unencoded)
+    assert BUDGET.held - held == x.nbytes + x.size * TEXT
+    del reply
+    assert BUDGET.held == held
+
+
+async def test_outputs_that_are_too_many_to_wait_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words = Words()
+    plane, x = await Heart().plane(), np.zeros((1, SMALL), np.float32)
+    others = BUDGET.lease(x.size)
+    monkeypatch.setattr(BUDGET, "limit", BUDGET.held + x.nbytes + x.size * TEXT - 1)
+    with pytest.raises(QueueFull):
+        await plane.predict(asked(x), words.interface(large_reply=4), now())
+    assert words.threads == []
+    others.release()
 
 
 async def test_a_large_reply_that_cannot_be_is_refused_while_its_inference_can_fail() -> None:

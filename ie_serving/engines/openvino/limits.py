@@ -76,6 +76,8 @@ def guard_limits(nodes: Sequence[ov.Node], sources: Collection[str]) -> Iterator
                 yield _bounded(node, limits)
         if node.get_type_name() == "Multinomial":
             yield _weighed(node)
+        if node.get_type_name() == "TopK" and is_among(sources, node, 1):
+            yield _chosen(node)
         if node.get_type_name() == "VariadicSplit" and not _is_known(node):
             yield _divided(node)
 
@@ -133,6 +135,19 @@ def _weighed(node: ov.Node) -> Flag:
     fits = op.logical_and(each, op.greater(best, float32(none)))
     replace_where_not(node, 0, fits, int32(1))
     return Flag.unless(f"{title(node)} is given a row without weights to draw by", fits)
+
+
+def _chosen(node: ov.Node) -> Flag:
+    """Bound how many a `TopK` is asked for by its axis; of an empty one it leaves what was there."""
+    asked = op.convert(node.input_value(1), "f32")
+    size = _size(int(node.get_attributes()["axis"]))(node)
+    fits = op.logical_and(
+        op.less_equal(asked, op.squeeze(size)), op.greater_equal(asked, float32(1))
+    )
+    replace_where_not(node, 1, fits, int32(1))
+    return Flag.unless(
+        f"{title(node)} is asked for more values than there are, or for less than 1", fits
+    )
 
 
 def _is_known(node: ov.Node) -> bool:

@@ -173,6 +173,28 @@ async def test_an_operation_that_saw_nothing_refuses_the_request(
     await assert_refused_between(model, floats(-1, -2, -3))
 
 
+@EVERY_WAY
+async def test_no_answer_of_another_request_where_too_many_values_are_asked_for(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """By the model, or by the request; also of an axis that is empty."""
+    x, k = parameter("x", [-1]), parameter("k", [], DataType.INT32)
+    two = op.topk(op.relu(x), constant(2), 0, "max", "value").output(0)
+    some = op.topk(x, k, 0, "max", "value").output(0)
+    results = [result("y", op.multiply(two, constant(2, np.float32))), result("some", some)]
+    model = load(save(tmp_path, results, [x, k]), **options)
+
+    def asked(count: int, *values: float) -> dict[str, Array]:
+        return {**floats(*values), "k": np.array(count, np.int32)}
+
+    for marker in (41.5, 1000.5):
+        given = await run(model, asked(1, 1, marker))
+        assert [given["y"].tolist(), given["some"].tolist()] == [[2 * marker, 2], [marker]]
+        for wrong in (asked(1, 7), asked(1), asked(3, 7, 8), asked(0, 7, 8), asked(-1, 7, 8)):
+            with pytest.raises(InvalidTensor, match=r"is asked for|nothing is left for"):
+                await run(model, wrong)
+
+
 DATA_DEPENDENT: dict[str, Callable[[Any], Any]] = {
     "values": lambda x: op.unique(x).output(0),
     "places": lambda x: op.convert(op.unique(x, index_element_type="i32").output(2), "f32"),

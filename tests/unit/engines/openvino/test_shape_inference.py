@@ -150,3 +150,11 @@ def test_what_shapes_ask_for_stays_within_the_budget(
     assert refusal is not None
     assert "would give 4000000000000 bytes" in refusal
     assert product.try_shapes(FITS) == (True, None)
+
+
+async def test_more_values_than_there_are_are_refused(tmp_path: Path) -> None:
+    """OpenVINO infers their shape; its plugin fails, and where one thread infers that is lost."""
+    shapes = inference(tmp_path, lambda x: op.topk(x, op.constant(3), 0, "max", "value").output(0))
+    await shapes.check(((3,),))
+    with pytest.raises(InvalidTensor, match=r'"x" \(2,\): TopK_\d+ is asked for the first 3 of 2'):
+        await shapes.check(((2,),))

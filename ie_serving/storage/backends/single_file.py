@@ -1,7 +1,7 @@
 """A base path that is a model's file instead of a repository: its version 1, without directories.
 
 What lies beside the file under the same name but for its suffix (the `.bin` of a `.xml`) belongs to
-it; other models in the same directory do not.
+it; other models in the same directory do not, nor does the same model in another format.
 """
 
 import os
@@ -76,7 +76,8 @@ class SingleFile:
 
     def _files(self) -> Iterator[Path]:
         for path in self._file.parent.iterdir():
-            if path.stem == self._file.stem and path.is_file():
+            belongs = path.stem == self._file.stem and path.suffix not in SUFFIXES
+            if (path.name == self._file.name or belongs) and path.is_file():
                 yield path
 
     def _entry(self, path: Path) -> Entry:

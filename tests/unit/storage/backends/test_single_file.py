@@ -36,6 +36,15 @@ def test_the_file_is_version_1_with_its_weights(file: Path) -> None:
     assert listed(storage, "2") == ()
 
 
+def test_the_same_model_in_another_format_is_another_one(file: Path) -> None:
+    """Which of them is served would be the engine's choice, not that of the path."""
+    for name in ("m.onnx", "m.tflite", "m.json"):
+        file.with_name(name).write_text(name)
+    for name in ("m.onnx", "m.tflite"):
+        storage = SingleFile(file.with_name(name))
+        assert [entry.path for entry in listed(storage, "1")] == ["1/m.bin", f"1/{name}"]
+
+
 def test_a_copy_holds_exactly_the_files_in_the_same_place_each_time(file: Path) -> None:
     storage = SingleFile(file)
     entries = listed(storage, "1")

@@ -17,7 +17,7 @@ from ie_serving.wire.protobuf.messages import Proto
 
 _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
-_HINT = "Please verify your warmup data is in TFRecord format."
+_HINT = "Please verify your data is in TFRecord format."
 LARGEST_RECORD = 1 << 30
 """Bytes of one record. A file that is no TFRecord announces any length: what is beyond is refused
 instead of read into memory."""
@@ -33,8 +33,10 @@ def read_requests(file: BinaryIO) -> Iterator[tuple[str, bytes]]:
     """
     for log in read_logs(file):
         kind = log.WhichOneof("log_type")
-        # `getattr` also works for a kind that is added later; whoever replays it may not know it.
-        yield (kind, getattr(log, kind).request.SerializeToString()) if kind else ("none", b"")
+        # Also a kind that is added later; whoever replays it may not know it. That of a session's
+        # run has no request.
+        request = getattr(getattr(log, kind), "request", None) if kind else None
+        yield kind or "none", request.SerializeToString() if request else b""
 
 
 def read_logs(file: BinaryIO) -> Iterator[Proto]:
@@ -47,7 +49,7 @@ def read_logs(file: BinaryIO) -> Iterator[Proto]:
         try:
             yield messages.PredictionLog.FromString(record)
         except DecodeError as error:
-            raise InvalidRequest(f"Failed to parse warmup record: {index}: {error}") from error
+            raise InvalidRequest(f"Failed to parse record: {index}: {error}") from error
 
 
 def _records(file: BinaryIO) -> Iterator[bytes]:
@@ -56,7 +58,7 @@ def _records(file: BinaryIO) -> Iterator[bytes]:
         _check(head, _LENGTH.size, file)
         (length,) = _LENGTH.unpack(head)
         if length > LARGEST_RECORD:
-            raise InvalidRequest(f"warm-up record of {length} bytes is too large. {_HINT}")
+            raise InvalidRequest(f"a record of {length} bytes is too large. {_HINT}")
         data = file.read(length)
         _check(data, length, file)
         yield data
@@ -66,9 +68,9 @@ def _check(data: bytes, length: int, file: BinaryIO) -> None:
     """Compare `data` with the checksum that follows it."""
     stored = file.read(_CRC.size)
     if len(data) != length or len(stored) != _CRC.size:
-        raise InvalidRequest(f"warm-up records end in the middle of one. {_HINT}")
+        raise InvalidRequest(f"the records end in the middle of one. {_HINT}")
     if _CRC.unpack(stored)[0] != masked_crc32c(data):
-        raise InvalidRequest(f"a warm-up record does not match its checksum. {_HINT}")
+        raise InvalidRequest(f"a record does not match its checksum. {_HINT}")
 
 
 def masked_crc32c(data: bytes) -> int:

@@ -48,6 +48,15 @@ def test_a_record_without_a_request_is_of_no_kind() -> None:
     assert list(read_requests(io.BytesIO(record(b"")))) == [("none", b"")]
 
 
+def test_a_kind_that_has_no_request_is_named() -> None:
+    """A run of a session has feeds instead; whoever replays records says that he cannot."""
+    message = messages.PredictionLog()
+    message.session_run_log.SetInParent()
+    assert list(read_requests(io.BytesIO(record(message.SerializeToString())))) == [
+        ("session_run_log", b"")
+    ]
+
+
 @pytest.mark.parametrize("cut", [1, 8, 11, 12, 14, 19])
 def test_a_record_that_is_cut_off(cut: int) -> None:
     with pytest.raises(InvalidRequest, match="TFRecord format"):
@@ -64,5 +73,5 @@ def test_a_flipped_bit_is_noticed(data: st.DataObject) -> None:
 
 
 def test_a_record_that_is_no_prediction_log() -> None:
-    with pytest.raises(InvalidRequest, match="Failed to parse warmup record: 0"):
+    with pytest.raises(InvalidRequest, match="Failed to parse record: 0"):
         list(read_requests(io.BytesIO(record(b"\xff\xff"))))

@@ -8,7 +8,7 @@ each of the engine's streams.
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from ie_serving.core.budget import BUDGET
 from ie_serving.core.errors import ServingError
@@ -25,8 +25,14 @@ MOST_S = 5.0
 and may be asked for many sizes. What is left comes cold."""
 
 
-def warm(model: CompiledModel, signature: Signature, sizes: Sequence[int]) -> int:
+def warm(model: CompiledModel, signature: Signature, sizes: Iterable[int], count: int) -> int:
     """Infer batches of each of `sizes`, in this order, with rows as the trial has them. Blocking.
+
+    Args:
+        model: infers.
+        signature: of the model.
+        sizes: as many as `count`, which may be more than memory holds or time allows.
+        count: how many there are.
 
     Returns:
         How many sizes were inferred; none where the shape of a single row is open, since which one
@@ -35,8 +41,7 @@ def warm(model: CompiledModel, signature: Signature, sizes: Sequence[int]) -> in
     if has_open_rows(signature):
         return 0
     warmed, cause = own_loop.run(_warm(model, signature, sizes))
-    if warmed < len(sizes):
-        left = len(sizes) - warmed
+    if left := count - warmed:
         log.warning(
             Event("batch sizes left cold", signature=signature.name, sizes=left, cause=cause)
         )
@@ -44,20 +49,22 @@ def warm(model: CompiledModel, signature: Signature, sizes: Sequence[int]) -> in
 
 
 async def _warm(
-    model: CompiledModel, signature: Signature, sizes: Sequence[int]
+    model: CompiledModel, signature: Signature, sizes: Iterable[int]
 ) -> tuple[int, str]:
     """Give how many sizes were inferred, and why no more."""
+    warmed = 0
     row = next(candidates(signature, 1))
     until = time.monotonic() + MOST_S
-    for number, size in enumerate(sizes):
+    for size in sizes:
+        if time.monotonic() > until:
+            return warmed, f"the others took {MOST_S:g} s"
         try:
             batch = {name: _repeated(array, size) for name, array in row.items()}
             await _infer_everywhere(model, signature, batch)
         except ServingError as error:
-            return number, str(error)
-        if time.monotonic() > until and number + 1 < len(sizes):
-            return number + 1, f"the others took {MOST_S:g} s"
-    return len(sizes), ""
+            return warmed, str(error)
+        warmed += 1
+    return warmed, ""
 
 
 async def _infer_everywhere(

@@ -149,7 +149,7 @@ class BatchingEngine(EngineAround):
             _check_room(signature, rules.sizes)
             if rules.lanes == 1 and takes_ahead(model, signature):
                 rules = replace(rules, ahead=True)
-            warm(model, signature, rules.likely_sizes)
+            warm(model, signature, rules.likely_sizes, rules.count_of_sizes)
             queue = self._queue(model, signature, rules, self._record, batching.most_request_rows)
             at_once = model.at_once(signature)
             queues[name] = tuned(queue, name, batching, at_once, self._record)

@@ -20,8 +20,9 @@ the end of theirs. The wait is for what has already arrived, never for what may 
 """
 
 import enum
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Generic, TypeVar
 
 from ie_serving.core.errors import QueueFull
@@ -71,9 +72,14 @@ class Rules:
     ahead: bool = False
 
     @property
-    def likely_sizes(self) -> Sequence[int]:
-        """Give the sizes that batches may have, those that a busy server sends most first."""
-        return self.sizes[::-1] or (self.rows, *range(1, self.rows))
+    def likely_sizes(self) -> Iterator[int]:
+        """Yield the sizes that batches may have, those that a busy server sends most first."""
+        return iter(self.sizes[::-1] or chain((self.rows,), range(1, self.rows)))
+
+    @property
+    def count_of_sizes(self) -> int:
+        """How many these are."""
+        return len(self.sizes) or self.rows
 
     def size_for(self, rows: int) -> int:
         """Give the size that so many rows are filled up to."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from ie_serving.core.budget import BUDGET
 from ie_serving.core.errors import InvalidTensor, ServingError
-from ie_serving.core.images import AXES, COLOURED, ImageForm
+from ie_serving.core.images import AXES, COLOURED, NO_LIMIT, ImageForm
 from ie_serving.core.tensors import Array, TensorSpec
 from ie_serving.wire.image.decode import decode
 from ie_serving.wire.image.resize import resized
@@ -132,9 +132,16 @@ def _listed(spec: TensorSpec, strings: Array) -> Array:
         )
     assert spec.image is not None
     low, high = spec.image.range_of("N")
-    if not low <= strings.size <= high or not strings.size:
+    if not max(low, 1) <= strings.size <= high:
         raise InvalidTensor(
             f"Input batch size is incorrect. Obtained batch size {strings.size}, required batch"
-            f" size {low if low == high else f'{low}..{high}'}: one image each for input {spec}"
+            f" size {_counted(max(low, 1), high)}: one image each for input {spec}"
         )
     return strings.reshape(-1)
+
+
+def _counted(low: int, high: int) -> str:
+    """Say how many images there may be."""
+    if low == high:
+        return str(low)
+    return f"{low}..{high}" if high < NO_LIMIT else f"{low} or more"

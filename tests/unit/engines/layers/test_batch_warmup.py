@@ -9,6 +9,7 @@ from ie_serving.core.errors import ServingError
 from ie_serving.core.tensors import SERVING_DEFAULT
 from ie_serving.engines.layers import batch_warmup
 from ie_serving.engines.layers.batch_warmup import warm
+from ie_serving.engines.layers.gathering import Rules
 from tests.unit.engines.layers.models import Model
 
 
@@ -32,14 +33,14 @@ class Streams(Model):
 
 def test_each_size_is_inferred_alone_first_and_then_in_every_stream() -> None:
     model = Streams(-1, 3)
-    assert warm(model, model.signatures[SERVING_DEFAULT], [1, 4]) == 2
+    assert warm(model, model.signatures[SERVING_DEFAULT], [1, 4], 2) == 2
     assert model.batches == [1, 1, 1, 4, 4, 4]
     assert model.together == 2
 
 
 def test_rows_of_open_shape_are_not_guessed() -> None:
     model = Streams(-1, -1)
-    assert warm(model, model.signatures[SERVING_DEFAULT], [1, 4]) == 0
+    assert warm(model, model.signatures[SERVING_DEFAULT], [1, 4], 2) == 0
     assert model.batches == []
 
 
@@ -48,7 +49,7 @@ def test_a_slow_model_is_not_warmed_for_longer_than_the_limit(
 ) -> None:
     monkeypatch.setattr(batch_warmup, "MOST_S", 0.0)
     model = Model(lambda x: x, -1, 3)
-    assert warm(model, model.signatures[SERVING_DEFAULT], [1, 4]) < 2
+    assert warm(model, model.signatures[SERVING_DEFAULT], [1, 4], 2) < 2
 
 
 def test_a_size_beyond_the_memory_is_left_cold_before_any_is_taken(
@@ -56,8 +57,17 @@ def test_a_size_beyond_the_memory_is_left_cold_before_any_is_taken(
 ) -> None:
     monkeypatch.setattr(batch_warmup.BUDGET, "limit", 1 << 30)
     model = Streams(-1, 3)
-    assert warm(model, model.signatures[SERVING_DEFAULT], [4, 1_000_000_000]) == 1
+    assert warm(model, model.signatures[SERVING_DEFAULT], [4, 1_000_000_000], 2) == 1
     assert "12000000000 bytes" in caplog.text
+
+
+def test_sizes_without_end_are_not_listed(caplog: pytest.LogCaptureFixture) -> None:
+    """BatchingParameters take 64 bits; before, a list of as many sizes ended the load."""
+    rules = Rules(rows=(1 << 63) - 1)
+    model = Model(lambda x: x, -1, 3)
+    signature = model.signatures[SERVING_DEFAULT]
+    assert warm(model, signature, rules.likely_sizes, rules.count_of_sizes) == 0
+    assert "batch sizes left cold" in caplog.text
 
 
 def test_what_fails_ends_the_warm_up_and_not_the_load(caplog: pytest.LogCaptureFixture) -> None:
@@ -67,5 +77,5 @@ def test_what_fails_ends_the_warm_up_and_not_the_load(caplog: pytest.LogCaptureF
         return x
 
     model = Model(refuse, -1, 3)
-    assert warm(model, model.signatures[SERVING_DEFAULT], [1, 2, 4, 8]) == 2
+    assert warm(model, model.signatures[SERVING_DEFAULT], [1, 2, 4, 8], 4) == 2
     assert "no room" in caplog.text

@@ -163,7 +163,7 @@ async def test_nothing_is_held_when_a_request_has_ended(tmp_path: Path) -> None:
     ("shape", "sent", "phrase"),
     [
         ([1, 4, 6, 3], (2,), r"Obtained batch size 2, required batch size 1"),
-        ([-1, 4, 6, 3], (0,), r"Obtained batch size 0"),
+        ([-1, 4, 6, 3], (0,), r"Obtained batch size 0, required batch size 1 or more: one image"),
         ([-1, 4, 6, 3], (1, 1), r"images of shape \(1, 1\): send a list"),
         ([-1, 4, 6, 3], (1, 4, 6, 3), r"images of shape \(1, 4, 6, 3\)"),
     ],

@@ -24,11 +24,11 @@ from ie_serving.engines.openvino.mend import mend
 from ie_serving.engines.openvino.narrow import check_range, narrowed
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.properties import (
-    PRECISION,
     STREAMS,
     THREADS,
     UNKNOWN,
     check_precision,
+    precision_of,
     property_of,
 )
 from ie_serving.engines.openvino.read import read
@@ -208,8 +208,8 @@ def _program(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
     if compiled.seconds is not None and sample is not None:
         latency.learn_at_load(sum(array.size for array in sample.values()), compiled.seconds)
     nireq = options.nireq or int(compiled.model.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
-    _log_choice(draft, compiled, options, nireq)
-    told = property_of(compiled.model, PRECISION)
+    told = precision_of(compiled.model, model)
+    _log_choice(draft, compiled, told, options, nireq)
     ahead = options.ahead and nireq == 1 and _queues(compiled, hazards)
     slots = _slots(model, ports, options, hazards, compiled, nireq + ahead)
     signature = replace(ports.signature, precision="" if told == UNKNOWN else told)
@@ -295,7 +295,9 @@ def _shape_inference(model: ov.Model, ports: Ports) -> ShapeInference | None:
         return ShapeInference(model, ports.inputs, ports.keepers)
 
 
-def _log_choice(draft: Draft, compiled: Compiled, options: EngineOptions, nireq: int) -> None:
+def _log_choice(
+    draft: Draft, compiled: Compiled, precision: str, options: EngineOptions, nireq: int
+) -> None:
     own = options.of(OpenVinoOptions)
     seconds = compiled.seconds
     log.info(
@@ -303,7 +305,7 @@ def _log_choice(draft: Draft, compiled: Compiled, options: EngineOptions, nireq:
             "model compiled",
             signature=draft.name,
             device=own.target_device,
-            precision=property_of(compiled.model, PRECISION),
+            precision=precision,
             nireq=nireq,
             threads=property_of(compiled.model, THREADS),
             streams=property_of(compiled.model, STREAMS),

@@ -9,6 +9,9 @@ AUTO = "auto"
 """Precision that is chosen at load, from what recorded requests show."""
 PRECISION_NAMES = frozenset({"INFERENCE_PRECISION_HINT", "ENFORCE_BF16"})
 """Properties that say the precision: today's, and that of 2020."""
+MODE = "EXECUTION_MODE_HINT"
+ACCURACY = "ACCURACY"
+"""Mode of computing that says it, too: that of the model, and none below."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,4 +53,5 @@ class OpenVinoOptions:
     @property
     def says_precision(self) -> bool:
         """Whether `plugin_config` says the precision."""
-        return any(name.removeprefix("KEY_") in PRECISION_NAMES for name in self.plugin_config)
+        names = (name.removeprefix("KEY_") for name in self.plugin_config)
+        return self.plugin_config.get(MODE) == ACCURACY or not PRECISION_NAMES.isdisjoint(names)

@@ -9,7 +9,8 @@ from ie_serving.core.budget import BUDGET
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.hints import Hint
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.openvino.devices import CPU
+from ie_serving.engines.openvino.options import ACCURACY, MODE, OpenVinoOptions
 from ie_serving.engines.openvino.runtime import core
 from ie_serving.telemetry.logs import Event
 
@@ -39,6 +40,8 @@ PRECISIONS = tuple(CAPABILITY)
 _ALSO = {"fp16": "f16", "fp32": "f32"}
 """Words that OpenVINO takes for them in `plugin_config`."""
 UNKNOWN = "unknown"
+OF_THE_MODEL = "dynamic"
+"""OpenVINO's word for: each operation in the precision that the model has, and none below."""
 
 _YES_NO = {"YES": "true", "NO": "false"}
 _STREAMS = {"CPU_THROUGHPUT_AUTO": "AUTO", "CPU_THROUGHPUT_NUMA": "NUMA"}
@@ -71,10 +74,11 @@ def properties(
     chosen = translated(own.plugin_config)
     if own.inference_precision:
         _check_hint(chosen.setdefault(PRECISION, _precision(own.inference_precision)), own)
+    _check_mode(chosen)
     if options.cache_dir is not None:
         # What the user wrote into plugin_config counts, here and below.
         chosen.setdefault(CACHE, str(options.cache_dir))
-    if own.target_device == "CPU":
+    if own.target_device == CPU:
         # OpenVINO's one stream by default keeps to a node, unless it is told a number of threads.
         if threads and of_node and not {STREAMS, HINT} & set(chosen):
             threads = min(threads, of_node)
@@ -133,6 +137,16 @@ def _check_hint(hint: str, own: OpenVinoOptions) -> None:
         )
 
 
+def _check_mode(chosen: Mapping[str, str]) -> None:
+    """Refuse a mode that a lower precision leaves without effect."""
+    lower = _today(chosen.get(PRECISION, FULL))
+    if chosen.get(MODE) == ACCURACY and lower in PRECISIONS and lower != FULL:
+        raise LoadFailed(
+            f"plugin_config: {MODE} says {ACCURACY}, and inference_precision or {PRECISION} {lower},"
+            " which OpenVINO would compute in: remove one of them"
+        )
+
+
 def _today(word: str) -> str:
     return _ALSO.get(word.lower(), word.lower())
 
@@ -164,6 +178,21 @@ def check_precision(compiled: ov.CompiledModel, config: Mapping[str, str], devic
             f"{device} does not compute in {asked}, which inference_precision or plugin_config asks"
             f" for, but in {'others' if used == UNKNOWN else used}; {has}{advice}"
         )
+
+
+def precision_of(compiled: ov.CompiledModel, model: ov.Model) -> str:
+    """Name the precision in which a model's floats are computed; `UNKNOWN` if the device does not.
+
+    Args:
+        compiled: on the device.
+        model: that was compiled.
+    """
+    told = property_of(compiled, PRECISION)
+    if told != OF_THE_MODEL or compiled.get_property("EXECUTION_DEVICES") != [CPU]:
+        return told
+    # The CPU plugin computes floats of 16 and 64 bits as those of 32, and bfloat16 as it is.
+    types = (out.get_element_type() for node in model.get_ops() for out in node.outputs())
+    return "bf16" if any(each == ov.Type.bf16 for each in types) else FULL
 
 
 def _capabilities(compiled: ov.CompiledModel) -> dict[str, list[str]]:

@@ -4,7 +4,8 @@
 effect and no error.
 """
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.nearest import nearest
@@ -14,6 +15,7 @@ from ie_serving.engines.openvino.properties import (
     CAPABILITIES,
     CAPABILITY,
     FULL,
+    STREAMS,
     for_cpu,
     in_todays_words,
 )
@@ -33,6 +35,9 @@ OF_CORE = frozenset(
 )
 """Properties that OpenVINO's core takes for any device, whatever its plugin lists."""
 READ_ONLY = "RO"
+WHOLE = re.compile(r"[+-]?\d+")
+WORDS = {STREAMS: ("AUTO", "NUMA")}
+"""By property: words for numbers."""
 
 
 def device(options: OpenVinoOptions) -> str:
@@ -49,6 +54,7 @@ def device(options: OpenVinoOptions) -> str:
             _bound_cpu()
     if asked:
         check_properties(name, asked, dict(_properties(name)))
+        check_numbers(asked, dict(_numbers(name, asked)))
     return name
 
 
@@ -74,6 +80,34 @@ def check_properties(device: str, config: Mapping[str, str], known: Mapping[str,
             raise LoadFailed(f"plugin_config: {name} of {device} can only be read: remove it")
         listed = nearest(name.upper(), writable) or f"; it has {', '.join(sorted(writable))}"
         raise LoadFailed(f"plugin_config: {device} has no property {name!r}{listed}")
+
+
+def check_numbers(config: Mapping[str, str], numbers: Mapping[str, object]) -> None:
+    """Refuse text for whole numbers: OpenVINO takes the digits that it begins with. Pure.
+
+    Args:
+        config: names and values.
+        numbers: values of the properties as they are now.
+
+    Raises:
+        LoadFailed: naming the property and its value.
+    """
+    for name, value in config.items():
+        is_whole = type(numbers.get(name)) is int
+        words = WORDS.get(name, ())
+        if is_whole and value not in words and not WHOLE.fullmatch(value):
+            expected = " or ".join(("a whole number", *words))
+            raise LoadFailed(f"plugin_config: {name} is {value!r}; expected {expected}")
+
+
+def _numbers(device: str, names: Iterable[str]) -> Iterator[tuple[str, object]]:
+    """Give properties as they are now, where one of the devices that compute has them."""
+    for each in devices.hardware(device) or core().available_devices:
+        for name in names:
+            try:
+                yield name, core().get_property(each, name)
+            except RuntimeError:  # that of another device of the list
+                continue
 
 
 def _properties(device: str) -> Iterator[tuple[str, str]]:

@@ -2,12 +2,19 @@
 
 from pathlib import Path
 
+import openvino as ov
+import openvino.opset15 as op
 import pytest
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.openvino.properties import properties, property_of, translated
+from ie_serving.engines.openvino.properties import (
+    precision_of,
+    properties,
+    property_of,
+    translated,
+)
 from ie_serving.engines.openvino.runtime import core
 from tests.unit.engines.openvino.models import add_one
 
@@ -98,3 +105,49 @@ def test_two_precisions_for_one_model_are_refused(hint: dict[str, str]) -> None:
     two = OpenVinoOptions(inference_precision="bf16", plugin_config=hint)
     with pytest.raises(LoadFailed, match="says bf16, and plugin_config f32: remove one of them"):
         properties(EngineOptions(own=(two,)), None)
+
+
+@pytest.mark.parametrize(
+    ("config", "precision"),
+    [
+        pytest.param({"EXECUTION_MODE_HINT": "ACCURACY"}, "f32", id="the mode"),
+        pytest.param({"INFERENCE_PRECISION_HINT": "dynamic"}, "f32", id="the word"),
+        pytest.param({"INFERENCE_PRECISION_HINT": "f32"}, "f32", id="f32"),
+    ],
+)
+def test_the_precision_of_a_model_is_named(
+    tmp_path: Path, config: dict[str, str], precision: str
+) -> None:
+    """OpenVINO calls it dynamic."""
+    model = core().read_model(add_one(tmp_path) / "model.xml")
+    assert precision_of(core().compile_model(model, "CPU", config), model) == precision
+
+
+def test_floats_of_16_bits_that_a_model_has_itself_are_named() -> None:
+    x = op.parameter([2], ov.Type.bf16)
+    model = ov.Model([op.result(op.relu(x))], [x])
+    compiled = core().compile_model(model, "CPU", {"EXECUTION_MODE_HINT": "ACCURACY"})
+    assert precision_of(compiled, model) == "bf16"
+
+
+@pytest.mark.parametrize(
+    "lower",
+    [
+        OpenVinoOptions(
+            plugin_config={"EXECUTION_MODE_HINT": "ACCURACY", "INFERENCE_PRECISION_HINT": "bf16"}
+        ),
+        OpenVinoOptions(
+            plugin_config={"EXECUTION_MODE_HINT": "ACCURACY"}, inference_precision="bf16"
+        ),
+    ],
+    ids=["in plugin_config", "as a key"],
+)
+def test_accuracy_beside_a_lower_precision_is_refused(lower: OpenVinoOptions) -> None:
+    """OpenVINO would compute in bf16, and say nothing."""
+    with pytest.raises(LoadFailed, match="EXECUTION_MODE_HINT says ACCURACY, and .* bf16"):
+        properties(EngineOptions(own=(lower,)), None)
+
+
+def test_accuracy_in_a_models_entry_says_the_precision() -> None:
+    assert OpenVinoOptions(plugin_config={"EXECUTION_MODE_HINT": "ACCURACY"}).says_precision
+    assert not OpenVinoOptions(plugin_config={"EXECUTION_MODE_HINT": "PERFORMANCE"}).says_precision

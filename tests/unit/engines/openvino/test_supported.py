@@ -32,6 +32,21 @@ def test_a_property_that_is_none_is_refused(config: Mapping[str, str], text: str
     assert text in str(refused.value)
 
 
+@pytest.mark.parametrize("device", ["CPU", "AUTO", "BATCH:CPU(4)"])
+@pytest.mark.parametrize("text", ["2abc", "1.5", "", "two"])
+@pytest.mark.parametrize("name", ["NUM_STREAMS", "CPU_THREADS_NUM"])
+def test_a_number_that_is_none_is_refused(name: str, text: str, device: str) -> None:
+    """OpenVINO takes 2 for 2abc, and 1 for 1.5."""
+    options = OpenVinoOptions(target_device=device, plugin_config={name: text})
+    with pytest.raises(LoadFailed, match=rf"is '{text}'; expected a whole number"):
+        supported.device(options)
+
+
+@pytest.mark.parametrize("text", ["2", "AUTO", "NUMA"])
+def test_streams_are_a_number_or_a_word(text: str) -> None:
+    assert supported.device(OpenVinoOptions(plugin_config={"NUM_STREAMS": text})) == "CPU"
+
+
 @pytest.mark.parametrize("config", [{}, {"NUM_STREAMS": "2", "CACHE_DIR": "/tmp"}])
 def test_known_properties_pass(config: Mapping[str, str]) -> None:
     supported.check_properties("CPU", config, KNOWN)

@@ -17,6 +17,7 @@ from contextvars import copy_context
 from typing import TypeVar
 
 from ie_serving.core.errors import InvalidTensor, LoadFailed, QueueFull
+from ie_serving.core.spare_cpu import SPARE_CPU
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.run.program import Read, Runs
 
@@ -145,7 +146,8 @@ class ByRank:
         """Compile, and note how long that takes. In the thread that compiles."""
         since = self._clock()
         try:
-            return self._make(ranks)
+            with SPARE_CPU.left():
+                return self._make(ranks)
         finally:
             self._took_s[ranks] = self._clock() - since
 
@@ -202,4 +204,5 @@ class ByRank:
 def _close(made: "Future[Runs]") -> None:
     """Close what was made; in the thread that makes, so after it."""
     if made.exception() is None:
-        made.result().close()
+        with SPARE_CPU.left():
+            made.result().close()

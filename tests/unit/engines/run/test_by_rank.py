@@ -1,6 +1,7 @@
 """Programs by the ranks of inputs: compiled once for each, beside the loop, a bounded number."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Mapping
 from itertools import islice, product
@@ -9,7 +10,9 @@ import numpy as np
 import pytest
 
 from ie_serving.core.errors import InvalidTensor, LoadFailed, QueueFull
+from ie_serving.core.spare_cpu import SpareCpu, division
 from ie_serving.core.tensors import Array, DataType, Signature, TensorSpec
+from ie_serving.engines.run import by_rank
 from ie_serving.engines.run.by_rank import MOST, MOST_REFUSED, MOST_WAITING, ByRank, Ranks
 from ie_serving.engines.run.program import Read, T
 
@@ -235,3 +238,33 @@ async def test_the_refused_are_not_remembered_without_end() -> None:
             await asyncio.wait_for(program.infer(inputs, dict), LIMIT_S)
     assert calls == [*asked, asked[0]]
     await asyncio.to_thread(program.close)
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+async def test_compiling_for_a_request_leaves_the_event_loop_its_cpu(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    whole = frozenset(os.sched_getaffinity(0))
+    spare = SpareCpu()
+    spare.choose(slot=0, workers=1)
+    spare.open()
+    with spare.left(compiles=True):
+        pass
+    monkeypatch.setattr(by_rank, "SPARE_CPU", spare)
+    masks = []
+
+    class Noted(AddOne):
+        def close(self) -> None:
+            masks.append(os.sched_getaffinity(0))
+            super().close()
+
+    def make(ranks: Ranks) -> Noted:
+        masks.append(os.sched_getaffinity(0))
+        return Noted()
+
+    program = ByRank(SIGNATURE, ["x"], make)
+    await asyncio.wait_for(program.infer({"x": np.zeros(1)}, dict), LIMIT_S)
+    program.close()
+    _, rest = division(whole, slot=0, workers=1)
+    assert masks == [rest, rest]
+    assert os.sched_getaffinity(0) == whole

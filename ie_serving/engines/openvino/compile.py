@@ -239,7 +239,7 @@ def _slots(
     """Make infer requests; each with a compiled model of its own where a failure spoils that."""
     create = compiled.model.create_infer_request
     kind = StatefulSlot if hazards.stateful and options.of(Sequences).stateful else Slot
-    if not hazards.by_values:
+    if not hazards.spoils:
         return [kind(create, ports.inputs, ports.outputs, hazards) for _ in range(nireq)]
     device = options.of(OpenVinoOptions).target_device
     make = partial(_make, model, device, _share(compiled, nireq))
@@ -251,7 +251,7 @@ def _queues(compiled: Compiled, hazards: Hazards) -> bool:
     """Tell whether a second infer request can be started while the first one runs."""
     # Without streams `start_async` infers in the thread that calls it, here the event loop.
     has_stream = property_of(compiled.model, STREAMS) != "0"
-    return has_stream and not (hazards.by_values or hazards.stateful)
+    return has_stream and not (hazards.spoils or hazards.stateful)
 
 
 def _share(compiled: Compiled, nireq: int) -> Mapping[str, str]:

@@ -10,7 +10,8 @@ Each fault was measured with OpenVINO 2026.4; `docs/design.md` section 11 lists 
 - Where one thread and one stream are used, the synchronous `infer` loses the error of an operation
   that fails, and returns with the outputs of the request before. `start_async` and `wait` raise.
 - A failure, or a cancellation, between two operations of a graph with open shapes leaves some of
-  them bound to freed memory: the next valid request may be answered from it.
+  them bound to freed memory, or to the shapes of the request that failed: the next valid ones may
+  be answered from it, or fail.
 - An index out of range is not refused, and may be read or written with; sizes, steps and rounds are
   taken as a request gives them. They are replaced, and the same output has a flag for each
   (`guards.py`).
@@ -52,8 +53,10 @@ class Hazards:
     """What has to be kept from the answers of one model.
 
     Attributes:
-        by_values: some shape depends on values: a failure spoils the compiled model.
+        by_values: some shape depends on values.
         may_fail: some operation may refuse values, and its error must not be lost.
+        spoils: a failure spoils the compiled model: some shapes are open, and some operation may
+            fail. Then it is compiled anew.
         stateful: some state outlives an inference.
         lasting: how long an inference takes depends on values, not on the inputs' sizes alone.
         flagged: names of the operations of which the additional, last output holds a flag each:
@@ -64,6 +67,7 @@ class Hazards:
 
     by_values: bool = False
     may_fail: bool = False
+    spoils: bool = False
     stateful: bool = False
     lasting: bool = False
     flagged: tuple[str, ...] = ()
@@ -105,9 +109,12 @@ def guard(
     outer = [node for node, inside in skipped if not inside]
     _add_flags(model, outer, refusals)
     by_values = any(_is_open(shape) for _, twin, _ in nodes for shape in output_shapes(twin))
+    may_fail = not types <= NEVER_FAILS
+    is_open = not all(port.static for port in inputs)
     return Hazards(
         by_values=by_values,
-        may_fail=not types <= NEVER_FAILS,
+        may_fail=may_fail,
+        spoils=by_values or (may_fail and is_open),
         stateful=not types.isdisjoint(STATE),
         lasting=by_values or "Loop" in types,
         flagged=tuple(str(node.get_friendly_name()) for node in outer),

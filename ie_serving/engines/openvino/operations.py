@@ -27,7 +27,7 @@ COMPUTES_FROM_EMPTY = _named(
     "Assign Broadcast Bucketize Concat Constant Einsum If Loop MatMul NonZero OneHot Pad "
     "Parameter Range ReadValue ReduceL1 ReduceL2 ReduceLogicalAnd ReduceLogicalOr ReduceMax "
     "ReduceMean ReduceMin ReduceProd ReduceSum ScatterElementsUpdate ScatterNDUpdate "
-    "ScatterUpdate SearchSorted ShapeOf TensorIterator"
+    "ScatterUpdate ShapeOf TensorIterator"
 )
 """The plugin computes them, rather than skips them, when an input is empty."""
 

@@ -23,6 +23,7 @@ from ie_serving.engines.openvino.hazards import input_shapes, output_shapes, ski
 from ie_serving.engines.openvino.operations import EMPTY_FROM_EMPTY
 from ie_serving.engines.openvino.runtime import in_words
 from ie_serving.engines.openvino.specs import Port
+from ie_serving.engines.openvino.unfit import unfit
 from ie_serving.engines.run.pool import MOST_WAITING
 from ie_serving.engines.run.request import Shapes
 
@@ -123,8 +124,8 @@ class ShapeInference:
         if skipped:
             given, names = self._given(shapes), ", ".join(skipped)
             return False, f"{given}: nothing is left for {names} to compute with: send more"
-        if beyond := next(filter(None, map(_asks_beyond, self._model.get_ops())), None):
-            return False, f"{self._given(shapes)}: {beyond}"
+        if fault := next(filter(None, map(unfit, self._model.get_ops())), None):
+            return False, f"{self._given(shapes)}: {fault}"
         return not reading, self._too_large(shapes)
 
     def _too_large(self, shapes: Shapes) -> str | None:
@@ -154,21 +155,9 @@ def _may_read_nothing(node: ov.Node) -> bool:
 def _reads_nothing(node: ov.Node) -> bool:
     """Tell whether an input is empty and an output is not, or need not be."""
     sizes_in = [_size(shape) for shape in input_shapes(node)]
-    return 0 in sizes_in and any(map(_may_hold_something, output_shapes(node)))
-
-
-# OpenVINO infers the shape of what is asked for, and its plugin fails. Where one thread infers, that
-# failure is lost, and the answer is that of the request before.
-def _asks_beyond(node: ov.Node) -> str | None:
-    """Say of a `TopK` that it is asked for more than its axis has, where that is known."""
-    if node.get_type_name() != "TopK":
-        return None
-    axis = int(node.get_attributes()["axis"])
-    asked, size = (shape[axis] for shape in (output_shapes(node)[0], input_shapes(node)[0]))
-    if size.is_dynamic or asked.get_min_length() <= size.get_length():
-        return None
-    name = node.get_friendly_name()
-    return f"{name} is asked for the first {asked.get_min_length()} of {size.get_length()}"
+    # OpenVINO infers that an empty `Unique` gives nothing; the plugin leaves its output as it was.
+    gives = node.get_type_name() == "Unique" or any(map(_may_hold_something, output_shapes(node)))
+    return 0 in sizes_in and gives
 
 
 # An output whose shape depends on values, as that of `Unique`, is open even where all inputs are

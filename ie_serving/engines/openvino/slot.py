@@ -47,11 +47,11 @@ class Slot:
         self._places = [(port.spec.name, port.index) for port in outputs]
         self._hazards = hazards
         # With open shapes a cancellation between two operations leaves some bound to freed memory.
-        self._may_cancel = not hazards.by_values and all(port.static for port in inputs)
+        self._may_cancel = not hazards.spoils and all(port.static for port in inputs)
         self._careful = hazards.needs_care or any(
             port.spec.dtype in (DataType.STRING, DataType.FP64) for port in outputs
         )
-        self.renews = hazards.by_values
+        self.renews = hazards.spoils
         self._bind()
 
     def _bind(self) -> None:
@@ -109,7 +109,7 @@ class Slot:
             self._request.cancel()
 
     def renew(self) -> None:
-        """Compile anew where a failure may have left operations bound to freed memory.
+        """Compile anew where a failure may have spoilt the compiled model.
 
         Raises:
             RuntimeError: it cannot be compiled now. Each use fails, and tries again, until it can.

@@ -195,8 +195,8 @@ class _Trials:
 
     def left_fit(self, model: ov.CompiledModel) -> bool:
         """Tell whether no try of a compiled model has failed, or none that can have spoilt it."""
-        # Where shapes depend on values, what serves is compiled anew for each infer request.
-        if not self._is_open or self._hazards.by_values:
+        # Where a failure spoils it, what serves is compiled anew for each infer request.
+        if not self._is_open or self._hazards.spoils:
             return True
         return not any(failed is model for failed in self._failed)
 

@@ -1,0 +1,64 @@
+"""Shapes that OpenVINO takes when it infers shapes, and an operation of its CPU plugin does not.
+
+It fails then. Where one thread infers, that is lost, and the answer is that of the request before;
+elsewhere valid requests fail from then on. So such shapes are refused when they are tried. Measured
+with OpenVINO 2026.4 (`tests/unit/engines/openvino/test_unfit.py`). These are operations of which
+`operations.NEVER_FAILS` says that they take whatever is left; after a failure of any other the
+model is compiled anew.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import openvino as ov
+
+from ie_serving.engines.openvino.graphs.constants import value_of
+
+
+def unfit(node: ov.Node) -> str | None:
+    """Say why an operation fails with the shapes that it has now; None where it does not."""
+    rule = _RULES.get(node.get_type_name())
+    return rule(node) if rule else None
+
+
+def _asks_beyond(node: ov.Node) -> str | None:
+    """Compare what a `TopK` is asked for with its axis, where both are known."""
+    axis = int(node.get_attributes()["axis"])
+    asked, size = node.get_output_partial_shape(0)[axis], node.get_input_partial_shape(0)[axis]
+    if size.is_dynamic or asked.get_min_length() <= size.get_length():
+        return None
+    name = node.get_friendly_name()
+    return f"{name} is asked for the first {asked.get_min_length()} of {size.get_length()}"
+
+
+def _leaves_out_more_than_one(node: ov.Node) -> str | None:
+    """Find an axis that `Squeeze` is to leave out, and that has more than one place, or none."""
+    axes = value_of(node.input_value(1).get_node()) if node.get_input_size() > 1 else None
+    shape = node.get_input_partial_shape(0)
+    if axes is None or shape.rank.is_dynamic:
+        return None
+    for axis in axes.flatten().tolist():
+        if shape[axis].is_static and shape[axis].get_length() != 1:
+            size, name = shape[axis].get_length(), node.get_friendly_name()
+            return f"{name} leaves dimension {axis} out, which has size {size} and must have 1"
+    return None
+
+
+def _has_nothing(node: ov.Node) -> str | None:
+    """Find an input that is empty."""
+    for number in range(node.get_input_size()):
+        shape = node.get_input_partial_shape(number)
+        if shape.is_static and 0 in shape.to_shape():
+            return f"{node.get_friendly_name()} has nothing to compute with: send more"
+    return None
+
+
+_RULES: Mapping[str, Callable[[ov.Node], str | None]] = MappingProxyType(
+    {
+        "DepthToSpace": _has_nothing,
+        "SpaceToDepth": _has_nothing,
+        "Squeeze": _leaves_out_more_than_one,
+        "TopK": _asks_beyond,
+    }
+)
+"""By operation."""

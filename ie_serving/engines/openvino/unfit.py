@@ -23,6 +23,8 @@ def unfit(node: ov.Node) -> str | None:
 
 def _asks_beyond(node: ov.Node) -> str | None:
     """Compare what a `TopK` is asked for with its axis, where both are known."""
+    if node.get_input_partial_shape(0).rank.is_dynamic:
+        return None
     axis = int(node.get_attributes()["axis"])
     asked, size = node.get_output_partial_shape(0)[axis], node.get_input_partial_shape(0)[axis]
     if size.is_dynamic or asked.get_min_length() <= size.get_length():
@@ -44,6 +46,23 @@ def _leaves_out_more_than_one(node: ov.Node) -> str | None:
     return None
 
 
+def _slopes_do_not_fit(node: ov.Node) -> str | None:
+    """Compare the slopes of a `PRelu` with its channels; else they are to be those of each number.
+
+    The plugin makes its output larger for them, or fails.
+    """
+    shapes = [node.get_input_partial_shape(number) for number in range(2)]
+    if any(shape.is_dynamic for shape in shapes):
+        return None
+    values, slopes = (tuple(shape.to_shape()) for shape in shapes)
+    of_channels = len(slopes) == 1 < len(values) and slopes[0] == values[1]
+    aligned = zip(reversed(slopes), reversed(values), strict=False)
+    of_each = len(slopes) <= len(values) and all(one in (1, size) for one, size in aligned)
+    if of_channels or of_each:
+        return None
+    return f"{node.get_friendly_name()} has slopes of shape {slopes} for values of shape {values}"
+
+
 def _has_nothing(node: ov.Node) -> str | None:
     """Find an input that is empty."""
     for number in range(node.get_input_size()):
@@ -56,6 +75,7 @@ def _has_nothing(node: ov.Node) -> str | None:
 _RULES: Mapping[str, Callable[[ov.Node], str | None]] = MappingProxyType(
     {
         "DepthToSpace": _has_nothing,
+        "PRelu": _slopes_do_not_fit,
         "SpaceToDepth": _has_nothing,
         "Squeeze": _leaves_out_more_than_one,
         "TopK": _asks_beyond,

@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import openvino as ov
 import openvino.opset15 as op
 import pytest
 
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.tensors import Array, DataType
+from ie_serving.engines.openvino.unfit import unfit
 from tests.unit.engines.openvino.models import load, run, unary
 
 ONE_THREAD = {"INFERENCE_NUM_THREADS": "1", "NUM_STREAMS": "1"}
@@ -25,6 +27,11 @@ def counted(*shape: int) -> Array:
 
 
 Body = Callable[[Any], Any]
+UNKNOWN_RANK: dict[str, Body] = {
+    "greatest": lambda x: op.topk(x, constant(1), 0, "max", "value"),
+    "squeeze": lambda x: op.squeeze(x, constant([0])),
+    "slopes": lambda x: op.prelu(x, constant([1], np.float32)),
+}
 CASES: dict[str, tuple[list[int], Body, tuple[int, ...], list[tuple[int, ...]]]] = {
     "depth to space": (
         [1, -1, 2, 2],
@@ -43,6 +50,12 @@ CASES: dict[str, tuple[list[int], Body, tuple[int, ...], list[tuple[int, ...]]]]
         lambda x: op.multiply(op.squeeze(op.relu(x), constant([0])), constant(2, np.float32)),
         (1, 3),
         [(2, 3), (0, 3)],
+    ),
+    "slopes": (
+        [-1, -1],
+        lambda x: op.prelu(op.negative(x), constant([1, 2, 3], np.float32)),
+        (2, 3),
+        [(3, 1), (3, 2), (0, 2)],
     ),
     "greatest": (
         [-1],
@@ -85,6 +98,11 @@ CASES: dict[str, tuple[list[int], Body, tuple[int, ...], list[tuple[int, ...]]]]
         [(0, 2)],
     ),
 }
+
+
+@pytest.mark.parametrize("body", UNKNOWN_RANK.values(), ids=UNKNOWN_RANK)
+def test_of_an_unknown_rank_nothing_is_said(body: Body) -> None:
+    assert unfit(body(op.parameter(ov.PartialShape.dynamic(), np.float32))) is None
 
 
 @pytest.mark.parametrize("execution", ["inline", "async"])

@@ -40,7 +40,7 @@ TUNE: tuple[Setting, ...] = (
     ),
     Setting(
         place="tune.output",
-        parse=words.directory,
+        parse=words.file_to_write,
         form="FILE",
         meaning="file to write the keys and what was measured to, as JSON",
         example="tuned.json",

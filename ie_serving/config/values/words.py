@@ -118,6 +118,14 @@ def existing_file(value: object, place: str) -> Path:
     return Path(path)
 
 
+def file_to_write(value: object, place: str) -> Path:
+    """Read the path of a file that can be made, or written anew; made absolute."""
+    path = directory(value, place)
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise fault(place, str(path), "a file in a directory that can be written to")
+    return path
+
+
 def library(value: object, place: str) -> str:
     """Read the path of a library that is there; empty for none, and for what is built in since."""
     given = value.strip() if isinstance(value, str) else text(value, place)

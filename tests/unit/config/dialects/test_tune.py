@@ -35,6 +35,14 @@ def test_tune_is_about_one_model(file: Path) -> None:
     assert ie_serving.parse(("tune", f"--config_path={file}"), {}).settings.models[0].name == "f"
 
 
+@pytest.mark.parametrize("output", ["none/tuned.json", "."])
+def test_tune_knows_beforehand_that_it_cannot_write(tmp_path: Path, output: str) -> None:
+    """Before, it measured for a minute first."""
+    (found,) = faults("tune", "--model_path=/m", f"--output={tmp_path / output}")
+    assert found.startswith("--output: ")
+    assert found.endswith("expected a file in a directory that can be written to")
+
+
 def test_tune_names_the_models_of_a_file_where_it_means_none(file: Path) -> None:
     found = faults("tune", f"--config_path={file}", "--model_name=other")
     assert found == ("--model_name: expected one model of the file: f",)

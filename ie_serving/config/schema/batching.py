@@ -5,9 +5,12 @@ from ie_serving.config.values import numbers, words
 from ie_serving.config.values.sizes import batch_sizes
 from ie_serving.core.integers import INT32_MAX
 
+ROWS = "batching.max_batch_size"
+"""Place of the setting without which no batches are gathered, unless their sizes are listed."""
+
 BATCHING: tuple[Setting, ...] = (
     Setting(
-        place="batching.max_batch_size",
+        place=ROWS,
         parse=numbers.integer(0, INT32_MAX),
         form="ROWS",
         meaning="gather requests into batches of at most so many rows; longer requests are split;"

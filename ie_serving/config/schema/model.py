@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from ie_serving.config.schema.batching import BATCHING
+from ie_serving.config.schema.batching import BATCHING, ROWS
 from ie_serving.config.schema.kernels import KERNELS, driver_of
 from ie_serving.config.schema.preprocess import PREPROCESS
 from ie_serving.config.schema.sequences import SEQUENCES
@@ -331,7 +331,17 @@ def model_config(found: Mapping[str, Any], engine: EngineOptions) -> tuple[Model
     of_drivers = {setting.place: v for setting, v in given.items() if setting.place != ignored}
     options |= driver_of(found)
     compiled = with_own(dataclasses.replace(engine, **options), of_drivers)
+    warnings += _without_batches(found, compiled.of(Batching))
     return ModelConfig(**fields, engine=compiled), warnings
+
+
+def _without_batches(found: Mapping[str, Any], batching: Batching) -> list[str]:
+    """Warn of settings of batches where none is gathered, unless that is said, too."""
+    named = {each.place: each.key for each in BATCHING if each.place in found}
+    if not named or ROWS in named or batching.rows or batching.in_version:
+        return []
+    listed = ", ".join(map(str, named.values()))
+    return [f"{listed} of model {found['model.name']}: no effect without max_batch_size"]
 
 
 def with_own(engine: EngineOptions, found: Mapping[str, Any]) -> EngineOptions:

@@ -38,6 +38,7 @@ _ADVICE = (
 _UNFIT = re.compile(r"inconsistent|Incompatible|doesn't match|mismatch|do not match")
 _SHAPES = re.compile(r"While validating node 'opset\d+::(\w+) \S+ \((.*?)\) -> ")
 _SHAPE = re.compile(r"\]:\w+\[([\d,?.]*)\]")
+_BEYOND_AXIS = re.compile(r"K \((\d+)\) exceeds the axis dimension \((\d+)\)")
 _OUT_OF_RANGE = re.compile(r"Value (-\d+) not in range \[0:")
 _lock = threading.Lock()
 _cores: list[ov.Core] = []
@@ -102,6 +103,8 @@ def in_words(error: BaseException) -> str:
     if shapes:
         given = " and ".join(f"[{shape}]" for shape in _SHAPE.findall(shapes[2]))
         return f"shapes {given} do not fit together in {shapes[1]} (OpenVINO: {text[:SHOWN]})"
+    if asked := _BEYOND_AXIS.search(text):
+        return f"TopK is asked for the first {asked[1]} of {asked[2]} (OpenVINO: {text[:SHOWN]})"
     if value := _OUT_OF_RANGE.search(text):
         return f"{value[1]} is no size: a dimension must be 0 or more (OpenVINO: {text[:SHOWN]})"
     return text

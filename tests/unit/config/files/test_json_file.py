@@ -357,3 +357,22 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         assert error.faults
     else:
         assert len({model.name for model in found.models}) == len(found.models)
+
+
+@pytest.mark.parametrize(
+    ("keys", "warned"),
+    [
+        ({"tuning": "auto"}, "tuning of model m"),
+        ({"batch_timeout_micros": 500, "num_batch_threads": 2}, "num_batch_threads of model m"),
+        ({"batch_timeout_micros": 500, "max_batch_size": 0}, ""),
+        ({"batch_timeout_micros": 500, "max_batch_size": 8}, ""),
+        ({"tuning": "auto", "allowed_batch_sizes": [4, 8]}, ""),
+    ],
+    ids=str,
+)
+def test_settings_of_batches_where_none_is_gathered(keys: dict[str, Any], warned: str) -> None:
+    """Nothing would say why `tuning` changes nothing."""
+    warnings = read(of({"name": "m", "base_path": "/m", **keys})).warnings
+    assert bool(warnings) == bool(warned)
+    if warned:
+        assert f"{warned}: no effect without max_batch_size" in warnings[0]

@@ -7,6 +7,8 @@ import pytest
 
 from ie_serving.engines.openvino.runtime import SHOWN, core, in_words
 
+ONE_STREAM = {"NUM_STREAMS": "1"}
+
 
 def refusal(model: ov.Model, *shapes: tuple[int, ...]) -> RuntimeError:
     with pytest.raises(RuntimeError) as raised:
@@ -36,6 +38,16 @@ def test_a_negative_size_is_called_one() -> None:
         compiled([np.array([-1, -1], np.int32)])
     text = in_words(raised.value)
     assert text.startswith("-1 is no size: a dimension must be 0 or more (OpenVINO: [CPU] ")
+
+
+def test_more_than_there_is_is_called_so() -> None:
+    x = op.parameter([-1], np.float32)
+    most = op.topk(op.relu(x), op.constant(np.int64(3)), 0, "max", "value")
+    compiled = core().compile_model(ov.Model([op.result(most.output(0))], [x]), "CPU", ONE_STREAM)
+    with pytest.raises(RuntimeError) as raised:
+        compiled([np.array([1, 2], np.float32)])
+    text = in_words(raised.value)
+    assert text.startswith("TopK is asked for the first 3 of 2 (OpenVINO: [CPU] ")
 
 
 def test_what_is_not_known_stays_as_it_is() -> None:

@@ -142,8 +142,8 @@ def _check_mode(chosen: Mapping[str, str]) -> None:
     lower = _today(chosen.get(PRECISION, FULL))
     if chosen.get(MODE) == ACCURACY and lower in PRECISIONS and lower != FULL:
         raise LoadFailed(
-            f"plugin_config: {MODE} says {ACCURACY}, and inference_precision or {PRECISION} {lower},"
-            " which OpenVINO would compute in: remove one of them"
+            f"plugin_config: {MODE} says {ACCURACY}, and inference_precision or {PRECISION}"
+            f" {lower}, which OpenVINO would compute in: remove one of them"
         )
 
 

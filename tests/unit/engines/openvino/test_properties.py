@@ -144,7 +144,7 @@ def test_floats_of_16_bits_that_a_model_has_itself_are_named() -> None:
 )
 def test_accuracy_beside_a_lower_precision_is_refused(lower: OpenVinoOptions) -> None:
     """OpenVINO would compute in bf16, and say nothing."""
-    with pytest.raises(LoadFailed, match="EXECUTION_MODE_HINT says ACCURACY, and .* bf16"):
+    with pytest.raises(LoadFailed, match=r"EXECUTION_MODE_HINT says ACCURACY, and .* bf16"):
         properties(EngineOptions(own=(lower,)), None)
 
 

@@ -103,7 +103,13 @@ def guard(
     nodes = list(_pairs(model, _with_fixed_inputs(model, inputs)))
     hold_products((node, twin) for node, twin, _ in nodes)
     types = {node.get_type_name() for node, _, _ in nodes}
-    skipped = [(node, inside) for node, twin, inside in nodes if _may_be_skipped(node, twin)]
+    # Shapes of a request that leave something in a body empty are not refused when they are tried:
+    # the branch may not be taken, the loop have no round.
+    skipped = [
+        (node, inside)
+        for node, twin, inside in nodes
+        if _may_be_skipped(node, node if inside else twin)
+    ]
     inner = {str(node.get_name()) for node, inside in skipped if inside}
     refusals += _refused_inside(model, inner) if inner else []
     outer = [node for node, inside in skipped if not inside]
@@ -249,7 +255,7 @@ def _clean(node: ov.Node) -> ov.Node:
     """Replace the outputs of `node` by zeros where it was skipped; give the flag that tells."""
     outputs = [(out, list(out.get_target_inputs())) for out in node.outputs()]
     skipped = _skipped(node)
-    flag = op.convert(skipped, "boolean")
+    flag = op.squeeze(op.convert(skipped, "boolean"))  # a number, so that outputs keep their rank
     for out, readers in outputs:
         # By way of int32: a constant of every element type cannot be made from numpy.
         zero = op.convert(int32(0), out.get_element_type())

@@ -270,6 +270,27 @@ async def test_inside_a_branch_what_saw_nothing_is_refused(tmp_path: Path) -> No
         assert await answer(model, floats(-6, -7, -8)) == []
 
 
+@pytest.mark.parametrize("config", [{}, {"INFERENCE_NUM_THREADS": "1", "NUM_STREAMS": "1"}])
+async def test_inside_a_loop_what_saw_nothing_is_refused(
+    tmp_path: Path, config: dict[str, str]
+) -> None:
+    """Where the request's shape leaves it nothing; before, it had what the request before left."""
+    x, total, given = parameter("x", [-1]), parameter("total", [1]), parameter("given", [-1])
+    first = op.topk(given, constant(1), 0, "max", "value").output(0)
+    results = [op.result(constant([True], np.bool_)), op.result(op.add(total, first))]
+    loop = op.loop(constant(3), constant(True, np.bool_))
+    loop.set_function(ov.Model(results, [total, given], "round"))
+    loop.set_special_body_ports([-1, 0])
+    loop.set_merged_input(total, constant([0], np.float32).output(0), results[1].output(0))
+    loop.set_invariant_input(given, x.output(0))
+    last = loop.get_iter_value(results[1].output(0), -1)
+    model = load(save(tmp_path, [result("y", last)], [x]), plugin_config=config)
+    for marker in (2, 41):
+        assert await answer(model, floats(1, marker)) == [3 * marker]
+        with pytest.raises(InvalidTensor, match="nothing is left for"):
+            await answer(model, floats())
+
+
 @EVERY_WAY
 async def test_state_starts_anew_with_each_request(tmp_path: Path, options: dict[str, Any]) -> None:
     """Without sequences nobody owns the state that an infer request keeps."""

@@ -31,9 +31,9 @@ at most. What many heaps keep together may be more than a small container has: 7
 was the limit, 490 with two."""
 FEW_HEAPS: Final = 2
 KEPT_PART: Final = 64
-"""Part of a small budget that a heap keeps, as a block or at its end. Texts of 15 MB that grow leave
-holes in a heap: with a sixteenth of 256 MB, 150 clients that read no replies took a server to 400 to
-511 MB, with this to 340."""
+"""Part of a small budget that a heap keeps, as a block or at its end. Texts of 15 MB that grow
+leave holes in a heap: with a sixteenth of 256 MB, 150 clients that read no replies took a server to
+400 to 511 MB, with this to 340."""
 HEAPS_PER_CPU: Final = 8
 MOST_HEAPS: Final = 64
 """Heaps of all threads together: on few processors as many as glibc has. With two for each, 4 MB

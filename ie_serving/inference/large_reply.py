@@ -15,9 +15,9 @@ from ie_serving.inference.interface import Encode, Outputs
 T = TypeVar("T")
 
 TEXT: Final = 16
-"""Bytes of JSON that are counted for an element until its reply is made. A float of 32 bits takes up
-to 15 with its comma, and memory that grows has an eighth to spare; the mean is below. The reply is
-counted by its own length afterwards."""
+"""Bytes of JSON that are counted for an element until its reply is made. A float of 32 bits takes
+up to 15 with its comma, and memory that grows has an eighth to spare; the mean is below. The reply
+is counted by its own length afterwards."""
 
 
 @dataclass(frozen=True, slots=True)

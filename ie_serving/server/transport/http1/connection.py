@@ -18,6 +18,7 @@ what may be said, is the protocol's.
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from ie_serving.core.eager import begin
@@ -33,6 +34,7 @@ from ie_serving.server.transport.http1.messages import (
     Answer,
     App,
     Broken,
+    Buffer,
     Ends,
     Event,
     Fault,
@@ -62,6 +64,10 @@ log = logging.getLogger(__name__)
 INPUT_END_S: Final = 0.25
 """Seconds behind the last byte of a request within which the end of what a client sends belongs to
 it. A client that closes its connection looks the same, but has mostly waited for longer."""
+SEALED: Final = 64 * 1024
+"""Bytes of a large reply that TLS is given at a time. All at once it would seal it all, a megabyte in
+a millisecond of the event loop, and keep the copy, which the budget does not know, for a client that
+may never read."""
 
 
 class Server(Protocol):
@@ -100,6 +106,8 @@ class Connection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._coming: Stream | None = None  # the body that is read, unless it is thrown away
         self._fault: Fault | None = None  # to be answered when nothing waits any more
+        self._seals = False  # whether TLS stands between
+        self._room: asyncio.Future[None] | None = None  # of a reply that waits for its client
         self._heard = server.busy_poll.now()
         self._head_began = self._heard
         # Bytes that wait for the client, and since when their number has not changed.
@@ -112,6 +120,7 @@ class Connection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         addresses = (_address(transport, "peername"), _address(transport, "sockname"))
         self._protocol.ends = Ends(*addresses, client_names(transport))
+        self._seals = transport.get_extra_info("ssl_object") is not None
         self._server.opened(self)
 
     def data_received(self, data: bytes) -> None:
@@ -147,10 +156,15 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Answer no more before the client has read."""
         self._protocol.filled()
+        if self._seals:
+            self._room = asyncio.get_running_loop().create_future()
 
     def resume_writing(self) -> None:
         """Go on answering."""
         self._protocol.emptied()
+        room, self._room = self._room, None
+        if room and not room.done():
+            room.set_result(None)
         self._proceed_and_balance()
 
     # -- from a body -----------------------------------------------------------------------------
@@ -308,10 +322,29 @@ class Connection(asyncio.Protocol):
             self._server.outbox.send(self._transport, pieces[0])
         else:
             self._server.outbox.flush()
-            self._transport.writelines(pieces)
+            if not self._seals:
+                self._transport.writelines(pieces)
+            elif not await self._sealed(pieces):
+                return
         self._answering = self._task = None
         if stream or self._waiting or self._fault or self._protocol.writer is not OPEN:
             self._go_on(request, reply)
+
+    async def _sealed(self, pieces: Sequence[Buffer]) -> bool:
+        """Write over TLS at the pace of the client: what it has not taken stays as it is, and counted.
+
+        Returns:
+            Whether all is written; whoever cancels this has the connection end.
+        """
+        try:
+            for piece in pieces:
+                for start in range(0, len(piece), SEALED):
+                    self._transport.write(memoryview(piece)[start : start + SEALED])
+                    await (self._room or asyncio.sleep(0))  # others have their turn
+        except asyncio.CancelledError:  # not passed on: nobody awaits this
+            self._transport.abort()
+            return False
+        return True
 
     def _go_on(self, request: Request, reply: Answer) -> None:
         """Do what is left to do after a reply: mostly nothing, so it is not called."""

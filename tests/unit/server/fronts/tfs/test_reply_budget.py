@@ -4,6 +4,8 @@ import asyncio
 import gc
 import json
 import socket
+import ssl
+from pathlib import Path
 
 import pytest
 import uvloop
@@ -12,9 +14,13 @@ from ie_serving.core.budget import BUDGET
 from ie_serving.server.fronts.admin.health import Health
 from ie_serving.server.fronts.tfs.rest import RestApi
 from ie_serving.server.fronts.tfs.rest_interface import rest_interface
+from ie_serving.server.transport.failed_handshakes import FailedHandshakes
+from ie_serving.server.transport.handshake import Secure
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from ie_serving.server.transport.http1.server import HttpServer
+from ie_serving.server.transport.tls import ServerContext
 from ie_serving.telemetry.metrics import Metrics
+from tests.certificates import Authority
 from tests.unit.inference.stand_ins import Heart
 from tests.unit.server.fronts.tfs.interfaces import NO_CONFIG, NO_LOG
 
@@ -62,23 +68,32 @@ async def test_a_reply_beyond_the_budget_is_refused(
     others.release()
 
 
-def test_a_reply_that_is_not_read_is_held_until_its_client_leaves() -> None:
-    """On uvloop, as it is served: it keeps the memory itself until the socket has taken it."""
-    uvloop.run(unread())
+@pytest.mark.parametrize("secured", [False, True], ids=["plain", "TLS"])
+def test_a_reply_that_is_not_read_is_held_until_its_client_leaves(
+    secured: bool, tmp_path: Path
+) -> None:
+    """On uvloop, as it is served: it keeps the memory itself until the socket has taken it.
+
+    TLS would seal all of it, and keep a copy that nobody counts.
+    """
+    uvloop.run(unread(Authority(tmp_path) if secured else None))
 
 
-async def unread() -> None:
+async def unread(authority: Authority | None) -> None:
     async def app(_: Request) -> Reply:
         return Reply(200, (), BUDGET.held_with(bytes(LARGE)))
 
     held = BUDGET.held
-    server = HttpServer(app)
+    server = HttpServer(app, secure=sealing(authority) if authority else None)
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))
     await server.listen([bound])
+    trusting = ssl.create_default_context(cafile=authority.path) if authority else None
     gc.disable()
     try:
-        reader, writer = await asyncio.open_connection(*bound.getsockname(), limit=1000)
+        reader, writer = await asyncio.open_connection(
+            "localhost", bound.getsockname()[1], limit=1000, ssl=trusting, family=socket.AF_INET
+        )
         writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         await asyncio.wait_for(reader.readexactly(1000), PATIENCE_S)
         assert BUDGET.held - held == LARGE
@@ -87,3 +102,9 @@ async def unread() -> None:
         assert BUDGET.held == held
     finally:
         gc.enable()
+
+
+def sealing(authority: Authority) -> Secure:
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.server().paths)
+    return Secure(lambda: context, FailedHandshakes())

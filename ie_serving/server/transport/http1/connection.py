@@ -65,9 +65,9 @@ INPUT_END_S: Final = 0.25
 """Seconds behind the last byte of a request within which the end of what a client sends belongs to
 it. A client that closes its connection looks the same, but has mostly waited for longer."""
 SEALED: Final = 64 * 1024
-"""Bytes of a large reply that TLS is given at a time. All at once it would seal it all, a megabyte in
-a millisecond of the event loop, and keep the copy, which the budget does not know, for a client that
-may never read."""
+"""Bytes of a large reply that TLS is given at a time. All at once it would seal it all, a megabyte
+in a millisecond of the event loop, and keep the copy, which the budget does not know, for a client
+that may never read."""
 
 
 class Server(Protocol):
@@ -331,7 +331,7 @@ class Connection(asyncio.Protocol):
             self._go_on(request, reply)
 
     async def _sealed(self, pieces: Sequence[Buffer]) -> bool:
-        """Write over TLS at the pace of the client: what it has not taken stays as it is, and counted.
+        """Write over TLS at the pace of the client: what it has not taken stays counted.
 
         Returns:
             Whether all is written; whoever cancels this has the connection end.

@@ -23,6 +23,8 @@ from tests.process import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium: apt-get install chromium")
 
+AT_ONCE_MS = 1500.0
+"""Less than the 2 s after which the page looks at the server again."""
 KEYS = {"ann": "predict,read *", "eve": "read digits", "bob": "predict *"}
 """Rights and models of each; "-key" behind the name makes the key."""
 
@@ -268,6 +270,26 @@ def test_an_address_that_is_no_utf_8_names_no_model(page: Any, server: Server) -
     assert page.get_by_role("heading", level=1).text_content() == "%E0%A4"
 
 
+def test_the_skip_link_may_be_opened_anew(browser: Any, server: Server) -> None:
+    """As F5 behind it does."""
+    with tab(browser, f"{server.url}/#main") as page:
+        row(page, "digits").wait_for()
+
+
+def test_a_view_is_filled_at_once_although_another_one_still_asks(
+    page: Any, server: Server
+) -> None:
+    row(page, "ranker").wait_for()
+    asked: list[Any] = []
+    page.route("**/page/models/*", lambda route: asked.append(route))
+    with page.expect_request("**/page/models/*"):
+        row(page, "ranker").get_by_role("link").click()
+    page.get_by_role("link", name="All models").click()
+    page.get_by_role("heading", name="Models", exact=True).wait_for()
+    asked[0].continue_()
+    row(page, "ranker").wait_for(timeout=AT_ONCE_MS)
+
+
 def test_the_keyboard_is_enough(page: Any, server: Server) -> None:
     """From the skip link to an answer, without a mouse; each stop is seen."""
     row(page, "ranker").wait_for()
@@ -334,6 +356,15 @@ def test_a_key_is_asked_for_and_heeded(browser: Any, guarded: Server) -> None:
         page.get_by_label("Key").wait_for()
 
 
+def test_a_key_that_no_header_can_carry_is_not_tried(browser: Any, guarded: Server) -> None:
+    with tab(browser, guarded.url) as page:
+        enter(page, "ann-key\N{ZERO WIDTH SPACE}")
+        page.locator("#refusal", has_text="copied along").wait_for()
+        enter(page, " ann-key ")
+        row(page, "digits").wait_for()
+        assert page.evaluate("document.activeElement.textContent") == "Models"
+
+
 def test_a_password_is_as_good_as_a_key_and_no_secret_is_shown(
     browser: Any, guarded: Server
 ) -> None:
@@ -345,6 +376,8 @@ def test_a_password_is_as_good_as_a_key_and_no_secret_is_shown(
         page.locator("summary", has_text="Configuration").click()
         password = page.locator("table.settings tr", has_text="--auth_password")
         assert "(set, not shown)" in password.text_content()
+        opened(page, guarded.url, "digits").wait_for()
+        assert "Basic $(printf" in page.locator(".programs .hint").last.text_content()
 
 
 def test_a_key_for_some_models_sees_those_and_is_told_what_it_may_not(

@@ -10,6 +10,7 @@ const PAUSE_MS = 2000;
 const LONGEST_MS = 60_000;
 const SHARE = 20; // a look takes at most a twentieth of the time, however many models there are
 const PATIENCE_MS = 30_000;
+const NO_KEY = "No header can carry these characters: was something else copied along with the key?";
 
 const main = document.getElementById("main");
 const server = document.getElementById("server");
@@ -44,8 +45,8 @@ function show(next) {
 }
 
 async function route() {
-  if (location.hash === "#main") return; // the skip link
   const first = view === null;
+  if (location.hash === "#main" && !first) return; // the skip link
   show(chosen());
   if (!first) {
     scrollTo(0, 0);
@@ -83,8 +84,16 @@ async function take() {
     history.add(page, performance.now());
   }
   tellServer();
-  if (!view) show(chosen());
-  await view.update(state);
+  if (!view) {
+    const entered = document.activeElement?.closest("form.key");
+    show(chosen());
+    if (entered) main.querySelector("h1").focus(); // which went with the form
+  }
+  // Somebody may go on to another view while this one asks for more.
+  for (let shown = null; shown !== view; ) {
+    shown = view;
+    await shown.update(state);
+  }
   tell("live", "good");
 }
 
@@ -126,7 +135,8 @@ function askForKey(error) {
   const password = h("input", { type: "password", autocomplete: "current-password" });
   const enter = (event) => {
     event.preventDefault();
-    if (key.value) credentials.key(key.value);
+    if (/[^\x20-\xff]/.test(key.value)) return say(main.querySelector("#refusal"), NO_KEY);
+    if (key.value.trim()) credentials.key(key.value.trim());
     else if (user.value) credentials.user(user.value, password.value);
     else return;
     look();

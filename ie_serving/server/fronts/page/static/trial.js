@@ -112,8 +112,11 @@ class Programs {
     this.#tabs = Object.entries(LANGUAGES).map(([name, word]) =>
       h("button", { type: "button", role: "tab", "data-language": name, onclick: () => this.#choose(name), onkeydown: (event) => this.#move(event) }, word),
     );
+    const example = credentials.get().startsWith("Basic")
+      ? 'export AUTHORIZATION="Basic $(printf %s USER:PASSWORD | base64 -w0)"'
+      : "export AUTHORIZATION='Bearer KEY'";
     const key = credentials.get()
-      ? h("p", { class: "hint" }, "The programs send the variable AUTHORIZATION as that header: ", h("code", {}, "export AUTHORIZATION='Bearer KEY'"), ".")
+      ? h("p", { class: "hint" }, "The programs send the variable AUTHORIZATION as that header: ", h("code", {}, example), ".")
       : null;
     this.element = h(
       "section",

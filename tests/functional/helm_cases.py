@@ -147,7 +147,7 @@ REFUSED: Mapping[str, tuple[Values, str]] = {
     ),
     "certificates without TLS": (with_basic(tls={"clientCertificates": True}), "needs tls.secret"),
     "fewer than the fewest": (
-        with_basic(autoscaling={"minReplicas": 3, "maxReplicas": 2}),
+        with_basic(autoscaling={"enabled": True, "minReplicas": 3, "maxReplicas": 2}),
         "less than minReplicas",
     ),
     "KEDA without Prometheus": (
@@ -162,6 +162,72 @@ REFUSED: Mapping[str, tuple[Values, str]] = {
     "metrics without an authority": (
         with_basic(tls={"secret": "a"}, serviceMonitor={"enabled": True}),
         "caSecret.name: missing",
+    ),
+    "a name that no Service may have": (with_basic(fullnameOverride="my.app"), "'my.app' does not"),
+    "two words in one flag": (with_basic(extraArgs=["--workers 2"]), "'--workers 2' does not"),
+    "a variable that is no text": (
+        with_basic(env=[{"name": "A", "value": 1}]),
+        "at '/env/0/value': got number, want string",
+    ),
+    "a word of a variable that there is not": (
+        with_basic(env=[{"name": "A", "valeu": "1"}]),
+        "'valeu' not allowed",
+    ),
+    "more than all pods": (
+        with_basic(podDisruptionBudget={"maxUnavailable": "101%"}),
+        "'101%' does not match",
+    ),
+    "an image with a blank": (with_basic(image={"repository": "a b"}), "'a b' does not match"),
+    "a path that is cut by YAML": (
+        with_basic(storage={"local": {"path": "/models # all"}}),
+        "'/models # all' does not match",
+    ),
+    "a path that the chart takes": (
+        with_basic(storage={"local": {"path": "/config/"}}),
+        "where the chart mounts something else",
+    ),
+    "models of a store on a volume": (
+        {"models": [{"name": "a", "base_path": "s3://models/a"}]},
+        "set it to s3, gcs or minio",
+    ),
+    "a cache that fills its volume": (
+        with_basic(cache={"size": "7.9Gi"}),
+        "cache.size: 7.9Gi is not more than cache.bytes, 8589934592",
+    ),
+    "a claim of one pod for two": (
+        with_basic(replicas=2, storage={"local": {"accessMode": "ReadWriteOncePod"}}),
+        "serves one pod",
+    ),
+    "labels by which pods are found": (
+        with_basic(podLabels={"app.kubernetes.io/name": "a"}),
+        "finds its pods by it",
+    ),
+    "a key for metrics without keys": (
+        with_basic(serviceMonitor={"enabled": True, "keySecret": {"name": "a"}}),
+        "keySecret: has no effect without",
+    ),
+    "an authority for plain metrics": (
+        with_basic(serviceMonitor={"enabled": True, "tls": {"serverName": "a"}}),
+        "tls: has no effect without",
+    ),
+    "pods of a scaler that is off": (
+        with_basic(autoscaling={"minReplicas": 3}),
+        "have no effect without autoscaling.enabled",
+    ),
+    "KEDA that is off": (
+        with_basic(autoscaling={"kind": "keda", "keda": {"serverAddress": "http://a"}}),
+        "keda: has no effect without",
+    ),
+    "one name for two kinds of routes": (
+        with_basic(
+            gateway={
+                "enabled": True,
+                "parentRefs": [{"name": "a"}],
+                "restHostnames": ["a.example.com"],
+                "grpcHostnames": ["a.example.com"],
+            }
+        ),
+        "each names of its own",
     ),
     "metrics without a certificate": (
         with_basic(

@@ -62,6 +62,13 @@ httpGet:
 {{- end -}}
 {{- end -}}
 
+{{- /* The bytes of cache.size; without a unit the number is of bytes. */ -}}
+{{- define "ie-serving.cacheBytes" -}}
+{{- $factors := dict "" 1 "k" 1000 "M" 1000000 "G" 1000000000 "T" 1000000000000 "Ki" 1024 "Mi" 1048576 "Gi" 1073741824 "Ti" 1099511627776 -}}
+{{- $number := regexFind "^[0-9.]+" .Values.cache.size -}}
+{{- mulf (float64 $number) (float64 (get $factors (trimPrefix $number .Values.cache.size))) -}}
+{{- end -}}
+
 {{- /* What would be ignored, or would contradict what the chart sets, ends the rendering. */ -}}
 {{- define "ie-serving.check" -}}
 {{- $own := list "--config_path" "--port" "--rest_port" "--metrics_path" "--cache_dir" "--cache_size_bytes" "--drain_delay_seconds" "--drain_timeout_seconds" "--log_level" "--log_format" "--tls_certificate" "--tls_key" "--tls_client_ca" "--tls_ports" "--api_key_file" "--open_health" -}}
@@ -103,6 +110,52 @@ httpGet:
 {{- if and .Values.storage.local.claim .Values.storage.local.volume -}}
 {{- fail "storage.local: give a claim or a volume, not both" -}}
 {{- end -}}
+{{- $name := include "ie-serving.fullname" . -}}
+{{- if not (regexMatch "^[a-z]([-a-z0-9]*[a-z0-9])?$" $name) -}}
+{{- fail (printf "the release's name makes the name %s, which no Service may have: set fullnameOverride to letters, digits and hyphens, a letter first" $name) -}}
+{{- end -}}
+{{- with .Values.storage -}}
+{{- if and (eq .type "local") $.Values.models -}}
+{{- $local := false -}}
+{{- range $.Values.models -}}
+{{- if not (regexMatch "^[a-z0-9]+://" (.base_path | default "")) -}}{{- $local = true -}}{{- end -}}
+{{- end -}}
+{{- if not $local -}}
+{{- fail "storage.type: local, though no model lies on a volume: set it to s3, gcs or minio, as the models' base_path begin" -}}
+{{- end -}}
+{{- end -}}
+{{- if and (eq .type "local") (has (.local.path | trimSuffix "/") (list "/config" "/tmp" "/tls" "/auth" "/var/cache/ie_serving")) -}}
+{{- fail (printf "storage.local.path: %s is where the chart mounts something else; choose another one" .local.path) -}}
+{{- end -}}
+{{- $several := or $.Values.autoscaling.enabled (gt (int $.Values.replicas) 1) -}}
+{{- if and (include "ie-serving.volumeOfOneNode" $) (eq .local.accessMode "ReadWriteOncePod") $several -}}
+{{- fail "storage.local.accessMode: a claim that is ReadWriteOncePod serves one pod: set it to ReadWriteMany, or replicas to 1" -}}
+{{- end -}}
+{{- end -}}
+{{- range $key, $_ := .Values.podLabels -}}
+{{- if has $key (list "app.kubernetes.io/name" "app.kubernetes.io/instance") -}}
+{{- fail (printf "podLabels: %s is set by the chart, which finds its pods by it" $key) -}}
+{{- end -}}
+{{- end -}}
+{{- if and (not .Values.cache.claim) (le (float64 (include "ie-serving.cacheBytes" .)) (float64 .Values.cache.bytes)) -}}
+{{- fail (printf "cache.size: %s is not more than cache.bytes, %d: Kubernetes would evict the pod when the cache has filled; raise the one or lower the other" .Values.cache.size (int64 .Values.cache.bytes)) -}}
+{{- end -}}
+{{- with .Values.serviceMonitor -}}
+{{- if and .keySecret.name (not (and .enabled $.Values.auth.secret)) -}}
+{{- fail "serviceMonitor.keySecret: has no effect without serviceMonitor.enabled: true and auth.secret" -}}
+{{- end -}}
+{{- if and (or .tls.caSecret.name .tls.serverName) (not (and .enabled (include "ie-serving.restTls" $))) -}}
+{{- fail "serviceMonitor.tls: has no effect without serviceMonitor.enabled: true and TLS on the REST port" -}}
+{{- end -}}
+{{- end -}}
+{{- with .Values.autoscaling -}}
+{{- if and (or .keda.serverAddress .keda.query) (not .enabled) -}}
+{{- fail "autoscaling.keda: has no effect without autoscaling.enabled: true" -}}
+{{- end -}}
+{{- if and (not .enabled) (or (ne (int .minReplicas) 2) (ne (int .maxReplicas) 10)) -}}
+{{- fail "autoscaling.minReplicas, maxReplicas: have no effect without autoscaling.enabled: true; replicas is how many pods there are" -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.autoscaling.enabled (ne (int .Values.replicas) 1) -}}
 {{- fail "replicas: the autoscaler decides; set autoscaling.minReplicas" -}}
 {{- end -}}
@@ -119,5 +172,12 @@ httpGet:
 {{- end -}}
 {{- if and .Values.gateway.enabled (not .Values.gateway.parentRefs) -}}
 {{- fail "gateway.parentRefs: missing; give the Gateway, such as [{name: public, namespace: gateways}]" -}}
+{{- end -}}
+{{- if .Values.gateway.enabled -}}
+{{- range .Values.gateway.restHostnames -}}
+{{- if has . $.Values.gateway.grpcHostnames -}}
+{{- fail (printf "gateway: %s stands among restHostnames and grpcHostnames, and a listener refuses one of two kinds of routes for a name: give each names of its own" .) -}}
+{{- end -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}

@@ -15,6 +15,8 @@ from ie_serving.remote.rest import Rest
 AVAILABLE: Final = "AVAILABLE"
 NO_SUCH: Final = (400, 404, 405, 501)
 """HTTP statuses by which a server says that it has no such route, model, version or label."""
+ENCRYPTED: Final = "use https://"
+"""What this server answers, as 400, to a plain request for a port with TLS."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def all_models(rest: Rest) -> list[Model]:
     try:
         states = rest.json("/v1/config")
     except Refused as error:
-        if error.status not in NO_SUCH:
+        if error.status not in NO_SUCH or ENCRYPTED in str(error):
             raise
         raise Refused(f"{error}; name a model to be told of that one", error.status) from None
     if not isinstance(states, dict):

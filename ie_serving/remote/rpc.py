@@ -20,7 +20,7 @@ OPTIONS: Final = [
 
 _NO_TLS: Final = ("WRONG_VERSION_NUMBER", "wrong version number")
 _UNTRUSTED: Final = ("CERTIFICATE_VERIFY_FAILED", "certificate verify failed", "Peer name")
-_NO_HTTP2: Final = ("http1.x", "HTTP/1", "Broken pipe", "Socket closed", "settings frame")
+_NO_HTTP2: Final = ("http1.x", "HTTP/1", "Broken pipe", "Socket closed", "settings frame", "ALPN")
 
 
 class Rpc:

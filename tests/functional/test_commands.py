@@ -270,7 +270,8 @@ def test_tls_and_keys(closed: tuple[Server, Path]) -> None:
     ran = ie_serving("labels", "set", "digits", "a=2", *there, chief)
     assert (ran.code, ran.out) == (DONE, "a: none -> 2\n")
     unencrypted = ie_serving("status", f"--url=http://localhost:{server.rest_port}", chief)
-    assert (unencrypted.code, "use https://" in unencrypted.err) == (REFUSED, True)
+    assert unencrypted.code == REFUSED
+    assert unencrypted.err.endswith("use https://\n")
 
 
 def test_grpc_with_tls_and_keys(closed: tuple[Server, Path]) -> None:
@@ -283,6 +284,9 @@ def test_grpc_with_tls_and_keys(closed: tuple[Server, Path]) -> None:
     assert ie_serving(*asked, believed, data=data).code == REFUSED
     untrusted = ie_serving(*asked, chief, data=data)
     assert (untrusted.code, "not trusted" in untrusted.err) == (UNREACHABLE, True)
+    rest = (f"--url=grpcs://localhost:{server.rest_port}", *shown, believed, chief)
+    other = ie_serving("predict", "--model_name=digits", *rest, data=data)
+    assert (other.code, "it is the REST port" in other.err) == (UNREACHABLE, True)
 
 
 EACH = [

@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Sized
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, cast
 
-from ie_serving.core.budget import Lease
+from ie_serving.core.budget import BUDGET, Lease
 from ie_serving.core.errors import ServingError
 
 P = TypeVar("P", bound=Sized)
@@ -233,7 +233,11 @@ async def _outcome(item: Item[P], answer: Callable[[P], Awaitable[T]]) -> T | Ex
     if item.refusal is not None:
         return item.refusal
     try:
-        return await answer(item.payload)
+        outcome = await answer(item.payload)
+        # It may wait for those before it, and lies beside what is sent of it until that is read.
+        if isinstance(outcome, (bytes, bytearray, memoryview)):
+            return cast(T, BUDGET.held_with(outcome))
+        return outcome
     except Exception as error:
         return error
 

@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import pytest
 
-from ie_serving.core.budget import BUDGET, Lease
+from ie_serving.core.budget import BUDGET, SMALL, Lease
 from ie_serving.core.errors import BudgetFull
 from ie_serving.inference.stream_flow import (
     ITEM,
@@ -230,3 +230,22 @@ async def test_a_request_beyond_the_budget_is_refused_alone(
     lease.release()
     assert (await anext(items)).refusal is None
     await items.aclose()
+
+
+async def test_large_replies_that_wait_are_counted() -> None:
+    """As long as those before them are worked on, or their client does not read."""
+    source, work = Source(b"a", b"b"), Works()
+    source.end()
+
+    async def answer(payload: bytes) -> bytes:
+        return await work(payload) * SMALL
+
+    async with aclosing(answers(source, answer)) as replies:
+        first = asyncio.ensure_future(anext(replies))
+        await settled()
+        held = BUDGET.held
+        work.finish(b"b")
+        await settled()
+        assert BUDGET.held - held == SMALL
+        work.finish(b"a")
+        assert bytes((await first).outcome) == b"A" * SMALL  # type: ignore[arg-type]

@@ -4,8 +4,9 @@ import asyncio
 import json
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
 from ie_serving.core.errors import (
@@ -13,6 +14,7 @@ from ie_serving.core.errors import (
     NotAvailable,
     NotSupported,
     QueueFull,
+    RequestTooLarge,
     ServingError,
 )
 from ie_serving.core.requests import InferRequest, ModelSpec
@@ -40,6 +42,9 @@ from ie_serving.wire.json.request import (
     parse_at_once,
     parse_predict,
 )
+
+if TYPE_CHECKING:
+    from ie_serving.server.transport.websocket.session import Session
 
 UPGRADE_REQUIRED: Final = 426
 NORMAL: Final = 1000
@@ -125,7 +130,7 @@ class Upgrades:
                 async for answer in each:
                     if answer.dropped:
                         await session.send(json.dumps({"dropped": answer.dropped}).encode())
-                    await session.send(_text(answer))
+                    await _say(session, answer)
         except asyncio.CancelledError:
             await session.close(CLOSE_CODES[NotAvailable])
             raise
@@ -171,6 +176,14 @@ def _reader(
         return InferRequest(model, name, decode, size, asked.decode_at_once, (), head)
 
     return read
+
+
+async def _say(session: "Session", answer: Answered[Buffer]) -> None:
+    """Send an answer, or why there is no room for it: others of the stream go on."""
+    try:
+        await session.send(_text(answer))
+    except (QueueFull, RequestTooLarge) as error:
+        await session.send(_text(replace(answer, outcome=error)))
 
 
 def _text(answer: Answered[Buffer]) -> bytes:

@@ -19,7 +19,7 @@ from wsproto.events import (
     TextMessage,
 )
 
-from ie_serving.core.budget import BUDGET, Lease
+from ie_serving.core.budget import BUDGET, SMALL, Lease
 from ie_serving.server.transport.http1.channel import Channel
 
 PING_S: Final = 20.0
@@ -32,6 +32,8 @@ TURN_S: Final = 0.001
 LONGEST_REASON: Final = 123
 """Bytes of a reason; section 5.5: a control frame holds 125, and 2 are the code."""
 TOO_BIG: Final = 1009
+COPIES: Final = 2
+"""How often a large reply is counted until it is read: its frame, and what TLS makes of that."""
 
 
 class Session:
@@ -72,9 +74,17 @@ class Session:
                 await self._let_others()
 
     async def send(self, text: bytes) -> None:
-        """Send a text message; wait as long as the client does not read."""
+        """Send a text message; wait as long as the client does not read.
+
+        Raises:
+            QueueFull, RequestTooLarge: the budget of bytes has no room for it; nothing is sent.
+        """
         if self._frames.state is ConnectionState.OPEN:
-            await self._write(TextMessage(data=text.decode()))
+            lease = BUDGET.lease(COPIES * len(text) if len(text) >= SMALL else 0)
+            frame = self._frames.send(TextMessage(data=text.decode()))
+            del text
+            await self._channel.write(frame)
+            lease.release()
 
     async def close(self, code: int, reason: str = "") -> None:
         """Say why it ends, unless the client knows."""

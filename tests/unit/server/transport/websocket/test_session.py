@@ -10,15 +10,17 @@ import pytest
 pytest.importorskip("wsproto")
 
 from ie_serving.core.budget import BUDGET
-from ie_serving.core.errors import BudgetFull
+from ie_serving.core.errors import BudgetFull, RequestTooLarge
 from ie_serving.server.transport.http1 import channel as channel_module
 from ie_serving.server.transport.http1.channel import MOST_UNREAD, Channel
 from ie_serving.server.transport.websocket import session as module
-from ie_serving.server.transport.websocket.session import Session
+from ie_serving.server.transport.websocket.session import COPIES, Session
 
 MASK = bytes(4)
 EMPTY, LAST = b"\x00\x80" + MASK, b"\x80\x80" + MASK
 """Frames without content that go on with a message, and that end one."""
+HEAD = 10
+"""Bytes before the content of a large frame of a server; RFC 6455 section 5.2."""
 PING = b"\x89\x80" + MASK
 
 
@@ -83,6 +85,25 @@ async def test_what_nobody_reads_is_bounded_and_counted(ends: Ends) -> None:
     assert not done
     assert MOST_UNREAD < BUDGET.held - held <= MOST_UNREAD + (256 << 10)
     sending.cancel()
+
+
+async def test_a_reply_is_counted_until_it_is_read(
+    ends: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, reply = Session(ends.channel, 1000, lambda: None), b"0" * (8 << 20)
+    held = BUDGET.held
+    sending = asyncio.create_task(session.send(reply))
+    await asyncio.sleep(0)
+    assert BUDGET.held - held == COPIES * len(reply)
+    loop = asyncio.get_running_loop()
+    left = HEAD + len(reply)
+    while left:
+        left -= len(await loop.sock_recv(ends.client, 1 << 20))
+    await sending
+    assert BUDGET.held == held
+    monkeypatch.setattr(BUDGET, "limit", BUDGET.held + len(reply))
+    with pytest.raises(RequestTooLarge):
+        await session.send(reply)
 
 
 async def test_a_message_beyond_the_budget_is_refused(

@@ -218,6 +218,10 @@ REFUSED: Mapping[str, tuple[Values, str]] = {
         with_basic(autoscaling={"kind": "keda", "keda": {"serverAddress": "http://a"}}),
         "keda: has no effect without",
     ),
+    "KEDA beside another scaler": (
+        with_basic(autoscaling={"enabled": True, "keda": {"query": "up"}}),
+        "keda: has no effect without",
+    ),
     "one name for two kinds of routes": (
         with_basic(
             gateway={

@@ -149,8 +149,8 @@ httpGet:
 {{- end -}}
 {{- end -}}
 {{- with .Values.autoscaling -}}
-{{- if and (or .keda.serverAddress .keda.query) (not .enabled) -}}
-{{- fail "autoscaling.keda: has no effect without autoscaling.enabled: true" -}}
+{{- if and (or .keda.serverAddress .keda.query) (not (and .enabled (eq .kind "keda"))) -}}
+{{- fail "autoscaling.keda: has no effect without autoscaling.enabled: true and autoscaling.kind: keda" -}}
 {{- end -}}
 {{- if and (not .enabled) (or (ne (int .minReplicas) 2) (ne (int .maxReplicas) 10)) -}}
 {{- fail "autoscaling.minReplicas, maxReplicas: have no effect without autoscaling.enabled: true; replicas is how many pods there are" -}}

@@ -72,6 +72,7 @@ TAKEN: Mapping[str, Values] = {
     "flags": with_basic(
         extraArgs=["--max_message_bytes=67108864"], env=[{"name": "TZ", "value": "UTC"}]
     ),
+    "a volume by its URL": {"models": [{"name": "digits", "base_path": "file:///models/digits"}]},
     "of 2020": {
         "replicas": 2,
         "existingConfigMap": "models",

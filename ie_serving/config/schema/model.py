@@ -336,11 +336,11 @@ def model_config(found: Mapping[str, Any], engine: EngineOptions) -> tuple[Model
 
 
 def _without_batches(found: Mapping[str, Any], batching: Batching) -> list[str]:
-    """Warn of settings of batches where none is gathered, unless that is said, too."""
+    """Warn of settings of batches without effect, unless `max_batch_size` 0 says so itself."""
     named = {each.place: each.key for each in BATCHING if each.place in found}
     if not named or ROWS in named or batching.rows or batching.in_version:
         return []
-    listed = ", ".join(map(str, named.values()))
+    listed = ", ".join(named.values())
     return [f"{listed} of model {found['model.name']}: no effect without max_batch_size"]
 
 

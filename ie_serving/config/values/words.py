@@ -121,8 +121,9 @@ def existing_file(value: object, place: str) -> Path:
 def file_to_write(value: object, place: str) -> Path:
     """Read the path of a file that can be made, or written anew; made absolute."""
     path = directory(value, place)
-    if path.is_dir() or not os.access(path.parent, os.W_OK):
-        raise fault(place, str(path), "a file in a directory that can be written to")
+    written = path if path.exists() else path.parent
+    if path.is_dir() or not os.access(written, os.W_OK):
+        raise fault(place, str(path), "a file that can be written to")
     return path
 
 

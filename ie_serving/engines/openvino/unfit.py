@@ -81,4 +81,4 @@ _RULES: Mapping[str, Callable[[ov.Node], str | None]] = MappingProxyType(
         "TopK": _asks_beyond,
     }
 )
-"""By operation."""
+"""By type of operation: what says why it fails with its shapes."""

@@ -118,7 +118,7 @@ httpGet:
 {{- if and (eq .type "local") $.Values.models -}}
 {{- $local := false -}}
 {{- range $.Values.models -}}
-{{- if not (regexMatch "^[a-z0-9]+://" (.base_path | default "")) -}}{{- $local = true -}}{{- end -}}
+{{- if not (regexMatch "^[a-z0-9]+://" (.base_path | default "" | trimPrefix "file://")) -}}{{- $local = true -}}{{- end -}}
 {{- end -}}
 {{- if not $local -}}
 {{- fail "storage.type: local, though no model lies on a volume: set it to s3, gcs or minio, as the models' base_path begin" -}}

@@ -160,8 +160,10 @@ class Connection(asyncio.Protocol):
             self._room = asyncio.get_running_loop().create_future()
 
     def resume_writing(self) -> None:
-        """Go on answering."""
+        """Go on answering: the client has taken something."""
         self._protocol.emptied()
+        # What waits is soon as much as before, by the byte, where TLS is given a reply in pieces.
+        self._unsent = (0, self._unsent[1])
         room, self._room = self._room, None
         if room and not room.done():
             room.set_result(None)
@@ -334,7 +336,8 @@ class Connection(asyncio.Protocol):
         """Write over TLS at the pace of the client: what it has not taken stays counted.
 
         Returns:
-            Whether all is written; whoever cancels this has the connection end.
+            Whether all is written. If this is cancelled the connection is closed: half a reply is
+            no reply.
         """
         try:
             for piece in pieces:

@@ -1,5 +1,6 @@
 """The command line of `ie_serving tune`."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,16 @@ def test_tune_knows_beforehand_that_it_cannot_write(tmp_path: Path, output: str)
     """Before, it measured for a minute first."""
     (found,) = faults("tune", "--model_path=/m", f"--output={tmp_path / output}")
     assert found.startswith("--output: ")
-    assert found.endswith("expected a file in a directory that can be written to")
+    assert found.endswith("expected a file that can be written to")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_tune_may_write_a_file_that_is_there_where_no_other_can_be_made(tmp_path: Path) -> None:
+    """As `/dev/stdout` is."""
+    (tmp_path / "tuned.json").touch()
+    tmp_path.chmod(0o500)
+    asked = ("tune", "--model_path=/m", f"--output={tmp_path / 'tuned.json'}")
+    assert ie_serving.parse(asked, {}).settings.models
 
 
 def test_tune_names_the_models_of_a_file_where_it_means_none(file: Path) -> None:

@@ -135,8 +135,9 @@ function askForKey(error) {
   const password = h("input", { type: "password", autocomplete: "current-password" });
   const enter = (event) => {
     event.preventDefault();
-    if (/[^\x20-\xff]/.test(key.value)) return say(main.querySelector("#refusal"), NO_KEY);
-    if (key.value.trim()) credentials.key(key.value.trim());
+    const given = key.value.trim();
+    if (/[^\x20-\xff]/.test(given)) return say(main.querySelector("#refusal"), NO_KEY);
+    if (given) credentials.key(given);
     else if (user.value) credentials.user(user.value, password.value);
     else return;
     look();

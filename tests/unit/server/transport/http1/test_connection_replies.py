@@ -169,3 +169,18 @@ async def test_a_client_that_takes_nothing_of_its_reply_is_left() -> None:
         assert not talk.wire.aborted
     talk.connection.end_if_late(now + PATIENCE * 3.1, PATIENCE)
     assert talk.wire.aborted
+
+
+async def test_a_client_that_takes_its_reply_slowly_is_not_left() -> None:
+    """Over TLS as much waits after each piece as before it, by the byte."""
+    talk = Talk(echo)
+    await talk.say(GET)
+    now, talk.wire.unsent = talk.host.time, 100
+    for later in (0, PATIENCE * 0.9, PATIENCE * 1.8):
+        talk.connection.end_if_late(now + later, PATIENCE)
+        talk.connection.pause_writing()
+        talk.connection.resume_writing()
+    talk.connection.end_if_late(now + PATIENCE * 2.7, PATIENCE)
+    assert not talk.wire.aborted
+    talk.connection.end_if_late(now + PATIENCE * 3.8, PATIENCE)
+    assert talk.wire.aborted

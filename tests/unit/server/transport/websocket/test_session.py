@@ -15,6 +15,7 @@ from ie_serving.server.transport.http1 import channel as channel_module
 from ie_serving.server.transport.http1.channel import MOST_UNREAD, Channel
 from ie_serving.server.transport.websocket import session as module
 from ie_serving.server.transport.websocket.session import COPIES, Session
+from tests.process import PATIENCE_S
 
 MASK = bytes(4)
 EMPTY, LAST = b"\x00\x80" + MASK, b"\x80\x80" + MASK
@@ -98,8 +99,10 @@ async def test_a_reply_is_counted_until_it_is_read(
     loop = asyncio.get_running_loop()
     left = HEAD + len(reply)
     while left:
-        left -= len(await loop.sock_recv(ends.client, 1 << 20))
-    await sending
+        came = await asyncio.wait_for(loop.sock_recv(ends.client, 1 << 20), PATIENCE_S)
+        assert came, "the connection has ended before the reply"
+        left -= len(came)
+    await asyncio.wait_for(sending, PATIENCE_S)
     assert BUDGET.held == held
     monkeypatch.setattr(BUDGET, "limit", BUDGET.held + len(reply))
     with pytest.raises(RequestTooLarge):

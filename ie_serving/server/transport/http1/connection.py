@@ -67,7 +67,8 @@ it. A client that closes its connection looks the same, but has mostly waited fo
 SEALED: Final = 64 * 1024
 """Bytes of a large reply that TLS is given at a time. All at once it would seal it all, a megabyte
 in a millisecond of the event loop, and keep the copy, which the budget does not know, for a client
-that may never read."""
+that may never read. It is also what may wait within TLS before a reply waits for its client: with
+uvloop's 512 KB a client that reads nothing held 900 KB that are not counted, with this 300."""
 
 
 class Server(Protocol):
@@ -121,6 +122,8 @@ class Connection(asyncio.Protocol):
         addresses = (_address(transport, "peername"), _address(transport, "sockname"))
         self._protocol.ends = Ends(*addresses, client_names(transport))
         self._seals = transport.get_extra_info("ssl_object") is not None
+        if self._seals:
+            self._transport.set_write_buffer_limits(high=SEALED)
         self._server.opened(self)
 
     def data_received(self, data: bytes) -> None:

@@ -16,6 +16,7 @@ from ie_serving.server.fronts.tfs.rest import RestApi
 from ie_serving.server.fronts.tfs.rest_interface import rest_interface
 from ie_serving.server.transport.failed_handshakes import FailedHandshakes
 from ie_serving.server.transport.handshake import Secure
+from ie_serving.server.transport.http1.connection import SEALED, Connection, Server
 from ie_serving.server.transport.http1.messages import Reply, Request, RequestHead
 from ie_serving.server.transport.http1.server import HttpServer
 from ie_serving.server.transport.tls import ServerContext
@@ -74,17 +75,36 @@ def test_a_reply_that_is_not_read_is_held_until_its_client_leaves(
 ) -> None:
     """On uvloop, as it is served: it keeps the memory itself until the socket has taken it.
 
-    TLS would seal all of it, and keep a copy that nobody counts.
+    TLS would seal all of it, and keep a copy that nobody counts: a little of it is bounded.
     """
     uvloop.run(unread(Authority(tmp_path) if secured else None))
 
 
+class Full(Connection):
+    """A connection that notes how much waits when its reply has to wait for the client."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server)
+        self.waits = asyncio.get_running_loop().create_future()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if not self.waits.done():
+            self.waits.set_result(self._transport.get_write_buffer_size())
+
+
 async def unread(authority: Authority | None) -> None:
+    connections: list[Full] = []
+
+    def carrier(server: Server) -> Full:
+        connections.append(Full(server))
+        return connections[-1]
+
     async def app(_: Request) -> Reply:
         return Reply(200, (), BUDGET.held_with(bytes(LARGE)))
 
     held = BUDGET.held
-    server = HttpServer(app, secure=sealing(authority) if authority else None)
+    server = HttpServer(app, carrier, secure=sealing(authority) if authority else None)
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))
     await server.listen([bound])
@@ -96,6 +116,8 @@ async def unread(authority: Authority | None) -> None:
         )
         writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
         await asyncio.wait_for(reader.readexactly(1000), PATIENCE_S)
+        waits = await asyncio.wait_for(connections[0].waits, PATIENCE_S)
+        assert not authority or waits <= 2 * SEALED
         assert BUDGET.held - held == LARGE
         writer.transport.abort()
         await server.drain(0.0)

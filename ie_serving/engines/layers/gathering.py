@@ -78,7 +78,7 @@ class Rules:
 
     @property
     def count_of_sizes(self) -> int:
-        """How many these are."""
+        """Number of `likely_sizes`."""
         return len(self.sizes) or self.rows
 
     def size_for(self, rows: int) -> int:

@@ -138,7 +138,7 @@ def _weighed(node: ov.Node) -> Flag:
 
 
 def _chosen(node: ov.Node) -> Flag:
-    """Bound what a `TopK` is asked for by its axis; of an empty one it leaves what was there."""
+    """Flag a `TopK` of more values than its axis has: of an empty axis it leaves what was there."""
     asked = op.convert(node.input_value(1), "f32")
     size = _size(int(node.get_attributes()["axis"]))(node)
     fits = op.logical_and(

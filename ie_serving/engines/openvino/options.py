@@ -11,7 +11,7 @@ PRECISION_NAMES = frozenset({"INFERENCE_PRECISION_HINT", "ENFORCE_BF16"})
 """Properties that say the precision: today's, and that of 2020."""
 MODE = "EXECUTION_MODE_HINT"
 ACCURACY = "ACCURACY"
-"""Mode of computing that says it, too: that of the model, and none below."""
+"""Execution mode that says the precision, too: operations compute in none below the model's."""
 
 
 @dataclass(frozen=True, kw_only=True)

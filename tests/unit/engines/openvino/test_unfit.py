@@ -106,7 +106,7 @@ def test_of_an_unknown_rank_nothing_is_said(body: Body) -> None:
 
 
 @pytest.mark.parametrize("execution", ["inline", "async"])
-@pytest.mark.parametrize("config", [{}, ONE_THREAD], ids=["", "one thread"])
+@pytest.mark.parametrize("config", [{}, ONE_THREAD], ids=["all threads", "one thread"])
 @pytest.mark.parametrize(("shape", "body", "good", "bad"), CASES.values(), ids=CASES)
 async def test_a_request_that_does_not_fit_spoils_no_other(
     tmp_path: Path,

@@ -84,6 +84,12 @@ class Budget:
         """
         return kept(array, self.lease(array.nbytes)) if array.nbytes >= SMALL else array
 
+    def copy(self, array: Array, beside: int = 0) -> Array:
+        """Copy an array into memory as `empty` gives it, counted as there. Raises: as `empty`."""
+        copy = self.empty(array.shape, array.dtype, beside)
+        copy[...] = array
+        return copy
+
     def empty(self, shape: Sequence[int], dtype: "np.dtype[Any]", beside: int = 0) -> Array:
         """Get an array without values, counted before it is made if it is not small.
 

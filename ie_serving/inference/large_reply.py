@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from ie_serving.core.budget import BUDGET
-from ie_serving.core.tensors import Array
 from ie_serving.inference.interface import Encode, Outputs
 
 T = TypeVar("T")
@@ -38,10 +37,7 @@ def unencoded(encode: Encode[T], outputs: Outputs) -> Unencoded[T]:
     Raises:
         QueueFull, RequestTooLarge: the budget of bytes has no room.
     """
-    return Unencoded(encode, {alias: _copy(array) for alias, array in outputs.items()})
-
-
-def _copy(array: Array) -> Array:
-    copy = BUDGET.empty(array.shape, array.dtype, beside=array.size * TEXT)
-    copy[...] = array
-    return copy
+    copies = {
+        alias: BUDGET.copy(array, beside=array.size * TEXT) for alias, array in outputs.items()
+    }
+    return Unencoded(encode, copies)

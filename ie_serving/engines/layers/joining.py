@@ -79,13 +79,7 @@ def counted_copies(outputs: Arrays) -> Arrays:
     Raises:
         QueueFull, RequestTooLarge: the budget of bytes has no room.
     """
-    return {name: _counted_copy(array) for name, array in outputs.items()}
-
-
-def _counted_copy(array: Array) -> Array:
-    copy = BUDGET.empty(array.shape, array.dtype)
-    copy[...] = array
-    return copy
+    return {name: BUDGET.copy(array) for name, array in outputs.items()}
 
 
 def check_rows(outputs: Arrays, size: int) -> None:

@@ -9,6 +9,7 @@ server.
 import os
 import tempfile
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 from ie_serving.server.workers.mailboxes import Mailboxes
@@ -16,6 +17,8 @@ from ie_serving.server.workers.numbers import Numbers
 
 LOOK: Final = b"look"
 """Message: a board has changed."""
+PORT: Final = b"port"
+"""Message: a connection, with the number of the socket that it came to (`spread.py`)."""
 NOT_ACCEPTING: Final = -1
 """Number of connections of a worker that takes none."""
 
@@ -81,15 +84,38 @@ class Crew:
         return next(slot for slot in range(self.size) if slot not in taken)
 
     def left(self, slot: int) -> None:
-        """Note, in the arbiter, that the worker of a slot has ended: the others forget it."""
+        """Note, in the arbiter, that the worker of a slot has ended: the others forget it.
+
+        Connections that were on their way to it go to another one. Closing what else was ends the
+        wait of whoever is at its other end.
+        """
         self.connections[slot] = NOT_ACCEPTING
         self.boards[slot].clear()
-        self.mailboxes.empty(slot)
+        for words, descriptor in self.mailboxes.empty(slot):
+            if descriptor is None:
+                continue
+            if words.startswith(PORT):
+                self._pass_on(slot, words, descriptor)
+            with suppress(OSError):
+                os.close(descriptor)
         self.taken[slot] = self.given_to(slot)
         self.shown[slot] += 1
         for other in range(self.size):
             if other != slot:
                 self.mailboxes.send(other, LOOK)
+
+    def _pass_on(self, slot: int, words: bytes, connection: int) -> None:
+        """Give a connection to the worker with the fewest, as if the one that ended had."""
+        accepting = [
+            each for each in range(self.size) if self.connections[each] != NOT_ACCEPTING
+        ]
+        heir = min(accepting, key=self.load, default=slot)
+        if heir != slot and self.mailboxes.send(heir, words, connection):
+            self.given[slot * self.size + heir] += 1
+
+    def load(self, slot: int) -> int:
+        """Give how many connections a worker has, with those that are on their way to it."""
+        return self.connections[slot] + self.given_to(slot) - self.taken[slot]
 
     def given_to(self, slot: int) -> int:
         """Give how many connections others have handed to the worker of a slot."""

@@ -5,9 +5,8 @@ file system or elsewhere by which strangers could reach one, and nothing left be
 ends. A slot keeps its mailbox when its worker is replaced.
 """
 
-import os
 import socket
-from contextlib import suppress
+from collections.abc import Iterator
 from typing import NamedTuple
 
 LONGEST = 64
@@ -61,15 +60,7 @@ class Mailboxes:
             return None
         return Message(words, descriptors[0] if descriptors else None)
 
-    def empty(self, slot: int) -> list[bytes]:
-        """Throw away what a worker that died has not read, and give its words.
-
-        Closing what came along ends the wait of whoever is at its other end.
-        """
-        words = []
+    def empty(self, slot: int) -> Iterator[Message]:
+        """Take what a worker that died has not read. Whoever takes it closes what came along."""
         while (message := self.receive(slot)) is not None:
-            words.append(message.words)
-            if message.descriptor is not None:
-                with suppress(OSError):
-                    os.close(message.descriptor)
-        return words
+            yield message

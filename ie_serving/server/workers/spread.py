@@ -14,13 +14,11 @@ import socket
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
-from ie_serving.server.workers.crew import NOT_ACCEPTING
+from ie_serving.server.workers.crew import NOT_ACCEPTING, PORT
 from ie_serving.server.workers.member import Member
 
 BACKLOG: Final = 2048
 """As `server.transport.listener.BACKLOG`."""
-PORT: Final = b"port"
-"""Message: a connection, with the number of the socket that it came to."""
 NOTICED_S: Final = 0.05
 """Seconds after which whoever had chosen this worker for a connection has sent it: it is a few
 instructions from the choice to the sending."""
@@ -174,8 +172,7 @@ class Spread:
         for slot, number in enumerate(crew.connections.all()):
             if slot == self._slot or number == NOT_ACCEPTING or self._member.is_silent(slot):
                 continue
-            # With those that are on their way to it.
-            load = number + crew.given_to(slot) - crew.taken[slot]
+            load = crew.load(slot)
             if load < fewest:
                 found, fewest = slot, load
         return found

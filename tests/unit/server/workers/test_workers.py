@@ -45,11 +45,11 @@ def test_a_full_mailbox_refuses_and_does_not_wait(crew: Crew) -> None:
     sent = 0
     while crew.mailboxes.send(0, LOOK):
         sent += 1
-    assert sent == len(crew.mailboxes.empty(0))
+    assert sent == len([*crew.mailboxes.empty(0)])
 
 
 def test_what_a_dead_worker_has_not_read_is_closed(crew: Crew) -> None:
-    """Whoever waits at the other end hears of it; others forget the board."""
+    """Whoever waits at the other end hears of it, where no other worker takes connections."""
     here, there = socket.socketpair()
     crew.boards[1].write(b"something")
     crew.connections[1] = 4
@@ -62,6 +62,25 @@ def test_what_a_dead_worker_has_not_read_is_closed(crew: Crew) -> None:
     assert crew.connections[1] == NOT_ACCEPTING
     assert crew.given_to(1) == crew.taken[1]
     assert crew.mailboxes.receive(0) == crew.mailboxes.receive(2) == (LOOK, None)
+    here.close()
+
+
+def test_a_connection_on_its_way_to_a_worker_that_dies_goes_to_another(crew: Crew) -> None:
+    """To the one with the fewest, counting what is on its way there."""
+    here, there = socket.socketpair()
+    crew.connections[0], crew.connections[1], crew.connections[2] = 3, 1, 2
+    crew.given[0 * 3 + 1] += 1
+    crew.mailboxes.send(1, b"port 7", there.fileno())
+    there.close()
+    crew.left(1)
+    message = crew.mailboxes.receive(2)
+    assert message is not None and message.words == b"port 7" and message.descriptor is not None
+    with socket.socket(fileno=message.descriptor) as end:
+        end.sendall(b"hello")
+        assert here.recv(5) == b"hello"
+    assert crew.load(2) == 3, "until it is received"
+    assert crew.given_to(1) == crew.taken[1]
+    assert crew.mailboxes.receive(0) == (LOOK, None)
     here.close()
 
 
@@ -217,7 +236,9 @@ async def test_a_call_that_is_given_up_leaves_no_socket(members: list[Member]) -
         (ended,) = await asyncio.gather(call, return_exceptions=True)
         if isinstance(ended, Line):
             ended.close()
-    members[0].crew.mailboxes.empty(2)
+    for _, descriptor in members[0].crew.mailboxes.empty(2):
+        if descriptor is not None:
+            os.close(descriptor)
     async with asyncio.timeout(PATIENCE_S):
         while set(os.listdir("/proc/self/fd")) != before:
             await asyncio.sleep(0)

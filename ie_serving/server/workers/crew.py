@@ -106,9 +106,7 @@ class Crew:
 
     def _pass_on(self, slot: int, words: bytes, connection: int) -> None:
         """Give a connection to the worker with the fewest, as if the one that ended had."""
-        accepting = [
-            each for each in range(self.size) if self.connections[each] != NOT_ACCEPTING
-        ]
+        accepting = [each for each in range(self.size) if self.connections[each] != NOT_ACCEPTING]
         heir = min(accepting, key=self.load, default=slot)
         if heir != slot and self.mailboxes.send(heir, words, connection):
             self.given[slot * self.size + heir] += 1

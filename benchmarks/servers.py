@@ -39,6 +39,11 @@ class Target:
     rest_port: int
     metrics_port: int
 
+    @property
+    def log(self) -> Path:
+        """The file that the server's output is written to."""
+        return self.scratch / "log.txt"
+
 
 @dataclass(frozen=True)
 class Server:
@@ -128,7 +133,7 @@ def running(
         TimeoutError: no right reply within a minute; the text ends with the server's log.
     """
     environment = server.install()
-    log = target.scratch / "log.txt"
+    log = target.log
     with log.open("wb") as output:
         started = time.perf_counter()
         process = subprocess.Popen(

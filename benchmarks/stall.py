@@ -6,16 +6,17 @@ the large model changes its version again and again: each change loads 500 MB an
 
 import argparse
 import json
+import os
 import tempfile
 import threading
 import time
-import urllib.request
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
+from typing import TextIO
 
 import numpy as np
 
@@ -119,6 +120,9 @@ class Run:
 class Switches:
     """Changes the large model's version again and again.
 
+    The server's log tells when a change has come to its end: to ask the server would add requests,
+    each with a connection of its own, to those that are measured.
+
     Attributes:
         count: how many changes came to their end.
         took_s: how long each took, until the new version served and the old one was gone.
@@ -126,7 +130,7 @@ class Switches:
 
     def __init__(self, target: Target, large: Path) -> None:
         self._base = target.scratch / "large"
-        self._url = f"http://{servers.HOST}:{target.rest_port}/v1/models/large"
+        self._log = target.log
         self._large = large
         self._version = 1
         self.took_s: list[float] = []
@@ -139,11 +143,11 @@ class Switches:
     @contextmanager
     def under_way(self, wanted: bool) -> Iterator[None]:
         """Change versions while the block runs, if that is wanted; the last change ends after."""
-        over = threading.Event()
-        thread = threading.Thread(target=self._run, args=(over,))
         if not wanted:
             yield
             return
+        over = threading.Event()
+        thread = threading.Thread(target=self._run, args=(over,))
         thread.start()
         try:
             yield
@@ -152,24 +156,28 @@ class Switches:
             thread.join(PATIENCE_S)
 
     def _run(self, over: threading.Event) -> None:
-        while not over.is_set():
-            began = time.perf_counter()
-            self._version += 1
-            (self._base / str(self._version)).symlink_to(self._large)
-            self._await({self._version: "AVAILABLE", self._version - 1: "END"})
-            (self._base / str(self._version - 1)).unlink()
-            self.took_s.append(time.perf_counter() - began)
+        with self._log.open() as lines:
+            lines.seek(0, os.SEEK_END)
+            while not over.is_set():
+                began = time.perf_counter()
+                self._version += 1
+                (self._base / str(self._version)).symlink_to(self._large)
+                _await(lines, f"version={self._version} state=AVAILABLE")
+                _await(lines, f"version={self._version - 1} state=END")
+                (self._base / str(self._version - 1)).unlink()
+                self.took_s.append(time.perf_counter() - began)
 
-    def _await(self, wanted: Mapping[int, str]) -> None:
-        end = time.perf_counter() + PATIENCE_S
-        while time.perf_counter() < end:
-            with urllib.request.urlopen(self._url, timeout=PATIENCE_S) as reply:
-                listed = json.load(reply)["model_version_status"]
-            states = {int(each["version"]): each["state"] for each in listed}
-            if all(states.get(version) == state for version, state in wanted.items()):
-                return
+
+def _await(lines: TextIO, wanted: str) -> None:
+    """Read a log that is being written until a line of the large model has come."""
+    end = time.perf_counter() + PATIENCE_S
+    while time.perf_counter() < end:
+        line = lines.readline()
+        if f"model=large {wanted}" in line:
+            return
+        if not line:
             time.sleep(0.05)
-        raise TimeoutError(f"{wanted} did not come: {states}")
+    raise TimeoutError(f"{wanted} did not come")
 
 
 @contextmanager

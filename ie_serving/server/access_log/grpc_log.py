@@ -4,7 +4,15 @@ Only where one of these is on do services pass through here. Calls of unknown me
 conversation it is told when it ends.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
+import asyncio
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Coroutine,
+    Mapping,
+    Sequence,
+)
 from contextlib import aclosing
 from typing import Any, Final, Protocol, TypeAlias, cast
 
@@ -14,6 +22,7 @@ from ie_serving.core.errors import ServingError
 from ie_serving.server.transport.grpc import replies
 from ie_serving.server.transport.grpc.call import Call, UnaryCall
 from ie_serving.server.transport.grpc.conversation import StreamingCall
+from ie_serving.server.transport.grpc.message_reader import Message
 from ie_serving.server.transport.grpc.services import (
     Admission,
     Answer,
@@ -69,30 +78,30 @@ class _Logged:
     """
 
     def __init__(self, path: str, watch: Watch) -> None:
-        self._asked = _asked(path)
+        self.asked = _asked(path)
         self._watch = watch
         # Of the call before: over HTTP/2, calls with the same headers share what was read of them.
         self._metadata: Metadata = ()
         self._given = _given(())
 
-    def begun(self, context: "Context | _Told") -> Entry | None:
-        """Make the entry of a call; None where nobody wants to tell of it."""
-        if isinstance(context, _Told):  # most are, and need not be asked by a call each
-            metadata, client = context._request.fields, context._sender.peer
-        else:
-            metadata, client = context.invocation_metadata() or (), context.peer()
+    def given(self, metadata: Metadata) -> tuple[bytes, str, str]:
+        """Read what `_GIVEN` names in the metadata of a call."""
         if metadata is not self._metadata:
             self._metadata, self._given = metadata, _given(metadata)
-        id, parent, state = self._given
+        return self._given
+
+    def begun(self, context: Context) -> Entry | None:
+        """Make the entry of a call; None where nobody wants to tell of it."""
+        id, parent, state = self.given(context.invocation_metadata() or ())
         watch, trace = self._watch, None
         if watch.trace is not None:
-            trace = watch.trace(self._asked.path, parent, state)
+            trace = watch.trace(self.asked.path, parent, state)
             if trace is None and not watch.every:
                 return None
         entry = Entry()
         entry.began = now()
-        entry.id, entry.client, entry.asked = id, client, self._asked
-        if trace is not None or watch.timing:
+        entry.id, entry.client, entry.asked = id, context.peer(), self.asked
+        if trace is not None:
             entry.trace, entry.parts = trace, []
             entry.arrived = getattr(context, "arrived", 0.0)
         if not watch.logs:
@@ -100,21 +109,18 @@ class _Logged:
         if isinstance(context, _Told):
             context.told = entry
         if id:
-            self._give_back(id, context)
+            _give_back(id, context)
         return entry
 
-    def _give_back(self, id: bytes, context: "Context | _Told") -> None:
-        if isinstance(context, _Told):
-            head, block = _AROUND[len(id)]
-            context._after = b"".join((head, context.number.to_bytes(4, "big"), block, id))
-        else:
-            context.set_trailing_metadata(((HEADER, id.decode()),))
-
-    def _failed(self, entry: Entry, error: BaseException, context: "Context | _Told") -> None:
+    def failed(self, entry: Entry, error: BaseException, context: Context) -> None:
         """Note how a call has failed, and give it an id where its client has sent none."""
         entry.code = code_of(error).name
         if self._watch.logs and not entry.id:
-            self._give_back(entry.named(), context)
+            _give_back(entry.named(), context)
+
+
+def _give_back(id: bytes, context: Context) -> None:
+    context.set_trailing_metadata(((HEADER, id.decode()),))
 
 
 def _asked(path: str) -> Asked:
@@ -138,12 +144,16 @@ class LoggedAnswer(_Logged):
     Args of the constructor:
         path, watch: see `_Logged`.
         answer: what answers it.
+
+    Attributes:
+        answer: see above.
+        end: takes the entry of a call, which ends.
     """
 
     def __init__(self, path: str, answer: Answer, watch: Watch) -> None:
         super().__init__(path, watch)
-        self._answer = answer
-        self._end = watch.end
+        self.answer = answer
+        self.end = watch.end
 
     async def __call__(
         self, payload: Buffer, context: CallContext, begun: Entry | None = None
@@ -153,21 +163,14 @@ class LoggedAnswer(_Logged):
         entry.received = len(payload)
         CURRENT.set(entry)
         try:
-            reply = await self._answer(payload, context)
+            reply = await self.answer(payload, context)
         except ENDED as error:
-            self._failed(entry, error, cast(Context, context))
-            self._end(entry)
+            self.failed(entry, error, cast(Context, context))
+            self.end(entry)
             raise
         entry.code, entry.sent = _OK, len(reply)
-        self._end(entry)
+        self.end(entry)
         return reply
-
-    def refused(self, context: "_Told", error: Exception) -> None:
-        """Tell of a call that has ended before it could be answered."""
-        entry = self.begun(context)
-        if entry is not None:
-            self._failed(entry, error, context)
-            self._end(entry)
 
 
 class SampledAnswer(LoggedAnswer):
@@ -181,7 +184,7 @@ class SampledAnswer(LoggedAnswer):
         if begun is not None:
             return super().__call__(payload, context, begun)
         CURRENT.set(None)  # else it is that of a call before, which may be under way
-        return self._answer(payload, context)
+        return self.answer(payload, context)
 
 
 class LoggedConversation(_Logged):
@@ -215,7 +218,7 @@ class LoggedConversation(_Logged):
                     yield reply
             entry.code = Code.OK.name
         except ENDED as error:
-            self._failed(entry, error, cast(Context, context))
+            self.failed(entry, error, cast(Context, context))
             raise
         finally:
             entry.code = entry.code or Code.CANCELLED.name  # whoever reads it has left
@@ -300,6 +303,14 @@ class _Told(Call):
         """See `CallContext`; with the headers of HTTP/2, which nobody asks for here."""
         return self._request.fields
 
+    def set_trailing_metadata(self, pairs: tuple[tuple[str, str], ...], /) -> None:
+        """See `Context`: the id, with a status that is OK. A failure has it by `_trailing`."""
+        self._give_back(pairs[0][1].encode())
+
+    def _give_back(self, id: bytes) -> None:
+        head, block = _AROUND[len(id)]
+        self._after = b"".join((head, self.number.to_bytes(4, "big"), block, id))
+
     @property
     def _trailing(self) -> bytes:  # type: ignore[override]
         """The metadata of a failure."""
@@ -307,13 +318,71 @@ class _Told(Call):
 
 
 class ToldCall(_Told, UnaryCall):
-    """One of one message. Its method is a `LoggedAnswer`."""
+    """One of one message. Its method is a `LoggedAnswer`, or from `_run` on what that calls.
 
-    _method: LoggedAnswer
+    It has the entry itself, and ends it with the reply: no coroutine stands between it and what
+    answers.
+    """
+
+    _logged: LoggedAnswer
+    _entry: Entry | None = None
+
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        self._logged = cast(LoggedAnswer, self._method)
+        self._method = self._logged.answer
+        entry = self._entry = self._begun(self._logged)
+        if entry is not None and self._message:
+            entry.received = len(self._message[1])
+        CURRENT.set(entry)  # also where it is None: else it is that of a call before
+        super()._run(work)
+
+    def _begun(self, logged: LoggedAnswer) -> Entry | None:
+        """Make the entry as `LoggedAnswer.begun` does, in fewer steps."""
+        entry = self.told = Entry()
+        entry.began = now()
+        id = logged.given(self._request.fields)[0]
+        entry.id, entry.client, entry.asked = id, self._sender.peer, logged.asked
+        if id:
+            self._give_back(id)
+        return entry
+
+    async def _content(self, message: Message) -> Buffer:
+        content = await super()._content(message)
+        if self._entry is not None:
+            self._entry.received = len(content)  # inflated
+        return content
+
+    def _reply(self, reply: Buffer) -> None:
+        super()._reply(reply)
+        self._end(_OK, len(reply))
+
+    async def _sent_compressed(self, reply: Buffer) -> bool:
+        is_sent = await super()._sent_compressed(reply)
+        if is_sent:
+            self._end(_OK, len(reply))
+        return is_sent
+
+    def fail_with(self, error: Exception) -> None:
+        """See `Call`."""
+        super().fail_with(error)  # which names the entry, as the client is told
+        self._end(code_of(error).name)
+
+    def _interrupted(self, error: asyncio.CancelledError) -> None:
+        super()._interrupted(error)
+        self._end(code_of(error).name)
+
+    def _end(self, code: str, sent: int = 0) -> None:
+        """End the entry, unless it has ended: a deadline comes before the end of the work."""
+        entry, self._entry = self._entry, None
+        if entry is not None:
+            entry.code, entry.sent = code, sent
+            self._logged.end(entry)
 
     def _refuse(self, error: Exception) -> None:
-        if self._task is None:  # else the method hears of it
-            self._method.refused(self, error)
+        """See `Call`; one that is refused before it has begun is told of all the same."""
+        if isinstance(self._method, LoggedAnswer):
+            self._logged = self._method
+            self._entry = self._begun(self._logged)
         super()._refuse(error)
 
 
@@ -334,6 +403,9 @@ class _Arriving(_Told):
 
 class TracedCall(_Arriving, ToldCall):
     """One of one message."""
+
+    def _begun(self, logged: LoggedAnswer) -> Entry | None:
+        return logged.begun(self)
 
 
 class TracedConversation(_Arriving, ToldConversation):

@@ -39,6 +39,8 @@ class OptionalWatch:
         log = AccessLog(target, form) if target else None
         watch = Watch(log, _tracing(traces), timing=timing)
         self._watch = watch if target or traces or timing else None
+        # Times are told over REST alone.
+        self._calls = watch if target or traces else None
         self._parts = bool(traces or timing)
 
     def rest(self, app: App, *, secure: bool = False) -> tuple[App, Connect]:
@@ -58,24 +60,24 @@ class OptionalWatch:
         self, services: Services, admission: Admission | None
     ) -> tuple[Services, Admission | None]:
         """Give what answers calls; where callers are asked who they are, `admission` chooses it."""
-        if self._watch is None:
+        if self._calls is None:
             return services, admission
         from ie_serving.server.access_log.grpc_log import LoggedAdmission, logged
 
         if admission is None:
-            return logged(services, self._watch), None
-        return services, LoggedAdmission(admission, self._watch)
+            return logged(services, self._calls), None
+        return services, LoggedAdmission(admission, self._calls)
 
     def calls(self) -> tuple[type[UnaryCall], type[StreamingCall]]:
         """Give what carries calls over the own HTTP/2: of one message, and of streams of them."""
         from ie_serving.server.transport.grpc.call import UnaryCall
         from ie_serving.server.transport.grpc.conversation import StreamingCall
 
-        if self._watch is None:
+        if self._calls is None:
             return UnaryCall, StreamingCall
         from ie_serving.server.access_log import grpc_log
 
-        if self._watch.trace is None:
+        if self._calls.trace is None:
             return grpc_log.ToldCall, grpc_log.ToldConversation
         return grpc_log.TracedCall, grpc_log.TracedConversation
 

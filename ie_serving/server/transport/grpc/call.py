@@ -368,7 +368,7 @@ class UnaryCall(Call):
         self._refuse(NotSupported(f"a unary method takes exactly one message; {came} came"))
 
     async def _work(self, message: Message) -> None:
-        """Answer; the reply is sent all at once where it fits."""
+        """Answer."""
         # The message may be large: only its content is kept while the model works.
         self._message = None
         content: Buffer = b""
@@ -376,23 +376,9 @@ class UnaryCall(Call):
             content = await self._content(message) if message[0] else message[1]
             del message
             reply = await self._method(content, self)
-            if self._answered is _ALL:
-                return
-            if self._request.reply_encoding is not IDENTITY and await self._sent_compressed(reply):
-                return
-            number, size = self.number, PREFIX.size + len(reply)
-            if size <= JOINED:
-                data = (size >> 8, size & 0xFF, frames.DATA, 0, number, 0, len(reply))
-                before = _BEFORE.pack(_OPENING, number, replies.HEADERS, *data)
-                after = self._after or _AFTER.pack(_ENDING, number, replies.SUCCESS)
-                # Joined in one go: each further call would cost as much as the join.
-                if self._sender.send_whole(self, size, b"".join((before, reply, after))):
-                    self._answered = _ALL
-                    if self._timer:
-                        self._timer.cancel()
-                    return
-            self._send_message(reply)
-            self._end_reply()
+            plain = self._request.reply_encoding is IDENTITY
+            if plain or not await self._sent_compressed(reply):
+                self._reply(reply)
         except asyncio.CancelledError as error:
             content = b""
             self._interrupted(error)
@@ -400,3 +386,21 @@ class UnaryCall(Call):
         except Exception as error:
             content = b""
             self.fail_with(error)
+
+    def _reply(self, reply: Buffer) -> None:
+        """Send a reply, all at once where it fits; nothing where the call has ended meanwhile."""
+        if self._answered is _ALL:
+            return
+        number, size = self.number, PREFIX.size + len(reply)
+        if size <= JOINED:
+            data = (size >> 8, size & 0xFF, frames.DATA, 0, number, 0, len(reply))
+            before = _BEFORE.pack(_OPENING, number, replies.HEADERS, *data)
+            after = self._after or _AFTER.pack(_ENDING, number, replies.SUCCESS)
+            # Joined in one go: each further call would cost as much as the join.
+            if self._sender.send_whole(self, size, b"".join((before, reply, after))):
+                self._answered = _ALL
+                if self._timer:
+                    self._timer.cancel()
+                return
+        self._send_message(reply)
+        self._end_reply()

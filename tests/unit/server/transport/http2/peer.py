@@ -7,7 +7,7 @@ import asyncio
 import socket
 import struct
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
@@ -25,6 +25,7 @@ from hyperframe.frame import (
 )
 
 from ie_serving.core.errors import InvalidRequest
+from ie_serving.server.access_log.optional import OptionalWatch
 from ie_serving.server.transport.grpc.http2_server import Http2Server
 from ie_serving.server.transport.grpc.services import Buffer, CallContext, Streaming
 
@@ -64,6 +65,7 @@ class Services:
                 "Echo": self._echo,
                 "Size": self._size,
                 "Wait": self._wait,
+                "Stay": self._stay,
                 "Fail": self._fail,
                 "Break": self._break,
                 "Cancel": self._cancel,
@@ -91,6 +93,12 @@ class Services:
             raise
         self.log.append("answered")
         return bytes(payload)
+
+    async def _stay(self, _: Buffer, __: CallContext) -> bytes:
+        """Answer although it is cancelled."""
+        with suppress(asyncio.CancelledError):
+            await self.gate.wait()
+        return b"late"
 
     async def _fail(self, payload: Buffer, _: CallContext) -> bytes:
         raise InvalidRequest(bytes(payload).decode())
@@ -341,12 +349,20 @@ class Served:
 
 
 @asynccontextmanager
-async def serving(limit: int = LIMIT, **options: float) -> AsyncIterator[Served]:
-    """Serve until the block ends."""
+async def serving(
+    limit: int = LIMIT, watch: OptionalWatch | None = None, **options: float
+) -> AsyncIterator[Served]:
+    """Serve until the block ends; `watch` tells of the calls."""
     services = Services()
     refused: list[Exception] = []
+    watch = watch or OptionalWatch("", "text")
+    methods, _ = watch.grpc(services.methods(), None)
     server = Http2Server(
-        services.methods(), max_message_bytes=limit, refused=refused.append, **options
+        methods,
+        max_message_bytes=limit,
+        refused=refused.append,
+        calls=watch.calls(),
+        **options,
     )
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))

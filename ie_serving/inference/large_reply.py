@@ -9,14 +9,18 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from ie_serving.core.budget import BUDGET
+from ie_serving.core.tensors import Array
 from ie_serving.inference.interface import Encode, Outputs
 
 T = TypeVar("T")
 
-TEXT: Final = 16
+NARROW: Final = 4
+"""Bytes of an element up to which its text is short."""
+SHORT_TEXT: Final = 16
+LONG_TEXT: Final = 28
 """Bytes of JSON that are counted for an element until its reply is made. A float of 32 bits takes
-up to 15 with its comma, and memory that grows has an eighth to spare; the mean is below. The reply
-is counted by its own length afterwards."""
+up to 15 with its comma, one of 64 bits 25, and memory that grows has an eighth to spare; the mean
+is below. The reply is counted by its own length afterwards."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,11 @@ def unencoded(encode: Encode[T], outputs: Outputs) -> Unencoded[T]:
         QueueFull, RequestTooLarge: the budget of bytes has no room.
     """
     copies = {
-        alias: BUDGET.copy(array, beside=array.size * TEXT) for alias, array in outputs.items()
+        alias: BUDGET.copy(array, beside=array.size * _text(array))
+        for alias, array in outputs.items()
     }
     return Unencoded(encode, copies)
+
+
+def _text(array: Array) -> int:
+    return SHORT_TEXT if array.dtype.itemsize <= NARROW else LONG_TEXT

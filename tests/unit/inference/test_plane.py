@@ -21,7 +21,7 @@ from ie_serving.core.errors import (
 from ie_serving.core.requests import ExamplesRequest, InferRequest, ModelSpec, Task
 from ie_serving.core.tensors import Array, Method, Signature
 from ie_serving.inference.interface import LARGE, Api, Encode, Interface
-from ie_serving.inference.large_reply import TEXT, Unencoded
+from ie_serving.inference.large_reply import LONG_TEXT, SHORT_TEXT, Unencoded, unencoded
 from ie_serving.models.version.handle import Servable
 from tests.unit.inference.stand_ins import MODEL, Heart
 
@@ -153,9 +153,26 @@ async def test_outputs_that_wait_to_be_encoded_are_counted_with_their_text() -> 
     held = BUDGET.held
     reply = await plane.replay_predict(heart.servable, asked(x), interface)
     assert isinstance(reply, Unencoded)
-    assert BUDGET.held - held == x.nbytes + x.size * TEXT
+    assert BUDGET.held - held == x.nbytes + x.size * SHORT_TEXT
     del reply
     assert BUDGET.held == held
+
+
+@pytest.mark.parametrize(
+    ("longest", "text"),
+    [
+        (np.float32(-1.1754944e-38), SHORT_TEXT),
+        (np.int32(-(2**31)), SHORT_TEXT),
+        (np.float64(-2.2250738585072014e-308), LONG_TEXT),
+        (np.int64(-(2**63)), LONG_TEXT),
+    ],
+)
+def test_what_is_counted_for_text_is_enough(longest: np.generic, text: int) -> None:
+    assert len(f"{longest!s},") <= text
+    held, values = BUDGET.held, np.full(SMALL, longest)
+    reply = unencoded(lambda outputs: None, {"y": values})
+    assert BUDGET.held - held == values.nbytes + values.size * text
+    del reply
 
 
 async def test_outputs_that_are_too_many_to_wait_are_refused(
@@ -164,7 +181,7 @@ async def test_outputs_that_are_too_many_to_wait_are_refused(
     words = Words()
     plane, x = await Heart().plane(), np.zeros((1, SMALL), np.float32)
     others = BUDGET.lease(x.size)
-    monkeypatch.setattr(BUDGET, "limit", BUDGET.held + x.nbytes + x.size * TEXT - 1)
+    monkeypatch.setattr(BUDGET, "limit", BUDGET.held + x.nbytes + x.size * SHORT_TEXT - 1)
     with pytest.raises(QueueFull):
         await plane.predict(asked(x), words.interface(large_reply=4), now())
     assert words.threads == []

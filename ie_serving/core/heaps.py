@@ -11,12 +11,15 @@ gets a heap that no thread has, or a new one, or, where there are enough, the ne
 Sources: mallopt(3), malloc_trim(3), arena.c and malloc.c of glibc 2.36.
 """
 
+import _thread
 import ctypes
 import mmap
 import os
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 LARGEST_KEPT_BYTES: Final = 32 << 20
@@ -43,7 +46,7 @@ ROUNDS: Final = 2
 SHORTENING_BYTES: Final = 128 << 10
 """A block whose freeing makes glibc look at the end of the heap: one of at least 64 KB."""
 PATIENCE_S: Final = 1.0
-"""Seconds for which a thread that has shortened its heap waits for the others."""
+"""Seconds for which one thread after the other is waited for until it has shortened its heap."""
 
 # Names of glibc's parameters. Source: malloc.h.
 _M_TRIM_THRESHOLD: Final = -1
@@ -116,29 +119,25 @@ class Heaps:
             self._libc.mallopt(_M_TRIM_THRESHOLD, self._most_free)
 
     def _in_each_heap(self) -> None:
-        # All live at once: the heap of one that has ended would be given to the next.
-        number = ROUNDS * self._number
-        barrier = threading.Barrier(number)
-        threads = [
-            threading.Thread(target=self._free_a_block, args=(barrier,), name="heap")
-            for _ in range(number)
-        ]
-        begun = []
-        try:
-            for thread in threads:
-                thread.start()
-                begun.append(thread)
-        except RuntimeError:  # the system has no thread left: the other heaps stay as they are
-            barrier.abort()
-        for thread in begun:
-            thread.join()
+        # All live at once: the heap of one that has ended would be given to the next. Threads and
+        # queues of C: those of `threading` want the interpreter several times more.
+        done: SimpleQueue[None] = SimpleQueue()
+        end: SimpleQueue[None] = SimpleQueue()
+        begun = 0
+        with suppress(RuntimeError):  # the system has no thread left: some heaps stay as they are
+            while begun < ROUNDS * self._number:
+                _thread.start_new_thread(self._free_a_block, (done, end))
+                begun += 1
+        with suppress(Empty):
+            for _ in range(begun):
+                done.get(timeout=PATIENCE_S)
+        for _ in range(begun):
+            end.put(None)
 
-    def _free_a_block(self, barrier: threading.Barrier) -> None:
+    def _free_a_block(self, done: SimpleQueue[None], end: SimpleQueue[None]) -> None:
         self._libc.free(self._libc.malloc(SHORTENING_BYTES))
-        try:
-            barrier.wait(PATIENCE_S)
-        except threading.BrokenBarrierError:
-            return
+        done.put(None)
+        end.get()
 
 
 HEAPS: Final = Heaps()

@@ -3,8 +3,10 @@
 A load computes on every CPU. A request that comes meanwhile wakes the event loop on the CPU where
 that ran last, and there it queues until the thread that compiles has used up its slice, 3 to 4 ms.
 So while a version is compiled or freed, the event loop is bound to one CPU, and the threads of the
-engine and those that load to the others; and threads take the interpreter from each other ten times
-as soon. When the last load has ended, everything is as before:
+engine and those that load to the others. Threads take the interpreter from each other fifty times
+as soon meanwhile; those that load wait a millisecond for it, unless it is let go before, since the
+kernel may wake them that much late, and the loop on time. When the last load has ended, everything
+is as before:
 
     threads of the process                      before    meanwhile    after
     the event loop                              whole     own          whole
@@ -15,19 +17,30 @@ as soon. When the last load has ended, everything is as before:
 A thread inherits the CPUs of the one that starts it. One that the event loop starts meanwhile would
 compete with it until the load has ended, so pools whose threads compute have `settle` for their
 initializer. A process would keep them for good, so it is started under `everywhere`.
-Sources: sched_setaffinity(2), proc(5).
+Sources: sched_setaffinity(2), proc(5), PR_SET_TIMERSLACK(2const).
 """
 
+import ctypes
 import os
 import sys
 import threading
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from typing import Final
+from typing import Any, Final
 
-SHORT_TURN_S: Final = 0.0001
+SHORT_TURN_S: Final = 0.00002
 """Seconds for which a thread may keep the interpreter from the event loop while a version is loaded
-or freed. A request asks for it several times. Shorter ones won little and cost other threads."""
+or freed. A request asks for it several times."""
+_ON_TIME_NS: Final = 1
+_PATIENT_NS: Final = 1_000_000
+_AS_BORN_NS: Final = 0
+"""How much later than asked for the kernel may wake a thread: the event loop, one that loads, and
+one that has loaded, which has what it was born with. Where nobody says so it is 50 us."""
+_SET_TIMER_SLACK: Final = 29
+"""PR_SET_TIMERSLACK of linux/prctl.h."""
+
+
+_LIBC: Final[Any] = ctypes.CDLL(None)
 
 
 class SpareCpu:
@@ -54,6 +67,7 @@ class SpareCpu:
             self._whole = frozenset(os.sched_getaffinity(0))
             self._own, self._rest = division(self._whole, slot, workers)
             self._loop = threading.get_native_id()
+            _set_slack(_ON_TIME_NS)
 
     @property
     def is_chosen(self) -> bool:
@@ -120,8 +134,10 @@ class SpareCpu:
                 sys.setswitchinterval(SHORT_TURN_S)
                 self._divide()
             _bind(0, self._rest)
+        _set_slack(_PATIENT_NS)
 
     def _end(self) -> None:
+        _set_slack(_AS_BORN_NS)
         with self._lock:
             _bind(0, self._whole)
             self._under_way -= 1
@@ -169,6 +185,11 @@ def _masks() -> dict[int, frozenset[int]]:
         with suppress(OSError):  # it has ended meanwhile
             found[int(name)] = frozenset(os.sched_getaffinity(int(name)))
     return found
+
+
+def _set_slack(nanoseconds: int) -> None:
+    """Have the kernel wake this thread at most so late. Refused, it stays as it was."""
+    _LIBC.prctl(_SET_TIMER_SLACK, ctypes.c_ulong(nanoseconds))
 
 
 def _bind(task: int, mask: frozenset[int]) -> None:

@@ -7,12 +7,10 @@ same copy shows where an operation gets an empty input and is skipped (`hazards.
 """
 
 import asyncio
-import math
 from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
@@ -124,21 +122,9 @@ class ShapeInference:
         if skipped:
             given, names = self._given(shapes), ", ".join(skipped)
             return False, f"{given}: nothing is left for {names} to compute with: send more"
-        if fault := next(filter(None, map(unfit, self._model.get_ops())), None):
-            return False, f"{self._given(shapes)}: {fault}"
-        return not reading, self._too_large(shapes)
-
-    def _too_large(self, shapes: Shapes) -> str | None:
-        """Say which operation gives more than all requests together may hold, if any does."""
-        for node in self._model.get_ops():
-            if node.get_type_name() in HELD:
-                continue
-            size = max(map(_bytes, node.outputs()), default=0)
-            if size > BUDGET.limit:
-                given, name = self._given(shapes), node.get_friendly_name()
-                most = f"all requests together may take {BUDGET.limit}: send less at once"
-                return f"{given}: {name} would give {size} bytes, and {most}"
-        return None
+        computing = (node for node in self._model.get_ops() if node.get_type_name() not in HELD)
+        fault = next(filter(None, (unfit(node) or _too_large(node) for node in computing)), None)
+        return not reading, fault and f"{self._given(shapes)}: {fault}"
 
     def _given(self, shapes: Shapes) -> str:
         pairs = zip(self.names, shapes, strict=True)
@@ -154,10 +140,10 @@ def _may_read_nothing(node: ov.Node) -> bool:
 
 def _reads_nothing(node: ov.Node) -> bool:
     """Tell whether an input is empty and an output is not, or need not be."""
-    sizes_in = [_size(shape) for shape in input_shapes(node)]
+    if not any(_is_empty(node, number) for number in range(node.get_input_size())):
+        return False
     # OpenVINO infers that an empty `Unique` gives nothing; the plugin leaves its output as it was.
-    gives = node.get_type_name() == "Unique" or any(map(_may_hold_something, output_shapes(node)))
-    return 0 in sizes_in and gives
+    return node.get_type_name() == "Unique" or any(map(_may_hold_something, output_shapes(node)))
 
 
 # An output whose shape depends on values, as that of `Unique`, is open even where all inputs are
@@ -166,13 +152,26 @@ def _may_hold_something(shape: ov.PartialShape) -> bool:
     return bool(shape.rank.is_dynamic) or all(dim.get_max_length() != 0 for dim in shape)
 
 
-def _bytes(output: ov.Output) -> int:
+def _too_large(node: ov.Node) -> str | None:
+    """Say that an operation gives more than all requests together may hold, if it does."""
+    size = max((_bytes(node, number) for number in range(node.get_output_size())), default=0)
+    if size <= BUDGET.limit:
+        return None
+    most = f"all requests together may take {BUDGET.limit}: send less at once"
+    return f"{node.get_friendly_name()} would give {size} bytes, and {most}"
+
+
+def _bytes(node: ov.Node, number: int) -> int:
     """Give the size of an output; 0 where it is not known."""
-    return (_size(output.get_partial_shape()) or 0) * int(output.get_element_type().size)
+    if node.get_output_partial_shape(number).is_dynamic:
+        return 0
+    return int(node.get_output_tensor(number).size)
 
 
-def _size(shape: ov.PartialShape) -> int | None:
-    return None if shape.is_dynamic else math.prod(shape.to_shape())
+def _is_empty(node: ov.Node, number: int) -> bool:
+    """Tell whether an input is known to be empty."""
+    is_open = node.get_input_partial_shape(number).is_dynamic
+    return not is_open and node.get_input_tensor(number).size == 0
 
 
 def _remember(known: dict[Shapes, T], shapes: Shapes, what: T, most: int) -> None:
@@ -189,10 +188,11 @@ def _without_weights(model: ov.Model) -> ov.Model:
     stands_in = []
     for node in copy.get_ops():
         if node.get_type_name() == "Constant":
-            output = node.output(0)
-            if np.prod(list(output.get_shape())) > WEIGHT_ELEMENTS:
-                parameter = op.parameter(output.get_shape(), output.get_element_type())
-                output.replace(parameter.output(0))
+            # To count the elements of a shape in Python would take forty times as long.
+            kind = node.get_output_element_type(0)
+            if node.get_output_tensor(0).size > WEIGHT_ELEMENTS * kind.size:
+                parameter = op.parameter(node.get_output_shape(0), kind)
+                node.output(0).replace(parameter.output(0))
                 stands_in.append(parameter)
     copy.add_parameters(stands_in)  # else the graph has inputs that the model does not know
     copy.validate_nodes_and_infer_types()

@@ -61,12 +61,12 @@ def test_a_small_budget_has_few_heaps_that_keep_little(set_to: dict[int, int]) -
 def test_memory_is_kept_again_where_no_thread_is_to_be_had(
     set_to: dict[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(thread: Any) -> None:
+    def fail(*_: Any) -> None:
         raise RuntimeError("can't start new thread")
 
     kept = Heaps()
     kept.keep()
-    monkeypatch.setattr(heaps.threading.Thread, "start", fail)
+    monkeypatch.setattr(heaps._thread, "start_new_thread", fail)
     kept.give_back()
     assert set_to[heaps._M_TRIM_THRESHOLD] == MOST_FREE_BYTES
 

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -99,6 +100,23 @@ def test_meanwhile_the_loop_has_one_cpu_and_the_engine_the_others(
         assert ended.wait(20)
         assert {mask(int(task)) for task in os.listdir("/proc/self/task")} == {WHOLE}
         assert sys.getswitchinterval() == turn_s
+
+
+def slack_ns() -> int:
+    """How much later than asked for the kernel may wake this thread."""
+    return int(Path(f"/proc/{threading.get_native_id()}/timerslack_ns").read_text())
+
+
+def test_the_loop_is_woken_on_time_and_who_loads_is_patient(
+    spare: SpareCpu, load: ThreadPoolExecutor
+) -> None:
+    def loading() -> tuple[int, int]:
+        with spare.left():
+            meanwhile = slack_ns()
+        return meanwhile, slack_ns()
+
+    assert slack_ns() == 1
+    assert load.submit(loading).result() == (1_000_000, 1), "as it was when it began"
 
 
 def test_the_last_of_several_loads_ends_it(spare: SpareCpu) -> None:

@@ -17,10 +17,11 @@ import mmap
 import os
 import sys
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 LARGEST_KEPT_BYTES: Final = 32 << 20
 """Largest block in bytes that is kept when it is freed; larger ones come fresh from the kernel each
@@ -43,10 +44,18 @@ MOST_HEAPS: Final = 64
 requests came to 0.87 times as many a second at concurrency 4."""
 ROUNDS: Final = 2
 """Threads for each heap that shorten heaps. The first get those heaps that no thread has."""
+MODEL_BLOCK_BYTES: Final = 1 << 20
+"""Blocks from this size on come from the kernel while a model is loaded. In a heap its weights
+would end as free memory of hundreds of megabytes, which glibc gives back while it holds the heap's
+lock: 40 ms for 500 MB, in which a thread of that heap may wait for the lock, and the event loop for
+the interpreter that this thread has."""
 SHORTENING_BYTES: Final = 128 << 10
 """A block whose freeing makes glibc look at the end of the heap: one of at least 64 KB."""
 PATIENCE_S: Final = 1.0
 """Seconds for which one thread after the other is waited for until it has shortened its heap."""
+
+Gate: TypeAlias = SimpleQueue[None]
+"""Lets as many threads pass as it has entries."""
 
 # Names of glibc's parameters. Source: malloc.h.
 _M_TRIM_THRESHOLD: Final = -1
@@ -68,7 +77,7 @@ class Heaps:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._number = 0
-        self._most_free = 0
+        self._most_free = self._largest_kept = self._loads = 0
         libc: Any = ctypes.CDLL(None)
         self._libc: Any = (
             libc if hasattr(libc, "malloc_trim") and hasattr(libc, "mallopt") else None
@@ -94,8 +103,28 @@ class Heaps:
         self._most_free = min(most, MOST_FREE_BYTES)
         self._libc.mallopt(_M_ARENA_MAX, self._number)
         # Whichever threshold is set, glibc no longer adapts any of them to what is freed.
-        self._libc.mallopt(_M_MMAP_THRESHOLD, min(most, LARGEST_KEPT_BYTES))
+        self._largest_kept = min(most, LARGEST_KEPT_BYTES)
+        self._libc.mallopt(_M_MMAP_THRESHOLD, self._largest_kept)
         self._libc.mallopt(_M_TRIM_THRESHOLD, self._most_free)
+
+    @contextmanager
+    def apart(self) -> Iterator[None]:
+        """Keep blocks of a model, which is loaded in the body, out of the heaps."""
+        with self._lock:
+            self._loads += 1
+            self._set_largest()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._loads -= 1
+                self._set_largest()
+
+    def _set_largest(self) -> None:
+        """Set the size from which on blocks come from the kernel, where freed memory is kept."""
+        if self._largest_kept:
+            most = MODEL_BLOCK_BYTES if self._loads else self._largest_kept
+            self._libc.mallopt(_M_MMAP_THRESHOLD, min(most, self._largest_kept))
 
     def trim(self) -> None:
         """Give back what is free between blocks. Blocking: a millisecond for a few megabytes."""
@@ -119,22 +148,28 @@ class Heaps:
             self._libc.mallopt(_M_TRIM_THRESHOLD, self._most_free)
 
     def _in_each_heap(self) -> None:
-        # All live at once: the heap of one that has ended would be given to the next. Threads and
-        # queues of C: those of `threading` want the interpreter several times more.
-        done: SimpleQueue[None] = SimpleQueue()
-        end: SimpleQueue[None] = SimpleQueue()
+        # All live at once: the heap of one that has ended would be given to the next. None frees
+        # before all have begun: to start a thread the kernel maps a stack, which waits for memory
+        # that is being given back, up to 25 ms, and the interpreter with it. Threads and queues of
+        # C: those of `threading` want the interpreter several times more.
+        begin: Gate = SimpleQueue()
+        done: Gate = SimpleQueue()
+        end: Gate = SimpleQueue()
         begun = 0
         with suppress(RuntimeError):  # the system has no thread left: some heaps stay as they are
             while begun < ROUNDS * self._number:
-                _thread.start_new_thread(self._free_a_block, (done, end))
+                _thread.start_new_thread(self._free_a_block, (begin, done, end))
                 begun += 1
+        for _ in range(begun):
+            begin.put(None)
         with suppress(Empty):
             for _ in range(begun):
                 done.get(timeout=PATIENCE_S)
         for _ in range(begun):
             end.put(None)
 
-    def _free_a_block(self, done: SimpleQueue[None], end: SimpleQueue[None]) -> None:
+    def _free_a_block(self, begin: Gate, done: Gate, end: Gate) -> None:
+        begin.get()
         self._libc.free(self._libc.malloc(SHORTENING_BYTES))
         done.put(None)
         end.get()

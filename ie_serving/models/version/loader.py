@@ -205,7 +205,8 @@ class Loader:
             # In this thread, not before it: what still waits for one cannot have ended the process.
             noted.enter_context(self._noted(self._name_of(candidate)))
             record = self._record(self._name, candidate.version)
-            with _timed(took, "compile_s"), LOADS.measured() as footprint, recording(record):
+            timed = _timed(took, "compile_s")
+            with timed, HEAPS.apart(), LOADS.measured() as footprint, recording(record):
                 compiled = self._engine.compile(directory, self._options)
             model.callback(compiled.close)  # before anything else can fail
             signatures = with_signature_file(directory, compiled.signatures)

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from ie_serving.core import heaps
-from ie_serving.core.heaps import FEW_HEAPS, KEPT_PART, MOST_FREE_BYTES, Heaps
+from ie_serving.core.heaps import (
+    FEW_HEAPS,
+    KEPT_PART,
+    LARGEST_KEPT_BYTES,
+    MODEL_BLOCK_BYTES,
+    MOST_FREE_BYTES,
+    Heaps,
+)
 from tests.process import output_of
 
 THREADS = """
@@ -56,6 +63,46 @@ def test_a_small_budget_has_few_heaps_that_keep_little(set_to: dict[int, int]) -
     Heaps().keep(64 << 20)
     assert set_to[heaps._M_ARENA_MAX] == FEW_HEAPS
     assert set_to[heaps._M_TRIM_THRESHOLD] == (64 << 20) // KEPT_PART
+
+
+def test_models_are_kept_out_of_the_heaps_while_any_is_loaded(set_to: dict[int, int]) -> None:
+    kept = Heaps()
+    with kept.apart():
+        assert set_to == {}, "freed memory is not kept"
+    kept.keep()
+    with kept.apart():
+        with kept.apart():
+            pass
+        assert set_to[heaps._M_MMAP_THRESHOLD] == MODEL_BLOCK_BYTES
+    assert set_to[heaps._M_MMAP_THRESHOLD] == LARGEST_KEPT_BYTES
+    few = Heaps()
+    few.keep(32 << 20)
+    with few.apart():
+        assert set_to[heaps._M_MMAP_THRESHOLD] == (32 << 20) // KEPT_PART, "that is less already"
+
+
+MODEL = """
+import ctypes
+from ie_serving.core.heaps import HEAPS, resident_bytes
+
+HEAPS.keep()
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
+with HEAPS.apart():
+    blocks = [libc.malloc(8 << 20) for _ in range(8)]
+for block in blocks:
+    libc.memset(block, 1, 8 << 20)
+whole = resident_bytes()
+for block in blocks[1:]:  # the first stays
+    libc.free(block)
+print((whole - resident_bytes()) >> 20)
+"""
+
+
+def test_a_model_that_is_freed_goes_back_at_once() -> None:
+    assert int(output_of(sys.executable, "-c", MODEL)[-1]) >= 55
 
 
 def test_memory_is_kept_again_where_no_thread_is_to_be_had(

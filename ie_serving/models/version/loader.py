@@ -37,8 +37,8 @@ LONGEST_UPDATE_S = 30.0
 """Seconds that a version may take to change its parameters: changes of the configuration wait."""
 
 LARGE_BYTES = 16 << 20
-"""Bytes of a version from which, when it is gone, every heap is asked for what it keeps. That takes
-some milliseconds of processor time, too many for each of 1,000 small models."""
+"""Bytes of a version that is gone and has not given them back by itself, from which on every heap is
+asked for what it keeps. That takes some milliseconds of processor time, in many threads."""
 
 WarmUp = Callable[[Servable, Path], Awaitable[None]]
 """Replays what a version brings along for its warm-up. Raises LoadFailed to refuse the version."""
@@ -243,8 +243,9 @@ def _free(leaving: list[LoadedVersion]) -> None:
     with SPARE_CPU.left():
         before = resident_bytes()
         loaded.free()
-        size = loaded.servable.memory
-        if (before - resident_bytes() if size is None else size) >= LARGE_BYTES:
+        gone, size = before - resident_bytes(), loaded.servable.memory
+        # Where the size was not measured, what has gone tells that it was large.
+        if (gone if size is None else size - gone) >= LARGE_BYTES:
             HEAPS.give_back()
 
 

@@ -37,7 +37,7 @@ LONGEST_UPDATE_S = 30.0
 """Seconds that a version may take to change its parameters: changes of the configuration wait."""
 
 LARGE_BYTES = 16 << 20
-"""Bytes of a version that is gone and has not given them back by itself, from which on every heap is
+"""Bytes that a version which is gone has not given back by itself, from which on every heap is
 asked for what it keeps. That takes some milliseconds of processor time, in many threads."""
 
 WarmUp = Callable[[Servable, Path], Awaitable[None]]

@@ -169,14 +169,20 @@ class Switches:
 
 
 def _await(lines: TextIO, wanted: str) -> None:
-    """Read a log that is being written until a line of the large model has come."""
-    end = time.perf_counter() + PATIENCE_S
+    """Read a log that is being written until a line of the large model has come.
+
+    Raises:
+        TimeoutError: it does not come.
+    """
+    end, line = time.perf_counter() + PATIENCE_S, ""
     while time.perf_counter() < end:
-        line = lines.readline()
-        if f"model=large {wanted}" in line:
-            return
-        if not line:
+        line += lines.readline()
+        if not line.endswith("\n"):  # its end is not written yet
             time.sleep(0.05)
+        elif f"model=large {wanted}" in line:
+            return
+        else:
+            line = ""
     raise TimeoutError(f"{wanted} did not come")
 
 

@@ -17,6 +17,7 @@ import mmap
 import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -45,14 +46,14 @@ requests came to 0.87 times as many a second at concurrency 4."""
 ROUNDS: Final = 2
 """Threads for each heap that shorten heaps. The first get those heaps that no thread has."""
 MODEL_BLOCK_BYTES: Final = 1 << 20
-"""Blocks from this size on come from the kernel while a model is loaded. In a heap its weights
-would end as free memory of hundreds of megabytes, which glibc gives back while it holds the heap's
-lock: 40 ms for 500 MB, in which a thread of that heap may wait for the lock, and the event loop for
-the interpreter that this thread has."""
+"""Smallest block in bytes that comes from the kernel while a model is loaded, of requests too: they
+fault their memory in anew meanwhile. In a heap, weights would end as hundreds of megabytes of free
+memory. glibc gives them back with the heap's lock held, 40 ms for 500 MB. A thread that waits for
+that lock may hold the interpreter, and the event loop then waits for both."""
 SHORTENING_BYTES: Final = 128 << 10
 """A block whose freeing makes glibc look at the end of the heap: one of at least 64 KB."""
 PATIENCE_S: Final = 1.0
-"""Seconds for which one thread after the other is waited for until it has shortened its heap."""
+"""Seconds that all threads together have to shorten their heaps."""
 
 Gate: TypeAlias = SimpleQueue[None]
 """Lets as many threads pass as it has entries."""
@@ -108,8 +109,8 @@ class Heaps:
         self._libc.mallopt(_M_TRIM_THRESHOLD, self._most_free)
 
     @contextmanager
-    def apart(self) -> Iterator[None]:
-        """Keep blocks of a model, which is loaded in the body, out of the heaps."""
+    def models_off_heap(self) -> Iterator[None]:
+        """Take blocks from `MODEL_BLOCK_BYTES` on from the kernel, while a model is loaded."""
         with self._lock:
             self._loads += 1
             self._set_largest()
@@ -119,6 +120,11 @@ class Heaps:
             with self._lock:
                 self._loads -= 1
                 self._set_largest()
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether a model is loaded at this moment."""
+        return self._loads > 0
 
     def _set_largest(self) -> None:
         """Set the size from which on blocks come from the kernel, where freed memory is kept."""
@@ -148,31 +154,40 @@ class Heaps:
             self._libc.mallopt(_M_TRIM_THRESHOLD, self._most_free)
 
     def _in_each_heap(self) -> None:
-        # All live at once: the heap of one that has ended would be given to the next. None frees
-        # before all have begun: to start a thread the kernel maps a stack, which waits for memory
-        # that is being given back, up to 25 ms, and the interpreter with it. Threads and queues of
-        # C: those of `threading` want the interpreter several times more.
+        # All must live at once: the heap of a thread that has ended would go to the next one. None
+        # frees before all have started: starting one maps a stack, and the kernel makes that wait
+        # while memory is given back, with the interpreter held. `_thread` and `SimpleQueue` are
+        # written in C; `Thread` and `Barrier` would take the interpreter several times more often.
         begin: Gate = SimpleQueue()
         done: Gate = SimpleQueue()
         end: Gate = SimpleQueue()
         begun = 0
-        with suppress(RuntimeError):  # the system has no thread left: some heaps stay as they are
+        try:
             while begun < ROUNDS * self._number:
                 _thread.start_new_thread(self._free_a_block, (begin, done, end))
                 begun += 1
-        for _ in range(begun):
-            begin.put(None)
-        with suppress(Empty):
+        except RuntimeError:  # the system has no thread left: the other heaps stay as they are
+            pass
+        finally:
             for _ in range(begun):
-                done.get(timeout=PATIENCE_S)
-        for _ in range(begun):
-            end.put(None)
+                begin.put(None)
+            _await(done, begun)
+            for _ in range(begun):
+                end.put(None)
 
     def _free_a_block(self, begin: Gate, done: Gate, end: Gate) -> None:
         begin.get()
         self._libc.free(self._libc.malloc(SHORTENING_BYTES))
         done.put(None)
         end.get()
+
+
+def _await(done: Gate, number: int) -> None:
+    """Wait for so many entries, in all for `PATIENCE_S` at most."""
+    until = time.monotonic() + PATIENCE_S
+    with suppress(Empty):
+        for _ in range(number):
+            done.get(timeout=max(0.0, until - time.monotonic()))
 
 
 HEAPS: Final = Heaps()

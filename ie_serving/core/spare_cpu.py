@@ -3,10 +3,10 @@
 A load computes on every CPU. A request that comes meanwhile wakes the event loop on the CPU where
 that ran last, and there it queues until the thread that compiles has used up its slice, 3 to 4 ms.
 So while a version is compiled or freed, the event loop is bound to one CPU, and the threads of the
-engine and those that load to the others. Threads take the interpreter from each other fifty times
-as soon meanwhile; those that load wait a millisecond for it, unless it is let go before, since the
-kernel may wake them that much late, and the loop on time. When the last load has ended, everything
-is as before:
+engine and those that load to the others. Meanwhile a thread gives the interpreter up after 0.02 ms
+instead of 1. The kernel ends the event loop's wait for it on time, and that of a thread that loads
+up to 1 ms late (timer slack), so that this does not take it back from a request at once. When the
+last load has ended, everything is as before:
 
     threads of the process                      before    meanwhile    after
     the event loop                              whole     own          whole
@@ -16,7 +16,8 @@ is as before:
 
 A thread inherits the CPUs of the one that starts it. One that the event loop starts meanwhile would
 compete with it until the load has ended, so pools whose threads compute have `settle` for their
-initializer. A process would keep them for good, so it is started under `everywhere`.
+initializer. A process would keep them for good, so it is started under `everywhere`. So with timer
+slack, which a thread that is started has for good: the event loop's is exact from `choose` on.
 Sources: sched_setaffinity(2), proc(5), PR_SET_TIMERSLACK(2const).
 """
 
@@ -30,12 +31,14 @@ from typing import Any, Final
 
 SHORT_TURN_S: Final = 0.00002
 """Seconds for which a thread may keep the interpreter from the event loop while a version is loaded
-or freed. A request asks for it several times."""
-_ON_TIME_NS: Final = 1
+or freed. A request asks for it several times. What shorter turns cost stands in
+docs/performance.md."""
+_EXACT_NS: Final = 1
+"""Timer slack of the event loop."""
 _PATIENT_NS: Final = 1_000_000
-_AS_BORN_NS: Final = 0
-"""How much later than asked for the kernel may wake a thread: the event loop, one that loads, and
-one that has loaded, which has what it was born with. Where nobody says so it is 50 us."""
+"""Timer slack of a thread that loads."""
+_USUAL_NS: Final = 50_000
+"""Timer slack where nobody has set any."""
 _SET_TIMER_SLACK: Final = 29
 """PR_SET_TIMERSLACK of linux/prctl.h."""
 
@@ -67,7 +70,8 @@ class SpareCpu:
             self._whole = frozenset(os.sched_getaffinity(0))
             self._own, self._rest = division(self._whole, slot, workers)
             self._loop = threading.get_native_id()
-            _set_slack(_ON_TIME_NS)
+            if self._own:
+                _set_slack(_EXACT_NS)
 
     @property
     def is_chosen(self) -> bool:
@@ -108,16 +112,23 @@ class SpareCpu:
     def everywhere(self) -> Iterator[None]:
         """Give what this thread starts in the body, a process or a thread, all CPUs."""
         mine = os.sched_getaffinity(0) if self._under_way else self._whole
+        is_loop = threading.get_native_id() == self._loop
         self.settle()
         try:
             yield
         finally:
+            if self._own and is_loop:
+                _set_slack(_EXACT_NS)
             with self._lock:
                 if self._under_way and mine != self._whole:
                     _bind(0, frozenset(mine))
+                    if mine == self._rest:
+                        _set_slack(_PATIENT_NS)
 
     def settle(self) -> None:
         """Give this thread all CPUs, if it has inherited fewer from one that loads or the loop."""
+        if self._own:
+            _set_slack(_USUAL_NS)
         with self._lock:
             if self._under_way and self._is_ours():
                 _bind(0, self._whole)
@@ -137,7 +148,7 @@ class SpareCpu:
         _set_slack(_PATIENT_NS)
 
     def _end(self) -> None:
-        _set_slack(_AS_BORN_NS)
+        _set_slack(_USUAL_NS)
         with self._lock:
             _bind(0, self._whole)
             self._under_way -= 1
@@ -188,7 +199,7 @@ def _masks() -> dict[int, frozenset[int]]:
 
 
 def _set_slack(nanoseconds: int) -> None:
-    """Have the kernel wake this thread at most so late. Refused, it stays as it was."""
+    """Let the kernel wake this thread so much later than it asked. Refused, nothing changes."""
     _LIBC.prctl(_SET_TIMER_SLACK, ctypes.c_ulong(nanoseconds))
 
 

@@ -75,7 +75,8 @@ class AccessLog:
 
     def end(self, entry: Entry) -> None:
         """Take the entry of a request, which ends. Never waits."""
-        entry.ended = now()
+        # To look at the clock again would tell the microsecond that this has taken.
+        entry.ended = entry.encoded or now()
         waiting = self._waiting
         # A `Row`: made here, without a call for it.
         waiting.append(

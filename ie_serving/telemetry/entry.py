@@ -94,6 +94,7 @@ class Entry:
         inferred: when its outputs were there.
         encoded: when they were encoded.
         ended: when the answer was made; 0.0 while it is worked on.
+        spare: whether it has ended, and only the context of its connection refers to it.
     """
 
     # As values of the class, so that to make an entry costs no call beyond that of the class.
@@ -108,11 +109,17 @@ class Entry:
     received: int | None = None
     sent: int = 0
     arrived = began = whole = started = inferred = encoded = ended = 0.0
+    spare: bool = False
 
     def named(self) -> bytes:
         """Give the id of the request; one is made where it has none."""
         self.id = self.id or next(made_ids())
         return self.id
+
+    def renew(self) -> None:
+        """Make it that of the next request; whoever calls this sets what a request begins with."""
+        self.spare, self.answers, self.received = False, NOBODY, None
+        self.started = self.inferred = self.encoded = self.ended = 0.0
 
     def forget_times(self) -> None:
         """Forget the times of what was one of many, as a message of a stream."""

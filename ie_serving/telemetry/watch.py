@@ -1,7 +1,7 @@
 """Who tells of requests: the access log, the traces, and `Server-Timing`.
 
-Which requests have an entry is decided here, the same for both interfaces: all of them where there
-is an access log or `Server-Timing`, else those alone whose trace is kept.
+Which requests have an entry: all of them where there is an access log, and over REST where there is
+`Server-Timing`; else those alone whose trace is kept.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,7 +44,7 @@ class Watch:
         timing: see above.
         logs: whether there is an access log: replies then have the request's id, where the client
             has sent one or the request has failed.
-        every: whether every request has an entry, and not those alone that are traced.
+        every: whether every request over REST has an entry, and not those alone that are traced.
         trace: gives the span of a request, by its path, traceparent and tracestate, or None where
             it is not traced. None where nothing is.
     """

@@ -7,6 +7,7 @@ the same path as requests.
 
 import asyncio
 import logging
+import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -37,8 +38,10 @@ LONGEST_UPDATE_S = 30.0
 """Seconds that a version may take to change its parameters: changes of the configuration wait."""
 
 LARGE_BYTES = 16 << 20
-"""Bytes that a version which is gone has not given back by itself, from which on every heap is
-asked for what it keeps. That takes some milliseconds of processor time, in many threads."""
+"""Bytes that a freed version has left in the heaps, from which on all heaps are asked for them; of
+one whose size is unknown, that the process has lost. That takes milliseconds, in many threads."""
+_FREES = threading.Lock()
+"""Of versions: what the process has lost is one version's."""
 
 WarmUp = Callable[[Servable, Path], Awaitable[None]]
 """Replays what a version brings along for its warm-up. Raises LoadFailed to refuse the version."""
@@ -206,7 +209,7 @@ class Loader:
             noted.enter_context(self._noted(self._name_of(candidate)))
             record = self._record(self._name, candidate.version)
             timed = _timed(took, "compile_s")
-            with timed, HEAPS.apart(), LOADS.measured() as footprint, recording(record):
+            with timed, HEAPS.models_off_heap(), LOADS.measured() as footprint, recording(record):
                 compiled = self._engine.compile(directory, self._options)
             model.callback(compiled.close)  # before anything else can fail
             signatures = with_signature_file(directory, compiled.signatures)
@@ -240,12 +243,13 @@ class Loader:
 def _free(leaving: list[LoadedVersion]) -> None:
     # Taken out: the thread keeps its argument for a moment longer than its end is known.
     loaded = leaving.pop()
-    with SPARE_CPU.left():
+    with SPARE_CPU.left(), _FREES:
         before = resident_bytes()
         loaded.free()
         gone, size = before - resident_bytes(), loaded.servable.memory
-        # Where the size was not measured, what has gone tells that it was large.
-        if (gone if size is None else size - gone) >= LARGE_BYTES:
+        left = gone if size is None else size - gone
+        # A load beside it would hide what has gone, or what is left.
+        if left >= LARGE_BYTES or (HEAPS.is_loading and (size or gone) >= LARGE_BYTES):
             HEAPS.give_back()
 
 

@@ -20,7 +20,7 @@ from ie_serving.core.access import Credentials
 from ie_serving.core.codes import ENDED, Code, code_of
 from ie_serving.core.errors import ServingError
 from ie_serving.server.transport.grpc import replies
-from ie_serving.server.transport.grpc.call import Call, UnaryCall
+from ie_serving.server.transport.grpc.call import Answered, Call, UnaryCall
 from ie_serving.server.transport.grpc.conversation import StreamingCall
 from ie_serving.server.transport.grpc.message_reader import Message
 from ie_serving.server.transport.grpc.services import (
@@ -96,7 +96,7 @@ class _Logged:
         watch, trace = self._watch, None
         if watch.trace is not None:
             trace = watch.trace(self.asked.path, parent, state)
-            if trace is None and not watch.every:
+            if trace is None and not watch.logs:
                 return None
         entry = Entry()
         entry.began = now()
@@ -147,7 +147,7 @@ class LoggedAnswer(_Logged):
 
     Attributes:
         answer: see above.
-        end: takes the entry of a call, which ends.
+        end: takes the entry of a call that has ended.
     """
 
     def __init__(self, path: str, answer: Answer, watch: Watch) -> None:
@@ -259,7 +259,7 @@ class LoggedAdmission:
     def _refused(self, path: str, error: ServingError) -> None:
         watch = self._watch
         trace = watch.trace(path, "", "") if watch.trace else None
-        if trace is not None or watch.every:
+        if trace is not None or watch.logs:
             entry = Entry()
             entry.began = now()
             entry.asked = _asked(path)
@@ -281,7 +281,7 @@ def logged(services: Services, watch: Watch) -> Services:
 def _logged(path: bytes, method: Method, watch: Watch) -> Method:
     if isinstance(method, Streaming):
         return Streaming(LoggedConversation(path.decode("latin-1"), method, watch))
-    kind = LoggedAnswer if watch.every else SampledAnswer
+    kind = LoggedAnswer if watch.logs else SampledAnswer
     return kind(path.decode("latin-1"), method, watch)
 
 
@@ -318,10 +318,10 @@ class _Told(Call):
 
 
 class ToldCall(_Told, UnaryCall):
-    """One of one message. Its method is a `LoggedAnswer`, or from `_run` on what that calls.
+    """A unary call that is logged.
 
-    It has the entry itself, and ends it with the reply: no coroutine stands between it and what
-    answers.
+    Until `_run`, its method is the `LoggedAnswer`; from then on the answer that this wraps. The
+    call keeps the entry itself, so that no further coroutine runs for it.
     """
 
     _logged: LoggedAnswer
@@ -333,12 +333,22 @@ class ToldCall(_Told, UnaryCall):
         entry = self._entry = self._begun(self._logged)
         if entry is not None and self._message:
             entry.received = len(self._message[1])
-        CURRENT.set(entry)  # also where it is None: else it is that of a call before
         super()._run(work)
+        if entry is not None and entry.ended and self._task is None:
+            entry.spare = True  # nobody refers to it any more but the connection's context
 
     def _begun(self, logged: LoggedAnswer) -> Entry | None:
-        """Make the entry as `LoggedAnswer.begun` does, in fewer steps."""
-        entry = self.told = Entry()
+        """Give the entry of this call to whoever works for it.
+
+        As `LoggedAnswer.begun`, in fewer steps: most connections have one entry for all calls.
+        """
+        entry = CURRENT.get()
+        if entry is not None and entry.spare:
+            entry.renew()
+        else:
+            entry = Entry()
+            CURRENT.set(entry)
+        self.told = entry
         entry.began = now()
         id = logged.given(self._request.fields)[0]
         entry.id, entry.client, entry.asked = id, self._sender.peer, logged.asked
@@ -353,6 +363,9 @@ class ToldCall(_Told, UnaryCall):
         return content
 
     def _reply(self, reply: Buffer) -> None:
+        if self._answered is Answered.ALL:  # nobody waits for it
+            self._end(Code.CANCELLED.name)
+            return
         super()._reply(reply)
         self._end(_OK, len(reply))
 
@@ -362,24 +375,25 @@ class ToldCall(_Told, UnaryCall):
             self._end(_OK, len(reply))
         return is_sent
 
-    def fail_with(self, error: Exception) -> None:
+    def fail(self, code: Code, text: str) -> None:
         """See `Call`."""
-        super().fail_with(error)  # which names the entry, as the client is told
-        self._end(code_of(error).name)
+        super().fail(code, text)  # gives the entry the id that the client is sent
+        self._end(code.name)
 
     def _interrupted(self, error: asyncio.CancelledError) -> None:
+        if self._answered is Answered.ALL:  # by whoever has cancelled the work, and says why
+            self._end(code_of(error).name)
         super()._interrupted(error)
-        self._end(code_of(error).name)
 
     def _end(self, code: str, sent: int = 0) -> None:
-        """End the entry, unless it has ended: a deadline comes before the end of the work."""
+        """End the entry, unless a deadline has ended it before the work did."""
         entry, self._entry = self._entry, None
         if entry is not None:
             entry.code, entry.sent = code, sent
             self._logged.end(entry)
 
     def _refuse(self, error: Exception) -> None:
-        """See `Call`; one that is refused before it has begun is told of all the same."""
+        """See `Call`. One refused before its method has begun gets an entry here, to be logged."""
         if isinstance(self._method, LoggedAnswer):
             self._logged = self._method
             self._entry = self._begun(self._logged)
@@ -405,7 +419,9 @@ class TracedCall(_Arriving, ToldCall):
     """One of one message."""
 
     def _begun(self, logged: LoggedAnswer) -> Entry | None:
-        return logged.begun(self)
+        entry = logged.begun(self)
+        CURRENT.set(entry)  # None too: else work for this call would find the entry before it
+        return entry
 
 
 class TracedConversation(_Arriving, ToldConversation):

@@ -39,7 +39,7 @@ class OptionalWatch:
         log = AccessLog(target, form) if target else None
         watch = Watch(log, _tracing(traces), timing=timing)
         self._watch = watch if target or traces or timing else None
-        # Times are told over REST alone.
+        # `Server-Timing` exists over REST only: alone, it needs no entries of gRPC calls.
         self._calls = watch if target or traces else None
         self._parts = bool(traces or timing)
 

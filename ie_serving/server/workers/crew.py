@@ -86,12 +86,12 @@ class Crew:
     def left(self, slot: int) -> None:
         """Note, in the arbiter, that the worker of a slot has ended: the others forget it.
 
-        Connections that were on their way to it go to another one. Closing what else was ends the
-        wait of whoever is at its other end.
+        Connections that were on their way to it go to another worker. Other descriptors are closed,
+        which ends the wait of whoever holds the other end.
         """
         self.connections[slot] = NOT_ACCEPTING
         self.boards[slot].clear()
-        for words, descriptor in self.mailboxes.empty(slot):
+        for words, descriptor in self.mailboxes.unread(slot):
             if descriptor is None:
                 continue
             if words.startswith(PORT):
@@ -105,11 +105,12 @@ class Crew:
                 self.mailboxes.send(other, LOOK)
 
     def _pass_on(self, slot: int, words: bytes, connection: int) -> None:
-        """Give a connection to the worker with the fewest, as if the one that ended had."""
+        """Hand a connection to the worker with the fewest, as if the one that ended had."""
         accepting = [each for each in range(self.size) if self.connections[each] != NOT_ACCEPTING]
-        heir = min(accepting, key=self.load, default=slot)
-        if heir != slot and self.mailboxes.send(heir, words, connection):
-            self.given[slot * self.size + heir] += 1
+        for heir in sorted(accepting, key=self.load):
+            if self.mailboxes.send(heir, words, connection):
+                self.given[slot * self.size + heir] += 1
+                return
 
     def load(self, slot: int) -> int:
         """Give how many connections a worker has, with those that are on their way to it."""

@@ -60,7 +60,7 @@ class Mailboxes:
             return None
         return Message(words, descriptors[0] if descriptors else None)
 
-    def empty(self, slot: int) -> Iterator[Message]:
-        """Take what a worker that died has not read. Whoever takes it closes what came along."""
+    def unread(self, slot: int) -> Iterator[Message]:
+        """Yield what a worker that died has not read. Who iterates closes each descriptor."""
         while (message := self.receive(slot)) is not None:
             yield message

@@ -23,8 +23,8 @@ NOTICED_S: Final = 0.05
 """Seconds after which whoever had chosen this worker for a connection has sent it: it is a few
 instructions from the choice to the sending."""
 ARRIVING_S: Final = 1.0
-"""Seconds that connections on their way are waited for; one from a worker that was killed between
-counting and sending never comes."""
+"""Seconds that connections on their way are waited for. The numbers of those sent and taken stay
+unequal where a worker was killed between sending one and counting it."""
 _NO_ROOM: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 PAUSE_S: Final = 1.0
 """Seconds without accepting after the system had no room for a connection, as in asyncio: what

@@ -1,6 +1,7 @@
 """Freed memory goes back to the kernel, also what lies at the end of a thread's own heap."""
 
 import sys
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -67,17 +68,17 @@ def test_a_small_budget_has_few_heaps_that_keep_little(set_to: dict[int, int]) -
 
 def test_models_are_kept_out_of_the_heaps_while_any_is_loaded(set_to: dict[int, int]) -> None:
     kept = Heaps()
-    with kept.apart():
+    with kept.models_off_heap():
         assert set_to == {}, "freed memory is not kept"
     kept.keep()
-    with kept.apart():
-        with kept.apart():
+    with kept.models_off_heap():
+        with kept.models_off_heap():
             pass
         assert set_to[heaps._M_MMAP_THRESHOLD] == MODEL_BLOCK_BYTES
     assert set_to[heaps._M_MMAP_THRESHOLD] == LARGEST_KEPT_BYTES
     few = Heaps()
     few.keep(32 << 20)
-    with few.apart():
+    with few.models_off_heap():
         assert set_to[heaps._M_MMAP_THRESHOLD] == (32 << 20) // KEPT_PART, "that is less already"
 
 
@@ -90,7 +91,7 @@ libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
 libc.free.argtypes = [ctypes.c_void_p]
 libc.memset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
-with HEAPS.apart():
+with HEAPS.models_off_heap():
     blocks = [libc.malloc(8 << 20) for _ in range(8)]
 for block in blocks:
     libc.memset(block, 1, 8 << 20)
@@ -116,6 +117,25 @@ def test_memory_is_kept_again_where_no_thread_is_to_be_had(
     monkeypatch.setattr(heaps._thread, "start_new_thread", fail)
     kept.give_back()
     assert set_to[heaps._M_TRIM_THRESHOLD] == MOST_FREE_BYTES
+
+
+def test_threads_that_have_started_are_let_go_where_there_are_no_more(
+    set_to: dict[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, alive = heaps._thread.start_new_thread, []
+    ended = threading.Semaphore(0)
+
+    def fail_at_third(work: Any, given: Any) -> None:
+        if len(alive) == 2:
+            raise RuntimeError("can't start new thread")
+        alive.append(start(lambda: (work(*given), ended.release()), ()))
+
+    kept = Heaps()
+    kept._libc.malloc = kept._libc.free = lambda _: None
+    kept.keep()
+    monkeypatch.setattr(heaps._thread, "start_new_thread", fail_at_third)
+    kept.give_back()
+    assert all(ended.acquire(timeout=20) for _ in alive)
 
 
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

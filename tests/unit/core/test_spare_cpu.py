@@ -116,7 +116,31 @@ def test_the_loop_is_woken_on_time_and_who_loads_is_patient(
         return meanwhile, slack_ns()
 
     assert slack_ns() == 1
-    assert load.submit(loading).result() == (1_000_000, 1), "as it was when it began"
+    assert load.submit(loading).result() == (1_000_000, 50_000)
+
+
+def test_what_is_started_meanwhile_is_woken_as_usual(
+    spare: SpareCpu, load: ThreadPoolExecutor
+) -> None:
+    """A thread and a process have for good what whoever starts them has."""
+
+    def child_ns() -> int:
+        with spare.everywhere():
+            told = subprocess.run(
+                [sys.executable, "-c", "print(open('/proc/self/timerslack_ns').read())"],
+                check=True,
+                capture_output=True,
+            )
+        return int(told.stdout)
+
+    def loading() -> tuple[int, int, int]:
+        with spare.left():
+            with ThreadPoolExecutor(1, initializer=spare.settle) as pool:
+                thread = pool.submit(slack_ns).result()
+            return thread, child_ns(), slack_ns()
+
+    assert load.submit(loading).result() == (50_000, 50_000, 1_000_000)
+    assert (child_ns(), slack_ns()) == (50_000, 1), "started by the event loop"
 
 
 def test_the_last_of_several_loads_ends_it(spare: SpareCpu) -> None:

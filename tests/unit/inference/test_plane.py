@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import orjson
 import pytest
 
 from ie_serving.core.budget import BUDGET, SMALL
@@ -168,7 +169,8 @@ async def test_outputs_that_wait_to_be_encoded_are_counted_with_their_text() -> 
     ],
 )
 def test_what_is_counted_for_text_is_enough(longest: np.generic, text: int) -> None:
-    assert len(f"{longest!s},") <= text
+    written = orjson.dumps(np.array([longest]), option=orjson.OPT_SERIALIZE_NUMPY)
+    assert len(written[1:-1] + b",") <= text
     held, values = BUDGET.held, np.full(SMALL, longest)
     reply = unencoded(lambda outputs: None, {"y": values})
     assert BUDGET.held - held == values.nbytes + values.size * text

@@ -152,6 +152,18 @@ def test_what_shapes_ask_for_stays_within_the_budget(
     assert product.try_shapes(FITS) == (True, None)
 
 
+def test_sizes_beyond_64_bits_are_too_large_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OpenVINO's own size of such a tensor is 0."""
+    monkeypatch.setattr(shape_inference.BUDGET, "limit", 1 << 30)
+    shapes = inference(tmp_path, lambda x: op.einsum([x, x, x, x], "i,j,k,l->ijkl"))
+    refusal = shapes.try_shapes(((1 << 16,),))[1]
+    assert refusal is not None
+    assert f"would give {4 << 64} bytes" in refusal
+    assert shapes.try_shapes(((2,),)) == (True, None)
+
+
 async def test_more_values_than_there_are_are_refused(tmp_path: Path) -> None:
     """OpenVINO infers their shape; its plugin fails, and where one thread infers that is lost."""
     shapes = inference(tmp_path, lambda x: op.topk(x, op.constant(3), 0, "max", "value").output(0))

@@ -127,6 +127,14 @@ def test_where_it_is_off_nothing_stands_in_front() -> None:
     asyncio.run(off.close())
 
 
+def test_times_that_are_told_over_rest_cost_calls_nothing() -> None:
+    timing = OptionalWatch("", "text", timing=True)
+    services = {"s": {"m": raising(NotFound(""))}}
+    assert timing.grpc(services, None) == (services, None)
+    assert timing.calls() == (UnaryCall, StreamingCall)
+    asyncio.run(timing.close())
+
+
 NAMED = POST.replace(b"Host: x\r\n", b"Host: x\r\nX-Request-Id: 7f-1\r\n")
 
 

@@ -136,3 +136,49 @@ async def test_one_whose_reply_has_no_room(tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.undo()
     (line,) = lines(tmp_path)
     assert (line["id"], line["code"]) == (reply.fields["x-request-id"], "RESOURCE_EXHAUSTED")
+
+
+async def test_one_that_answers_although_its_client_has_left(tmp_path: Path) -> None:
+    async with logging(tmp_path) as (_, peer):
+        peer.send(call(1, "Stay", b"abc"))
+        await peer.pong()
+        peer.send(frames.rst_stream(1, frames.ErrorCode.CANCEL))
+        await peer.pong()
+        await ended_tasks()
+    (line,) = lines(tmp_path)
+    assert (line["code"], line["bytes_out"]) == ("CANCELLED", 0)
+
+
+async def test_one_that_the_end_of_the_server_breaks_off(tmp_path: Path) -> None:
+    """Its line says what its client was told."""
+    async with logging(tmp_path) as (served, peer):
+        peer.send(call(1, "Wait", b"abc"))
+        await asyncio.wait_for(served.services.begun.wait(), PATIENCE_S)
+        await served.server.drain(0.05)
+    (line,) = lines(tmp_path)
+    assert (line["code"], line["bytes_out"]) == ("UNAVAILABLE", 0)
+
+
+async def test_calls_of_one_connection_have_nothing_of_each_other_in_their_lines(
+    tmp_path: Path,
+) -> None:
+    """Although those that end at once share an entry; one that waits keeps its own."""
+    async with logging(tmp_path) as (served, peer):
+        peer.send(call(1, "Echo", b"one", ("x-request-id", "a")))
+        await peer.reply(1)
+        peer.send(call(3, "Wait", b"waits", ("x-request-id", "b")))
+        await asyncio.wait_for(served.services.begun.wait(), PATIENCE_S)
+        peer.send(call(5, "Fail", b"fails"), call(7, "Echo", b"fourth", ("x-request-id", "c")))
+        await peer.reply(7)
+        served.services.gate.set()
+        await peer.reply(3)
+    seen = {
+        line["id"]: (line["method"], line["code"], line["bytes_in"]) for line in lines(tmp_path)
+    }
+    made = next(id for id in seen if len(id) > 1)
+    assert seen == {
+        "a": ("Echo", "OK", 3),
+        made: ("Fail", "INVALID_ARGUMENT", 5),
+        "c": ("Echo", "OK", 6),
+        "b": ("Wait", "OK", 5),
+    }

@@ -45,7 +45,7 @@ def test_a_full_mailbox_refuses_and_does_not_wait(crew: Crew) -> None:
     sent = 0
     while crew.mailboxes.send(0, LOOK):
         sent += 1
-    assert sent == len([*crew.mailboxes.empty(0)])
+    assert sent == len([*crew.mailboxes.unread(0)])
 
 
 def test_what_a_dead_worker_has_not_read_is_closed(crew: Crew) -> None:
@@ -70,17 +70,33 @@ def test_a_connection_on_its_way_to_a_worker_that_dies_goes_to_another(crew: Cre
     here, there = socket.socketpair()
     crew.connections[0], crew.connections[1], crew.connections[2] = 3, 1, 2
     crew.given[0 * 3 + 1] += 1
+    crew.given[0 * 3 + 2] += 2
+    crew.mailboxes.send(1, b"port 7", there.fileno())
+    there.close()
+    crew.left(1)
+    message = crew.mailboxes.receive(0)
+    assert message is not None and message.words == b"port 7" and message.descriptor is not None
+    with socket.socket(fileno=message.descriptor) as end:
+        end.sendall(b"hello")
+        assert here.recv(5) == b"hello"
+    assert (crew.load(0), crew.load(2)) == (4, 4), "until they are received"
+    assert crew.given_to(1) == crew.taken[1]
+    assert crew.mailboxes.receive(2) == (LOOK, None)
+    here.close()
+
+
+def test_where_the_mailbox_of_one_is_full_the_next_gets_the_connection(crew: Crew) -> None:
+    here, there = socket.socketpair()
+    crew.connections[0], crew.connections[2] = 1, 5
+    while crew.mailboxes.send(0, LOOK):
+        pass
     crew.mailboxes.send(1, b"port 7", there.fileno())
     there.close()
     crew.left(1)
     message = crew.mailboxes.receive(2)
     assert message is not None and message.words == b"port 7" and message.descriptor is not None
-    with socket.socket(fileno=message.descriptor) as end:
-        end.sendall(b"hello")
-        assert here.recv(5) == b"hello"
-    assert crew.load(2) == 3, "until it is received"
-    assert crew.given_to(1) == crew.taken[1]
-    assert crew.mailboxes.receive(0) == (LOOK, None)
+    os.close(message.descriptor)
+    assert here.recv(1) == b""
     here.close()
 
 
@@ -236,7 +252,7 @@ async def test_a_call_that_is_given_up_leaves_no_socket(members: list[Member]) -
         (ended,) = await asyncio.gather(call, return_exceptions=True)
         if isinstance(ended, Line):
             ended.close()
-    for _, descriptor in members[0].crew.mailboxes.empty(2):
+    for _, descriptor in members[0].crew.mailboxes.unread(2):
         if descriptor is not None:
             os.close(descriptor)
     async with asyncio.timeout(PATIENCE_S):

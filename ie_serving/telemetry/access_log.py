@@ -123,17 +123,23 @@ class AccessLog:
     def _run(self) -> None:
         while not self._stop.is_set():
             self._wake.wait()
-            self._stop.wait(GATHER_S)
             self._wake.clear()
-            # Before the queue is emptied: what comes after that wakes this thread again.
+            self._mark = MOST_WAITING
+            # As long as requests come, none of them has to wake this thread.
+            while not self._stop.wait(GATHER_S) and self._write_all():
+                pass
+            # The next one has to, also one that has come since the queue was seen empty.
             self._mark = 0
-            with suppress(OSError):  # told with the next lines, which are lost
-                self._file.renew()
-            self._write_all()
+            if self._waiting:
+                self._wake.set()
         self._write_all()
 
-    def _write_all(self) -> None:
+    def _write_all(self) -> bool:
+        """Write what waits; tell whether there was any."""
+        with suppress(OSError):  # told with the next lines, which are lost
+            self._file.renew()
         waiting = self._waiting
+        is_any = bool(waiting)
         while waiting:
             taken = [waiting.popleft() for _ in range(min(len(waiting), AT_ONCE))]
             try:
@@ -144,6 +150,7 @@ class AccessLog:
                 self._tell_loss()
         if self.dropped > self._told:
             self._tell_loss()
+        return is_any
 
     def _tell_loss(self) -> None:
         at = time.monotonic()

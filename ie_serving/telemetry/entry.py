@@ -116,11 +116,6 @@ class Entry:
         self.id = self.id or next(made_ids())
         return self.id
 
-    def renew(self) -> None:
-        """Make it that of the next request; whoever calls this sets what a request begins with."""
-        self.spare, self.answers, self.received = False, NOBODY, None
-        self.started = self.inferred = self.encoded = self.ended = 0.0
-
     def forget_times(self) -> None:
         """Forget the times of what was one of many, as a message of a stream."""
         self.started = self.inferred = self.encoded = 0.0

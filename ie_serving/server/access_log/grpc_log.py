@@ -22,7 +22,7 @@ from ie_serving.core.errors import ServingError
 from ie_serving.server.transport.grpc import replies
 from ie_serving.server.transport.grpc.call import Answered, Call, UnaryCall
 from ie_serving.server.transport.grpc.conversation import StreamingCall
-from ie_serving.server.transport.grpc.message_reader import Message
+from ie_serving.server.transport.grpc.message_reader import PREFIX, Message
 from ie_serving.server.transport.grpc.services import (
     Admission,
     Answer,
@@ -338,7 +338,11 @@ class ToldCall(_Told, UnaryCall):
         if entry is not None and self._message:
             entry.received = len(self._message[1])
         super()._run(work)
-        if entry is not None and entry.ended and self._task is None:
+        task = self._task
+        if task is not None:
+            task.add_done_callback(self._done)
+        elif entry is not None:
+            self._done(None)
             entry.spare = True  # nobody refers to it any more but the connection's context
 
     def _begun(self, logged: LoggedAnswer) -> Entry | None:
@@ -369,22 +373,11 @@ class ToldCall(_Told, UnaryCall):
             self._entry.received = len(content)  # inflated
         return content
 
-    def _reply(self, reply: Buffer) -> None:
-        if self._answered is Answered.ALL:  # nobody waits for it
-            self._end(Code.CANCELLED.name)
-            return
-        super()._reply(reply)
-        entry = self._entry
-        if entry is not None:  # as `_end`
-            self._entry = None
-            entry.code, entry.sent = _OK, len(reply)
-            self._logged.end(entry)
-
-    async def _sent_compressed(self, reply: Buffer) -> bool:
-        is_sent = await super()._sent_compressed(reply)
-        if is_sent:
-            self._end(_OK, len(reply))
-        return is_sent
+    def _done(self, _: object) -> None:
+        """End the entry of a call that has not failed: it has sent its answer, or been left."""
+        if self._entry is not None:
+            size = self._size
+            self._end(_OK if size else Code.CANCELLED.name, max(0, size - PREFIX.size))
 
     def fail(self, code: Code, text: str) -> None:
         """See `Call`."""

@@ -301,12 +301,13 @@ WAITING: Final = 8 * 1024
 class UnaryCall(Call):
     """One message in, one message out. Its method is an `Answer`."""
 
-    __slots__ = ("_message",)
+    __slots__ = ("_message", "_size")
     _method: Answer
 
     def begun(self) -> None:
         """See `Stream`."""
         self._message: Message | None = None
+        self._size = 0  # of the answer with its prefix, once there is one
 
     def receive(self, data: bytes, start: int, stop: int, *, ends: bool) -> None:
         """See `Call`; a small request, which comes in one piece, is not gathered."""
@@ -368,7 +369,7 @@ class UnaryCall(Call):
         self._refuse(NotSupported(f"a unary method takes exactly one message; {came} came"))
 
     async def _work(self, message: Message) -> None:
-        """Answer."""
+        """Answer; the reply is sent all at once where it fits."""
         # The message may be large: only its content is kept while the model works.
         self._message = None
         content: Buffer = b""
@@ -376,9 +377,24 @@ class UnaryCall(Call):
             content = await self._content(message) if message[0] else message[1]
             del message
             reply = await self._method(content, self)
-            plain = self._request.reply_encoding is IDENTITY
-            if plain or not await self._sent_compressed(reply):
-                self._reply(reply)
+            if self._answered is _ALL:
+                return
+            number, size = self.number, PREFIX.size + len(reply)
+            self._size = size
+            if self._request.reply_encoding is not IDENTITY and await self._sent_compressed(reply):
+                return
+            if size <= JOINED:
+                data = (size >> 8, size & 0xFF, frames.DATA, 0, number, 0, len(reply))
+                before = _BEFORE.pack(_OPENING, number, replies.HEADERS, *data)
+                after = self._after or _AFTER.pack(_ENDING, number, replies.SUCCESS)
+                # Joined in one go: each further call would cost as much as the join.
+                if self._sender.send_whole(self, size, b"".join((before, reply, after))):
+                    self._answered = _ALL
+                    if self._timer:
+                        self._timer.cancel()
+                    return
+            self._send_message(reply)
+            self._end_reply()
         except asyncio.CancelledError as error:
             content = b""
             self._interrupted(error)
@@ -386,21 +402,3 @@ class UnaryCall(Call):
         except Exception as error:
             content = b""
             self.fail_with(error)
-
-    def _reply(self, reply: Buffer) -> None:
-        """Send a reply, all at once where it fits; nothing where the call has ended meanwhile."""
-        if self._answered is _ALL:
-            return
-        number, size = self.number, PREFIX.size + len(reply)
-        if size <= JOINED:
-            data = (size >> 8, size & 0xFF, frames.DATA, 0, number, 0, len(reply))
-            before = _BEFORE.pack(_OPENING, number, replies.HEADERS, *data)
-            after = self._after or _AFTER.pack(_ENDING, number, replies.SUCCESS)
-            # Joined in one go: each further call would cost as much as the join.
-            if self._sender.send_whole(self, size, b"".join((before, reply, after))):
-                self._answered = _ALL
-                if self._timer:
-                    self._timer.cancel()
-                return
-        self._send_message(reply)
-        self._end_reply()

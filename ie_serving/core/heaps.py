@@ -121,11 +121,6 @@ class Heaps:
                 self._loads -= 1
                 self._set_largest()
 
-    @property
-    def is_loading(self) -> bool:
-        """Whether a model is loaded at this moment."""
-        return self._loads > 0
-
     def _set_largest(self) -> None:
         """Set the size from which on blocks come from the kernel, where freed memory is kept."""
         if self._largest_kept:

@@ -31,8 +31,7 @@ from typing import Any, Final
 
 SHORT_TURN_S: Final = 0.00002
 """Seconds for which a thread may keep the interpreter from the event loop while a version is loaded
-or freed. A request asks for it several times. What shorter turns cost stands in
-docs/performance.md."""
+or freed. A request asks for it several times, and waits as long each time."""
 _EXACT_NS: Final = 1
 """Timer slack of the event loop."""
 _PATIENT_NS: Final = 1_000_000

@@ -75,8 +75,7 @@ class AccessLog:
 
     def end(self, entry: Entry) -> None:
         """Take the entry of a request, which ends. Never waits."""
-        # To look at the clock again would tell the microsecond that this has taken.
-        entry.ended = entry.encoded or now()
+        entry.ended = now()
         waiting = self._waiting
         # A `Row`: made here, without a call for it.
         waiting.append(

@@ -55,3 +55,5 @@ class Loads:
 
 LOADS: Final = Loads()
 """Of this process."""
+FREES: Final = Loads(lambda: -resident_bytes())
+"""Of versions of this process: the size of one is what it has given back."""

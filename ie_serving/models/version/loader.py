@@ -7,7 +7,6 @@ the same path as requests.
 
 import asyncio
 import logging
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Executor
@@ -23,7 +22,7 @@ from ie_serving.core.spare_cpu import SPARE_CPU
 from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.models.repository.signature_file import with_signature_file
 from ie_serving.models.repository.source import Candidate
-from ie_serving.models.version.footprint import LOADS
+from ie_serving.models.version.footprint import FREES, LOADS
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.states import Event
 from ie_serving.storage.base import NEVER, Storage
@@ -40,8 +39,6 @@ LONGEST_UPDATE_S = 30.0
 LARGE_BYTES = 16 << 20
 """Bytes that a freed version has left in the heaps, from which on all heaps are asked for them; of
 one whose size is unknown, that the process has lost. That takes milliseconds, in many threads."""
-_FREES = threading.Lock()
-"""Of versions: what the process has lost is one version's."""
 
 WarmUp = Callable[[Servable, Path], Awaitable[None]]
 """Replays what a version brings along for its warm-up. Raises LoadFailed to refuse the version."""
@@ -243,13 +240,13 @@ class Loader:
 def _free(leaving: list[LoadedVersion]) -> None:
     # Taken out: the thread keeps its argument for a moment longer than its end is known.
     loaded = leaving.pop()
-    with SPARE_CPU.left(), _FREES:
+    with SPARE_CPU.left():
         before = resident_bytes()
-        loaded.free()
-        gone, size = before - resident_bytes(), loaded.servable.memory
-        left = gone if size is None else size - gone
-        # A load beside it would hide what has gone, or what is left.
-        if left >= LARGE_BYTES or (HEAPS.is_loading and (size or gone) >= LARGE_BYTES):
+        with FREES.measured() as given_back:
+            loaded.free()
+        size = loaded.servable.memory
+        left = before - resident_bytes() if size is None else size - (given_back.size or 0)
+        if left >= LARGE_BYTES:
             HEAPS.give_back()
 
 

@@ -40,12 +40,13 @@ _SHORT: Final = re.compile(rb"[\[\]]*(?:-?[0-9.]{1,7}[\],\[]+)*")
 point."""
 
 are_long: Final = re.compile(
-    rb"[\[\]]*(?:-?(?:[1-9]\.[0-9]{6}|0\.0{0,3}[1-9][0-9]{6}|(?=[0-9.]{8})[1-9][0-9]{1,5}\.[0-9]*[1-9])"
-    rb"[0-9]*[\],\[]+)*"
+    rb"[\[\]]*(?:-?(?:[1-9]\.[0-9]{6,}|0\.0{0,3}[1-9][0-9]{6,}"
+    rb"|(?=[0-9.]{8})[1-9][0-9]{1,5}\.(?!0[\],])[0-9]+)[\],\[]+)*"
 ).fullmatch
 """Tell whether each number of orjson's text, a list or lists of lists, has more than 6 digits and
 lies between `_PLAIN_FROM` and a million, so that `LONG_FORMS` writes it. The cases: one digit is
-before the point, a zero, or more digits, which no `.0` may follow."""
+before the point, a zero, or more digits, which no `.0` may follow. There is one way to read each
+number: were there two, a text of 30 numbers with another behind them would take hours."""
 
 LEAST_LONG: Final = 9
 """Characters that a number takes at least where `are_long` holds, with the comma or bracket behind

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ie_serving.core.tensors import Array, DataType, TensorSpec
-from ie_serving.wire.json.decimals import any_floats, floats, is_short
+from ie_serving.wire.json.decimals import any_floats, are_long, floats, is_short
 from ie_serving.wire.json.decimals import texts_of as one_by_one
 from ie_serving.wire.json.request import Format
 from ie_serving.wire.json.response import encode_predictions
@@ -102,3 +102,13 @@ def test_all_ways_write_the_same(values: list[np.floating[Any]]) -> None:
 )
 def test_what_is_short(text: bytes, short: bool) -> None:
     assert is_short(text) is short
+
+
+@pytest.mark.parametrize("last", ["0.5", "1e30", "12.0", "null"])
+@pytest.mark.parametrize("first", ["1.2345678", "0.12345678", "12.345678", "-123456.789"])
+def test_a_text_is_looked_through_once(first: str, last: str) -> None:
+    """By an expression with two ways to read one of these numbers it would take hours."""
+    numbers = [first] * 60
+    assert are_long(f"[{','.join(numbers)}]".encode())
+    assert not are_long(f"[{','.join([*numbers, last])}]".encode())
+    assert not is_short(f"[{','.join([*numbers, last])}]".encode())

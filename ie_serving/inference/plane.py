@@ -18,7 +18,7 @@ from ie_serving.core.tensors import SERVING_DEFAULT, Method
 from ie_serving.core.versions import VersionStatus
 from ie_serving.inference import checks, examples, summary
 from ie_serving.inference.bound import Bound, NotedBound
-from ie_serving.inference.deadline import Limited, within
+from ie_serving.inference.deadline import Alarm, Limited, within
 from ie_serving.inference.decoding import decode_examples, decode_large
 from ie_serving.inference.interface import Api, Interface, Results
 from ie_serving.inference.large_reply import Unencoded
@@ -70,6 +70,7 @@ class DataPlane:
         self._metrics = metrics
         self._codec = codec
         self._method_name_check = method_name_check
+        self._alarms: dict[float, Alarm] = {}  # by their limits: interfaces have few
 
     async def predict(self, request: InferRequest, interface: Interface[T], began: float) -> T:
         """Run a signature on named tensors.
@@ -98,7 +99,9 @@ class DataPlane:
                 except StopIteration as end:
                     reply = end.value
                 else:
-                    reply = await Limited(interface.limit_s, work, awaited)
+                    limit_s = interface.limit_s
+                    alarm = self._alarms.get(limit_s) or self._new_alarm(limit_s)
+                    reply = await Limited(alarm, work, awaited)
             if type(reply) is Unencoded:
                 reply = await asyncio.to_thread(reply.encode, reply.outputs)  # still held
         except ENDED as error:
@@ -293,6 +296,10 @@ class DataPlane:
         await examples.run_tasks(servable, tasks, await decode_examples(request), self._codec)
 
     # -- inside --------------------------------------------------------------------------------
+
+    def _new_alarm(self, limit_s: float) -> Alarm:
+        alarm = self._alarms[limit_s] = Alarm(limit_s)
+        return alarm
 
     # By the name that was sent: the empty one and "serving_default" are bound apart, which costs
     # one entry and saves a comparison for every request.

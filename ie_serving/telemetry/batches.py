@@ -72,8 +72,7 @@ class BatchMetrics:
         """Count a batch, with the microseconds that each of its requests has waited."""
         self.reasons[reason] = self.reasons.get(reason, 0) + 1
         self.rows.add(rows)
-        for each in waited_us:
-            self.queue_time.add(each / 1e6)
+        self.queue_time.add_all([each / 1e6 for each in waited_us])
 
     def apart(self) -> None:
         """Count a batch that failed."""

@@ -195,8 +195,8 @@ class Gatherer(Generic[T]):
         Raises:
             QueueFull: too many rows wait already.
         """
-        rows = sum([part.rows for part in parts])
         is_cut = len(parts) > 1
+        rows = sum([part.rows for part in parts]) if is_cut else parts[0].rows
         # Apart: a request of thousands of rows would leave no room for those of a few.
         waiting = self.pieces if is_cut else self.waiting - self.pieces
         # A request of more rows than may wait is taken where none waits, or it never could be.

@@ -42,11 +42,11 @@ class NotedQueue(Queue):
         entry = current()
         if entry is not None and entry.parts is not None:
             for part in parts:
-                self._entries[part.content.outputs] = entry
+                self._entries[part.content] = entry
         return parts
 
     async def _infer(self, parts: Parts) -> Arrays:
-        asked = [(self._entries.get(part.content.outputs), part.since) for part in parts]
+        asked = [(self._entries.get(part.content), part.since) for part in parts]
         members = [(entry, since) for entry, since in asked if entry is not None]
         # The task has the context of whoever was there when the batch was sent.
         own = Entry()

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
+from ie_serving.core.eager import Direct
 from ie_serving.core.errors import InvalidRequest
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.base import GATHERED, CompiledModel
@@ -62,14 +63,11 @@ class Record(Protocol):
         """Count a probe of another window, by how it ended."""
 
 
-class _Waiting:
-    """What is behind a `Part`: a request's inputs, and the future of its outputs."""
+class _Waiting(Direct[Arrays]):
+    """What is behind a `Part`: the future of a request's outputs, with its inputs."""
 
-    __slots__ = ("inputs", "outputs")
-
-    def __init__(self, inputs: Arrays, outputs: "asyncio.Future[Arrays]") -> None:
-        self.inputs = inputs
-        self.outputs = outputs
+    __slots__ = ("inputs",)
+    inputs: Arrays
 
 
 Parts = Sequence[Part[_Waiting]]
@@ -147,9 +145,9 @@ class Queue:
             parts = self._add(inputs, rows)
             try:
                 if len(parts) == 1:
-                    outputs = await parts[0].content.outputs
+                    outputs = await parts[0].content
                 else:
-                    outputs = together([await part.content.outputs for part in parts])
+                    outputs = together([await part.content for part in parts])
             except BaseException:
                 self._abandon(parts)
                 raise
@@ -167,35 +165,40 @@ class Queue:
 
     def _add(self, inputs: Arrays, rows: int) -> Parts:
         """Let a request wait; cancelled meanwhile, it costs no inference."""
-        self._check_size(rows)
-        future = asyncio.get_running_loop().create_future
+        if self._most_rows and rows > self._most_rows:
+            raise self._too_large(rows)
         form, since = form_of(inputs, self._names), now()
         if rows <= self._rules.rows:
-            parts = [Part(_Waiting(inputs, future()), rows, form, since)]
+            # Without a constructor of its own, which would be a call more for each request.
+            waiting = _Waiting()
+            waiting.inputs = inputs
+            parts = [Part(waiting, rows, form, since)]
         else:
-            cut = pieces(inputs, rows, self._rules.rows)
-            parts = [Part(_Waiting(piece, future()), count, form, since) for piece, count in cut]
+            parts = []
+            for piece, count in pieces(inputs, rows, self._rules.rows):
+                waiting = _Waiting()
+                waiting.inputs = piece
+                parts.append(Part(waiting, count, form, since))
         self._gatherer.add(parts)
         if self._gatherer.waiting >= self._rules.rows:
             self._send_due()  # a full batch has nothing to wait for
         return parts
 
-    def _check_size(self, rows: int) -> None:
-        if self._most_rows and rows > self._most_rows:
-            raise InvalidRequest(
-                f"Task size {rows} is larger than maximum input batch size {self._most_rows}:"
-                " send fewer rows in one request"
-            )
+    def _too_large(self, rows: int) -> InvalidRequest:
+        return InvalidRequest(
+            f"Task size {rows} is larger than maximum input batch size {self._most_rows}:"
+            " send fewer rows in one request"
+        )
 
     def _abandon(self, parts: Parts) -> None:
         """Forget what nobody waits for any more; a batch of which that is all is cancelled."""
         for part in parts:
             self._gatherer.remove(part)
-            outputs = part.content.outputs
+            outputs = part.content
             if not outputs.cancel() and not outputs.cancelled():
                 outputs.exception()  # looked at: another piece has failed before
         for task, running in self._running.items():
-            if all(part.content.outputs.done() for part in running):
+            if all(part.content.done() for part in running):
                 task.cancel()
 
     # -- sending -------------------------------------------------------------------------------
@@ -247,7 +250,7 @@ class Queue:
         Those of a batch that fails are answered here, in halves, down to each alone: the error is
         that one's own. All in the lane of the batch, one after the other.
         """
-        waiting = [part for part in parts if not part.content.outputs.done()]
+        waiting = [part for part in parts if not part.content.done()]
         if not waiting:
             return (), {}
         try:
@@ -284,14 +287,14 @@ class Queue:
 
 
 def _fail(part: Part[_Waiting], error: Exception) -> None:
-    if not part.content.outputs.done():
-        part.content.outputs.set_exception(error)
+    if not part.content.done():
+        part.content.set_exception(error)
 
 
 def _answer(parts: Parts, outputs: Arrays) -> None:
     for part, own in zip(parts, split(outputs, [part.rows for part in parts]), strict=True):
-        if not part.content.outputs.done():
-            part.content.outputs.set_result(own)
+        if not part.content.done():
+            part.content.set_result(own)
 
 
 def _bytes(inputs: Arrays) -> int:

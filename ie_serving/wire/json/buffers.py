@@ -9,12 +9,14 @@ answer here is None.
 """
 
 import threading
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 import simdjson
 
 from ie_serving.core.tensors import Array, DataType
+from ie_serving.wire.json.layouts import LONGEST, recalled, remember
 from ie_serving.wire.json.tensor import MAX_RANK
 
 Lazy = Any
@@ -129,12 +131,20 @@ def read_array(
         New array of `dtype.numpy`; None when it is not a regular array of numbers of its dtype.
     """
     numbers = _NUMBERS.get(dtype.number)
-    measured = None if numbers is None else _measure(array)
-    if numbers is None or measured is None:
+    if numbers is None or type(array) is not simdjson.Array:
         return None
-    if brackets is None:  # as `count_brackets`, without the call
-        brackets = body.count(b"[") if len(body) < _COUNTED_BY_NUMPY else count_brackets(body)
-    return _copy(array, numbers, measured[0], body) if brackets == measured[1] else None
+    layout = b""
+    if brackets is None and len(body) <= LONGEST:
+        layout, shape = recalled(body)
+        found = None if shape is None else _copy(array, numbers, shape, body)
+        if found is not None:
+            return found
+    measured = _measure(array)
+    if measured is None or (brackets or count_brackets(body)) != measured[1]:
+        return None
+    if layout:
+        remember(layout, measured[0])
+    return _copy(array, numbers, measured[0], body)
 
 
 # The brackets are counted once for all, as none tells which array it belongs to.
@@ -201,7 +211,7 @@ def _measure_levels(
     return None
 
 
-def _copy(array: Lazy, numbers: _Numbers, shape: list[int], body: bytes) -> Array | None:
+def _copy(array: Lazy, numbers: _Numbers, shape: Sequence[int], body: bytes) -> Array | None:
     """Copy the numbers out; None when there are others than the dtype takes."""
     code, wide, narrow, largest = numbers
     try:

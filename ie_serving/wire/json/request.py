@@ -98,6 +98,9 @@ class Format(enum.Enum):
     COLUMN = "column"
     """`inputs` and `outputs`: whole tensors by name."""
 
+    # Of an enumeration it runs Python code, and each reply looks for its encoder.
+    __hash__ = object.__hash__
+
 
 # Looking up an attribute of an enumeration's class runs Python code before 3.12; a global does not.
 _ROW: Final = Format.ROW

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from ie_serving.core.budget import BUDGET, SMALL, Lease
 from ie_serving.core.codes import ENDED, Code, code_of
-from ie_serving.core.eager import begin
+from ie_serving.core.eager import Going, begin_alone
 from ie_serving.core.errors import (
     DeadlineExceeded,
     InvalidRequest,
@@ -128,7 +128,7 @@ class Call(Stream):
         self._answered: Answered = _NOTHING
         self._reader: MessageReader | None = None
         self._lease: Lease | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._task: Going | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._deadline: float | None = None
         if request.timeout_s is not None:
@@ -236,7 +236,7 @@ class Call(Stream):
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         try:
-            self._task = begin(work)
+            self._task = begin_alone(work)
         except asyncio.CancelledError:
             return  # the work has ended itself, since its call is answered: no task was cancelled
 

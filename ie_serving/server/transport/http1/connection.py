@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from ie_serving.core.eager import begin
+from ie_serving.core.eager import Going, begin_alone
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.http1 import protocol
 from ie_serving.server.transport.http1.body import MOST_UNREAD, Stream
@@ -104,7 +104,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport
         self._waiting: deque[Request] = deque()
         self._answering: Request | None = None
-        self._task: asyncio.Task[None] | None = None
+        self._task: Going | None = None
         self._coming: Stream | None = None  # the body that is read, unless it is thrown away
         self._fault: Fault | None = None  # to be answered when nothing waits any more
         self._seals = False  # whether TLS stands between
@@ -292,7 +292,7 @@ class Connection(asyncio.Protocol):
         if self._waiting:
             request = self._waiting.popleft()
             self._answering = request
-            task = begin(self._answer(request))
+            task = begin_alone(self._answer(request))
             if task:  # else it has ended already, or another protocol has begun (`_switch`)
                 self._task = task
         elif self._fault:

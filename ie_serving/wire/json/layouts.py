@@ -1,0 +1,51 @@
+"""Shapes that bodies were measured to have, by what is left of a body without its numbers.
+
+Most clients send arrays of one shape again and again. What is left of such a body are brackets and
+commas, its *layout*: one pass over the bytes and a look into a dictionary, where measuring asks
+simdjson for a proxy of every list.
+
+Why a layout tells the shape. It is remembered only where it is that of one regular array, with at
+most commas around it, and no dimension of it is 0. Take another body with the same layout, in which
+simdjson has found an array of numbers. Behind that array comes a comma, or nothing. So it is the
+whole layout, but for the commas around; or a list within it that others follow, and then it has
+fewer elements. An empty list has the layout of a list of one; then there are fewer elements, too.
+So an array with as many elements as the shape has is of that shape, and whoever asks has to find
+that there are: `buffers.py` does, since numpy makes no array of a buffer that is too small.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+LONGEST: Final = 16 * 1024
+"""Bytes of a body whose layout is looked for. The lists of a larger one take little of its time."""
+MOST: Final = 64
+"""Layouts that are remembered, of at most `LONGEST` bytes each, so 1 MB in all. For one more all
+are forgotten: clients choose them."""
+
+_ALL_ELSE: Final = bytes(set(range(256)) - set(b"[],"))
+_shapes: Final[dict[bytes, Sequence[int]]] = {}
+
+
+def recalled(body: bytes) -> tuple[bytes, Sequence[int] | None]:
+    """Give the layout of a body, and the shape of its array, if it has as many elements.
+
+    The shape is None where no such layout is remembered.
+    """
+    layout = bytes(body.translate(None, _ALL_ELSE))
+    return layout, _shapes.get(layout)
+
+
+def remember(layout: bytes, shape: Sequence[int]) -> None:
+    """Remember what was measured, where the layout tells it."""
+    if 0 in shape or layout.strip(b",") != _written(shape):
+        return
+    if len(_shapes) >= MOST:
+        _shapes.clear()
+    _shapes[layout] = tuple(shape)
+
+
+def _written(shape: Sequence[int]) -> bytes:
+    layout = b"," * (shape[-1] - 1)
+    for size in shape[-2::-1]:
+        layout = b",".join([b"[%b]" % layout] * size)
+    return b"[%b]" % layout

@@ -322,7 +322,7 @@ def _read_frame(read: Callable[[int], bytes]) -> tuple[int, bytes]:
 
 def fenced(found: str) -> str:
     """Put the page into a block of code; by hand or eagerly, a coroutine begins all the same."""
-    return f"\n```\n{found.replace('begin_eagerly', 'begin_by_hand')}\n```\n"
+    return f"\n```\n{found.replace('begin_eagerly', 'begin_unawaited_by_hand')}\n```\n"
 
 
 def page(found: Mapping[str, Way]) -> str:

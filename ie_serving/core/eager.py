@@ -8,8 +8,9 @@ Python 3.12 has this: `asyncio.Task(..., eager_start=True)`. Before, the first s
 without a task around it: `asyncio.current_task()` then gives whatever task runs around it, mostly
 none. So what limits the time of such work must cancel the task that `begin` gives.
 
-Requests that are gathered all wait, once, for their batch. `begin_alone` lets what nobody awaits go
-on behind a `Direct` future without a task, too: made and run, one takes 4 us, this half of it.
+Requests that are gathered all wait, once, for their batch. `begin_unawaited` lets work that nobody
+awaits go on behind a `Direct` future without a task, too. A task costs 4 us to make and run; this
+costs 2.
 """
 
 import asyncio
@@ -27,14 +28,17 @@ class Going(Protocol):
         """Raise CancelledError in it, with `msg`, where it waits."""
 
     def add_done_callback(self, ended: Callable[[Any], object], /) -> None:
-        """Have `ended` called, with whatever, when it has ended. Once at most."""
+        """Have `ended` called, with one argument of any kind, when the work has ended.
+
+        To be called once at most, right after the work began.
+        """
 
 
 class Direct(asyncio.Future[T]):
-    """A future behind which work that `begin_alone` began goes on without a task.
+    """A future behind which work that `begin_unawaited` began goes on without a task.
 
-    What such work does between this wait and its next one finds no `asyncio.current_task()`: only
-    those await it who know that.
+    Between this wait and its next one such work has no `asyncio.current_task()`. So it may not be
+    awaited by what needs one afterwards, as `asyncio.timeout` and `asyncio.TaskGroup` do.
     """
 
     __slots__ = ()
@@ -72,7 +76,7 @@ def begin_by_hand(work: Coroutine[Any, Any, T]) -> "asyncio.Task[T] | None":
 begin: Final = begin_eagerly if sys.version_info >= (3, 12) else begin_by_hand
 
 
-def begin_alone_by_hand(work: Coroutine[Any, Any, None]) -> Going | None:
+def begin_unawaited_by_hand(work: Coroutine[Any, Any, None]) -> Going | None:
     """Run `work`, which nobody awaits, until it first waits.
 
     Args:
@@ -89,62 +93,81 @@ def begin_alone_by_hand(work: Coroutine[Any, Any, None]) -> Going | None:
     except StopIteration:
         return None
     if isinstance(awaited, Direct):
-        return _Alone(work, awaited)
+        return _Unawaited(work, awaited)
     return asyncio.get_running_loop().create_task(_Begun(work, awaited))
 
 
-begin_alone: Final = begin_eagerly if sys.version_info >= (3, 12) else begin_alone_by_hand
+begin_unawaited: Final = begin_eagerly if sys.version_info >= (3, 12) else begin_unawaited_by_hand
 
 
-class _Alone:
-    """Work that what it waits for wakes, as long as that is a `Direct`; then a task goes on."""
+class _Unawaited:
+    """Work that is resumed by the done callback of the `Direct` it waits for.
 
-    __slots__ = ("_due", "_ended", "_waits", "_work")
+    From its first wait for anything else on, a task runs it.
+    """
+
+    __slots__ = ("_ended", "_pending_cancel", "_waits_for", "_work")
 
     def __init__(self, work: Coroutine[Any, Any, None], awaited: Direct[Any]) -> None:
         self._work = work
-        self._due: asyncio.CancelledError | None = None
+        self._pending_cancel: tuple[object, ...] | None = None
         self._ended: Callable[[Any], object] | None = None
-        self._waits: asyncio.Future[Any] = awaited
-        awaited._asyncio_future_blocking = False  # as `_mark`, without the call
-        awaited.add_done_callback(self._go_on)
+        self._waits_for: asyncio.Future[Any] | None
+        self._wait(awaited)
 
     def cancel(self, *said: object) -> bool:
-        """See `Going`; before the work goes on where what it waits for is there already."""
-        if not self._waits.cancel(*said):
-            self._due = asyncio.CancelledError(*said)
+        """See `Going`.
+
+        If the result is there, but the work not yet resumed, CancelledError is raised in it in
+        place of the result.
+        """
+        if self._waits_for is None:
+            return False
+        if not self._waits_for.cancel(*said):
+            self._pending_cancel = said
         return True
 
     def add_done_callback(self, ended: Callable[[Any], object]) -> None:
         """See `Going`."""
         self._ended = ended
 
-    def _go_on(self, there: "asyncio.Future[Any]") -> None:
-        due, self._due = self._due, None
+    def _resume(self, there: "asyncio.Future[Any]") -> None:
+        said, self._pending_cancel = self._pending_cancel, None
         try:
-            awaited = self._work.send(None) if due is None else self._thrown(due, there)
+            awaited = self._work.send(None) if said is None else self._thrown(said, there)
         except BaseException as error:
-            if self._ended is not None:
-                self._ended(self)
+            self._end()
             if isinstance(error, (StopIteration, asyncio.CancelledError)):
                 return
             raise
-        if isinstance(awaited, Direct):
-            self._waits = awaited
-            _mark(awaited, awaited=False)
-            awaited.add_done_callback(self._go_on)
-        else:
-            task = asyncio.get_running_loop().create_task(_Begun(self._work, awaited))
-            self._waits = task
-            if self._ended is not None:
-                task.add_done_callback(self._ended)
-        if self._due is not None:  # cancelled while it ran
-            self._waits.cancel(*self._due.args)
+        self._wait(awaited)
 
-    def _thrown(self, due: asyncio.CancelledError, there: "asyncio.Future[Any]") -> object:
+    def _thrown(self, said: tuple[object, ...], there: "asyncio.Future[Any]") -> object:
         if not there.cancelled():
             there.exception()  # looked at: else the loop would log it
-        return cast(object, self._work.throw(due))
+        return cast(object, self._work.throw(asyncio.CancelledError(*said)))
+
+    def _wait(self, awaited: object) -> None:
+        if isinstance(awaited, Direct):
+            self._waits_for = awaited
+            _mark(awaited, awaited=False)
+            awaited.add_done_callback(self._resume)
+        else:
+            task = asyncio.get_running_loop().create_task(_Begun(self._work, awaited))
+            self._waits_for = task
+            ended, self._ended = self._ended, None
+            if ended is not None:
+                task.add_done_callback(ended)
+        said, self._pending_cancel = self._pending_cancel, None
+        if said is not None:  # cancelled while it ran
+            self._waits_for.cancel(*said)
+
+    def _end(self) -> None:
+        # Whoever keeps this must not keep what the request held, and is mostly who is told.
+        self._waits_for = None
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended(self)
 
 
 class _Begun(Coroutine[Any, Any, T]):
@@ -153,11 +176,12 @@ class _Begun(Coroutine[Any, Any, T]):
     Not a coroutine around it: a task that is cancelled before its first step would end such a one
     without a word to `work`.
 
-    This is the one place that touches an attribute of asyncio that is not public, and goes when
-    Python 3.11 does. `await` leaves a mark in the future that it yields, by which a task tells a
-    future that is awaited from one that is yielded by mistake; the task takes the mark back, and
-    until then nobody else can await that future. Nothing public takes it back: so that several may
-    wait for one future, it is taken back here, and set again when a task is there to see it.
+    It marks futures (`_mark`), which is the one place that touches an attribute of asyncio that is
+    not public, and goes when Python 3.11 does. `await` leaves a mark in the future that it yields,
+    by which a task tells a future that is awaited from one that is yielded by mistake; the task
+    takes the mark back, and until then nobody else can await that future. Nothing public takes it
+    back: so that several may wait for one future, it is taken back here, and set again when a task
+    is there to see it.
     """
 
     __slots__ = ("_awaited", "_first", "_work")
@@ -175,8 +199,10 @@ class _Begun(Coroutine[Any, Any, T]):
         """Go on with `value`; give what is awaited next, at first what `work` already awaits."""
         if self._first:
             self._first = False
-            _mark(self._awaited, awaited=True)
-            return self._awaited
+            # Not kept: it has what the request has sent, and what it is answered.
+            awaited, self._awaited = self._awaited, None
+            _mark(awaited, awaited=True)
+            return awaited
         return self._work.send(value)
 
     def throw(self, *error: Any) -> object:  # noqa: ANN401  as the base class has it

@@ -8,11 +8,14 @@ and asks for a task around it, which a coroutine has only from its first wait on
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Final, Generic, TypeVar, cast
 
 from ie_serving.core.errors import DeadlineExceeded
 
 T = TypeVar("T")
+
+_TIME_IS_UP: Final = "the limit of its time has passed"
+"""Why work is cancelled here."""
 
 
 def within(seconds: float | None, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
@@ -36,8 +39,9 @@ async def limited(seconds: float, work: Coroutine[Any, Any, T]) -> T:
 class Alarm:
     """Ends works that take longer than they all may. Belongs to one event loop.
 
-    It has one timer, for the work that began first: to set a timer for each and to cancel it takes
-    2.7 us, this 0.5. The timer stays set when the work ends; when it goes off, the next is due.
+    One timer, set for the oldest work. It stays set when that work ends; when it goes off, it ends
+    what is due and is set again for the oldest that is left. To set a timer for each work and to
+    cancel it takes 2.7 us, this 0.5.
 
     Args of the constructor:
         seconds: that a work may take.
@@ -68,6 +72,8 @@ class Alarm:
         """End nothing any more."""
         if self._timer is not None:
             self._timer.cancel()
+            self._timer = None
+        self._due.clear()
 
     def _ring(self) -> None:
         """End what is due, and come back when the next is."""
@@ -113,11 +119,14 @@ class Limited(Generic[T]):
         self._alarm.add(self)
         try:
             return (yield from self._go_on())
-        except asyncio.CancelledError:
-            # Work that began without a task (`eager.py`) has one by now, which nobody cancelled
-            # before it began.
+        except asyncio.CancelledError as error:
+            # Work that began without a task may have one by now, which nobody cancelled before it
+            # began; or none, and then what it waits for says why it was cancelled (`eager.py`).
             now = asyncio.current_task()
-            cancelled = _cancellations(now) > (before if now is task else 0)
+            if now is None:
+                cancelled = error.args != (_TIME_IS_UP,)
+            else:
+                cancelled = _cancellations(now) > (before if now is task else 0)
             if self._expired and not cancelled:
                 raise self._too_long() from None
             raise
@@ -153,7 +162,7 @@ class Limited(Generic[T]):
 
     def _cancel(self) -> None:
         if isinstance(self._awaited, asyncio.Future):
-            self._due = not self._awaited.cancel()
+            self._due = not self._awaited.cancel(_TIME_IS_UP)
 
     def _too_long(self) -> DeadlineExceeded:
         return DeadlineExceeded(

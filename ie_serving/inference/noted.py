@@ -118,7 +118,7 @@ def _read(read: Read[T], entry: Entry, outputs: Outputs) -> T | Unencoded[T]:
     entry.inferred = now()
     reply = read(outputs)
     entry.encoded = now()
-    if isinstance(reply, Unencoded):
+    if type(reply) is Unencoded:
         return Unencoded(partial(_encode, reply.encode, entry), reply.outputs)
     return reply
 

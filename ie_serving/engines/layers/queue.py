@@ -38,8 +38,8 @@ JOINED_IN_THREAD = 1 << 20
 """Bytes of a batch from which its inputs are joined in a thread: as long as some 100 us."""
 
 BRIEF_S = 50e-6
-"""Default of `brief_s`: a future and a task for each request, and its share of the joined arrays,
-cost some 30 us."""
+"""Default of `brief_s`: a future for each request, the way back to it, and its share of the joined
+arrays cost some 30 us."""
 
 now = time.perf_counter
 
@@ -142,7 +142,7 @@ class Queue:
         if opened:
             asyncio.get_running_loop().call_soon(self._end_turn)
         if not at_once:
-            parts = self._add(inputs, rows)
+            parts: Parts = self._add(inputs, rows)
             try:
                 if len(parts) == 1:
                     outputs = await parts[0].content
@@ -150,6 +150,7 @@ class Queue:
                     outputs = together([await part.content for part in parts])
             except BaseException:
                 self._abandon(parts)
+                parts = ()  # whose future has the error, whose traceback has this frame
                 raise
             return read(outputs)
         self._record.alone(rows)
@@ -241,6 +242,7 @@ class Queue:
             answered, outputs = await self._outcome(batch.parts)
         finally:
             del self._running[task]
+            del task  # it has the error that may be raised, whose traceback has this frame
             self._free_lane()  # the next batch begins before the replies to this one are written
         _answer(answered, outputs)
 

@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol, TypeAlias, cast
 
 from ie_serving.core.access import Credentials
 from ie_serving.core.codes import ENDED, Code, code_of
+from ie_serving.core.eager import begin_unawaited
 from ie_serving.core.errors import ServingError
 from ie_serving.server.transport.grpc import replies
 from ie_serving.server.transport.grpc.call import Answered, Call, UnaryCall
@@ -337,12 +338,19 @@ class ToldCall(_Told, UnaryCall):
         entry = self._entry = self._begun(logged)
         if entry is not None and self._message:
             entry.received = len(self._message[1])
-        super()._run(work)
-        task = self._task
+        try:  # as `Call` does, without the call
+            task = self._task = begin_unawaited(work)
+        except asyncio.CancelledError:
+            task = None
         if task is not None:
             task.add_done_callback(self._done)
         elif entry is not None:
-            self._done(None)
+            if self._entry is not None and self._size:  # as `_done`, without the calls
+                self._entry = None
+                entry.code, entry.sent = _OK, self._size - PREFIX.size
+                logged.end(entry)
+            else:
+                self._done(None)
             entry.spare = True  # nobody refers to it any more but the connection's context
 
     def _begun(self, logged: LoggedAnswer) -> Entry | None:

@@ -6,10 +6,11 @@ would collect whenever a quarter more has come: with four such bodies at once th
 still for up to 0.7 s. Nothing of theirs is garbage before they are answered, so full collections
 wait until no large request is under way.
 
-The young generations, which free nearly all cycles, look at as many objects at most as by default,
-8,000. But Python would look at the youngest of all after every 700 objects that are more than were,
-which is every wave of some 30 requests that wait for a batch: that took a tenth of the time of
-small requests of 64 clients. `YOUNG` has room for such a wave.
+Two young generations free nearly all cycles. By default the first is looked at whenever 700 more
+objects were made than freed, which is in every wave of some 30 requests that wait for a batch: that
+took a twentieth of the time of small requests of 64 clients. `YOUNG` has room for such a wave. The
+price is that a cycle, and what it holds, may live six times as long; so nothing of a request is to
+be part of one.
 """
 
 import asyncio
@@ -34,10 +35,10 @@ LARGE_WORK: Final = 32 << 20
 MOST_LOOKS: Final = 30
 """Looks after which it waits no longer, 5 minutes, lest cycles that have become old pile up."""
 YOUNG: Final = 4000
-"""Objects more than before, from which the youngest are looked at, for some 0.1 ms."""
+"""Objects made and not freed, from which the first generation is looked at, for some 0.1 ms."""
 MIDDLE: Final = 0
-"""Such looks before one that looks at those as well that have survived the last: at twice `YOUNG`
-objects, as many as after 11 looks of 700."""
+"""Such looks, beside the one before, from which the second generation is looked at as well: at each
+second one, after 8,000 objects. By default that is each twelfth, after 8,400."""
 _NEVER: Final = 1 << 30
 
 

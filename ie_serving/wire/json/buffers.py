@@ -5,7 +5,8 @@ so the shape is measured beside it, and two checks together prove that the array
 lists of one level have the same length, and the body holds exactly as many opening brackets as that
 shape needs, so that no list can hide where a number is expected. A body with brackets elsewhere (in
 a string, under another key) is not wrong; it is left to reader 3, as is everything for which the
-answer here is None.
+answer here is None. The shape of a small body may instead be known from one before it, by the
+brackets and commas of both (`layouts.py`).
 """
 
 import threading
@@ -124,7 +125,8 @@ def read_array(
     Args:
         array: what simdjson has for it.
         dtype: its element type.
-        body: the document that `array` is part of.
+        body: the document that `array` is part of: all of it, or a value of an object in it, never
+            an element of a list (`layouts.py`) unless `brackets` is given.
         brackets: what `count_brackets` gives for `body`, if that is known.
 
     Returns:
@@ -140,7 +142,9 @@ def read_array(
         if found is not None:
             return found
     measured = _measure(array)
-    if measured is None or (brackets or count_brackets(body)) != measured[1]:
+    if brackets is None:
+        brackets = count_brackets(body)
+    if measured is None or brackets != measured[1]:
         return None
     if layout:
         remember(layout, measured[0])

@@ -6,9 +6,10 @@ simdjson for a proxy of every list.
 
 Why a layout tells the shape. It is remembered only where it is that of one regular array, with at
 most commas around it, and no dimension of it is 0. Take another body with the same layout, in which
-simdjson has found an array of numbers. Behind that array comes a comma, or nothing. So it is the
-whole layout, but for the commas around; or a list within it that others follow, and then it has
-fewer elements. An empty list has the layout of a list of one; then there are fewer elements, too.
+simdjson has found an array of numbers, as the value of an object or as all of the body. Of what
+follows such a value the layout begins with a comma, if there is anything. So the array is the whole
+layout, but for the commas around; or a list within it that others follow, and then it has fewer
+elements. An empty list has the layout of a list of one; then there are fewer elements, too.
 So an array with as many elements as the shape has is of that shape, and whoever asks has to find
 that there are: `buffers.py` does, since numpy makes no array of a buffer that is too small.
 """
@@ -19,17 +20,18 @@ from typing import Final
 LONGEST: Final = 16 * 1024
 """Bytes of a body whose layout is looked for. The lists of a larger one take little of its time."""
 MOST: Final = 64
-"""Layouts that are remembered, of at most `LONGEST` bytes each, so 1 MB in all. For one more all
-are forgotten: clients choose them."""
+"""Layouts that are remembered, of at most `LONGEST` bytes each, so about 1 MB in all. For one more
+all are forgotten: clients choose them."""
 
 _ALL_ELSE: Final = bytes(set(range(256)) - set(b"[],"))
 _shapes: Final[dict[bytes, Sequence[int]]] = {}
 
 
 def recalled(body: bytes) -> tuple[bytes, Sequence[int] | None]:
-    """Give the layout of a body, and the shape of its array, if it has as many elements.
+    """Give the layout of a body, and what is remembered for it, or None.
 
-    The shape is None where no such layout is remembered.
+    That is the shape of the body's array if the array holds exactly as many numbers as that shape
+    has; whoever asks looks.
     """
     layout = bytes(body.translate(None, _ALL_ELSE))
     return layout, _shapes.get(layout)

@@ -98,7 +98,7 @@ class Format(enum.Enum):
     COLUMN = "column"
     """`inputs` and `outputs`: whole tensors by name."""
 
-    # Of an enumeration it runs Python code, and each reply looks for its encoder.
+    # That of enumerations is Python code, and each reply looks up its encoder by this key.
     __hash__ = object.__hash__
 
 

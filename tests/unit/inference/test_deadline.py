@@ -2,13 +2,14 @@
 
 import asyncio
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from ie_serving.core.eager import begin
+from ie_serving.core.eager import Direct, begin, begin_unawaited_by_hand
 from ie_serving.core.errors import DeadlineExceeded
-from ie_serving.inference.deadline import limited
+from ie_serving.inference.deadline import Alarm, Limited, limited
 from tests.unit.alarms import LONG_S, Alarms
 
 PATIENCE_S = 10
@@ -186,3 +187,113 @@ async def test_a_cancellation_before_the_work_began_is_not_taken_for_one_of_it(
     alarms.ring()
     await asyncio.wait((task,), timeout=PATIENCE_S)
     assert (task.cancelled(), said) == (True, ["cleaned up"])
+
+
+class Waiting:
+    """Work that `begin_unawaited` began, with a limit, which waits for `Direct` futures."""
+
+    def __init__(self, *, cleans_up: bool = False) -> None:
+        self.ended = asyncio.Event()
+        self.raised: BaseException | None = None
+        self.cleaning = Direct[None]() if cleans_up else None
+        going = begin_unawaited_by_hand(self._run())
+        assert going is not None
+        self.going = going
+        going.add_done_callback(lambda _: self.ended.set())
+
+    async def _run(self) -> None:
+        try:
+            await limited(LONG_S, self._wait())
+        except BaseException as error:
+            self.raised = error
+
+    async def _wait(self) -> None:
+        try:
+            await Direct[None]()
+        finally:
+            if self.cleaning is not None:
+                await self.cleaning
+
+    async def outcome(self) -> BaseException | None:
+        await asyncio.wait_for(self.ended.wait(), PATIENCE_S)
+        return self.raised
+
+
+async def test_work_without_a_task_that_takes_too_long_says_so(alarms: Alarms) -> None:
+    waiting = Waiting()
+    alarms.ring()
+    assert isinstance(await waiting.outcome(), DeadlineExceeded)
+
+
+@pytest.mark.parametrize("first", ["limit", "cancellation"])
+async def test_a_cancellation_of_work_without_a_task_is_passed_on(
+    first: str, alarms: Alarms
+) -> None:
+    waiting = Waiting()
+    if first == "limit":
+        alarms.ring()
+    waiting.going.cancel("left")
+    if first != "limit":
+        alarms.ring()
+    raised = await waiting.outcome()
+    assert (type(raised), raised and raised.args) == (asyncio.CancelledError, ("left",))
+
+
+async def test_so_is_one_while_work_without_a_task_cleans_up(alarms: Alarms) -> None:
+    waiting = Waiting(cleans_up=True)
+    alarms.ring()
+    await asyncio.sleep(0)
+    waiting.going.cancel()
+    assert isinstance(await waiting.outcome(), asyncio.CancelledError)
+
+
+class Clock:
+    """Stands for the loop's time and timers: one may be set."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        loop = asyncio.get_running_loop()
+        self.now = 0.0
+        self.timer: tuple[float, Callable[[], None]] | None = None
+        monkeypatch.setattr(loop, "time", lambda: self.now)
+        monkeypatch.setattr(loop, "call_later", self._call_later)
+
+    def _call_later(self, delay_s: float, callback: Callable[[], None]) -> object:
+        assert self.timer is None
+        self.timer = (self.now + delay_s, callback)
+        return object()
+
+    def ring(self) -> float:
+        """Let the timer go off when it is set for; give when that is."""
+        assert self.timer is not None
+        (self.now, callback), self.timer = self.timer, None
+        callback()
+        return self.now
+
+
+class Ended(Limited[None]):
+    """Work that notes when its time was up."""
+
+    def __init__(self, alarm: Alarm, ended: list["Ended"]) -> None:
+        super().__init__(alarm, never(), None)  # type: ignore[arg-type]
+        self._list = ended
+        self._work.close()
+
+    def expire(self) -> None:
+        self._list.append(self)
+
+
+async def test_one_alarm_ends_each_work_in_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, alarm, ended = Clock(monkeypatch), Alarm(10.0), list[Ended]()
+    works = [Ended(alarm, ended) for _ in range(4)]
+    for at, work in zip((0.0, 3.0, 3.0, 5.0), works, strict=True):
+        clock.now = at
+        alarm.add(work)
+    alarm.remove(works[0])  # it has ended; its timer stays
+    assert (clock.ring(), ended) == (10.0, [])
+    assert (clock.ring(), ended) == (13.0, works[1:3])
+    assert (clock.ring(), ended) == (15.0, works[1:])
+    assert clock.timer is None
+    clock.now = 20.0
+    alarm.add(works[0])
+    assert clock.ring() == 30.0
+    assert ended[-1] is works[0]

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from ie_serving.core.budget import BUDGET, SMALL, Lease
 from ie_serving.core.codes import ENDED, Code, code_of
-from ie_serving.core.eager import Going, begin_alone
+from ie_serving.core.eager import Going, begin_unawaited
 from ie_serving.core.errors import (
     DeadlineExceeded,
     InvalidRequest,
@@ -236,7 +236,7 @@ class Call(Stream):
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         try:
-            self._task = begin_alone(work)
+            self._task = begin_unawaited(work)
         except asyncio.CancelledError:
             return  # the work has ended itself, since its call is answered: no task was cancelled
 
@@ -295,7 +295,8 @@ class Calls:
 
 
 WAITING: Final = 8 * 1024
-"""Bytes that a call itself takes while it waits for its answer: task, frames of coroutines."""
+"""Bytes that a call itself takes while it waits for its answer: frames of coroutines, and mostly a
+task."""
 
 
 class UnaryCall(Call):

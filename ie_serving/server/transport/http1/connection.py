@@ -6,7 +6,7 @@ what may be said, is the protocol's.
 - One request is answered at a time. Those that come before it is answered wait, and their client
   with them: nothing more is read.
 - The application is called inside the callback that brought the last byte, and becomes a task only
-  when it waits.
+  when it waits, for its batch not even then.
 - After a fault the requests before it are answered still; then the fault, and the end.
 - A client that closes its sending side right behind a request, as `nc -N` does, gets its reply. One
   that closes it later counts as gone, as in nginx and Go's server: its request is cancelled.
@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from ie_serving.core.eager import Going, begin_alone
+from ie_serving.core.eager import Going, begin_unawaited
 from ie_serving.server.transport.busy_poll import BusyPoll
 from ie_serving.server.transport.http1 import protocol
 from ie_serving.server.transport.http1.body import MOST_UNREAD, Stream
@@ -292,7 +292,7 @@ class Connection(asyncio.Protocol):
         if self._waiting:
             request = self._waiting.popleft()
             self._answering = request
-            task = begin_alone(self._answer(request))
+            task = begin_unawaited(self._answer(request))
             if task:  # else it has ended already, or another protocol has begun (`_switch`)
                 self._task = task
         elif self._fault:

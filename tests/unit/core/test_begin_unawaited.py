@@ -2,12 +2,13 @@
 
 import asyncio
 import gc
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from ie_serving.core.eager import Direct, Going, begin_alone_by_hand
+from ie_serving.core.eager import Direct, Going, begin_unawaited_by_hand
 
 PATIENCE_S = 5
 
@@ -35,7 +36,7 @@ class Work:
 
 
 def begun(work: Work) -> Going:
-    going = begin_alone_by_hand(work.run())
+    going = begin_unawaited_by_hand(work.run())
     assert going is not None
     going.add_done_callback(lambda _: work.ended.set())
     return going
@@ -52,7 +53,7 @@ def future() -> "asyncio.Future[Any]":
 
 async def test_work_that_never_waits_ends_at_once() -> None:
     work = Work()
-    assert begin_alone_by_hand(work.run()) is None
+    assert begin_unawaited_by_hand(work.run()) is None
 
 
 async def test_behind_a_direct_future_there_is_no_task() -> None:
@@ -140,7 +141,7 @@ async def test_what_it_raises_at_once_is_raised() -> None:
 
     work: Coroutine[Any, Any, None] = fail()
     with pytest.raises(ValueError):
-        begin_alone_by_hand(work)
+        begin_unawaited_by_hand(work)
 
 
 async def test_tasks_and_several_works_may_wait_for_the_same() -> None:
@@ -153,3 +154,57 @@ async def test_tasks_and_several_works_may_wait_for_the_same() -> None:
     shared.set_result(3)
     assert [await ended(work) for work in works] == [[3], [3]]
     await asyncio.wait_for(task, PATIENCE_S)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_whoever_keeps_ended_work_keeps_nothing_that_it_held(fails: bool) -> None:
+    """As a call does whose reply waits for its client, and which is told of the end."""
+
+    class Call:
+        def __init__(self, awaited: "asyncio.Future[Any]") -> None:
+            self.ended = asyncio.Event()
+            going = begin_unawaited_by_hand(self.answer(awaited))
+            assert going is not None
+            self.going = going
+            going.add_done_callback(self.end)
+
+        async def answer(self, awaited: "asyncio.Future[Any]") -> None:
+            await awaited
+
+        def end(self, _: object) -> None:
+            self.ended.set()
+
+    class Content:
+        pass
+
+    class Waiting(Direct[Content]):
+        inputs: Content
+
+    awaited, result = Waiting(), Content()
+    awaited.inputs = Content()
+    held = [weakref.ref(awaited.inputs), weakref.ref(result)]
+    call = Call(awaited)
+    if fails:
+        call.going.cancel()
+    else:
+        awaited.set_result(result)
+    gc.disable()
+    try:
+        del awaited, result
+        await asyncio.wait_for(call.ended.wait(), PATIENCE_S)
+        await asyncio.sleep(0)
+        assert [each() for each in held] == [None, None]
+        gone = weakref.ref(call)
+        del call
+        assert gone() is None
+    finally:
+        gc.enable()
+
+
+async def test_what_has_ended_is_not_cancelled() -> None:
+    first = Direct[int]()
+    work = Work(first)
+    going = begun(work)
+    first.set_result(1)
+    await ended(work)
+    assert not going.cancel()

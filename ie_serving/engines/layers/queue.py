@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
 from ie_serving.core.eager import Direct
-from ie_serving.core.errors import InvalidRequest
+from ie_serving.core.errors import InvalidRequest, ServingError
 from ie_serving.core.tensors import Array, Signature
+from ie_serving.core.threads import let_go
 from ie_serving.engines.base import GATHERED, CompiledModel
 from ie_serving.engines.layers.gathering import Batch, Gatherer, Part, Rules
 from ie_serving.engines.layers.joining import (
@@ -242,7 +243,6 @@ class Queue:
             answered, outputs = await self._outcome(batch.parts)
         finally:
             del self._running[task]
-            del task  # it has the error that may be raised, whose traceback has this frame
             self._free_lane()  # the next batch begins before the replies to this one are written
         _answer(answered, outputs)
 
@@ -290,6 +290,10 @@ class Queue:
 
 def _fail(part: Part[_Waiting], error: Exception) -> None:
     if not part.content.done():
+        # The frames that it went through have the batch, which has the error by this future. A
+        # defect keeps them for the log.
+        if isinstance(error, ServingError):
+            let_go(error)
         part.content.set_exception(error)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import weakref
 from collections.abc import Iterable
 
 import numpy as np
@@ -311,3 +312,35 @@ async def test_a_batch_beyond_the_budget_is_inferred_in_parts_that_fit(
     asked.model.open.set()
     assert await answers(tasks) == [[1.0], [2.0], [3.0], [4.0]]
     assert asked.model.batches == [1, 4, 2, 2]
+
+
+@pytest.mark.parametrize("how", ["answered", "refused", "left", "left while it ran"])
+async def test_nothing_of_a_request_waits_for_the_garbage_collector(how: str) -> None:
+    """An error refers to the frames that it went through, and they to what the request holds."""
+    asked = await held(lanes=2 if how == "left while it ran" else 1)
+    inputs = [np.full((1, 1), REFUSED if how == "refused" else 1.0, np.float32) for _ in range(2)]
+    gone = [weakref.ref(each) for each in inputs]
+    infer = asked.queue.infer
+    # Of one turn: with a second lane they are one batch, which begins.
+    tasks = [asyncio.create_task(infer({"x": each}, lambda o: o["y"].tolist())) for each in inputs]
+    await turns()
+    inputs.clear()
+    gc.disable()
+    try:
+        if how in ("answered", "refused"):
+            asked.model.open.set()
+        else:
+            for each in tasks:
+                each.cancel()
+        await asyncio.wait(tasks, timeout=WAIT_S)
+        assert all(each.done() for each in tasks)
+        for each in tasks:
+            assert each.cancelled() == how.startswith("left")
+            assert each.cancelled() or (each.exception() is None) == (how == "answered")
+        tasks.clear()
+        del each
+        await turns(6)
+        assert [each() for each in gone] == [None, None]
+    finally:
+        gc.enable()
+        asked.model.open.set()

@@ -40,6 +40,8 @@ _USUAL_NS: Final = 50_000
 """Timer slack where nobody has set any."""
 _SET_TIMER_SLACK: Final = 29
 """PR_SET_TIMERSLACK of linux/prctl.h."""
+_LISTINGS: Final = 4
+"""How often at most threads are listed that are to have all CPUs again."""
 
 
 _LIBC: Final[Any] = ctypes.CDLL(None)
@@ -165,8 +167,16 @@ class SpareCpu:
             _bind(self._loop, self._own)
 
     def _unite(self) -> None:
-        for task, mask in _masks().items():
-            if mask in (self._own, self._rest) and task not in self._elsewhere:
+        # More than once: while threads are listed, one that is bound still may start another.
+        for _ in range(_LISTINGS):
+            apart = [
+                task
+                for task, mask in _masks().items()
+                if mask in (self._own, self._rest) and task not in self._elsewhere
+            ]
+            if not apart:
+                return
+            for task in apart:
                 _bind(task, self._whole)
 
 

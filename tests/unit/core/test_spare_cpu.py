@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ie_serving.core import spare_cpu
 from ie_serving.core.spare_cpu import SHORT_TURN_S, SpareCpu, division
 
 WHOLE = frozenset(os.sched_getaffinity(0))
@@ -100,6 +101,27 @@ def test_meanwhile_the_loop_has_one_cpu_and_the_engine_the_others(
         assert ended.wait(20)
         assert {mask(int(task)) for task in os.listdir("/proc/self/task")} == {WHOLE}
         assert sys.getswitchinterval() == turn_s
+
+
+def test_a_thread_that_is_born_as_all_are_united_is_as_well(
+    spare: SpareCpu, load: ThreadPoolExecutor, native: Native, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was not there yet when threads were listed, and has the CPUs of whoever started it."""
+    over, ended = in_load(load, spare)
+    listed = spare_cpu._masks
+    unborn = [native.task]
+
+    def masks() -> dict[int, frozenset[int]]:
+        found = listed()
+        if unborn:
+            del found[unborn.pop()]
+        return found
+
+    monkeypatch.setattr(spare_cpu, "_masks", masks)
+    over.set()
+    assert ended.wait(20)
+    assert not unborn
+    assert mask(native.task) == WHOLE
 
 
 def slack_ns() -> int:

@@ -17,7 +17,7 @@ import numpy as np
 import simdjson
 
 from ie_serving.core.tensors import Array, DataType
-from ie_serving.wire.json.layouts import LONGEST, recalled, remember
+from ie_serving.wire.json.layouts import ELSE, LONGEST, SHAPES, remember
 from ie_serving.wire.json.tensor import MAX_RANK
 
 Lazy = Any
@@ -137,7 +137,8 @@ def read_array(
         return None
     layout = b""
     if brackets is None and len(body) <= LONGEST:
-        layout, shape = recalled(body)
+        layout = bytes(body.translate(None, ELSE))
+        shape = SHAPES.get(layout)
         found = None if shape is None else _copy(array, numbers, shape, body)
         if found is not None:
             return found

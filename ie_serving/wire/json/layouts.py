@@ -23,27 +23,20 @@ MOST: Final = 64
 """Layouts that are remembered, of at most `LONGEST` bytes each, so about 1 MB in all. For one more
 all are forgotten: clients choose them."""
 
-_ALL_ELSE: Final = bytes(set(range(256)) - set(b"[],"))
-_shapes: Final[dict[bytes, Sequence[int]]] = {}
-
-
-def recalled(body: bytes) -> tuple[bytes, Sequence[int] | None]:
-    """Give the layout of a body, and what is remembered for it, or None.
-
-    That is the shape of the body's array if the array holds exactly as many numbers as that shape
-    has; whoever asks looks.
-    """
-    layout = bytes(body.translate(None, _ALL_ELSE))
-    return layout, _shapes.get(layout)
+ELSE: Final = bytes(set(range(256)) - set(b"[],"))
+"""What a layout is without."""
+SHAPES: Final[dict[bytes, Sequence[int]]] = {}
+"""By layout, the shape that a body's array has if it holds as many numbers. It is looked up without
+a call, for every small request."""
 
 
 def remember(layout: bytes, shape: Sequence[int]) -> None:
     """Remember what was measured, where the layout tells it."""
     if 0 in shape or layout.strip(b",") != _written(shape):
         return
-    if len(_shapes) >= MOST:
-        _shapes.clear()
-    _shapes[layout] = tuple(shape)
+    if len(SHAPES) >= MOST:
+        SHAPES.clear()
+    SHAPES[layout] = tuple(shape)
 
 
 def _written(shape: Sequence[int]) -> bytes:

@@ -69,7 +69,8 @@ class Caller:
             )
         if need.models is Models.ALL and self.models:
             raise Forbidden(
-                f'"{self.name}" may ask for some models only, and this is about all of them'
+                f'"{self.name}" may ask for some models only, and this is about all of them: name'
+                " one that it may ask for, or ask with another key"
             )
 
     def may_ask(self, model: str) -> bool:

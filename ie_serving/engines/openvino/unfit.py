@@ -13,6 +13,7 @@ from types import MappingProxyType
 import openvino as ov
 
 from ie_serving.engines.openvino.graphs.constants import value_of
+from ie_serving.engines.openvino.graphs.shapes import elements
 
 
 def unfit(node: ov.Node) -> str | None:
@@ -63,6 +64,15 @@ def _slopes_do_not_fit(node: ov.Node) -> str | None:
     return f"{node.get_friendly_name()} has slopes of shape {slopes} for values of shape {values}"
 
 
+def _makes_other_sizes(node: ov.Node) -> str | None:
+    """Compare the numbers that a `Reshape` is given with those that it is to give."""
+    given, made = node.get_input_partial_shape(0), node.get_output_partial_shape(0)
+    before, after = elements(given), elements(made)
+    if before is None or after is None or before == after:
+        return None
+    return f"{node.get_friendly_name()} would make {made} of {given}, which holds {before} numbers"
+
+
 def _has_nothing(node: ov.Node) -> str | None:
     """Find an input that is empty."""
     for number in range(node.get_input_size()):
@@ -76,6 +86,7 @@ _RULES: Mapping[str, Callable[[ov.Node], str | None]] = MappingProxyType(
     {
         "DepthToSpace": _has_nothing,
         "PRelu": _slopes_do_not_fit,
+        "Reshape": _makes_other_sizes,
         "SpaceToDepth": _has_nothing,
         "Squeeze": _leaves_out_more_than_one,
         "TopK": _asks_beyond,

@@ -51,6 +51,12 @@ CASES: dict[str, tuple[list[int], Body, tuple[int, ...], list[tuple[int, ...]]]]
         (1, 3),
         [(2, 3), (0, 3)],
     ),
+    "rows": (
+        [-1, -1, -1],
+        lambda x: op.reshape(op.relu(x), constant([0, 8]), special_zero=True),
+        (2, 2, 4),
+        [(1, 4, 8), (2, 3, 4)],
+    ),
     "slopes": (
         [-1, -1],
         lambda x: op.prelu(op.negative(x), constant([1, 2, 3], np.float32)),

@@ -61,7 +61,7 @@ class SpareCpu:
         self._loop = 0
         self._is_open = False
         self._engine_began = False
-        self._under_way = 0
+        self._loading: list[int] = []
         self._turn_s = 0.0
         self._elsewhere: frozenset[int] = frozenset()
 
@@ -79,13 +79,18 @@ class SpareCpu:
         """Whether there is one."""
         return bool(self._own)
 
+    @property
+    def is_left_by_me(self) -> bool:
+        """Whether this thread is in the body of `left`, and something is left."""
+        return threading.get_native_id() in self._loading
+
     def open(self) -> None:
         """Leave it to the event loop from now on: clients may ask."""
         self._is_open = True
 
     def usable(self) -> frozenset[int] | None:
         """Give the CPUs of this process, whatever this thread may use now; None: not known."""
-        if self._under_way:
+        if self._loading:
             return self._whole
         return frozenset(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
 
@@ -112,7 +117,7 @@ class SpareCpu:
     @contextmanager
     def everywhere(self) -> Iterator[None]:
         """Give what this thread starts in the body, a process or a thread, all CPUs."""
-        mine = os.sched_getaffinity(0) if self._under_way else self._whole
+        mine = os.sched_getaffinity(0) if self._loading else self._whole
         is_loop = threading.get_native_id() == self._loop
         self.settle()
         try:
@@ -121,7 +126,7 @@ class SpareCpu:
             if self._own and is_loop:
                 _set_slack(_EXACT_NS)
             with self._lock:
-                if self._under_way and mine != self._whole:
+                if self._loading and mine != self._whole:
                     _bind(0, frozenset(mine))
                     if mine == self._rest:
                         _set_slack(_PATIENT_NS)
@@ -131,7 +136,7 @@ class SpareCpu:
         if self._own:
             _set_slack(_USUAL_NS)
         with self._lock:
-            if self._under_way and self._is_ours():
+            if self._loading and self._is_ours():
                 _bind(0, self._whole)
 
     def _is_ours(self) -> bool:
@@ -140,8 +145,8 @@ class SpareCpu:
 
     def _begin(self) -> None:
         with self._lock:
-            self._under_way += 1
-            if self._under_way == 1:
+            self._loading.append(threading.get_native_id())
+            if len(self._loading) == 1:
                 self._turn_s = sys.getswitchinterval()
                 sys.setswitchinterval(SHORT_TURN_S)
                 self._divide()
@@ -152,8 +157,8 @@ class SpareCpu:
         _set_slack(_USUAL_NS)
         with self._lock:
             _bind(0, self._whole)
-            self._under_way -= 1
-            if not self._under_way:
+            self._loading.remove(threading.get_native_id())
+            if not self._loading:
                 sys.setswitchinterval(self._turn_s)
                 self._unite()
 

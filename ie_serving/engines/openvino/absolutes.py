@@ -11,6 +11,7 @@ import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.engines.openvino.graphs.bodies import bodies
+from ie_serving.engines.openvino.graphs.walk import operations
 
 
 def part_absolutes(model: ov.Model) -> None:
@@ -18,7 +19,7 @@ def part_absolutes(model: ov.Model) -> None:
 
     Called when nothing more is added to the graph: checks of integers have `Abs` as well.
     """
-    nodes = model.get_ordered_ops()
+    nodes = operations(model)
     for node in nodes:
         for body in bodies(node):
             part_absolutes(body)

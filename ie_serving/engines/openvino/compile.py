@@ -40,6 +40,7 @@ from ie_serving.engines.openvino.specs import Port, Ports, check_shapes, prepare
 from ie_serving.engines.openvino.stateful_slot import StatefulSlot, unroll, with_states
 from ie_serving.engines.openvino.texts import check_texts
 from ie_serving.engines.openvino.threads_choice import Compiled, compile_cached, compile_fastest
+from ie_serving.engines.openvino.twin import Twin, twin_of
 from ie_serving.engines.preprocessing import Preprocessing
 from ie_serving.engines.run.by_rank import ByRank
 from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
@@ -194,12 +195,12 @@ def _program(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
     with load_failures("the model's operations cannot be examined"):
         from_end = draft.listed is None  # what declares signatures is TensorFlow's, which does not
         integers = options.of(OpenVinoOptions).integers
-        hazards = guard(model, ports.inputs, from_end=from_end, integers=integers)
+        hazards, twin = guard(model, ports.inputs, from_end=from_end, integers=integers)
         part_absolutes(model)
     if hazards.lasting and options.execution == "auto":
         # What a size took before says nothing of the next: none may hold the event loop.
         options = replace(options, execution="async")
-    admission = _shape_inference(model, ports)
+    admission = _shape_inference(model, twin, ports)
     compiled = compile_fastest(model, ports, options, hazards, admission)
     check_precision(compiled.model, compiled.config, options.of(OpenVinoOptions).target_device)
     latency = LatencyModel(options.execution)
@@ -287,12 +288,12 @@ def _check_shape(port: Port, array: Array) -> None:
     port.check_shape(array.shape)
 
 
-def _shape_inference(model: ov.Model, ports: Ports) -> ShapeInference | None:
+def _shape_inference(model: ov.Model, twin: Twin | None, ports: Ports) -> ShapeInference | None:
     """Give None where only one combination of shapes is taken."""
     if all(port.static for port in ports.inputs):
         return None
     with load_failures("the model's shapes cannot be inferred"):
-        return ShapeInference(model, ports.inputs, ports.keepers)
+        return ShapeInference(twin or twin_of(model), ports.inputs, ports.keepers)
 
 
 def _log_choice(

@@ -22,6 +22,7 @@ from ie_serving.core.errors import LoadFailed
 from ie_serving.core.hints import Hint
 from ie_serving.engines.openvino.graphs.bodies import bodies, carried
 from ie_serving.engines.openvino.graphs.flags import Flag
+from ie_serving.engines.openvino.graphs.walk import operations
 from ie_serving.engines.openvino.integers import (
     arithmetic,
     bits,
@@ -69,8 +70,7 @@ def exact_integers(model: ov.Model, mode: str) -> list[Flag]:
 
 def _has_integers(model: ov.Model) -> bool:
     return any(
-        _may_be_inexact(node) or any(map(_has_integers, bodies(node)))
-        for node in model.get_ordered_ops()
+        _may_be_inexact(node) or any(map(_has_integers, bodies(node))) for node in operations(model)
     )
 
 
@@ -81,7 +81,7 @@ def _may_be_inexact(node: ov.Node) -> bool:
 
 def _exact(model: ov.Model, values: Values, mode: str) -> list[Flag]:
     flags: list[Flag] = []
-    for node in model.get_ordered_ops():
+    for node in operations(model):
         if entering := list(entering_bodies(node)):
             check_constants(node, values, entering)
         flags += carried(node, [_exact(body, values, mode) for body in bodies(node)])

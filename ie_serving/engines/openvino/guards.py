@@ -6,6 +6,7 @@ import openvino as ov
 
 from ie_serving.engines.openvino.graphs.bodies import bodies, carried
 from ie_serving.engines.openvino.graphs.flags import Flag
+from ie_serving.engines.openvino.graphs.walk import operations
 from ie_serving.engines.openvino.indices import guard_indices
 from ie_serving.engines.openvino.limits import guard_limits, refuse_unchecked
 from ie_serving.engines.openvino.ranges import guard_ranges
@@ -43,7 +44,7 @@ def guard_values(model: ov.Model, *, from_end: bool) -> list[Flag]:
 
 
 def _guard(model: ov.Model, from_end: bool) -> _Guarded:
-    nodes = model.get_ordered_ops()
+    nodes = operations(model)
     # Before anything is added, which would hide where a value comes from.
     sources = from_values(nodes)
     refuse_unchecked(nodes, sources)

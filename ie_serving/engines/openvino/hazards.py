@@ -20,8 +20,8 @@ Each fault was measured with OpenVINO 2026.4; `docs/design.md` section 11 lists 
 - The state of `ReadValue` and `Assign` belongs to the infer request, not to a client.
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 
 import openvino as ov
 import openvino.opset15 as op
@@ -30,6 +30,7 @@ from ie_serving.engines.openvino.exact import FAST, exact_integers
 from ie_serving.engines.openvino.graphs.bodies import bodies, carried
 from ie_serving.engines.openvino.graphs.constants import int32, int64
 from ie_serving.engines.openvino.graphs.flags import Flag
+from ie_serving.engines.openvino.graphs.walk import operations
 from ie_serving.engines.openvino.guards import guard_values
 from ie_serving.engines.openvino.operations import (
     COMPUTES_FROM_EMPTY,
@@ -39,6 +40,7 @@ from ie_serving.engines.openvino.operations import (
 )
 from ie_serving.engines.openvino.products import hold_products
 from ie_serving.engines.openvino.specs import Port
+from ie_serving.engines.openvino.twin import Pair, Twin, fix, has_all, twin_of
 
 TRIED_SIZES = (1, 2, 3, 4, 8, 16, 32, 64, 224, 256)
 """Sizes for open dimensions, tried in this order until the graph takes one. With fixed inputs every
@@ -86,7 +88,7 @@ class Hazards:
 
 def guard(
     model: ov.Model, inputs: Sequence[Port], *, from_end: bool = True, integers: str = FAST
-) -> Hazards:
+) -> tuple[Hazards, Twin | None]:
     """Find the hazards of a graph and add to it what detects them. Changes `model`.
 
     Args:
@@ -95,43 +97,58 @@ def guard(
         from_end: whether negative indices count from the end, as in ONNX; TensorFlow refuses them.
         integers: `exact`, `fast` or `refuse`, for operations that are inexact.
 
+    Returns:
+        The hazards, and a copy of the graph, unless that has got more operations since.
+
     Raises:
         LoadFailed: an operation on integers is to be refused.
     """
     refusals = exact_integers(model, integers)
     refusals += guard_values(model, from_end=from_end)
-    nodes = list(_pairs(model, _with_fixed_inputs(model, inputs)))
-    hold_products((node, twin) for node, twin, _ in nodes)
-    types = {node.get_type_name() for node, _, _ in nodes}
-    # Shapes of a request that leave something in a body empty are not refused when they are tried:
-    # the branch may not be taken, the loop have no round.
-    skipped = [
-        (node, inside)
-        for node, twin, inside in nodes
-        if _may_be_skipped(node, node if inside else twin)
-    ]
-    inner = {str(node.get_name()) for node, inside in skipped if inside}
-    refusals += _refused_inside(model, inner) if inner else []
-    outer = [node for node, inside in skipped if not inside]
-    _add_flags(model, outer, refusals)
-    by_values = any(_is_open(shape) for _, twin, _ in nodes for shape in output_shapes(twin))
-    may_fail = not types <= NEVER_FAILS
+    own = {node.get_name() for node in operations(model)}
+    # Before the graph is copied: the copy then has all operations of most graphs.
+    output = _add_flags(model, [flag.raised for flag in refusals])
+    twin = twin_of(model)
+    _fix(model, twin.model, inputs)
+    pairs = [pair for pair in twin.pairs if pair.inside or pair.node.get_name() in own]
+    hold_products((node, copy) for node, copy, _ in pairs)
+    skipped = [pair for pair in pairs if _may_be_skipped(pair)]
+    outer = [pair.node for pair in skipped if not pair.inside]
+    if skipped:
+        # Shapes of a request that leave something in a body empty are not refused when they are
+        # tried: the branch may not be taken, the loop have no round.
+        inner = {str(pair.node.get_name()) for pair in skipped if pair.inside}
+        refusals += _refused_inside(model, inner) if inner else []
+        if output is not None:
+            model.remove_result(output)
+        _add_flags(model, [*map(_skipped, outer), *(flag.raised for flag in refusals)])
     is_open = not all(port.static for port in inputs)
+    hazards = replace(
+        _hazards(pairs, is_open=is_open),
+        flagged=tuple(str(node.get_friendly_name()) for node in outer),
+        refusals=tuple(flag.cause for flag in refusals),
+    )
+    return hazards, twin if has_all(twin, model) else None
+
+
+def _hazards(pairs: Sequence[Pair], *, is_open: bool) -> Hazards:
+    """Tell what the operations of a graph are, and what their shapes follow from."""
+    types = {node.get_type_name() for node, _, _ in pairs}
+    by_values = any(_is_open(shape) for _, copy, _ in pairs for shape in output_shapes(copy))
+    may_fail = not types <= NEVER_FAILS
     return Hazards(
         by_values=by_values,
         may_fail=may_fail,
         spoils=by_values or (may_fail and is_open),
         stateful=not types.isdisjoint(STATE),
         lasting=by_values or "Loop" in types,
-        flagged=tuple(str(node.get_friendly_name()) for node in outer),
-        refusals=tuple(flag.cause for flag in refusals),
     )
 
 
 def _refused_inside(model: ov.Model, names: Collection[str], depth: int = 0) -> list[Flag]:
     """Clean operations of bodies that may be skipped, and give a flag for each."""
     flags: list[Flag] = []
-    for node in model.get_ordered_ops():
+    for node in operations(model):
         inner = [_refused_inside(body, names, depth + 1) for body in bodies(node)]
         flags += carried(node, inner)
         if depth and node.get_name() in names:
@@ -149,10 +166,13 @@ def nothing_left(names: str) -> str:
 
 
 # The flags of all operations fit into one output, which costs one reading of a few bytes.
-def _add_flags(model: ov.Model, nodes: Sequence[ov.Node], refusals: Sequence[Flag]) -> None:
-    flags = [*(_skipped(node) for node in nodes), *(flag.raised for flag in refusals)]
-    if flags:
-        model.add_results([op.result(op.concat(flags, 0))])
+def _add_flags(model: ov.Model, flags: Sequence[ov.Node]) -> ov.Node | None:
+    """Add an output that has these flags; give none where there are none."""
+    if not flags:
+        return None
+    output = op.result(op.concat(list(flags), 0))
+    model.add_results([output])
+    return output
 
 
 def skips_empty(node: ov.Node) -> bool:
@@ -178,43 +198,27 @@ def output_shapes(node: ov.Node) -> list[ov.PartialShape]:
     return [node.get_output_partial_shape(i) for i in range(node.get_output_size())]
 
 
-def _with_fixed_inputs(model: ov.Model, inputs: Sequence[Port]) -> ov.Model:
-    """Copy a model and fix the shapes of its inputs, where some sizes fit.
-
-    Not by `reshape`, which rewrites the graph: its operations could not be paired any more.
-    """
-    # A copy: the model itself keeps its open dimensions, which is what requests make use of.
-    copy = model.clone()
+def _fix(model: ov.Model, twin: ov.Model, inputs: Sequence[Port]) -> None:
+    """Give the inputs of a copy the shapes of a request, where the graph takes some."""
     if all(port.static for port in inputs):
-        return copy
-    fits = any(_fix(copy, inputs, size) for size in TRIED_SIZES)
-    return copy if fits else model.clone()
+        return
+    if not any(_takes(twin, inputs, size) for size in TRIED_SIZES):
+        opened = (each.get_partial_shape() for each in model.get_parameters())
+        fix(twin, dict(enumerate(opened)))
 
 
-def _fix(copy: ov.Model, inputs: Sequence[Port], size: int) -> bool:
-    """Fix open dimensions at `size`; tell whether the graph takes it."""
-    parameters = copy.get_parameters()
-    for port in inputs:
-        parameters[port.index].set_partial_shape(ov.PartialShape(list(port.least(size) or ())))
+def _takes(twin: ov.Model, inputs: Sequence[Port], size: int) -> bool:
+    """Fix open sizes at `size`; tell whether the graph takes it."""
     try:
-        copy.validate_nodes_and_infer_types()
+        fix(twin, {port.index: ov.PartialShape(list(port.least(size) or ())) for port in inputs})
     except RuntimeError:  # as of a convolution whose kernel is larger than this size
         return False
     return True
 
 
-def _pairs(
-    model: ov.Model, twin: ov.Model, inside: bool = False
-) -> Iterator[tuple[ov.Node, ov.Node, bool]]:
-    """Pair each operation with that of the copy, and tell whether it is inside a body."""
-    for node, other in zip(model.get_ordered_ops(), twin.get_ordered_ops(), strict=True):
-        yield node, other, inside
-        for body, other_body in zip(bodies(node), bodies(other), strict=True):
-            yield from _pairs(body, other_body, inside=True)
-
-
-def _may_be_skipped(node: ov.Node, twin: ov.Node) -> bool:
-    return skips_empty(node) and any(map(_may_be_empty, input_shapes(twin)))
+def _may_be_skipped(pair: Pair) -> bool:
+    shown = pair.node if pair.inside else pair.twin
+    return skips_empty(pair.node) and any(map(_may_be_empty, input_shapes(shown)))
 
 
 def _is_open(shape: ov.PartialShape) -> bool:

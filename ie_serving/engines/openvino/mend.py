@@ -25,6 +25,7 @@ import openvino.opset15 as op
 
 from ie_serving.engines.openvino.graphs.bodies import add_result, bodies
 from ie_serving.engines.openvino.graphs.constants import int32, int64
+from ie_serving.engines.openvino.graphs.walk import operations
 
 _COMPUTED_AS: Mapping[str, str] = {
     "boolean": "u8",
@@ -40,7 +41,7 @@ _PLACES = 2
 
 def mend(model: ov.Model) -> None:
     """Change the operations that would give wrong answers, those of bodies too."""
-    for node in model.get_ordered_ops():
+    for node in operations(model):
         for body in bodies(node):
             mend(body)
         change = _CHANGES.get(node.get_type_name())

@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterator
 
 import openvino as ov
 
+from ie_serving.engines.openvino.graphs.walk import operations
+
 RESHAPE = "Reshape"
 SAME = 0
 """Entry of a pattern that keeps a dimension."""
@@ -38,7 +40,7 @@ def mixed(model: ov.Model, names: Collection[str]) -> str:
 
 
 def _reshapes(model: ov.Model) -> Iterator[ov.Node]:
-    return (node for node in model.get_ops() if node.get_type_name() == RESHAPE)
+    return (node for node in operations(model) if node.get_type_name() == RESHAPE)
 
 
 def _is_constant(node: ov.Node) -> bool:

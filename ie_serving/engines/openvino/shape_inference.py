@@ -12,23 +12,21 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import openvino as ov
-import openvino.opset15 as op
 
 from ie_serving.core.budget import BUDGET
 from ie_serving.core.errors import InvalidTensor, QueueFull
 from ie_serving.engines.openvino import rows
 from ie_serving.engines.openvino.graphs.shapes import elements
+from ie_serving.engines.openvino.graphs.walk import operations
 from ie_serving.engines.openvino.hazards import input_shapes, output_shapes, skips_empty
 from ie_serving.engines.openvino.operations import EMPTY_FROM_EMPTY
 from ie_serving.engines.openvino.runtime import in_words
 from ie_serving.engines.openvino.specs import Port
+from ie_serving.engines.openvino.twin import Twin, fix
 from ie_serving.engines.openvino.unfit import unfit
 from ie_serving.engines.run.pool import MOST_WAITING
 from ie_serving.engines.run.request import Shapes
 
-WEIGHT_ELEMENTS = 1024
-"""Constants of more elements are weights, which the copy does without; smaller ones may decide
-about shapes (axes, sizes, patterns), and are kept."""
 KNOWN_LIMIT = 4096
 """Combinations that fit and are remembered, about 200 bytes each; for one more the oldest is
 forgotten, and tried again when it comes."""
@@ -54,14 +52,14 @@ class ShapeInference:
     request for a combination that is being inferred waits for its turn, and then finds it known.
     """
 
-    def __init__(
-        self, model: ov.Model, inputs: Sequence[Port], keepers: Collection[str] = ()
-    ) -> None:
+    def __init__(self, twin: Twin, inputs: Sequence[Port], keepers: Collection[str] = ()) -> None:
         self.names = [port.spec.name for port in inputs]
         self._indices = [port.index for port in inputs]
         self._keepers = keepers
-        self._model = _without_weights(model)
-        self._readers = [node for node in self._model.get_ops() if _may_read_nothing(node)]
+        self._model = twin.model
+        self._readers = [
+            pair.twin for pair in twin.pairs if not pair.inside and _may_read_nothing(pair.node)
+        ]
         self.known: dict[Shapes, None] = {}
         self._refused: dict[Shapes, str] = {}
         self._turn = asyncio.Lock()
@@ -108,13 +106,8 @@ class ShapeInference:
         Not remembered is what lets an operation compute with nothing: with some operations fused
         behind it, it fails, and such a request has to go by the way that loses no error each time.
         """
-        # Not by `reshape`, which rewrites the graph first: it takes five times as long, and may let
-        # shapes fit that the graph that serves does not take.
-        parameters = self._model.get_parameters()
-        for index, shape in zip(self._indices, shapes, strict=True):
-            parameters[index].set_partial_shape(ov.PartialShape(list(shape)))
         try:
-            self._model.validate_nodes_and_infer_types()
+            fix(self._model, dict(zip(self._indices, map(_closed, shapes), strict=True)))
         except RuntimeError as error:
             return False, f"{self._given(shapes)}: {in_words(error)}"
         if mixed := rows.mixed(self._model, self._keepers):
@@ -124,7 +117,7 @@ class ShapeInference:
         if skipped:
             given, names = self._given(shapes), ", ".join(skipped)
             return False, f"{given}: nothing is left for {names} to compute with: send more"
-        computing = (node for node in self._model.get_ops() if node.get_type_name() not in HELD)
+        computing = (node for node in operations(self._model) if node.get_type_name() not in HELD)
         fault = next(filter(None, (unfit(node) or _too_large(node) for node in computing)), None)
         return not reading, fault and f"{self._given(shapes)}: {fault}"
 
@@ -132,6 +125,10 @@ class ShapeInference:
         pairs = zip(self.names, shapes, strict=True)
         given = ", ".join(f'"{name}" {shape}' for name, shape in pairs)
         return f"the model cannot take inputs of shape {given}"
+
+
+def _closed(shape: tuple[int, ...]) -> ov.PartialShape:
+    return ov.PartialShape(list(shape))
 
 
 def _may_read_nothing(node: ov.Node) -> bool:
@@ -180,21 +177,3 @@ def _remember(known: dict[Shapes, T], shapes: Shapes, what: T, most: int) -> Non
     if len(known) >= most:
         del known[next(iter(known))]
     known[shapes] = what
-
-
-def _is_weight(constant: ov.Node) -> bool:
-    return (elements(constant.get_output_partial_shape(0)) or 0) > WEIGHT_ELEMENTS
-
-
-def _without_weights(model: ov.Model) -> ov.Model:
-    """Copy a model with inputs in place of its large constants, so that it costs no memory."""
-    copy = model.clone()
-    stands_in = []
-    for node in copy.get_ops():
-        if node.get_type_name() == "Constant" and _is_weight(node):
-            parameter = op.parameter(node.get_output_shape(0), node.get_output_element_type(0))
-            node.output(0).replace(parameter.output(0))
-            stands_in.append(parameter)
-    copy.add_parameters(stands_in)  # else the graph has inputs that the model does not know
-    copy.validate_nodes_and_infer_types()
-    return copy

@@ -10,6 +10,7 @@ import openvino as ov
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.engines.openvino.graphs.bodies import bodies
+from ie_serving.engines.openvino.graphs.walk import operations
 
 RIGHT = frozenset(
     {
@@ -29,7 +30,7 @@ def check_texts(model: ov.Model) -> None:
     Raises:
         LoadFailed: naming the operation.
     """
-    for node in model.get_ordered_ops():
+    for node in operations(model):
         for body in bodies(node):
             check_texts(body)
         kind = node.get_type_name()

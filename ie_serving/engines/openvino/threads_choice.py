@@ -11,6 +11,7 @@ import openvino as ov
 from ie_serving.core.hints import Hint
 from ie_serving.core.tensors import Array
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.openvino.graphs.walk import operations
 from ie_serving.engines.openvino.hazards import Hazards
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.properties import (
@@ -130,10 +131,10 @@ def _fastest(model: ov.Model, options: EngineOptions, trials: "_Trials") -> Comp
 
 
 def _looks_tiny(model: ov.Model) -> bool:
-    operations = model.get_ops()
-    if len(operations) > TINY_OPERATIONS:
+    nodes = operations(model)
+    if len(nodes) > TINY_OPERATIONS:
         return False
-    constants = (node for node in operations if node.get_type_name() == "Constant")
+    constants = (node for node in nodes if node.get_type_name() == "Constant")
     elements = sum(int(math.prod(node.get_output_shape(0))) for node in constants)
     return elements <= TINY_WEIGHTS
 

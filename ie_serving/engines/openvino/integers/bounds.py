@@ -17,6 +17,7 @@ import openvino as ov
 
 from ie_serving.engines.openvino.graphs.bodies import bodies
 from ie_serving.engines.openvino.graphs.constants import value_of
+from ie_serving.engines.openvino.graphs.walk import operations
 from ie_serving.engines.openvino.integers.loops import Taken, given
 
 Bounds = tuple[int, int]
@@ -71,8 +72,8 @@ class Values:
 
     def of(self, output: ov.Output) -> Known:
         """Tell what is known of an output."""
-        held = HELD.get(output.get_element_type().get_type_name())
-        return self._known.get(_key(output), Known(held))
+        known = self._known.get(_key(output))
+        return known or Known(HELD.get(output.get_element_type().get_type_name()))
 
     def bounds(self, node: ov.Node, number: int) -> Bounds:
         """Give the bounds of an input that holds integers."""
@@ -104,11 +105,12 @@ class Values:
         self._known[_key(new)] = self.of(old)
 
     def _find(self, model: ov.Model) -> None:
-        for node in model.get_ordered_ops():
+        for node in operations(model):
             inputs = [self.of(node.input_value(i)) for i in range(node.get_input_size())]
             for output in node.outputs():
-                if _key(output) not in self._known:  # those of a body's inputs are known already
-                    self._known[_key(output)] = _known(node, output, inputs)
+                key = _key(output)
+                if key not in self._known:  # those of a body's inputs are known already
+                    self._known[key] = _known(node, output, inputs)
             for body, taken in given(node):
                 for parameter, each in taken.items():
                     self._enter(body.get_parameters()[parameter], inputs[each.outer], each)

@@ -245,7 +245,7 @@ def test_positions_by_shape_leave_the_shortest_way(tmp_path: Path) -> None:
         return op.concat([x, places], 0)
 
     (draft,) = read(open_input(tmp_path, body), OpenVinoOptions()).drafts
-    hazards = guard(draft.model, prepare(draft, draft.model, EngineOptions()).inputs)
+    hazards, _ = guard(draft.model, prepare(draft, draft.model, EngineOptions()).inputs)
     assert not hazards.needs_care
     assert hazards.refusals == ()
 

@@ -335,7 +335,8 @@ async def test_a_cancelled_request_of_open_shapes_spoils_no_other(
 
 def hazards_of(directory: Path) -> Hazards:
     (draft,) = read(directory, OpenVinoOptions()).drafts
-    return guard(draft.model, prepare(draft, draft.model, EngineOptions()).inputs)
+    hazards, _ = guard(draft.model, prepare(draft, draft.model, EngineOptions()).inputs)
+    return hazards
 
 
 @pytest.mark.parametrize("shape", [[4, 8], [-1, 8], [-1, -1]], ids=str)
@@ -425,7 +426,7 @@ def test_what_could_not_be_compiled_anew_answers_nothing(tmp_path: Path) -> None
     """Each use fails until a renewal succeeds; memory of before is never read."""
     (draft,) = read(open_input(tmp_path, positive), OpenVinoOptions()).drafts
     ports = prepare(draft, draft.model, EngineOptions())
-    hazards = guard(draft.model, ports.inputs)
+    hazards, _ = guard(draft.model, ports.inputs)
     broken = False
 
     def make() -> ov.InferRequest:

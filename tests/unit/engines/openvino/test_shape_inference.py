@@ -15,10 +15,12 @@ from ie_serving.core.errors import InvalidTensor, QueueFull
 from ie_serving.core.tensors import DataType
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino import shape_inference
+from ie_serving.engines.openvino.hazards import guard
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.read import read
 from ie_serving.engines.openvino.shape_inference import ShapeInference
 from ie_serving.engines.openvino.specs import prepare
+from ie_serving.engines.openvino.twin import twin_of
 from ie_serving.engines.run.request import Shapes
 from tests.unit.engines.openvino.models import parameter, result, save, unary
 
@@ -29,7 +31,7 @@ class Counting(ShapeInference):
     """Counts inferences, and holds them until `go` is set."""
 
     def __init__(self, model: ov.Model, ports: object) -> None:
-        super().__init__(model, ports)  # type: ignore[arg-type]
+        super().__init__(twin_of(model), ports)  # type: ignore[arg-type]
         self.go = Event()
         self.go.set()
         self.inferred: list[Shapes] = []
@@ -123,7 +125,8 @@ async def test_the_queue_has_an_end(product: Counting, monkeypatch: pytest.Monke
 def inference(directory: Path, body: Callable[[Any], Any]) -> ShapeInference:
     """Infer shapes of y = body(x), x of one open dimension."""
     (draft,) = read(unary(directory, [-1], DataType.FP32, body), OpenVinoOptions()).drafts
-    return ShapeInference(draft.model, prepare(draft, draft.model, EngineOptions()).inputs)
+    inputs = prepare(draft, draft.model, EngineOptions()).inputs
+    return ShapeInference(twin_of(draft.model), inputs)
 
 
 async def test_shapes_that_leave_an_operation_nothing_are_refused(tmp_path: Path) -> None:
@@ -170,3 +173,21 @@ async def test_more_values_than_there_are_are_refused(tmp_path: Path) -> None:
     await shapes.check(((3,),))
     with pytest.raises(InvalidTensor, match=r'"x" \(2,\): TopK_\d+ is asked for the first 3 of 2'):
         await shapes.check(((2,),))
+
+
+async def test_what_flags_read_is_tried_as_well(tmp_path: Path) -> None:
+    """The copy that shows hazards serves here, too: it has the flags of what it shows."""
+    table = op.constant([1.0, 2.0])
+
+    def looked_up(x: Any) -> Any:
+        return op.gather(table, op.convert(x, "i64"), op.constant(0))
+
+    (draft,) = read(unary(tmp_path, [-1], DataType.FP32, looked_up), OpenVinoOptions()).drafts
+    inputs = prepare(draft, draft.model, EngineOptions()).inputs
+    hazards, twin = guard(draft.model, inputs)
+    assert hazards.refusals
+    assert twin is not None
+    shapes = ShapeInference(twin, inputs)
+    await shapes.check(((2,),))
+    await shapes.check(((0,),))
+    assert list(shapes.known) == [((2,),)]

@@ -80,8 +80,8 @@ class SpareCpu:
         return bool(self._own)
 
     @property
-    def is_left_by_me(self) -> bool:
-        """Whether this thread is in the body of `left`, and something is left."""
+    def this_thread_loads(self) -> bool:
+        """Whether this thread runs a load that has left a CPU to the event loop, or its end."""
         return threading.get_native_id() in self._loading
 
     def open(self) -> None:

@@ -196,7 +196,7 @@ def _program(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
         from_end = draft.listed is None  # what declares signatures is TensorFlow's, which does not
         integers = options.of(OpenVinoOptions).integers
         hazards, twin = guard(model, ports.inputs, from_end=from_end, integers=integers)
-        part_absolutes(model)
+        part_absolutes(model)  # by which no shape changes, so the copy still shows them
     if hazards.lasting and options.execution == "auto":
         # What a size took before says nothing of the next: none may hold the event loop.
         options = replace(options, execution="async")

@@ -98,7 +98,7 @@ def guard(
         integers: `exact`, `fast` or `refuse`, for operations that are inexact.
 
     Returns:
-        The hazards, and a copy of the graph, unless that has got more operations since.
+        The hazards, and a copy of the graph; None where what was added came after it.
 
     Raises:
         LoadFailed: an operation on integers is to be refused.
@@ -111,12 +111,10 @@ def guard(
     twin = twin_of(model)
     _fix(model, twin.model, inputs)
     pairs = [pair for pair in twin.pairs if pair.inside or pair.node.get_name() in own]
-    hold_products((node, copy) for node, copy, _ in pairs)
+    hold_products((node, copied) for node, copied, _ in pairs)
     skipped = [pair for pair in pairs if _may_be_skipped(pair)]
     outer = [pair.node for pair in skipped if not pair.inside]
     if skipped:
-        # Shapes of a request that leave something in a body empty are not refused when they are
-        # tried: the branch may not be taken, the loop have no round.
         inner = {str(pair.node.get_name()) for pair in skipped if pair.inside}
         refusals += _refused_inside(model, inner) if inner else []
         if output is not None:
@@ -134,7 +132,7 @@ def guard(
 def _hazards(pairs: Sequence[Pair], *, is_open: bool) -> Hazards:
     """Tell what the operations of a graph are, and what their shapes follow from."""
     types = {node.get_type_name() for node, _, _ in pairs}
-    by_values = any(_is_open(shape) for _, copy, _ in pairs for shape in output_shapes(copy))
+    by_values = any(_is_open(shape) for _, copied, _ in pairs for shape in output_shapes(copied))
     may_fail = not types <= NEVER_FAILS
     return Hazards(
         by_values=by_values,
@@ -166,11 +164,11 @@ def nothing_left(names: str) -> str:
 
 
 # The flags of all operations fit into one output, which costs one reading of a few bytes.
-def _add_flags(model: ov.Model, flags: Sequence[ov.Node]) -> ov.Node | None:
+def _add_flags(model: ov.Model, flags: list[ov.Node]) -> ov.Node | None:
     """Add an output that has these flags; give none where there are none."""
     if not flags:
         return None
-    output = op.result(op.concat(list(flags), 0))
+    output = op.result(op.concat(flags, 0))
     model.add_results([output])
     return output
 
@@ -198,26 +196,28 @@ def output_shapes(node: ov.Node) -> list[ov.PartialShape]:
     return [node.get_output_partial_shape(i) for i in range(node.get_output_size())]
 
 
-def _fix(model: ov.Model, twin: ov.Model, inputs: Sequence[Port]) -> None:
-    """Give the inputs of a copy the shapes of a request, where the graph takes some."""
+def _fix(model: ov.Model, copy: ov.Model, inputs: Sequence[Port]) -> None:
+    """Give the inputs of a copy sizes of which the graph takes all, or leave them open."""
     if all(port.static for port in inputs):
         return
-    if not any(_takes(twin, inputs, size) for size in TRIED_SIZES):
+    if not any(_takes(copy, inputs, size) for size in TRIED_SIZES):
         opened = (each.get_partial_shape() for each in model.get_parameters())
-        fix(twin, dict(enumerate(opened)))
+        fix(copy, dict(enumerate(opened)))
 
 
-def _takes(twin: ov.Model, inputs: Sequence[Port], size: int) -> bool:
+def _takes(copy: ov.Model, inputs: Sequence[Port], size: int) -> bool:
     """Fix open sizes at `size`; tell whether the graph takes it."""
     try:
-        fix(twin, {port.index: ov.PartialShape(list(port.least(size) or ())) for port in inputs})
+        fix(copy, {port.index: ov.PartialShape(list(port.least(size) or ())) for port in inputs})
     except RuntimeError:  # as of a convolution whose kernel is larger than this size
         return False
     return True
 
 
+# Shapes of a request that leave something in a body empty are not refused when they are tried: the
+# branch may not be taken, the loop have no round. So in bodies all open sizes count.
 def _may_be_skipped(pair: Pair) -> bool:
-    shown = pair.node if pair.inside else pair.twin
+    shown = pair.node if pair.inside else pair.copied
     return skips_empty(pair.node) and any(map(_may_be_empty, input_shapes(shown)))
 
 

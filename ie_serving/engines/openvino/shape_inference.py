@@ -58,7 +58,7 @@ class ShapeInference:
         self._keepers = keepers
         self._model = twin.model
         self._readers = [
-            pair.twin for pair in twin.pairs if not pair.inside and _may_read_nothing(pair.node)
+            pair.copied for pair in twin.pairs if not pair.inside and _may_read_nothing(pair.node)
         ]
         self.known: dict[Shapes, None] = {}
         self._refused: dict[Shapes, str] = {}

@@ -1,7 +1,6 @@
 """A model is compiled for one thread or for several: whichever infers faster, measured at load."""
 
 import logging
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,6 +10,7 @@ import openvino as ov
 from ie_serving.core.hints import Hint
 from ie_serving.core.tensors import Array
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.openvino.graphs.shapes import elements
 from ie_serving.engines.openvino.graphs.walk import operations
 from ie_serving.engines.openvino.hazards import Hazards
 from ie_serving.engines.openvino.options import OpenVinoOptions
@@ -135,8 +135,8 @@ def _looks_tiny(model: ov.Model) -> bool:
     if len(nodes) > TINY_OPERATIONS:
         return False
     constants = (node for node in nodes if node.get_type_name() == "Constant")
-    elements = sum(int(math.prod(node.get_output_shape(0))) for node in constants)
-    return elements <= TINY_WEIGHTS
+    count = sum(elements(node.get_output_partial_shape(0)) or 0 for node in constants)
+    return count <= TINY_WEIGHTS
 
 
 class _Trials:

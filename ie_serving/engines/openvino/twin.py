@@ -1,6 +1,7 @@
 """A copy of a graph without its weights, which shows the shapes that follow from given ones.
 
-The graph that serves keeps its open sizes, which is what requests make use of.
+The graph that serves keeps its open sizes, which is what requests make use of. Constants of bodies
+stay in the copy, whatever they are.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -15,23 +16,27 @@ from ie_serving.engines.openvino.graphs.shapes import elements
 from ie_serving.engines.openvino.graphs.walk import operations
 
 WEIGHT_ELEMENTS = 1024
-"""Constants of more elements are weights, which the copy does without; smaller ones may decide
-about shapes (axes, sizes, patterns), and are kept."""
-DECIDING = frozenset({"boolean", "i32", "i64"})
-"""Element types of constants that may decide about shapes however large they are, as masks do."""
+"""Elements up to which the copy keeps any constant: it may decide about shapes, as axes, sizes and
+patterns do."""
+MASK_ELEMENTS = 1 << 18
+"""Elements up to which it keeps those of `MASKS`, 2 MB of int64. They stay in memory as long as the
+version, so larger tables are replaced, too. What their values decide about shapes counts as open
+then: such a model is served the safe way, which is slower."""
+MASKS = frozenset({"boolean", "u8", "i32", "i64"})
+"""Element types of masks and indices: how many places a mask has set may be a size."""
 
 
 class Pair(NamedTuple):
-    """An operation.
+    """An operation of a graph, and the same one of its copy.
 
     Attributes:
         node: of the graph.
-        twin: the same one of its copy.
+        copied: of the copy; for weights a constant that the copy has no longer.
         inside: whether it is inside a body.
     """
 
     node: ov.Node
-    twin: ov.Node
+    copied: ov.Node
     inside: bool
 
 
@@ -40,7 +45,8 @@ class Twin(NamedTuple):
 
     Attributes:
         model: the copy. It has inputs in place of its weights, behind those of the graph.
-        pairs: the operations of both, each behind those that it reads. They keep the weights.
+        pairs: the operations of both, each behind those that it reads. They keep the weights in
+            memory, so they are not to be kept beyond the load.
     """
 
     model: ov.Model
@@ -57,7 +63,10 @@ def twin_of(model: ov.Model) -> Twin:
 
 
 def has_all(twin: Twin, model: ov.Model) -> bool:
-    """Tell whether nothing was added to a graph since it was copied."""
+    """Tell whether a graph has as many operations as when it was copied.
+
+    Whatever has changed it since must have added some.
+    """
     return _count(model) == len(twin.pairs)
 
 
@@ -65,21 +74,20 @@ def _count(model: ov.Model) -> int:
     return sum(1 + sum(map(_count, bodies(node))) for node in operations(model))
 
 
-def fix(twin: ov.Model, shapes: Mapping[int, ov.PartialShape]) -> None:
+def fix(copy: ov.Model, shapes: Mapping[int, ov.PartialShape]) -> None:
     """Give inputs of a copy these shapes, by their numbers.
 
-    Not by `Model.reshape`, which rewrites the graph first: it takes five times as long, and may let
-    shapes fit that the graph that serves does not take.
+    Not by `Model.reshape`, which rewrites the graph first: it takes several times as long, and may
+    let shapes fit that the graph that serves does not take.
 
     Raises:
         RuntimeError: an operation does not take what follows from them.
     """
-    give_way()
-    parameters = twin.get_parameters()
+    parameters = copy.get_parameters()
     for index, shape in shapes.items():
         parameters[index].set_partial_shape(shape)
     try:
-        twin.validate_nodes_and_infer_types()
+        copy.validate_nodes_and_infer_types()
     finally:
         give_way()
 
@@ -94,13 +102,13 @@ def _leave_weights_out(pairs: Iterable[Pair]) -> Iterator[ov.Node]:
 
 
 def _pairs(model: ov.Model, copy: ov.Model, inside: bool = False) -> Iterator[Pair]:
-    for node, twin in zip(operations(model), copy.get_ordered_ops(), strict=True):
-        yield Pair(node, twin, inside)
-        for body, body_twin in zip(bodies(node), bodies(twin), strict=True):
-            yield from _pairs(body, body_twin, inside=True)
+    for node, copied in zip(operations(model), copy.get_ordered_ops(), strict=True):
+        yield Pair(node, copied, inside)
+        for body, copied_body in zip(bodies(node), bodies(copied), strict=True):
+            yield from _pairs(body, copied_body, inside=True)
 
 
 def _is_weight(constant: ov.Node) -> bool:
-    if constant.get_output_element_type(0).get_type_name() in DECIDING:
-        return False
-    return (elements(constant.get_output_partial_shape(0)) or 0) > WEIGHT_ELEMENTS
+    is_mask = constant.get_output_element_type(0).get_type_name() in MASKS
+    most = MASK_ELEMENTS if is_mask else WEIGHT_ELEMENTS
+    return (elements(constant.get_output_partial_shape(0)) or 0) > most

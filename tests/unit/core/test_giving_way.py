@@ -24,7 +24,7 @@ class Clock:
 class Load:
     """Tells whether this thread loads."""
 
-    is_left_by_me = True
+    this_thread_loads = True
 
 
 @pytest.fixture
@@ -32,6 +32,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     found = Clock()
     monkeypatch.setattr(giving_way, "time", found)
     monkeypatch.setattr(giving_way, "SPARE_CPU", Load())
+    monkeypatch.setattr(giving_way._due, "at", 0.0)
     return found
 
 
@@ -56,7 +57,16 @@ def test_one_that_is_interrupted_at_each_step_comes_to_its_end(clock: Clock) -> 
     assert 1 <= read(clock, [each_s] * steps) <= steps * each_s / AT_WORK_S + 1
 
 
+def test_it_is_away_for_half_of_the_time_at_most_whatever_it_goes_through(clock: Clock) -> None:
+    for _ in range(10):
+        for _ in Steps(range(3)):
+            read(clock, [INTERRUPTED_S * 2] * 5)
+            give_way()
+    assert clock.slept
+    assert sum(clock.slept) * (1 + AT_WORK_S / AWAY_S) <= clock.now + AT_WORK_S
+
+
 def test_who_does_not_load_never_gives_way(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Load, "is_left_by_me", False)
+    monkeypatch.setattr(Load, "this_thread_loads", False)
     give_way()
     assert read(clock, [AWAY_S] * 10) == 0

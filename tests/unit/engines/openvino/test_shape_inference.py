@@ -7,6 +7,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 import pytest
@@ -173,6 +174,24 @@ async def test_more_values_than_there_are_are_refused(tmp_path: Path) -> None:
     await shapes.check(((3,),))
     with pytest.raises(InvalidTensor, match=r'"x" \(2,\): TopK_\d+ is asked for the first 3 of 2'):
         await shapes.check(((2,),))
+
+
+async def test_sizes_that_were_not_found_at_load_are_taken_when_they_come(tmp_path: Path) -> None:
+    """No size that is tried at load is 7; the copy is open again then, and takes it."""
+    seven = op.constant(np.ones((7, 2), np.float32))
+
+    def product(x: Any) -> Any:
+        return op.matmul(x, seven, False, False)
+
+    (draft,) = read(unary(tmp_path, [1, -1], DataType.FP32, product), OpenVinoOptions()).drafts
+    inputs = prepare(draft, draft.model, EngineOptions()).inputs
+    hazards, twin = guard(draft.model, inputs)
+    assert hazards.by_values, "where no size is known all of them count as such"
+    shapes = ShapeInference(twin or twin_of(draft.model), inputs)
+    with pytest.raises(InvalidTensor):
+        await shapes.check(((1, 8),))
+    await shapes.check(((1, 7),))
+    assert list(shapes.known) == [((1, 7),)]
 
 
 async def test_what_flags_read_is_tried_as_well(tmp_path: Path) -> None:

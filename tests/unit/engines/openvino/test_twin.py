@@ -7,7 +7,8 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.engines.openvino.twin import WEIGHT_ELEMENTS, fix, has_all, twin_of
+from ie_serving.core.tensors import DataType
+from ie_serving.engines.openvino.twin import MASK_ELEMENTS, WEIGHT_ELEMENTS, fix, has_all, twin_of
 from tests.unit.engines.openvino.models import parameter
 
 ROWS = WEIGHT_ELEMENTS + 1
@@ -36,7 +37,9 @@ def test_it_has_no_weights_and_the_graph_keeps_them() -> None:
 def test_each_operation_is_paired_with_its_own() -> None:
     model = product()
     twin = twin_of(model)
-    names = [(pair.node.get_friendly_name(), pair.twin.get_friendly_name()) for pair in twin.pairs]
+    names = [
+        (pair.node.get_friendly_name(), pair.copied.get_friendly_name()) for pair in twin.pairs
+    ]
     assert [one for one, _ in names] == [
         node.get_friendly_name() for node in model.get_ordered_ops()
     ]
@@ -56,15 +59,23 @@ def test_shapes_follow_from_those_that_it_is_given_and_the_graph_keeps_its_own()
     assert str(model.outputs[0].get_partial_shape()) == "[?,2]"
 
 
-def test_a_large_mask_still_decides_about_shapes() -> None:
+@pytest.mark.parametrize("kind", [np.bool_, np.uint8, np.int64])
+def test_a_large_mask_still_decides_about_shapes(kind: type) -> None:
     """As of windows of attention: how many of its places are set is a size."""
     x = parameter("x", [-1])
-    mask = np.arange(ROWS) % 2 == 0
+    mask = (np.arange(ROWS) % 2 == 0).astype(kind)
     places = op.squeeze(op.transpose(op.non_zero(op.constant(mask)), op.constant([1, 0])))
     taken = op.gather(x, op.convert(places, "i64"), op.constant(np.int64(0)))
     twin = twin_of(ov.Model([taken], [x]))
     fix(twin.model, {0: ov.PartialShape([ROWS])})
     assert str(twin.model.outputs[0].get_partial_shape()) == f"[{mask.sum()}]"
+
+
+def test_a_table_of_integers_is_not_kept() -> None:
+    x = parameter("x", [-1], DataType.INT64)
+    table = op.constant(np.zeros(MASK_ELEMENTS + 1, np.int64))
+    twin = twin_of(ov.Model([op.gather(table, x, op.constant(np.int64(0)))], [x]))
+    assert constants(twin.model) == [1]
 
 
 def within(body: ov.Model) -> Any:

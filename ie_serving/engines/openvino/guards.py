@@ -63,7 +63,6 @@ def _guard(model: ov.Model, from_end: bool) -> _Guarded:
 def _take_out(node: ov.Node, inner: list[_Guarded], sources: set[str], guarded: _Guarded) -> None:
     """Add what was found in the bodies of an operation to what was found around it."""
     guarded.flags.extend(carried(node, [each.flags for each in inner]))
-    for count, flag in guard_rounds(node, [each.rounds for each in inner], sources):
+    for count, flags in guard_rounds(node, [each.rounds for each in inner], sources):
         guarded.rounds.append(count)
-        if flag is not None:
-            guarded.flags.append(flag)
+        guarded.flags.extend(flags)

@@ -4,6 +4,9 @@ A loop of 2^31 rounds holds its thread for half a day, and no deadline ends it: 
 cancellation between two operations only, and a loop is one. In a guarded graph each loop counts its
 rounds, with those of the loops inside of it, and ends at `MOST_ROUNDS`. A flag tells of it, so that
 the request is refused.
+
+A loop without any round leaves outputs that hold something of each round, or of the last, as the
+request before left them (measured with OpenVINO 2026.4). So such a request is refused as well.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -29,8 +32,8 @@ MOST_ROUNDS = 100_000
 
 def guard_rounds(
     node: ov.Node, inner: Sequence[Sequence[ov.Node]], sources: Collection[str]
-) -> Iterator[tuple[ov.Node, Flag | None]]:
-    """Count the rounds of an operation's bodies; bound those of a `Loop`, with a flag.
+) -> Iterator[tuple[ov.Node, list[Flag]]]:
+    """Count the rounds of an operation's bodies; bound those of a `Loop`, with flags.
 
     Args:
         node: the operation.
@@ -38,21 +41,46 @@ def guard_rounds(
         sources: see `sizes.from_values`.
 
     Yields:
-        What was counted, a graph of one int32, shape (1,); and the flag.
+        What was counted, a graph of one int32, shape (1,); and the flags.
     """
     if node.get_type_name() == "Loop":
-        if any(inner) or not _surely_few(node, sources):
+        needs_one = _gives_of_rounds(node) and not _surely_one(node)
+        if any(inner) or needs_one or not _surely_few(node, sources):
             count = op.convert(_bounded(node, inner[0]), "i32")
-            too_many = op.greater_equal(count, int32([MOST_ROUNDS]))
-            yield count, Flag.where(_cause(node), too_many)
+            flags = [Flag.where(_too_many(node), op.greater_equal(count, int32([MOST_ROUNDS])))]
+            if needs_one:
+                flags.append(Flag.where(_none(node), op.equal(count, int32([0]))))
+            yield count, flags
     elif any(inner):
-        yield _summed(node, inner), None
+        yield _summed(node, inner), []
 
 
-def _cause(node: ov.Node) -> str:
+def _too_many(node: ov.Node) -> str:
     return (
         f"{title(node)} is asked for {MOST_ROUNDS} rounds or more: send values that ask for fewer"
     )
+
+
+def _none(node: ov.Node) -> str:
+    return f"{title(node)} is asked for no round and has nothing to give: ask for one at least"
+
+
+def _gives_of_rounds(node: ov.Node) -> bool:
+    """Tell whether an output holds what rounds have made, and not what is carried through them."""
+    carried = {
+        each.body_value_index
+        for each in node.get_input_descriptions()
+        if type(each).__name__ == "MergedInputDescription"
+    }
+    return any(each.body_value_index not in carried for each in node.get_output_descriptions())
+
+
+def _surely_one(node: ov.Node) -> bool:
+    """Tell whether the model itself says that there is a round."""
+    trips, begins = (value_of(node.input_value(number).get_node()) for number in range(2))
+    # A negative count is none.
+    has_trips = trips is not None and trips.item() != 0
+    return has_trips and begins is not None and bool(begins.all())
 
 
 def _surely_few(node: ov.Node, sources: Collection[str]) -> bool:

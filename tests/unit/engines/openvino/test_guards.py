@@ -155,6 +155,52 @@ async def test_the_rounds_of_a_loop_in_a_loop_are_bounded(tmp_path: Path) -> Non
         await answer(model, 2.0**24)
 
 
+def collecting(*, by_condition: bool, joined: bool) -> Inner:
+    """Add 1 in as many rounds as the first value says, 3 at most; give what each or the last made.
+
+    By the loop's count, or by its condition, which is there before the first round.
+    """
+
+    def body(x: Any) -> Any:
+        so_far = parameter("so_far", [-1])
+        added = op.add(so_far, constant([1], np.float32))
+        made = op.unsqueeze(op.multiply(added, constant(2, np.float32)), constant(0))
+        results = [op.result(constant(True, np.bool_)), op.result(added), op.result(made)]
+        begins = op.greater(op.gather(x, constant(0), constant(0)), constant(0, np.float32))
+        loop = op.loop(
+            constant(3) if by_condition else first(x),
+            begins if by_condition else constant(True, np.bool_),
+        )
+        loop.set_function(ov.Model(results, [so_far], "round"))
+        loop.set_special_body_ports([-1, 0])
+        loop.set_merged_input(so_far, x.output(0), results[1].output(0))
+        loop.get_iter_value(results[1].output(0), -1)
+        if joined:
+            out = loop.get_concatenated_slices(results[2].output(0), 0, 1, 1, -1, 0)
+        else:
+            out = loop.get_iter_value(results[2].output(0), -1)
+        return op.reshape(out, constant([-1]), False)
+
+    return body
+
+
+@pytest.mark.parametrize("joined", [True, False], ids=["of each round", "of the last"])
+@pytest.mark.parametrize("by_condition", [False, True], ids=["count", "condition"])
+@pytest.mark.parametrize("within", [None, in_loop, in_branch], ids=["outside", "loop", "branch"])
+async def test_a_loop_without_rounds_gives_nothing_of_another_request(
+    tmp_path: Path, within: Callable[[Inner], Inner] | None, by_condition: bool, joined: bool
+) -> None:
+    """The plugin leaves such outputs as the request before made them, of another size as well."""
+    inner = collecting(by_condition=by_condition, joined=joined)
+    model = load(open_input(tmp_path, within(inner) if within else inner))
+    made = [8, 446, 10, 448, 12, 450][0 if joined else 4 :]
+    expected = [3 * sum(made)] if within is in_loop else made
+    for _ in range(3):
+        assert await answer(model, 3.0, 222.0) == expected
+        with pytest.raises(InvalidTensor, match="is asked for no round"):
+            await answer(model, 0.0, 1.0)
+
+
 def test_a_loop_whose_rounds_the_model_knows_costs_nothing() -> None:
     x = parameter("x", [-1])
     model = ov.Model([result("y", in_loop(op.relu)(x))], [x], "model")

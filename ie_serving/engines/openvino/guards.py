@@ -10,7 +10,7 @@ from ie_serving.engines.openvino.graphs.walk import operations
 from ie_serving.engines.openvino.indices import guard_indices
 from ie_serving.engines.openvino.limits import guard_limits, refuse_unchecked
 from ie_serving.engines.openvino.ranges import guard_ranges
-from ie_serving.engines.openvino.rounds import guard_rounds
+from ie_serving.engines.openvino.rounds import guard_first_round, guard_rounds
 from ie_serving.engines.openvino.sizes import from_values, guard_sizes
 from ie_serving.engines.openvino.suppression import guard_boxes
 
@@ -63,6 +63,8 @@ def _guard(model: ov.Model, from_end: bool) -> _Guarded:
 def _take_out(node: ov.Node, inner: list[_Guarded], sources: set[str], guarded: _Guarded) -> None:
     """Add what was found in the bodies of an operation to what was found around it."""
     guarded.flags.extend(carried(node, [each.flags for each in inner]))
-    for count, flags in guard_rounds(node, [each.rounds for each in inner], sources):
+    guarded.flags.extend(guard_first_round(node))
+    for count, flag in guard_rounds(node, [each.rounds for each in inner], sources):
         guarded.rounds.append(count)
-        guarded.flags.extend(flags)
+        if flag is not None:
+            guarded.flags.append(flag)

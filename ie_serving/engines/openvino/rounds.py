@@ -32,8 +32,8 @@ MOST_ROUNDS = 100_000
 
 def guard_rounds(
     node: ov.Node, inner: Sequence[Sequence[ov.Node]], sources: Collection[str]
-) -> Iterator[tuple[ov.Node, list[Flag]]]:
-    """Count the rounds of an operation's bodies; bound those of a `Loop`, with flags.
+) -> Iterator[tuple[ov.Node, Flag | None]]:
+    """Count the rounds of an operation's bodies; bound those of a `Loop`, with a flag.
 
     Args:
         node: the operation.
@@ -41,28 +41,31 @@ def guard_rounds(
         sources: see `sizes.from_values`.
 
     Yields:
-        What was counted, a graph of one int32, shape (1,); and the flags.
+        What was counted, a graph of one int32, shape (1,); and the flag.
     """
     if node.get_type_name() == "Loop":
-        needs_one = _gives_of_rounds(node) and not _surely_one(node)
-        if any(inner) or needs_one or not _surely_few(node, sources):
+        if any(inner) or not _surely_few(node, sources):
             count = op.convert(_bounded(node, inner[0]), "i32")
-            flags = [Flag.where(_too_many(node), op.greater_equal(count, int32([MOST_ROUNDS])))]
-            if needs_one:
-                flags.append(Flag.where(_none(node), op.equal(count, int32([0]))))
-            yield count, flags
+            too_many = op.greater_equal(count, int32([MOST_ROUNDS]))
+            yield count, Flag.where(_cause(node), too_many)
     elif any(inner):
-        yield _summed(node, inner), []
+        yield _summed(node, inner), None
 
 
-def _too_many(node: ov.Node) -> str:
-    return (
-        f"{title(node)} is asked for {MOST_ROUNDS} rounds or more: send values that ask for fewer"
+def guard_first_round(node: ov.Node) -> Iterator[Flag]:
+    """Give a flag for a `Loop` that needs a round, where the request decides whether it has one."""
+    if node.get_type_name() != "Loop" or not _gives_of_rounds(node):
+        return
+    trips, begins = (node.input_value(number) for number in range(2))
+    known = [value_of(each.get_node()) for each in (trips, begins)]
+    # A negative count is none.
+    if all(value is not None and value.all() for value in known):
+        return
+    none = op.equal(op.convert(trips, "i64"), int64(0))
+    yield Flag.where(
+        f"{title(node)} is asked for no round and has nothing to give: ask for one at least",
+        op.logical_or(none, op.logical_not(begins)),
     )
-
-
-def _none(node: ov.Node) -> str:
-    return f"{title(node)} is asked for no round and has nothing to give: ask for one at least"
 
 
 def _gives_of_rounds(node: ov.Node) -> bool:
@@ -75,12 +78,10 @@ def _gives_of_rounds(node: ov.Node) -> bool:
     return any(each.body_value_index not in carried for each in node.get_output_descriptions())
 
 
-def _surely_one(node: ov.Node) -> bool:
-    """Tell whether the model itself says that there is a round."""
-    trips, begins = (value_of(node.input_value(number).get_node()) for number in range(2))
-    # A negative count is none.
-    has_trips = trips is not None and trips.item() != 0
-    return has_trips and begins is not None and bool(begins.all())
+def _cause(node: ov.Node) -> str:
+    return (
+        f"{title(node)} is asked for {MOST_ROUNDS} rounds or more: send values that ask for fewer"
+    )
 
 
 def _surely_few(node: ov.Node, sources: Collection[str]) -> bool:

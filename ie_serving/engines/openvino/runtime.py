@@ -36,7 +36,9 @@ _ADVICE = (
     r"OpenVINO has no \1: export the model without it, or a signature that takes what it gives"
 )
 _UNFIT = re.compile(r"inconsistent|Incompatible|doesn't match|mismatch|do not match")
-_SHAPES = re.compile(r"While validating node 'opset\d+::(\w+) \S+ \((.*?)\) -> ")
+_BEFORE = re.compile(r" -> \([^()]*\)(?=')")
+"""What an operation gives, as its name is told: as the shapes of a request before left it."""
+_SHAPES = re.compile(r"While validating node 'opset\d+::(\w+) \S+ \((.*?)\)'")
 _SHAPE = re.compile(r"\]:\w+\[([\d,?.]*)\]")
 _BEYOND_AXIS = re.compile(r"K \((\d+)\) exceeds the axis dimension \((\d+)\)")
 _OUT_OF_RANGE = re.compile(r"Value (-\d+) not in range \[0:")
@@ -98,7 +100,7 @@ def in_words(error: BaseException) -> str:
 
     OpenVINO's own text follows; for what is not known here, it is all there is.
     """
-    text = one_line(error)
+    text = _BEFORE.sub("", one_line(error))
     shapes = _SHAPES.search(text) if _UNFIT.search(text) else None
     if shapes:
         given = " and ".join(f"[{shape}]" for shape in _SHAPE.findall(shapes[2]))

@@ -101,6 +101,15 @@ async def test_the_loop_goes_on_and_the_cancelled_leave_nothing_behind(product: 
     assert product.inferred == [shapes[0], shapes[-1]]
 
 
+async def test_a_refusal_says_nothing_of_the_request_before(product: Counting) -> None:
+    """OpenVINO names an operation with the sizes that it gave last."""
+    await product.check(((1234, 2), (2, 5678)))
+    with pytest.raises(InvalidTensor, match=r"\(1, 2\).*\(3, 3\)") as refused:
+        await product.check(FAILS)
+    assert "1234" not in str(refused.value)
+    assert "5678" not in str(refused.value)
+
+
 async def test_the_oldest_of_too_many_is_forgotten(
     product: Counting, monkeypatch: pytest.MonkeyPatch
 ) -> None:

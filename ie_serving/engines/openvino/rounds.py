@@ -58,7 +58,7 @@ def guard_first_round(node: ov.Node) -> Iterator[Flag]:
         return
     trips, begins = (node.input_value(number) for number in range(2))
     known = [value_of(each.get_node()) for each in (trips, begins)]
-    # A negative count is none.
+    # A negative count is no limit.
     if all(value is not None and value.all() for value in known):
         return
     none = op.equal(op.convert(trips, "i64"), int64(0))
@@ -89,7 +89,7 @@ def _surely_few(node: ov.Node, sources: Collection[str]) -> bool:
     trips = value_of(node.input_value(0).get_node())
     if trips is not None:
         count = int(trips.item())
-        # A negative count is none.
+        # A negative count is no limit.
         return 0 <= count < MOST_ROUNDS or (count > 0 and _has_no_condition(node))
     return not is_among(sources, node, 0) and _has_no_condition(node)
 

@@ -14,8 +14,7 @@ import pytest
 
 from ie_serving.core.errors import LoadFailed
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType
-from ie_serving.engines.openvino import compile as compile_module
-from ie_serving.engines.openvino import room, threads_choice
+from ie_serving.engines.openvino import programs, room, threads_choice
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.openvino.threads_choice import about_as_fast
 from ie_serving.engines.run import probe
@@ -189,7 +188,7 @@ async def test_alternating_shapes_compile_nothing(
         raise AssertionError("compiled while it serves")
 
     monkeypatch.setattr(threads_choice, "compile_cached", fail)
-    monkeypatch.setattr(compile_module, "compile_cached", fail)
+    monkeypatch.setattr(programs, "compile_cached", fail)
     for shape in [(1, 2), (3, 4), (7, 1)] * 3:
         assert (await run(model, {"x": np.ones(shape, np.float32)}))["y"].shape == shape
 
@@ -215,7 +214,7 @@ def test_sizes_beyond_the_memory_are_refused_before_any_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: Mapping[str, Any]
 ) -> None:
     monkeypatch.setattr(room.BUDGET, "limit", 1 << 30)
-    monkeypatch.setattr(compile_module, "compile_fastest", None)  # it is not come to
+    monkeypatch.setattr(programs, "compile_fastest", None)  # it is not come to
     add_one(tmp_path)
     with pytest.raises(
         LoadFailed, match=r"reshaped to x=\(.* bytes or more, .* take 1073741824: ask"

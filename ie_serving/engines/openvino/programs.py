@@ -1,0 +1,193 @@
+"""A signature's graph becomes a program: guarded, compiled, with its infer requests."""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+
+import openvino as ov
+
+from ie_serving.core.errors import InvalidRequest, ServingError
+from ie_serving.core.tensors import Array
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.openvino.absolutes import part_absolutes
+from ie_serving.engines.openvino.draft import Draft
+from ie_serving.engines.openvino.hazards import Hazards, guard
+from ie_serving.engines.openvino.mend import mend
+from ie_serving.engines.openvino.narrow import check_range, narrowed
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.openvino.properties import (
+    STREAMS,
+    THREADS,
+    UNKNOWN,
+    check_precision,
+    precision_of,
+    property_of,
+)
+from ie_serving.engines.openvino.release import release
+from ie_serving.engines.openvino.runtime import in_words, load_failures
+from ie_serving.engines.openvino.shape_inference import ShapeInference
+from ie_serving.engines.openvino.slot import Slot
+from ie_serving.engines.openvino.specs import Port, Ports, prepare, zeros
+from ie_serving.engines.openvino.stateful_slot import StatefulSlot, unroll, with_states
+from ie_serving.engines.openvino.texts import check_texts
+from ie_serving.engines.openvino.threads_choice import Compiled, compile_cached, compile_fastest
+from ie_serving.engines.openvino.twin import Twin, twin_of
+from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
+from ie_serving.engines.run.program import Check, Program
+from ie_serving.engines.run.queued import QueuedProgram
+from ie_serving.engines.sequences import Sequences
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+FAILED = "Error occurred during inference execution"
+"""Phrase of 2020 for whatever the engine raised."""
+
+
+def program_of(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
+    """Compile the graph of a signature; all ranks of its inputs are known.
+
+    Args:
+        draft: the signature.
+        model: its graph, which is changed.
+        options: of the version.
+
+    Raises:
+        LoadFailed: the device does not take the graph, or an option asks for what it cannot have.
+    """
+    mend(model)
+    check_texts(model)
+    ports = prepare(draft, model, options)
+    if options.of(Sequences).low_latency_transformation:
+        unroll(model)
+    with load_failures("the model's operations cannot be examined"):
+        from_end = draft.listed is None  # what declares signatures is TensorFlow's, which does not
+        integers = options.of(OpenVinoOptions).integers
+        hazards, twin = guard(model, ports.inputs, from_end=from_end, integers=integers)
+        part_absolutes(model)  # by which no shape changes, so the copy still shows them
+    if hazards.lasting and options.execution == "auto":
+        # What a size took before says nothing of the next: none may hold the event loop.
+        options = replace(options, execution="async")
+    admission = _shape_inference(model, twin, ports)
+    compiled = compile_fastest(model, ports, options, hazards, admission)
+    check_precision(compiled.model, compiled.config, options.of(OpenVinoOptions).target_device)
+    latency = LatencyModel(options.execution)
+    # The first request of each size must not be the one that finds out that it takes a second.
+    sample = zeros(ports.inputs, 1)
+    if compiled.seconds is not None and sample is not None:
+        latency.learn_at_load(sum(array.size for array in sample.values()), compiled.seconds)
+    nireq = options.nireq or int(compiled.model.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
+    told = precision_of(compiled.model, model)
+    _log_choice(draft, compiled, told, options, nireq)
+    ahead = options.ahead and nireq == 1 and _queues(compiled, hazards)
+    slots = _slots(model, ports, options, hazards, compiled, nireq + ahead)
+    signature = replace(ports.signature, precision="" if told == UNKNOWN else told)
+    make = QueuedProgram if ahead else Program
+    return make(
+        with_states(signature, slots),
+        slots,
+        latency,
+        failures=(RuntimeError,),
+        blame=partial(_blame, InvalidRequest if admission or hazards.by_request else ServingError),
+        checks=_checks(ports, compiled.model),
+        admission=admission,
+        freed=partial(release, compiled.model),
+    )
+
+
+# Several infer requests of one compiled model may share its memory for intermediate results: a
+# failure of one would spoil those of the others, which are running meanwhile.
+def _slots(
+    model: ov.Model,
+    ports: Ports,
+    options: EngineOptions,
+    hazards: Hazards,
+    compiled: Compiled,
+    nireq: int,
+) -> list[Slot]:
+    """Make infer requests; each with a compiled model of its own where a failure spoils that."""
+    create = compiled.model.create_infer_request
+    kind = StatefulSlot if hazards.stateful and options.of(Sequences).stateful else Slot
+    if not hazards.spoils:
+        return [kind(create, ports.inputs, ports.outputs, hazards) for _ in range(nireq)]
+    device = options.of(OpenVinoOptions).target_device
+    make = partial(_make, model, device, _share(compiled, nireq))
+    with load_failures(f"the model cannot be compiled for {device}"):
+        return [kind(make, ports.inputs, ports.outputs, hazards) for _ in range(nireq)]
+
+
+def _queues(compiled: Compiled, hazards: Hazards) -> bool:
+    """Tell whether a second infer request can be started while the first one runs."""
+    # Without streams `start_async` infers in the thread that calls it, here the event loop.
+    has_stream = property_of(compiled.model, STREAMS) != "0"
+    return has_stream and not (hazards.spoils or hazards.stateful)
+
+
+def _share(compiled: Compiled, nireq: int) -> Mapping[str, str]:
+    """Give the properties of one of `nireq` compiled models that share the threads of one."""
+    if nireq == 1 or THREADS not in compiled.config:
+        return compiled.config
+    threads = max(1, int(compiled.config[THREADS]) // nireq)
+    return {**compiled.config, THREADS: str(threads), STREAMS: "1"}
+
+
+def _make(model: ov.Model, device: str, config: Mapping[str, str]) -> ov.InferRequest:
+    return compile_cached(model, device, config).create_infer_request()
+
+
+def _blame(kind: type[ServingError], error: Exception) -> ServingError:
+    """Blame the request where its shapes or values may be at fault, else the engine."""
+    return kind(f"{FAILED}: {in_words(error)}")
+
+
+def _checks(ports: Ports, compiled: ov.CompiledModel) -> list[tuple[str, Check]]:
+    """Bind what must be checked at each request, and only that."""
+    # Each check is Python code on the way of every request, so inputs that cannot be wrong, which
+    # are nearly all, have none.
+    checks: list[tuple[str, Check]] = [
+        (port.spec.name, partial(_check_shape, port)) for port in ports.inputs if port.tighter
+    ]
+    for port in narrowed(compiled, ports.inputs):
+        checks.append((port.spec.name, partial(check_range, port)))
+    return checks
+
+
+def _check_shape(port: Port, array: Array) -> None:
+    port.check_shape(array.shape)
+
+
+def _shape_inference(model: ov.Model, twin: Twin | None, ports: Ports) -> ShapeInference | None:
+    """Give None where only one combination of shapes is taken."""
+    if all(port.static for port in ports.inputs):
+        return None
+    with load_failures("the model's shapes cannot be inferred"):
+        return ShapeInference(twin or twin_of(model), ports.inputs, ports.keepers)
+
+
+def _log_choice(
+    draft: Draft, compiled: Compiled, precision: str, options: EngineOptions, nireq: int
+) -> None:
+    own = options.of(OpenVinoOptions)
+    seconds = compiled.seconds
+    log.info(
+        Event(
+            "model compiled",
+            signature=draft.name,
+            device=own.target_device,
+            precision=precision,
+            nireq=nireq,
+            threads=property_of(compiled.model, THREADS),
+            streams=property_of(compiled.model, STREAMS),
+            latency_us="unknown" if seconds is None else round(seconds * 1e6),
+            execution=_execution(options, seconds),
+        )
+    )
+
+
+def _execution(options: EngineOptions, seconds: float | None) -> str:
+    """Say how the first requests run; with `auto` later ones are measured anew."""
+    if options.execution != "auto":
+        return options.execution
+    inline = seconds is not None and seconds <= INLINE_MAX_S
+    return "auto:inline" if inline else "auto:async"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from ie_serving.core.budget import BUDGET
 from ie_serving.core.errors import ServingError
 from ie_serving.core.tensors import Array, Signature
-from ie_serving.engines.base import CompiledModel
+from ie_serving.engines.base import GATHERED, CompiledModel
 from ie_serving.engines.layers import own_loop
 from ie_serving.engines.layers.sample_rows import candidates, has_open_rows
 from ie_serving.telemetry.logs import Event
@@ -52,6 +52,7 @@ async def _warm(
     model: CompiledModel, signature: Signature, sizes: Iterable[int]
 ) -> tuple[int, str]:
     """Give how many sizes were inferred, and why no more."""
+    GATHERED.set(True)  # a single row as well: it may come as the rest of a batch
     warmed = 0
     row = next(candidates(signature, 1))
     until = time.monotonic() + MOST_S

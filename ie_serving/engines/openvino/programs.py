@@ -4,15 +4,17 @@ import logging
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import openvino as ov
 
-from ie_serving.core.errors import InvalidRequest, ServingError
+from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
 from ie_serving.core.tensors import Array
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.absolutes import part_absolutes
 from ie_serving.engines.openvino.draft import Draft
 from ie_serving.engines.openvino.hazards import Hazards, guard
+from ie_serving.engines.openvino.lone_row import for_one_row, shape_of
 from ie_serving.engines.openvino.mend import mend
 from ie_serving.engines.openvino.narrow import check_range, narrowed
 from ie_serving.engines.openvino.options import OpenVinoOptions
@@ -35,7 +37,7 @@ from ie_serving.engines.openvino.threads_choice import Compiled, compile_cached,
 from ie_serving.engines.openvino.twin import Twin, twin_of
 from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
 from ie_serving.engines.run.program import Check, Program
-from ie_serving.engines.run.queued import QueuedProgram
+from ie_serving.engines.run.queued import Lone, QueuedProgram
 from ie_serving.engines.sequences import Sequences
 from ie_serving.telemetry.logs import Event
 
@@ -43,6 +45,28 @@ log = logging.getLogger(__name__)
 
 FAILED = "Error occurred during inference execution"
 """Phrase of 2020 for whatever the engine raised."""
+
+
+COMPILED = "model compiled"
+"""Event of the log."""
+
+
+class Graph(NamedTuple):
+    """The graph of a signature, guarded and ready to be compiled.
+
+    Attributes:
+        model: the graph.
+        ports: of it.
+        hazards: of it.
+        admission: tells which shapes it takes; None where only one combination is.
+        blames: kind of error that a failure of the engine is.
+    """
+
+    model: ov.Model
+    ports: Ports
+    hazards: Hazards
+    admission: ShapeInference | None
+    blames: type[ServingError]
 
 
 def program_of(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
@@ -56,6 +80,14 @@ def program_of(draft: Draft, model: ov.Model, options: EngineOptions) -> Program
     Raises:
         LoadFailed: the device does not take the graph, or an option asks for what it cannot have.
     """
+    graph = _guarded(draft, model, options)
+    if graph.hazards.lasting and options.execution == "auto":
+        # What a size took before says nothing of the next: none may hold the event loop.
+        options = replace(options, execution="async")
+    return _compiled(draft, graph, options)
+
+
+def _guarded(draft: Draft, model: ov.Model, options: EngineOptions) -> Graph:
     mend(model)
     check_texts(model)
     ports = prepare(draft, model, options)
@@ -66,10 +98,13 @@ def program_of(draft: Draft, model: ov.Model, options: EngineOptions) -> Program
         integers = options.of(OpenVinoOptions).integers
         hazards, twin = guard(model, ports.inputs, from_end=from_end, integers=integers)
         part_absolutes(model)  # by which no shape changes, so the copy still shows them
-    if hazards.lasting and options.execution == "auto":
-        # What a size took before says nothing of the next: none may hold the event loop.
-        options = replace(options, execution="async")
     admission = _shape_inference(model, twin, ports)
+    blames = InvalidRequest if admission or hazards.by_request else ServingError
+    return Graph(model, ports, hazards, admission, blames)
+
+
+def _compiled(draft: Draft, graph: Graph, options: EngineOptions, event: str = COMPILED) -> Program:
+    model, ports, hazards, admission, blames = graph
     compiled = compile_fastest(model, ports, options, hazards, admission)
     check_precision(compiled.model, compiled.config, options.of(OpenVinoOptions).target_device)
     latency = LatencyModel(options.execution)
@@ -79,21 +114,48 @@ def program_of(draft: Draft, model: ov.Model, options: EngineOptions) -> Program
         latency.learn_at_load(sum(array.size for array in sample.values()), compiled.seconds)
     nireq = options.nireq or int(compiled.model.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
     told = precision_of(compiled.model, model)
-    _log_choice(draft, compiled, told, options, nireq)
+    _log_choice(event, draft, compiled, told, options, nireq)
     ahead = options.ahead and nireq == 1 and _queues(compiled, hazards)
     slots = _slots(model, ports, options, hazards, compiled, nireq + ahead)
     signature = replace(ports.signature, precision="" if told == UNKNOWN else told)
-    make = QueuedProgram if ahead else Program
+    make = partial(QueuedProgram, lone=_lone(draft, graph, options)) if ahead else Program
     return make(
         with_states(signature, slots),
         slots,
         latency,
         failures=(RuntimeError,),
-        blame=partial(_blame, InvalidRequest if admission or hazards.by_request else ServingError),
+        blame=partial(_blame, blames),
         checks=_checks(ports, compiled.model),
         admission=admission,
         freed=partial(release, compiled.model),
     )
+
+
+def _lone(draft: Draft, graph: Graph, options: EngineOptions) -> Lone | None:
+    """Compile a graph whose requests gather once more, for those that come alone.
+
+    None where there is no such graph (`for_one_row`), or the device does not take it.
+    """
+    try:
+        return _compiled_for_one_row(draft, graph, options)
+    except LoadFailed as error:
+        log.warning(Event("one row is computed as a batch is", signature=draft.name, cause=error))
+        return None
+
+
+def _compiled_for_one_row(draft: Draft, graph: Graph, options: EngineOptions) -> Lone | None:
+    with load_failures("the model cannot be fixed to one row"):
+        fixed = for_one_row(graph.model, graph.ports)
+    if fixed is None or graph.admission is None:
+        return None
+    model, ports = fixed
+    shapes = tuple(shape_of(port) for port in ports.inputs)
+    known, _ = graph.admission.try_shapes(shapes)
+    if not known:
+        return None
+    own = graph._replace(model=model, ports=ports, admission=None)
+    options = replace(options, ahead=False, nireq=1)
+    return Lone(shapes, _compiled(draft, own, options, f"{COMPILED} for one row"))
 
 
 # Several infer requests of one compiled model may share its memory for intermediate results: a
@@ -166,13 +228,13 @@ def _shape_inference(model: ov.Model, twin: Twin | None, ports: Ports) -> ShapeI
 
 
 def _log_choice(
-    draft: Draft, compiled: Compiled, precision: str, options: EngineOptions, nireq: int
+    event: str, draft: Draft, compiled: Compiled, precision: str, options: EngineOptions, nireq: int
 ) -> None:
     own = options.of(OpenVinoOptions)
     seconds = compiled.seconds
     log.info(
         Event(
-            "model compiled",
+            event,
             signature=draft.name,
             device=own.target_device,
             precision=precision,

@@ -22,17 +22,18 @@ class Pool(Generic[S]):
         free: items that nobody has; while there are any, nobody waits. `Program` takes from it and
             gives back to it in place, which saves small requests two calls.
         waiters: those who wait, in order.
+        size: how many items there are, lent or free.
     """
 
     def __init__(self, items: Iterable[S]) -> None:
         self.free = list(items)
         self.waiters: OrderedDict[asyncio.Future[S], None] = OrderedDict()
-        self._size = len(self.free)
+        self.size = len(self.free)
 
     @property
     def others_idle(self) -> bool:
         """Whether at most one item is lent: the caller's."""
-        return len(self.free) >= self._size - 1
+        return len(self.free) >= self.size - 1
 
     async def take(self) -> S:
         """Give an item as soon as every earlier waiter has had one.

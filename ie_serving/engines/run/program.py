@@ -137,6 +137,11 @@ class Program:
             else:
                 free.append(request)
 
+    @property
+    def busy(self) -> bool:
+        """Whether some inference runs."""
+        return len(self._pool.free) < self._pool.size
+
     async def _taken(self) -> tuple[InferRequest, float]:
         """Wait for an infer request; tell for how many seconds."""
         began = time.perf_counter()

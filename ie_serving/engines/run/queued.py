@@ -7,6 +7,8 @@ started before the first is over; the engine goes on with it by itself.
 
 What is inferred on the event loop has no such second one: nothing is read meanwhile, and nothing
 gathered. So an inference of gathered requests runs there only if it is brief.
+
+A request of one row that finds the engine idle may have a program of its own, compiled for it.
 """
 
 import asyncio
@@ -14,14 +16,14 @@ import math
 import time
 from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.base import GATHERED
 from ie_serving.engines.run.lane import Lane
 from ie_serving.engines.run.latency_model import CEILING_S, LatencyModel
 from ie_serving.engines.run.program import Program, Read
-from ie_serving.engines.run.request import QueuedRequest
+from ie_serving.engines.run.request import QueuedRequest, Shapes
 
 T = TypeVar("T")
 
@@ -34,12 +36,25 @@ hand one over and to be told of its end takes some 150 us, in which the event lo
 others; alone, a request would only wait for that, and may take longer (`INLINE_MAX_S`)."""
 
 
+class Lone(NamedTuple):
+    """What infers requests that find the engine idle.
+
+    Attributes:
+        shapes: those that it takes, of the inputs in the order of `Admission.names`.
+        program: gives the same outputs for them.
+    """
+
+    shapes: Shapes
+    program: Program
+
+
 class QueuedProgram(Program):
     """A `Program` of two infer requests, of which the engine runs one at a time.
 
     Args of the constructor:
         signature, latency, options: see `Program`.
         requests: both.
+        lone: infers what finds the engine idle and was not gathered; None where these do.
     """
 
     ahead = True
@@ -49,6 +64,8 @@ class QueuedProgram(Program):
         signature: Signature,
         requests: Sequence[QueuedRequest],
         latency: LatencyModel,
+        *,
+        lone: Lone | None = None,
         **options: Any,  # noqa: ANN401  those of `Program`
     ) -> None:
         super().__init__(signature, requests, latency, **options)
@@ -56,11 +73,16 @@ class QueuedProgram(Program):
         inline = latency.longest_inline_s == math.inf  # whatever it takes, as `execution` says
         self._longest_batch_s = math.inf if inline else BRIEF_S
         self._ended = 0.0  # when the last inference in a lane was over
+        self._lone = lone
 
     def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> Coroutine[Any, Any, T]:
         """See `CompiledModel.infer`. What finds the engine at work never runs on the event loop."""
-        if (self._busy or (GATHERED.get() and self._is_long(inputs))) and self._knows(inputs):
-            return self._infer_behind(inputs, read)
+        gathered = GATHERED.get()
+        if (gathered and self._is_long(inputs)) or self._at_work:
+            if self._knows(inputs):
+                return self._infer_behind(inputs, read)
+        elif self._lone and not gathered and self._shapes(inputs) == self._lone.shapes:
+            return self._lone.program.infer(inputs, read)
         return super().infer(inputs, read)
 
     async def _infer_in_lane(self, *given: Any) -> Any:  # noqa: ANN401  as `Program` has it
@@ -71,16 +93,24 @@ class QueuedProgram(Program):
             self._ended = time.perf_counter()
 
     @property
-    def _busy(self) -> bool:
-        return len(self._pool.free) <= self.at_once
+    def _at_work(self) -> bool:
+        return self.busy or (self._lone is not None and self._lone.program.busy)
 
     def _is_long(self, inputs: Mapping[str, Array]) -> bool:
         return self._mean_s.get(_bucket(inputs), CEILING_S) > self._longest_batch_s
 
     def _knows(self, inputs: Mapping[str, Array]) -> bool:
         """Tell whether the shapes are known: others are tried first, in a lane."""
-        shapes = tuple([inputs[name].shape for name in self._open])
-        return self._admission is None or shapes in self._admission.known
+        return self._admission is None or self._shapes(inputs) in self._admission.known
+
+    def _shapes(self, inputs: Mapping[str, Array]) -> Shapes:
+        return tuple([inputs[name].shape for name in self._open])
+
+    def close(self) -> None:
+        """Let go of both programs."""
+        super().close()
+        if self._lone:
+            self._lone.program.close()
 
     async def _infer_behind(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
         for name, check in self._checks:

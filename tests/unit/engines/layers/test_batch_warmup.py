@@ -7,6 +7,7 @@ import pytest
 
 from ie_serving.core.errors import ServingError
 from ie_serving.core.tensors import SERVING_DEFAULT
+from ie_serving.engines.base import GATHERED
 from ie_serving.engines.layers import batch_warmup
 from ie_serving.engines.layers.batch_warmup import warm
 from ie_serving.engines.layers.gathering import Rules
@@ -36,6 +37,15 @@ def test_each_size_is_inferred_alone_first_and_then_in_every_stream() -> None:
     assert warm(model, model.signatures[SERVING_DEFAULT], [1, 4], 2) == 2
     assert model.batches == [1, 1, 1, 4, 4, 4]
     assert model.together == 2
+
+
+def test_a_single_row_is_inferred_as_the_rest_of_a_batch_is() -> None:
+    """What a model has for requests that come alone is not what batches are to find prepared."""
+    seen: list[bool] = []
+    model = Model(lambda x: seen.append(GATHERED.get()) or x, -1, 3)
+    assert warm(model, model.signatures[SERVING_DEFAULT], [1, 4], 2) == 2
+    assert set(seen) == {True}
+    assert not GATHERED.get()
 
 
 def test_rows_of_open_shape_are_not_guessed() -> None:

@@ -14,7 +14,9 @@ from ie_serving.core.tensors import Array
 from ie_serving.engines.base import GATHERED
 from ie_serving.engines.run import queued
 from ie_serving.engines.run.latency_model import LatencyModel
-from ie_serving.engines.run.queued import QueuedProgram
+from ie_serving.engines.run.program import Program
+from ie_serving.engines.run.queued import Lone, QueuedProgram
+from ie_serving.engines.run.request import Shapes
 from tests.unit.engines.run.test_program import SIGNATURE, WAIT_S, EngineFailure, values
 
 
@@ -76,10 +78,25 @@ class Request:
         """Nothing is spoilt."""
 
 
+class AnyShape:
+    """Knows every combination of shapes."""
+
+    names = ("x",)
+
+    class _All(tuple[Shapes, ...]):
+        def __contains__(self, shapes: object) -> bool:
+            return True
+
+    known = _All()
+
+    async def check(self, shapes: Shapes) -> None:
+        raise AssertionError(shapes)
+
+
 class Asked:
     """A program whose first inference runs until `engine.go` is set."""
 
-    def __init__(self, execution: str = "async") -> None:
+    def __init__(self, execution: str = "async", lone: Lone | None = None) -> None:
         self.engine = Engine()
         self.latency = LatencyModel(execution)
         requests = [Request(self.engine) for _ in range(2)]
@@ -89,6 +106,8 @@ class Asked:
             self.latency,
             failures=(EngineFailure,),
             blame=lambda error: ServingError(f"engine: {error}"),
+            admission=AnyShape(),
+            lone=lone,
         )
 
     def ask(self, *given: float) -> "asyncio.Task[Any]":
@@ -222,3 +241,69 @@ async def test_what_an_idle_engine_was_handed_over_teaches_how_long_it_takes() -
     assert asked.engine.begun == ["start"]  # how long it takes is not known yet
     (seconds,) = asked.latency.mean_s.values()
     assert 0 < seconds == asked.program._ran[-1]
+
+
+class Alone(Asked):
+    """A program beside which another takes inputs of one element; both at work until `go`."""
+
+    def __init__(self) -> None:
+        self.lone_engine = Engine()
+        lone = Program(
+            SIGNATURE,
+            [Request(self.lone_engine)],
+            LatencyModel("async"),
+            failures=(EngineFailure,),
+            blame=lambda error: ServingError(f"engine: {error}"),
+        )
+        super().__init__("async", Lone(((1,),), lone))
+
+
+async def test_what_is_compiled_for_it_infers_what_finds_the_engine_idle() -> None:
+    asked = Alone()
+    task = asked.ask(1)
+    await asked.until(lambda: asked.lone_engine.begun == ["run"])
+    asked.lone_engine.go.set()
+    assert await result(task) == [2]
+    assert asked.engine.begun == []
+
+
+async def test_other_shapes_are_not_its() -> None:
+    asked = Alone()
+    asked.engine.go.set()
+    assert await result(asked.ask(1, 2)) == [2, 4]
+    assert asked.lone_engine.begun == []
+
+
+async def test_what_finds_it_at_work_goes_to_the_others() -> None:
+    asked = Alone()
+    first = asked.ask(1)
+    await asked.until(lambda: asked.lone_engine.begun == ["run"])
+    second = asked.ask(2)
+    await asked.until(lambda: asked.engine.begun == ["start"])
+    third = asked.ask(3)
+    await asked.until(lambda: asked.engine.begun == ["start", "start"])
+    for engine in (asked.engine, asked.lone_engine):
+        engine.go.set()
+    assert [await result(task) for task in (first, second, third)] == [[2], [4], [6]]
+    assert asked.lone_engine.begun == ["run"]
+
+
+async def test_what_was_gathered_is_not_its() -> None:
+    asked = Alone()
+    asked.engine.go.set()
+    GATHERED.set(True)
+    assert await result(asked.ask(1)) == [2]
+    assert asked.lone_engine.begun == []
+
+
+async def test_what_is_cancelled_there_leaves_it_free_again() -> None:
+    asked = Alone()
+    gone = asked.ask(1)
+    await asked.until(lambda: asked.lone_engine.begun == ["run"])
+    gone.cancel()
+    asked.lone_engine.go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+    await asked.until(lambda: not asked.program._at_work)
+    assert await result(asked.ask(2)) == [4]
+    assert asked.lone_engine.begun == ["run", "run"]

@@ -1,0 +1,74 @@
+"""The graph of a signature for one row, which is compiled beside that of its batches.
+
+Requests gather only while the model is busy, so one that finds it idle should pay nothing for those
+that do not. By the batches' compiled model it would: OpenVINO's CPU plugin looks at the shapes of
+each operation in each inference where a size is open, and takes a few percent longer for one row
+once it has computed many (`docs/batching.md` has both in figures). The threads that suit batches do
+not suit one row either.
+"""
+
+import math
+from dataclasses import replace
+
+import openvino as ov
+
+from ie_serving.engines.openvino.graphs.bodies import bodies
+from ie_serving.engines.openvino.graphs.shapes import elements
+from ie_serving.engines.openvino.graphs.walk import operations
+from ie_serving.engines.openvino.specs import Port, Ports
+from ie_serving.engines.openvino.twin import fix
+
+MOST_WEIGHTS = 32 << 20
+"""Bytes of constants up to which a graph is compiled twice, since they are then in memory twice.
+What has more computes a row for milliseconds; the plugin's look at shapes is little beside that."""
+
+
+def for_one_row(model: ov.Model, ports: Ports) -> tuple[ov.Model, Ports] | None:
+    """Copy a graph whose only open size is that of the batch, for one row.
+
+    Args:
+        model: with the weights, which both graphs share until they are compiled.
+        ports: of the model.
+
+    Returns:
+        The copy with its ports, all of one shape; None where another size is open or the batch
+        is not, or the weights take more than `MOST_WEIGHTS`.
+
+    Raises:
+        RuntimeError: an operation does not take one row.
+    """
+    inputs = tuple(filter(None, map(_of_one_row, ports.inputs)))
+    if len(inputs) < len(ports.inputs) or _weights(model) > MOST_WEIGHTS:
+        return None
+    copy = model.clone()
+    fix(copy, {port.index: ov.PartialShape(list(shape_of(port))) for port in inputs})
+    return copy, replace(ports, inputs=inputs)
+
+
+def shape_of(port: Port) -> tuple[int, ...]:
+    """Give the shape of an input that has one only."""
+    assert port.bounds is not None
+    return tuple(low for low, _ in port.bounds)
+
+
+def _of_one_row(port: Port) -> Port | None:
+    """Fix the batch, if it may be 1 and nothing else is open."""
+    if not port.bounds:
+        return None
+    (low, high), *others = port.bounds
+    if not low <= 1 < high or any(low != high for low, high in others):
+        return None
+    fixed = replace(port, bounds=((1, 1), *others))
+    return replace(fixed, spec=replace(port.spec, shape=shape_of(fixed), bounds=None))
+
+
+def _weights(model: ov.Model) -> int:
+    """Give the bytes of constants, those of bodies among them."""
+    return sum(_bytes(node) + sum(map(_weights, bodies(node))) for node in operations(model))
+
+
+def _bytes(node: ov.Node) -> int:
+    if node.get_type_name() != "Constant":
+        return 0
+    count = elements(node.get_output_partial_shape(0)) or 0
+    return math.ceil(count * int(node.get_output_element_type(0).bitwidth) / 8)

@@ -1,0 +1,197 @@
+"""A graph is compiled once more for one row, and requests that come alone take that way."""
+
+import asyncio
+import gc
+import weakref
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import openvino as ov
+import openvino.opset15 as op
+import pytest
+
+from ie_serving.core.errors import InvalidTensor, LoadFailed
+from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature, TensorSpec
+from ie_serving.engines.base import GATHERED
+from ie_serving.engines.openvino import lone_row, programs
+from ie_serving.engines.openvino.lone_row import for_one_row, shape_of
+from ie_serving.engines.openvino.specs import Port, Ports
+from ie_serving.engines.run.program import CompiledPrograms, Program
+from ie_serving.engines.run.queued import Lone, QueuedProgram
+from tests.unit.engines.openvino.models import load, parameter, result, run, save
+
+RANDOM = np.random.default_rng(5)
+WEIGHTS = RANDOM.standard_normal((4, 3)).astype(np.float32)
+
+
+def perceptron(directory: Path, *batches: Any, tail: tuple[Any, ...] = (4,)) -> Path:
+    """Write y = tanh(the sum of all inputs times W), an input for each of `batches`."""
+    inputs = [parameter(f"x{i}", [batch, *tail]) for i, batch in enumerate(batches)]
+    node = inputs[0]
+    for other in inputs[1:]:
+        node = op.add(node, other)
+    return save(directory, [result("y", op.tanh(op.matmul(node, WEIGHTS, False, False)))], inputs)
+
+
+def lone_of(model: CompiledPrograms) -> Lone | None:
+    program = model._programs[SERVING_DEFAULT]
+    assert isinstance(program, QueuedProgram)
+    return program._lone
+
+
+def counted(program: Program, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Give a list to which each inference of a program adds the shapes of its inputs."""
+    seen: list[Any] = []
+    infer = program.infer
+
+    def noted(inputs: Any, read: Any) -> Any:
+        seen.append([array.shape for array in inputs.values()])
+        return infer(inputs, read)
+
+    monkeypatch.setattr(program, "infer", noted)
+    return seen
+
+
+@pytest.mark.parametrize(
+    ("batches", "tail"),
+    [
+        pytest.param([-1], (4,), id="any batch"),
+        pytest.param([(1, 8)], (4,), id="a range"),
+        pytest.param([-1, -1], (4,), id="two inputs"),
+        pytest.param([-1], (2, 4), id="rows of two dimensions"),
+    ],
+)
+async def test_a_lone_row_is_inferred_by_what_is_compiled_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: list[Any], tail: tuple[int, ...]
+) -> None:
+    model = load(perceptron(tmp_path, *batches, tail=tail), ahead=True)
+    lone = lone_of(model)
+    assert lone is not None
+    assert lone.shapes == ((1, *tail),) * len(batches)
+    seen = counted(lone.program, monkeypatch)
+    for rows in (1, 3, 1):
+        inputs: dict[str, Array] = {
+            f"x{i}": RANDOM.standard_normal((rows, *tail)).astype(np.float32)
+            for i in range(len(batches))
+        }
+        found = await run(model, inputs)
+        wanted = np.tanh(sum(inputs.values()) @ WEIGHTS)
+        np.testing.assert_allclose(found["y"], wanted, rtol=1e-5, atol=1e-6)
+    assert seen == [[(1, *tail)] * len(batches)] * 2
+
+
+@pytest.mark.parametrize(
+    ("batch", "tail"),
+    [
+        pytest.param(-1, (-1, 4), id="another size is open"),
+        pytest.param((2, 8), (4,), id="one row is too few"),
+        pytest.param(3, (4,), id="the batch is fixed"),
+        pytest.param(1, (4,), id="one row is all it takes"),
+    ],
+)
+def test_other_graphs_are_compiled_once(tmp_path: Path, batch: Any, tail: tuple[int, ...]) -> None:
+    assert lone_of(load(perceptron(tmp_path, batch, tail=tail), ahead=True)) is None
+
+
+def test_what_gathers_nothing_is_compiled_once(tmp_path: Path, caplog: Any) -> None:
+    with caplog.at_level("INFO"):
+        load(perceptron(tmp_path, -1))
+    assert "for one row" not in caplog.text
+
+
+def test_many_weights_are_not_held_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lone_row, "MOST_WEIGHTS", WEIGHTS.nbytes)
+    assert lone_of(load(perceptron(tmp_path, -1), ahead=True)) is not None
+    monkeypatch.setattr(lone_row, "MOST_WEIGHTS", WEIGHTS.nbytes - 1)
+    assert lone_of(load(perceptron(tmp_path, -1), ahead=True)) is None
+
+
+def test_weights_of_a_branch_count() -> None:
+    branch = op.if_op(op.constant(np.array(True)))
+    body = ov.Model([op.constant(WEIGHTS)], [])
+    branch.set_then_body(body)
+    branch.set_else_body(ov.Model([op.constant(WEIGHTS)], []))
+    branch.set_output(body.results[0], branch.get_else_body().results[0])
+    x = parameter("x", [-1, 4])
+    model = ov.Model([op.matmul(x, branch.output(0), False, False)], [x])
+    assert lone_row._weights(model) == 2 * WEIGHTS.nbytes + 1  # the condition has a byte
+
+
+def test_the_graph_keeps_its_open_batch() -> None:
+    x = parameter("x", [-1, 4])
+    model = ov.Model([op.tanh(x)], [x])
+    spec = TensorSpec("x", DataType.FP32, (-1, 4), "x")
+    signature = Signature(SERVING_DEFAULT, {"x": spec}, {})
+    ports = Ports(signature, (Port(spec, 0, ((0, 9), (4, 4))),), (), frozenset())
+    fixed = for_one_row(model, ports)
+    assert fixed is not None
+    copy, own = fixed
+    assert str(model.inputs[0].get_partial_shape()) == "[?,4]"
+    assert str(copy.outputs[0].get_partial_shape()) == "[1,4]"
+    assert shape_of(own.inputs[0]) == (1, 4) == own.inputs[0].spec.shape
+    assert own.inputs[0].static
+
+
+async def test_an_index_that_is_refused_in_a_batch_is_refused_alone(tmp_path: Path) -> None:
+    """What guards the graph is in the copy as well."""
+    ids = parameter("ids", [-1, 2], DataType.INT64)
+    table = op.constant(np.arange(12, dtype=np.float32).reshape(6, 2))
+    save(tmp_path, [result("y", op.gather(table, ids, op.constant(np.int64(0))))], [ids])
+    model = load(tmp_path, ahead=True)
+    assert lone_of(model) is not None
+    for rows in (1, 3):
+        with pytest.raises(InvalidTensor):
+            await run(model, {"ids": np.full((rows, 2), 6)})
+        found = await run(model, {"ids": np.full((rows, 2), 5)})
+        assert found["y"].tolist() == [[[10, 11]] * 2] * rows
+
+
+async def test_what_was_gathered_is_a_batch_whatever_it_has_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = load(perceptron(tmp_path, -1), ahead=True)
+    lone = lone_of(model)
+    assert lone is not None
+    seen = counted(lone.program, monkeypatch)
+    GATHERED.set(True)
+    await run(model, {"x0": np.zeros((1, 4), np.float32)})
+    assert seen == []
+
+
+async def test_a_row_that_finds_another_at_work_goes_behind_it(tmp_path: Path) -> None:
+    """As one that finds a batch there: in a lane, not on the event loop."""
+    model = load(perceptron(tmp_path, -1), ahead=True, execution="async")
+    x = np.ones((1, 4), np.float32)
+    found = await asyncio.gather(*(run(model, {"x0": x * i}) for i in range(4)))
+    for i, each in enumerate(found):
+        np.testing.assert_allclose(each["y"], np.tanh(x * i @ WEIGHTS), rtol=1e-5, atol=1e-6)
+
+
+def test_a_graph_that_cannot_be_compiled_for_one_row_serves_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    compile_fastest = programs.compile_fastest
+
+    def fail(model: ov.Model, ports: Any, options: Any, *others: Any) -> Any:
+        if not options.ahead:
+            raise LoadFailed("no room")
+        return compile_fastest(model, ports, options, *others)
+
+    monkeypatch.setattr(programs, "compile_fastest", fail)
+    model = load(perceptron(tmp_path, -1), ahead=True)
+    assert lone_of(model) is None
+    assert "one row is computed as a batch is" in caplog.text
+    assert "no room" in caplog.text
+
+
+def test_closing_lets_go_of_both(tmp_path: Path) -> None:
+    model = load(perceptron(tmp_path, -1), ahead=True)
+    lone = lone_of(model)
+    assert lone is not None
+    slots = [weakref.ref(slot) for slot in lone.program._pool.free]
+    assert len(slots) == 1
+    model.close()
+    del lone
+    gc.collect()
+    assert [slot() for slot in slots] == [None]

@@ -23,7 +23,7 @@ MOST_WEIGHTS = 32 << 20
 What has more computes a row for milliseconds; the plugin's look at shapes is little beside that."""
 
 
-def for_one_row(model: ov.Model, ports: Ports) -> tuple[ov.Model, Ports] | None:
+def fixed_to_one_row(model: ov.Model, ports: Ports) -> tuple[ov.Model, Ports] | None:
     """Copy a graph whose only open size is that of the batch, for one row.
 
     Args:

@@ -14,7 +14,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.absolutes import part_absolutes
 from ie_serving.engines.openvino.draft import Draft
 from ie_serving.engines.openvino.hazards import Hazards, guard
-from ie_serving.engines.openvino.lone_row import for_one_row, shape_of
+from ie_serving.engines.openvino.lone_row import fixed_to_one_row, shape_of
 from ie_serving.engines.openvino.mend import mend
 from ie_serving.engines.openvino.narrow import check_range, narrowed
 from ie_serving.engines.openvino.options import OpenVinoOptions
@@ -33,7 +33,13 @@ from ie_serving.engines.openvino.slot import Slot
 from ie_serving.engines.openvino.specs import Port, Ports, prepare, zeros
 from ie_serving.engines.openvino.stateful_slot import StatefulSlot, unroll, with_states
 from ie_serving.engines.openvino.texts import check_texts
-from ie_serving.engines.openvino.threads_choice import Compiled, compile_cached, compile_fastest
+from ie_serving.engines.openvino.threads_choice import (
+    AS_FAST,
+    SLOWER,
+    Compiled,
+    compile_cached,
+    compile_fastest,
+)
 from ie_serving.engines.openvino.twin import Twin, twin_of
 from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
 from ie_serving.engines.run.program import Check, Program
@@ -47,10 +53,6 @@ FAILED = "Error occurred during inference execution"
 """Phrase of 2020 for whatever the engine raised."""
 
 
-COMPILED = "model compiled"
-"""Event of the log."""
-
-
 class Graph(NamedTuple):
     """The graph of a signature, guarded and ready to be compiled.
 
@@ -60,6 +62,7 @@ class Graph(NamedTuple):
         hazards: of it.
         admission: tells which shapes it takes; None where only one combination is.
         blames: kind of error that a failure of the engine is.
+        for_one_row: whether it has been fixed to one row, beside a graph for batches.
     """
 
     model: ov.Model
@@ -67,6 +70,7 @@ class Graph(NamedTuple):
     hazards: Hazards
     admission: ShapeInference | None
     blames: type[ServingError]
+    for_one_row: bool = False
 
 
 def program_of(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
@@ -103,9 +107,11 @@ def _guarded(draft: Draft, model: ov.Model, options: EngineOptions) -> Graph:
     return Graph(model, ports, hazards, admission, blames)
 
 
-def _compiled(draft: Draft, graph: Graph, options: EngineOptions, event: str = COMPILED) -> Program:
-    model, ports, hazards, admission, blames = graph
-    compiled = compile_fastest(model, ports, options, hazards, admission)
+def _compiled(draft: Draft, graph: Graph, options: EngineOptions) -> Program:
+    model, ports, hazards, admission, blames, for_one_row = graph
+    # Batches must cost a request that comes alone nothing, processor time aside.
+    slower = AS_FAST if for_one_row else SLOWER
+    compiled = compile_fastest(model, ports, options, hazards, admission, slower)
     check_precision(compiled.model, compiled.config, options.of(OpenVinoOptions).target_device)
     latency = LatencyModel(options.execution)
     # The first request of each size must not be the one that finds out that it takes a second.
@@ -114,7 +120,7 @@ def _compiled(draft: Draft, graph: Graph, options: EngineOptions, event: str = C
         latency.learn_at_load(sum(array.size for array in sample.values()), compiled.seconds)
     nireq = options.nireq or int(compiled.model.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
     told = precision_of(compiled.model, model)
-    _log_choice(event, draft, compiled, told, options, nireq)
+    _log_choice(draft, compiled, told, options, nireq, for_one_row)
     ahead = options.ahead and nireq == 1 and _queues(compiled, hazards)
     slots = _slots(model, ports, options, hazards, compiled, nireq + ahead)
     signature = replace(ports.signature, precision="" if told == UNKNOWN else told)
@@ -134,7 +140,7 @@ def _compiled(draft: Draft, graph: Graph, options: EngineOptions, event: str = C
 def _lone(draft: Draft, graph: Graph, options: EngineOptions) -> Lone | None:
     """Compile a graph whose requests gather once more, for those that come alone.
 
-    None where there is no such graph (`for_one_row`), or the device does not take it.
+    None where there is no such graph (`fixed_to_one_row`), or the device does not take it.
     """
     try:
         return _compiled_for_one_row(draft, graph, options)
@@ -145,7 +151,7 @@ def _lone(draft: Draft, graph: Graph, options: EngineOptions) -> Lone | None:
 
 def _compiled_for_one_row(draft: Draft, graph: Graph, options: EngineOptions) -> Lone | None:
     with load_failures("the model cannot be fixed to one row"):
-        fixed = for_one_row(graph.model, graph.ports)
+        fixed = fixed_to_one_row(graph.model, graph.ports)
     if fixed is None or graph.admission is None:
         return None
     model, ports = fixed
@@ -153,9 +159,8 @@ def _compiled_for_one_row(draft: Draft, graph: Graph, options: EngineOptions) ->
     known, _ = graph.admission.try_shapes(shapes)
     if not known:
         return None
-    own = graph._replace(model=model, ports=ports, admission=None)
-    options = replace(options, ahead=False, nireq=1)
-    return Lone(shapes, _compiled(draft, own, options, f"{COMPILED} for one row"))
+    own = graph._replace(model=model, ports=ports, admission=None, for_one_row=True)
+    return Lone(shapes, _compiled(draft, own, replace(options, ahead=False, nireq=1)))
 
 
 # Several infer requests of one compiled model may share its memory for intermediate results: a
@@ -228,13 +233,18 @@ def _shape_inference(model: ov.Model, twin: Twin | None, ports: Ports) -> ShapeI
 
 
 def _log_choice(
-    event: str, draft: Draft, compiled: Compiled, precision: str, options: EngineOptions, nireq: int
+    draft: Draft,
+    compiled: Compiled,
+    precision: str,
+    options: EngineOptions,
+    nireq: int,
+    for_one_row: bool,
 ) -> None:
     own = options.of(OpenVinoOptions)
     seconds = compiled.seconds
     log.info(
         Event(
-            event,
+            "model compiled",
             signature=draft.name,
             device=own.target_device,
             precision=precision,
@@ -243,6 +253,7 @@ def _log_choice(
             streams=property_of(compiled.model, STREAMS),
             latency_us="unknown" if seconds is None else round(seconds * 1e6),
             execution=_execution(options, seconds),
+            takes="lone rows" if for_one_row else "all requests",
         )
     )
 

@@ -40,6 +40,8 @@ all of a small request takes, and where cores are few, it is the event loop's or
 """
 SLOWER = 1.3
 """Factor by which a request may become slower by one thread; beyond it the model keeps them all."""
+AS_FAST = 1.03
+"""The same for a model whose requests may not become slower. Two measurements differ by so much."""
 REQUEST_S = 0.0001
 """Seconds that a request takes at least beside its inference, measured over gRPC."""
 MANY_ROWS = 64
@@ -74,6 +76,7 @@ def compile_fastest(
     options: EngineOptions,
     hazards: Hazards,
     admission: ShapeInference | None,
+    slower: float = SLOWER,
 ) -> Compiled:
     """Compile for one thread where that is about as fast as several, unless the user has chosen.
 
@@ -83,12 +86,13 @@ def compile_fastest(
         options: of the version.
         hazards: of its graph.
         admission: tells which shapes it takes; None where only one combination is.
+        slower: factor by which a request may become slower by one thread.
 
     Raises:
         LoadFailed: the device does not take the model.
     """
     device = options.of(OpenVinoOptions).target_device
-    trials = _Trials(ports, hazards, admission)
+    trials = _Trials(ports, hazards, admission, slower)
     with load_failures(f"the model cannot be compiled for {device}"):
         chosen = _fastest(model, options, trials)
         if trials.left_fit(chosen.model):
@@ -127,7 +131,11 @@ def _fastest(model: ov.Model, options: EngineOptions, trials: "_Trials") -> Comp
     # beside the other: what a start imports in other threads may have made it three times as
     # slow (of 70 starts six were so).
     single = measured(single.model, single.config) if single else on_one_thread()
-    return single if trials.keeps_up(single, several) else several
+    if not trials.keeps_up(single, several):
+        return several
+    # So are those that keep up: the others may have been measured beside another load.
+    again = measured(several.model, several.config)
+    return single if trials.is_as_fast(single, again) else again
 
 
 def _looks_tiny(model: ov.Model) -> bool:
@@ -147,8 +155,15 @@ class _Trials:
     compiled model may then be memory of that try.
     """
 
-    def __init__(self, ports: Ports, hazards: Hazards, admission: ShapeInference | None) -> None:
+    def __init__(
+        self,
+        ports: Ports,
+        hazards: Hazards,
+        admission: ShapeInference | None,
+        slower: float,
+    ) -> None:
         self._ports = ports
+        self._slower = slower
         self._admission = admission
         self._hazards = replace(hazards, refusals=())
         self._is_open = not all(port.static for port in ports.inputs)
@@ -178,7 +193,8 @@ class _Trials:
 
         Without `several` it is compared with an inference that takes no time.
         """
-        if not _keeps_up(single.seconds, several.seconds if several else 0.0):
+        fast = self.is_as_fast(single, several) if several else _keeps_up(single.seconds, 0.0)
+        if not fast:
             return False  # before many rows are tried, which of large images take gigabytes
         if not self._is_open:
             return True
@@ -186,7 +202,11 @@ class _Trials:
         many_s = self.latency(several.model, rows) if several else 0.0
         if many_s is not None and many_s > MANY_S:
             return False
-        return _keeps_up(self.latency(single.model, rows), many_s)
+        return _keeps_up(self.latency(single.model, rows), many_s, self._slower)
+
+    def is_as_fast(self, single: Compiled, several: Compiled) -> bool:
+        """Tell whether one thread is about as fast for the size that both were measured with."""
+        return _keeps_up(single.seconds, several.seconds, self._slower)
 
     def _many_rows(self) -> int:
         opened = [
@@ -222,10 +242,12 @@ def _warn_not_kept(path: str, error: RuntimeError) -> None:
     log.warning(Event("compiled model not kept", path=path, cause=cause, advice=advice))
 
 
-def _keeps_up(single_s: float | None, several_s: float | None) -> bool:
-    return single_s is not None and several_s is not None and about_as_fast(single_s, several_s)
+def _keeps_up(single_s: float | None, several_s: float | None, slower: float = SLOWER) -> bool:
+    if single_s is None or several_s is None:
+        return False
+    return about_as_fast(single_s, several_s, slower)
 
 
-def about_as_fast(single_s: float, several_s: float) -> bool:
+def about_as_fast(single_s: float, several_s: float, slower: float = SLOWER) -> bool:
     """Tell whether one thread is to be preferred, from the seconds of one inference."""
-    return REQUEST_S + single_s <= SLOWER * (REQUEST_S + several_s)
+    return REQUEST_S + single_s <= slower * (REQUEST_S + several_s)

@@ -81,6 +81,11 @@ class Hazards:
         return self.by_values or self.may_fail or self.stateful or bool(self.flagged)
 
     @property
+    def refused(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """What requests may be refused for when they are computed."""
+        return self.flagged, self.refusals
+
+    @property
     def by_request(self) -> bool:
         """Whether a failure may be the fault of the request's values."""
         return self.may_fail or self.by_values or bool(self.refusals)

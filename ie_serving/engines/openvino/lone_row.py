@@ -9,6 +9,7 @@ not suit one row either.
 
 import math
 from dataclasses import replace
+from typing import NamedTuple
 
 import openvino as ov
 
@@ -23,7 +24,14 @@ MOST_WEIGHTS = 32 << 20
 What has more computes a row for milliseconds; the plugin's look at shapes is little beside that."""
 
 
-def fixed_to_one_row(model: ov.Model, ports: Ports) -> tuple[ov.Model, Ports] | None:
+class Fixed(NamedTuple):
+    """A graph that takes one row, and its ports, of which each input has one shape."""
+
+    model: ov.Model
+    ports: Ports
+
+
+def fixed_to_one_row(model: ov.Model, ports: Ports) -> Fixed | None:
     """Copy a graph whose only open size is that of the batch, for one row.
 
     Args:
@@ -31,8 +39,8 @@ def fixed_to_one_row(model: ov.Model, ports: Ports) -> tuple[ov.Model, Ports] | 
         ports: of the model.
 
     Returns:
-        The copy with its ports, all of one shape; None where another size is open or the batch
-        is not, or the weights take more than `MOST_WEIGHTS`.
+        None where another size is open or the batch is not, or the weights take more than
+        `MOST_WEIGHTS`.
 
     Raises:
         RuntimeError: an operation does not take one row.
@@ -42,7 +50,7 @@ def fixed_to_one_row(model: ov.Model, ports: Ports) -> tuple[ov.Model, Ports] | 
         return None
     copy = model.clone()
     fix(copy, {port.index: ov.PartialShape(list(shape_of(port))) for port in inputs})
-    return copy, replace(ports, inputs=inputs)
+    return Fixed(copy, replace(ports, inputs=inputs))
 
 
 def shape_of(port: Port) -> tuple[int, ...]:

@@ -14,7 +14,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.absolutes import part_absolutes
 from ie_serving.engines.openvino.draft import Draft
 from ie_serving.engines.openvino.hazards import Hazards, guard
-from ie_serving.engines.openvino.lone_row import fixed_to_one_row, shape_of
+from ie_serving.engines.openvino.lone_row import Fixed, fixed_to_one_row, shape_of
 from ie_serving.engines.openvino.mend import mend
 from ie_serving.engines.openvino.narrow import check_range, narrowed
 from ie_serving.engines.openvino.options import OpenVinoOptions
@@ -61,16 +61,14 @@ class Graph(NamedTuple):
         ports: of it.
         hazards: of it.
         admission: tells which shapes it takes; None where only one combination is.
-        blames: kind of error that a failure of the engine is.
-        for_one_row: whether it has been fixed to one row, beside a graph for batches.
+        is_row: whether it is fixed to one row, beside a graph for batches.
     """
 
     model: ov.Model
     ports: Ports
     hazards: Hazards
     admission: ShapeInference | None
-    blames: type[ServingError]
-    for_one_row: bool = False
+    is_row: bool = False
 
 
 def program_of(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
@@ -84,33 +82,48 @@ def program_of(draft: Draft, model: ov.Model, options: EngineOptions) -> Program
     Raises:
         LoadFailed: the device does not take the graph, or an option asks for what it cannot have.
     """
-    graph = _guarded(draft, model, options)
-    if graph.hazards.lasting and options.execution == "auto":
-        # What a size took before says nothing of the next: none may hold the event loop.
-        options = replace(options, execution="async")
-    return _compiled(draft, graph, options)
-
-
-def _guarded(draft: Draft, model: ov.Model, options: EngineOptions) -> Graph:
     mend(model)
     check_texts(model)
     ports = prepare(draft, model, options)
     if options.of(Sequences).low_latency_transformation:
         unroll(model)
+    # Guards follow from sizes: a graph of other sizes has its own.
+    row = _one_row(draft, model, ports) if options.ahead else None
+    return _compiled(draft, _guarded(draft, model, ports, options), options, row)
+
+
+def _one_row(draft: Draft, model: ov.Model, ports: Ports) -> Fixed | None:
+    """Copy the graph for requests of one row that come alone, where there is such a graph."""
+    try:
+        with load_failures("the model cannot be fixed to one row"):
+            return fixed_to_one_row(model, ports)
+    except LoadFailed as error:
+        _warn_of_batches(draft, error)
+        return None
+
+
+def _warn_of_batches(draft: Draft, cause: LoadFailed) -> None:
+    log.warning(Event("one row is computed as a batch is", signature=draft.name, cause=cause))
+
+
+def _guarded(draft: Draft, model: ov.Model, ports: Ports, options: EngineOptions) -> Graph:
     with load_failures("the model's operations cannot be examined"):
         from_end = draft.listed is None  # what declares signatures is TensorFlow's, which does not
         integers = options.of(OpenVinoOptions).integers
         hazards, twin = guard(model, ports.inputs, from_end=from_end, integers=integers)
         part_absolutes(model)  # by which no shape changes, so the copy still shows them
-    admission = _shape_inference(model, twin, ports)
-    blames = InvalidRequest if admission or hazards.by_request else ServingError
-    return Graph(model, ports, hazards, admission, blames)
+    return Graph(model, ports, hazards, _shape_inference(model, twin, ports))
 
 
-def _compiled(draft: Draft, graph: Graph, options: EngineOptions) -> Program:
-    model, ports, hazards, admission, blames, for_one_row = graph
+def _compiled(
+    draft: Draft, graph: Graph, options: EngineOptions, row: Fixed | None = None
+) -> Program:
+    model, ports, hazards, admission, is_row = graph
+    if hazards.lasting and options.execution == "auto":
+        # What a size took before says nothing of the next: none may hold the event loop.
+        options = replace(options, execution="async")
     # Batches must cost a request that comes alone nothing, processor time aside.
-    slower = AS_FAST if for_one_row else SLOWER
+    slower = AS_FAST if is_row else SLOWER
     compiled = compile_fastest(model, ports, options, hazards, admission, slower)
     check_precision(compiled.model, compiled.config, options.of(OpenVinoOptions).target_device)
     latency = LatencyModel(options.execution)
@@ -120,47 +133,40 @@ def _compiled(draft: Draft, graph: Graph, options: EngineOptions) -> Program:
         latency.learn_at_load(sum(array.size for array in sample.values()), compiled.seconds)
     nireq = options.nireq or int(compiled.model.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
     told = precision_of(compiled.model, model)
-    _log_choice(draft, compiled, told, options, nireq, for_one_row)
+    _log_choice(draft, compiled, told, options, nireq, is_row)
     ahead = options.ahead and nireq == 1 and _queues(compiled, hazards)
     slots = _slots(model, ports, options, hazards, compiled, nireq + ahead)
     signature = replace(ports.signature, precision="" if told == UNKNOWN else told)
-    make = partial(QueuedProgram, lone=_lone(draft, graph, options)) if ahead else Program
+    lone = _lone(draft, graph, row, options) if ahead and row else None
+    make = partial(QueuedProgram, lone=lone) if ahead else Program
     return make(
         with_states(signature, slots),
         slots,
         latency,
         failures=(RuntimeError,),
-        blame=partial(_blame, blames),
+        blame=partial(_blame, InvalidRequest if admission or hazards.by_request else ServingError),
         checks=_checks(ports, compiled.model),
         admission=admission,
         freed=partial(release, compiled.model),
     )
 
 
-def _lone(draft: Draft, graph: Graph, options: EngineOptions) -> Lone | None:
-    """Compile a graph whose requests gather once more, for those that come alone.
+def _lone(draft: Draft, batches: Graph, row: Fixed, options: EngineOptions) -> Lone | None:
+    """Compile the graph of one row, beside that of the batches.
 
-    None where there is no such graph (`fixed_to_one_row`), or the device does not take it.
+    None where the device does not take it, or the two would not refuse the same requests.
     """
+    shapes = tuple(shape_of(port) for port in row.ports.inputs)
+    if batches.admission is None or not batches.admission.try_shapes(shapes)[0]:
+        return None
     try:
-        return _compiled_for_one_row(draft, graph, options)
+        graph = _guarded(draft, row.model, row.ports, options)._replace(is_row=True)
+        if graph.hazards.refused != batches.hazards.refused:
+            return None
+        return Lone(shapes, _compiled(draft, graph, replace(options, ahead=False, nireq=1)))
     except LoadFailed as error:
-        log.warning(Event("one row is computed as a batch is", signature=draft.name, cause=error))
+        _warn_of_batches(draft, error)
         return None
-
-
-def _compiled_for_one_row(draft: Draft, graph: Graph, options: EngineOptions) -> Lone | None:
-    with load_failures("the model cannot be fixed to one row"):
-        fixed = fixed_to_one_row(graph.model, graph.ports)
-    if fixed is None or graph.admission is None:
-        return None
-    model, ports = fixed
-    shapes = tuple(shape_of(port) for port in ports.inputs)
-    known, _ = graph.admission.try_shapes(shapes)
-    if not known:
-        return None
-    own = graph._replace(model=model, ports=ports, admission=None, for_one_row=True)
-    return Lone(shapes, _compiled(draft, own, replace(options, ahead=False, nireq=1)))
 
 
 # Several infer requests of one compiled model may share its memory for intermediate results: a
@@ -238,7 +244,7 @@ def _log_choice(
     precision: str,
     options: EngineOptions,
     nireq: int,
-    for_one_row: bool,
+    is_row: bool,
 ) -> None:
     own = options.of(OpenVinoOptions)
     seconds = compiled.seconds
@@ -253,7 +259,7 @@ def _log_choice(
             streams=property_of(compiled.model, STREAMS),
             latency_us="unknown" if seconds is None else round(seconds * 1e6),
             execution=_execution(options, seconds),
-            takes="lone rows" if for_one_row else "all requests",
+            takes="lone rows" if is_row else "all requests",
         )
     )
 

@@ -148,6 +148,21 @@ async def test_an_index_that_is_refused_in_a_batch_is_refused_alone(tmp_path: Pa
         assert found["y"].tolist() == [[[10, 11]] * 2] * rows
 
 
+async def test_a_request_is_not_answered_alone_that_is_refused_in_a_batch(tmp_path: Path) -> None:
+    """OpenVINO's plugin ignores lengths in open shapes, and not in those of one row."""
+    x, h = parameter("x", [-1, 3, 2]), parameter("h", [-1, 1, 2])
+    lengths = parameter("lengths", [-1], DataType.INT32)
+    weights, bias = (op.constant(np.full((1, 6, size), 0.1, np.float32)) for size in (2, 1))
+    bias = op.squeeze(bias, op.constant(np.int64(2)))
+    gru = op.gru_sequence(x, h, lengths, weights, weights, bias, 2, "forward")
+    save(tmp_path, [result("y", gru.output(0))], [x, h, lengths])
+    model = load(tmp_path, ahead=True)
+    assert lone_of(model) is None
+    inputs = {"x": np.ones((1, 3, 2), np.float32), "h": np.zeros((1, 1, 2), np.float32)}
+    with pytest.raises(InvalidTensor, match="is given lengths"):
+        await run(model, {**inputs, "lengths": np.array([2], np.int32)})
+
+
 async def test_what_was_gathered_is_a_batch_whatever_it_has_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

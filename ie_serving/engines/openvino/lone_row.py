@@ -25,32 +25,36 @@ What has more computes a row for milliseconds; the plugin's look at shapes is li
 
 
 class Fixed(NamedTuple):
-    """A graph that takes one row, and its ports, of which each input has one shape."""
+    """A graph for one row, and its ports, of which each input has one shape."""
 
     model: ov.Model
     ports: Ports
 
 
-def fixed_to_one_row(model: ov.Model, ports: Ports) -> Fixed | None:
-    """Copy a graph whose only open size is that of the batch, for one row.
+def copy_for_one_row(model: ov.Model, ports: Ports) -> Fixed | None:
+    """Copy a graph whose only open size is that of the batch; `fix_to_one_row` fixes it.
 
     Args:
         model: with the weights, which both graphs share until they are compiled.
         ports: of the model.
 
     Returns:
-        None where another size is open or the batch is not, or the weights take more than
-        `MOST_WEIGHTS`.
-
-    Raises:
-        RuntimeError: an operation does not take one row.
+        None where another size is open, the batch is not or may not be 1, or the weights take
+        more than `MOST_WEIGHTS`.
     """
     inputs = tuple(filter(None, map(_of_one_row, ports.inputs)))
     if len(inputs) < len(ports.inputs) or _weights(model) > MOST_WEIGHTS:
         return None
-    copy = model.clone()
-    fix(copy, {port.index: ov.PartialShape(list(shape_of(port))) for port in inputs})
-    return Fixed(copy, replace(ports, inputs=inputs))
+    return Fixed(model.clone(), replace(ports, inputs=inputs))
+
+
+def fix_to_one_row(row: Fixed) -> None:
+    """Give the inputs of a copy the shapes of its ports.
+
+    Raises:
+        RuntimeError: an operation does not take one row.
+    """
+    fix(row.model, {port.index: ov.PartialShape(list(shape_of(port))) for port in row.ports.inputs})
 
 
 def shape_of(port: Port) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """A signature's graph becomes a program: guarded, compiled, with its infer requests."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -14,7 +14,12 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.absolutes import part_absolutes
 from ie_serving.engines.openvino.draft import Draft
 from ie_serving.engines.openvino.hazards import Hazards, guard
-from ie_serving.engines.openvino.lone_row import Fixed, fixed_to_one_row, shape_of
+from ie_serving.engines.openvino.lone_row import (
+    Fixed,
+    copy_for_one_row,
+    fix_to_one_row,
+    shape_of,
+)
 from ie_serving.engines.openvino.mend import mend
 from ie_serving.engines.openvino.narrow import check_range, narrowed
 from ie_serving.engines.openvino.options import OpenVinoOptions
@@ -87,23 +92,14 @@ def program_of(draft: Draft, model: ov.Model, options: EngineOptions) -> Program
     ports = prepare(draft, model, options)
     if options.of(Sequences).low_latency_transformation:
         unroll(model)
-    # Guards follow from sizes: a graph of other sizes has its own.
-    row = _one_row(draft, model, ports) if options.ahead else None
-    return _compiled(draft, _guarded(draft, model, ports, options), options, row)
-
-
-def _one_row(draft: Draft, model: ov.Model, ports: Ports) -> Fixed | None:
-    """Copy the graph for requests of one row that come alone, where there is such a graph."""
-    try:
-        with load_failures("the model cannot be fixed to one row"):
-            return fixed_to_one_row(model, ports)
-    except LoadFailed as error:
-        _warn_of_batches(draft, error)
-        return None
-
-
-def _warn_of_batches(draft: Draft, cause: LoadFailed) -> None:
-    log.warning(Event("one row is computed as a batch is", signature=draft.name, cause=cause))
+    # Before guards are added, which follow from sizes: one row has its own.
+    row = copy_for_one_row(model, ports) if options.ahead and options.nireq <= 1 else None
+    graph = _guarded(draft, model, ports, options)
+    compiled = _compile(draft, graph, options)
+    if not _takes_ahead(graph, compiled, options):
+        return _program(graph, compiled, options)
+    lone = _lone(draft, graph, compiled, row, options) if row else None
+    return _program(graph, compiled, options, partial(QueuedProgram, lone=lone), more=1)
 
 
 def _guarded(draft: Draft, model: ov.Model, ports: Ports, options: EngineOptions) -> Graph:
@@ -115,58 +111,93 @@ def _guarded(draft: Draft, model: ov.Model, ports: Ports, options: EngineOptions
     return Graph(model, ports, hazards, _shape_inference(model, twin, ports))
 
 
-def _compiled(
-    draft: Draft, graph: Graph, options: EngineOptions, row: Fixed | None = None
-) -> Program:
+def _compile(draft: Draft, graph: Graph, options: EngineOptions) -> Compiled:
     model, ports, hazards, admission, is_row = graph
-    if hazards.lasting and options.execution == "auto":
-        # What a size took before says nothing of the next: none may hold the event loop.
-        options = replace(options, execution="async")
-    # Batches must cost a request that comes alone nothing, processor time aside.
+    # A lone row must not be slower than on a server without batches. So it has one thread only
+    # where that is as fast, although several cost more processor time.
     slower = AS_FAST if is_row else SLOWER
     compiled = compile_fastest(model, ports, options, hazards, admission, slower)
     check_precision(compiled.model, compiled.config, options.of(OpenVinoOptions).target_device)
-    latency = LatencyModel(options.execution)
+    _log_choice(draft, graph, compiled, options)
+    return compiled
+
+
+def _program(
+    graph: Graph,
+    compiled: Compiled,
+    options: EngineOptions,
+    make: Callable[..., Program] = Program,
+    more: int = 0,
+) -> Program:
+    """Make a program of infer requests, `more` than run at once."""
+    model, ports, hazards, admission, is_row = graph
+    latency = LatencyModel(_execution(hazards, options))
     # The first request of each size must not be the one that finds out that it takes a second.
     sample = zeros(ports.inputs, 1)
     if compiled.seconds is not None and sample is not None:
         latency.learn_at_load(sum(array.size for array in sample.values()), compiled.seconds)
-    nireq = options.nireq or int(compiled.model.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
+    slots = _slots(model, ports, options, hazards, compiled, _nireq(compiled, options) + more)
     told = precision_of(compiled.model, model)
-    _log_choice(draft, compiled, told, options, nireq, is_row)
-    ahead = options.ahead and nireq == 1 and _queues(compiled, hazards)
-    slots = _slots(model, ports, options, hazards, compiled, nireq + ahead)
     signature = replace(ports.signature, precision="" if told == UNKNOWN else told)
-    lone = _lone(draft, graph, row, options) if ahead and row else None
-    make = partial(QueuedProgram, lone=lone) if ahead else Program
+    # What a failure of one row says of its request is what it says in a batch.
+    by_request = admission or is_row or hazards.by_request
     return make(
         with_states(signature, slots),
         slots,
         latency,
         failures=(RuntimeError,),
-        blame=partial(_blame, InvalidRequest if admission or hazards.by_request else ServingError),
+        blame=partial(_blame, InvalidRequest if by_request else ServingError),
         checks=_checks(ports, compiled.model),
         admission=admission,
         freed=partial(release, compiled.model),
     )
 
 
-def _lone(draft: Draft, batches: Graph, row: Fixed, options: EngineOptions) -> Lone | None:
-    """Compile the graph of one row, beside that of the batches.
+def _execution(hazards: Hazards, options: EngineOptions) -> str:
+    if hazards.lasting and options.execution == "auto":
+        return "async"  # what a size took before says nothing of the next: the loop must go on
+    return options.execution
+
+
+def _nireq(compiled: Compiled, options: EngineOptions) -> int:
+    return options.nireq or int(compiled.model.get_property("OPTIMAL_NUMBER_OF_INFER_REQUESTS"))
+
+
+def _lone(
+    draft: Draft, batches: Graph, compiled: Compiled, row: Fixed, options: EngineOptions
+) -> Lone | None:
+    """Compile the graph of one row, too.
 
     None where the device does not take it, or the two would not refuse the same requests.
     """
-    shapes = tuple(shape_of(port) for port in row.ports.inputs)
-    if batches.admission is None or not batches.admission.try_shapes(shapes)[0]:
-        return None
+    options = replace(options, ahead=False, nireq=1)
     try:
-        graph = _guarded(draft, row.model, row.ports, options)._replace(is_row=True)
-        if graph.hazards.refused != batches.hazards.refused:
-            return None
-        return Lone(shapes, _compiled(draft, graph, replace(options, ahead=False, nireq=1)))
+        with load_failures("the model cannot be compiled for one row"):
+            return _same_for_one_row(draft, batches, compiled, row, options)
     except LoadFailed as error:
-        _warn_of_batches(draft, error)
+        log.warning(Event("one row is computed as a batch is", signature=draft.name, cause=error))
         return None
+
+
+def _same_for_one_row(
+    draft: Draft, batches: Graph, compiled: Compiled, row: Fixed, options: EngineOptions
+) -> Lone | None:
+    shapes = tuple(shape_of(port) for port in row.ports.inputs)
+    if batches.admission is None or batches.admission.try_shapes(shapes) != (True, None):
+        return None
+    fix_to_one_row(row)
+    graph = _guarded(draft, row.model, row.ports, options)._replace(is_row=True)
+    if graph.hazards.refused != batches.hazards.refused:
+        return None
+    own = _compile(draft, graph, options)
+    if _narrow(own, graph) != _narrow(compiled, batches):
+        return None
+    return Lone(shapes, _program(graph, own, options))
+
+
+def _narrow(compiled: Compiled, graph: Graph) -> set[str]:
+    """Name the inputs of which values are refused that the engine would change."""
+    return {port.spec.name for port in narrowed(compiled.model, graph.ports.inputs)}
 
 
 # Several infer requests of one compiled model may share its memory for intermediate results: a
@@ -190,11 +221,13 @@ def _slots(
         return [kind(make, ports.inputs, ports.outputs, hazards) for _ in range(nireq)]
 
 
-def _queues(compiled: Compiled, hazards: Hazards) -> bool:
-    """Tell whether a second infer request can be started while the first one runs."""
+def _takes_ahead(graph: Graph, compiled: Compiled, options: EngineOptions) -> bool:
+    """Tell whether a second infer request is to be started while the first one runs, and can be."""
+    if not options.ahead or _nireq(compiled, options) > 1:
+        return False
     # Without streams `start_async` infers in the thread that calls it, here the event loop.
     has_stream = property_of(compiled.model, STREAMS) != "0"
-    return has_stream and not (hazards.spoils or hazards.stateful)
+    return has_stream and not (graph.hazards.spoils or graph.hazards.stateful)
 
 
 def _share(compiled: Compiled, nireq: int) -> Mapping[str, str]:
@@ -238,35 +271,27 @@ def _shape_inference(model: ov.Model, twin: Twin | None, ports: Ports) -> ShapeI
         return ShapeInference(twin or twin_of(model), ports.inputs, ports.keepers)
 
 
-def _log_choice(
-    draft: Draft,
-    compiled: Compiled,
-    precision: str,
-    options: EngineOptions,
-    nireq: int,
-    is_row: bool,
-) -> None:
-    own = options.of(OpenVinoOptions)
+def _log_choice(draft: Draft, graph: Graph, compiled: Compiled, options: EngineOptions) -> None:
     seconds = compiled.seconds
     log.info(
         Event(
             "model compiled",
             signature=draft.name,
-            device=own.target_device,
-            precision=precision,
-            nireq=nireq,
+            device=options.of(OpenVinoOptions).target_device,
+            precision=precision_of(compiled.model, graph.model),
+            nireq=_nireq(compiled, options),
             threads=property_of(compiled.model, THREADS),
             streams=property_of(compiled.model, STREAMS),
             latency_us="unknown" if seconds is None else round(seconds * 1e6),
-            execution=_execution(options, seconds),
-            takes="lone rows" if is_row else "all requests",
+            execution=_first_execution(_execution(graph.hazards, options), seconds),
+            takes="lone rows" if graph.is_row else "all requests",
         )
     )
 
 
-def _execution(options: EngineOptions, seconds: float | None) -> str:
+def _first_execution(execution: str, seconds: float | None) -> str:
     """Say how the first requests run; with `auto` later ones are measured anew."""
-    if options.execution != "auto":
-        return options.execution
+    if execution != "auto":
+        return execution
     inline = seconds is not None and seconds <= INLINE_MAX_S
     return "auto:inline" if inline else "auto:async"

@@ -133,7 +133,8 @@ def _fastest(model: ov.Model, options: EngineOptions, trials: "_Trials") -> Comp
     single = measured(single.model, single.config) if single else on_one_thread()
     if not trials.keeps_up(single, several):
         return several
-    # So are those that keep up: the others may have been measured beside another load.
+    # Several threads are measured once more before one is chosen: other work may have disturbed
+    # their first measurement.
     again = measured(several.model, several.config)
     return single if trials.is_as_fast(single, again) else again
 
@@ -191,7 +192,8 @@ class _Trials:
     def keeps_up(self, single: Compiled, several: Compiled | None) -> bool:
         """Tell whether one thread is about as fast, for many rows too where they may come.
 
-        Without `several` it is compared with an inference that takes no time.
+        Without `several` it is compared with an inference that takes no time, for which it may
+        become slower by `SLOWER`: 30 us, which several threads do not make shorter.
         """
         fast = self.is_as_fast(single, several) if several else _keeps_up(single.seconds, 0.0)
         if not fast:

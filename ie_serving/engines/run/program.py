@@ -63,6 +63,7 @@ class Program:
     Attributes:
         at_once: how many infer requests there are.
         ahead: whether one more inference may be given to the engine while these run.
+        disturbed: whether an inference of another program has begun beside the last one in a lane.
     """
 
     ahead = False
@@ -95,6 +96,7 @@ class Program:
         self._freed = freed
         self._record = current()
         self._ran = self._record.ran
+        self.disturbed = False
 
     async def infer(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
         """See `CompiledModel.infer`."""
@@ -164,6 +166,7 @@ class Program:
         # Requests that share the engine's threads slow each other down, and would teach that this
         # size is slower than it is.
         alone = self._pool.others_idle
+        self.disturbed = False
         lane = Lane(request, inputs, read, self._failures, new)
         lane.start(self._threads)
         try:
@@ -175,7 +178,7 @@ class Program:
         self._ran.append(lane.seconds)
         self._record.waited(waited_s + lane.waited_s)
         # What a new shape takes is mostly the engine's preparing for it: no measure of the next.
-        if alone and not new:
+        if alone and not (new or self.disturbed):
             self._latency.learn(bucket, lane.seconds)
         return lane.result()
 

@@ -51,6 +51,8 @@ class Lone(NamedTuple):
 class QueuedProgram(Program):
     """A `Program` of two infer requests, of which the engine runs one at a time.
 
+    A request that finds the lone program at work is inferred beside it: only then two are.
+
     Args of the constructor:
         signature, latency, options: see `Program`.
         requests: both.
@@ -106,18 +108,27 @@ class QueuedProgram(Program):
     def _shapes(self, inputs: Mapping[str, Array]) -> Shapes:
         return tuple([inputs[name].shape for name in self._open])
 
+    def _disturbs_the_lone_one(self) -> bool:
+        """Tell whether the lone program infers; how long it takes beside this teaches nothing."""
+        if self._lone is None or not self._lone.program.busy:
+            return False
+        self._lone.program.disturbed = True
+        return True
+
     def close(self) -> None:
         """Let go of both programs."""
-        super().close()
-        if self._lone:
-            self._lone.program.close()
+        try:
+            super().close()
+        finally:
+            if self._lone:
+                self._lone.program.close()
 
     async def _infer_behind(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
         for name, check in self._checks:
             check(inputs[name])
         free = self._pool.free
         request, waited_s = (free.pop(), 0.0) if free else await self._taken()
-        alone = self._pool.others_idle
+        alone = self._pool.others_idle and not self._disturbs_the_lone_one()
         large = sum([array.nbytes for array in inputs.values()]) > FILLED_AT_ONCE
         make = partial(Lane[T], new=True) if large else StartedLane[T]
         try:

@@ -248,10 +248,11 @@ class Alone(Asked):
 
     def __init__(self) -> None:
         self.lone_engine = Engine()
+        self.lone_latency = LatencyModel("async")
         lone = Program(
             SIGNATURE,
             [Request(self.lone_engine)],
-            LatencyModel("async"),
+            self.lone_latency,
             failures=(EngineFailure,),
             blame=lambda error: ServingError(f"engine: {error}"),
         )
@@ -267,7 +268,7 @@ async def test_what_is_compiled_for_it_infers_what_finds_the_engine_idle() -> No
     assert asked.engine.begun == []
 
 
-async def test_other_shapes_are_not_its() -> None:
+async def test_other_shapes_are_not_the_lone_programs() -> None:
     asked = Alone()
     asked.engine.go.set()
     assert await result(asked.ask(1, 2)) == [2, 4]
@@ -288,7 +289,7 @@ async def test_what_finds_it_at_work_goes_to_the_others() -> None:
     assert asked.lone_engine.begun == ["run"]
 
 
-async def test_what_was_gathered_is_not_its() -> None:
+async def test_what_was_gathered_is_not_the_lone_programs() -> None:
     asked = Alone()
     asked.engine.go.set()
     GATHERED.set(True)
@@ -296,7 +297,7 @@ async def test_what_was_gathered_is_not_its() -> None:
     assert asked.lone_engine.begun == []
 
 
-async def test_what_is_cancelled_there_leaves_it_free_again() -> None:
+async def test_what_is_cancelled_leaves_the_lone_program_free_again() -> None:
     asked = Alone()
     gone = asked.ask(1)
     await asked.until(lambda: asked.lone_engine.begun == ["run"])
@@ -307,3 +308,18 @@ async def test_what_is_cancelled_there_leaves_it_free_again() -> None:
     await asked.until(lambda: not asked.program._at_work)
     assert await result(asked.ask(2)) == [4]
     assert asked.lone_engine.begun == ["run", "run"]
+
+
+async def test_what_two_programs_take_beside_each_other_teaches_neither() -> None:
+    asked = Alone()
+    first = asked.ask(1)
+    await asked.until(lambda: asked.lone_engine.begun == ["run"])
+    second = asked.ask(2)
+    await asked.until(lambda: asked.engine.begun == ["start"])
+    for engine in (asked.engine, asked.lone_engine):
+        engine.go.set()
+    for task in (first, second):
+        await result(task)
+    assert asked.lone_latency.mean_s == asked.latency.mean_s == {}
+    assert await result(asked.ask(1)) == [2]
+    assert len(asked.lone_latency.mean_s) == 1

@@ -189,11 +189,18 @@ def test_a_model_whose_rows_depend_on_each_other_is_served_without_batches(
 
 
 @pytest.mark.parametrize("interface", ["gRPC", "REST"])
-def test_a_lone_client_goes_at_once(server: Server, interface: str) -> None:
+def test_a_lone_client_goes_at_once_and_its_answers_are_those_of_openvino(
+    server: Server, root: Path, interface: str
+) -> None:
+    random = np.random.default_rng(4)
+    direct = Direct(root / "perceptron" / "1")
     before = batches(server, "perceptron")
-    for _ in range(5):
-        answers(server, "perceptron", [np.zeros((1, 16), np.float32)], interface)
+    for rows in (1, 1, 3, 1, 1):
+        x = random.standard_normal((rows, 16)).astype(np.float32)
+        (answer,) = answers(server, "perceptron", [x], interface)
+        np.testing.assert_allclose(answer["y"], direct(x)["y"], rtol=1e-5, atol=1e-5)
     assert batches(server, "perceptron") - before == 5
+    assert any('takes="lone rows"' in line for line in server.lines)
 
 
 class TestTensorFlowServingsFlags:

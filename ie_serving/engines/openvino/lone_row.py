@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import openvino as ov
 
-from ie_serving.engines.openvino.graphs.bodies import bodies
+from ie_serving.engines.openvino.alike import computes_alike
 from ie_serving.engines.openvino.graphs.shapes import elements
 from ie_serving.engines.openvino.graphs.walk import operations
 from ie_serving.engines.openvino.specs import Port, Ports
@@ -39,11 +39,13 @@ def copy_for_one_row(model: ov.Model, ports: Ports) -> Fixed | None:
         ports: of the model.
 
     Returns:
-        None where another size is open, the batch is not or may not be 1, or the weights take
-        more than `MOST_WEIGHTS`.
+        None where another size is open, the batch is not or may not be 1, some operation may give
+        other answers (`alike.py`), or the weights take more than `MOST_WEIGHTS`.
     """
     inputs = tuple(filter(None, map(_of_one_row, ports.inputs)))
-    if len(inputs) < len(ports.inputs) or _weights(model) > MOST_WEIGHTS:
+    if len(inputs) < len(ports.inputs) or not computes_alike(model):
+        return None
+    if _weights(model) > MOST_WEIGHTS:
         return None
     return Fixed(model.clone(), replace(ports, inputs=inputs))
 
@@ -75,8 +77,8 @@ def _of_one_row(port: Port) -> Port | None:
 
 
 def _weights(model: ov.Model) -> int:
-    """Give the bytes of constants, those of bodies among them."""
-    return sum(_bytes(node) + sum(map(_weights, bodies(node))) for node in operations(model))
+    """Give the bytes of constants."""
+    return sum(map(_bytes, operations(model)))
 
 
 def _bytes(node: ov.Node) -> int:

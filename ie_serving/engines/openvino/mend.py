@@ -14,7 +14,14 @@ Each fault was measured with OpenVINO 2026.4; `docs/design.md` section 11 lists 
 - `StridedSlice` with an ellipsis between other entries writes beyond its memory where its masks are
   shorter than its beginnings, as the front end for TensorFlow leaves them: other values change, or
   the process ends.
+- `TopK` of one value names another place than the first of equal values, where all sizes are known;
+  TensorFlow and ONNX name the first, as it does itself where it is told to be stable.
 - `Unique` gives zeros unless something reads the place of each element among the unique ones.
+
+And once the sizes of the inputs are what they will be:
+
+- `Gather` with dimensions of a batch that are all 1 reads beyond its memory: other values come, or
+  the process ends. Without those dimensions in its indices it gathers the same.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +31,7 @@ import openvino as ov
 import openvino.opset15 as op
 
 from ie_serving.engines.openvino.graphs.bodies import add_result, bodies
-from ie_serving.engines.openvino.graphs.constants import int32, int64
+from ie_serving.engines.openvino.graphs.constants import int32, int64, value_of
 from ie_serving.engines.openvino.graphs.walk import operations
 
 _COMPUTED_AS: Mapping[str, str] = {
@@ -47,6 +54,41 @@ def mend(model: ov.Model) -> None:
         change = _CHANGES.get(node.get_type_name())
         if change is not None:
             change(model, node)
+
+
+def mend_known_sizes(model: ov.Model) -> None:
+    """Change those that are wrong for the sizes that the graph has, those of bodies too."""
+    for node in operations(model):
+        for body in bodies(node):
+            mend_known_sizes(body)
+        if node.get_type_name() == "Gather":
+            _gather_without_batch(node)
+
+
+def _gather_without_batch(node: ov.Node) -> None:
+    rank = node.get_input_partial_shape(1).rank
+    batch = node.get_attributes().get("batch_dims", 0)
+    if not batch or rank.is_dynamic:
+        return
+    if batch < 0:
+        batch += rank.get_length()
+    sizes = [node.get_input_partial_shape(1)[axis] for axis in range(batch)]
+    if any(size.is_dynamic or size.get_length() != 1 for size in sizes):
+        return
+    data, places, axis = node.input_values()
+    row = op.squeeze(places, int64(list(range(batch))))
+    gathered = op.gather(data, row, axis)
+    gathered.set_friendly_name(node.get_friendly_name())
+    _replace(node.output(0), gathered.output(0))
+
+
+def _replace(old: ov.Output, made: ov.Output) -> None:
+    """Let all that read `old` read `made`, which takes its names."""
+    readers, names = list(old.get_target_inputs()), old.get_names()
+    old.set_names(set())
+    made.set_names(names)
+    for reader in readers:
+        reader.replace_source_output(made)
 
 
 def _keep_outputs(model: ov.Model, node: ov.Node) -> None:
@@ -82,11 +124,7 @@ def _copy_strings(_: ov.Model, node: ov.Node) -> None:
     if taken.get_element_type() != ov.Type.string:
         return
     copied = op.reshape(given, op.shape_of(given), special_zero=False).output(0)
-    readers, names = list(taken.get_target_inputs()), taken.get_names()
-    taken.set_names(set())
-    copied.set_names(names)
-    for reader in readers:
-        reader.replace_source_output(copied)
+    _replace(taken, copied)
 
 
 def _know_no_sizes(_: ov.Model, node: ov.Node) -> None:
@@ -118,6 +156,14 @@ def _convert_flags(_: ov.Model, node: ov.Node) -> None:
         reader.replace_source_output(converted)
 
 
+def _name_the_first(_: ov.Model, node: ov.Node) -> None:
+    count = value_of(node.input_value(1).get_node())
+    # Those of older operation sets cannot be told.
+    if count is not None and count.item() == 1 and "stable" in node.get_attributes():
+        node.set_attribute("stable", True)
+        node.set_attribute("sort", "value")  # what is stable is sorted
+
+
 def _read_places(model: ov.Model, node: ov.Node) -> None:
     places = node.output(_PLACES)
     if not places.get_target_inputs():
@@ -131,6 +177,7 @@ _CHANGES: Mapping[str, Callable[[ov.Model, ov.Node], None]] = MappingProxyType(
         "ShapeOf": _know_no_sizes,
         "SparseFillEmptyRows": _convert_flags,
         "StridedSlice": _fill_masks,
+        "TopK": _name_the_first,
         "Unique": _read_places,
     }
 )

@@ -20,7 +20,7 @@ from ie_serving.engines.openvino.lone_row import (
     fix_to_one_row,
     shape_of,
 )
-from ie_serving.engines.openvino.mend import mend
+from ie_serving.engines.openvino.mend import mend, mend_known_sizes
 from ie_serving.engines.openvino.narrow import check_range, narrowed
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.properties import (
@@ -104,6 +104,7 @@ def program_of(draft: Draft, model: ov.Model, options: EngineOptions) -> Program
 
 def _guarded(draft: Draft, model: ov.Model, ports: Ports, options: EngineOptions) -> Graph:
     with load_failures("the model's operations cannot be examined"):
+        mend_known_sizes(model)
         from_end = draft.listed is None  # what declares signatures is TensorFlow's, which does not
         integers = options.of(OpenVinoOptions).integers
         hazards, twin = guard(model, ports.inputs, from_end=from_end, integers=integers)

@@ -137,17 +137,6 @@ def test_many_weights_are_not_held_twice(tmp_path: Path, monkeypatch: pytest.Mon
     assert lone_of(load(perceptron(tmp_path, -1), ahead=True)) is None
 
 
-def test_weights_of_a_branch_count() -> None:
-    branch = op.if_op(op.constant(np.array(True)))
-    body = ov.Model([op.constant(WEIGHTS)], [])
-    branch.set_then_body(body)
-    branch.set_else_body(ov.Model([op.constant(WEIGHTS)], []))
-    branch.set_output(body.results[0], branch.get_else_body().results[0])
-    x = parameter("x", [-1, 4])
-    model = ov.Model([op.matmul(x, branch.output(0), False, False)], [x])
-    assert lone_row._weights(model) == 2 * WEIGHTS.nbytes + 1  # the condition has a byte
-
-
 def test_the_graph_keeps_its_open_batch() -> None:
     x = parameter("x", [-1, 4])
     model = ov.Model([op.tanh(x)], [x])

@@ -189,3 +189,55 @@ async def test_nothing_to_take_a_number_out_of_is_refused(tmp_path: Path) -> Non
 
 def _axis(number: int) -> ov.Node:
     return op.constant(np.array([number], np.int64))
+
+
+@pytest.mark.parametrize("rows", [1, 2, -1])
+@pytest.mark.parametrize("sort", ["none", "value"])
+async def test_of_equal_values_the_first_is_named(tmp_path: Path, rows: int, sort: str) -> None:
+    """As by ArgMax of TensorFlow and ONNX; where all sizes were known it was some other."""
+    x = parameter("x", (rows, 62))
+    best = op.topk(x, op.constant(np.int64(1)), 1, "max", sort)
+    model = load(save(tmp_path, [result("y", best.output(1))], [x]))
+    random = np.random.default_rng(3)
+    for _ in range(20):
+        given = random.integers(0, 3, (abs(rows), 62)).astype(np.float32)
+        answer = await run(model, {"x": given})
+        assert answer["y"].ravel().tolist() == given.argmax(1).tolist()
+
+
+@pytest.mark.parametrize("batch_dims", [1, -1])
+@pytest.mark.parametrize("batch", [1, 2, -1])
+@pytest.mark.parametrize("tail", [(2,), (), (2, 3)])
+async def test_a_gather_in_a_batch_of_one_reads_its_own_memory(
+    tmp_path: Path, tail: tuple[int, ...], batch: int, batch_dims: int
+) -> None:
+    """The process ended, or other values came."""
+    if batch_dims < 0:
+        batch_dims = -len(tail) or 1
+    x = parameter("x", (-1, 6, 4))
+    places = parameter("places", (-1, *tail), DataType.INT32)
+    gathered = op.gather(op.relu(x), places, op.constant(np.int64(1)), batch_dims)
+    options = {} if batch < 0 else {"batch_size": batch}
+    model = load(save(tmp_path, [result("y", gathered)], [x, places]), **options)
+    random = np.random.default_rng(4)
+    rows = abs(batch)
+    given = random.standard_normal((rows, 6, 4)).astype(np.float32)
+    for _ in range(20):
+        at = random.integers(0, 6, (rows, *tail)).astype(np.int32)
+        answer = await run(model, {"x": given, "places": at})
+        wanted = np.stack([np.maximum(given[i], 0)[at[i]] for i in range(rows)])
+        assert answer["y"].tolist() == wanted.tolist()
+
+
+async def test_a_gather_in_a_batch_keeps_its_name_as_an_output(tmp_path: Path) -> None:
+    x = parameter("x", (1, 6, 4))
+    places = parameter("places", (1, 2), DataType.INT32)
+    gathered = op.gather(x, places, op.constant(np.int64(1)), 1)
+    model = load(save(tmp_path, [result("y", gathered)], [x, places]))
+    given = np.arange(24, dtype=np.float32).reshape(1, 6, 4)
+    at = np.array([[5, 0]], np.int32)
+    assert (await run(model, {"x": given, "places": at}))["y"].tolist() == [
+        given[0][[5, 0]].tolist()
+    ]
+    with pytest.raises(InvalidTensor):
+        await run(model, {"x": given, "places": at + 1})

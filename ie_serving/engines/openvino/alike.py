@@ -14,20 +14,16 @@ import openvino as ov
 
 from ie_serving.engines.openvino.graphs.constants import value_of
 from ie_serving.engines.openvino.graphs.walk import operations
+from ie_serving.engines.openvino.operations import named
 
-
-def _named(names: str) -> frozenset[str]:
-    return frozenset(names.split())
-
-
-FLOATS = _named("f16 f32")
-TYPES = FLOATS | _named("i32 i64 boolean")
+FLOATS = named("f16 f32")
+TYPES = FLOATS | named("i32 i64 boolean")
 """Element types of what is moved; of others nothing was compared."""
-MOVES = _named(
+MOVES = named(
     "Broadcast Concat Constant Convert Gather Parameter Reshape Result ShapeOf Slice Split Squeeze "
     "StridedSlice Transpose Unsqueeze VariadicSplit"
 )
-COMPUTES = _named(
+COMPUTES = named(
     "Add AvgPool BatchNormInference Clamp Convolution Divide Elu Erf Exp Gelu GroupConvolution "
     "HSigmoid HSwish HardSigmoid MVN MatMul MaxPool Maximum Minimum Mish Multiply Negative PRelu "
     "Power ReduceMax ReduceMean ReduceSum Relu Sigmoid SoftPlus Softmax Sqrt SquaredDifference "

@@ -6,11 +6,12 @@ OpenVINO 2026.4 (`tests/unit/engines/openvino/test_hazards.py`).
 """
 
 
-def _named(names: str) -> frozenset[str]:
+def named(names: str) -> frozenset[str]:
+    """Give the names of a text, which blanks part."""
     return frozenset(names.split())
 
 
-EMPTY_FROM_EMPTY = _named(
+EMPTY_FROM_EMPTY = named(
     "Abs Acos Acosh Add Asin Asinh Atan Atanh BitwiseAnd BitwiseLeftShift BitwiseNot "
     "BitwiseOr BitwiseRightShift BitwiseXor Ceiling Clamp Convert ConvertLike Cos Cosh CumSum "
     "Divide Elu Equal Erf Exp FakeConvert FakeQuantize Floor FloorMod Gelu Greater "
@@ -23,7 +24,7 @@ EMPTY_FROM_EMPTY = _named(
 )
 """Their output is empty when a tensor that they compute with is: nothing can show through."""
 
-COMPUTES_FROM_EMPTY = _named(
+COMPUTES_FROM_EMPTY = named(
     "Assign Broadcast Bucketize Concat Constant Einsum If Loop MatMul NonZero OneHot Pad "
     "Parameter Range ReadValue ReduceL1 ReduceL2 ReduceLogicalAnd ReduceLogicalOr ReduceMax "
     "ReduceMean ReduceMin ReduceProd ReduceSum ScatterElementsUpdate ScatterNDUpdate "
@@ -31,11 +32,11 @@ COMPUTES_FROM_EMPTY = _named(
 )
 """The plugin computes them, rather than skips them, when an input is empty."""
 
-ENDS_OF_NOTHING = _named("boolean i8 u8 i32")
+ENDS_OF_NOTHING = named("boolean i8 u8 i32")
 """Element types of which the greatest and the least of nothing are the ends, as in TensorFlow. Of
 others the plugin gives those of 32 bits, or of finite floats, and of the mean always 0."""
 
-NEVER_FAILS = (EMPTY_FROM_EMPTY - {"ReverseSequence"}) | _named(
+NEVER_FAILS = (EMPTY_FROM_EMPTY - {"ReverseSequence"}) | named(
     "AdaptiveAvgPool AdaptiveMaxPool AvgPool BatchNormInference BatchToSpace Broadcast "
     "Bucketize Concat Constant Convolution ConvolutionBackpropData DepthToSpace Einsum "
     "GRUCell GRUSequence Gather GroupConvolution GroupConvolutionBackpropData Interpolate "

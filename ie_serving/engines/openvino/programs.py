@@ -12,6 +12,7 @@ from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
 from ie_serving.core.tensors import Array
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.absolutes import part_absolutes
+from ie_serving.engines.openvino.devices import CPU
 from ie_serving.engines.openvino.draft import Draft
 from ie_serving.engines.openvino.hazards import Hazards, guard
 from ie_serving.engines.openvino.lone_row import (
@@ -93,13 +94,19 @@ def program_of(draft: Draft, model: ov.Model, options: EngineOptions) -> Program
     if options.of(Sequences).low_latency_transformation:
         unroll(model)
     # Before guards are added, which follow from sizes: one row has its own.
-    row = copy_for_one_row(model, ports) if options.ahead and options.nireq <= 1 else None
+    row = copy_for_one_row(model, ports) if _may_have_lone_rows(options) else None
     graph = _guarded(draft, model, ports, options)
     compiled = _compile(draft, graph, options)
     if not _takes_ahead(graph, compiled, options):
         return _program(graph, compiled, options)
     lone = _lone(draft, graph, compiled, row, options) if row else None
     return _program(graph, compiled, options, partial(QueuedProgram, lone=lone), more=1)
+
+
+def _may_have_lone_rows(options: EngineOptions) -> bool:
+    # What `alike.py` says is measured for this device alone.
+    is_cpu = options.of(OpenVinoOptions).target_device == CPU
+    return options.ahead and options.nireq <= 1 and is_cpu
 
 
 def _guarded(draft: Draft, model: ov.Model, ports: Ports, options: EngineOptions) -> Graph:

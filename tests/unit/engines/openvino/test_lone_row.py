@@ -112,6 +112,13 @@ def test_what_infers_several_at_once_is_compiled_once(
     assert not model.ahead(model.signatures[SERVING_DEFAULT])
 
 
+def test_other_devices_have_no_lone_rows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """What is computed alike was compared for the CPU plugin alone."""
+    with caplog.at_level("INFO"):
+        load(perceptron(tmp_path, -1), ahead=True, target_device="HETERO:CPU")
+    assert caplog.text.count("model compiled") == 1
+
+
 def test_a_graph_that_a_failure_spoils_is_compiled_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -14,6 +14,9 @@ Each fault was measured with OpenVINO 2026.4; `docs/design.md` section 11 lists 
 - `StridedSlice` with an ellipsis between other entries writes beyond its memory where its masks are
   shorter than its beginnings, as the front end for TensorFlow leaves them: other values change, or
   the process ends.
+- `Tile` with computed repeats writes only a part of its output where its sizes and repeats are more
+  than six dimensions, those that lie together counted as one: the rest holds another request's
+  numbers. Two axes a step are five dimensions at most.
 - `TopK` of one value names another place than the first of equal values, where all sizes are known;
   TensorFlow and ONNX name the first, as it does itself where it is told to be stable.
 - `Unique` gives zeros unless something reads the place of each element among the unique ones.
@@ -27,9 +30,11 @@ And once the sizes of the inputs are what they will be:
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
+import numpy as np
 import openvino as ov
 import openvino.opset15 as op
 
+from ie_serving.core.tensors import Array
 from ie_serving.engines.openvino.graphs.bodies import add_result, bodies
 from ie_serving.engines.openvino.graphs.constants import int32, int64, value_of
 from ie_serving.engines.openvino.graphs.walk import operations
@@ -44,6 +49,11 @@ _FLAGS = 2
 """Number of the output of SparseFillEmptyRows that tells which rows were empty."""
 _PLACES = 2
 """Number of the output of Unique that tells where each element is among the unique ones."""
+
+_RIGHT_AXES = 3
+"""Axes up to which a `Tile` is right: a size and a repeat for each make six dimensions."""
+_TILED_AXES = 2
+"""Axes that one `Tile` may repeat among any number of others."""
 
 
 def mend(model: ov.Model) -> None:
@@ -156,6 +166,45 @@ def _convert_flags(_: ov.Model, node: ov.Node) -> None:
         reader.replace_source_output(converted)
 
 
+def _tile_in_steps(_: ov.Model, node: ov.Node) -> None:
+    """Tile a few axes at a time; each step leaves the others as they are."""
+    data, repeats = node.input_values()
+    rank, count = data.get_partial_shape().rank, repeats.get_partial_shape()[0]
+    if rank.is_dynamic or count.is_dynamic or value_of(repeats.get_node()) is not None:
+        return
+    axes = max(rank.get_length(), count.get_length())
+    leading = axes - count.get_length()
+    repeated = [leading + place for place in _not_known_as_one(repeats)]
+    if axes <= _RIGHT_AXES or len(repeated) <= _TILED_AXES:
+        return
+    filled = op.concat([int64([1] * leading), op.convert(repeats, "i64")], 0)
+    for at in range(0, len(repeated), _TILED_AXES):
+        step = repeated[at : at + _TILED_AXES]
+        mask = op.constant(np.array([axis in step for axis in range(axes)]))
+        data = op.tile(data, op.select(mask, filled, int64(1))).output(0)
+    data.get_node().set_friendly_name(node.get_friendly_name())
+    _replace(node.output(0), data)
+
+
+def _not_known_as_one(row: ov.Output) -> list[int]:
+    """List the places in a row of integers that may hold another number than 1."""
+    node = row.get_node()
+    ones: list[bool] = []
+    for piece in node.input_values() if node.get_type_name() == "Concat" else [row]:
+        value = _constant_behind(piece)
+        size = piece.get_partial_shape()[0].get_length()
+        ones += [False] * size if value is None else [number == 1 for number in value.ravel()]
+    return [place for place, is_one in enumerate(ones) if not is_one]
+
+
+def _constant_behind(output: ov.Output) -> Array | None:
+    """Give the value of a constant that was converted or has another rank; else None."""
+    node = output.get_node()
+    while node.get_type_name() in ("Convert", "Reshape", "Unsqueeze"):
+        node = node.input_value(0).get_node()
+    return value_of(node)
+
+
 def _name_the_first(_: ov.Model, node: ov.Node) -> None:
     count = value_of(node.input_value(1).get_node())
     # Those of older operation sets cannot be told.
@@ -177,6 +226,7 @@ _CHANGES: Mapping[str, Callable[[ov.Model, ov.Node], None]] = MappingProxyType(
         "ShapeOf": _know_no_sizes,
         "SparseFillEmptyRows": _convert_flags,
         "StridedSlice": _fill_masks,
+        "Tile": _tile_in_steps,
         "TopK": _name_the_first,
         "Unique": _read_places,
     }

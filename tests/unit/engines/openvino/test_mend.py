@@ -241,3 +241,47 @@ async def test_a_gather_in_a_batch_keeps_its_name_as_an_output(tmp_path: Path) -
     ]
     with pytest.raises(InvalidTensor):
         await run(model, {"x": given, "places": at + 1})
+
+
+TILED = [
+    pytest.param((2, 2, 2, 1), (2, 2, 2, 2), id="four axes"),
+    pytest.param((2, 2, 2, 1), (16, 16, 8, 1), id="three of four axes"),
+    pytest.param((2, 3, 2, 3, 2), (2, 3, 2, 3, 2), id="five axes"),
+    pytest.param((2, 3, 2, 3, 2), (2, 1, 3, 1, 2), id="each other of five axes"),
+    pytest.param((2, 3), (2, 3, 2, 3, 2), id="more repeats than axes"),
+    pytest.param((2, 3, 2, 3, 2), (3, 2, 3), id="fewer repeats than axes"),
+    pytest.param((2, 3, 2, 3), (2, 0, 2, 2), id="none is left"),
+]
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+@pytest.mark.parametrize(("shape", "repeats"), TILED)
+async def test_a_tile_writes_all_of_its_output(
+    tmp_path: Path, shape: tuple[int, ...], repeats: tuple[int, ...], is_open: bool
+) -> None:
+    """A part of it held numbers of the request before."""
+    x = parameter("x", [-1] * len(shape) if is_open else shape)
+    r = parameter("r", (len(repeats),), DataType.INT64)
+    model = load(save(tmp_path, [result("y", op.tile(x, r))], [x, r]))
+    sent = np.arange(1, np.prod(shape) + 1, dtype=np.float32).reshape(shape)
+    marked = {"x": np.full(shape, -7, np.float32), "r": np.full(len(repeats), 4)}
+    await run(model, marked)
+    answer = await run(model, {"x": sent, "r": np.array(repeats)})
+    assert np.array_equal(answer["y"], np.tile(sent, repeats))
+
+
+@pytest.mark.parametrize(
+    ("ones", "steps"),
+    [
+        pytest.param((1, 1), 1, id="two axes may be repeated"),
+        pytest.param((1, 3), 2, id="three may be"),
+        pytest.param((), 2, id="all may be"),
+    ],
+)
+def test_a_tile_that_is_right_stays(ones: tuple[int, ...], steps: int) -> None:
+    """A step for axes that are known not to be repeated would only copy."""
+    x, r = parameter("x", [-1] * 4), parameter("r", (4 - len(ones),), DataType.INT64)
+    pieces = [op.convert(op.constant(np.array([one], np.int32)), "i64") for one in ones]
+    model = ov.Model([op.result(op.tile(x, op.concat([r, *pieces], 0)))], [x, r])
+    mend(model)
+    assert [each.get_type_name() for each in model.get_ordered_ops()].count("Tile") == steps

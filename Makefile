@@ -39,7 +39,7 @@ AGAIN := [ $$? -eq 1 ] && $(DEV)/python -m pytest --last-failed --last-failed-no
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv test programs unit conformance soak fuzz drivers style format api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols \
+.PHONY: help run venv test cpu_kinds programs unit conformance soak fuzz drivers style format api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols \
 	walk manifests docker_build docker_check docker_lock clean
 
 help: ## list these targets
@@ -85,6 +85,12 @@ programs: ## install the programs of others that tests talk to; as root, on Debi
 	apt-get -qq update
 	# Runlevel 1: none of them is to run as a service.
 	RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive apt-get -qq install --no-install-recommends $(PROGRAMS)
+
+cpu_kinds: .venv-dev/.installed ## run the tests of the engine as on each lesser kind of CPU that this one contains
+	@for kind in $$($(DEV)/python -m tests.cpu_kinds); do \
+		echo "as on a CPU of the kind $$kind:"; \
+		ONEDNN_MAX_CPU_ISA=$$kind $(DEV)/python -m pytest $(IN_PARALLEL) tests/unit/engines/openvino || exit; \
+	done
 
 unit: .venv-dev/.installed ## run the fast tests only
 	$(DEV)/python -m pytest $(IN_PARALLEL) tests/unit

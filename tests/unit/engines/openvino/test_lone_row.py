@@ -67,7 +67,7 @@ def counted(program: Program, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 async def test_a_lone_row_is_inferred_by_what_is_compiled_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batches: list[Any], tail: tuple[int, ...]
 ) -> None:
-    model = load(perceptron(tmp_path, *batches, tail=tail), ahead=True)
+    model = load(perceptron(tmp_path, *batches, tail=tail), ahead=True, inference_precision="f32")
     lone = lone_of(model)
     assert lone is not None
     assert lone.shapes == ((1, *tail),) * len(batches)
@@ -284,7 +284,7 @@ async def test_what_was_gathered_is_a_batch_whatever_it_has_left(
 async def test_a_row_that_finds_another_at_work_does_not_wait_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    model = load(perceptron(tmp_path, -1), ahead=True, execution="async")
+    model = load(perceptron(tmp_path, -1), ahead=True, execution="async", inference_precision="f32")
     lone = lone_of(model)
     assert lone is not None
     seen = counted(lone.program, monkeypatch)

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 GREY, COLOURED = 1, 3
 """Numbers of channels that an image may be decoded to."""
 
+RGB, BGR = "RGB", "BGR"
+"""Orders of the colours of an image."""
+
 NO_LIMIT = 1 << 31
 """A size from which a dimension counts as unbounded: more than any image has."""
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ie_serving.core.images import Bounds, ImageForm
+from ie_serving.core.images import RGB, Bounds, ImageForm
 
 Array = npt.NDArray[Any]
 
@@ -80,6 +80,8 @@ class TensorSpec:
             the model nor its configuration says it.
         bounds: smallest and largest size of each dimension, where `shape` does not say it all.
         image: what encoded images become that are sent instead; None where none are taken.
+        colours: order of the colours of these, where no setting says it: what models of this
+            format are mostly trained with.
         apart: the server's own, beside the model: its shape says nothing of the other tensors.
         json: each string is a text of JSON, which REST writes as the value that it means.
     """
@@ -91,6 +93,7 @@ class TensorSpec:
     layout: str = ""
     bounds: Bounds | None = None
     image: ImageForm | None = None
+    colours: str = RGB
     apart: bool = False
     json: bool = False
 

@@ -47,10 +47,6 @@ class EngineOptions:
     """Take encoded images for inputs that look like images. Nothing is added for other inputs, nor
     for numbers; `false` keeps what strangers send from the decoders of images."""
 
-    image_colours: str = "BGR"
-    """Order of the colours of encoded images, where no `color_format` says it. As OpenVINO Model
-    Server, whose decoder is OpenCV; TensorFlow's and Pillow's have RGB."""
-
     cache_dir: Path | None = None
     """Where compiled models are kept between starts; None keeps none."""
 

@@ -26,8 +26,6 @@ from ie_serving.models.repository.version_policy import All
 COMMAND: Final = "simple_tensorflow_serving"
 POLL_WAIT_S: Final = 10.0
 """Seconds between two looks for new versions, as in the original."""
-COLOURS: Final = "RGB"
-"""Of images, as TensorFlow and Pillow decode them."""
 PICKLES: Final = (".pkl", ".pickle", ".joblib")
 
 MODEL_LIST: Final = "model_config_list"
@@ -186,9 +184,7 @@ def _model(entry: _Entry, place: str) -> ModelConfig:
     openvino = OpenVinoOptions(inference_precision="f32")
     pickles = entry.platform in ("scikitlearn", "xgboost")
     # Whoever names such a file by such a platform means it, as in the original.
-    options = EngineOptions(
-        driver=_driver(entry, place), allow_pickle=pickles, image_colours=COLOURS
-    )
+    options = EngineOptions(driver=_driver(entry, place), allow_pickle=pickles)
     options = options.having(openvino) if options.driver == AUTO else options
     if entry.platform == "tensorflow":
         operations = _libraries(entry.custom_op_paths, place)

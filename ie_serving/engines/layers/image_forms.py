@@ -24,32 +24,27 @@ TYPES = frozenset(
 )
 """Those that hold 0 to 255, and of which images are made."""
 
-DEFAULT_COLOURS = "BGR"
-"""As OpenVINO Model Server, whose decoder is OpenCV."""
 
-
-def with_images(
-    signatures: Mapping[str, Signature], colours: str = DEFAULT_COLOURS
-) -> Mapping[str, Signature]:
+def with_images(signatures: Mapping[str, Signature], colours: str = "") -> Mapping[str, Signature]:
     """Note in the specs of inputs what their images become; the same mapping where none has any.
 
     Args:
         signatures: of one model.
-        colours: order of the channels that clients send.
+        colours: order of the channels that clients send; empty for each input's own.
     """
     noted = {name: _noted(signature, colours) for name, signature in signatures.items()}
     changed = any(noted[name] is not signature for name, signature in signatures.items())
     return noted if changed else signatures
 
 
-def image_form(spec: TensorSpec, colours: str = DEFAULT_COLOURS) -> ImageForm | None:
+def image_form(spec: TensorSpec, colours: str = "") -> ImageForm | None:
     """Tell what images for this input become; None where it takes none."""
     if spec.dtype not in TYPES or spec.shape is None or len(spec.shape) != len(AXES):
         return None
     layout = _layout(spec.layout, spec.shape)
     if sorted(layout) != sorted(AXES):
         return None
-    form = ImageForm(layout, spec.bounds or _bounds(spec.shape), colours)
+    form = ImageForm(layout, spec.bounds or _bounds(spec.shape), colours or spec.colours)
     low, high = form.range_of("C")
     return form if any(low <= count <= high for count in (GREY, COLOURED)) else None
 

@@ -45,7 +45,7 @@ class WithImages(EngineAround):
         if not options.image_inputs:
             return compiled
         chosen = options.of(Preprocessing).color_format
-        colours = chosen.client if chosen else options.image_colours
+        colours = chosen.client if chosen else ""
         plain = compiled.signatures
         signatures = with_images(plain, colours)
         if signatures is plain:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import openvino as ov
 
 from ie_serving.core.errors import LoadFailed
+from ie_serving.core.images import RGB
 from ie_serving.core.tensors import Signature
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Draft:
         listed: the signature as the file declares it, for the metadata of one that is left out;
             None where the file declares none.
         host: what the host computes around the model; None where it computes nothing.
+        colours: order of the colours of encoded images, where no setting says it.
     """
 
     name: str
@@ -61,6 +63,7 @@ class Draft:
     beside: "Beside | None" = None
     listed: Signature | None = None
     host: "Plan | None" = None
+    colours: str = RGB
 
     @property
     def runs_on(self) -> str:

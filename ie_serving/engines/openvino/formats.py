@@ -11,6 +11,7 @@ from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 
 from ie_serving.core.errors import LoadFailed
+from ie_serving.core.images import BGR
 
 IR = ".xml"
 SAVED_MODEL = "saved_model.pb"
@@ -21,6 +22,9 @@ PADDLE = ".pdmodel"
 FROZEN = ".pb"
 WEIGHTS = {IR: ".bin", PADDLE: ".pdiparams"}
 """The file with the weights beside a file with the graph, by suffix."""
+COLOURS = dict.fromkeys((IR, PADDLE), BGR)
+"""Order of an image's colours, by suffix, as OpenVINO Model Server decodes it: IR and PaddlePaddle
+come from there, with clients that count on it. Models of other formats are trained with RGB."""
 BESIDE_SAVED_MODEL = frozenset({"fingerprint.pb", "keras_metadata.pb"})
 """What TensorFlow writes beside a SavedModel, whose own file may still be on its way."""
 PYTORCH = (".pt2", ".pt", ".pth")

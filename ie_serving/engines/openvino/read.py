@@ -5,11 +5,13 @@ them, in the thread of its load: together they are a tenth of a server's modules
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import openvino as ov
 
 from ie_serving.core.errors import LoadFailed
+from ie_serving.core.images import RGB
 from ie_serving.core.tensors import SERVING_DEFAULT, Method
 from ie_serving.engines.openvino import formats
 from ie_serving.engines.openvino.draft import Draft, Tensor, Version
@@ -47,7 +49,8 @@ def _read_file(file: Path, renames: tuple[Renames, Renames]) -> Version:
         return read_lite(file, renames)
     with load_failures(f"{file.name} cannot be read"):
         model = _read_model(file)
-    return Version([_plain(model, renames)])
+    colours = formats.COLOURS.get(file.suffix, RGB)
+    return Version([replace(_plain(model, renames), colours=colours)])
 
 
 def _read_model(file: Path) -> ov.Model:

@@ -9,6 +9,7 @@ from openvino import layout_helpers
 from openvino.preprocess import PrePostProcessor
 
 from ie_serving.core.errors import InvalidTensor, LoadFailed
+from ie_serving.core.images import RGB
 from ie_serving.core.tensors import BY_OPENVINO, Array, DataType, Signature, TensorSpec
 from ie_serving.engines.base import Dimension, EngineOptions
 from ie_serving.engines.openvino import preprocess, rows
@@ -118,7 +119,7 @@ def prepare(draft: Draft, model: ov.Model, options: EngineOptions) -> Ports:
     changed = preprocess.apply(draft, model, steps)
     reshaped, kept = _reshape(draft, model, options.of(OpenVinoOptions), steps)
     reshaped = reshaped or changed
-    inputs = tuple(_port(model.inputs[t.index], t, reshaped) for t in draft.inputs)
+    inputs = tuple(_port(model.inputs[t.index], t, reshaped, draft.colours) for t in draft.inputs)
     outputs = tuple(_port(model.outputs[t.index], t, reshaped) for t in draft.outputs)
     _carry_as_float32(model, inputs, outputs)
     signature = Signature(
@@ -211,7 +212,7 @@ def _bound(dim: ov.Dimension) -> tuple[int, int]:
     return dim.get_min_length(), NO_LIMIT if high < 0 else high
 
 
-def _port(port: ov.Output, tensor: Tensor, reshaped: bool) -> Port:
+def _port(port: ov.Output, tensor: Tensor, reshaped: bool, colours: str = RGB) -> Port:
     bounds = _bounds(port.get_partial_shape())
     if tensor.declared and not reshaped:
         shape = tensor.shape
@@ -224,6 +225,7 @@ def _port(port: ov.Output, tensor: Tensor, reshaped: bool) -> Port:
         tensor.tensor,
         _layout(port),
         _ranges(shape, bounds),
+        colours=colours,
     )
     return Port(spec, tensor.index, bounds)
 

@@ -54,7 +54,9 @@ def model_metadata(told: ModelMetadata) -> bytes:
     )
     for field, tensors in ((reply.inputs, told.inputs), (reply.outputs, told.outputs)):
         for tensor in tensors:
-            field.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+            made = field.add(name=tensor.name, datatype=tensor.datatype, shape=tensor.shape)
+            for name, value in tensor.parameters.items():
+                made.parameters[name].string_param = value
     return bytes(reply.SerializeToString())
 
 

@@ -1,6 +1,6 @@
 """Models and their tensors in the words of the Open Inference Protocol, for both interfaces."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -10,16 +10,30 @@ from ie_serving.wire.kserve.datatypes import NAME_OF
 
 PLATFORM: Final = "ie_serving"
 """What runs every model, as far as clients can tell: drivers and layers are not theirs to know."""
+IMAGE: Final = "encoded_image"
+"""Parameter of an input that takes encoded images, too: the size and colours that they become."""
 ANY_RANK: Final = (-1,)
 """Shape of a tensor whose rank is open, which the protocol cannot say."""
 
 
 class TensorMetadata(NamedTuple):
-    """One input or output."""
+    """One input or output.
+
+    Attributes:
+        parameters: what the protocol's own fields cannot say. Source: MLServer's dataplane.proto.
+    """
 
     name: str
     datatype: str
     shape: tuple[int, ...]
+    parameters: Mapping[str, str]
+
+    def as_json(self) -> dict[str, object]:
+        """Give what REST writes: parameters only where there are any, as few clients know them."""
+        told = self._asdict()
+        if not self.parameters:
+            del told["parameters"]
+        return told
 
 
 class ModelMetadata(NamedTuple):
@@ -59,9 +73,9 @@ def model_metadata(name: str, versions: Iterable[int], signature: Signature) -> 
 
 
 def _described(spec: TensorSpec) -> TensorMetadata:
-    return TensorMetadata(
-        spec.name, NAME_OF[spec.dtype], ANY_RANK if spec.shape is None else spec.shape
-    )
+    shape = ANY_RANK if spec.shape is None else spec.shape
+    parameters = {IMAGE: spec.image.described()} if spec.image else {}
+    return TensorMetadata(spec.name, NAME_OF[spec.dtype], shape, parameters)
 
 
 READY: Final = "READY"

@@ -149,8 +149,8 @@ class KServeFront:
             versions = self._served.entry(servable.name).stream.available
             described = model_metadata(servable.name, versions, signature)
             tensors = {
-                "inputs": [each._asdict() for each in described.inputs],
-                "outputs": [each._asdict() for each in described.outputs],
+                "inputs": [each.as_json() for each in described.inputs],
+                "outputs": [each.as_json() for each in described.outputs],
             }
             return orjson.dumps({**described._asdict(), **tensors})
 

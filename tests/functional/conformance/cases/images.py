@@ -42,8 +42,9 @@ SECTIONS = [
 An input of four dimensions with 3 channels, or 1, takes JPEG, PNG and WebP, too: over gRPC a
 DT_STRING tensor of shape `[n]`, over REST base64 objects, or a form. Each file becomes a row. It is
 turned upright, resized to the model's size (of a range to the nearest one; where any size is taken
-it keeps its own), and given in the order of colours that `color_format` says clients send, else
-BGR. It is resized bilinearly, as OpenCV does: within 0.02 of 255 of OpenVINO's own resize. Where
+it keeps its own), and given in the order of colours that `color_format` says clients send; else in
+RGB, and in BGR for OpenVINO IR and PaddlePaddle, as OpenVINO Model Server has it. It is resized
+bilinearly, as OpenCV does: within 0.02 of 255 of OpenVINO's own resize. Where
 the channels stand `layout` says, else the model, else its shape. The metadata is that of numbers. A
 form has a file for each image, in a field that is named as the input, and what other inputs need as
 fields of JSON. Of an animation (WebP, APNG) or a photo of several pictures (MPO) the first counts;

@@ -28,7 +28,6 @@ DERIVED = {
     "model.platform",  # a word of the text form alone, which its reader checks
     "engine.own",  # the parts of single drivers, such as openvino
     "engine.ahead",  # asked of the engine by the layer of batches
-    "engine.image_colours",  # simple_tensorflow_serving decodes images in another order
     "server.old_front",  # the command whose routes are asked
     "engine.cache_dir",  # below storage.cache_dir
     "server.require_available",  # what distinguishes the two commands

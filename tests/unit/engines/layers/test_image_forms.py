@@ -72,7 +72,7 @@ def test_sizes_are_the_nearest_that_the_input_takes() -> None:
     assert form.nearest(150, 10) == (150, 200)
     assert form.is_open
     assert not form.is_unbounded("H")
-    assert form.described() == "100..200 x 200 BGR"
+    assert form.described() == "100..200 x 200 RGB"
 
 
 def test_without_bounds_an_image_keeps_its_size() -> None:

@@ -1,10 +1,15 @@
 """Models in the words of the Open Inference Protocol."""
 
+from dataclasses import replace
+
 import pytest
 
+from ie_serving.core.images import ImageForm
 from ie_serving.core.tensors import DataType, Signature, TensorSpec
 from ie_serving.core.versions import State, VersionStatus
+from ie_serving.wire.kserve import grpc_messages
 from ie_serving.wire.kserve.metadata import model_index, model_metadata
+from ie_serving.wire.protobuf import inference_messages as messages
 
 
 def test_a_model_is_described_by_the_signature_that_is_run() -> None:
@@ -13,8 +18,21 @@ def test_a_model_is_described_by_the_signature_that_is_run() -> None:
     told = model_metadata("m", {10: None, 9: None}, Signature("s", {"x": spec}, {"t": text}))
     assert told.name == "m"
     assert told.versions == ["9", "10"]
-    assert told.inputs == [("x", "FP32", (-1, 3))]
-    assert told.outputs == [("t", "BYTES", (-1,))]
+    assert told.inputs == [("x", "FP32", (-1, 3), {})]
+    assert told.outputs == [("t", "BYTES", (-1,), {})]
+
+
+def test_what_takes_images_says_what_they_become() -> None:
+    form = ImageForm("NHWC", ((0, 9), (4, 4), (5, 5), (3, 3)), "RGB")
+    image = TensorSpec("x", DataType.FP32, (-1, 4, 5, 3), "x:0", image=form)
+    told = model_metadata(
+        "m", {1: None}, Signature("s", {"x": image}, {"y": replace(image, image=None)})
+    )
+    assert told.inputs[0].as_json()["parameters"] == {"encoded_image": "4 x 5 RGB"}
+    assert told.outputs[0].as_json().keys() == {"name", "datatype", "shape"}
+    sent = messages.ModelMetadataResponse.FromString(grpc_messages.model_metadata(told))
+    assert sent.inputs[0].parameters["encoded_image"].string_param == "4 x 5 RGB"
+    assert not sent.outputs[0].parameters
 
 
 @pytest.mark.parametrize(

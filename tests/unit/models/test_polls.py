@@ -73,7 +73,8 @@ def test_models_of_one_interval_are_soon_listed_together(monkeypatch: pytest.Mon
     """They began apart; after one interval one thread lists all of them in a row."""
 
     async def test() -> None:
-        now = [1000.0]
+        began = asyncio.get_running_loop().time()
+        now = [began]
         monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
         threads = Counting()
         polls = Polls(lambda store: threads)
@@ -82,7 +83,7 @@ def test_models_of_one_interval_are_soon_listed_together(monkeypatch: pytest.Mon
             polls.follow(model)
             now[0] += 0.01
         for turn in range(1, 4):
-            now[0] = 1000.0 + turn
+            now[0] = began + turn
             await settle()
             assert [len(model.told) for model in models] == [turn] * len(models)
             # The first begins at once, before the others have been asked for.

@@ -66,6 +66,10 @@ class MqttBridge:
 
     def run(self) -> None:
         """Take messages until the process is told to end."""
+        for what, host in self._options.exposed():
+            log.warning(
+                Event("credentials go unencrypted to a public address", what=what, host=host)
+            )
         self._client.connect_async(
             *self._options.broker,
             keepalive=KEEP_ALIVE_S,

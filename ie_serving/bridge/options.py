@@ -1,6 +1,9 @@
 """What a bridge between a broker and a server is told."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+
+from ie_serving.core.hosts import host_of, is_public
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,3 +47,11 @@ class BridgeOptions:
 
     retry_s: float
     """For how long a request is tried again while the server is away or has no room."""
+
+    def exposed(self) -> Iterator[tuple[str, str]]:
+        """Give the credentials that strangers can read on their way, and the host they go to."""
+        broker, server = self.broker[0], host_of(self.url)
+        if self.username and self.tls_ca is None and is_public(broker):
+            yield "password", broker
+        if self.api_key and not self.url.lower().startswith("https:") and is_public(server):
+            yield "API key", server

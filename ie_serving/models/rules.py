@@ -13,6 +13,10 @@ from ie_serving.models.version.control import Rules
 LONGEST_BACK_OFF_S = 60.0
 """A broken version is tried at least so often, since whoever mends it waits for the next try."""
 
+LONGEST_PAUSE_S = 10.0
+"""A store that failed is asked again after so many seconds at most, or after the poll interval
+where that is longer: a new version waits no longer than this once the store is back."""
+
 FIRST_BACK_OFF_S = 1.0
 """First wait after a failed load where no poll interval says how often to look."""
 
@@ -62,8 +66,9 @@ class StreamRules:
     ) -> float | None:
         """Give the seconds until the next poll; None: there is none until somebody asks.
 
-        That is the poll interval; more while listings fail, and less while a version is still
-        being written. Without an interval it is the time until a failed version is tried again.
+        That is the poll interval; another pause while listings fail, and less while a version is
+        still being written. Without an interval it is the time until a failed version is tried
+        again.
 
         Args:
             trouble: of the listings.
@@ -71,7 +76,8 @@ class StreamRules:
             is_moving: whether a version is still being written.
         """
         if trouble.retry_s and self.poll_wait_s:
-            return max(self.poll_wait_s, trouble.retry_s)
+            # The interval may have become shorter since the listing failed.
+            return min(trouble.retry_s, self._longest_pause_s)
         if is_moving:
             return min(self.poll_wait_s, SOON_S)
         if self.poll_wait_s > 0:
@@ -81,11 +87,22 @@ class StreamRules:
         pause_s = trouble.retry_s or (FIRST_BACK_OFF_S if trouble.error else 0.0)
         return max(pause_s, min(retries) - self.clock()) if retries else None
 
-    def backoff(self) -> Backoff:
-        """Give the waits after failed listings and failed loads."""
+    def store_backoff(self) -> Backoff:
+        """Give the waits after a store has failed: in a listing, or while files were fetched.
+
+        Their jitter spreads the models that failed together, also where every wait is as long as
+        the poll interval.
+        """
+        return Backoff(first_s=self._first_pause_s, longest_s=self._longest_pause_s)
+
+    @property
+    def _first_pause_s(self) -> float:
         # The store is asked each poll interval anyway, so an earlier second try gains little.
-        first_s = self.poll_wait_s or FIRST_BACK_OFF_S
-        return Backoff(first_s=first_s, longest_s=LONGEST_BACK_OFF_S)
+        return self.poll_wait_s or FIRST_BACK_OFF_S
+
+    @property
+    def _longest_pause_s(self) -> float:
+        return max(self.poll_wait_s, LONGEST_PAUSE_S)
 
     def of_versions(self, model: str, base_path: str, on_overdue: Callable[[], None]) -> Rules:
         """Give what each version of `model` needs of this."""
@@ -95,7 +112,8 @@ class StreamRules:
             on_load=self.on_load,
             load_timeout_s=self.load_timeout_s,
             on_overdue=on_overdue,
-            backoff=self.backoff(),
+            backoff=Backoff(first_s=self._first_pause_s, longest_s=LONGEST_BACK_OFF_S),
+            store_backoff=self.store_backoff(),
             drain_timeout_s=self.drain_timeout_s,
             clock=self.clock,
             chance=self.chance,

@@ -80,9 +80,7 @@ class ModelStream:
         self.loader = loader
         self._schedule = polls
         self._rules = rules
-        self._trouble = ListingTrouble(
-            name, source.url, rules.backoff(), chance=rules.chance, clock=rules.clock
-        )
+        self._trouble = ListingTrouble(name, source.url, chance=rules.chance, clock=rules.clock)
         self._version_rules = rules.of_versions(name, source.url, self._advance)
         self._renewals = Renewals(lambda version: self._control(version.candidate))
         self._versions = Versions()
@@ -265,7 +263,7 @@ class ModelStream:
     def not_listed(self, error: StorageError) -> None:
         """See `Polled`: nothing changes."""
         self._polls += 1
-        self._trouble.failed(error, is_new=not self._listed)
+        self._trouble.failed(error, self._rules.store_backoff(), is_new=not self._listed)
         self._rules.on_trouble()
         self._changed.set()
 

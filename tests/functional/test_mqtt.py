@@ -128,3 +128,11 @@ def test_topics_that_would_go_in_a_circle_are_refused(root: Path) -> None:
     with closing(Process("ie_serving", *command)) as process:
         assert process.popen.wait(PATIENCE_S) == 2
         process.line("every answer would be a request again")
+
+
+def test_credentials_that_strangers_could_read_are_said() -> None:
+    command = ("ie_serving", "bridge", "mqtt", "--broker=broker.invalid", "--username=u")
+    with closing(Process(*command, "--topic=t", "--model_name=m")) as process:
+        line = process.line("credentials go unencrypted to a public address")
+        assert "WARNING" in line
+        assert line.endswith("what=password host=broker.invalid")

@@ -13,6 +13,7 @@ from ie_serving.config.schema.storage import STORES
 from ie_serving.config.values import words
 from ie_serving.config.values.faults import Faults
 from ie_serving.core.errors import ConfigError
+from ie_serving.core.hosts import host_of, is_public
 from ie_serving.storage.options import GcsOptions, MinioOptions, S3Options, StorageOptions
 
 LOG_LEVEL = "LOG_LEVEL"
@@ -58,6 +59,7 @@ def storage_options(
     faults: Faults,
     *,
     cache_dir: Path | None = None,
+    own_hosts_are_plain: bool = False,
     **more: int,
 ) -> StorageOptions:
     """Read how each store is reached.
@@ -66,28 +68,35 @@ def storage_options(
         environ: the process's environment.
         faults: takes what is wrong, by variable.
         cache_dir: None takes `ie_serving` in the user's cache directory.
+        own_hosts_are_plain: whether an endpoint without a scheme that is not public is HTTP, as in
+            OpenVINO Model Server; else each without one is HTTPS.
         more: other fields of the options, which have flags instead of variables.
     """
     found = read(STORES, environ, faults)
     return StorageOptions(
         cache_dir=cache_dir or _user_cache(environ),
-        s3=S3Options(**_s3(fields_of("s3", found), environ)),
-        gcs=GcsOptions(**_gcs(fields_of("gcs", found))),
+        s3=S3Options(**_s3(fields_of("s3", found), environ, own_hosts_are_plain)),
+        gcs=GcsOptions(**_gcs(fields_of("gcs", found), own_hosts_are_plain)),
         minio=MinioOptions(**_minio(fields_of("minio", found))),
         **more,
     )
 
 
-def _s3(given: dict[str, Any], environ: Mapping[str, str]) -> dict[str, Any]:
-    https = given.pop("https", False)
-    endpoint = _with_scheme(given.get("endpoint", ""), https)
+def _s3(
+    given: dict[str, Any], environ: Mapping[str, str], own_hosts_are_plain: bool
+) -> dict[str, Any]:
+    endpoint = given.get("endpoint", "")
+    https = given.pop("https", _is_https(endpoint, own_hosts_are_plain))
+    endpoint = _with_scheme(endpoint, https)
     read_by_boto3 = next((name for name in ENDPOINTS_OF_BOTO3 if environ.get(name)), None)
     named = {"endpoint_variable": read_by_boto3} if read_by_boto3 and not endpoint else {}
     return {**given, "endpoint": endpoint, **named}
 
 
-def _gcs(given: dict[str, Any]) -> dict[str, Any]:
-    return {**given, "endpoint": _with_scheme(given.get("endpoint", ""), False)}
+def _gcs(given: dict[str, Any], own_hosts_are_plain: bool) -> dict[str, Any]:
+    endpoint = given.get("endpoint", "")
+    https = _is_https(endpoint, own_hosts_are_plain)
+    return {**given, "endpoint": _with_scheme(endpoint, https)}
 
 
 # A proxy or another store may stand behind an endpoint that is written as a URL, so the scheme that
@@ -101,6 +110,11 @@ def _minio(given: dict[str, Any]) -> dict[str, Any]:
         "endpoint": host.rstrip("/"),
         "secure": scheme == "https" if host else secure,
     }
+
+
+def _is_https(endpoint: str, own_hosts_are_plain: bool) -> bool:
+    """Tell how an endpoint is reached about which nothing is said."""
+    return not own_hosts_are_plain or is_public(host_of(endpoint))
 
 
 def _with_scheme(endpoint: str, https: bool) -> str:

@@ -69,7 +69,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
         SystemExit: 0 after `--help` and `--version`, 2 when argparse cannot tell flags apart.
     """
     # First of all: which flags there are depends on the command.
-    argv = ovms.with_command(argv)
+    is_ovms, argv = ovms.is_meant(argv), ovms.with_command(argv)
     _check_command(argv)
     arguments, unknown = parser(argv).parse_known_args(argv)
     given = {name: value for name, value in vars(arguments).items() if value is not None}
@@ -78,7 +78,9 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Parsed:
     _note_unknown(unknown, reading)
     reading.warnings += _warnings(reading)
     found = _server_values(reading)
-    storage = environment.storage_options(environ, reading.faults, **fields_of("storage", found))
+    storage = environment.storage_options(
+        environ, reading.faults, own_hosts_are_plain=is_ovms, **fields_of("storage", found)
+    )
     engine = _engine(found, reading)
     path, file = _models(engine, reading)
     server = _server(fields_of("server", found), file, reading)

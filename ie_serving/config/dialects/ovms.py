@@ -24,10 +24,15 @@ ALIASES: Mapping[str, str] = {
 """Its flags that say in other words what a flag of ours says."""
 
 
+def is_meant(argv: Sequence[str]) -> bool:
+    """Tell whether a command line is one of the original, which has no word before its flags."""
+    return bool(argv) and argv[0].startswith("--")
+
+
 def with_command(argv: Sequence[str]) -> list[str]:
     """Put `config` or `model` first where it is left out: the original has no such words."""
     names = {argument.partition("=")[0] for argument in argv}
-    if not argv or not argv[0].startswith("--"):
+    if not is_meant(argv):
         return list(argv)
     given = [*argv, *_without_grpc(argv, names)]
     if "--config_path" in names:

@@ -20,20 +20,18 @@ class ListingTrouble:
     Args of the constructor:
         model: model name, for log lines.
         base_path: where it lies, for the same: a model that is moved has two streams for a while.
-        backoff: waits after failures.
         chance: 0 to 1 at random, for the jitter of the back-off.
         clock: seconds that only grow.
 
     Attributes:
         error: of the last listing; None when it succeeded.
-        retry_s: seconds to wait before the next one at least; 0 without trouble.
+        retry_s: seconds to wait before the next one; 0 without trouble.
     """
 
     def __init__(
         self,
         model: str,
         base_path: str,
-        backoff: Backoff,
         *,
         chance: Callable[[], float],
         clock: Callable[[], float],
@@ -42,7 +40,6 @@ class ListingTrouble:
         self.retry_s = 0.0
         self._model = model
         self._base_path = base_path
-        self._backoff = backoff
         self._chance = chance
         self._clock = clock
         self._failures = 0
@@ -50,11 +47,12 @@ class ListingTrouble:
         self._since = 0.0
         self._logged_at = 0.0
 
-    def failed(self, error: StorageError, *, is_new: bool) -> None:
+    def failed(self, error: StorageError, backoff: Backoff, *, is_new: bool) -> None:
         """Note a listing that failed.
 
         Args:
             error: what it failed with.
+            backoff: waits after failures.
             is_new: whether no listing has succeeded yet.
         """
         now = self._clock()
@@ -67,7 +65,7 @@ class ListingTrouble:
         # costs next to nothing to ask for, and is wanted as soon as it is there.
         if not isinstance(error, NotThereYet):
             self._refusals += 1
-            self.retry_s = self._backoff.delay_s(self._refusals, self._chance())
+            self.retry_s = backoff.delay_s(self._refusals, self._chance())
 
     def _say(self, error: StorageError, now: float, *, is_new: bool) -> None:
         """Log what is new, and now and then what still lasts."""

@@ -28,6 +28,7 @@ from ie_serving.models.version.states import (
     Stage,
     VersionLife,
 )
+from ie_serving.storage.retry import PASSING
 from ie_serving.telemetry import logs
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ class Rules:
         load_timeout_s: how long a load may take, waiting for its turn included; 0: for ever.
         on_overdue: told when that time is over.
         backoff: waits between a failed load and the next try.
+        store_backoff: the same where the store did not give the files, and may soon.
         drain_timeout_s: how long requests may keep a version that is no longer wanted.
         clock: seconds that only grow.
         chance: 0 to 1 at random, for the jitter of the back-off.
@@ -60,6 +62,7 @@ class Rules:
     base_path: str
     on_load: Callable[[bool], None]
     backoff: Backoff
+    store_backoff: Backoff
     drain_timeout_s: float
     clock: Callable[[], float]
     chance: Callable[[], float]
@@ -245,13 +248,15 @@ class VersionControl:
         candidate = self._candidate
         try:
             self._loaded = await self._loader.load(candidate, self._move, self._given_up)
+        except PASSING as error:
+            self._fail(str(error), self._rules.store_backoff)
         except ServingError as error:
-            self._fail(str(error))
+            self._fail(str(error), self._rules.backoff)
         # An engine may raise anything. Let through, it would leave the version in a stage that no
         # event leads out of, and whoever waits for the first load would wait for ever.
         except Exception as error:
             log.exception(logs.Event("load failed by a defect", **self._facts))
-            self._fail(str(error))
+            self._fail(str(error), self._rules.backoff)
         else:
             self._served = candidate.fingerprint
             self._rules.on_load(True)
@@ -264,14 +269,14 @@ class VersionControl:
             logs.Event("files of a served version have changed", **self._facts, advice=advice)
         )
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, why: str, backoff: Backoff) -> None:
         stage = self._move(Event.FAIL, f"{LOAD_ERROR}: {why}")
         if stage is not Stage.FAILED:  # abandoned: nobody waits for it, and nobody tries again
             return
         rules = self._rules
         rules.on_load(False)
         # What came while the old content was tried waits for nothing.
-        backoff_s = rules.backoff.delay_s(self._attempts, rules.chance())
+        backoff_s = backoff.delay_s(self._attempts, rules.chance())
         wait_s = 0.0 if self._is_untried else backoff_s
         self._retry_at = rules.clock() + wait_s
         self._log_failure(why, wait_s)

@@ -25,6 +25,7 @@ from ie_serving.storage.backends.bucket import (
 from ie_serving.storage.base import Entry
 from ie_serving.storage.checksums import Checksum
 from ie_serving.storage.options import GcsOptions
+from ie_serving.storage.plain_http import proxy_of, warn_of_plain_http
 from ie_serving.storage.remote import Location, Sink
 from ie_serving.storage.trouble import Trouble, http_trouble, quiet
 from ie_serving.telemetry.logs import Event
@@ -164,6 +165,9 @@ def make_client(options: GcsOptions, bucket: str) -> storage.Client:
     # From 3.12 on it asks for the bucket's location, only to label traces: a request more, which
     # needs a permission more and is repeated while the store is down.
     client._bucket_metadata_cache = None
+    # As the client sees it: a variable of its own may name another endpoint.
+    url = client._connection.API_BASE_URL
+    warn_of_plain_http(bucket, url, proxy_of(url, "all"))
     return client
 
 

@@ -24,6 +24,7 @@ from ie_serving.storage.backends.s3_errors import trouble_of_code, with_status
 from ie_serving.storage.base import Entry
 from ie_serving.storage.checksums import Checksum, from_s3_headers
 from ie_serving.storage.options import MinioOptions
+from ie_serving.storage.plain_http import warn_of_plain_http
 from ie_serving.storage.remote import Location, Sink
 from ie_serving.storage.trouble import Trouble, http_trouble, quiet
 from ie_serving.telemetry.logs import Event
@@ -149,6 +150,8 @@ def make_client(options: MinioOptions, bucket: str) -> Minio:
     """Make a client; nothing is sent yet."""
     if not options.access_key:
         log.warning(Event("MINIO_ACCESS_KEY is not set, requests are anonymous", bucket=bucket))
+    # No proxy: the pool below asks none.
+    warn_of_plain_http(bucket, f"{'https' if options.secure else 'http'}://{options.endpoint}")
     return Minio(
         options.endpoint,
         access_key=options.access_key or None,

@@ -45,6 +45,7 @@ from ie_serving.storage.backends.s3_errors import trouble_of_code, with_status
 from ie_serving.storage.base import Entry
 from ie_serving.storage.checksums import Checksum, from_s3_headers
 from ie_serving.storage.options import S3Options
+from ie_serving.storage.plain_http import proxy_of, warn_of_plain_http
 from ie_serving.storage.remote import Location, Sink
 from ie_serving.storage.trouble import Trouble, quiet
 from ie_serving.telemetry.logs import Event
@@ -202,7 +203,7 @@ def make_client(options: S3Options, bucket: str) -> Boto:
     )
     # A store other than AWS has no regions, but a signature needs the name of one.
     region = session.region_name or ("us-east-1" if options.endpoint else None)
-    return session.client(
+    client = session.client(
         "s3",
         endpoint_url=options.endpoint or None,
         region_name=region,
@@ -217,6 +218,10 @@ def make_client(options: S3Options, bucket: str) -> Boto:
             max_pool_connections=CONNECTIONS,
         ),
     )
+    # As boto3 sees it: variables and profiles of its own may name another endpoint.
+    url = client.meta.endpoint_url
+    warn_of_plain_http(bucket, url, proxy_of(url))
+    return client
 
 
 def _botocore_session() -> Boto:

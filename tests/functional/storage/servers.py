@@ -156,7 +156,7 @@ class Answers:
                 if self.command != "HEAD":
                     self.wfile.write(body)
 
-            do_GET = do_HEAD = do_POST = do_PUT = respond  # noqa: N815
+            do_CONNECT = do_GET = do_HEAD = do_POST = do_PUT = respond  # noqa: N815
 
             def log_message(self, format: str, *arguments: object) -> None:
                 pass

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ie_serving.models.rules import LONGEST_PAUSE_S
 from tests.functional.load import AVAILABLE, END, LOADING, Load, failure, states
 from tests.functional.servers import SAMPLE, Server
 from tests.functional.storage.repositories import GcsRepository, LocalRepository, S3Repository
@@ -36,6 +37,8 @@ from tests.process import until
 
 OpenProxy = Callable[[int], Proxy]
 ANSWERS = 50
+BACK_WITHIN_S = LONGEST_PAUSE_S + 5.0
+"""The pause, and then two listings and a load under the load of the test."""
 
 
 @pytest.fixture
@@ -119,7 +122,7 @@ def test_stores_that_die_cost_no_request_and_are_back_within_two_polls(
             assert all(serves(server, 1, name) for name in stores)
             assert all(load.answers[name] > answered[name] + ANSWERS for name in answered)
             before = {name: len(r.proxy.requests) for name, r in stores.items()}
-        until(lambda: all(serves(server, 2, name) for name in stores))
+        until(lambda: all(serves(server, 2, name) for name in stores), BACK_WITHIN_S)
     assert load.failures == []
     for name, repository in stores.items():
         has_numbers_of(server, 2, name)

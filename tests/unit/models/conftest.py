@@ -23,6 +23,7 @@ from ie_serving.models.stream import ModelStream
 from ie_serving.models.version.handle import Servable
 from ie_serving.models.version.loader import Loader
 from ie_serving.storage.backends.local import LocalStorage
+from ie_serving.storage.base import Storage
 
 POLL_S = 0.01
 LIMIT_S = 10.0
@@ -43,7 +44,7 @@ class World:
         self.labels_wait = True
         self.drain_timeout_s = LIMIT_S
         self.load_timeout_s = 0.0
-        self.storages: dict[str, type[LocalStorage]] = {}
+        self.storages: dict[str, Callable[[str], Storage]] = {}
 
     def write(self, version: int, *, model: str = "m", **description: object) -> Path:
         """Put a version in place in one step, older than any poll interval."""

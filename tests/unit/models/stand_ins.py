@@ -154,6 +154,7 @@ class Stand:
         poll_wait_s: float = 1.0,
         on_trouble: Callable[[], None] = lambda: None,
         on_changed: Callable[[], None] = lambda: None,
+        chance: Callable[[], float] = lambda: 1.0,
         *,
         reload_changed: bool = False,
     ) -> ModelStream:
@@ -179,7 +180,7 @@ class Stand:
                 on_changed=on_changed,
                 reload_changed=reload_changed,
                 clock=self.clock,
-                chance=lambda: 1.0,
+                chance=chance,
             ),
         )
 
@@ -195,6 +196,7 @@ class Stand:
             base_path="shelf",
             on_load=lambda succeeded: None,
             backoff=Backoff(first_s=1.0, longest_s=60.0),
+            store_backoff=Backoff(first_s=1.0, longest_s=10.0),
             drain_timeout_s=drain_timeout_s,
             clock=self.clock,
             chance=lambda: 1.0,

@@ -1,6 +1,8 @@
 """The schedule of listings: when, in which thread, and what cannot hold them."""
 
 import asyncio
+import logging
+import random
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -13,6 +15,8 @@ import uvloop
 
 from ie_serving.core.errors import NotAvailable, Unreachable
 from ie_serving.models.polls import MOST_THREADS, Polls
+from ie_serving.models.repository.trouble import ListingTrouble
+from ie_serving.models.rules import LONGEST_PAUSE_S, StreamRules
 from ie_serving.storage.pools import StorePools
 from tests.unit.models.conftest import LIMIT_S, run
 from tests.unit.models.repositories import NOTHING, Counting, Repository, schedule
@@ -73,7 +77,8 @@ def test_models_of_one_interval_are_soon_listed_together(monkeypatch: pytest.Mon
     """They began apart; after one interval one thread lists all of them in a row."""
 
     async def test() -> None:
-        now = [1000.0]
+        began = asyncio.get_running_loop().time()
+        now = [began]
         monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
         threads = Counting()
         polls = Polls(lambda store: threads)
@@ -82,13 +87,48 @@ def test_models_of_one_interval_are_soon_listed_together(monkeypatch: pytest.Mon
             polls.follow(model)
             now[0] += 0.01
         for turn in range(1, 4):
-            now[0] = 1000.0 + turn
+            now[0] = began + turn
             await settle()
             assert [len(model.told) for model in models] == [turn] * len(models)
             # The first begins at once, before the others have been asked for.
             assert threads.submitted == 2 * turn
 
     run(test())
+
+
+@pytest.mark.parametrize("poll_wait_s", [1.0, 30.0])
+def test_a_thousand_models_whose_store_was_away_do_not_come_back_at_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, poll_wait_s: float
+) -> None:
+    """All are listed within the longest pause, in turns of less than half of them."""
+    caplog.set_level(logging.CRITICAL, "ie_serving")
+    rules = StreamRules(labels_wait=True, poll_wait_s=poll_wait_s, drain_timeout_s=0.0)
+    chance, longest_s = random.Random(0).random, max(poll_wait_s, LONGEST_PAUSE_S)
+
+    def pause_s() -> float | None:
+        trouble = ListingTrouble("m", "s3://b/m", chance=chance, clock=lambda: 0.0)
+        for _ in range(5):
+            trouble.failed(Unreachable("away"), rules.store_backoff(), is_new=False)
+        return rules.pause_s(trouble, (), is_moving=False)
+
+    async def test() -> None:
+        began = asyncio.get_running_loop().time()
+        now = [began]
+        monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now[0])
+        polls = Polls(lambda store: AtOnce(1))
+        models = [Repository(f"m{number}", pause_s()) for number in range(1000)]
+        for model in models:
+            polls.follow(model)
+            model.interval_s = None  # listed once
+        turns = []
+        for step in range(1, 101):
+            now[0] = began + longest_s * step / 100
+            await settle()
+            turns.append(sum(len(model.told) for model in models) - sum(turns))
+        assert sum(turns) == len(models)
+        assert max(turns) < len(models) / 2
+
+    asyncio.run(test())  # `run` counts its limit by the loop's clock
 
 
 def test_a_directory_that_hangs_holds_no_other_and_takes_a_limited_number_of_threads() -> None:

@@ -25,9 +25,9 @@ class Rounds:
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-        self._now = 1000.0
         self.callbacks = 0
         loop = asyncio.get_running_loop()
+        self._now = loop.time()
         monkeypatch.setattr(loop, "time", lambda: self._now)
         monkeypatch.setattr(loop, "call_soon_threadsafe", self._counted(loop.call_soon_threadsafe))
         self.threads = Counting()

@@ -10,7 +10,7 @@ from ie_serving.core.errors import LoadFailed, Missing
 from ie_serving.core.versions import State
 from ie_serving.models import rules
 from ie_serving.models.repository.version_policy import All, Latest, Specific
-from ie_serving.models.rules import FIRST_BACK_OFF_S, POLLS_FOR_REST, SOON_S
+from ie_serving.models.rules import FIRST_BACK_OFF_S, LONGEST_PAUSE_S, POLLS_FOR_REST, SOON_S
 from tests.unit.models.conftest import LIMIT_S, POLL_S, World, run, until
 from tests.unit.models.stand_ins import BROKEN, Stand
 from tests.unit.models.streams import started, states
@@ -390,21 +390,60 @@ def test_an_empty_listing_after_a_full_one_changes_nothing(
     run(test())
 
 
-def test_failed_listings_back_off_up_to_a_minute_and_are_counted(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("poll_wait_s", "expected"),
+    [
+        pytest.param(1.0, [1.0, 2.0, 4.0, 8.0, 10.0, 10.0], id="up to ten seconds"),
+        pytest.param(60.0, [60.0] * 3, id="up to the poll interval, where that is longer"),
+        pytest.param(0.0, [None] * 3, id="nothing is polled for without an interval"),
+    ],
+)
+def test_failed_listings_back_off_and_are_counted(
+    tmp_path: Path, poll_wait_s: float, expected: list[float | None]
+) -> None:
     async def test() -> None:
         stand = Stand(tmp_path)
         failed: list[None] = []
-        stream = stand.stream(on_trouble=lambda: failed.append(None))
+        stream = stand.stream(poll_wait_s=poll_wait_s, on_trouble=lambda: failed.append(None))
         stand.store.away = True
         waits = []
-        for _ in range(8):
+        for _ in expected:
             assert not await stand.poll(stream)
             waits.append(stream.next_poll_s())
-        assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0]
-        assert len(failed) == 8
+        assert waits == expected
+        assert len(failed) == len(expected)
         stand.store.away = False
         await stand.poll(stream)
-        assert stream.next_poll_s() == 1.0
+        assert stream.next_poll_s() == (poll_wait_s or None)
+
+    run(test())
+
+
+def test_models_that_failed_together_are_listed_apart(tmp_path: Path) -> None:
+    """Also where the poll interval is longer than every back-off."""
+
+    async def test() -> None:
+        for poll_wait_s in (1.0, 60.0):
+            stand = Stand(tmp_path)
+            stand.store.away = True
+            waits = []
+            for chance in (0.0, 0.5, 1.0):
+                stream = stand.stream(poll_wait_s=poll_wait_s, chance=lambda chance=chance: chance)
+                assert not await stand.poll(stream)
+                waits.append(stream.next_poll_s())
+            assert waits == [0.5 * poll_wait_s, 0.75 * poll_wait_s, poll_wait_s]
+
+    run(test())
+
+
+def test_a_poll_interval_that_becomes_shorter_in_an_outage_counts_at_once(tmp_path: Path) -> None:
+    async def test() -> None:
+        stand = Stand(tmp_path)
+        stream = stand.stream(poll_wait_s=3600.0)
+        stand.store.away = True
+        assert not await stand.poll(stream)
+        stream.poll_every(1.0)
+        assert stream.next_poll_s() == LONGEST_PAUSE_S
 
     run(test())
 

@@ -22,12 +22,12 @@ def read(**environ: str) -> StorageOptions:
     [
         pytest.param({}, S3Options(), id="nothing set is AWS with its credential chain"),
         pytest.param(
-            {"S3_ENDPOINT": "minio:9000"}, S3Options(endpoint="http://minio:9000"), id="no scheme"
+            {"S3_ENDPOINT": "minio:9000"}, S3Options(endpoint="https://minio:9000"), id="no scheme"
         ),
         pytest.param(
-            {"S3_ENDPOINT": "minio:9000", "S3_USE_HTTPS": "1"},
-            S3Options(endpoint="https://minio:9000"),
-            id="no scheme, TLS by switch",
+            {"S3_ENDPOINT": "minio:9000", "S3_USE_HTTPS": "0"},
+            S3Options(endpoint="http://minio:9000"),
+            id="no scheme, TLS off by switch",
         ),
         pytest.param(
             {"S3_ENDPOINT": "https://s3.example"},
@@ -76,7 +76,7 @@ def test_s3(environ: dict[str, str], expected: S3Options) -> None:
         pytest.param({}, GcsOptions(), id="nothing set is Google with its default credentials"),
         pytest.param(
             {"STORAGE_EMULATOR_HOST": "localhost:4443"},
-            GcsOptions(endpoint="http://localhost:4443"),
+            GcsOptions(endpoint="https://localhost:4443"),
             id="emulator",
         ),
         pytest.param({"GCS_ANONYMOUS": "yes"}, GcsOptions(anonymous=True), id="anonymous"),

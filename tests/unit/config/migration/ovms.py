@@ -173,7 +173,12 @@ VARIABLES = (
     taken("AWS_SECRET_ACCESS_KEY", "b", "storage.s3.secret_key=b"),
     taken("AWS_SESSION_TOKEN", "c", "storage.s3.session_token=c"),
     taken("AWS_REGION", "eu-central-1", "storage.s3.region=eu-central-1"),
-    taken("S3_ENDPOINT", "http://h:9000", "storage.s3.endpoint=http://h:9000", "also `https`"),
+    taken(
+        "S3_ENDPOINT",
+        "minio:9000",
+        "storage.s3.endpoint=http://minio:9000",
+        "a [public](storage.md#encryption-on-the-way) address without a scheme is HTTPS",
+    ),
     already("AWS_PROFILE", "p", "the same, by the library of AWS itself"),
     taken("GOOGLE_APPLICATION_CREDENTIALS", "/g", "storage.gcs.credentials=/g"),
     already("http_proxy", "http://p", "the same, by the stores' own libraries; `https_proxy` too"),

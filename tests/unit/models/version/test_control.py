@@ -95,6 +95,26 @@ def test_a_failed_load_is_due_again_after_the_back_off(tmp_path: Path, failure: 
     play(tmp_path, test)
 
 
+@pytest.mark.parametrize(
+    ("failure", "longest_s"),
+    [
+        pytest.param(BROKEN, 60.0, id="a broken version"),
+        pytest.param(Unreachable("store away"), 10.0, id="a store that may soon be back"),
+    ],
+)
+def test_the_back_off_is_longer_for_what_does_not_mend_itself(
+    tmp_path: Path, failure: Exception, longest_s: float
+) -> None:
+    async def test(stand: Stand) -> None:
+        control = stand.control()
+        for _ in range(8):
+            await begun(control.load())
+            await stand.end_load(failure)
+        assert control.retry_at == stand.clock.now + longest_s
+
+    play(tmp_path, test)
+
+
 def test_a_warm_up_that_refuses_the_version_fails_the_load_and_frees_the_model(
     tmp_path: Path,
 ) -> None:

@@ -1,0 +1,53 @@
+"""What travels to a store in plain text where strangers can read it: said, never silent."""
+
+import logging
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
+
+from ie_serving.core.hosts import host_of, is_public
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+
+def warn_of_plain_http(bucket: str, url: str, proxy: str = "") -> None:
+    """Log what of the requests to a bucket is not encrypted on its way to a public address.
+
+    Args:
+        bucket: its name.
+        url: of the store.
+        proxy: the address of the proxy that stands between; empty for none.
+    """
+    for what, host in exposed(url, proxy):
+        log.warning(Event("plain HTTP to a public address", bucket=bucket, host=host, what=what))
+
+
+def exposed(url: str, proxy: str = "") -> Iterator[tuple[str, str]]:
+    """Give what strangers can read, and the public host that it is sent to."""
+    is_plain = urlsplit(url).scheme == "http"
+    if is_plain and is_public(host_of(url)):
+        yield "requests", host_of(url)
+    # Without a scheme it is one of plain HTTP, to all clients. Requests by HTTPS stay encrypted to
+    # the store on their way through it.
+    if not proxy or proxy.lower().startswith("https://") or not is_public(host_of(proxy)):
+        return
+    if is_plain:
+        yield "requests by proxy", host_of(proxy)
+    if "@" in proxy:
+        yield "credentials of the proxy", host_of(proxy)
+
+
+def proxy_of(url: str, *others: str) -> str:
+    """Give the address of the proxy that a client asks for a URL; empty for none.
+
+    Args:
+        url: of the store.
+        others: what the client looks for where the URL's scheme has none, such as `all`.
+    """
+    # From the environment, as the clients themselves read it.
+    parts = urlsplit(url)
+    if proxy_bypass(parts.netloc):
+        return ""
+    proxies = getproxies()
+    return next((proxies[each] for each in (parts.scheme, *others) if proxies.get(each)), "")

@@ -63,4 +63,8 @@ def _end() -> NoReturn:
     """End the process without waiting for threads: one may hang."""
     with suppress(OSError, ValueError, RuntimeError):  # in the midst of a write
         sys.stdout.flush()
+    if "ie_serving.core.scratch" in sys.modules:  # else there is nothing to remove
+        from ie_serving.core.scratch import remove_all
+
+        remove_all()
     os._exit(_FROM + _numbers[0])

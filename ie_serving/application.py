@@ -266,7 +266,7 @@ class ServingApplication:
         await self._config.reload()
         self._models.poll_now()
 
-    async def close(self) -> None:
+    async def close(self, limit_s: float) -> None:
         """See `Application`."""
         # First of all, so that downloads and starts end while the rest is closed.
         self._repositories.stop()
@@ -276,7 +276,7 @@ class ServingApplication:
         self._workers.end()
         self._sequences.close()
         self._process.end()
-        await self._models.close()
+        await self._models.close(limit_s)
         self._repositories.shutdown()
         self._loads.shutdown(wait=False, cancel_futures=True)
         await self._watch.close()

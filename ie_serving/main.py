@@ -18,7 +18,7 @@ from ie_serving.config.dialects import ie_serving as own
 from ie_serving.config.dialects import tensorflow_model_server as tfs
 from ie_serving.config.schema import closed, shared_port, workers
 from ie_serving.config.settings import Parsed, Settings, TuneSettings
-from ie_serving.core import hints
+from ie_serving.core import hints, interruption
 from ie_serving.core.errors import ServingError, causes
 from ie_serving.server.process import gunicorn_app
 from ie_serving.server.process.deadly_loads import LoadNotes
@@ -43,17 +43,15 @@ def _stop_at_once(number: int, frame: FrameType | None) -> None:
     raise SystemExit(0)
 
 
-def _listen_for_signals() -> None:
-    """End cleanly when told to before the arbiter, which has handlers of its own, has begun."""
-    signal.signal(signal.SIGTERM, _stop_at_once)
-    signal.signal(signal.SIGINT, _stop_at_once)
+def _ignore_orders() -> None:
+    """Ignore what is meant for a server that runs: by default it would end the process."""
     for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `ie_serving`; return its exit code."""
-    _listen_for_signals()
+    _ignore_orders()
     given = sys.argv[1:] if argv is None else argv
     try:
         if manage.is_asked(given):
@@ -83,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def tensorflow_model_server(argv: Sequence[str] | None = None) -> int:
     """Run as `tensorflow_model_server` does; return its exit code."""
-    _listen_for_signals()
+    _ignore_orders()
     try:
         parsed = tfs.parse(sys.argv[1:] if argv is None else argv, os.environ)
         _prepare(parsed)
@@ -117,7 +115,7 @@ def _as_other(
     argv: Sequence[str] | None,
 ) -> int:
     """Serve what a command line of another server says; return the exit code."""
-    _listen_for_signals()
+    _ignore_orders()
     try:
         parsed = parse(sys.argv[1:] if argv is None else argv, os.environ)
         _prepare(parsed)
@@ -194,6 +192,9 @@ def _prepare(parsed: Parsed) -> None:
 
 
 def _serve(parsed: Parsed) -> gunicorn_app.Ended:
+    # A server that is told to stop has done its work. The arbiter will have handlers of its own.
+    for number in interruption.SIGNALS:
+        signal.signal(number, _stop_at_once)
     build = partial(_build, storage=parsed.storage)
     return gunicorn_app.run(parsed.settings, build, environment=os.environ)
 

@@ -1,22 +1,57 @@
-"""The command `ie_serving`: what asks a server over the wire begins without what serves.
+"""The commands of this package as they are installed: each heeds signals before it imports.
 
-Those commands are typed by people and run by probes: they import neither numpy nor the server.
+What asks a server over the wire begins without what serves: those commands are typed by people and
+run by probes, and import neither numpy nor the server.
 """
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ie_serving.core.commands import ASKING
+from ie_serving.core.interruption import code_of, heed
+
+Command = Callable[[Sequence[str]], int]
+"""Takes what stands behind the program's name; gives the exit code."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run `ie_serving`; return its exit code."""
     given = sys.argv[1:] if argv is None else argv
-    if given and given[0] in ASKING:
-        from ie_serving.remote.command import run
+    return _run(_asked if given and given[0] in ASKING else _served("main"), given)
 
-        return run(given, os.environ)
-    from ie_serving.main import main as run_all
 
-    return run_all(argv)
+def tensorflow_model_server() -> int:
+    """Run as `tensorflow_model_server` does; return its exit code."""
+    return _run(_served("tensorflow_model_server"), sys.argv[1:])
+
+
+def kibernetika_serving() -> int:
+    """Run as `kibernetika-serving` does; return its exit code."""
+    return _run(_served("kibernetika_serving"), sys.argv[1:])
+
+
+def simple_tensorflow_serving() -> int:
+    """Run as `simple_tensorflow_serving` and `stfs` do; return its exit code."""
+    return _run(_served("simple_tensorflow_serving"), sys.argv[1:])
+
+
+def _run(command: Command, given: Sequence[str]) -> int:
+    heed()
+    return code_of(lambda: command(given))
+
+
+def _asked(given: Sequence[str]) -> int:
+    from ie_serving.remote.command import run
+
+    return run(given, os.environ)
+
+
+def _served(name: str) -> Command:
+    def run(given: Sequence[str]) -> int:
+        from ie_serving import main as commands
+
+        command: Command = getattr(commands, name)
+        return command(given)
+
+    return run

@@ -5,7 +5,15 @@ Settings hold `EngineOptions`, and the arbiter holds settings: numpy is not impo
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Mapping,
+)
+from contextlib import ExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -138,6 +146,26 @@ def stream_of(model: CompiledModel) -> Stream | None:
     """Give the stream that a model has of its own; None where each request is answered alone."""
     stream: Stream | None = getattr(model, "stream", None)
     return stream
+
+
+def leave_of(model: CompiledModel) -> Callable[[], object] | None:
+    """Give what closes all of a model that is more than memory, as the process ends. Blocking.
+
+    A model tells by an attribute `leave`, which may be None; one without it is closed.
+    """
+    leave: Callable[[], object] | None = getattr(model, "leave", model.close)
+    return leave
+
+
+def leave_of_all(models: Iterable[CompiledModel]) -> Callable[[], object] | None:
+    """Give the same for several models, of which each is left whatever the others raise."""
+    found = [leave for model in models if (leave := leave_of(model)) is not None]
+    if not found:
+        return None
+    leaving = ExitStack()
+    for leave in found:
+        leaving.callback(leave)
+    return leaving.close
 
 
 def takes_ahead(model: CompiledModel, signature: Signature) -> bool:

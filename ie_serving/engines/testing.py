@@ -70,6 +70,7 @@ class StandInModel:
         directory: where it came from.
         options: what it was compiled with.
         closed: whether `close` was called.
+        leave: see `engines.base.leave_of`; all of it is memory, unless a test says otherwise.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class StandInModel:
         self.directory = directory
         self.options = options
         self.closed = False
+        self.leave: Callable[[], object] | None = None
 
     @property
     def signatures(self) -> Mapping[str, Signature]:

@@ -32,10 +32,10 @@ from ie_serving.models.first_loads import (
     until_they_answer,
 )
 from ie_serving.models.identity import going_on, identity, updated
+from ie_serving.models.leaving import leave_all
 from ie_serving.models.served import Served, ServedModels, WithPrepared
 from ie_serving.models.stream import ModelStream
 from ie_serving.models.successors import Successors
-from ie_serving.models.version.control import VersionControl
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
@@ -105,6 +105,7 @@ class ModelManager:
         self._applying = asyncio.Lock()
         self._successors = Successors(self._take_over)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._retiring: set[ModelStream] = set()
 
     async def start(self, configs: Sequence[ModelConfig]) -> None:
         """Load the first configuration; returns when each first load is done or has failed.
@@ -227,17 +228,19 @@ class ModelManager:
     def _entries(self) -> Iterable[Served]:
         return self.served.entries.values()
 
-    async def close(self) -> None:
-        """Let go of everything, since the process ends.
+    async def close(self, limit_s: float | None = None) -> None:
+        """Let go of everything, since the process ends; see `leave_all`.
 
-        Nothing is unloaded: the memory goes with the process, at once, while to free a thousand
-        models takes five seconds of processor time.
+        Args:
+            limit_s: how long the code of versions has to end; None waits for ever.
         """
-        streams = self.streams()
+        streams = [stream for _, stream in self.streams()]
+        streams += [each.stream for each in self._prepared.entries.values()]
+        left = [stream.leave() for stream in (*streams, *self._retiring)]
         self._successors.give_up()
         self.served.entries = {}
-        left = [version for _, stream in streams for version in stream.leave()]
-        await asyncio.to_thread(_leave, left)
+        versions = [version for versions, _ in left for version in versions]
+        await leave_all(versions, [work for _, works in left for work in works], limit_s)
 
     async def poll(self, name: str) -> None:
         """List one model's repository, and return when what it holds has begun to load.
@@ -375,15 +378,15 @@ class ModelManager:
 
     def _retire(self, streams: Iterable[ModelStream]) -> None:
         for stream in streams:
-            self._spawn(stream.retire())
+            self._retiring.add(stream)
+            self._spawn(self._retired(stream))
+
+    async def _retired(self, stream: ModelStream) -> None:
+        await stream.retire()
+        self._retiring.discard(stream)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-def _leave(versions: Iterable[VersionControl]) -> None:
-    for version in versions:
-        version.leave()

@@ -193,14 +193,17 @@ class ModelStream:
         while not (self._renewals.is_over and self._versions.are_gone):
             await self.changed()
 
-    def leave(self) -> Sequence[VersionControl]:
-        """Stop, as the process ends; give the versions, which have files to give back."""
+    def leave(self) -> tuple[Sequence[VersionControl], Collection["asyncio.Task[None]"]]:
+        """Stop, as the process ends; give the versions, to be left, and work that is ending."""
         self._is_retired = True
         self._schedule.leave(self)
+        versions, works = tuple(self._versions.values()), tuple(self._tasks)
+        for version in versions:
+            version.give_up()
         # Else a load whose copy is ready now would go on to threads that are gone, and fail.
-        for task in self._tasks:
+        for task in works:
             task.cancel()
-        return tuple(self._versions.values())
+        return versions, works
 
     # -- listing -----------------------------------------------------------------------------
 

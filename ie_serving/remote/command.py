@@ -29,9 +29,6 @@ MEANINGS: Final = {
 }
 """Commands, each in the module of its name, and what they are for."""
 
-INTERRUPTED: Final = 130
-"""Exit code after Ctrl-C, as shells have it."""
-
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Do what is asked; print it, or the error on standard error. Give the exit code.
@@ -55,8 +52,6 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     except BrokenPipeError:  # of `| head`, which has read enough
         sys.stderr.close()  # the interpreter's last flush would complain as well
         return 0
-    except KeyboardInterrupt:
-        return INTERRUPTED
 
 
 def module_of(command: str) -> object:

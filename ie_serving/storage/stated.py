@@ -2,13 +2,13 @@
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from threading import Event as Flag
 from typing import Protocol
 
 from ie_serving.core.errors import StorageError
+from ie_serving.core.scratch import Scratch
 from ie_serving.storage.base import NEVER, Entry, Storage
 
 LONG_AGO = 1.0
@@ -62,13 +62,15 @@ class Stated:
         self, directory: str, entries: tuple[Entry, ...], given_up: Flag = NEVER
     ) -> Iterator[Path]:
         """Give a directory with the file, which goes with the context."""
-        try:
-            made = TemporaryDirectory(prefix="ie_serving-")
-        except OSError as error:
-            raise StorageError(f"{self.url}: no temporary directory: {error.strerror}") from error
-        with made as path:
-            (Path(path) / self._name).write_bytes(self._content)
-            yield Path(path)
+        with ExitStack() as stack:
+            try:
+                path = stack.enter_context(Scratch())
+            except OSError as error:
+                raise StorageError(
+                    f"{self.url}: no temporary directory: {error.strerror}"
+                ) from error
+            (path / self._name).write_bytes(self._content)
+            yield path
 
 
 def stated_or(storage: Storage, stated: Text | None) -> Storage:

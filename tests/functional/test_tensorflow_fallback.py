@@ -201,3 +201,15 @@ def test_a_server_that_is_killed_leaves_no_process(server: Server) -> None:
     for each in server.pids():
         os.kill(each, signal.SIGKILL)
     assert ended(pid)
+
+
+def test_a_server_that_stops_leaves_neither_processes_nor_files(root: Path, tmp_path: Path) -> None:
+    flags = (f"--model_name=small --model_base_path={root / 'small'} --tensorflow_fallback").split()
+    server = Server("tensorflow_model_server", *flags, env={"TMPDIR": str(tmp_path)})
+    try:
+        pid = workers(server.ready(START_S))["small"]
+        assert server.stop() == 0
+    finally:
+        server.close()
+    assert ended(pid)
+    assert os.listdir(tmp_path) == []

@@ -84,7 +84,7 @@ class Tiny:
             raise ServingError("config.json: not JSON")
         log.info("reloaded pid=%d", os.getpid())
 
-    async def close(self) -> None:
+    async def close(self, limit_s: float) -> None:
         log.info("closed")
 
     async def _fast(self, _request: bytes, _context: object) -> bytes:

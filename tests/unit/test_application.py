@@ -66,7 +66,7 @@ async def test_it_loads_at_the_start_and_leaves_memory_to_the_end_of_the_process
     assert built.model_names() == ["m"]
     assert [model.closed for model in engine.models] == [False]
     await built.reload()
-    await built.close()
+    await built.close(PATIENCE_S)
     assert [model.closed for model in engine.models] == [False]
 
 
@@ -105,7 +105,7 @@ async def test_a_copy_that_is_ready_when_the_server_stops_is_no_defect(
     assert await asyncio.to_thread(storage.asked.wait, PATIENCE_S)
     loads = [task for task in asyncio.all_tasks() if "ModelStream._follow" in repr(task.get_coro())]
     starting.cancel()
-    await built.close()
+    await built.close(PATIENCE_S)
     storage.gate.set()
     _, pending = await asyncio.wait(loads, timeout=PATIENCE_S)
     assert not pending
@@ -120,7 +120,7 @@ async def test_each_port_has_a_listener(built: ServingApplication) -> None:
         await make()().drain(0)
     await built.set_ready(True)
     await built.set_ready(False)
-    await built.close()
+    await built.close(PATIENCE_S)
 
 
 async def test_a_start_that_fails_can_be_closed(
@@ -132,7 +132,7 @@ async def test_a_start_that_fails_can_be_closed(
     version.parent.write_text("")  # a file cannot be listed; what is missing would be waited for
     with pytest.raises(StorageError):
         await built.start()
-    await built.close()
+    await built.close(PATIENCE_S)
 
 
 def test_it_holds_no_logic() -> None:

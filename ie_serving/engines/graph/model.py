@@ -7,6 +7,7 @@ from ie_serving.core.errors import NotAvailable, NotFound, UnknownLabel
 from ie_serving.core.requests import ModelSpec
 from ie_serving.core.signatures import named
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, Signature
+from ie_serving.engines.base import leave_of_all
 from ie_serving.engines.graph.cache import Cache
 from ie_serving.engines.graph.calls import Target, target_of
 from ie_serving.engines.graph.chain import Chain
@@ -109,6 +110,11 @@ class GraphModel:
     def at_once(self, signature: Signature) -> int:
         """See `engines.base`: the models have limits of their own."""
         return 1
+
+    @property
+    def leave(self) -> Callable[[], object] | None:
+        """See `engines.base.leave_of`."""
+        return leave_of_all(part.compiled for part in self._parts.held.values())
 
     def close(self) -> None:
         """See `engines.base`: models are held by requests alone."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, TypeVar
 
 from ie_serving.core.tensors import Array, Signature
-from ie_serving.engines.base import CompiledModel, Stream, stream_of, takes_ahead
+from ie_serving.engines.base import CompiledModel, Stream, leave_of, stream_of, takes_ahead
 
 T = TypeVar("T")
 
@@ -58,6 +58,11 @@ class Layer:
     def stream(self) -> Stream | None:
         """See `engines.base.Stream`: a model's own, which takes and gives what clients send."""
         return stream_of(self.inner)
+
+    @property
+    def leave(self) -> Callable[[], object] | None:
+        """See `engines.base.leave_of`."""
+        return leave_of(self.inner)
 
     def close(self) -> None:
         """See `engines.base`. The layer's own resources go first, then the inner model's."""

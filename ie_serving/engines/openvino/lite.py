@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import openvino as ov
 
 from ie_serving.core.errors import LoadFailed
+from ie_serving.core.scratch import Scratch
 from ie_serving.engines.openvino.draft import Draft, Tensor, Version
 from ie_serving.engines.openvino.left_out import leaving_out
 from ie_serving.engines.openvino.lite_signatures import (
@@ -46,8 +46,8 @@ def _draft(data: bytes, signature: LiteSignature, renames: tuple[Renames, Rename
 
 def _converted(data: bytes, subgraph: int) -> ov.Model:
     """Convert one subgraph; the front end takes the first one of a file."""
-    with TemporaryDirectory(prefix="ie_serving-") as private:
-        path = Path(private, "model.tflite")
+    with Scratch() as private:
+        path = private / "model.tflite"
         path.write_bytes(with_first(data, subgraph))
         return core().read_model(str(path))
 

@@ -148,6 +148,9 @@ class Runner(Protocol):
     def run(self, calls: Sequence[Call]) -> None:
         """Give each of them, one at least, its outcome. Blocking. Raises nothing a kernel does."""
 
+    def ask_to_end(self) -> None:
+        """Let it begin to end, if that takes long. `close` follows, and waits."""
+
     def close(self) -> None:
         """End it. Nothing runs any more."""
 
@@ -179,6 +182,9 @@ class InProcess:
             # One that fails must not fail those beside it: which it is, is found one by one.
             for call in [each for each in calls if each.outcome is None]:
                 self.run([call])
+
+    def ask_to_end(self) -> None:
+        """See `Runner`."""
 
     def close(self) -> None:
         """See `Runner`."""

@@ -15,6 +15,7 @@ from typing import Any
 from ie_serving.core.callers import Caller
 from ie_serving.core.codes import ERROR_OF, Code, code_of
 from ie_serving.core.errors import LoadFailed, ServingError
+from ie_serving.core.scratch import Scratch
 from ie_serving.core.tensors import Array, DataType, TensorSpec
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import KernelOptions, Place
@@ -33,12 +34,11 @@ Told = Mapping[str, tuple[str, Sequence[int] | None, bool]]
 
 
 _HELD = ExitStack()
-"""What the kernel of this process needs, such as its scratch directory, which would go with the
-last reference. Never closed: the process ends with it."""
+"""What the kernel of this process needs; closed when the server says that the version goes."""
 
 
-def job_of(directory: Path, options: EngineOptions) -> str:
-    """Write what the process is to load; `load` reads it."""
+def job_of(directory: Path, options: EngineOptions, scratch: Scratch) -> str:
+    """Write what the process is to load; `load` reads it. The server removes `scratch`, too."""
     own = options.of(KernelOptions)
     assert own.place is not None  # the driver has looked
     return json.dumps(
@@ -47,6 +47,7 @@ def job_of(directory: Path, options: EngineOptions) -> str:
             "place": vars(own.place),
             "model": options.of(AtHand).model,
             "params": options.params,
+            "scratch": str(scratch.path),
             "memory_bytes": own.memory_limit_mb * 1_000_000,
         }
     )
@@ -58,8 +59,10 @@ def load(job: Job) -> Loaded:
     logs.configure("INFO")
     options = EngineOptions(params=job["params"], allow_python=True)
     options = options.having(KernelOptions(place=Place(**job["place"])))
+    options = options.having(AtHand(job["model"]))
+    scratch = Scratch(path=Path(job["scratch"]))
     try:
-        kernel = opened(Path(job["directory"]), options.having(AtHand(job["model"])), _HELD)
+        kernel = opened(Path(job["directory"]), options, _HELD, scratch)
     except LoadFailed as error:
         raise Fault(Code.INTERNAL, str(error)) from error
     found = {
@@ -70,7 +73,7 @@ def load(job: Job) -> Loaded:
         "streams": kernel.stream is not None,
     }
     stream = _streams(kernel) if kernel.stream else None
-    return Loaded(partial(_run, kernel), found, lends=True, stream=stream)
+    return Loaded(partial(_run, kernel), found, lends=True, stream=stream, close=_HELD.close)
 
 
 def _streams(kernel: Kernel) -> Callable[[socket.socket, Segment, Segment], None]:

@@ -1,18 +1,17 @@
 """What a kernel is given beside the tensors: at its load, and with each call."""
 
 import logging
-import tempfile
 import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 
 from ie_serving.core.callers import Caller
 from ie_serving.core.codes import ERROR_OF, Code
 from ie_serving.core.errors import ServingError
+from ie_serving.core.scratch import Scratch
 from ie_serving.engines.python.asking import Models, Named
 from ie_serving.engines.python.waits import Slot
 
@@ -21,6 +20,11 @@ REQUEST_ID = "x-request-id"
 
 log = logging.getLogger("ie_serving.kernel")
 """What kernels log."""
+
+
+def kernel_scratch() -> Scratch:
+    """Name a directory for what a kernel writes."""
+    return Scratch("ie_serving_kernel_")
 
 
 class Context:
@@ -100,17 +104,13 @@ class LoadContext:
     path: Path
     params: Mapping[str, Any]
     log: logging.Logger = field(default=log)
+    _scratch: Scratch = field(default_factory=kernel_scratch, repr=False)
 
-    @cached_property
+    @property
     def scratch_dir(self) -> Path:
         """A directory to write to, which goes with the version."""
-        return Path(self._scratch.name)
-
-    @cached_property
-    def _scratch(self) -> "tempfile.TemporaryDirectory[str]":
-        return tempfile.TemporaryDirectory(prefix="ie_serving_kernel_")
+        return self._scratch.made()
 
     def close(self) -> None:
         """Remove the scratch directory, if there is one."""
-        if "_scratch" in vars(self):
-            self._scratch.cleanup()
+        self._scratch.close()

@@ -195,6 +195,8 @@ class Fleet:
             self._all.clear()
             self._free.clear()
             self.came = lambda: None
+        for runner in every:  # all of them first: their processes end side by side
+            runner.ask_to_end()
         for runner in every:
             runner.close()
         self._threads.shutdown()

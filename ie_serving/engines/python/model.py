@@ -120,3 +120,5 @@ class KernelModel:
             self._streams.close()
         self._fleet.close()
         self._freed()
+
+    leave = close

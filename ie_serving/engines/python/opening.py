@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any, cast
 
 from ie_serving.core.errors import LoadFailed
+from ie_serving.core.scratch import Scratch
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import KernelOptions, Place
 from ie_serving.engines.others import AtHand
 from ie_serving.engines.python import ovms, pyovms
-from ie_serving.engines.python.context import LoadContext
+from ie_serving.engines.python.context import LoadContext, kernel_scratch
 from ie_serving.engines.python.kernel import Kernel, kernel_of
 from ie_serving.engines.python.own_modules import OwnModules
 from ie_serving.engines.python.requirements import check
@@ -32,8 +33,16 @@ RESERVED = (declared.INPUTS, declared.OUTPUTS)
 """Words of `params` that are for the server, not for the kernel."""
 
 
-def opened(directory: Path, options: EngineOptions, undone: ExitStack) -> Kernel:
+def opened(
+    directory: Path, options: EngineOptions, undone: ExitStack, scratch: Scratch | None = None
+) -> Kernel:
     """Load a version's kernel, which `undone` closes.
+
+    Args:
+        directory: of the version.
+        options: with `KernelOptions`.
+        undone: closes the kernel.
+        scratch: directory for what it writes; None takes a new one.
 
     Raises:
         LoadFailed: whatever the kernel raised, or why it cannot be run.
@@ -43,7 +52,7 @@ def opened(directory: Path, options: EngineOptions, undone: ExitStack) -> Kernel
     file = found(place, directory)
     # Before the import, which would fail at the first missing package and name no other.
     check(file.parent)
-    ctx = _context(directory, options)
+    ctx = _context(directory, options, scratch or kernel_scratch())
     undone.callback(ctx.close)
     forks.watch()
     with telling(place):
@@ -95,12 +104,13 @@ def unique(paths: Sequence[Path]) -> list[Path]:
     return list(dict.fromkeys(paths))
 
 
-def _context(directory: Path, options: EngineOptions) -> LoadContext:
+def _context(directory: Path, options: EngineOptions, scratch: Scratch) -> LoadContext:
     return LoadContext(
         name=options.of(AtHand).model,
         version=int(directory.name) if directory.name.isdecimal() else None,
         path=directory,
         params=own_params(options.params),
+        _scratch=scratch,
     )
 
 

@@ -12,12 +12,13 @@ from pathlib import Path
 from ie_serving.core.backoff import Backoff
 from ie_serving.core.codes import ERROR_OF
 from ie_serving.core.errors import DeadlineExceeded, QueueFull, ServingError
+from ie_serving.core.scratch import Scratch
 from ie_serving.core.tensors import Array
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.kernels import Instances, KernelOptions
 from ie_serving.engines.python.calls import Call, Inputs, Readiness
 from ie_serving.engines.python.child import answered, job_of, packed, specs_of
-from ie_serving.engines.python.context import Context
+from ie_serving.engines.python.context import Context, kernel_scratch
 from ie_serving.engines.python.fleet import Fleet, Growth, Running
 from ie_serving.engines.tensorflow.link import Fault, Link, Message, PeerGone
 from ie_serving.engines.tensorflow.process import WorkerProcess
@@ -40,12 +41,30 @@ COMMAND = (
 
 BACKOFF = Backoff(first_s=0.2, longest_s=30.0)
 """Of a process that ends again and again."""
+CLOSING_S = 30.0
+"""Seconds in which a kernel has to close itself, as long as requests have by default when their
+version goes; then its process is ended. A server that stops waits for less, and ends it as well."""
 AGAIN_S = 5.0
 """Seconds for which calls wait for the next process that shared a batch with one that crashed."""
 
 
 class KernelProcess(Supervisor):
-    """The process of a kernel, kept alive."""
+    """The process of a kernel, kept alive.
+
+    Args of the constructor:
+        task: what it is to do.
+        scratch: where its kernel writes; removed after the process, however that has ended.
+    """
+
+    def __init__(self, task: Task, scratch: Scratch) -> None:
+        super().__init__(task)
+        self._scratch = scratch
+
+    def _live(self) -> str:
+        try:
+            return super()._live()
+        finally:
+            self._scratch.empty()
 
     def _note_start(self, pid: int, load_s: float) -> None:
         log.info(Event("kernel process started", path=self._task.name, pid=pid, load_s=load_s))
@@ -58,15 +77,16 @@ class KernelProcess(Supervisor):
 def process_of(directory: Path, options: EngineOptions) -> KernelProcess:
     """Make the process of a version's kernel, not started yet."""
     place = options.of(KernelOptions).place
-    return KernelProcess(
-        Task(
-            command=COMMAND,
-            job=job_of(directory, options),
-            name=str(directory),
-            what=f"the process of kernel {place}",
-            backoff=BACKOFF,
-        )
+    scratch = kernel_scratch()
+    task = Task(
+        command=COMMAND,
+        job=job_of(directory, options, scratch),
+        name=str(directory),
+        what=f"the process of kernel {place}",
+        backoff=BACKOFF,
+        closing_s=CLOSING_S,
     )
+    return KernelProcess(task, scratch)
 
 
 class RemoteRunner:
@@ -134,6 +154,10 @@ class RemoteRunner:
             self._process, self._kernel, self._inputs, self._outputs, self._timeout_s
         )
         return own.replies(items, ctx)
+
+    def ask_to_end(self) -> None:
+        """See `Runner`."""
+        self._process.ask_to_end()
 
     def close(self) -> None:
         """See `Runner`."""

@@ -115,6 +115,11 @@ class WorkerProcess:
             self._was_cut_off = True
             self._popen.kill()
 
+    def hang_up(self) -> None:
+        """Have it close what it has loaded, and end. Does not wait."""
+        with suppress(OSError):  # it has ended
+            self._control.shutdown(socket.SHUT_WR)
+
     def kill(self) -> None:
         """End it. Does not wait."""
         self._popen.kill()

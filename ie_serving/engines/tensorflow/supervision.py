@@ -48,6 +48,8 @@ class Task:
         environ: added to its environment.
         load_limit_s: longest time of a start, in seconds.
         backoff: of starts.
+        closing_s: seconds in which the process closes what it has loaded and ends, once it is told
+            to; then it is killed. 0 kills it at once.
     """
 
     command: Sequence[str]
@@ -57,6 +59,7 @@ class Task:
     environ: Mapping[str, str] = field(default_factory=dict)
     load_limit_s: float = LOAD_LIMIT_S
     backoff: Backoff = BACKOFF
+    closing_s: float = 0.0
 
 
 class Supervisor:
@@ -152,8 +155,21 @@ class Supervisor:
         """How the last process ended, in words; empty when none did."""
         return self._cause
 
+    def ask_to_end(self) -> None:
+        """Tell the process to end by itself, where it has time for that; does not wait."""
+        with self._changed:
+            if not self._task.closing_s or self._process is None or not self.serves:
+                return
+            self._apply(Event.CLOSE)
+            self._process.hang_up()
+
     def close(self) -> None:
         """End the process, and wait until it has ended."""
+        self.ask_to_end()
+        if self._task.closing_s and self._stage is Stage.CLOSED and self._thread.is_alive():
+            self._thread.join(self._task.closing_s)
+            if self._thread.is_alive():
+                self._note_late(self._task.closing_s)
         self.abandon()
         if self._thread.is_alive():
             self._thread.join()
@@ -233,6 +249,10 @@ class Supervisor:
     def _note_end(self, cause: str, pause_s: float) -> None:
         name = self._task.name
         log.warning(logs.Event("TensorFlow process ended", path=name, cause=cause, pause_s=pause_s))
+
+    def _note_late(self, limit_s: float) -> None:
+        name = self._task.name
+        log.warning(logs.Event("process not closed in time", path=name, limit_s=limit_s))
 
     def _pause_s(self) -> float:
         return self._task.backoff.delay_s(self._failures, random.random())

@@ -1,8 +1,8 @@
 """The frame of a process that runs signatures for the server; `session.py` puts TensorFlow in it.
 
 The process is the server's child. It is given one job, says what it found, and then gets a link
-for each request that the server runs at a time; each link has a thread. It ends when the server
-closes the control socket, or dies.
+for each request that the server runs at a time; each link has a thread. It closes what it has
+loaded and ends when the server closes the control socket; it ends at once when the server dies.
 """
 
 import ctypes
@@ -48,6 +48,7 @@ class Loaded:
             noticed, and the memory then left to it.
         stream: answers a stream, and closes what it is given: its socket, the memory that it
             writes to, and the one that it reads. Returns at once. None where there are no streams.
+        close: called before the process ends, unless it is killed. Raises nothing.
     """
 
     run: Callable[[int, Sequence[Array]], Sequence[Array]]
@@ -55,6 +56,7 @@ class Loaded:
     tensors: Sequence[Array] = ()
     lends: bool = False
     stream: Callable[[socket.socket, Segment, Segment], None] | None = None
+    close: Callable[[], object] = lambda: None
 
 
 def serve(load: Callable[[Job], Loaded]) -> None:
@@ -70,8 +72,12 @@ def serve(load: Callable[[Job], Loaded]) -> None:
         loaded = _begin(link, load)
         if loaded is not None:
             _give_links(control, loaded)
+            loaded.close()
     except PeerGone:
         pass
+    # What was printed last: `_exit` writes nothing.
+    with suppress(OSError, ValueError):
+        sys.stdout.flush()
     # Not `sys.exit`: threads may still compute, and nobody wants what they would give.
     os._exit(0)
 

@@ -196,23 +196,31 @@ class VersionControl:
         self._given_up.set()  # a download under way ends, and leaves its thread to others
         return self._free() if self._life.stage is Stage.DRAINING else None
 
+    def give_up(self) -> None:
+        """Let what is under way end: the process does."""
+        self._given_up.set()
+
+    @property
+    def is_memory(self) -> bool:
+        """Whether `leave` gives back files alone, which takes no time."""
+        return self._loaded is None or self._loaded.is_memory
+
     def leave(self) -> None:
         """Give back what outlives the process, which ends; see `LoadedVersion`. Blocking.
 
         It raises nothing, so that every other version is left as well.
         """
-        self._given_up.set()
         loaded = self._loaded  # looked up once: the event loop may let go of it meanwhile
         try:
             if loaded:
                 loaded.leave()
-        except Exception:
-            log.exception(logs.Event("version not freed cleanly", **self._facts))
+        except BaseException:  # of users' code
+            log.exception(logs.Event("version not freed cleanly", **self.facts))
 
     # -- how it is done ----------------------------------------------------------------------
 
     @property
-    def _facts(self) -> dict[str, object]:
+    def facts(self) -> dict[str, object]:
         """What its log lines name: the base path, too, since a model that is moved has two."""
         rules = self._rules
         return {
@@ -239,7 +247,7 @@ class VersionControl:
         if self._life.stage not in LIMITED:
             return
         stage, limit_s = self._life.stage.value, self._rules.load_timeout_s
-        log.error(logs.Event("load takes too long", **self._facts, stage=stage, limit_s=limit_s))
+        log.error(logs.Event("load takes too long", **self.facts, stage=stage, limit_s=limit_s))
         why = f"it takes longer than {limit_s:g} s; it goes on, and is served if it ends well"
         self._move(Event.EXPIRE, f"{LOAD_ERROR}: {why}")
         self._rules.on_overdue()
@@ -255,7 +263,7 @@ class VersionControl:
         # An engine may raise anything. Let through, it would leave the version in a stage that no
         # event leads out of, and whoever waits for the first load would wait for ever.
         except Exception as error:
-            log.exception(logs.Event("load failed by a defect", **self._facts))
+            log.exception(logs.Event("load failed by a defect", **self.facts))
             self._fail(str(error), self._rules.backoff)
         else:
             self._served = candidate.fingerprint
@@ -266,7 +274,7 @@ class VersionControl:
         self._rules.on_changed()
         advice = Hint("upload a version of its own, or set {server.reload_changed_versions}")
         log.warning(
-            logs.Event("files of a served version have changed", **self._facts, advice=advice)
+            logs.Event("files of a served version have changed", **self.facts, advice=advice)
         )
 
     def _fail(self, why: str, backoff: Backoff) -> None:
@@ -285,7 +293,7 @@ class VersionControl:
         log.error(
             logs.Event(
                 "version failed to load",
-                **self._facts,
+                **self.facts,
                 attempt=self._attempts,
                 next_try_s=wait_s,
                 cause=why,
@@ -293,15 +301,17 @@ class VersionControl:
         )
 
     async def _free(self) -> None:
-        # Let go of it first: from here on nothing but this frame and its requests hold the model.
-        loaded, self._loaded = self._loaded, None
+        loaded = self._loaded
         assert loaded is not None  # the table leads to DRAINING only from a load that succeeded
         try:
             await self._drain_and_free(loaded)
         # What a device reports while it closes changes nothing for clients, and a version that did
         # not reach its end would keep its model from ever retiring.
         except Exception:
-            log.exception(logs.Event("version not freed cleanly", **self._facts))
+            log.exception(logs.Event("version not freed cleanly", **self.facts))
+        # Not before: where the process ends meanwhile, `leave` closes it. From here on nothing but
+        # requests that are late hold the model.
+        self._loaded = None
         self._move(Event.FREED)
 
     async def _drain_and_free(self, loaded: LoadedVersion) -> None:
@@ -320,7 +330,7 @@ class VersionControl:
         log.warning(
             logs.Event(
                 "version still in use after the drain timeout",
-                **self._facts,
+                **self.facts,
                 holders=servable.holders,
             )
         )

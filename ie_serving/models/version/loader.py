@@ -14,12 +14,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from functools import partial
 from pathlib import Path
 from threading import Event as Flag
+from threading import Lock
 from typing import Any, TypeVar
 
 from ie_serving.core.errors import EntryChanged, LoadFailed, NotAvailable, StorageError
 from ie_serving.core.heaps import HEAPS, resident_bytes
 from ie_serving.core.spare_cpu import SPARE_CPU
-from ie_serving.engines.base import Engine, EngineOptions
+from ie_serving.engines.base import Engine, EngineOptions, leave_of
 from ie_serving.models.repository.signature_file import with_signature_file
 from ie_serving.models.repository.source import Candidate
 from ie_serving.models.version.footprint import FREES, LOADS
@@ -70,16 +71,30 @@ class LoadedVersion:
         self.directory = directory
         self._model = model
         self._files = files
+        self._ending = Lock()
 
     def free(self) -> None:
         """Give back memory and local files. Blocking; nothing may use the servable any more."""
         # In this order, since the engine may have the files mapped into memory.
-        with self._files, self._model:
+        with self._ending, self._files, self._model:
             pass
 
+    @property
+    def is_memory(self) -> bool:
+        """Whether there is nothing to close but files."""
+        return leave_of(self.servable.compiled) is None
+
     def leave(self) -> None:
-        """Give back the files alone: the process ends, and its memory with it."""
-        self._files.close()
+        """Give back all but memory, which goes with the process. Blocking.
+
+        Where `free` is closing code in another thread, this waits for it.
+        """
+        leave = leave_of(self.servable.compiled)
+        if leave is None and self._ending.locked():  # memory that is being freed may take seconds
+            return
+        with self._ending, self._files:
+            if leave:
+                leave()
 
 
 class Loader:
@@ -213,6 +228,7 @@ class Loader:
             servable = Servable(self._name, candidate.version, compiled, signatures)
             servable.memory, servable.inferences = footprint.size, record
             self._check_unchanged(candidate)
+            _check_wanted(given_up)  # once the process ends, nothing else would close its code
             done(Event.COMPILED)
             return LoadedVersion(servable, directory, model.pop_all(), files.pop_all())
 

@@ -30,7 +30,8 @@ from ie_serving.telemetry.logs import Event
 log = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S = 5.0
-"""How long a worker may take to abandon its start or to close, before it ends regardless."""
+"""How long a worker may take to abandon its start or to close, before it ends regardless. Versions
+have the rest of the drain time-out to close their code, and so long at least."""
 
 
 class Listener(Protocol):
@@ -97,10 +98,13 @@ class Application(Protocol):
             ServingError: it is broken; everything stays as it was.
         """
 
-    async def close(self) -> None:
+    async def close(self, limit_s: float) -> None:
         """Let go of what outlives the process, also after a `start` that failed or was cancelled.
 
         Memory is not among it: the process ends right afterwards.
+
+        Args:
+            limit_s: how long the code of users, among it, may take to end.
         """
 
 
@@ -146,6 +150,7 @@ async def serve(
         ServingError: the application cannot start.
         PortError: a port cannot be listened on.
     """
+    code_s = settings.drain_timeout_s
     try:
         listeners = await _open(application, settings, ports, orders.stop)
         if listeners:
@@ -155,9 +160,11 @@ async def serve(
         _note_stop(orders, settings, listeners)
         if listeners:
             await _withdraw(application, settings, orders)
+        drains = time.monotonic()
         cut = await _drain(settings, listeners)
+        code_s -= time.monotonic() - drains
     finally:
-        await _close(application)
+        await _close(application, max(code_s, CLOSE_TIMEOUT_S))
     log.info(Event("server has stopped", took_s=time.monotonic() - began, requests_cut=cut))
 
 
@@ -288,6 +295,6 @@ async def _reload(application: Application) -> None:
         log.exception(Event("configuration not reloaded, the previous one stays"))
 
 
-async def _close(application: Application) -> None:
+async def _close(application: Application, code_s: float) -> None:
     with suppress(asyncio.TimeoutError):
-        await asyncio.wait_for(application.close(), CLOSE_TIMEOUT_S)
+        await asyncio.wait_for(application.close(code_s), code_s + CLOSE_TIMEOUT_S)

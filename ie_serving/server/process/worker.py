@@ -8,11 +8,12 @@ import signal
 import sys
 import time
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 from gunicorn.workers.base import Worker
 
 from ie_serving.core.errors import ServingError
+from ie_serving.core.scratch import remove_all
 from ie_serving.core.share import SHARE
 from ie_serving.core.spare_cpu import SPARE_CPU
 from ie_serving.server.process.deadly_loads import LoadNotes
@@ -59,10 +60,7 @@ class AppWorker(Worker):  # type: ignore[misc]
 
     def run(self) -> None:
         """Serve, then end the process without waiting for threads: a compile can't be cancelled."""
-        code = self._run_loop()
-        # What Python would do at its end, save for waiting for threads.
-        logging.shutdown()
-        os._exit(code)
+        _end(self._run_loop())
 
     def _run_loop(self) -> int:
         try:
@@ -131,8 +129,7 @@ class AppWorker(Worker):  # type: ignore[misc]
     def _stop_or_end(self, orders: Orders) -> None:
         if orders.stop.is_set():
             log.warning(Event("stopped at once, requests in flight were not answered"))
-            logging.shutdown()
-            os._exit(0)
+            _end(0)
         self._stop(orders, signal.SIGQUIT)
 
     async def _beat(self, orders: Orders) -> None:
@@ -142,6 +139,15 @@ class AppWorker(Worker):  # type: ignore[misc]
             if os.getppid() != self.ppid:
                 orders.stop_for(ARBITER_ENDED)
             await asyncio.sleep(HEARTBEAT_S)
+
+
+def _end(code: int) -> NoReturn:
+    """Do what Python would do at its end, save for waiting for threads."""
+    remove_all()
+    with suppress(OSError, ValueError):  # what code of users has printed
+        sys.stdout.flush()
+    logging.shutdown()
+    os._exit(code)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -22,9 +22,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from ie_serving.core.errors import InvalidRequest, LoadFailed
+from ie_serving.core.scratch import Scratch
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.openvino.savedmodel.constants import constant
 from ie_serving.engines.openvino.savedmodel.cut_examples import PARSERS, Parsing, cut_examples
@@ -372,10 +372,10 @@ def _declare(infos: Proto, tensors: Mapping[str, TensorInfo]) -> None:
 @contextmanager
 def _directory(directory: Path, model: bytes) -> Iterator[Path]:
     """Give a directory with this model and the variables and assets of another."""
-    with TemporaryDirectory(prefix="ie_serving-") as private:
+    with Scratch() as private:
         # Links, since variables may be gigabytes and are only read.
         for part in ("variables", "assets"):
             if (directory / part).is_dir():
-                Path(private, part).symlink_to((directory / part).resolve())
-        Path(private, FILE).write_bytes(model)
-        yield Path(private)
+                (private / part).symlink_to((directory / part).resolve())
+        (private / FILE).write_bytes(model)
+        yield private

@@ -2,13 +2,14 @@
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from ie_serving.core.callers import CALLER, NOBODY
 from ie_serving.core.errors import DeadlineExceeded, InvalidRequest, ServingError
 from ie_serving.core.fit import ARRAY
 from ie_serving.core.tensors import Array, Signature
+from ie_serving.engines.base import leave_of_all
 from ie_serving.engines.python.kibernetika.asking import AskedModel, Asking
 from ie_serving.engines.python.kibernetika.context import HookContext
 from ie_serving.engines.python.kibernetika.functions import IGNORE
@@ -34,6 +35,7 @@ class HookedModel:
         file: of the hooks, for errors; empty where there are none.
         signature: what clients see.
         stages: in order.
+        models: of these, and those that hooks have loaded.
         process: answers the whole request in their place; None where there is none.
         asking: by which hooks ask models.
         timeout_s: longest time of a request; None sets no limit.
@@ -49,6 +51,7 @@ class HookedModel:
         file: str,
         signature: Signature,
         stages: Sequence[Stage],
+        models: Collection[LinkedModel],
         process: Turn | None,
         asking: Asking,
         *,
@@ -58,6 +61,7 @@ class HookedModel:
         self._file = file
         self._signatures = {signature.name: signature}
         self._stages = tuple(stages)
+        self._models = models
         self._process = process
         self._asking = asking
         self._timeout_s = timeout_s
@@ -94,6 +98,11 @@ class HookedModel:
         """See `engines.base`."""
         model = self._stages[0].model
         return model.compiled.at_once(model.signature) if model.compiled else 1
+
+    @property
+    def leave(self) -> Callable[[], object] | None:
+        """See `engines.base.leave_of`: hooks have nothing that is called at their end."""
+        return leave_of_all(each.compiled for each in self._models if each.compiled)
 
     def close(self) -> None:
         """See `engines.base`."""

@@ -3,13 +3,14 @@
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
+from weakref import WeakSet
 
 from ie_serving.core.errors import LoadFailed
+from ie_serving.core.scratch import Scratch
 from ie_serving.core.tensors import SERVING_DEFAULT, Signature
 from ie_serving.engines import declared
 from ie_serving.engines.base import Engine, EngineOptions
@@ -71,6 +72,8 @@ class _Opening:
     directory: Path
     options: EngineOptions
     freed: ExitStack
+    models: "WeakSet[LinkedModel]" = field(default_factory=WeakSet)
+    """All that are loaded: hooks may load further ones at any time, and free them."""
 
     def model(self, own: HookOptions) -> HookedModel:
         """Load everything."""
@@ -115,6 +118,7 @@ class _Opening:
             file,
             _signature(file, stages, functions, may_skip=may_skip),
             stages,
+            self.models,
             turns.of(functions.process),
             asking,
             timeout_s=kernel.timeout_ms / 1e3 or None,
@@ -149,10 +153,12 @@ class _Opening:
             return LinkedModel(link, None)
         compiled = self.engine.compile(self._directory_of(link), link.options)
         try:
-            return LinkedModel(link, compiled)
+            made = LinkedModel(link, compiled)
         except LoadFailed:  # it lacks the signature or an output that the link names
             compiled.close()
             raise
+        self.models.add(made)
+        return made
 
     def _alone(self) -> Link:
         """Give the model of the version itself."""
@@ -167,7 +173,7 @@ class _Opening:
             return path
         if not path.is_file():
             raise LoadFailed(f"{path}: no such file or directory: correct the path of the model")
-        made = Path(self.freed.enter_context(TemporaryDirectory(prefix="ie_serving-")))
+        made = self.freed.enter_context(Scratch())
         for each in path.parent.iterdir():
             if each.stem == path.stem and each.is_file():
                 (made / each.name).symlink_to(each.resolve())

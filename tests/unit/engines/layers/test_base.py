@@ -5,10 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from ie_serving.core.tensors import SERVING_DEFAULT, Array
-from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
+from ie_serving.engines.base import CompiledModel, Engine, EngineOptions, leave_of, leave_of_all
 from ie_serving.engines.layers.base import Layer
+from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.testing import FILE, StandInEngine
 from tests.unit.engines.contract import EngineContract, copied, rows
 
@@ -60,3 +62,42 @@ async def test_a_layer_changes_what_it_overrides_and_closes_the_inner_model(
     assert np.allclose(answer["y"], 13.0)
     model.close()
     assert inner.closed
+
+
+class Foreign:
+    """A model of another package, which knows nothing of `leave`."""
+
+    signatures: Mapping[str, Any] = {}
+
+    def __init__(self, closed: list[object], error: str = "") -> None:
+        self._closed, self._error = closed, error
+
+    def close(self) -> None:
+        self._closed.append(self)
+        if self._error:
+            raise ValueError(self._error)
+
+
+def test_a_model_that_does_not_say_what_it_leaves_is_closed_below_layers(tmp_path: Path) -> None:
+    closed: list[object] = []
+    foreign: Any = Foreign(closed)
+    leave = leave_of(Doubled(Doubled(foreign)))
+    assert leave is not None
+    leave()
+    assert closed == [foreign]
+
+
+def test_a_model_that_is_memory_is_not_closed_as_the_process_ends() -> None:
+    programs = CompiledPrograms([])
+    assert leave_of(Doubled(programs)) is None
+    assert leave_of_all([programs, Doubled(programs)]) is None
+
+
+def test_each_of_several_models_is_left_whatever_the_others_raise() -> None:
+    closed: list[object] = []
+    several: Any = [Foreign(closed, "told to"), CompiledPrograms([]), Foreign(closed)]
+    leave = leave_of_all(several)
+    assert leave is not None
+    with pytest.raises(ValueError, match="told to"):
+        leave()
+    assert {*closed} == {several[0], several[2]}

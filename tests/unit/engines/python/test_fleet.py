@@ -104,6 +104,9 @@ class Runs:
             else:
                 each.reply({"y": self.name})
 
+    def ask_to_end(self) -> None:
+        assert not self.closed.is_set()
+
     def close(self) -> None:
         self.closed.set()
 

@@ -175,6 +175,49 @@ def test_leaving_gives_back_files_and_no_memory(tmp_path: Path) -> None:
     run(test())
 
 
+def test_leaving_closes_what_is_more_than_memory_and_gives_back_files_whatever_it_raises(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        stand = Stand(tmp_path)
+        loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None))
+        await settle()
+        await stand.end_load()
+        loaded = await loading
+        assert loaded.is_memory
+        (model,) = stand.engine.models
+
+        def fail() -> None:
+            model.close()
+            raise ValueError("told to")
+
+        model.leave = fail
+        assert not loaded.is_memory
+        with pytest.raises(ValueError, match="told to"):
+            loaded.leave()
+        assert model.closed
+        assert stand.store.copies == []
+
+    run(test())
+
+
+def test_a_load_that_is_given_up_while_it_compiles_closes_what_it_has_made(tmp_path: Path) -> None:
+    """The process ends, and nothing else would."""
+
+    async def test() -> None:
+        stand, given_up = Stand(tmp_path), Flag()
+        stand.engine.before_compile = lambda directory: given_up.set()
+        loading = asyncio.create_task(stand.loader.load(candidate(), lambda event: None, given_up))
+        await settle()
+        stand.loads.run_next()
+        with pytest.raises(NotAvailable, match="no longer wanted"):
+            await loading
+        assert stand.engine.models[0].closed
+        assert stand.store.copies == []
+
+    run(test())
+
+
 def test_a_load_that_no_thread_takes_is_no_defect(tmp_path: Path) -> None:
     """As while the server stops: a copy may be ready when the pools are closed already."""
 

@@ -4,12 +4,13 @@ import asyncio
 import re
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
 from ie_serving.config.settings import ServerSettings
 from ie_serving.core.errors import ServingError
-from ie_serving.server.process.lifecycle import MakeListener, Orders, serve
+from ie_serving.server.process.lifecycle import CLOSE_TIMEOUT_S, MakeListener, Orders, serve
 from ie_serving.server.process.ports import PortError, Ports
 
 PATIENCE_S = 10
@@ -23,6 +24,7 @@ class RecordedServer:
     def __init__(self, said: list[str]) -> None:
         self._said = said
         self.listen_error: OSError | None = None
+        self.on_drain: Callable[[], object] = int
         self.in_flight = 0
 
     async def listen(self, bound: Sequence[socket.socket]) -> None:
@@ -32,6 +34,7 @@ class RecordedServer:
 
     async def drain(self, timeout_s: float) -> int:
         self._said.append(f"drain {timeout_s:g}")
+        self.on_drain()
         return self.in_flight
 
 
@@ -40,6 +43,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.said: list[str] = []
+        self.code_s = 0.0
         self.server = RecordedServer(self.said)
         self.on_start: Callable[[], Awaitable[None]] = nothing
         self.on_prepare: Callable[[], object] = int
@@ -69,8 +73,9 @@ class Recorder:
         self.said.append("reload")
         await self.on_reload()
 
-    async def close(self) -> None:
+    async def close(self, limit_s: float) -> None:
         self.said.append("close")
+        self.code_s = limit_s
 
 
 async def nothing() -> None:
@@ -104,6 +109,20 @@ async def test_one_that_is_replaced_stays_ready_for_probes_and_does_not_wait(por
     await life(application, ports, orders, on_ready=orders.stop.set)
     expected = ["hand over" if each == "not ready" else each for each in WHOLE_LIFE]
     assert application.said == expected
+
+
+@pytest.mark.parametrize(
+    ("drain_s", "code_s"), [(0, 30), (10, 20), (28, CLOSE_TIMEOUT_S), (30, CLOSE_TIMEOUT_S)]
+)
+async def test_code_has_what_is_left_of_the_drain_timeout_to_end(
+    ports: Ports, monkeypatch: pytest.MonkeyPatch, drain_s: float, code_s: float
+) -> None:
+    application, orders, now = Recorder(), Orders(), [0.0]
+    monkeypatch.setattr("ie_serving.server.process.lifecycle.time.monotonic", lambda: now[0])
+    application.server.on_drain = lambda: now.append(now.pop() + drain_s)
+    settings = replace(SETTINGS, drain_timeout_s=30)
+    await serve(application, settings, ports, orders, on_ready=orders.stop.set)
+    assert application.code_s == code_s
 
 
 async def test_the_begin_and_the_end_of_a_stop_are_logged(

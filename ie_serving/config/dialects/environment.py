@@ -76,7 +76,7 @@ def storage_options(
     return StorageOptions(
         cache_dir=cache_dir or _user_cache(environ),
         s3=S3Options(**_s3(fields_of("s3", found), environ, own_hosts_are_plain)),
-        gcs=GcsOptions(**_gcs(fields_of("gcs", found), own_hosts_are_plain)),
+        gcs=GcsOptions(**_gcs(fields_of("gcs", found))),
         minio=MinioOptions(**_minio(fields_of("minio", found))),
         **more,
     )
@@ -93,10 +93,10 @@ def _s3(
     return {**given, "endpoint": endpoint, **named}
 
 
-def _gcs(given: dict[str, Any], own_hosts_are_plain: bool) -> dict[str, Any]:
+def _gcs(given: dict[str, Any]) -> dict[str, Any]:
+    # The variable names an emulator, and emulators beside the server speak HTTP.
     endpoint = given.get("endpoint", "")
-    https = _is_https(endpoint, own_hosts_are_plain)
-    return {**given, "endpoint": _with_scheme(endpoint, https)}
+    return {**given, "endpoint": _with_scheme(endpoint, _is_https(endpoint, True))}
 
 
 # A proxy or another store may stand behind an endpoint that is written as a URL, so the scheme that

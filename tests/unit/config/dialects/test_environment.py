@@ -76,7 +76,7 @@ def test_s3(environ: dict[str, str], expected: S3Options) -> None:
         pytest.param({}, GcsOptions(), id="nothing set is Google with its default credentials"),
         pytest.param(
             {"STORAGE_EMULATOR_HOST": "localhost:4443"},
-            GcsOptions(endpoint="https://localhost:4443"),
+            GcsOptions(endpoint="http://localhost:4443"),
             id="emulator",
         ),
         pytest.param({"GCS_ANONYMOUS": "yes"}, GcsOptions(anonymous=True), id="anonymous"),

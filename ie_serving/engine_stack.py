@@ -26,6 +26,8 @@ from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.openvino.supported import lower_precisions
 from ie_serving.engines.python.kibernetika.engine import Chained, WithHooks
 from ie_serving.engines.tensorflow.fallback import TensorFlowFallback
+from ie_serving.engines.verification.engine import VerifiedEngine
+from ie_serving.engines.verification.verifier import Verifier
 from ie_serving.inference.samples import RecordedRequests
 from ie_serving.telemetry.batches import BatchMetrics
 from ie_serving.telemetry.sequences import SequenceMetrics
@@ -35,6 +37,9 @@ from ie_serving.wire.json.golden import read_golden as golden_json
 from ie_serving.wire.tfs.golden import read_golden as golden_records
 from ie_serving.wire.tfs.predict import parse_request
 from ie_serving.wire.tfs.prediction_log import read_requests
+
+VERIFIER: Final = Verifier()
+"""Compares all models of this process, in one child that ends when it is idle."""
 
 GOLDEN: Final = {"golden.json": golden_json, "golden.tfrecord": golden_records}
 """What reads golden requests, by the name of the file."""
@@ -72,7 +77,8 @@ def tools(config: ModelConfig) -> Tools:
 
 def drivers(fallback: TensorFlowFallback) -> Drivers:
     """Give every driver; `fallback` runs what OpenVINO cannot convert, where that is allowed."""
-    return every([OnnxRuntimeEngine(), OpenVinoEngine(fallback)])
+    onnx = OnnxRuntimeEngine()
+    return every([onnx, VerifiedEngine(OpenVinoEngine(fallback), onnx, VERIFIER)])
 
 
 def engine(every_driver: Drivers, config: ModelConfig) -> Engine:

@@ -55,6 +55,10 @@ class EngineOptions:
     """Take encoded images for inputs that look like images. Nothing is added for other inputs, nor
     for numbers; `false` keeps what strangers send from the decoders of images."""
 
+    verify: str = AUTO
+    """`auto` compares a version with a second engine where one is installed for its format, before
+    it serves; `require` does not serve what was not compared; `off` compares nothing."""
+
     cache_dir: Path | None = None
     """Where compiled models are kept between starts; None keeps none."""
 

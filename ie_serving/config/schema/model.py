@@ -233,6 +233,16 @@ MODEL: tuple[Setting, ...] = (
         key="image_inputs",
     ),
     Setting(
+        place="engine.verify",
+        parse=words.one_of("auto", "off", "require"),
+        form="auto|off|require",
+        meaning="compare ONNX models with onnxruntime before they serve: where it is installed;"
+        " never; always, so that what was not compared is not served",
+        example="require",
+        flag="verify",
+        key="verify",
+    ),
+    Setting(
         place="openvino.target_device",
         # Only the device's plugin knows which names it takes; it refuses others at load.
         parse=words.text,

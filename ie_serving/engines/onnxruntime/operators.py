@@ -1,4 +1,4 @@
-"""Whether an ONNX graph uses operators of a domain, read from the file without loading it.
+"""Which operators an ONNX graph uses, read from the file without loading it.
 
 Field numbers: onnx.proto3 (ModelProto, GraphProto, NodeProto); wire format: protobuf's encoding
 guide. Weights are skipped, not read, so a file of gigabytes takes milliseconds.
@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-# ModelProto.graph, GraphProto.node, NodeProto.domain; below, the wire types of protobuf.
-_GRAPH, _NODE, _DOMAIN = 7, 1, 7
+# ModelProto.graph, GraphProto.node, NodeProto.op_type and .domain; the wire types of protobuf.
+_GRAPH, _NODE, _TYPE, _DOMAIN = 7, 1, 4, 7
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
@@ -19,15 +19,26 @@ def uses_domain(path: Path, domain: str) -> bool:
     try:
         with path.open("rb") as file:
             size = os.fstat(file.fileno()).st_size
-            return any(found == domain.encode() for found in _domains(file, size))
+            return any(found == domain.encode() for found in _texts(file, size, _DOMAIN))
     except (OSError, ValueError):
         return False
 
 
-def _domains(file: BinaryIO, size: int) -> Iterator[bytes]:
+def operators_of(path: Path) -> frozenset[str]:
+    """Name the operators of the main graph; none for what is no ONNX file."""
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            return frozenset(found.decode() for found in _texts(file, size, _TYPE))
+    except (OSError, ValueError):
+        return frozenset()
+
+
+def _texts(file: BinaryIO, size: int, field: int) -> Iterator[bytes]:
+    """Give a field of each node."""
     for graph in _parts(file, (0, size), _GRAPH):
         for node in _parts(file, graph, _NODE):
-            for start, end in _parts(file, node, _DOMAIN):
+            for start, end in _parts(file, node, field):
                 file.seek(start)
                 yield file.read(end - start)
 

@@ -143,7 +143,7 @@ def test_every_key_reaches_its_field() -> None:
     images, gathered, sequences, saved_model, texts, risk, elastic = (
         each.engine for each in others
     )
-    assert images == EngineOptions(image_inputs=False, own=(IMAGES,))
+    assert images == EngineOptions(image_inputs=False, verify="off", own=(IMAGES,))
     assert risk == EngineOptions(driver="python", own=(KERNEL,))
     assert elastic == EngineOptions(driver="python", own=(ELASTIC,))
     assert gathered == EngineOptions(own=(GATHERED,))

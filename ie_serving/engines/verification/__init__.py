@@ -1,0 +1,1 @@
+"""Evidence before a version serves: a second engine answers generated requests, too."""

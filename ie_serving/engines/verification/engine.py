@@ -1,0 +1,235 @@
+"""OpenVINO's models of ONNX, compared with a second engine before they serve.
+
+What OpenVINO does not take, or answers otherwise, the second engine serves where the driver is left
+to the server. The comparison runs beside the compilation, in a process of its own.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Protocol
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.core.hints import Hint
+from ie_serving.core.tensors import Signature
+from ie_serving.engines.around import EngineAround
+from ie_serving.engines.base import AUTO, CompiledModel, Driver, Engine, EngineOptions
+from ie_serving.engines.layers.base import Layer
+from ie_serving.engines.onnxruntime.operators import operators_of
+from ie_serving.engines.openvino.formats import ONNX, model_file
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.openvino.unmet import unmet
+from ie_serving.engines.verification.handing_over import HandingOver
+from ie_serving.engines.verification.requests import Kind
+from ie_serving.engines.verification.verdict import Findings
+from ie_serving.telemetry.logs import Event
+
+log = logging.getLogger(__name__)
+
+OFF, REQUIRE = "off", "require"
+"""Values of `verify`; its third one, `auto`, compares where the second engine is installed."""
+INSTALL = "pip install 'ie_serving[onnxruntime]'"
+MOST_BYTES = 1 << 30
+"""Size of the largest model that is compared: the process takes several times its memory."""
+
+
+class Finds(Protocol):
+    """What compares; `verifier.Verifier` does."""
+
+    def findings(self, file: Path, options: EngineOptions) -> Findings:
+        """Compare one model. Blocking."""
+
+
+class VerifiedEngine(EngineAround):
+    """OpenVINO beside a second engine. See `engines.base.Driver`.
+
+    Args of the constructor:
+        engine: OpenVINO's.
+        reference: the driver of the second engine, onnxruntime.
+        verifier: compares.
+    """
+
+    def __init__(self, engine: Driver, reference: Driver, verifier: Finds) -> None:
+        super().__init__(engine)
+        self._driver = engine
+        self._reference = reference
+        self._verifier = verifier
+
+    def claims(self, directory: Path) -> bool:
+        """See `engines.base`."""
+        return self._driver.claims(directory)
+
+    def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
+        """See `engines.base`."""
+        file = _onnx(directory, options)
+        if file is None:
+            if options.verify == REQUIRE:
+                advice = Hint("; set {engine.verify} to auto to serve it")
+                raise LoadFailed(f"there is no second engine to compare this format with{advice}")
+            return self._engine.compile(directory, options)
+        return _Load(self._engine, self._reference, self._verifier, file, options).compiled()
+
+
+def _onnx(directory: Path, options: EngineOptions) -> Path | None:
+    """Give the file of ONNX that OpenVINO would read."""
+    try:
+        prefers = options.of(OpenVinoOptions).prefer_tflite_model
+        file = model_file(directory, prefer_tflite=prefers)
+    except (LoadFailed, OSError):
+        return None  # OpenVINO says what is wrong
+    return file if file.suffix == ONNX else None
+
+
+class _Load:
+    """One load: the comparison beside the compilation, and which engine serves.
+
+    Args of the constructor:
+        engine: OpenVINO's.
+        reference: the driver of the second engine.
+        verifier: compares.
+        file: of the model.
+        options: of the model.
+    """
+
+    def __init__(
+        self, engine: Engine, reference: Driver, verifier: Finds, file: Path, options: EngineOptions
+    ) -> None:
+        self._engine = engine
+        self._reference = reference
+        self._verifier = verifier
+        self._file = file
+        self._options = options
+        self._is_installed = find_spec(reference.name) is not None
+
+    def compiled(self) -> CompiledModel:
+        """Compile by the engine that serves. Raises: LoadFailed."""
+        with ThreadPoolExecutor(1, "compare") as beside:
+            found = beside.submit(self._findings)
+            try:
+                model = self._engine.compile(self._file.parent, self._options)
+            except LoadFailed as error:
+                return self._by_reference(str(error), error)
+            try:
+                return self._chosen(model, found.result())
+            except BaseException:
+                model.close()
+                raise
+
+    def _findings(self) -> Findings:
+        if self._options.verify == OFF:
+            return Findings(why_not="verify is off")
+        if not self._is_installed:
+            return Findings(why_not=f"{self._reference.name} is not installed")
+        if _size(self._file.parent) > MOST_BYTES:
+            return Findings(why_not=f"the model is larger than {MOST_BYTES >> 20} MiB")
+        if random := sorted(RANDOM & operators_of(self._file)):
+            return Findings(why_not=f"{random[0]} gives other numbers each time")
+        try:
+            return self._verifier.findings(self._file, _plain(self._options))
+        except OSError as error:  # the system has no process or memory left
+            return Findings(why_not=f"no process compares it: {error.strerror}")
+
+    def _chosen(self, model: CompiledModel, found: Findings) -> CompiledModel:
+        """Give what serves, after what was found."""
+        if why := _wrong(found):
+            model.close()
+            return self._by_reference(f"OpenVINO and {found.reference} differ: {why}")
+        if found.why_not and self._options.verify == REQUIRE:
+            raise LoadFailed(f"the version is {found.told()}{self._advice()}")
+        kinds = [kind for kind in _HANDED_OVER if kind in found.differs or kind in found.crashed]
+        self._log(found, "OpenVINO", ", ".join(kind.value for kind in kinds))
+        told = _Told(model, f"; {found.told()}" if self._options.verify != OFF else "")
+        return self._handing_over(told, found, kinds) if kinds else told
+
+    def _handing_over(
+        self, model: CompiledModel, found: Findings, kinds: Sequence[Kind]
+    ) -> CompiledModel:
+        named = " and ".join(kind.value for kind in kinds)
+        cause = f"OpenVINO may compute requests with {named} wrongly for this model"
+        refused = unmet(self._options, next(iter(model.signatures.values())))
+        if any(kind in found.crashed for kind in kinds) or refused:
+            return HandingOver(model, kinds, None, f"{cause}: send others")
+        reads = partial(self._reference.compile, self._file.parent, self._options)
+        return HandingOver(model, kinds, reads, cause)
+
+    def _by_reference(self, why: str, cause: Exception | None = None) -> CompiledModel:
+        """Serve by the second engine, where the driver is left to the server.
+
+        Raises:
+            LoadFailed: it is not, or the second engine is not there, or does not take the model.
+        """
+        name = self._reference.name
+        if self._options.driver != AUTO:
+            raise LoadFailed(f"{why}; driver auto lets {name} serve it") from cause
+        if not self._is_installed:
+            raise LoadFailed(f"{why}; {name} may run it: {INSTALL}") from cause
+        try:
+            model = self._reference.compile(self._file.parent, self._options)
+        except LoadFailed as error:
+            raise LoadFailed(f"{why}; {name} does not run it: {error}") from error
+        log.warning(Event("served by another engine", path=self._file, engine=name, cause=why))
+        return _Told(model, f", since {why}")
+
+    def _log(self, found: Findings, engine: str, handed_over: str) -> None:
+        log.info(
+            Event(
+                "engines compared",
+                path=self._file,
+                result=found.told(),
+                engine=engine,
+                handed_over=handed_over or "nothing",
+            )
+        )
+
+    def _advice(self) -> str:
+        install = "" if self._is_installed else f": {INSTALL}"
+        return install + str(Hint("; set {engine.verify} to auto to serve it all the same"))
+
+
+class _Told(Layer):
+    """A model whose signatures say in words what was found; else it is the inner one."""
+
+    def __init__(self, inner: CompiledModel, told: str) -> None:
+        signatures: Mapping[str, Signature] = {
+            name: replace(each, runs_on=f"{each.runs_on}{told}")
+            for name, each in inner.signatures.items()
+        }
+        super().__init__(inner, signatures)
+
+
+_HANDED_OVER = (Kind.NAN, Kind.INFINITE, Kind.EXTREME)
+"""Kinds of requests that may go to another engine than the rest."""
+
+RANDOM = frozenset(
+    {"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike"}
+    | {"RandomUniform", "RandomUniformLike"}
+)
+"""Operators whose outputs no two engines share."""
+
+
+def _wrong(found: Findings) -> str:
+    """Say why OpenVINO does not serve a model; empty where it does."""
+    finite = Kind.FINITE
+    if finite in found.differs:
+        return found.differs[finite]
+    if found.crashed.get(finite, "").startswith("OpenVINO"):
+        return found.crashed[finite]
+    return found.refused if not found.asked else ""
+
+
+def _plain(options: EngineOptions) -> EngineOptions:
+    """Keep of a model's options those that say how OpenVINO computes its graph.
+
+    What is computed before it, and the shapes of the configuration, the second engine has not: the
+    model itself is what is compared.
+    """
+    own = replace(options.of(OpenVinoOptions), shape=None, batch_size=None)
+    return EngineOptions(driver=options.driver).having(own)
+
+
+def _size(directory: Path) -> int:
+    return sum(each.stat().st_size for each in directory.iterdir() if each.is_file())

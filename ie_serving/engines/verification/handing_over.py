@@ -1,0 +1,124 @@
+"""A model whose requests with NaN, infinity or extreme integers go to a second engine.
+
+OpenVINO answers the others. The second engine reads the model with the first such request: most
+models never get one, and its memory is that of the model once more.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Mapping
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ie_serving.core.errors import InvalidTensor, LoadFailed
+from ie_serving.core.tensors import Array, Signature
+from ie_serving.engines.base import CompiledModel
+from ie_serving.engines.layers.base import Layer
+from ie_serving.engines.verification.requests import Kind
+
+T = TypeVar("T")
+
+MOST_EXACT = 1 << 24
+"""Integers beyond it are extreme: float32, in which engines compute many of them, rounds them."""
+
+Open = Callable[[], CompiledModel]
+"""Reads the model by the second engine. Blocking. Raises LoadFailed."""
+
+
+class HandingOver(Layer):
+    """See `CompiledModel`.
+
+    Args of the constructor:
+        inner: of OpenVINO.
+        kinds: of requests that it answers otherwise than the second engine.
+        reads: opens the model by the second engine; None where that does not answer them either,
+            so that they are refused.
+        cause: what was seen, for those who send such a request.
+    """
+
+    def __init__(
+        self, inner: CompiledModel, kinds: Collection[Kind], reads: Open | None, cause: str
+    ) -> None:
+        super().__init__(inner)
+        self._is_odd = _test_of(kinds)
+        self._reads = reads
+        self._cause = cause
+        self._other: asyncio.Future[CompiledModel] | None = None
+
+    def infer(
+        self,
+        signature: Signature,
+        inputs: Mapping[str, Array],
+        read: Callable[[Mapping[str, Array]], T],
+    ) -> Coroutine[Any, Any, T]:
+        """See `engines.base`. Raises InvalidTensor for what neither engine answers."""
+        for name, array in inputs.items():
+            if self._is_odd(array):
+                return self._hand_over(signature, inputs, read, name)
+        return self.inner.infer(signature, inputs, read)
+
+    async def _hand_over(
+        self,
+        signature: Signature,
+        inputs: Mapping[str, Array],
+        read: Callable[[Mapping[str, Array]], T],
+        name: str,
+    ) -> T:
+        if self._reads is None:
+            raise InvalidTensor(f'input "{name}": {self._cause}')
+        if self._other is None:
+            self._other = asyncio.ensure_future(asyncio.to_thread(self._reads))
+        try:
+            # Shielded: one client that leaves must not take it from those who wait as well.
+            other = await asyncio.shield(self._other)
+        except LoadFailed as error:
+            self._other = None
+            raise InvalidTensor(f'input "{name}": {self._cause}; {error}') from error
+        return await other.infer(other.signatures[signature.name], inputs, read)
+
+    def close(self) -> None:
+        """See `engines.base`."""
+        if self._other is not None and _has_opened(self._other):
+            self._other.result().close()
+        super().close()
+
+
+def _has_opened(other: "asyncio.Future[CompiledModel]") -> bool:
+    return other.done() and not other.cancelled() and other.exception() is None
+
+
+def _test_of(kinds: Collection[Kind]) -> Callable[[Array], bool]:
+    """Make the test for values of these kinds."""
+    floats = _FLOATS.get((Kind.NAN in kinds, Kind.INFINITE in kinds))
+    integers = Kind.EXTREME in kinds
+
+    def is_odd(array: Array) -> bool:
+        if array.dtype.kind == "f":
+            return floats is not None and floats(array)
+        return integers and array.dtype.kind in "iu" and array.itemsize >= 4 and _is_extreme(array)
+
+    return is_odd
+
+
+# The sum first: it is finite for nearly every request, and takes no memory.
+def _is_not_finite(array: Array) -> bool:
+    return not np.isfinite(array.sum()) and not np.isfinite(array).all()
+
+
+def _has_nan(array: Array) -> bool:
+    return bool(np.isnan(array.sum()) and np.isnan(array).any())
+
+
+def _has_infinity(array: Array) -> bool:
+    return not np.isfinite(array.sum()) and bool(np.isinf(array).any())
+
+
+_FLOATS: Mapping[tuple[bool, bool], Callable[[Array], bool]] = {
+    (True, True): _is_not_finite,
+    (True, False): _has_nan,
+    (False, True): _has_infinity,
+}
+
+
+def _is_extreme(array: Array) -> bool:
+    return bool(array.size) and not -MOST_EXACT <= array.min() <= array.max() <= MOST_EXACT

@@ -1,0 +1,100 @@
+"""What the comparison of two engines shows, and when two answers count as the same."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ie_serving.core.difference import difference
+from ie_serving.core.tensors import Array
+from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.verification.requests import Kind
+
+RTOL, SHARE = 1e-3, 1e-4
+"""Tolerance of floats in f32: of each number, and of the greatest number of its output. Sums of
+thousands of terms, added in another order, differ by a hundredth of it."""
+LOWER: Mapping[str, tuple[float, float]] = {"bf16": (2e-2, 1e-2), "f16": (5e-3, 5e-3)}
+"""The same where a model computes in fewer bits: 8 and 11 of mantissa."""
+MANY, FEW_SHARE = 1000, 1e-3
+"""Of outputs of as many integers, such as the classes of pixels, that share may differ: classes of
+nearly equal scores follow the rounding of the scores."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One model to compare.
+
+    Attributes:
+        file: of the model.
+        options: with which OpenVINO compiles it.
+        limit_s: seconds after which the process is ended.
+        skipped: numbers of inferences that have ended a process before.
+    """
+
+    file: Path
+    options: EngineOptions
+    limit_s: int
+    skipped: frozenset[int] = field(default_factory=frozenset)
+
+
+@dataclass
+class Findings:
+    """What came of all requests.
+
+    Attributes:
+        reference: name and release of the second engine.
+        asked: requests that both engines answered, or of which one was refused by OpenVINO.
+        differs: the first difference of each kind of request, in words.
+        refused: the first request of finite values that OpenVINO alone refuses, and why.
+        crashed: what ended the process, by kind: OpenVINO or the second engine.
+        why_not: why nothing was compared; empty where something was.
+    """
+
+    reference: str = ""
+    asked: int = 0
+    differs: dict[Kind, str] = field(default_factory=dict)
+    refused: str = ""
+    crashed: dict[Kind, str] = field(default_factory=dict)
+    why_not: str = ""
+
+    def told(self) -> str:
+        """Say in words for the log and `check` what was compared."""
+        if self.why_not:
+            return f"not compared: {self.why_not}"
+        return f"compared with {self.reference} on {self.asked} requests"
+
+
+def differences(found: Mapping[str, Array], expected: Mapping[str, Array], precision: str) -> str:
+    """Say how the outputs of one request differ; empty where they do not.
+
+    Args:
+        found: of OpenVINO, by the names of the reference.
+        expected: of the reference.
+        precision: that OpenVINO computes in, such as `bf16`; empty counts as f32.
+    """
+    said = (_difference(name, found[name], expected[name], precision) for name in expected)
+    return "; ".join(filter(None, said))
+
+
+def _difference(name: str, found: Array, expected: Array, precision: str) -> str:
+    if found.shape == expected.shape and _are_few(found, expected):
+        return ""
+    rtol, share = LOWER.get(precision, (RTOL, SHARE))
+    if expected.dtype == np.float16:
+        rtol, share = (max(a, b) for a, b in zip((rtol, share), LOWER["f16"], strict=True))
+    return difference(name, found, expected, rtol, share * _greatest(expected))
+
+
+def _greatest(expected: Array) -> float:
+    """Give the greatest finite magnitude, at least one that rounding of other numbers reaches."""
+    if expected.dtype.kind != "f":
+        return 0.0
+    finite = np.abs(expected[np.isfinite(expected)].astype(np.float64))
+    return max(float(finite.max(initial=0.0)), 1e-2)
+
+
+def _are_few(found: Array, expected: Array) -> bool:
+    if expected.dtype.kind not in "iu" or expected.size < MANY:
+        return False
+    return bool(np.count_nonzero(found != expected) <= FEW_SHARE * expected.size)

@@ -1,0 +1,126 @@
+"""Models of ONNX are compared with onnxruntime before they serve, over both interfaces."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import onnx
+import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2
+
+from ie_serving.core.tensors import Array
+from tests.functional.servers import Server
+from tests.functional.storage.serving import several
+from tests.process import PATIENCE_S, Process, output_of
+
+FLOATS = onnx.TensorProto.FLOAT
+X = np.array([[[[1, 2, 3, 4], [5, 6, 7, 8], [9, 10, 11, 12], [13, 14, 15, 16]]]], np.float32)
+Y = np.array([[[[2.875, 4.5], [9.375, 11.0]]]], np.float32)
+"""X at 0.6 of its size, linear with antialias. Source: ONNX, `resize_downsample_scales_linear_\
+antialias`, rounded to two columns."""
+
+
+def write(directory: Path, node: Any, x: list[Any], y: list[Any], *constants: Any) -> None:
+    directory.mkdir(parents=True)
+    make = onnx.helper
+    ends = [make.make_tensor_value_info(n, FLOATS, d) for n, d in (("x", x), ("y", y))]
+    graph = make.make_graph([node], "g", ends[:1], ends[1:], list(constants))
+    opsets = [make.make_opsetid("", 18), make.make_opsetid("com.microsoft", 1)]
+    made = make.make_model(graph, opset_imports=opsets, ir_version=9)
+    onnx.save_model(made, directory / "model.onnx")
+
+
+def write_resize(directory: Path) -> None:
+    """OpenVINO's front end drops `antialias` without a word."""
+    scales = onnx.numpy_helper.from_array(np.array([1, 1, 0.6, 0.6], np.float32), "s")
+    inputs = ["x", "", "s"]
+    node = onnx.helper.make_node("Resize", inputs, ["y"], mode="linear", antialias=1)
+    write(directory, node, [1, 1, 4, 4], [1, 1, 2, 2], scales)
+
+
+def write_relu(directory: Path) -> None:
+    """OpenVINO's ReLU of NaN is 0."""
+    write(directory, onnx.helper.make_node("Relu", ["x"], ["y"]), ["n", 2], ["n", 2])
+
+
+def write_echo(directory: Path) -> None:
+    """OpenVINO has no such operator."""
+    node = onnx.helper.make_node("SampleOp", ["x"], ["y"], domain="com.microsoft")
+    write(directory, node, ["n", 2], ["n", 2])
+
+
+MODELS: Mapping[str, Callable[[Path], None]] = {
+    "resize": write_resize,
+    "relu": write_relu,
+    "echo": write_echo,
+}
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("models")
+    for name, make in MODELS.items():
+        make(root / name / "1")
+    return root
+
+
+@pytest.fixture(scope="module")
+def server(root: Path) -> Iterator[Server]:
+    models = {name: {"base_path": str(root / name)} for name in MODELS}
+    flags = several(root / "c.json", models)
+    with closing(Server("ie_serving", *flags, "--inference_precision=f32")) as server:
+        yield server.ready()
+
+
+def answers(server: Server, name: str, x: Array) -> Iterator[Array]:
+    """Ask over gRPC, and over REST."""
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = name
+    request.inputs["x"].CopyFrom(tf.make_tensor_proto(x))
+    yield tf.make_ndarray(server.prediction.Predict(request, PATIENCE_S).outputs["y"])
+    body = json.dumps({"inputs": x.tolist()})
+    url = f"{server.url}/v1/models/{name}:predict"
+    yield np.array(json.loads(httpx.post(url, content=body, timeout=PATIENCE_S).text)["outputs"])
+
+
+def test_what_openvino_computes_wrongly_another_engine_answers(server: Server) -> None:
+    for y in answers(server, "resize", X):
+        np.testing.assert_allclose(y, Y, rtol=1e-5)
+
+
+def test_what_openvino_lacks_another_engine_answers(server: Server) -> None:
+    x = np.array([[1, -2]], np.float32)
+    for y in answers(server, "echo", x):
+        np.testing.assert_array_equal(y, x)
+
+
+@pytest.mark.parametrize("x", [[[np.nan, -1]], [[1, -1], [np.nan, 2]]])
+def test_requests_with_nan_go_to_another_engine(server: Server, x: list[list[float]]) -> None:
+    sent = np.array(x, np.float32)
+    for y in answers(server, "relu", sent):
+        np.testing.assert_array_equal(y, np.maximum(sent, 0))
+
+
+def test_what_was_found_is_logged(server: Server) -> None:
+    assert "served by another engine" in server.log
+    assert "engines compared" in server.log
+    assert "engine=OpenVINO handed_over=NaN" in server.log
+
+
+def test_check_tells_what_was_found(root: Path) -> None:
+    told = "".join(output_of("ie_serving", "check", f"--model_path={root / 'relu'}"))
+    assert "served by OpenVINO; compared with onnxruntime" in told
+    told = "".join(output_of("ie_serving", "check", f"--model_path={root / 'resize'}"))
+    assert "served by onnxruntime, since OpenVINO" in told
+
+
+def test_openvino_by_name_serves_nothing_that_differs(root: Path) -> None:
+    path = f"--model_path={root / 'resize'}"
+    with closing(Process("ie_serving", "check", path, "--driver=openvino")) as command:
+        assert command.exit_code(PATIENCE_S) == 1
+        assert "driver auto lets onnxruntime serve it" in command.log

@@ -1,0 +1,197 @@
+"""Which engine serves a model of ONNX, after what was found."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, save_model
+
+from ie_serving.core.errors import InvalidTensor, LoadFailed
+from ie_serving.core.tensors import SERVING_DEFAULT, Array
+from ie_serving.engines.base import CompiledModel, EngineOptions
+from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
+from ie_serving.engines.openvino.compile import OpenVinoEngine
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.verification import engine as module
+from ie_serving.engines.verification.engine import VerifiedEngine
+from ie_serving.engines.verification.requests import Kind
+from ie_serving.engines.verification.verdict import Findings
+from ie_serving.engines.verification.verifier import Verifier
+from tests.unit.engines.openvino.models import add_one
+
+RELEASE = "onnxruntime 1.0"
+AGREES = Findings(RELEASE, asked=9)
+DIFFERS = Findings(RELEASE, asked=9, differs={Kind.FINITE: "halves: y is 1, not 2"})
+
+
+@dataclass
+class Found:
+    """Gives what a test says was found."""
+
+    findings_: Findings
+    asked: list[EngineOptions] = field(default_factory=list)
+
+    def findings(self, file: Path, options: EngineOptions) -> Findings:
+        self.asked.append(options)
+        return self.findings_
+
+
+def write(directory: Path, operator: str = "Relu", domain: str = "") -> Path:
+    """Write y = operator(x)."""
+    directory.mkdir(exist_ok=True)
+    node = helper.make_node(operator, ["x"], ["y"], domain=domain)
+    ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, ["n"]) for n in "xy"]
+    graph = helper.make_graph([node], "g", ends[:1], ends[1:])
+    opsets = [helper.make_opsetid("", 17), *([helper.make_opsetid(domain, 1)] if domain else [])]
+    save_model(helper.make_model(graph, opset_imports=opsets, ir_version=9), directory / "m.onnx")
+    return directory
+
+
+def load(directory: Path, found: Findings, **options: Any) -> CompiledModel:
+    verified = VerifiedEngine(OpenVinoEngine(), OnnxRuntimeEngine(), Found(found))
+    return verified.compile(directory, EngineOptions(**options))
+
+
+def runs_on(model: CompiledModel) -> str:
+    return model.signatures[SERVING_DEFAULT].runs_on
+
+
+def ask(model: CompiledModel, *values: float) -> list[float]:
+    signature = model.signatures[SERVING_DEFAULT]
+
+    def read(outputs: Mapping[str, Array]) -> list[float]:
+        return [float(value) for value in outputs["y"]]
+
+    return asyncio.run(model.infer(signature, {"x": np.array(values, np.float32)}, read))
+
+
+@pytest.mark.parametrize(
+    ("found", "told"),
+    [
+        pytest.param(AGREES, "OpenVINO; compared with onnxruntime 1.0 on 9 requests", id="alike"),
+        pytest.param(
+            Findings(why_not="it took longer"), "OpenVINO; not compared: it took longer", id="not"
+        ),
+        pytest.param(
+            DIFFERS,
+            "onnxruntime, since OpenVINO and onnxruntime 1.0 differ: halves: y is 1, not 2",
+            id="finite values differ",
+        ),
+        pytest.param(
+            Findings(RELEASE, asked=1, crashed={Kind.FINITE: "OpenVINO ended its process"}),
+            "onnxruntime, since OpenVINO and onnxruntime 1.0 differ: OpenVINO ended its process",
+            id="OpenVINO crashed",
+        ),
+        pytest.param(
+            Findings(RELEASE, asked=1, crashed={Kind.FINITE: "onnxruntime ended its process"}),
+            "OpenVINO; compared with onnxruntime 1.0 on 1 requests",
+            id="the reference crashed",
+        ),
+        pytest.param(
+            Findings(RELEASE, refused="ones: no"),
+            "onnxruntime, since OpenVINO and onnxruntime 1.0 differ: ones: no",
+            id="OpenVINO refuses all",
+        ),
+        pytest.param(
+            Findings(RELEASE, asked=1, refused="ones: no"),
+            "OpenVINO; compared with onnxruntime 1.0 on 1 requests",
+            id="OpenVINO refuses some",
+        ),
+    ],
+)
+def test_which_engine_serves(tmp_path: Path, found: Findings, told: str) -> None:
+    assert runs_on(load(write(tmp_path), found)) == told
+
+
+def test_what_openvino_lacks_the_reference_serves(tmp_path: Path) -> None:
+    model = load(write(tmp_path, "SampleOp", "com.microsoft"), AGREES)
+    assert runs_on(model).startswith("onnxruntime, since ")
+    assert ask(model, 0.0) == [0.0]
+
+
+def test_a_driver_that_is_named_is_meant(tmp_path: Path) -> None:
+    with pytest.raises(LoadFailed, match="y is 1, not 2; driver auto lets onnxruntime serve it"):
+        load(write(tmp_path), DIFFERS, driver="openvino")
+
+
+def test_without_the_library_its_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    assert runs_on(load(write(tmp_path), DIFFERS)) == (
+        "OpenVINO; not compared: onnxruntime is not installed"
+    )
+    with pytest.raises(LoadFailed, match=re.escape("pip install 'ie_serving[onnxruntime]'")):
+        load(write(tmp_path, "SampleOp", "com.microsoft"), AGREES)
+
+
+def test_off_compares_nothing(tmp_path: Path) -> None:
+    assert runs_on(load(write(tmp_path), DIFFERS, verify="off")) == "OpenVINO"
+
+
+def test_require_serves_nothing_that_was_not_compared(tmp_path: Path) -> None:
+    with pytest.raises(LoadFailed, match="not compared: it took longer"):
+        load(write(tmp_path / "onnx"), Findings(why_not="it took longer"), verify="require")
+    with pytest.raises(LoadFailed, match="no second engine to compare this format with"):
+        load(add_one(tmp_path / "ir"), AGREES, verify="require")
+
+
+def test_what_gives_other_numbers_each_time_is_not_compared(tmp_path: Path) -> None:
+    model = load(write(tmp_path, "RandomNormalLike"), DIFFERS)
+    assert runs_on(model) == (
+        "OpenVINO; not compared: RandomNormalLike gives other numbers each time"
+    )
+
+
+def test_a_model_that_is_too_large_is_not_compared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_BYTES", 10)
+    assert "not compared: the model is larger than" in runs_on(load(write(tmp_path), DIFFERS))
+
+
+def test_shapes_of_the_configuration_are_left_out_of_the_comparison(tmp_path: Path) -> None:
+    found = Found(AGREES)
+    verified = VerifiedEngine(OpenVinoEngine(), OnnxRuntimeEngine(), found)
+    options = EngineOptions(own=(OpenVinoOptions(batch_size=4),))
+    assert verified.compile(write(tmp_path), options).signatures[SERVING_DEFAULT].inputs[
+        "x"
+    ].shape == (4,)
+    assert found.asked[0].of(OpenVinoOptions).batch_size is None
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf])
+def test_requests_with_odd_values_are_handed_over(tmp_path: Path, odd: float) -> None:
+    kinds = {Kind.NAN: "NaN", Kind.INFINITE: "inf"}
+    model = load(write(tmp_path), Findings(RELEASE, asked=3, differs=kinds))
+    assert ask(model, 1, -1) == [1, 0]
+    np.testing.assert_array_equal(ask(model, 1, odd, -1), [1, odd, 0])
+    np.testing.assert_array_equal(ask(model, odd), [odd])
+    model.close()
+
+
+def test_what_the_reference_cannot_answer_is_refused(tmp_path: Path) -> None:
+    crashed = {Kind.NAN: "onnxruntime ended its process"}
+    model = load(write(tmp_path), Findings(RELEASE, asked=3, crashed=crashed))
+    assert ask(model, 1) == [1]
+    assert ask(model, np.inf) == [np.inf]
+    with pytest.raises(InvalidTensor, match=r'input "x": .* with NaN wrongly .*: send others'):
+        ask(model, np.nan)
+
+
+@pytest.mark.parametrize(
+    ("operator", "kind"), [("Relu", Kind.NAN), ("Identity", None), ("Sqrt", None)]
+)
+def test_the_real_comparison(tmp_path: Path, operator: str, kind: Kind | None) -> None:
+    """OpenVINO's ReLU of NaN is 0."""
+    verifier = Verifier()
+    found = verifier.findings(write(tmp_path, operator) / "m.onnx", EngineOptions())
+    verifier.close()
+    assert found.reference.startswith("onnxruntime ")
+    assert found.asked > 5
+    assert set(found.differs) == ({kind} if kind else set())

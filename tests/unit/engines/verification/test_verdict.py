@@ -1,0 +1,57 @@
+"""When the answers of two engines count as the same."""
+
+import numpy as np
+import pytest
+
+from ie_serving.core.tensors import Array
+from ie_serving.engines.verification.verdict import Findings, differences
+
+
+def said(found: Array, expected: Array, precision: str = "f32") -> str:
+    return differences({"y": found}, {"y": expected}, precision)
+
+
+def floats(*values: float) -> Array:
+    return np.array(values, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "precision"),
+    [
+        pytest.param(floats(100.001, 0), floats(100, 0.001), "f32", id="by the greatest number"),
+        pytest.param(floats(1e-7), floats(0), "f32", id="rounding of zero"),
+        pytest.param(floats(np.nan, np.inf), floats(np.nan, np.inf), "f32", id="not finite"),
+        pytest.param(floats(1.009), floats(1), "bf16", id="eight bits"),
+        pytest.param(np.arange(3), np.arange(3), "f32", id="integers"),
+        pytest.param(np.arange(5000), np.r_[9, 1:5000], "f32", id="one pixel of many"),
+    ],
+)
+def test_what_is_the_same(found: Array, expected: Array, precision: str) -> None:
+    assert said(found, expected, precision) == ""
+
+
+@pytest.mark.parametrize(
+    ("found", "expected", "precision"),
+    [
+        pytest.param(floats(1.01), floats(1), "f32", id="a hundredth"),
+        pytest.param(floats(1.1), floats(1), "bf16", id="a tenth in eight bits"),
+        pytest.param(floats(0), floats(np.nan), "f32", id="zero for NaN"),
+        pytest.param(floats(-3.4028235e38), floats(-np.inf), "f32", id="the least for infinity"),
+        pytest.param(np.array([1, 0]), np.array([0, 1]), "f32", id="indices"),
+        pytest.param(floats(1), floats(1, 1), "f32", id="a shape"),
+        pytest.param(np.array([True]), np.array([False]), "f32", id="truth"),
+    ],
+)
+def test_what_differs(found: Array, expected: Array, precision: str) -> None:
+    assert 'output "y"' in said(found, expected, precision)
+
+
+def test_halves_have_their_own_tolerance() -> None:
+    one, other = (floats(x).astype(np.float16) for x in (1, 1.004))
+    assert said(one, other) == ""
+    assert said(one.astype(np.float32), other.astype(np.float32)) != ""
+
+
+def test_what_is_told() -> None:
+    assert Findings("r 1", asked=3).told() == "compared with r 1 on 3 requests"
+    assert Findings(why_not="r is not installed").told() == "not compared: r is not installed"

@@ -78,10 +78,11 @@ INTEGERS: Mapping[str, Integers] = {
 }
 """Guesses for integers, which are often indices, sizes or axes."""
 MORE_INTEGERS: Mapping[str, Integers] = {
+    "twos": lambda random, shape: np.full(shape, 2),
     "integers from -5 to 5": lambda random, shape: random.integers(-5, 6, shape),
     "integers below 10": lambda random, shape: random.integers(0, 10, shape),
 }
-"""Integers that few models take, and on which engines differ."""
+"""Integers on which engines differ that take them: several equal ones, negative ones."""
 
 FEW = 8
 """Floats of a row from which on it is no parameter, such as scales or a threshold."""
@@ -123,7 +124,8 @@ def guesses(inputs: Sequence[Input]) -> Iterator[Guess]:
         pairs.sort(key=lambda pair: pair[0] != 1)
     if firsts and others:
         pairs += [(2, size) for size in SIZES[1:]]
-    rows = list(PARAMETERS) if any(map(_is_parameter, inputs)) else ["normal parameters"]
+    has_parameters = any(_is_parameter(each, inputs) for each in inputs)
+    rows = list(PARAMETERS) if has_parameters else ["normal parameters"]
     for (first, other), integers, parameters in product(pairs, kinds, rows):
         sizes = {name: first if name in firsts else other for name in names}
         if all(_count(each, sizes) <= MOST_ELEMENTS for each in inputs):
@@ -142,7 +144,7 @@ def requests(inputs: Sequence[Input], guess: Guess) -> Iterator[Request]:
         inputs: of the model.
         guess: sizes and integers that the model takes.
     """
-    has_floats = any(_is_float(each.dtype) and not _is_parameter(each) for each in inputs)
+    has_floats = any(_is_float(each.dtype) and not _is_parameter(each, inputs) for each in inputs)
     if any(_is_integer(each.dtype) for each in inputs):
         for integers in (*INTEGERS, *MORE_INTEGERS):
             other = replace(guess, integers=integers)
@@ -175,7 +177,10 @@ def _request(
     truth: float = 0.5,
 ) -> Request:
     random = np.random.default_rng(SEED)
-    made = {each.name: _values(each, guess, random, floats, truth) for each in inputs}
+    made = {}
+    for each in inputs:
+        own = PARAMETERS[guess.parameters] if _is_parameter(each, inputs) else floats
+        made[each.name] = _values(each, guess, random, own, truth)
     return Request(kind, label, made)
 
 
@@ -194,8 +199,6 @@ def _values(
     each: Input, guess: Guess, random: np.random.Generator, floats: Floats, truth: float
 ) -> Array:
     shape = _shape(each, guess.sizes)
-    if _is_parameter(each):
-        return PARAMETERS[guess.parameters](random, shape).astype(each.dtype.numpy)
     if _is_float(each.dtype):
         return floats(random, shape).astype(each.dtype.numpy)
     if each.dtype is DataType.BOOL:
@@ -219,9 +222,9 @@ def _is_float(dtype: DataType) -> bool:
     return dtype.numpy.kind == "f"
 
 
-def _is_parameter(each: Input) -> bool:
-    """Tell whether an input is a row of a few floats, in a fixed number."""
-    (size,) = each.dims if len(each.dims) == 1 else ("",)
+def _is_parameter(each: Input, inputs: Sequence[Input]) -> bool:
+    """Tell whether one of several inputs is a row of a few floats, in a fixed number."""
+    (size,) = each.dims if len(each.dims) == 1 < len(inputs) else ("",)
     return _is_float(each.dtype) and isinstance(size, int) and 0 < size <= FEW
 
 

@@ -77,9 +77,14 @@ def test_extreme_integers_stand_beside_usual_ones() -> None:
 
 
 def test_a_row_of_a_few_floats_is_guessed_as_parameters() -> None:
-    tried = [usual([SCALES], guess).inputs["scales"].tolist() for guess in guesses([SCALES])]
+    both = [X, SCALES]
+    tried = [usual(both, guess).inputs["scales"].tolist() for guess in guesses(both)]
     assert [1, 1, 2, 2] in tried
     assert [0.5] * 4 in tried
+
+
+def test_but_not_one_that_is_the_only_input() -> None:
+    assert any(each.kind is Kind.NAN for each in requests([SCALES], first(SCALES)))
 
 
 @pytest.mark.parametrize("dtype", DataType)

@@ -145,6 +145,8 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Write the replies that are held; whether the transport stays open for others."""
         self._server.outbox.flush()
+        if self._seals:  # TLS ends in both directions together
+            return False
         at_once = self._server.busy_poll.now() - self._heard <= INPUT_END_S
         return at_once and self._protocol.input_closed()
 

@@ -2,7 +2,8 @@
 
 A version with a file `slow` is compiled, and then waits: a load that takes as long as a test wants,
 at the moment at which the engine has read the files. Each inference of a version with a file
-`slow_answers` waits before it begins. The files name FIFOs; whoever waits takes one byte.
+`slow_answers` waits before it begins. The files name FIFOs; whoever waits takes one byte. Those of
+a version with a file `no_answers` never end, unless they are cancelled.
 
 Where INFERENCES_WAIT_FOR names a file, an infer request of OpenVINO ends once nobody holds a lock
 on that: the next request waits where it does behind a long inference.
@@ -35,6 +36,8 @@ def compile_and_wait(
     slow, slow_answers = directory / "slow", directory / "slow_answers"
     if slow.exists():
         take(slow.read_text())
+    if (directory / "no_answers").exists():
+        return Silent(compiled)
     return Slow(compiled, slow_answers.read_text()) if slow_answers.exists() else compiled
 
 
@@ -58,6 +61,22 @@ class Slow(Layer):
     ) -> T:
         await asyncio.to_thread(take, self._fifo)
         return await self.inner.infer(signature, inputs, read)
+
+
+NEVER = asyncio.Event()
+
+
+class Silent(Layer):
+    """Gives no answer, and takes no thread."""
+
+    async def infer(
+        self,
+        signature: Signature,
+        inputs: Mapping[str, Array],
+        read: Callable[[Mapping[str, Array]], T],
+    ) -> T:
+        await NEVER.wait()
+        raise AssertionError("it is never set")
 
 
 Run = Callable[[Slot], Mapping[str, Array]]

@@ -70,7 +70,6 @@ class Handshake(asyncio.Protocol):
         self._ending: asyncio.TimerHandle | None = None
         # What the client has sent right behind its last message of the handshake.
         self._early = b""
-        self._is_lost = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin."""
@@ -85,10 +84,6 @@ class Handshake(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Keep what comes before the protocol of the port has taken over."""
         self._early += data
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Take note."""
-        self._is_lost = True
 
     def idle_since(self) -> float | None:
         """See `connection_limit.Limited`."""
@@ -116,13 +111,13 @@ class Handshake(asyncio.Protocol):
             if self._ending:
                 self._ending.cancel()
             self._closed(self)
-        if secured is None or self._is_lost:
+        if secured is None:
             plain.abort()
             return
         protocol = self._connect()
         secured.set_protocol(protocol)
         protocol.connection_made(secured)
-        if self._early:
+        if self._early and not secured.is_closing():
             protocol.data_received(self._early)
 
     async def _secured(self, plain: asyncio.Transport) -> asyncio.Transport | None:
@@ -130,9 +125,14 @@ class Handshake(asyncio.Protocol):
         loop, limit_s = asyncio.get_running_loop(), self._limit_s
         try:
             with self._context.expected(self._refuse):
-                return await loop.start_tls(
+                secured = await loop.start_tls(
                     plain, self, self._context, server_side=True, ssl_handshake_timeout=limit_s
                 )
+            # The loop also returns, as if all were agreed upon, where the client has left before it
+            # began. It would tell no protocol of the end of such a connection any more.
+            if secured is None or secured.is_closing():
+                raise ConnectionResetError
+            return secured
         except asyncio.CancelledError as error:  # it gave way, or is told why and has not left
             let_go(error)
         except OSError as error:

@@ -1,6 +1,7 @@
-"""Who is at the other end of a connection: what its TLS says, and its address."""
+"""Who is at the other end of a connection: what its TLS says, its address, whether it is there."""
 
 import asyncio
+import select
 
 
 def client_names(transport: asyncio.BaseTransport) -> tuple[str, ...]:
@@ -28,3 +29,18 @@ def client_address(transport: asyncio.BaseTransport | None) -> str | None:
     """Give the address of a client; None over a UNIX socket, and of one that has left already."""
     address = transport.get_extra_info("peername") if transport else None
     return str(address[0]) if isinstance(address, tuple) else None
+
+
+def has_left(transport: asyncio.BaseTransport, *, once_silent: bool) -> bool:
+    """Tell whether a client has left a connection from which the event loop does not read.
+
+    Args:
+        transport: of the connection.
+        once_silent: a client that has closed its sending side has left; else it may still read.
+    """
+    own_end = transport.get_extra_info("socket")
+    if own_end is None:  # TLS is about to tell of the end
+        return True
+    kernel = select.poll()
+    kernel.register(own_end, select.POLLRDHUP if once_silent else 0)  # a reset is always told
+    return bool(kernel.poll(0))

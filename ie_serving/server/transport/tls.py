@@ -17,12 +17,17 @@ nothing."""
 
 
 class Agreeing(ssl.SSLObject):
-    """One connection. See `ssl.SSLContext.sslobject_class`."""
+    """One connection. See `ssl.SSLContext.sslobject_class`.
+
+    Attributes:
+        lingers: whether the end waits until the client has closed, too.
+    """
 
     _incoming: ssl.MemoryBIO
     _outgoing: ssl.MemoryBIO
     _failed: Failed | None
     _has_failed = False
+    lingers = False
 
     def begin(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, failed: Failed) -> None:
         """Know where bytes come from and go to, and who is told of a failure."""
@@ -45,6 +50,18 @@ class Agreeing(ssl.SSLObject):
             self._fail(error)
             raise ssl.SSLWantReadError from None
         self._failed = None
+
+    def unwrap(self) -> None:
+        """Say that nothing more follows, and wait for the client's word only where this lingers.
+
+        RFC 8446 section 6.1 lets a server close without it. A client that is idle reads nothing, so
+        the event loop would wait for 30 s.
+        """
+        try:
+            super().unwrap()
+        except ssl.SSLWantReadError:
+            if self.lingers:
+                raise
 
     def _fail(self, error: ssl.SSLError) -> None:
         failed, self._failed, self._has_failed = self._failed, None, True

@@ -33,6 +33,7 @@ class Channel(asyncio.Protocol):
         self._unread = bytearray()
         self._lease = Lease(BUDGET)
         self._refused: ServingError | None = None
+        self._is_lost = False
         self._news = asyncio.Event()
         self._writable = asyncio.Event()
         self._writable.set()
@@ -40,17 +41,21 @@ class Channel(asyncio.Protocol):
         if not transport.is_reading():
             transport.resume_reading()
 
-    async def read(self) -> bytes:
-        """Give what has come, waiting for some. Waits for ever where the client has left.
+    async def read(self, timeout_s: float) -> bytes:
+        """Give what has come, waiting for some; nothing where none comes in time.
 
         Raises:
             QueueFull, RequestTooLarge: the budget of bytes has no room for it.
+            CancelledError: the client has left.
         """
         while not self._unread:
             if self._refused:
                 raise self._refused
+            if self._is_lost:
+                raise asyncio.CancelledError
             self._news.clear()
-            await self._news.wait()
+            if not await set_within(self._news, timeout_s):
+                return b""
         data = bytes(self._unread)
         self._unread.clear()
         self._lease.release()
@@ -107,6 +112,8 @@ class Channel(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         """See asyncio.Protocol."""
+        self._is_lost = True
+        self._news.set()
         self._writable.set()
         self._unread.clear()
         self._lease.release()

@@ -53,7 +53,7 @@ from ie_serving.server.transport.http1.states import (
     Writer,
 )
 from ie_serving.server.transport.outbox import Outbox
-from ie_serving.server.transport.peer import client_address, client_names
+from ie_serving.server.transport.peer import client_address, client_names, has_left
 from ie_serving.telemetry import logs
 
 if TYPE_CHECKING:
@@ -145,6 +145,8 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Write the replies that are held; whether the transport stays open for others."""
         self._server.outbox.flush()
+        if self._seals:  # TLS ends in both directions together
+            return False
         at_once = self._server.busy_poll.now() - self._heard <= INPUT_END_S
         return at_once and self._protocol.input_closed()
 
@@ -238,7 +240,8 @@ class Connection(asyncio.Protocol):
         """Close when the client has kept the server waiting for more than `patience_s`.
 
         That is between requests, from the first to the last byte of a head, between two pieces of
-        a body, and while it takes nothing of a reply.
+        a body, and while it takes nothing of a reply. One from which nothing is read meanwhile is
+        closed when its client has left, which the event loop would not tell.
         """
         unsent = self._transport.get_write_buffer_size()
         if unsent != self._unsent[0] or not unsent:
@@ -247,8 +250,12 @@ class Connection(asyncio.Protocol):
             if now - self._unsent[1] > patience_s:
                 self.abort()
             return
-        if (self._answering and not self._coming) or not self._transport.is_reading():
+        if not self._transport.is_reading():
+            if has_left(self._transport, once_silent=self._protocol.writer is Writer.SWITCHED):
+                self.abort()
             return  # it waits for us
+        if self._answering and not self._coming:
+            return  # so does this one
         since = self._head_began if self._protocol.reader is Reader.HEAD else self._heard
         if now - since > patience_s:
             self._end()

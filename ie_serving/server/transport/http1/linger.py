@@ -18,8 +18,13 @@ a client that goes on sending no more is read, since gigabytes would cost the ot
 
 def linger(transport: asyncio.Transport, lost: Callable[[Exception | None], None]) -> None:
     """Say no more on a connection, and close it soon; `lost` is told when it has ended."""
-    if transport.is_closing() or not transport.can_write_eof():
+    if transport.is_closing():
+        return
+    tls = transport.get_extra_info("ssl_object")
+    if tls:  # drops by itself what comes
+        tls.lingers = True
         transport.close()
+        asyncio.get_running_loop().call_later(LINGER_S, _cut, transport)
         return
     transport.set_protocol(_Dropping(transport, lost))
     transport.write_eof()
@@ -27,6 +32,11 @@ def linger(transport: asyncio.Transport, lost: Callable[[Exception | None], None
     if not transport.is_reading():
         transport.resume_reading()
     asyncio.get_running_loop().call_later(LINGER_S, transport.close)
+
+
+def _cut(transport: asyncio.Transport) -> None:
+    if not transport.get_write_buffer_size():  # else a slow client still reads the reply
+        transport.abort()
 
 
 class _Dropping(asyncio.Protocol):

@@ -99,14 +99,13 @@ class Session:
 
     async def _more(self) -> bytes:
         while True:
-            try:
-                data = await asyncio.wait_for(self._channel.read(), PING_S)
-            except asyncio.TimeoutError:
+            data = await self._channel.read(PING_S)
+            if not data:
                 self._ask()
-            else:
-                self._asked = False
-                self._since = time.perf_counter()
-                return data
+                continue
+            self._asked = False
+            self._since = time.perf_counter()
+            return data
 
     def _ask(self) -> None:
         if self._asked:

@@ -27,7 +27,10 @@ CONTAINER = ROOT / "deploy" / "container"
 ENTRY_POINT = str(CONTAINER / "entrypoint.sh")
 PATH = f"{COMMANDS}{os.pathsep}{os.environ['PATH']}"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-RUNTIME = PROJECT["project"]["dependencies"]
+RUNTIME = [
+    *PROJECT["project"]["dependencies"],
+    *PROJECT["project"]["optional-dependencies"]["onnxruntime"],
+]
 BUILD = PROJECT["build-system"]["requires"]
 REST_READY = "REST server listens on"
 LOCKED = re.compile(r"^([\w.-]+)==([^ ;\\]+)", re.MULTILINE)

@@ -16,7 +16,7 @@ from ie_serving.core.errors import InvalidRequest, LoadFailed
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType, Signature
 from ie_serving.engines import declared
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.onnxruntime.operators import uses_domain
+from ie_serving.engines.onnx_file import uses_domain
 from ie_serving.engines.onnxruntime.session import Failure, SessionRequest
 from ie_serving.engines.onnxruntime.specs import Output, Session, input_specs, outputs_of
 from ie_serving.engines.openvino.unmet import refuse_unmet

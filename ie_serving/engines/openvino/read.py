@@ -16,6 +16,7 @@ from ie_serving.core.tensors import SERVING_DEFAULT, Method
 from ie_serving.engines.openvino import formats
 from ie_serving.engines.openvino.draft import Draft, Tensor, Version
 from ie_serving.engines.openvino.mapping import Renames, aliases, read_mapping
+from ie_serving.engines.openvino.onnx_unread import refuse_unread
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.runtime import core, load_failures
 
@@ -57,8 +58,11 @@ def _read_model(file: Path) -> ov.Model:
     """Read a file of IR or ONNX.
 
     Raises:
-        LoadFailed: a file of ONNX in which OpenVINO does not find a model.
+        LoadFailed: a file of ONNX in which OpenVINO does not find a model, or of which it would
+            drop a part.
     """
+    if file.suffix == formats.ONNX:
+        refuse_unread(file)
     try:
         return core().read_model(str(file))
     except RuntimeError as error:

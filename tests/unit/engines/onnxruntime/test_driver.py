@@ -20,8 +20,8 @@ from ie_serving.core.errors import InvalidRequest, InvalidTensor, LoadFailed
 from ie_serving.core.tensors import SERVING_DEFAULT, Array, DataType
 from ie_serving.engines.base import Engine, EngineOptions
 from ie_serving.engines.drivers import Drivers
+from ie_serving.engines.onnx_file import uses_domain
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
-from ie_serving.engines.onnxruntime.operators import uses_domain
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.preprocessing import Preprocessing

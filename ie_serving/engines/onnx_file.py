@@ -1,0 +1,233 @@
+"""Operators, attributes and opsets of an ONNX file, read without the package `onnx`.
+
+Field numbers: onnx.proto3; wire format: protobuf's encoding guide. Weights are skipped, not read,
+so a file of gigabytes takes milliseconds.
+"""
+
+import os
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+# ModelProto, FunctionProto, GraphProto, NodeProto and OperatorSetIdProto; below, wire types.
+_GRAPH, _MODEL_OPSETS, _FUNCTIONS = 7, 8, 25
+_FUNCTION_NODES, _FUNCTION_OPSETS = 7, 9
+_GRAPH_NODES = 1
+_INPUT, _OUTPUT, _NAME, _TYPE, _ATTRIBUTE, _DOMAIN = 1, 2, 3, 4, 5, 7
+_OPSET_DOMAIN, _OPSET_VERSION = 1, 2
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+MAIN_DOMAIN = "ai.onnx"
+"""Name of the domain that files leave empty."""
+
+Value = int | float | str | tuple[int | float | str, ...] | None
+"""Value of an attribute; None where it is a tensor, a graph, or what a function's caller sets."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """One operator of a graph, of a function or of a subgraph."""
+
+    domain: str
+    kind: str
+    name: str
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    attributes: Mapping[str, Value]
+    opset: int
+    """Version of `domain` that the model or function imports; 0 where it imports none."""
+
+
+class _Field(NamedTuple):
+    number: int
+    wire: int
+    start: int
+    end: int
+
+
+def uses_domain(path: Path, domain: str) -> bool:
+    """Tell whether an operator of the main graph is of `domain`; False for what is no ONNX file."""
+    try:
+        with path.open("rb") as file:
+            return any(
+                _text(file, field) == domain
+                for graph in _fields(file, _whole(file), _GRAPH)
+                for node in _fields(file, graph, _GRAPH_NODES)
+                for field in _fields(file, node, _DOMAIN)
+            )
+    except (OSError, ValueError):
+        return False
+
+
+def opsets(path: Path) -> Mapping[str, int]:
+    """Give the version of each domain that the model imports.
+
+    Raises:
+        ValueError: the file is no ONNX model.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        return _opsets(file, _whole(file), _MODEL_OPSETS)
+
+
+def nodes(path: Path) -> Iterator[Node]:
+    """Give the operators of the graph, its functions, and the subgraphs of either.
+
+    Raises:
+        ValueError: the file is no ONNX model.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        model = _whole(file)
+        imported = _opsets(file, model, _MODEL_OPSETS)
+        for graph in _fields(file, model, _GRAPH):
+            yield from _nodes(file, graph, _GRAPH_NODES, imported)
+        for function in _fields(file, model, _FUNCTIONS):
+            own = _opsets(file, function, _FUNCTION_OPSETS)
+            yield from _nodes(file, function, _FUNCTION_NODES, {**imported, **own})
+
+
+def _opsets(file: BinaryIO, within: _Field, number: int) -> dict[str, int]:
+    found = {}
+    for imported in _fields(file, within, number):
+        domain, version = "", 0
+        for field in _fields(file, imported):
+            if field.number == _OPSET_DOMAIN:
+                domain = _text(file, field)
+            elif field.number == _OPSET_VERSION:
+                version = _integer(file, field)
+        found[domain or MAIN_DOMAIN] = version
+    return found
+
+
+def _nodes(
+    file: BinaryIO, within: _Field, number: int, imported: Mapping[str, int]
+) -> Iterator[Node]:
+    for node in _fields(file, within, number):
+        texts: dict[int, list[str]] = {}
+        attributes: dict[str, Value] = {}
+        subgraphs: list[_Field] = []
+        for field in _fields(file, node):
+            if field.number in (_INPUT, _OUTPUT, _NAME, _TYPE, _DOMAIN):
+                texts.setdefault(field.number, []).append(_text(file, field))
+            elif field.number == _ATTRIBUTE:
+                name, value = _attribute(file, field, subgraphs)
+                attributes[name] = value
+        domain = "".join(texts.get(_DOMAIN, ())) or MAIN_DOMAIN
+        yield Node(
+            domain,
+            "".join(texts.get(_TYPE, ())),
+            "".join(texts.get(_NAME, ())),
+            tuple(texts.get(_INPUT, ())),
+            tuple(texts.get(_OUTPUT, ())),
+            attributes,
+            imported.get(domain, 0),
+        )
+        for subgraph in subgraphs:
+            yield from _nodes(file, subgraph, _GRAPH_NODES, imported)
+
+
+def _attribute(file: BinaryIO, within: _Field, subgraphs: list[_Field]) -> tuple[str, Value]:
+    """Give name and value, and add graphs to `subgraphs`."""
+    name = ""
+    value: Value = None
+    for field in _fields(file, within):
+        match field.number:  # of AttributeProto
+            case 1:
+                name = _text(file, field)
+            case 2:  # f
+                value = _floats(file, field)[0]
+            case 3:  # i
+                value = _integer(file, field)
+            case 4:  # s
+                value = _text(file, field)
+            case 6 | 11:  # g, graphs
+                subgraphs.append(field)
+            case 7:  # floats
+                value = _several(value, _floats(file, field))
+            case 8:  # ints
+                value = _several(value, _integers(file, field))
+            case 9:  # strings
+                value = _several(value, (_text(file, field),))
+    return name, value
+
+
+def _several(before: Value, more: tuple[int | float | str, ...]) -> Value:
+    return (*(before if isinstance(before, tuple) else ()), *more)
+
+
+def _whole(file: BinaryIO) -> _Field:
+    return _Field(0, _BYTES, 0, os.fstat(file.fileno()).st_size)
+
+
+def _fields(file: BinaryIO, within: _Field, wanted: int | None = None) -> Iterator[_Field]:
+    """Give the fields of a message, or those of one number."""
+    at = within.start
+    while at < within.end:
+        file.seek(at)
+        key = _varint(file)
+        length = _length(file, key & 7)
+        start = file.tell()
+        at = start + length
+        if at > within.end:
+            raise ValueError("a field ends beyond its message")
+        if wanted in (None, key >> 3):
+            yield _Field(key >> 3, key & 7, start, at)
+
+
+def _length(file: BinaryIO, wire: int) -> int:
+    """Read up to where a field's content begins, and give its length in bytes."""
+    if wire == _VARINT:
+        start = file.tell()
+        _varint(file)
+        length = file.tell() - start
+        file.seek(start)
+        return length
+    if wire == _BYTES:
+        return _varint(file)
+    if wire not in (_FIXED64, _FIXED32):
+        raise ValueError("not a protocol buffer")  # groups end here too: ONNX has none
+    return 8 if wire == _FIXED64 else 4
+
+
+def _text(file: BinaryIO, field: _Field) -> str:
+    return _content(file, field).decode(errors="replace")
+
+
+def _content(file: BinaryIO, field: _Field) -> bytes:
+    file.seek(field.start)
+    return file.read(field.end - field.start)
+
+
+def _floats(file: BinaryIO, field: _Field) -> tuple[float, ...]:
+    """Read one float, or several that are packed."""
+    return tuple(number for (number,) in struct.iter_unpack("<f", _content(file, field)))
+
+
+def _integer(file: BinaryIO, field: _Field) -> int:
+    return _integers(file, field)[0]
+
+
+def _integers(file: BinaryIO, field: _Field) -> tuple[int, ...]:
+    """Read one integer of 64 bits with a sign, or several that are packed."""
+    file.seek(field.start)
+    found = []
+    while file.tell() < field.end:
+        value = _varint(file)
+        found.append(value - (1 << 64) if value >= 1 << 63 else value)
+    return tuple(found)
+
+
+def _varint(file: BinaryIO) -> int:
+    value = 0
+    # Ten bytes of seven bits carry 64 bits; an eleventh makes the varint malformed.
+    for shift in range(0, 70, 7):
+        byte = file.read(1)
+        if not byte:
+            break
+        value |= (byte[0] & 0x7F) << shift
+        if byte[0] < 0x80:
+            return value
+    raise ValueError("not a protocol buffer")

@@ -7,11 +7,14 @@ would have removed, `remove_all` does.
 import os
 import shutil
 import tempfile
+import threading
 import weakref
 from pathlib import Path
 from typing import Final
 
 PREFIX: Final = "ie_serving-"
+LOCK_S: Final = 0.5
+"""Seconds that the end of the process waits for another thread that adds a directory."""
 
 
 class Scratch:
@@ -30,7 +33,8 @@ class Scratch:
         self._is_made = False
         # Also where the owner is forgotten without `close`.
         self._remove = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
-        _ALL.add(self)
+        with _lock:
+            _ALL.add(self)
 
     def made(self) -> Path:
         """Give the directory. Raises: OSError."""
@@ -56,9 +60,20 @@ class Scratch:
 
 
 _ALL: "weakref.WeakSet[Scratch]" = weakref.WeakSet()
+_lock = threading.Lock()
+"""Of `_ALL`, which may not grow while it is read."""
 
 
 def remove_all() -> None:
     """Remove every one that is left: the process ends now. In any thread."""
-    for each in list(_ALL):
+    # Not for ever: a signal may have come while this very thread held it.
+    held = _lock.acquire(timeout=LOCK_S)
+    try:
+        left = list(_ALL)
+    except RuntimeError:  # it grew meanwhile
+        left = []
+    finally:
+        if held:
+            _lock.release()
+    for each in left:
         each.close()

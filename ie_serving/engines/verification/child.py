@@ -14,7 +14,7 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO, TextIO
@@ -34,7 +34,7 @@ from ie_serving.engines.verification.requests import (
     requests,
     usual,
 )
-from ie_serving.engines.verification.verdict import Findings, Task, differences
+from ie_serving.engines.verification.verdict import OPENVINO, Findings, Task, differences
 
 IDLE_S = 10
 """Seconds without a model after which the process ends: a start costs half a second."""
@@ -165,7 +165,7 @@ class _Comparison:
         return self._found
 
     def _compare(self, request: Request, expected: Mapping[str, Array]) -> None:
-        if not self._steps.begin("OpenVINO", request):
+        if not self._steps.begin(OPENVINO, request):
             return
         try:
             found = self._infer(request)
@@ -198,8 +198,8 @@ def main(given: BinaryIO, out: TextIO) -> None:
         signal.alarm(task.limit_s)
         try:
             found = compare(task, _Steps(out, task.skipped))
-        except ServingError as error:
-            found = Findings(why_not=str(error))
+        except Exception as error:  # a defect here says nothing of either engine
+            found = Findings(why_not=str(error) or repr(error))
         signal.alarm(0)
         say(out, {"found": pickle.dumps(found).hex()})
 
@@ -208,12 +208,16 @@ def _begin() -> None:
     """Give way to the server: for processors, and when memory runs out."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(5)
-    Path("/proc/self/oom_score_adj").write_text("1000")
+    with suppress(OSError):  # of a /proc that is read alone
+        Path("/proc/self/oom_score_adj").write_text("1000")
 
 
-if __name__ == "__main__":
+def run() -> None:
+    """Be the process."""
     # Libraries write to standard output as they like: lines for the server have another way.
     lines = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     _begin()
-    main(sys.stdin.buffer, lines)
+    with suppress(BrokenPipeError):  # the server has gone
+        main(sys.stdin.buffer, lines)
+    os._exit(0)

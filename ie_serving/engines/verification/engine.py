@@ -1,7 +1,7 @@
 """OpenVINO's models of ONNX, compared with a second engine before they serve.
 
-What OpenVINO does not take, or answers otherwise, the second engine serves where the driver is left
-to the server. The comparison runs beside the compilation, in a process of its own.
+The second engine serves the models that OpenVINO does not take or answers otherwise, where the
+driver is left to the server. The comparison runs beside the compilation, in a process of its own.
 """
 
 import logging
@@ -20,7 +20,9 @@ from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import AUTO, CompiledModel, Driver, Engine, EngineOptions
 from ie_serving.engines.layers.base import Layer
 from ie_serving.engines.onnx_file import nodes
+from ie_serving.engines.openvino.devices import CPU
 from ie_serving.engines.openvino.formats import ONNX, model_file
+from ie_serving.engines.openvino.mapping import FILE as MAPPING
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.unmet import unmet
 from ie_serving.engines.verification.handing_over import HandingOver
@@ -33,12 +35,12 @@ log = logging.getLogger(__name__)
 OFF, REQUIRE = "off", "require"
 """Values of `verify`; its third one, `auto`, compares where the second engine is installed."""
 INSTALL = "pip install 'ie_serving[onnxruntime]'"
-MOST_BYTES = 1 << 30
+MOST_BYTES = 1 << 28
 """Size of the largest model that is compared: the process takes several times its memory."""
 
 
 class Finds(Protocol):
-    """What compares; `verifier.Verifier` does."""
+    """Compares one model with the second engine; implemented by `verifier.Verifier`."""
 
     def findings(self, file: Path, options: EngineOptions) -> Findings:
         """Compare one model. Blocking."""
@@ -75,10 +77,18 @@ class VerifiedEngine(EngineAround):
 
 
 def _onnx(directory: Path, options: EngineOptions) -> Path | None:
-    """Give the file of ONNX that OpenVINO would read."""
+    """Give the file of ONNX that OpenVINO would read, and the second engine reads alike.
+
+    A mapping renames tensors, a library adds operators, and other devices and their properties are
+    OpenVINO's alone.
+    """
+    own = options.of(OpenVinoOptions)
+    if own.target_device != CPU or own.plugin_config or own.cpu_extension:
+        return None
+    if (directory / MAPPING).exists():
+        return None
     try:
-        prefers = options.of(OpenVinoOptions).prefer_tflite_model
-        file = model_file(directory, prefer_tflite=prefers)
+        file = model_file(directory, prefer_tflite=own.prefer_tflite_model)
     except (LoadFailed, OSError):
         return None  # OpenVINO says what is wrong
     return file if file.suffix == ONNX else None
@@ -107,28 +117,30 @@ class _Load:
 
     def compiled(self) -> CompiledModel:
         """Compile by the engine that serves. Raises: LoadFailed."""
-        with ThreadPoolExecutor(1, "compare") as beside:
-            found = beside.submit(self._findings)
-            try:
-                model = self._engine.compile(self._file.parent, self._options)
-            except LoadFailed as error:
-                return self._by_reference(str(error), error)
-            try:
-                return self._chosen(model, found.result())
-            except BaseException:
-                model.close()
-                raise
+        beside = ThreadPoolExecutor(1, "compare")
+        found = beside.submit(self._findings)
+        beside.shutdown(wait=False)  # a model that OpenVINO refuses waits for no comparison
+        try:
+            model = self._engine.compile(self._file.parent, self._options)
+        except LoadFailed as error:
+            found.cancel()
+            return self._by_reference(str(error), error)
+        try:
+            return self._chosen(model, found.result())
+        except BaseException:
+            model.close()
+            raise
 
     def _findings(self) -> Findings:
         if self._options.verify == OFF:
             return Findings(why_not="verify is off")
         if not self._is_installed:
             return Findings(why_not=f"{self._reference.name} is not installed")
-        if _size(self._file.parent) > MOST_BYTES:
-            return Findings(why_not=f"the model is larger than {MOST_BYTES >> 20} MiB")
         if random := _random(self._file):
             return Findings(why_not=f"{random} gives other numbers each time")
         try:
+            if _size(self._file.parent) > MOST_BYTES:
+                return Findings(why_not=f"the model is larger than {MOST_BYTES >> 20} MiB")
             return self._verifier.findings(self._file, _plain(self._options))
         except OSError as error:  # the system has no process or memory left
             return Findings(why_not=f"no process compares it: {error.strerror}")
@@ -151,10 +163,17 @@ class _Load:
         named = " and ".join(kind.value for kind in kinds)
         cause = f"OpenVINO may compute requests with {named} wrongly for this model"
         refused = unmet(self._options, next(iter(model.signatures.values())))
-        if any(kind in found.crashed for kind in kinds) or refused:
+        crashed = [found.crashed.get(kind, "") for kind in kinds]
+        if refused or any(text.startswith(self._reference.name) for text in crashed):
             return HandingOver(model, kinds, None, f"{cause}: send others")
-        reads = partial(self._reference.compile, self._file.parent, self._options)
+        reads = partial(self._reopened, _stamp(self._file))
         return HandingOver(model, kinds, reads, cause)
+
+    def _reopened(self, stamp: tuple[int, int]) -> CompiledModel:
+        """Read the model by the second engine, unless its file is another one by now."""
+        if _stamp(self._file) != stamp:
+            raise LoadFailed("the files of the version have changed since it was loaded")
+        return self._reference.compile(self._file.parent, self._options)
 
     def _by_reference(self, why: str, cause: Exception | None = None) -> CompiledModel:
         """Serve by the second engine, where the driver is left to the server.
@@ -201,7 +220,7 @@ class _Told(Layer):
         super().__init__(inner, signatures)
 
 
-_HANDED_OVER = (Kind.NAN, Kind.INFINITE, Kind.EXTREME)
+_HANDED_OVER = (Kind.NAN, Kind.INFINITE, Kind.EXTREME, Kind.EMPTY)
 """Kinds of requests that may go to another engine than the rest."""
 
 RANDOM = frozenset(
@@ -224,10 +243,12 @@ def _wrong(found: Findings) -> str:
 def _plain(options: EngineOptions) -> EngineOptions:
     """Keep of a model's options those that say how OpenVINO computes its graph.
 
-    What is computed before it, and the shapes of the configuration, the second engine has not: the
-    model itself is what is compared.
+    The second engine lacks the shapes of the configuration and what is computed before the model:
+    the model itself is compared.
     """
-    own = replace(options.of(OpenVinoOptions), shape=None, batch_size=None)
+    integers = options.of(OpenVinoOptions).integers
+    # In f32: how many digits a model needs is another question, see `layers/precision.py`.
+    own = OpenVinoOptions(inference_precision="f32", integers=integers)
     return EngineOptions(driver=options.driver).having(own)
 
 
@@ -237,6 +258,12 @@ def _random(file: Path) -> str:
         return min((node.kind for node in nodes(file) if node.kind in RANDOM), default="")
     except (OSError, ValueError):
         return ""  # no model: OpenVINO says what is wrong
+
+
+def _stamp(file: Path) -> tuple[int, int]:
+    """Give size and time of modification: a file that was replaced has others."""
+    found = file.stat()
+    return found.st_size, found.st_mtime_ns
 
 
 def _size(directory: Path) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 from ie_serving.core.tensors import Array, DataType
 
 SEED = 20260703
-"""Requests of a model are the same on every load, so that a verdict can be repeated."""
+"""A model is asked the same requests in the same order on every load, as many as there is time."""
 MOST_ELEMENTS = 1 << 24
 """Elements of one generated input, 64 MB of float32: a larger guess is passed over."""
 
@@ -82,7 +82,7 @@ MORE_INTEGERS: Mapping[str, Integers] = {
     "integers from -5 to 5": lambda random, shape: random.integers(-5, 6, shape),
     "integers below 10": lambda random, shape: random.integers(0, 10, shape),
 }
-"""Integers on which engines differ that take them: several equal ones, negative ones."""
+"""Integers that few models take: several equal ones, negative ones. Engines differ on them."""
 
 FEW = 8
 """Floats of a row from which on it is no parameter, such as scales or a threshold."""
@@ -210,7 +210,8 @@ def _values(
         ends = np.iinfo(each.dtype.numpy)
         return random.integers(ends.min, ends.max, shape, endpoint=True, dtype=each.dtype.numpy)
     make = INTEGERS.get(guess.integers) or MORE_INTEGERS[guess.integers]
-    return make(random, shape).astype(each.dtype.numpy)
+    ends = np.iinfo(each.dtype.numpy)
+    return np.clip(make(random, shape), ends.min, ends.max).astype(each.dtype.numpy)
 
 
 _BYTES = frozenset({DataType.INT8, DataType.UINT8})

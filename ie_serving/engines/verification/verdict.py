@@ -38,13 +38,17 @@ class Task:
     skipped: frozenset[int] = field(default_factory=frozenset)
 
 
+OPENVINO = "OpenVINO"
+"""Name of the first engine in steps and texts."""
+
+
 @dataclass
 class Findings:
     """What came of all requests.
 
     Attributes:
         reference: name and release of the second engine.
-        asked: requests that both engines answered, or of which one was refused by OpenVINO.
+        asked: requests that both engines answered.
         differs: the first difference of each kind of request, in words.
         refused: the first request of finite values that OpenVINO alone refuses, and why.
         crashed: what ended the process, by kind: OpenVINO or the second engine.

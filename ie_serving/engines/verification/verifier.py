@@ -15,10 +15,19 @@ from typing import Any
 from ie_serving.core.spare_cpu import SPARE_CPU
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.verification.requests import Kind
-from ie_serving.engines.verification.verdict import Findings, Task
+from ie_serving.engines.verification.verdict import OPENVINO, Findings, Task
 
-COMMAND = (sys.executable, "-m", "ie_serving.engines.verification.child")
-LIMIT_S = 60
+# As a kernel's process: the path as this process has it, and nothing of the working directory.
+COMMAND = (
+    sys.executable,
+    "-c",
+    "import sys; sys.path[:] = sys.argv[1].split('\\n');"
+    " from ie_serving.engines.verification.child import run; run()",
+    "\n".join(sys.path),
+)
+CRASHES = frozenset({signal.SIGSEGV, signal.SIGFPE, signal.SIGABRT, signal.SIGILL, signal.SIGBUS})
+"""Signals by which a library ends its own process."""
+LIMIT_S = 20
 """Seconds of one comparison: beyond them the model counts as not compared."""
 DYING_S = 5.0
 """Seconds that a process has to end which has closed its output: with much memory it takes some."""
@@ -43,16 +52,16 @@ class Verifier:
                 if found is not None:
                     return replace(found, crashed=crashed)
                 code = self._ended()
-                if code == -signal.SIGALRM:
-                    return Findings(why_not=f"it took longer than {LIMIT_S} s")
                 if not last and code == 0:
                     continue  # it ended for want of models while this one was handed over
-                if not last:
-                    return Findings(why_not=f"the process that compares ended with {code}")
-                kind, how = Kind[last["kind"]], _how(code)
-                crashed[kind] = f"{last['engine']} ended its process by {how}: {last['request']}"
+                if not last or -code not in CRASHES:
+                    return Findings(why_not=_why_not(code), crashed=crashed)
+                kind, text = Kind[last["kind"]], f"{last['engine']} ended its process"
+                if kind not in crashed or last["engine"] == OPENVINO:
+                    how = signal.Signals(-code).name
+                    crashed[kind] = f"{text} by {how}: {last['request']}"
                 task = replace(task, skipped=task.skipped | {last["number"]})
-        return Findings(why_not="; ".join(crashed.values()), crashed=crashed)
+        return Findings(why_not="its process has ended too often", crashed=crashed)
 
     def close(self) -> None:
         """End the process, if there is one."""
@@ -71,7 +80,10 @@ class Verifier:
             process.stdin.write(pickle.dumps(task))
             process.stdin.flush()
         for line in process.stdout:
-            said = json.loads(line)
+            try:
+                said = json.loads(line)
+            except ValueError:  # cut off by the end of the process
+                return last, None
             if "found" in said:
                 return last, pickle.loads(bytes.fromhex(said["found"]))
             last = said
@@ -101,5 +113,7 @@ class Verifier:
         return process.returncode
 
 
-def _how(code: int) -> str:
-    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+def _why_not(code: int) -> str:
+    if code == -signal.SIGALRM:
+        return f"it took longer than {LIMIT_S} s"
+    return f"its process was ended, with {code}"  # by others, as when memory runs out

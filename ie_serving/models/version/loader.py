@@ -72,12 +72,13 @@ class LoadedVersion:
         self._model = model
         self._files = files
         self._ending = Lock()
+        self._is_freed = False
 
     def free(self) -> None:
         """Give back memory and local files. Blocking; nothing may use the servable any more."""
         # In this order, since the engine may have the files mapped into memory.
         with self._ending, self._files, self._model:
-            pass
+            self._is_freed = True
 
     @property
     def is_memory(self) -> bool:
@@ -93,7 +94,7 @@ class LoadedVersion:
         if leave is None and self._ending.locked():  # memory that is being freed may take seconds
             return
         with self._ending, self._files:
-            if leave:
+            if leave and not self._is_freed:
                 leave()
 
 

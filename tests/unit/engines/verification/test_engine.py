@@ -165,6 +165,35 @@ def test_shapes_of_the_configuration_are_left_out_of_the_comparison(tmp_path: Pa
     assert found.asked[0].of(OpenVinoOptions).batch_size is None
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(OpenVinoOptions(target_device="GPU.7"), id="a device that is not there"),
+        pytest.param(OpenVinoOptions(plugin_config={"NO_SUCH": "1"}), id="an unknown property"),
+    ],
+)
+def test_a_setting_that_is_wrong_fails_the_version(
+    tmp_path: Path, options: OpenVinoOptions
+) -> None:
+    with pytest.raises(LoadFailed):
+        load(write(tmp_path), AGREES, own=(options,))
+
+
+def test_renamed_tensors_stay_with_openvino(tmp_path: Path) -> None:
+    directory = write(tmp_path)
+    (directory / "mapping_config.json").write_text('{"inputs": {"x": "pixels"}}')
+    model = load(directory, DIFFERS)
+    assert runs_on(model) == "OpenVINO"
+    assert list(model.signatures[SERVING_DEFAULT].inputs) == ["pixels"]
+
+
+def test_a_file_that_was_replaced_is_not_read_later(tmp_path: Path) -> None:
+    model = load(write(tmp_path), Findings(RELEASE, asked=3, differs={Kind.NAN: "NaN"}))
+    write(tmp_path, "Sqrt")
+    with pytest.raises(InvalidTensor, match="have changed since it was loaded"):
+        ask(model, np.nan)
+
+
 @pytest.mark.parametrize("odd", [np.nan, np.inf])
 def test_requests_with_odd_values_are_handed_over(tmp_path: Path, odd: float) -> None:
     kinds = {Kind.NAN: "NaN", Kind.INFINITE: "inf"}

@@ -4,6 +4,7 @@ Field numbers: onnx.proto3; wire format: protobuf's encoding guide. Weights are 
 so a file of gigabytes takes milliseconds.
 """
 
+import io
 import os
 import struct
 from collections.abc import Iterator, Mapping
@@ -18,6 +19,10 @@ _GRAPH_NODES = 1
 _INPUT, _OUTPUT, _NAME, _TYPE, _ATTRIBUTE, _DOMAIN = 1, 2, 3, 4, 5, 7
 _OPSET_DOMAIN, _OPSET_VERSION = 1, 2
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+_READ_AT_ONCE = 2**20
+"""Bytes up to which an operator is taken out of the file as a whole: that is several times faster.
+Larger ones have weights or graphs in them."""
 
 MAIN_DOMAIN = "ai.onnx"
 """Name of the domain that files leave empty."""
@@ -106,27 +111,37 @@ def _nodes(
     file: BinaryIO, within: _Field, number: int, imported: Mapping[str, int]
 ) -> Iterator[Node]:
     for node in _fields(file, within, number):
-        texts: dict[int, list[str]] = {}
-        attributes: dict[str, Value] = {}
-        subgraphs: list[_Field] = []
-        for field in _fields(file, node):
-            if field.number in (_INPUT, _OUTPUT, _NAME, _TYPE, _DOMAIN):
-                texts.setdefault(field.number, []).append(_text(file, field))
-            elif field.number == _ATTRIBUTE:
-                name, value = _attribute(file, field, subgraphs)
-                attributes[name] = value
-        domain = "".join(texts.get(_DOMAIN, ())) or MAIN_DOMAIN
-        yield Node(
-            domain,
-            "".join(texts.get(_TYPE, ())),
-            "".join(texts.get(_NAME, ())),
-            tuple(texts.get(_INPUT, ())),
-            tuple(texts.get(_OUTPUT, ())),
-            attributes,
-            imported.get(domain, 0),
-        )
-        for subgraph in subgraphs:
-            yield from _nodes(file, subgraph, _GRAPH_NODES, imported)
+        size = node.end - node.start
+        if size > _READ_AT_ONCE:
+            yield from _node(file, node, imported)
+        else:
+            whole = io.BytesIO(_content(file, node))
+            yield from _node(whole, _Field(node.number, node.wire, 0, size), imported)
+
+
+def _node(file: BinaryIO, within: _Field, imported: Mapping[str, int]) -> Iterator[Node]:
+    """Give an operator, and those of the graphs among its attributes."""
+    texts: dict[int, list[str]] = {}
+    attributes: dict[str, Value] = {}
+    subgraphs: list[_Field] = []
+    for field in _fields(file, within):
+        if field.number in (_INPUT, _OUTPUT, _NAME, _TYPE, _DOMAIN):
+            texts.setdefault(field.number, []).append(_text(file, field))
+        elif field.number == _ATTRIBUTE:
+            name, value = _attribute(file, field, subgraphs)
+            attributes[name] = value
+    domain = "".join(texts.get(_DOMAIN, ())) or MAIN_DOMAIN
+    yield Node(
+        domain,
+        "".join(texts.get(_TYPE, ())),
+        "".join(texts.get(_NAME, ())),
+        tuple(texts.get(_INPUT, ())),
+        tuple(texts.get(_OUTPUT, ())),
+        attributes,
+        imported.get(domain, 0),
+    )
+    for subgraph in subgraphs:
+        yield from _nodes(file, subgraph, _GRAPH_NODES, imported)
 
 
 def _attribute(file: BinaryIO, within: _Field, subgraphs: list[_Field]) -> tuple[str, Value]:

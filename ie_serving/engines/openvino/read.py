@@ -16,6 +16,7 @@ from ie_serving.core.tensors import SERVING_DEFAULT, Method
 from ie_serving.engines.openvino import formats
 from ie_serving.engines.openvino.draft import Draft, Tensor, Version
 from ie_serving.engines.openvino.mapping import Renames, aliases, read_mapping
+from ie_serving.engines.openvino.onnx_graph import mend_onnx
 from ie_serving.engines.openvino.onnx_unread import refuse_unread
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.runtime import core, load_failures
@@ -61,17 +62,30 @@ def _read_model(file: Path) -> ov.Model:
         LoadFailed: a file of ONNX in which OpenVINO does not find a model, or of which it would
             drop a part.
     """
-    if file.suffix == formats.ONNX:
-        refuse_unread(file)
-    try:
+    if file.suffix != formats.ONNX:
         return core().read_model(str(file))
+    refuse_unread(file)
+    try:
+        model = _read_onnx(file)
     except RuntimeError as error:
         # What no front end takes for its own; the text names all that there are.
-        if file.suffix != formats.ONNX or "Available frontends" not in str(error):
+        if "Available frontends" not in str(error):
             raise
         size = file.stat().st_size
         why = f"its {size} bytes cannot be parsed" if size else "it has 0 bytes"
         raise LoadFailed(f"{file.name} is no ONNX model, {why}: upload it again") from error
+    mend_onnx(model, file)
+    return model
+
+
+def _read_onnx(file: Path) -> ov.Model:
+    try:
+        return core().read_model(str(file))
+    except RuntimeError as error:
+        # Operators made of others, as NegativeLogLikelihoodLoss, are read from memory alone.
+        if "get_attribute is not implemented" not in str(error):
+            raise
+        return core().read_model(file.read_bytes(), b"")
 
 
 def _plain(model: ov.Model, renames: tuple[Renames, Renames]) -> Draft:

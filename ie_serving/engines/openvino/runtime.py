@@ -31,7 +31,7 @@ _NOISE = re.compile(
     r"|(FrontEnd API failed with \w+:)|(Model wasn't fully converted\.\s*Summary:\s*--)"
     r"|(To facilitate the conversion of unsupported operations, refer to [^\n]*?\.html)"
 )
-_LACKS = re.compile(r"No conversion rule found for operations: ([\w.]+(?:, [\w.]+)*)")
+_LACKS = re.compile(r"No conversion rule found for operations: ([\w.:-]+(?:, [\w.:-]+)*)")
 _ADVICE = (
     r"OpenVINO has no \1: export the model without it, or a signature that takes what it gives"
 )

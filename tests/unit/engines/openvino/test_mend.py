@@ -1,6 +1,6 @@
 """What the CPU plugin would run wrongly is changed, so that it answers as the operation means."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -285,3 +285,75 @@ def test_a_tile_that_is_right_stays(ones: tuple[int, ...], steps: int) -> None:
     model = ov.Model([op.result(op.tile(x, op.concat([r, *pieces], 0)))], [x, r])
     mend(model)
     assert [each.get_type_name() for each in model.get_ordered_ops()].count("Tile") == steps
+
+
+@pytest.mark.parametrize("shape", [(2, 4), (-1, -1)], ids=["fixed", "open"])
+@pytest.mark.parametrize("count", [2, 3])
+async def test_of_equal_values_the_first_ones_are_named(
+    tmp_path: Path, shape: Sequence[int], count: int
+) -> None:
+    x, k = parameter("x", shape), op.constant(np.int64(count))
+    best = op.topk(x, k, 1, "max", "value")
+    model = load(save(tmp_path, [result("y", best.output(1))], [x]))
+    answer = await run(model, {"x": np.array([[1, 1, 1, 1], [0, 3, 3, 3]], np.float32)})
+    assert answer["y"].tolist() == [[0, 1, 2][:count], [1, 2, 3][:count]]
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (-1, -1)], ids=["fixed", "open"])
+async def test_the_ends_of_infinities_are_infinite(tmp_path: Path, shape: Sequence[int]) -> None:
+    x, axis = parameter("x", shape), op.constant(np.array([1]))
+    results = [result("max", op.reduce_max(x, axis)), result("min", op.reduce_min(x, axis))]
+    model = load(save(tmp_path, results, [x]))
+    least = np.finfo(np.float32).min
+    rows = np.array([[-np.inf, -np.inf], [np.inf, np.inf], [least, -least]], np.float32)
+    answer = await run(model, {"x": rows})
+    assert answer["max"].tolist() == [-np.inf, np.inf, -least]
+    assert answer["min"].tolist() == [-np.inf, np.inf, least]
+
+
+async def test_the_greatest_of_nothing_is_the_least(tmp_path: Path) -> None:
+    x = parameter("x", (2, 0))
+    greatest = op.reduce_max(x, op.constant(np.array([1])))
+    model = load(save(tmp_path, [result("y", greatest)], [x]))
+    answer = await run(model, {"x": np.zeros((2, 0), np.float32)})
+    assert answer["y"].tolist() == [-np.inf, -np.inf]
+
+
+def test_a_softmax_in_parts_stays_one_to_be_fused(tmp_path: Path) -> None:
+    x, axis = parameter("x", (2, 3)), op.constant(np.array([1]))
+    powers = op.exp(op.subtract(x, op.reduce_max(x, axis, True)))
+    y = op.divide(powers, op.reduce_sum(powers, axis, True))
+    model = ov.Model([result("y", y)], [x], "m")
+    mend(model)
+    assert "Multiply" not in {node.get_type_name() for node in model.get_ops()}
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_a_box_that_overlaps_by_the_threshold_itself_stays(
+    tmp_path: Path, is_known: bool
+) -> None:
+    boxes, scores = parameter("b", (1, 3, 4)), parameter("s", (1, 1, 3))
+    given = parameter("t", ())
+    third = np.float32(1) / np.float32(3)
+    threshold = op.constant(third) if is_known else given
+    limits = op.constant(np.int64(3)), threshold, op.constant(np.float32(0))
+    chosen = op.non_max_suppression(boxes, scores, *limits, box_encoding="corner")
+    inputs = [boxes, scores] if is_known else [boxes, scores, given]
+    model = load(save(tmp_path, [result("y", chosen.output(0))], inputs))
+    request = {
+        "b": np.array([[[0, 0, 1, 1], [0, 0.5, 1, 1.5], [0, 0.4, 1, 1.4]]], np.float32),
+        "s": np.array([[[0.9, 0.8, 0.7]]], np.float32),
+    }
+    answer = await run(model, request if is_known else {**request, "t": third})
+    assert answer["y"].tolist() == [[0, 0, 0], [0, 0, 1]]
+
+
+@pytest.mark.parametrize("shape", [(1, 2), (-1, 2)], ids=["fixed", "open"])
+async def test_a_request_says_what_to_pad_with(tmp_path: Path, shape: Sequence[int]) -> None:
+    x, number = parameter("x", shape), parameter("v", ())
+    begin, end = (op.constant(np.array(row)) for row in ([0, 1], [1, 0]))
+    model = load(
+        save(tmp_path, [result("y", op.pad(x, begin, end, "constant", number))], [x, number])
+    )
+    request = {"x": np.array([[1, 2]], np.float32), "v": np.float32(7)}
+    assert (await run(model, request))["y"].tolist() == [[7, 1, 2], [7, 7, 7]]

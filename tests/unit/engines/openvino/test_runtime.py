@@ -5,7 +5,7 @@ import openvino as ov
 import openvino.opset15 as op
 import pytest
 
-from ie_serving.engines.openvino.runtime import SHOWN, core, in_words
+from ie_serving.engines.openvino.runtime import SHOWN, core, in_words, one_line
 
 ONE_STREAM = {"NUM_STREAMS": "1"}
 
@@ -52,3 +52,11 @@ def test_more_than_there_is_is_called_so() -> None:
 
 def test_what_is_not_known_stays_as_it_is() -> None:
     assert in_words(RuntimeError("out of memory")) == "out of memory"
+
+
+@pytest.mark.parametrize("name", ["util::SequenceMark", "CumProd-26", "ai.own.Add, CumProd-26"])
+def test_operations_that_are_lacking_are_named_in_whole(name: str) -> None:
+    error = RuntimeError(
+        f"No conversion rule found for operations: {name}\n-- Conversion is failed"
+    )
+    assert one_line(error).startswith(f"OpenVINO has no {name}: export the model without it, or")

@@ -1,0 +1,158 @@
+"""Operations that OpenVINO's front end for ONNX converts wrongly, changed in the graph it made.
+
+`onnx_unread.py` refuses by the file what cannot be told from the graph; this changes, or refuses,
+the rest. Each was measured with OpenVINO 2026.4; `docs/design.md` section 11 lists them.
+
+- `BitShift` to the right becomes a division, which rounds negative numbers towards 0.
+- `ConvTranspose` with `auto_pad` has no padding unless all sizes are known, and with `output_shape`
+  it then has a wrong one, in groups also where they are.
+- `MaxPool` with `ceil_mode` has windows that begin behind the last element.
+- `Resize` by scales with `align_corners` takes the scale that follows from whole sizes.
+- `Softmax` of opsets 11 and 12 is one over all axes from its own on, as if they were one.
+"""
+
+from collections.abc import Callable, Mapping, Set
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import openvino as ov
+import openvino.opset15 as op
+
+from ie_serving.core.errors import LoadFailed
+from ie_serving.engines.onnx_file import MAIN_DOMAIN, nodes, opsets
+from ie_serving.engines.openvino.graphs.bodies import bodies
+from ie_serving.engines.openvino.graphs.constants import int64, value_of
+from ie_serving.engines.openvino.graphs.walk import operations
+from ie_serving.engines.openvino.mend import replace
+
+_SIGNED = ("i8", "i16", "i32", "i64")
+_FLATTENING = (11, 12)
+"""Opsets whose `Softmax` the front end reads as that of opset 13, which has one axis."""
+
+
+def mend_onnx(model: ov.Model, file: Path) -> None:
+    """Change what was converted wrongly, in bodies too.
+
+    Raises:
+        LoadFailed: naming the operator that nothing makes right.
+    """
+    changes = dict(_CHANGES)
+    if opsets(file).get(MAIN_DOMAIN) in _FLATTENING:
+        changes["Softmax"] = _flatten
+    shifts = {node.outputs[0] for node in nodes(file) if node.kind == "BitShift"}
+    if shifts:
+        changes["Divide"] = partial(_shift, shifts)
+    _change(model, changes)
+
+
+def _change(model: ov.Model, changes: Mapping[str, Callable[[ov.Node], None]]) -> None:
+    for node in operations(model):
+        for body in bodies(node):
+            _change(body, changes)
+        change = changes.get(node.get_type_name())
+        if change is not None:
+            change(node)
+
+
+def _shift(names: Set[str], node: ov.Node) -> None:
+    kind = node.get_element_type()
+    if kind.get_type_name() not in _SIGNED or names.isdisjoint(node.output(0).get_names()):
+        return
+    places = node.input_value(1).get_node().input_value(1)  # of the power of 2
+    last, zero = (op.convert(int64(number), kind) for number in (kind.size * 8 - 1, 0))
+    fits = op.logical_and(op.less_equal(zero, places), op.less_equal(places, last))
+    shifted = op.bitwise_right_shift(node.input_value(0), op.select(fits, places, last))
+    shifted.set_friendly_name(node.get_friendly_name())
+    replace(node.output(0), shifted.output(0))
+
+
+def _pad_transposed(node: ov.Node) -> None:
+    """Write out the padding by which the output is the input times the stride."""
+    attributes = node.get_attributes()
+    kind = attributes["auto_pad"]
+    if node.get_input_size() > 2:
+        is_grouped = node.get_type_name().startswith("Group")
+        if is_grouped or node.get_input_partial_shape(0).is_dynamic:
+            raise _refused("ConvTranspose", node, "output_shape in groups or in open sizes")
+    elif kind in ("same_upper", "same_lower"):
+        strides = attributes["strides"]
+        kernel = node.get_input_partial_shape(1)
+        sizes = [kernel[len(kernel) - len(strides) + axis] for axis in range(len(strides))]
+        if any(size.is_dynamic for size in sizes):
+            raise _refused("ConvTranspose", node, "auto_pad with a kernel of open size")
+        more = attributes["output_padding"] or [0] * len(strides)
+        total = [
+            max(0, (size.get_length() - 1) * dilation + 1 + rest - stride)
+            for size, dilation, rest, stride in zip(
+                sizes, attributes["dilations"], more, strides, strict=True
+            )
+        ]
+        lesser = [pads // 2 for pads in total]
+        greater = [pads - half for pads, half in zip(total, lesser, strict=True)]
+        begin, end = (lesser, greater) if kind == "same_upper" else (greater, lesser)
+        node.set_attribute("pads_begin", begin)
+        node.set_attribute("pads_end", end)
+        node.set_attribute("auto_pad", "explicit")
+
+
+def _leave_out_last_window(node: ov.Node) -> None:
+    given = node.get_attributes()
+    if given["rounding_type"] != "ceil":
+        return
+    made = op.max_pool(
+        node.input_value(0),
+        given["strides"],
+        given["dilations"],
+        given["pads_begin"],
+        given["pads_end"],
+        given["kernel"],
+        "ceil_torch",
+        given["auto_pad"],
+        given["index_element_type"],
+        given["axis"],
+    )
+    made.set_friendly_name(node.get_friendly_name())
+    for place in range(node.get_output_size()):
+        replace(node.output(place), made.output(place))
+
+
+def _refuse_parts_of_pixels(node: ov.Node) -> None:
+    attributes = node.get_attributes()
+    if attributes["coordinate_transformation_mode"] != "align_corners":
+        return
+    if attributes["shape_calculation_mode"] != "scales":
+        return
+    scales, shape = value_of(node.input_value(1).get_node()), node.get_input_partial_shape(0)
+    if scales is not None and not np.any(scales % 1):
+        return
+    if scales is None or shape.is_dynamic or np.any(scales * list(shape.to_shape()) % 1):
+        raise _refused("Resize", node, "align_corners by scales that leave a part of a pixel")
+
+
+def _flatten(node: ov.Node) -> None:
+    data, axis = node.input_value(0), node.get_attributes()["axis"]
+    rank = data.get_partial_shape().rank
+    if rank.is_static and axis < 0:
+        axis += rank.get_length()
+    if axis < 0 or (rank.is_static and axis == rank.get_length() - 1):
+        return
+    flat = op.softmax(op.reshape(data, int64([0] * axis + [-1]), special_zero=True), axis)
+    shaped = op.reshape(flat, op.shape_of(data), special_zero=False)
+    shaped.set_friendly_name(node.get_friendly_name())
+    replace(node.output(0), shaped.output(0))
+
+
+def _refused(kind: str, node: ov.Node, what: str) -> LoadFailed:
+    return LoadFailed(f'{kind} "{node.get_friendly_name()}": OpenVINO does not compute {what}')
+
+
+_CHANGES: Mapping[str, Callable[[ov.Node], None]] = MappingProxyType(
+    {
+        "ConvolutionBackpropData": _pad_transposed,
+        "GroupConvolutionBackpropData": _pad_transposed,
+        "Interpolate": _refuse_parts_of_pixels,
+        "MaxPool": _leave_out_last_window,
+    }
+)

@@ -26,7 +26,7 @@ def compile_or_die(
 async def predict_or_die(plane: DataPlane, request: Any, interface: Any, began: float) -> Any:
     if request.model.name == "dies_when_asked":
         os.kill(os.getpid(), signal.SIGKILL)
-    if request.model.name == "hangs":
+    if request.model.name == "zz_hangs":
         await asyncio.Event().wait()
     return await predict_alive(plane, request, interface, began)
 

@@ -34,7 +34,7 @@ def test_faults_are_told_and_the_rest_goes_on(
     monkeypatch.setattr(asking, "LONGEST_S", 2.0)
     cases = [
         *map(case, RIGHT),
-        *(case(name) for name in ("dies_at_load", "dies_when_asked", "hangs")),
+        *(case(name) for name in ("dies_at_load", "dies_when_asked", "zz_hangs")),
         case("refused", "NoSuchOperator"),
         case("wrong", "Neg"),
         case("int4", not_carried="int4"),
@@ -45,7 +45,7 @@ def test_faults_are_told_and_the_rest_goes_on(
         **{name: {Kind.RIGHT} for name in RIGHT},
         "dies_at_load": {Kind.CRASH},
         "dies_when_asked": {Kind.CRASH},
-        "hangs": {Kind.HANG},
+        "zz_hangs": {Kind.HANG},
         "refused": {Kind.REFUSED},
         "wrong": {Kind.WRONG},
         "int4": {Kind.NOT_CARRIED},

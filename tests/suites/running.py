@@ -68,7 +68,8 @@ class Suite:
                     outcomes = _ask(server, case)
                     yield case.name, outcomes
                     if FATAL & {each.kind for each in outcomes.values()}:
-                        todo.insert(0, group[number + 1 :])
+                        if left := group[number + 1 :]:
+                            todo.insert(0, left)
                         return
 
 

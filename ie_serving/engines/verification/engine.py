@@ -173,7 +173,18 @@ class _Load:
         """Read the model by the second engine, unless its file is another one by now."""
         if _stamp(self._file) != stamp:
             raise LoadFailed("the files of the version have changed since it was loaded")
-        return self._reference.compile(self._file.parent, self._options)
+        return self._by_second()
+
+    def _by_second(self) -> CompiledModel:
+        """Compile by the second engine, without requests that would end the process.
+
+        The least integer divided by -1 is SIGFPE in onnxruntime.
+        """
+        model = self._reference.compile(self._file.parent, self._options)
+        if not DIVIDES & {node.kind for node in nodes(self._file)}:
+            return model
+        cause = f"{self._reference.name} does not divide the least integer: send others"
+        return HandingOver(model, (Kind.LEAST,), None, cause)
 
     def _by_reference(self, why: str, cause: Exception | None = None) -> CompiledModel:
         """Serve by the second engine, where the driver is left to the server.
@@ -187,7 +198,7 @@ class _Load:
         if not self._is_installed:
             raise LoadFailed(f"{why}; {name} may run it: {INSTALL}") from cause
         try:
-            model = self._reference.compile(self._file.parent, self._options)
+            model = self._by_second()
         except LoadFailed as error:
             raise LoadFailed(f"{why}; {name} does not run it: {error}") from error
         log.warning(Event("served by another engine", path=self._file, engine=name, cause=why))
@@ -222,6 +233,9 @@ class _Told(Layer):
 
 _HANDED_OVER = (Kind.NAN, Kind.INFINITE, Kind.EXTREME, Kind.EMPTY)
 """Kinds of requests that may go to another engine than the rest."""
+
+DIVIDES = frozenset({"Div", "Mod"})
+"""Operators that divide integers."""
 
 RANDOM = frozenset(
     {"Bernoulli", "Dropout", "Multinomial", "RandomNormal", "RandomNormalLike"}

@@ -89,15 +89,16 @@ def _has_opened(other: "asyncio.Future[CompiledModel]") -> bool:
 
 def _test_of(kinds: Collection[Kind]) -> Callable[[Array], bool]:
     """Make the test for values of these kinds."""
+    is_extreme = _is_least if Kind.LEAST in kinds else _is_extreme
     floats = _FLOATS.get((Kind.NAN in kinds, Kind.INFINITE in kinds))
-    integers = Kind.EXTREME in kinds
+    integers = not {Kind.EXTREME, Kind.LEAST}.isdisjoint(kinds)
 
     def is_odd(array: Array) -> bool:
         if not array.size:
             return Kind.EMPTY in kinds
         if array.dtype.kind == "f":
             return floats is not None and floats(array)
-        return integers and array.dtype.kind in "iu" and array.itemsize >= 4 and _is_extreme(array)
+        return integers and array.dtype.kind in "iu" and array.itemsize >= 4 and is_extreme(array)
 
     return is_odd
 
@@ -129,3 +130,7 @@ _FLOATS: Mapping[tuple[bool, bool], Callable[[Array], bool]] = {
 
 def _is_extreme(array: Array) -> bool:
     return not -MOST_EXACT <= array.min() <= array.max() <= MOST_EXACT
+
+
+def _is_least(array: Array) -> bool:
+    return array.dtype.kind == "i" and bool(array.min() == np.iinfo(array.dtype).min)

@@ -39,6 +39,7 @@ class Kind(enum.Enum):
     INFINITE = "infinity"
     EXTREME = "extreme integers"
     EMPTY = "no elements"
+    LEAST = "the least integer"
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,6 @@ INTEGERS: Mapping[str, Integers] = {
     "integers from 1 to 4": lambda random, shape: random.integers(1, 5, shape),
     "the numbers from 0": lambda random, shape: np.arange(np.prod(shape, dtype=int)).reshape(shape),
     "zeros": lambda random, shape: np.zeros(shape, np.int64),
-    "integers below 100": lambda random, shape: random.integers(0, 100, shape),
 }
 """Guesses for integers, which are often indices, sizes or axes."""
 MORE_INTEGERS: Mapping[str, Integers] = {

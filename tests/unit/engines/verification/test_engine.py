@@ -204,6 +204,22 @@ def test_requests_with_odd_values_are_handed_over(tmp_path: Path, odd: float) ->
     model.close()
 
 
+def test_no_request_divides_the_least_integer_by_onnxruntime(tmp_path: Path) -> None:
+    """Divided by -1 it ended the process."""
+    node = helper.make_node("Div", ["x", "x"], ["y"])
+    ends = [helper.make_tensor_value_info(n, TensorProto.INT64, ["n"]) for n in "xy"]
+    graph = helper.make_graph([node], "g", ends[:1], ends[1:])
+    opsets = [helper.make_opsetid("", 17)]
+    save_model(helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "m.onnx")
+    model = load(tmp_path, DIFFERS)
+    signature = model.signatures[SERVING_DEFAULT]
+    least = np.array([np.iinfo(np.int64).min])
+    with pytest.raises(InvalidTensor, match="does not divide the least integer: send others"):
+        asyncio.run(model.infer(signature, {"x": least}, dict))
+    answer = asyncio.run(model.infer(signature, {"x": least + 1}, lambda found: int(found["y"][0])))
+    assert answer == 1
+
+
 def test_what_the_reference_cannot_answer_is_refused(tmp_path: Path) -> None:
     crashed = {Kind.NAN: "onnxruntime ended its process"}
     model = load(write(tmp_path), Findings(RELEASE, asked=3, crashed=crashed))

@@ -23,9 +23,10 @@ from ie_serving.engines.openvino.savedmodel.file import (
     declared,
     read_graph,
 )
-from ie_serving.engines.openvino.savedmodel.frames import above
+from ie_serving.engines.openvino.savedmodel.frames import Place, above
 from ie_serving.engines.openvino.savedmodel.frozen import read_frozen
 from ie_serving.engines.openvino.savedmodel.host.needs import hold_first_form, may_need_host
+from ie_serving.engines.openvino.savedmodel.initial import Initial
 from ie_serving.engines.openvino.savedmodel.misconverted import check_graph, check_shape
 from ie_serving.engines.openvino.savedmodel.program import Beside
 from ie_serving.engines.openvino.savedmodel.rewrite import (
@@ -88,13 +89,15 @@ def _converted(
     version = Version([], definitions, file=file)
     signatures = declared(meta_graph)
     kept = kept_between_requests(meta_graph, signatures)
+    with load_failures(file):
+        initial = Initial(meta_graph)
     for name, signature in signatures.items():
         with leaving_out(version, name, "converted"):
             names = _names(signature, renames)
             listed = version.declared[name] = _listed(signature, names)
             if name in kept:
                 raise LoadFailed(kept[name])
-            conversion = _Conversion(directory, meta_graph, signature, names, listed)
+            conversion = _Conversion(directory, meta_graph, signature, names, listed, initial)
             version.drafts.append(conversion.draft())
     return version
 
@@ -143,12 +146,14 @@ class _Conversion:
         signature: Declared,
         names: tuple[Names, Names],
         listed: Signature,
+        initial: Initial,
     ) -> None:
         self._directory = directory
         self._meta_graph = meta_graph
         self._signature = signature
         self._names = names
         self._listed = listed
+        self._initial = initial
 
     def draft(self) -> Draft:
         """Prepare the graph, convert it, and name its tensors."""
@@ -183,13 +188,18 @@ class _Conversion:
         return prepared
 
     def _host(self, prepared: Prepared) -> "Plan | None":
-        """Give the host's part, by the names that clients use; None where there is none."""
+        """Give the host's part, by the names that clients use; None where there is none.
+
+        What the init op sets becomes constants of the model on the way.
+        """
         if not self._may_need_host(prepared):
             return None
         # Not above: a model without strings and tables pays nothing for them, not even the import.
         from ie_serving.engines.openvino.savedmodel.host.cut import leave_to_host
 
         plan = leave_to_host(prepared, self._directory, self._meta_graph)
+        if not (plan.slots or plan.names()):
+            return None
         inputs, outputs = self._names
         plan.inputs = {inputs.get(alias, alias): slot for alias, slot in plan.inputs.items()}
         plan.taken = {outputs.get(alias, alias): slot for alias, slot in plan.taken.items()}
@@ -204,13 +214,16 @@ class _Conversion:
         return plan
 
     def _may_need_host(self, prepared: Prepared) -> bool:
-        if may_need_host(prepared.outputs.values(), prepared.above):
+        if self._may_need(prepared.outputs.values(), prepared.above):
             return True
         if not prepared.computed:
             return False
         frame = frame_of(prepared, self._meta_graph)
         infos = prepared.computed.values()
-        return may_need_host(infos, above([frame.place(info.tensor) for info in infos]))
+        return self._may_need(infos, list(above([frame.place(info.tensor) for info in infos])))
+
+    def _may_need(self, infos: Iterable[TensorInfo], places: Sequence[Place]) -> bool:
+        return may_need_host(infos, places) or any(map(self._initial.sets, places))
 
     def _tensors(
         self, ports: Sequence[ov.Output], infos: Mapping[str, TensorInfo], kind: str

@@ -58,7 +58,7 @@ MESSAGES: Mapping[str, str] = MappingProxyType(
         "GraphDef": "node=1 repeated NodeDef, library=2 FunctionDefLibrary",
         "OpList": "op=1 repeated OpDef",
         "MetaInfoDef": "stripped_op_list=2 OpList, tags=4 repeated string",
-        "SaverDef": "restore_op_name=3 string",
+        "SaverDef": "filename_tensor_name=1 string, restore_op_name=3 string",
         "NodeList": "value=1 repeated string",
         "Any": "value=2 bytes",
         "AnyList": "value=1 repeated Any",

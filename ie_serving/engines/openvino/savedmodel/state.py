@@ -47,7 +47,7 @@ def kept_between_requests(meta_graph: Proto, signatures: Mapping[str, Declared])
         meta_graph: with the graph of all signatures.
         signatures: by name.
     """
-    functions = _Functions(meta_graph.graph_def)
+    functions = Functions(meta_graph.graph_def)
     frame = Frame(Library(meta_graph.graph_def), meta_graph.graph_def)
     run = {name: _run_for(signature, frame) for name, signature in signatures.items()}
     changed: dict[str, tuple[str, str]] = {}
@@ -86,7 +86,7 @@ def _node(reference: str) -> str:
     return reference.removeprefix("^").partition(":")[0]
 
 
-def _changes(node: Proto, frame: Frame, functions: "_Functions") -> Iterator[tuple[str, str]]:
+def _changes(node: Proto, frame: Frame, functions: "Functions") -> Iterator[tuple[str, str]]:
     """Give what running a node changes, by the name of the graph's node, and by which operation."""
     if node.op.startswith(WRITES):
         yield _held(frame, next(iter(node.input), "")), node.op
@@ -108,7 +108,7 @@ def _held(frame: Frame, reference: str) -> str:
     return str(place.node.name) if place.frame.parent is None else ""
 
 
-class _Functions:
+class Functions:
     """The functions of a graph: does one, or what it calls, change anything?"""
 
     def __init__(self, graph_def: Proto) -> None:

@@ -64,11 +64,12 @@ def leave_to_host(prepared: Prepared, directory: Path, meta_graph: Proto) -> Pla
     # OpenVINO computes these once, at load, with no host beside it.
     for alias, info in list(prepared.computed.items()):
         place = frame.place(info.tensor)
-        if may_need_host([info], above([place])):
+        read = list(above([place]))
+        if may_need_host([info], read) or any(map(resources.initial.sets, read)):
             prepared.constants[alias] = resources.value(place)
             del prepared.computed[alias]
     places = {alias: frame.place(info.tensor) for alias, info in prepared.outputs.items()}
-    divided = partition(list(places.values()))
+    divided = partition(list(places.values()), resources.initial.sets)
     made = _Cutting(frame, divided, resources, prepared.inputs)
     outputs: dict[str, TensorInfo] = {}
     for alias, info in prepared.outputs.items():

@@ -18,7 +18,7 @@ A model between two parts that the host must run between again is refused.
 """
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ie_serving.core.errors import LoadFailed
@@ -26,11 +26,11 @@ from ie_serving.engines.openvino.savedmodel.frames import Place, standing_alone
 from ie_serving.engines.openvino.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.openvino.savedmodel.host.kernels_loops import gives_list
 from ie_serving.engines.openvino.savedmodel.host.needs import FIRST_FORM, FUNCTIONS, on_host
-from ie_serving.engines.openvino.savedmodel.host.resources import TABLES, VARIABLES
+from ie_serving.engines.openvino.savedmodel.initial import RESOURCES
 from ie_serving.engines.openvino.savedmodel.rewrite import PLACEHOLDERS, RANDOM
 from ie_serving.wire.protobuf.messages import Proto
 
-_HELD = TABLES | VARIABLES | {"Const", "RestoreV2"}
+_HELD = RESOURCES | {"Const", "RestoreV2"}
 """Operations without a kernel whose value `resources.py` knows."""
 
 Id = tuple[int, str]
@@ -54,7 +54,8 @@ class Partition:
     Attributes:
         parts: by node.
         order: a place of each node, each after those from which it is computed.
-        folded: constants that depend on strings or tables, so that OpenVINO cannot compute them.
+        folded: constants that depend on strings, tables, or variables that the init op sets, so
+            that OpenVINO cannot compute them.
     """
 
     parts: dict[Id, Part] = field(default_factory=dict)
@@ -91,8 +92,14 @@ def ordered(outputs: Sequence[Place]) -> list[Place]:
     return order
 
 
-def partition(outputs: Sequence[Place]) -> Partition:
+def partition(
+    outputs: Sequence[Place], sets: Callable[[Place], bool] = lambda place: False
+) -> Partition:
     """Divide what lies above a signature's outputs.
+
+    Args:
+        outputs: of the signature.
+        sets: whether the init op sets what a place holds: `Initial.sets`.
 
     Raises:
         LoadFailed: the host would have to run an operation that it lacks; names it.
@@ -102,7 +109,7 @@ def partition(outputs: Sequence[Place]) -> Partition:
         id_of(place): [id_of(source.origin()) for source in place.sources()]
         for place in found.order
     }
-    able = _find_able(found, sources)
+    able = _find_able(found, sources, sets)
     _mark_before(found, sources, able)
     _mark_rest(found, sources)
     if all(able[each] for each, part in found.parts.items() if part is not Part.CONSTANT):
@@ -113,7 +120,9 @@ def partition(outputs: Sequence[Place]) -> Partition:
     return found
 
 
-def _find_able(found: Partition, sources: Mapping[Id, Sequence[Id]]) -> dict[Id, bool]:
+def _find_able(
+    found: Partition, sources: Mapping[Id, Sequence[Id]], sets: Callable[[Place], bool]
+) -> dict[Id, bool]:
     """Mark inputs and constants; tell which nodes the host could compute from the inputs."""
     able: dict[Id, bool] = {}
     for place in found.order:
@@ -128,10 +137,12 @@ def _find_able(found: Partition, sources: Mapping[Id, Sequence[Id]]) -> dict[Id,
         if node.op in _HELD or (
             not drawn and above and all(_is_constant(found, source) for source in above)
         ):
+            hosted = on_host(node, place.frame.library) or sets(place)
+            folds = hosted or any(source in found.folded for source in above)
+            if folds and not (hosted or known):
+                continue  # arithmetic that the host lacks: the model has it, of folded constants
             found.parts[each] = Part.CONSTANT
-            if on_host(node, place.frame.library) or any(
-                source in found.folded for source in above
-            ):
+            if folds:
                 found.folded.add(each)
     return able
 

@@ -34,6 +34,7 @@ class Table(Held):
             raise LoadFailed(
                 f"table {name!r} has keys of shape {keys.shape}, but values of {values.shape}"
             )
+        self._name = name
         self._keys = keys.ravel()
         self._values = values.ravel()
         self._dtype = values.dtype
@@ -49,9 +50,22 @@ class Table(Held):
         made[:] = list(found)
         return made.reshape(keys.shape)
 
+    def with_inserted(self, keys: Array, values: Array) -> "Table":
+        """Give a table with more values, in place of those that it has for the same keys."""
+        held = {**self._held, **Table(keys, values, self._name)._held}
+        all_keys, all_values = np.empty(len(held), keys.dtype), np.empty(len(held), self._dtype)
+        all_keys[:], all_values[:] = list(held), list(held.values())
+        return Table(all_keys, all_values, self._name)
+
     def export(self) -> list[Array]:
         """Give all keys and values."""
         return [self._keys, self._values]
+
+
+def empty(table: Attributes) -> Table:
+    """Give what a MutableHashTable holds before anything is inserted."""
+    keys, values = (np.empty(0, table.dtype(each).numpy) for each in ("key_dtype", "value_dtype"))
+    return Table(keys, values, table.node.name)
 
 
 def from_text_file(path: Path, initializer: Attributes, table: Attributes) -> Table:

@@ -65,6 +65,8 @@ def test_the_smallest_one_is_set_to_five(root: Path) -> None:
         ("unclear", "reads", "drawn", "RandomStandardNormal"),
         ("unclear", "branched", "branched", "If"),
         ("unclear", "scattered", "scattered", "ResourceScatterUpdate"),
+        ("unclear", "elsewhere", "elsewhere", "RestoreV2"),
+        ("unclear", "removed", "removed", "LookupTableRemoveV2"),
         ("unclear_first", "branched", "branched", "RefSwitch"),
         ("unclear_first", "chained", "chained", "AssignAdd"),
     ],

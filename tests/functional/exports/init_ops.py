@@ -106,20 +106,56 @@ def tables() -> tuple[Signatures, Any]:
     }, sets
 
 
+def kinds() -> tuple[Signatures, Any]:
+    """Variables of other dtypes, and one that no checkpoint holds."""
+    x = v1.placeholder(tf.float32, [None], name="x")
+    ids = v1.placeholder(tf.int32, [None], name="ids")
+    names, large = variable("names", ["a", "b"]), variable("large", np.array([1, 2], np.int64))
+    flag = variable("flag", False)
+    local = v1.get_variable("local", initializer=2.0, collections=[v1.GraphKeys.LOCAL_VARIABLES])
+    sets = [names.assign(["c", "d"]), large.assign([2**40, 3]), flag.assign(True)]
+    return {
+        "names": signature({"ids": ids}, {"y": tf.gather(names, ids), "held": names.read_value()}),
+        "large": signature({"ids": ids}, {"y": tf.gather(large, ids), "held": large + 1}),
+        "flag": signature({"x": x}, {"y": tf.where(flag, tf.sin(x), x)}),
+        "local": signature({"x": x}, {"y": tf.sin(x) * local}),
+    }, tf.group(*sets, v1.local_variables_initializer())
+
+
+def read_elsewhere() -> tf.Tensor:
+    """Write a checkpoint that is no part of the model, and read from it."""
+    prefix = str(Path.cwd() / "elsewhere")
+    save = tf.raw_ops.SaveV2(
+        prefix=prefix, tensor_names=["v"], shape_and_slices=[""], tensors=[tf.constant([5.0])]
+    )
+    v1.get_default_session().run(save)
+    (found,) = tf.raw_ops.RestoreV2(
+        prefix=prefix, tensor_names=["v"], shape_and_slices=[""], dtypes=[tf.float32]
+    )
+    return found
+
+
 def unclear() -> tuple[Signatures, Any]:
     """What the server does not compute at load, beside what it need not."""
     x = v1.placeholder(tf.float32, [None], name="x")
-    kept, drawn, branched, scattered, reads = (
-        variable(name, [1.0]) for name in ("kept", "drawn", "branched", "scattered", "reads")
-    )
+    names = ("kept", "drawn", "branched", "scattered", "reads", "elsewhere")
+    kept, drawn, branched, scattered, reads, elsewhere = (variable(each, [1.0]) for each in names)
     draw = drawn.assign(tf.random.normal([1]))
     choose = tf.cond(kept[0] > 0.0, lambda: branched.assign([5.0]), branched.read_value)
     scatter = v1.scatter_update(scattered, [0], [5.0])
+    keys = v1.placeholder(tf.string, [None], name="keys")
+    removed = tf.lookup.experimental.MutableHashTable(
+        tf.string, tf.int64, -1, name="removed", experimental_is_anonymous=False
+    )
+    remove = removed.remove(tf.constant(["saved"]))
     with v1.control_dependencies([draw]):
-        sets = tf.group(draw, choose, scatter, reads.assign(drawn.read_value()))
+        set_reads = reads.assign(drawn.read_value())
+    sets = tf.group(draw, choose, scatter, remove, set_reads, elsewhere.assign(read_elsewhere()))
     read = {"kept": kept, "drawn": drawn, "branched": branched, "scattered": scattered}
-    read["reads"] = reads
-    return {name: signature({"x": x}, {"y": x + each}) for name, each in read.items()}, sets
+    read |= {"reads": reads, "elsewhere": elsewhere}
+    signatures = {name: signature({"x": x}, {"y": x + each}) for name, each in read.items()}
+    signatures["removed"] = signature({"x": keys}, {"y": removed.lookup(keys)})
+    return signatures, sets
 
 
 def unclear_first() -> tuple[Signatures, Any]:
@@ -176,6 +212,12 @@ class Second(tf.Module):  # type: ignore[misc]
     def gathered(self, ids: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"y": tf.sin(tf.gather(self.rows, ids))}
 
+    @tf.function(input_signature=[tf.TensorSpec([None, 2], tf.float32, name="x")])
+    def looped(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
+        for _ in tf.range(3):
+            x = tf.matmul(x, self.rows) * self.kept
+        return {"y": x}
+
     @tf.function(input_signature=[tf.TensorSpec([None], tf.float32, name="x")])
     def untouched(self, x: tf.Tensor) -> dict[str, tf.Tensor]:
         return {"y": x * self.kept}
@@ -196,12 +238,19 @@ INPUTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "powers": {"rows": ROWS},
     },
     "tables": {"serving_default": {"keys": KEYS}, "sizes": {"keys": KEYS}},
+    "kinds": {
+        "names": {"ids": np.array([1, 0], np.int32)},
+        "large": {"ids": np.array([1, 0], np.int32)},
+        "flag": {"x": X},
+        "local": {"x": X},
+    },
     "unclear": {"kept": {"x": X}},
     "unclear_first": {"kept": {"x": X}},
     "second": {
         "scaled": {"x": X},
         "product": {"x": ROWS},
         "gathered": {"ids": np.array([1, 0], np.int32)},
+        "looped": {"x": ROWS},
         "untouched": {"x": X},
     },
 }
@@ -223,12 +272,11 @@ def write(path: Path, graph: Any, *, legacy: bool) -> None:
 
 
 def main(root: Path) -> None:
-    for graph in (one, plain, arithmetic, tables, unclear, unclear_first):
+    for graph in (one, plain, arithmetic, tables, kinds, unclear, unclear_first):
         write(root / graph.__name__ / "1", graph, legacy=graph is plain)
     module = Second()
     module.setting.resource_handle  # noqa: B018 (makes it a part of the graph)
-    names = ("scaled", "product", "gathered", "untouched")
-    signatures = {name: getattr(module, name) for name in names}
+    signatures = {name: getattr(module, name) for name in INPUTS["second"]}
     tf.saved_model.save(module, str(root / "second" / "1"), signatures=signatures)
     for name, asked in INPUTS.items():
         expect(root, name, asked)

@@ -14,7 +14,6 @@ from ie_serving.wire.protobuf.messages import Proto
 TABLES = frozenset({"HashTable", "HashTableV2", "MutableHashTable", "MutableHashTableV2"})
 VARIABLES = frozenset({"VarHandleOp", "Variable", "VariableV2"})
 RESOURCES = TABLES | VARIABLES
-ASSIGNMENTS = frozenset({"Assign", "AssignVariableOp"})
 _FILLS = ("InitializeTable", "LookupTableImport")
 _CARRY = ("Enter", "Merge", "RefEnter", "RefMerge", "RefSwitch", "Switch", *WRITES)
 """How operations begin whose output may be the variable that is their input."""
@@ -95,13 +94,8 @@ class Initial:
 
     def sets(self, place: Place) -> bool:
         """Tell whether a place is a variable that holds something else than the checkpoint."""
-        if place.node is None or place.node.op not in VARIABLES:
-            return False
-        writer = self.writes.last.get(name_of(place))
-        if writer is None or writer.node.op not in ASSIGNMENTS:
-            return writer is not None
-        value = list(writer.sources())[1].origin()
-        return not (value.node.op == "RestoreV2" and self.is_of_version(value))
+        is_variable = place.node is not None and place.node.op in VARIABLES
+        return is_variable and name_of(place) in self.writes.last
 
     def is_of_version(self, restore: Place) -> bool:
         """Tell whether a RestoreV2 reads the variables of the version, and no other file."""

@@ -24,7 +24,6 @@ from ie_serving.engines.openvino.savedmodel.host.kernels import KERNELS
 from ie_serving.engines.openvino.savedmodel.host.needs import FUNCTIONS
 from ie_serving.engines.openvino.savedmodel.host.tables import Table, empty, from_text_file
 from ie_serving.engines.openvino.savedmodel.initial import (
-    ASSIGNMENTS,
     RESOURCES,
     Initial,
     Name,
@@ -39,9 +38,10 @@ _FROM_LISTS = frozenset(
 )
 _FROM_FILE = frozenset({"InitializeTableFromTextFile", "InitializeTableFromTextFileV2"})
 _INSERTS = frozenset({"LookupTableInsert", "LookupTableInsertV2"})
+_ASSIGNMENTS = frozenset({"Assign", "AssignVariableOp"})
 _ADDS = frozenset({"AssignAdd", "AssignAddVariableOp"})
 _SUBTRACTS = frozenset({"AssignSub", "AssignSubVariableOp"})
-_COMPUTED = ASSIGNMENTS | _FROM_LISTS | _FROM_FILE | _INSERTS | _ADDS | _SUBTRACTS
+_COMPUTED = _ASSIGNMENTS | _FROM_LISTS | _FROM_FILE | _INSERTS | _ADDS | _SUBTRACTS
 _ASSETS = "saved_model_assets"
 
 
@@ -156,14 +156,12 @@ class Resources:
             path = self._own(Path(os.fsdecode(self.value(sources[1], writer).item())))
             return from_text_file(path, Attributes(writer.node), Attributes(resource.node))
         values = [self.value(each, writer) for each in sources[1:]]
-        if op in ASSIGNMENTS:
+        if op in _ASSIGNMENTS:
             return values[0]
         if op in _FROM_LISTS:
             return Table(values[0], values[1], resource.node.name)
         if op in _INSERTS:
             return self._content(resource, writer).with_inserted(*values)
-        if op in _ADDS:
-            return as_tensor(self._content(resource, writer) + values[0])
         change = values[0] if op in _ADDS else -values[0]
         return as_tensor(self._content(resource, writer) + change)
 

@@ -57,7 +57,7 @@ class EngineOptions:
 
     verify: str = AUTO
     """`auto` compares a version with a second engine where one is installed for its format, before
-    it serves; `require` does not serve what was not compared; `off` compares nothing."""
+    it serves; `require` lets OpenVINO serve only what was compared; `off` compares nothing."""
 
     cache_dir: Path | None = None
     """Where compiled models are kept between starts; None keeps none."""

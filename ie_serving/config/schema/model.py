@@ -237,7 +237,7 @@ MODEL: tuple[Setting, ...] = (
         parse=words.one_of("auto", "off", "require"),
         form="auto|off|require",
         meaning="compare ONNX models with onnxruntime before they serve: where it is installed;"
-        " never; always, so that what was not compared is not served",
+        " never; always, so that OpenVINO serves nothing that was not compared",
         example="require",
         flag="verify",
         key="verify",

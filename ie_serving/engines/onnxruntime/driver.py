@@ -86,7 +86,7 @@ def _session(model: Path) -> Session:
         session: Session = library.InferenceSession(str(model), _options(library), providers)
         return session
     except Exception as error:  # the library's errors have no base class of their own
-        raise LoadFailed(f"{model.name} cannot be compiled: {_one_line(error)}") from error
+        raise LoadFailed(f"{model.name} cannot be compiled: {one_line(error)}") from error
 
 
 def _library(model: Path) -> ModuleType:
@@ -141,9 +141,10 @@ def _zeros(signature: Signature) -> Mapping[str, Array]:
 
 def _blame(error: Exception) -> InvalidRequest:
     """Blame the request: the library checks shapes and values itself, while it computes."""
-    return InvalidRequest(f"{FAILED}: {_one_line(error)}")
+    return InvalidRequest(f"{FAILED}: {one_line(error)}")
 
 
-def _one_line(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
+    """Give what the library raised as one line."""
     # Some of its messages quote the whole graph; 600 characters hold the cause.
     return " ".join(str(error).split())[:600] or "no reason given"

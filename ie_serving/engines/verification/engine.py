@@ -20,6 +20,7 @@ from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import AUTO, CompiledModel, Driver, Engine, EngineOptions
 from ie_serving.engines.layers.base import Layer
 from ie_serving.engines.onnx_file import nodes
+from ie_serving.engines.onnxruntime.driver import INSTALL
 from ie_serving.engines.openvino.devices import CPU
 from ie_serving.engines.openvino.formats import ONNX, model_file
 from ie_serving.engines.openvino.mapping import FILE as MAPPING
@@ -27,14 +28,13 @@ from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.unmet import unmet
 from ie_serving.engines.verification.handing_over import HandingOver
 from ie_serving.engines.verification.requests import Kind
-from ie_serving.engines.verification.verdict import Findings
+from ie_serving.engines.verification.verdict import OPENVINO, Findings
 from ie_serving.telemetry.logs import Event
 
 log = logging.getLogger(__name__)
 
 OFF, REQUIRE = "off", "require"
 """Values of `verify`; its third one, `auto`, compares where the second engine is installed."""
-INSTALL = "pip install 'ie_serving[onnxruntime]'"
 MOST_BYTES = 1 << 28
 """Size of the largest model that is compared: the process takes several times its memory."""
 
@@ -126,10 +126,15 @@ class _Load:
             found.cancel()
             return self._by_reference(str(error), error)
         try:
-            return self._chosen(model, found.result())
+            shown = found.result()
+            why = _wrong(shown)
+            if not why:
+                return self._by_openvino(model, shown)
         except BaseException:
             model.close()
             raise
+        model.close()  # first, so that both are not in memory
+        return self._by_reference(f"{OPENVINO} and {shown.reference} differ: {why}")
 
     def _findings(self) -> Findings:
         if self._options.verify == OFF:
@@ -145,15 +150,16 @@ class _Load:
         except OSError as error:  # the system has no process or memory left
             return Findings(why_not=f"no process compares it: {error.strerror}")
 
-    def _chosen(self, model: CompiledModel, found: Findings) -> CompiledModel:
-        """Give what serves, after what was found."""
-        if why := _wrong(found):
-            model.close()
-            return self._by_reference(f"OpenVINO and {found.reference} differ: {why}")
+    def _by_openvino(self, model: CompiledModel, found: Findings) -> CompiledModel:
+        """Say what was found, and let the second engine have what OpenVINO answers otherwise.
+
+        Raises:
+            LoadFailed: nothing was compared, and that is required.
+        """
         if found.why_not and self._options.verify == REQUIRE:
             raise LoadFailed(f"the version is {found.told()}{self._advice()}")
         kinds = [kind for kind in _HANDED_OVER if kind in found.differs or kind in found.crashed]
-        self._log(found, "OpenVINO", ", ".join(kind.value for kind in kinds))
+        self._log(found, OPENVINO, ", ".join(kind.value for kind in kinds))
         told = _Told(model, f"; {found.told()}" if self._options.verify != OFF else "")
         return self._handing_over(told, found, kinds) if kinds else told
 
@@ -161,7 +167,7 @@ class _Load:
         self, model: CompiledModel, found: Findings, kinds: Sequence[Kind]
     ) -> CompiledModel:
         named = " and ".join(kind.value for kind in kinds)
-        cause = f"OpenVINO may compute requests with {named} wrongly for this model"
+        cause = f"{OPENVINO} may compute requests with {named} wrongly for this model"
         refused = unmet(self._options, next(iter(model.signatures.values())))
         crashed = [found.crashed.get(kind, "") for kind in kinds]
         if refused or any(text.startswith(self._reference.name) for text in crashed):
@@ -171,7 +177,11 @@ class _Load:
 
     def _reopened(self, stamp: tuple[int, int]) -> CompiledModel:
         """Read the model by the second engine, unless its file is another one by now."""
-        if _stamp(self._file) != stamp:
+        try:
+            is_same = _stamp(self._file) == stamp
+        except OSError:  # it is gone
+            is_same = False
+        if not is_same:
             raise LoadFailed("the files of the version have changed since it was loaded")
         return self._by_second()
 
@@ -249,7 +259,7 @@ def _wrong(found: Findings) -> str:
     finite = Kind.FINITE
     if finite in found.differs:
         return found.differs[finite]
-    if found.crashed.get(finite, "").startswith("OpenVINO"):
+    if found.crashed.get(finite, "").startswith(OPENVINO):
         return found.crashed[finite]
     return found.refused if not found.asked else ""
 

@@ -21,6 +21,9 @@ T = TypeVar("T")
 MOST_EXACT = 1 << 24
 """Integers beyond it are extreme: float32, in which engines compute many of them, rounds them."""
 
+LARGE = 1 << 17
+"""Elements of a request from which on its values are looked at in a thread: 50 us."""
+
 Open = Callable[[], CompiledModel]
 """Reads the model by the second engine. Blocking. Raises LoadFailed."""
 
@@ -52,10 +55,26 @@ class HandingOver(Layer):
         read: Callable[[Mapping[str, Array]], T],
     ) -> Coroutine[Any, Any, T]:
         """See `engines.base`. Raises InvalidTensor for what neither engine answers."""
-        for name, array in inputs.items():
-            if self._is_odd(array):
-                return self._hand_over(signature, inputs, read, name)
+        if sum([array.size for array in inputs.values()]) > LARGE:
+            return self._infer_large(signature, inputs, read)
+        if name := self._odd(inputs):
+            return self._hand_over(signature, inputs, read, name)
         return self.inner.infer(signature, inputs, read)
+
+    async def _infer_large(
+        self,
+        signature: Signature,
+        inputs: Mapping[str, Array],
+        read: Callable[[Mapping[str, Array]], T],
+    ) -> T:
+        """Look at the values in a thread: the event loop goes on meanwhile."""
+        if name := await asyncio.to_thread(self._odd, inputs):
+            return await self._hand_over(signature, inputs, read, name)
+        return await self.inner.infer(signature, inputs, read)
+
+    def _odd(self, inputs: Mapping[str, Array]) -> str:
+        """Name an input with values of these kinds; empty where there is none."""
+        return next((name for name, array in inputs.items() if self._is_odd(array)), "")
 
     async def _hand_over(
         self,
@@ -74,6 +93,9 @@ class HandingOver(Layer):
         except LoadFailed as error:
             self._other = None  # the next request tries again
             raise InvalidTensor(f'input "{name}": {self._cause}; {error}') from error
+        except Exception:
+            self._other = None
+            raise
         return await other.infer(other.signatures[signature.name], inputs, read)
 
     def close(self) -> None:

@@ -8,11 +8,10 @@ import onnxruntime
 
 from ie_serving.core.errors import LoadFailed, ServingError
 from ie_serving.core.tensors import Array, Signature, TensorSpec
+from ie_serving.engines.onnxruntime.driver import LIBRARY, one_line
 from ie_serving.engines.onnxruntime.session import Failure, SessionRequest
 from ie_serving.engines.onnxruntime.specs import Node, input_specs, outputs_of
 from ie_serving.engines.verification.requests import Dim, Input
-
-LIBRARY = "onnxruntime"
 
 
 class Refused(ServingError):
@@ -44,7 +43,7 @@ class OnnxReference:
                 str(file), options, providers=["CPUExecutionProvider"]
             )
         except Exception as error:  # the library's errors have no base class of their own
-            raise LoadFailed(f"{LIBRARY} does not take the file: {_short(error)}") from error
+            raise LoadFailed(f"{LIBRARY} does not take the file: {one_line(error)}") from error
         specs = input_specs(session)
         self.inputs = [_input(node, specs[node.name]) for node in session.get_inputs()]
         self.known = set(specs)
@@ -85,7 +84,3 @@ def _dims(node: Node) -> Iterator[Dim]:
     for place, size in enumerate(node.shape or ()):
         # A dimension without a name is alone.
         yield size if isinstance(size, int | str) and size != "" else f"{node.name}[{place}]"
-
-
-def _short(error: BaseException) -> str:
-    return " ".join(str(error).split())[:300]

@@ -17,8 +17,10 @@ from ie_serving.engines.base import CompiledModel, EngineOptions
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.verification import engine as module
 from ie_serving.engines.verification.engine import VerifiedEngine
+from ie_serving.engines.verification.handing_over import LARGE
 from ie_serving.engines.verification.requests import Kind
 from ie_serving.engines.verification.verdict import Findings
 from ie_serving.engines.verification.verifier import Verifier
@@ -202,6 +204,23 @@ def test_requests_with_odd_values_are_handed_over(tmp_path: Path, odd: float) ->
     np.testing.assert_array_equal(ask(model, 1, odd, -1), [1, odd, 0])
     np.testing.assert_array_equal(ask(model, odd), [odd])
     model.close()
+
+
+def test_large_inputs_are_looked_at_too(tmp_path: Path) -> None:
+    model = load(write(tmp_path), Findings(RELEASE, asked=3, differs={Kind.NAN: "NaN"}))
+    values = [1.0] * (LARGE + 1)
+    assert ask(model, *values) == values
+    np.testing.assert_array_equal(ask(model, *values, np.nan), [*values, np.nan])
+
+
+def test_what_openvino_compiled_is_closed_once_where_another_engine_serves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed: list[object] = []
+    monkeypatch.setattr(CompiledPrograms, "close", lambda model: closed.append(model))
+    with pytest.raises(LoadFailed):
+        load(write(tmp_path), DIFFERS, driver="openvino")
+    assert len(closed) == 1
 
 
 def test_no_request_divides_the_least_integer_by_onnxruntime(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def test_a_row_of_a_few_floats_is_guessed_as_parameters() -> None:
     assert [0.5] * 4 in tried
 
 
-def test_but_not_one_that_is_the_only_input() -> None:
+def test_a_row_that_is_the_only_input_is_no_parameter() -> None:
     assert any(each.kind is Kind.NAN for each in requests([SCALES], first(SCALES)))
 
 

@@ -241,7 +241,8 @@ def _reach_infinity(_: ov.Model, node: ov.Node) -> None:
     data, output = node.input_value(0), node.output(0)
     readers = list(output.get_target_inputs())
     kind = data.get_element_type()
-    if not kind.is_real() or _is_of_softmax(data, readers):
+    # Infinities of BF16 are the plugin's greatest numbers already, and compared with as such.
+    if not kind.is_real() or kind == ov.Type.bf16 or _is_of_softmax(data, readers):
         return
     half, two = (op.convert(float32(number), kind) for number in (0.5, 2))
     node.input(0).replace_source_output(op.multiply(data, half).output(0))

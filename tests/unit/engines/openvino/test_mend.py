@@ -357,3 +357,14 @@ async def test_a_request_says_what_to_pad_with(tmp_path: Path, shape: Sequence[i
     )
     request = {"x": np.array([[1, 2]], np.float32), "v": np.float32(7)}
     assert (await run(model, request))["y"].tolist() == [[7, 1, 2], [7, 7, 7]]
+
+
+async def test_a_row_of_bf16_that_is_masked_as_a_whole_is_known(tmp_path: Path) -> None:
+    """As in ONNX's Attention, written out: its greatest number is compared with -infinity."""
+    x = parameter("x", (-1, 3))
+    greatest = op.reduce_max(op.convert(x, "bf16"), _axis(1), keep_dims=False)
+    mask = op.convert(op.constant(np.float32(-np.inf)), "bf16")
+    masked = op.convert(op.equal(greatest, mask), "i32")
+    model = load(save(tmp_path, [result("y", masked)], [x]), inference_precision="f32")
+    rows = np.array([[-np.inf] * 3, [-np.inf, 1, -np.inf]], np.float32)
+    assert (await run(model, {"x": rows}))["y"].tolist() == [1, 0]

@@ -217,7 +217,11 @@ def test_what_openvino_compiled_is_closed_once_where_another_engine_serves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     closed: list[object] = []
-    monkeypatch.setattr(CompiledPrograms, "close", lambda model: closed.append(model))
+
+    def close(model: CompiledPrograms) -> None:
+        closed.append(model)
+
+    monkeypatch.setattr(CompiledPrograms, "close", close)
     with pytest.raises(LoadFailed):
         load(write(tmp_path), DIFFERS, driver="openvino")
     assert len(closed) == 1

@@ -1,8 +1,9 @@
 """Ctrl-C and SIGTERM end a command with 130 and 143, as a shell counts them: never with 0.
 
 The signal unwinds the main thread, so that a terminal gets its echo back and a half-written file
-goes. What catches every exception, and what waits for a thread that hangs, has `GRACE_S` for it;
-then the process ends regardless. Servers take these signals over: they drain, and end with 0.
+goes. Code that catches every exception, waits for a thread that hangs, or is in one long call of a
+library, as OpenVINO's compiler is, has `GRACE_S` for it; then the process ends regardless. Servers
+take these signals over: they drain, and end with 0.
 """
 
 import _thread
@@ -30,6 +31,12 @@ def heed() -> None:
     """Take the signals. In the main thread, before anything is imported that takes long."""
     for number in SIGNALS:
         signal.signal(number, _interrupt)
+    arrived, arrives = os.pipe()
+    os.set_blocking(arrives, False)
+    signal.set_wakeup_fd(arrives, warn_on_full_buffer=False)
+    # The pipe is the parent's: a signal to a child must not end the parent.
+    os.register_at_fork(after_in_child=lambda: signal.set_wakeup_fd(-1))
+    _thread.start_new_thread(_watch, (arrived,))
 
 
 def code_of(command: Callable[[], int]) -> int:
@@ -45,17 +52,26 @@ def code_of(command: Callable[[], int]) -> int:
             _end()
 
 
+def _watch(arrived: int) -> None:
+    """End the process late where `_interrupt` does not run: Python runs it between two calls."""
+    while True:
+        for number in os.read(arrived, 64):
+            if signal.getsignal(number) is _interrupt:
+                _end_late(number)
+
+
 def _interrupt(number: int, frame: FrameType | None) -> None:
     _numbers.append(number)
     if len(_numbers) > 1:
         _end()
     # Not a `Thread`: its start takes locks that the main thread may hold at this moment.
-    _thread.start_new_thread(_end_late, ())
+    _thread.start_new_thread(_end_late, (number,))
     raise SystemExit(_FROM + number)
 
 
-def _end_late() -> None:
+def _end_late(number: int) -> None:
     time.sleep(GRACE_S)
+    _numbers.append(number)
     _end()
 
 

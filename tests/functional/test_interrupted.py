@@ -251,3 +251,22 @@ def test_one_that_is_interrupted_while_it_imports_tells(
     process.send(number)
     assert process.exit_code() == code
     assert "Traceback" not in process.log
+
+
+@pytest.mark.parametrize(("number", "code"), CODES)
+def test_one_in_a_long_call_of_a_library_tells(number: int, code: int, tmp_path: Path) -> None:
+    """As in OpenVINO's compiler: Python runs its handlers between calls, and none returns."""
+    hangs = f"""
+import ctypes
+
+lock = ctypes.CDLL(None).pthread_mutex_lock
+mutex = ctypes.create_string_buffer(64)
+lock(mutex)
+print({AT_WORK!r}, flush=True)
+lock(mutex)
+"""
+    (tmp_path / "argparse.py").write_text(hangs)
+    process = Process("ie_serving", CHECK, env={"PYTHONPATH": str(tmp_path)})
+    process.line(AT_WORK)
+    process.send(number)
+    assert process.exit_code() == code

@@ -40,7 +40,7 @@ AGAIN := [ $$? -eq 1 ] && $(DEV)/python -m pytest --last-failed --last-failed-no
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help run venv test cpu_kinds programs unit conformance soak fuzz suites drivers style format api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols \
+.PHONY: help run venv test cpu_kinds canaries programs unit conformance soak fuzz suites drivers style format api configuration page sample bench-quick bench bench-batching bench-strain bench-stall bench-share bench-kernels bench-workers bench-tls bench-costs bench-protocols \
 	walk manifests docker_build docker_check docker_lock clean
 
 help: ## list these targets
@@ -105,6 +105,9 @@ soak: .venv-dev/.installed ## run the tests that take minutes: a store away, 300
 fuzz: .venv-dev/.installed ## try more examples on codecs and settings, then for FUZZ_SECONDS (60) each: nearly right bytes on both ports, odd values for models, random graphs, batches whose clients are wrong or leave
 	$(DEV)/python -m pytest --hypothesis-profile=thorough --timeout=600 tests/unit/wire tests/unit/config
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(DEV)/python -m pytest -o faulthandler_timeout=0 -m fuzz -rP $(FUZZED)
+
+canaries: .venv-dev/.installed ## ask OpenVINO alone whether each fault of docs/openvino-faults.md is still there
+	$(DEV)/python -m tests.canaries $(CANARIES)
 
 suites: .venv-dev/.installed ## serve ONNX's own tests in each mode and compare with tests/suites/onnx.txt; SUITES="--sizes open --write" and the like (--help)
 	TF_CPP_MIN_LOG_LEVEL=3 $(DEV)/python -m tests.suites $(SUITES)

@@ -1,0 +1,1 @@
+"""What OpenVINO gets wrong, and whether it still does."""

@@ -1,0 +1,155 @@
+"""What the front ends for ONNX and TensorFlow read otherwise than those frameworks mean it."""
+
+import tempfile
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+import openvino as ov
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from ie_serving.core.tensors import Array
+from tests.canaries.bare import asked, floats, ints, whole
+from tests.canaries.fault import fault
+
+PIXELS = np.random.default_rng(1).random((1, 1, 4, 4), np.float32)
+
+
+def differs_from_onnx(node: onnx.NodeProto, opset: int, x: Array, **constants: Array) -> bool:
+    """Read a model of one operator, whose first input is `x`; ask OpenVINO and the reference."""
+    given = helper.make_tensor_value_info("x", helper.np_dtype_to_tensor_dtype(x.dtype), x.shape)
+    numbers = [onnx.numpy_helper.from_array(each, name) for name, each in constants.items()]
+    graph = helper.make_graph([node], "g", [given], [onnx.ValueInfoProto(name="y")], numbers)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=10)
+    (right,) = ReferenceEvaluator(model).run(None, {"x": x})
+    (answer,) = asked(ov.Core().read_model(model.SerializeToString(), b""))(x)
+    return not np.allclose(answer, right, atol=1e-3)
+
+
+def differs_from_tensorflow(function: Callable[..., Any], *arrays: Array) -> bool:
+    """Save a function whose inputs are named in the order of the alphabet; ask both."""
+    import tensorflow as tf
+
+    module = tf.Module()
+    kinds = [tf.TensorSpec(each.shape, each.dtype) for each in arrays]
+    module.f = tf.function(function, input_signature=kinds)
+    right = module.f(*map(tf.constant, arrays))["y"].numpy()
+    with tempfile.TemporaryDirectory() as directory:
+        tf.saved_model.save(module, directory, module.f.get_concrete_function())
+        model = ov.Core().read_model(directory)
+    order = sorted(range(len(arrays)), key=lambda at: model.inputs[at].any_name)
+    by_place = [arrays[order.index(at)] for at in range(len(arrays))]
+    return not np.allclose(asked(model)(*by_place)[0], right)
+
+
+def raw(name: str, **given: Any) -> Any:
+    import tensorflow as tf
+
+    return getattr(tf.raw_ops, name)(**given)
+
+
+@fault(
+    "the front end for ONNX drops attributes and inputs without a word: `Resize` `antialias`,"
+    " `exclude_outside` and `keep_aspect_ratio_policy`, windows of `Attention`, `layout` and "
+    "peepholes of `LSTM`, the axis of `DFT` and others",
+    done="the file's operators are read before OpenVINO reads them, also in branches and "
+    "functions, and a model that uses one of these is refused by node, attribute and value; "
+    "so is an opset newer than those that were compared (`onnx_unread.py` has the table, "
+    "`engines/onnx_file.py` the reader)",
+    where="ONNX models; weights are skipped",
+    tests=(
+        "test_onnx_unread.py::test_what_would_be_dropped_is_refused_by_name",
+        "test_onnx_unread.py::test_openvino_still_drops_it",
+        "test_onnx_unread.py::test_a_newer_opset_than_was_compared_is_refused",
+    ),
+    issue=35893,
+)
+def attributes_of_onnx_are_dropped() -> bool:
+    node = helper.make_node("Resize", ["x", "", "s"], ["y"], mode="linear", antialias=1)
+    return differs_from_onnx(node, 18, PIXELS, s=floats(1, 1, 0.5, 0.5))
+
+
+@fault(
+    "the front end for ONNX makes a division of `BitShift` to the right, one axis of "
+    "`Softmax` of opsets 11 and 12, no padding of `ConvTranspose` with `auto_pad` in open "
+    "sizes, and windows behind the last element of `MaxPool` with `ceil_mode`",
+    done="the graph is changed after it was read (`onnx_graph.py`)",
+    where="ONNX models with them; a `Softmax` over several axes two Reshapes, which copy nothing",
+    tests=(
+        "test_onnx_graph.py::test_negative_numbers_are_shifted_to_the_right",
+        "test_onnx_graph.py::test_a_softmax_of_opset_11_is_one_over_all_axes_behind",
+        "test_onnx_graph.py::test_transposed_convolutions_are_padded",
+        "test_onnx_graph.py::test_no_window_begins_behind_the_last_element",
+    ),
+)
+def onnx_is_converted_otherwise() -> bool:
+    node = helper.make_node("BitShift", ["x", "p"], ["y"], direction="RIGHT")
+    return differs_from_onnx(node, 11, ints(-4, -1), p=ints(1, 1))
+
+
+@fault(
+    "`ConvTranspose` with `output_shape` is padded wrongly in open sizes and in groups; "
+    "`Resize` by scales with `align_corners` takes another scale where a part of a pixel is "
+    "left",
+    done="refused (`onnx_graph.py`)",
+    where="ONNX models with them",
+    tests=(
+        "test_onnx_graph.py::test_a_transposed_convolution_to_a_shape_in_open_sizes_is_refused",
+        "test_onnx_graph.py::test_corners_are_aligned_by_scales_to_whole_pixels",
+    ),
+)
+def onnx_corners_are_not_aligned() -> bool:
+    how = {"mode": "linear", "coordinate_transformation_mode": "align_corners"}
+    node = helper.make_node("Resize", ["x", "", "s"], ["y"], **how)
+    return differs_from_onnx(node, 18, PIXELS, s=floats(1, 1, 0.6, 0.6))
+
+
+@fault(
+    "the front end adds up other channels in `LRN`, and pools `MaxPoolWithArgmax` with the "
+    "padding SAME as with VALID",
+    done="the SavedModel's graph computes the first (`savedmodel/replace.py`); the second is "
+    "refused (`savedmodel/misconverted.py`)",
+    where="SavedModels with them",
+    tests=(
+        "test_misconverted.py::test_channels_are_normalized_by_those_beside_them",
+        "test_misconverted.py::test_what_would_be_converted_wrongly_is_left_out",
+    ),
+)
+def channels_are_normalized_by_others() -> bool:
+    sizes = {"depth_radius": 1, "bias": 1.0, "alpha": 1.0, "beta": 0.5}
+    return differs_from_tensorflow(
+        lambda x: {"y": raw("LRN", input=x, **sizes)},
+        floats(1, 2, 3, 0, 0, 1).reshape(1, 1, 1, 6),
+    )
+
+
+@fault(
+    "the front end passes the places and the shape of `SparseReshape` on as they are",
+    done="the SavedModel's graph computes them (`savedmodel/replace.py`)",
+    where="SavedModels with it, but where two dimensions stay as they are, as in "
+    "`safe_embedding_lookup_sparse` of two",
+    tests=("savedmodel/test_replace.py::test_what_is_written_out_computes_the_same",),
+)
+def a_sparse_reshape_passes_its_places_on() -> bool:
+    def function(places: Any, shape: Any) -> Any:
+        found = raw("SparseReshape", input_indices=places, input_shape=shape, new_shape=[3, 2])
+        return {"y": found.output_indices}
+
+    return differs_from_tensorflow(function, np.array([[0, 1], [1, 0]]), whole(2, 3))
+
+
+@fault(
+    "the front end lets one of several values for one place win in `ScatterNd`, where "
+    "TensorFlow adds",
+    done="the SavedModel's graph adds to zeros (`savedmodel/replace.py`)",
+    where="SavedModels with it",
+    tests=("savedmodel/test_replace.py::test_what_is_written_out_computes_the_same",),
+)
+def scattered_values_are_not_added() -> bool:
+    return differs_from_tensorflow(
+        lambda places, values: {"y": raw("ScatterNd", indices=places, updates=values, shape=[2])},
+        np.array([[0], [0]], np.int32),
+        floats(1, 2),
+    )

@@ -1,4 +1,4 @@
-"""The declared faults of OpenVINO name modules and tests that exist, and their page has them all."""
+"""The declared faults of OpenVINO name modules and tests that exist; their page has them all."""
 
 import ast
 import re

@@ -27,9 +27,9 @@ INFERENCE_PRECISION = Setting(
     place="openvino.inference_precision",
     parse=words.one_of("f32", "bf16", "f16", "auto"),
     form="f32|bf16|f16|auto",
-    default="the device's choice",
-    meaning="precision that the device computes in; auto: a lower one than f32 where the golden and"
-    " warm-up requests show at load that it is faster, and within precision_tolerance",
+    default="auto on CPUs, else the device's choice",
+    meaning="precision that the device computes in; auto: a lower one than f32 where requests show"
+    " at load that it is faster, and within precision_tolerance",
     example="f32",
     flag="inference_precision",
     key="inference_precision",

@@ -1,8 +1,10 @@
-"""`inference_precision: auto`: a lower precision where recorded requests show that it costs little.
+"""`inference_precision: auto`: a lower precision where requests show that it costs little.
 
 A version is compiled in f32 and, beside it, in each lower precision that its device has. Both are
-asked the Predicts that the version brings along. The lower one is taken where its answers are
-within the tolerance, golden requests still succeed, and it is faster. All else computes in f32.
+asked the Predicts that the version brings along, and generated requests. The lower one is taken
+where its answers are within the tolerance, golden requests still succeed, and it is faster. All
+else computes in f32. On a CPU this also happens where no setting says the precision: by itself
+OpenVINO takes the lowest that the CPU has.
 """
 
 import logging
@@ -17,7 +19,8 @@ from ie_serving.core.samples import Sample
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import CompiledModel, Engine, EngineOptions
 from ie_serving.engines.layers import own_loop
-from ie_serving.engines.layers.precision_trial import Trial, asked_of, trial_of
+from ie_serving.engines.layers.generated_trial import generated_for
+from ie_serving.engines.layers.precision_trial import Asked, Trial, asked_of, trial_of
 from ie_serving.engines.openvino.options import AUTO, OpenVinoOptions
 from ie_serving.telemetry.logs import Event
 
@@ -52,12 +55,19 @@ class PrecisionEngine(EngineAround):
         self._samples = samples
 
     def compile(self, directory: Path, options: EngineOptions) -> CompiledModel:
-        """See `engines.base`; once where the options name the precision."""
-        if options.of(OpenVinoOptions).inference_precision != AUTO:
+        """See `engines.base`. Once where the options name the precision, or none is lower."""
+        own = options.of(OpenVinoOptions)
+        if own.inference_precision != AUTO and not own.leaves_precision:
             return self._engine.compile(directory, options)
-        # First, since it refuses settings that contradict the choice, before anything is compiled.
-        lower = self._lower(options.of(OpenVinoOptions))
+        if own.inference_precision == AUTO:
+            # It refuses settings that contradict the choice, before anything is compiled.
+            self._lower(own)
         compiled = {FULL: self._engine.compile(directory, _in(FULL, options))}
+        if own.leaves_precision and not _computes_in_full(compiled[FULL]):
+            return compiled[FULL]
+        lower = self._lower(own)
+        if own.leaves_precision and not lower:
+            return compiled[FULL]
         chosen = ""
         try:
             chosen = self._choose(directory, options, lower, compiled)
@@ -76,19 +86,24 @@ class PrecisionEngine(EngineAround):
     ) -> str:
         """Add what is compiled beside f32 to `compiled`; give the precision to be kept."""
         tolerance = options.of(OpenVinoOptions).precision_tolerance
-        given = list(islice(self._samples(directory), MOST_REQUESTS)) if lower else []
         trials: list[Trial] = []
-        for precision in lower if given else ():
+        asked = self._asked(directory, compiled[FULL]) if lower else []
+        for precision in lower if asked else ():
             # Compiling included: it takes all processors, so it would slow what others measure.
             with _alone:
-                trial = self._tried(directory, precision, options, compiled, given)
+                trial = self._tried(directory, precision, options, compiled, asked)
             trials.append(trial)
             log.info(Event("precision tried", path=directory, **_facts(trial, tolerance)))
         fit = [trial for trial in trials if not trial.refusal(tolerance)]
         chosen = min(fit, key=lambda each: each.share).precision if fit else FULL
-        cause = _cause(lower, given, trials, tolerance)
+        cause = _cause(lower, asked, trials, tolerance)
         log.info(Event("precision chosen", path=directory, precision=chosen, cause=cause))
         return chosen
+
+    def _asked(self, directory: Path, full: CompiledModel) -> list[Asked]:
+        """Give the recorded requests that the model takes, then generated ones."""
+        recorded = asked_of(full, list(islice(self._samples(directory), MOST_REQUESTS)))
+        return recorded + own_loop.run(generated_for(full))
 
     def _tried(
         self,
@@ -96,7 +111,7 @@ class PrecisionEngine(EngineAround):
         precision: str,
         options: EngineOptions,
         compiled: dict[str, CompiledModel],
-        given: Sequence[Sample],
+        asked: Sequence[Asked],
     ) -> Trial:
         full = compiled[FULL]
         try:
@@ -107,7 +122,6 @@ class PrecisionEngine(EngineAround):
         # A signature that only f32 can compute must not be lost for the speed of the others.
         if _served(model) != _served(full):
             return Trial(precision, fault="not every signature can be compiled so")
-        asked = asked_of(full, given)
         return own_loop.run(trial_of(precision, full, model, asked))
 
 
@@ -118,6 +132,11 @@ def _in(precision: str, options: EngineOptions) -> EngineOptions:
 
 def _served(model: CompiledModel) -> set[str]:
     return {name for name, s in model.signatures.items() if not (s.left_out or s.definition)}
+
+
+def _computes_in_full(model: CompiledModel) -> bool:
+    """Whether OpenVINO computes a signature: nothing else tells its precision."""
+    return any(signature.precision == FULL for signature in model.signatures.values())
 
 
 def _facts(trial: Trial, tolerance: float) -> Mapping[str, object]:
@@ -132,15 +151,12 @@ def _facts(trial: Trial, tolerance: float) -> Mapping[str, object]:
 
 
 def _cause(
-    lower: Sequence[str], given: Sequence[Sample], trials: Sequence[Trial], tolerance: float
+    lower: Sequence[str], asked: Sequence[Asked], trials: Sequence[Trial], tolerance: float
 ) -> str:
     if not lower:
         return "the device has no lower precision"
-    if not given:
-        return (
-            "nothing to measure with: the version has neither golden requests nor Predicts among"
-            " its warm-up records"
-        )
+    if not asked:
+        return "the model takes neither a recorded request nor a generated one"
     refused = [trial for trial in trials if trial.refusal(tolerance)]
     if len(refused) < len(trials):
         return "the fastest within the tolerance"

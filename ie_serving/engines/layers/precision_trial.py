@@ -1,4 +1,4 @@
-"""What a lower precision costs and wins, on recorded requests."""
+"""What a lower precision costs and wins, on recorded and generated requests."""
 
 import math
 import time
@@ -31,10 +31,10 @@ Outputs = Mapping[str, Array]
 
 @dataclass(frozen=True)
 class Asked:
-    """A recorded request that the model takes.
+    """A request that the model takes.
 
     Attributes:
-        place: where it was recorded.
+        place: where it was recorded, or what was generated.
         signature: name of its signature.
         inputs: as the signature has them.
         added: trailing dimensions of size 1 that it lacked.
@@ -82,7 +82,7 @@ class Trial:
         if self.fault:
             return self.fault
         if not self.requests:
-            return "no recorded request fits the model"
+            return "no request fits the model"
         if self.deviation > tolerance:
             return f"it deviates by {self.deviation:.3g}, more than the tolerance {tolerance:g}"
         if self.share > WORTH:

@@ -32,8 +32,8 @@ class OpenVinoOptions:
     """New input shapes: by input name, one for the only input, `auto` for any, None to keep."""
 
     inference_precision: str = ""
-    """`f32`, `bf16` or `f16`; empty keeps the device's own choice. `auto` is for the layer above
-    the engine, which tries the lower ones on recorded requests."""
+    """`f32`, `bf16` or `f16`. `auto`, and empty for a CPU, are for the layer above the engine,
+    which tries the lower ones on requests; empty for other devices keeps their own choice."""
 
     precision_tolerance: float = 0.01
     """Largest difference from f32 with which `auto` takes a lower precision, as a share of the
@@ -49,6 +49,12 @@ class OpenVinoOptions:
 
     prefer_tflite_model: bool = False
     """Of a version that holds a `*.tflite` and another model too, serve the `*.tflite`."""
+
+    @property
+    def leaves_precision(self) -> bool:
+        """Whether a CPU is to compute, and nothing says in which precision."""
+        is_cpu = self.target_device.partition(".")[0].upper() == "CPU"
+        return is_cpu and not self.inference_precision and not self.says_precision
 
     @property
     def says_precision(self) -> bool:

@@ -22,11 +22,7 @@ from typing import BinaryIO, TextIO
 from ie_serving.core.errors import ServingError
 from ie_serving.core.tensors import SERVING_DEFAULT, Array
 from ie_serving.engines.base import CompiledModel
-from ie_serving.engines.layers import own_loop
-from ie_serving.engines.layers.joining import copies
-from ie_serving.engines.openvino.options import OpenVinoOptions
-from ie_serving.engines.verification.onnx_reference import OnnxReference, Refused
-from ie_serving.engines.verification.requests import (
+from ie_serving.engines.generated import (
     Guess,
     Kind,
     Request,
@@ -34,6 +30,10 @@ from ie_serving.engines.verification.requests import (
     requests,
     usual,
 )
+from ie_serving.engines.layers import own_loop
+from ie_serving.engines.layers.joining import copies
+from ie_serving.engines.openvino.options import OpenVinoOptions
+from ie_serving.engines.verification.onnx_reference import OnnxReference, Refused
 from ie_serving.engines.verification.verdict import OPENVINO, Findings, Task, differences
 
 IDLE_S = 10

@@ -18,6 +18,7 @@ from ie_serving.core.hints import Hint
 from ie_serving.core.tensors import Signature
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import AUTO, CompiledModel, Driver, Engine, EngineOptions
+from ie_serving.engines.generated import Kind
 from ie_serving.engines.layers.base import Layer
 from ie_serving.engines.onnx_file import nodes
 from ie_serving.engines.onnxruntime.driver import INSTALL
@@ -27,7 +28,6 @@ from ie_serving.engines.openvino.mapping import FILE as MAPPING
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.unmet import unmet
 from ie_serving.engines.verification.handing_over import HandingOver
-from ie_serving.engines.verification.requests import Kind
 from ie_serving.engines.verification.verdict import OPENVINO, Findings
 from ie_serving.telemetry.logs import Event
 

@@ -13,8 +13,8 @@ import numpy as np
 from ie_serving.core.errors import InvalidTensor, LoadFailed
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.base import CompiledModel
+from ie_serving.engines.generated import Kind
 from ie_serving.engines.layers.base import Layer
-from ie_serving.engines.verification.requests import Kind
 
 T = TypeVar("T")
 

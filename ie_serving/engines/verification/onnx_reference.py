@@ -8,10 +8,10 @@ import onnxruntime
 
 from ie_serving.core.errors import LoadFailed, ServingError
 from ie_serving.core.tensors import Array, Signature, TensorSpec
+from ie_serving.engines.generated import Dim, Input
 from ie_serving.engines.onnxruntime.driver import LIBRARY, one_line
 from ie_serving.engines.onnxruntime.session import Failure, SessionRequest
 from ie_serving.engines.onnxruntime.specs import Node, input_specs, outputs_of
-from ie_serving.engines.verification.requests import Dim, Input
 
 
 class Refused(ServingError):

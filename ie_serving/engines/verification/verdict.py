@@ -9,7 +9,7 @@ import numpy as np
 from ie_serving.core.difference import difference
 from ie_serving.core.tensors import Array
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.verification.requests import Kind
+from ie_serving.engines.generated import Kind
 
 RTOL, SHARE = 1e-3, 1e-4
 """Tolerance of floats in f32: of each number, and of the greatest number of its output. Sums of

@@ -14,7 +14,7 @@ from typing import Any
 
 from ie_serving.core.spare_cpu import SPARE_CPU
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.verification.requests import Kind
+from ie_serving.engines.generated import Kind
 from ie_serving.engines.verification.verdict import OPENVINO, Findings, Task
 
 # As a kernel's process: the path as this process has it, and nothing of the working directory.

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from ie_serving.core.requests import InferRequest, ModelSpec
 from ie_serving.core.samples import Sample
 from ie_serving.core.tensors import Array
 from ie_serving.engines.base import EngineOptions
-from ie_serving.engines.layers import precision_trial
+from ie_serving.engines.layers import generated_trial, precision_trial
 from ie_serving.engines.layers.precision import PrecisionEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from tests.unit.engines.layers.models import REFUSED, Model
@@ -30,6 +31,7 @@ class Engine:
     Attributes:
         seconds: of an inference by precision.
         refused: precision that cannot be compiled.
+        tells: its models tell the precision that they compute in, as OpenVINO's do.
         models: by precision, those that were compiled.
         now: of the clock that inferences advance.
     """
@@ -39,6 +41,7 @@ class Engine:
     def __init__(self) -> None:
         self.seconds = dict(SECONDS)
         self.refused = "none"
+        self.tells = True
         self.models: dict[str, Model] = {}
         self.now = 0.0
 
@@ -52,11 +55,13 @@ class Engine:
 
         def body(x: Array) -> Array:
             self.now += self.seconds.get(precision, 0.0)
-            if (x < 0).any() and precision != "f32":
+            if (x == -1).all() and precision != "f32":
                 raise InvalidTensor("it is negative")
             return np.asarray((x + 1) * np.float32(1 + DEVIATION.get(precision, 0)))
 
-        self.models[precision] = Model(body)
+        model = self.models[precision] = Model(body)
+        (name, signature), *_ = model.signatures.items()
+        model.signatures = {name: replace(signature, precision=precision if self.tells else "")}
         return self.models[precision]
 
     @property
@@ -96,7 +101,7 @@ def chosen(
     return left
 
 
-@pytest.mark.parametrize("named", ["", "f32", "bf16"])
+@pytest.mark.parametrize("named", ["f32", "bf16"])
 def test_a_precision_that_is_named_is_compiled_once(engine: Engine, named: str) -> None:
     assert chosen(engine, asked(1.0), own=OpenVinoOptions(inference_precision=named)) == named
     assert engine.models.keys() == {named}
@@ -108,7 +113,7 @@ def test_the_fastest_within_the_tolerance_is_taken(
 ) -> None:
     caplog.set_level(logging.INFO)
     assert chosen(engine, asked(1.0), asked(2.0)) == "bf16"
-    assert "precision=bf16 requests=2 deviation=0.004 tolerance=0.01" in caplog.text
+    assert "precision=bf16 requests=6 deviation=0.004 tolerance=0.01" in caplog.text
     assert "precision chosen" in caplog.text
 
 
@@ -131,12 +136,7 @@ def test_what_is_hardly_faster_is_not_taken(
 @pytest.mark.parametrize(
     ("samples", "lower", "cause"),
     [
-        pytest.param((), ("bf16",), "nothing to measure with", id="no requests"),
         pytest.param((asked(1.0),), (), "the device has no lower precision", id="no precision"),
-        pytest.param(
-            (asked(1.0, signature="other"),), ("bf16",), "no recorded request fits", id="unfit"
-        ),
-        pytest.param((asked(REFUSED),), ("bf16",), "no recorded request fits", id="refused"),
         pytest.param((asked(-1.0),), ("bf16",), "here fails: it is negative", id="refused in it"),
         pytest.param((asked(1.0, 2.0),), ("bf16",), "golden request here: output", id="golden"),
     ],
@@ -164,6 +164,51 @@ def test_a_golden_request_that_fails_in_f32_too_says_nothing_of_the_precision(
 def test_a_precision_that_cannot_be_compiled_is_passed_over(engine: Engine) -> None:
     engine.refused = "bf16"
     assert chosen(engine, asked(1.0)) == "f16"
+
+
+@pytest.mark.parametrize("sample", [asked(1.0, signature="other"), asked(REFUSED)])
+def test_what_is_recorded_and_not_taken_is_passed_over(engine: Engine, sample: Sample) -> None:
+    assert chosen(engine, sample, lower=("bf16",)) == "bf16"
+
+
+def test_a_model_that_takes_no_request_computes_in_f32(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(generated_trial, "MOST_GUESSES", 0)
+    assert chosen(engine, lower=("bf16",)) == "f32"
+    assert "takes neither a recorded request nor a generated one" in caplog.text
+
+
+def test_a_cpu_computes_in_a_lower_precision_only_where_requests_show_that_it_may(
+    engine: Engine,
+) -> None:
+    """By itself it computed in bf16 wherever it had it: 12 of 80 published models were wrong."""
+    assert chosen(engine, own=OpenVinoOptions()) == "bf16"
+    assert chosen(engine, own=OpenVinoOptions(precision_tolerance=0.001)) == "f16"
+    assert chosen(engine, own=OpenVinoOptions(precision_tolerance=0.0)) == "f32"
+    engine.models.clear()
+    assert chosen(engine, own=OpenVinoOptions(), lower=()) == "f32"
+    assert engine.models.keys() == {"f32"}
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        OpenVinoOptions(target_device="GPU"),
+        OpenVinoOptions(plugin_config={"INFERENCE_PRECISION_HINT": "bf16"}),
+    ],
+)
+def test_other_devices_and_plugin_config_choose_as_before(
+    engine: Engine, own: OpenVinoOptions
+) -> None:
+    assert chosen(engine, own=own) == ""
+
+
+def test_what_openvino_does_not_compute_is_compiled_once(engine: Engine) -> None:
+    engine.tells = False
+    assert chosen(engine, own=OpenVinoOptions()) == "f32"
+    assert engine.models.keys() == {"f32"}
 
 
 def test_a_trial_ends_after_its_time_whatever_is_recorded(engine: Engine) -> None:

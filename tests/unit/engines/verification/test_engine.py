@@ -14,6 +14,7 @@ from onnx import TensorProto, helper, save_model
 from ie_serving.core.errors import InvalidTensor, LoadFailed
 from ie_serving.core.tensors import SERVING_DEFAULT, Array
 from ie_serving.engines.base import CompiledModel, EngineOptions
+from ie_serving.engines.generated import Kind
 from ie_serving.engines.onnxruntime.driver import OnnxRuntimeEngine
 from ie_serving.engines.openvino.compile import OpenVinoEngine
 from ie_serving.engines.openvino.options import OpenVinoOptions
@@ -21,7 +22,6 @@ from ie_serving.engines.run.program import CompiledPrograms
 from ie_serving.engines.verification import engine as module
 from ie_serving.engines.verification.engine import VerifiedEngine
 from ie_serving.engines.verification.handing_over import LARGE
-from ie_serving.engines.verification.requests import Kind
 from ie_serving.engines.verification.verdict import Findings
 from ie_serving.engines.verification.verifier import Verifier
 from tests.unit.engines.openvino.models import add_one

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.generated import Kind
 from ie_serving.engines.verification import verifier as module
-from ie_serving.engines.verification.requests import Kind
 from ie_serving.engines.verification.verdict import Findings
 from ie_serving.engines.verification.verifier import Verifier
 

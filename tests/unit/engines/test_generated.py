@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ie_serving.core.tensors import DataType
-from ie_serving.engines.verification.requests import (
+from ie_serving.engines.generated import (
     Guess,
     Input,
     Kind,

@@ -1,7 +1,7 @@
 """Requests that are made up for a model: usual values, and what engines are known to differ on.
 
 Only the specs of the inputs are known, so most sizes and integers are guesses: `guesses` gives them
-in the order of their likelihood, and the caller keeps those that the reference engine takes.
+in the order of their likelihood, and the caller keeps those that an engine takes.
 """
 
 import enum

@@ -1,0 +1,76 @@
+"""Generated requests that a compiled model takes, for trials of its precision."""
+
+import time
+from collections.abc import AsyncIterator, Mapping
+from itertools import islice
+
+from ie_serving.core.errors import ServingError
+from ie_serving.core.tensors import Array, Signature, TensorSpec
+from ie_serving.engines.base import CompiledModel
+from ie_serving.engines.generated import Guess, Input, Kind, guesses, requests, usual
+from ie_serving.engines.layers.joining import copies
+from ie_serving.engines.layers.precision_trial import Asked
+
+MOST_GUESSES = 24
+"""Sizes and integers that are tried for a signature: each may compile for a shape."""
+MOST_S = 5.0
+"""Seconds after which no further guess is made, for all signatures together."""
+MOST_REQUESTS = 6
+"""Requests of finite values for each signature."""
+
+
+async def generated_for(model: CompiledModel) -> list[Asked]:
+    """Give requests of finite values that the model takes, of each signature of known ranks."""
+    until = time.monotonic() + MOST_S
+    return [
+        asked
+        for name, signature in model.signatures.items()
+        if _has_specs(signature)
+        async for asked in _taken(model, name, signature, until)
+    ]
+
+
+def _has_specs(signature: Signature) -> bool:
+    is_served = not (signature.left_out or signature.definition or signature.examples)
+    known = signature.inputs and all(each.shape is not None for each in signature.inputs.values())
+    return bool(is_served and known and not signature.states)
+
+
+async def _taken(
+    model: CompiledModel, name: str, signature: Signature, until: float
+) -> AsyncIterator[Asked]:
+    inputs = [_input(alias, spec) for alias, spec in signature.inputs.items()]
+    guess = await _first_taken(model, signature, inputs, until)
+    if guess is None:
+        return
+    finite = (each for each in requests(inputs, guess) if each.kind is Kind.FINITE)
+    for each in (usual(inputs, guess), *islice(finite, MOST_REQUESTS - 1)):
+        yield Asked(f"generated: {each}", name, each.inputs)
+
+
+async def _first_taken(
+    model: CompiledModel, signature: Signature, inputs: list[Input], until: float
+) -> Guess | None:
+    for guess in islice(guesses(inputs), MOST_GUESSES):
+        if time.monotonic() >= until:
+            return None
+        if await _is_taken(model, signature, usual(inputs, guess).inputs):
+            return guess
+    return None
+
+
+async def _is_taken(
+    model: CompiledModel, signature: Signature, inputs: Mapping[str, Array]
+) -> bool:
+    try:
+        await model.infer(signature, inputs, copies)
+    except ServingError:
+        return False
+    return True
+
+
+def _input(alias: str, spec: TensorSpec) -> Input:
+    """Describe an input; the first dimensions that are open are those of one batch."""
+    names = (f"{alias} {at}" if at else "batch" for at in range(len(spec.shape or ())))
+    dims = zip(names, spec.shape or (), strict=True)
+    return Input(alias, spec.dtype, tuple(name if size < 0 else size for name, size in dims))

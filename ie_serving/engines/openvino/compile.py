@@ -1,8 +1,9 @@
 """The OpenVINO engine: a version directory becomes a compiled model."""
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,7 +66,11 @@ class OpenVinoEngine:
         options = options.having(own)
         extend(own.cpu_extension)
         version = read(directory, own)
-        programs = [made for draft in version.drafts if (made := _served(draft, version, options))]
+        programs = [
+            made
+            for draft in version.drafts
+            if (made := _served(draft, version, options, directory))
+        ]
         if version.causes and self._fallback:
             programs += _taken_over(self._fallback, directory, version, options)
         for name, cause in version.causes.items():
@@ -91,12 +96,12 @@ def _taken_over(
     return taken
 
 
-def _served(draft: Draft, version: Version, options: EngineOptions) -> Runs | None:
+def _served(draft: Draft, version: Version, options: EngineOptions, directory: Path) -> Runs | None:
     """Compile a signature; one of a SavedModel that cannot be is left out."""
     if draft.name not in version.definitions:
-        return _runs(draft, options)
+        return _runs(draft, options, directory)
     with leaving_out(version, draft.name, "compiled"):
-        return _runs(draft, options)
+        return _runs(draft, options, directory)
     return None
 
 
@@ -110,12 +115,13 @@ def _none_served(version: Version) -> LoadFailed:
     return NoneServed(text, causes)
 
 
-def _runs(draft: Draft, options: EngineOptions) -> Runs:
+def _runs(draft: Draft, options: EngineOptions, directory: Path) -> Runs:
     inner: Runs | None = None
     preprocess.check(draft, options.of(Preprocessing))
     if draft.model is not None:
         with load_failures("the model cannot be compiled"):
-            inner = _for_any_rank(draft, draft.model, options)
+            keeping = partial(_keeping_nonfinite, directory, draft.name, options)
+            inner = _for_any_rank(draft, draft.model, options, keeping)
     else:
         check_shapes(draft, options.of(OpenVinoOptions))
     if draft.beside is not None:
@@ -124,10 +130,30 @@ def _runs(draft: Draft, options: EngineOptions) -> Runs:
     return inner
 
 
-def _for_any_rank(draft: Draft, model: ov.Model, options: EngineOptions) -> Runs:
+def _keeping_nonfinite(directory: Path, name: str, options: EngineOptions) -> Runs:
+    """Read a version again, and compile a signature's graph so that it keeps NaN and infinity.
+
+    Raises:
+        LoadFailed: the files are gone, or the device does not take the graph.
+    """
+    options = replace(options, ahead=False, nireq=1)
+    with SPARE_CPU.left(compiles=True):
+        version = read(directory, options.of(OpenVinoOptions))
+        (draft,) = [each for each in version.drafts if each.name == name]
+        assert draft.model is not None
+        with load_failures("the model cannot be compiled for NaN"):
+            return _for_any_rank(draft, draft.model, options, None)
+
+
+def _for_any_rank(
+    draft: Draft,
+    model: ov.Model,
+    options: EngineOptions,
+    keeping: Callable[[], Runs] | None,
+) -> Runs:
     """Compile now where the ranks of the inputs are known, else for those of each request."""
     if not any(port.get_partial_shape().rank.is_dynamic for port in model.inputs):
-        return program_of(draft, model, options)
+        return program_of(draft, model, options, keeping)
     ports = prepare(draft, model.clone(), options)
     opened = [port for port in ports.inputs if port.bounds is None]
 
@@ -141,7 +167,7 @@ def _for_any_rank(draft: Draft, model: ov.Model, options: EngineOptions) -> Runs
                     for port, rank in zip(opened, ranks, strict=True)
                 }
             )
-            return program_of(draft, ranked, options)
+            return program_of(draft, ranked, options, keeping)
 
     return ByRank(ports.signature, [port.spec.name for port in opened], make)
 

@@ -9,6 +9,7 @@ from ie_serving.engines.openvino.graphs.flags import Flag
 from ie_serving.engines.openvino.graphs.walk import operations
 from ie_serving.engines.openvino.indices import guard_indices
 from ie_serving.engines.openvino.limits import guard_limits, refuse_unchecked
+from ie_serving.engines.openvino.nonfinite import guard_nonfinite
 from ie_serving.engines.openvino.ranges import guard_ranges
 from ie_serving.engines.openvino.rounds import guard_first_round, guard_rounds
 from ie_serving.engines.openvino.sizes import from_values, guard_sizes
@@ -27,7 +28,7 @@ class _Guarded(NamedTuple):
     rounds: list[ov.Node]
 
 
-def guard_values(model: ov.Model, *, from_end: bool) -> list[Flag]:
+def guard_values(model: ov.Model, *, from_end: bool, keeps_nonfinite: bool = False) -> list[Flag]:
     """Bound values that would hurt; give a flag for each operation that uses some.
 
     Changes `model`.
@@ -36,26 +37,28 @@ def guard_values(model: ov.Model, *, from_end: bool) -> list[Flag]:
         model: the graph.
         from_end: whether the model's framework is as ONNX, where negative indices count from the
             end and a `Range` in the wrong direction is empty; TensorFlow refuses both.
+        keeps_nonfinite: refuse NaN and infinity where an operation may lose them.
 
     Raises:
         LoadFailed: requests choose what the plugin does not check.
     """
-    return _guard(model, from_end).flags
+    return _guard(model, from_end, keeps_nonfinite).flags
 
 
-def _guard(model: ov.Model, from_end: bool) -> _Guarded:
+def _guard(model: ov.Model, from_end: bool, keeps_nonfinite: bool) -> _Guarded:
     nodes = operations(model)
     # Before anything is added, which would hide where a value comes from.
     sources = from_values(nodes)
     refuse_unchecked(nodes, sources)
-    flags = list(guard_sizes(nodes, sources))
+    flags = guard_nonfinite(nodes) if keeps_nonfinite else []
+    flags += guard_sizes(nodes, sources)
     flags += guard_ranges(nodes, sources, may_be_empty=from_end)
     flags += guard_indices(nodes, from_end=from_end)
     flags += guard_limits(nodes, sources)
     flags += guard_boxes(nodes)
     guarded = _Guarded(flags, [])
     for node in nodes:
-        if inner := [_guard(body, from_end) for body in bodies(node)]:
+        if inner := [_guard(body, from_end, keeps_nonfinite) for body in bodies(node)]:
             _take_out(node, inner, sources, guarded)
     return guarded
 

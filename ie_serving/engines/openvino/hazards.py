@@ -92,7 +92,12 @@ class Hazards:
 
 
 def guard(
-    model: ov.Model, inputs: Sequence[Port], *, from_end: bool = True, integers: str = FAST
+    model: ov.Model,
+    inputs: Sequence[Port],
+    *,
+    from_end: bool = True,
+    integers: str = FAST,
+    keeps_nonfinite: bool = False,
 ) -> tuple[Hazards, Twin | None]:
     """Find the hazards of a graph and add to it what detects them. Changes `model`.
 
@@ -101,6 +106,7 @@ def guard(
         inputs: of the graph.
         from_end: whether negative indices count from the end, as in ONNX; TensorFlow refuses them.
         integers: `exact`, `fast` or `refuse`, for operations that are inexact.
+        keeps_nonfinite: see `guards.guard_values`.
 
     Returns:
         The hazards, and a copy of the graph; None where what was added came after it.
@@ -109,7 +115,7 @@ def guard(
         LoadFailed: an operation on integers is to be refused.
     """
     refusals = exact_integers(model, integers)
-    refusals += guard_values(model, from_end=from_end)
+    refusals += guard_values(model, from_end=from_end, keeps_nonfinite=keeps_nonfinite)
     own = {node.get_name() for node in operations(model)}
     # Before the graph is copied: the copy then has all operations of most graphs.
     output = _add_flags(model, [flag.raised for flag in refusals])

@@ -14,6 +14,8 @@ Each fault was measured with OpenVINO 2026.4; `docs/openvino-faults.md` lists th
 - `StridedSlice` with an ellipsis between other entries writes beyond its memory where its masks are
   shorter than its beginnings, as the front end for TensorFlow leaves them: other values change, or
   the process ends.
+- `Greater` and `GreaterEqual` are true of NaN on CPUs with AVX-512; `Less` of the same numbers the
+  other way round is not.
 - `NonMaxSuppression` leaves out a box that overlaps by the threshold itself, and not only by more.
 - `Pad` fills with 0 where its number is computed and all sizes are known.
 - `ReduceMax` begins with the least finite float, so that the greatest of negative infinities alone,
@@ -294,6 +296,21 @@ def _fill_behind(node: ov.Node) -> None:
     replace(node.output(0), chosen.output(0))
 
 
+def _turn_around(
+    compare: Callable[[ov.Output, ov.Output], ov.Node],
+) -> Callable[[ov.Model, ov.Node], None]:
+    """Compare floats the other way round."""
+
+    def change(_: ov.Model, node: ov.Node) -> None:
+        one, other = node.input_values()
+        if one.get_element_type().is_real() and node.get_attributes()["auto_broadcast"] == "numpy":
+            turned = compare(other, one)
+            turned.set_friendly_name(node.get_friendly_name())
+            replace(node.output(0), turned.output(0))
+
+    return change
+
+
 def _read_places(model: ov.Model, node: ov.Node) -> None:
     places = node.output(_PLACES)
     if not places.get_target_inputs():
@@ -302,6 +319,8 @@ def _read_places(model: ov.Model, node: ov.Node) -> None:
 
 _CHANGES: Mapping[str, Callable[[ov.Model, ov.Node], None]] = MappingProxyType(
     {
+        "Greater": _turn_around(op.less),
+        "GreaterEqual": _turn_around(op.less_equal),
         "Identity": _copy_strings,
         "If": _keep_outputs,
         "NonMaxSuppression": _suppress_only_above,

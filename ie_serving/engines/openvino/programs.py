@@ -9,7 +9,7 @@ from typing import NamedTuple
 import openvino as ov
 
 from ie_serving.core.errors import InvalidRequest, LoadFailed, ServingError
-from ie_serving.core.tensors import Array
+from ie_serving.core.tensors import Array, DataType
 from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino.absolutes import part_absolutes
 from ie_serving.engines.openvino.devices import CPU
@@ -23,6 +23,7 @@ from ie_serving.engines.openvino.lone_row import (
 )
 from ie_serving.engines.openvino.mend import mend, mend_known_sizes
 from ie_serving.engines.openvino.narrow import check_range, narrowed
+from ie_serving.engines.openvino.nonfinite import keep_nonfinite, loses_nonfinite
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.properties import (
     STREAMS,
@@ -47,8 +48,10 @@ from ie_serving.engines.openvino.threads_choice import (
     compile_fastest,
 )
 from ie_serving.engines.openvino.twin import Twin, twin_of
+from ie_serving.engines.run.detour import Detour
 from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
-from ie_serving.engines.run.program import Check, Program
+from ie_serving.engines.run.on_demand import OnDemand
+from ie_serving.engines.run.program import Check, Program, Runs
 from ie_serving.engines.run.queued import Lone, QueuedProgram
 from ie_serving.engines.sequences import Sequences
 from ie_serving.telemetry.logs import Event
@@ -57,6 +60,9 @@ log = logging.getLogger(__name__)
 
 FAILED = "Error occurred during inference execution"
 """Phrase of 2020 for whatever the engine raised."""
+
+
+FLOATS = (DataType.FP16, DataType.BF16, DataType.FP32, DataType.FP64)
 
 
 class Graph(NamedTuple):
@@ -68,6 +74,7 @@ class Graph(NamedTuple):
         hazards: of it.
         admission: tells which shapes it takes; None where only one combination is.
         is_row: whether it is fixed to one row, beside a graph for batches.
+        detour: for requests with NaN or infinity; None where this graph keeps these.
     """
 
     model: ov.Model
@@ -75,27 +82,38 @@ class Graph(NamedTuple):
     hazards: Hazards
     admission: ShapeInference | None
     is_row: bool = False
+    detour: Detour | None = None
 
 
-def program_of(draft: Draft, model: ov.Model, options: EngineOptions) -> Program:
+def program_of(
+    draft: Draft, model: ov.Model, options: EngineOptions, keeping: Callable[[], Runs] | None
+) -> Program:
     """Compile the graph of a signature; all ranks of its inputs are known.
 
     Args:
         draft: the signature.
         model: its graph, which is changed.
         options: of the version.
+        keeping: compiles the graph so that it keeps NaN and infinity; called with the first request
+            that has any, if this one may lose them. None where this one is to keep them.
 
     Raises:
         LoadFailed: the device does not take the graph, or an option asks for what it cannot have.
     """
     mend(model)
+    loses = loses_nonfinite(model)
+    if loses and keeping is None:
+        keep_nonfinite(model)
     check_texts(model)
     ports = prepare(draft, model, options)
     if options.of(Sequences).low_latency_transformation:
         unroll(model)
     # Before guards are added, which follow from sizes: one row has its own.
     row = copy_for_one_row(model, ports) if _may_have_lone_rows(options) else None
-    graph = _guarded(draft, model, ports, options)
+    graph = _guarded(draft, model, ports, options, keeps_nonfinite=loses and keeping is None)
+    if loses and keeping is not None:
+        other = OnDemand(keeping, lambda runs: runs.close())
+        graph = graph._replace(detour=Detour(_floats(ports), other))
     compiled = _compile(draft, graph, options)
     if not _takes_ahead(graph, compiled, options):
         return _program(graph, compiled, options)
@@ -109,18 +127,35 @@ def _may_have_lone_rows(options: EngineOptions) -> bool:
     return options.ahead and options.nireq <= 1 and is_cpu
 
 
-def _guarded(draft: Draft, model: ov.Model, ports: Ports, options: EngineOptions) -> Graph:
+def _floats(ports: Ports) -> list[str]:
+    return [port.spec.name for port in ports.inputs if port.spec.dtype in FLOATS]
+
+
+def _guarded(
+    draft: Draft,
+    model: ov.Model,
+    ports: Ports,
+    options: EngineOptions,
+    *,
+    keeps_nonfinite: bool = False,
+) -> Graph:
     with load_failures("the model's operations cannot be examined"):
         mend_known_sizes(model)
         from_end = draft.listed is None  # what declares signatures is TensorFlow's, which does not
         integers = options.of(OpenVinoOptions).integers
-        hazards, twin = guard(model, ports.inputs, from_end=from_end, integers=integers)
+        hazards, twin = guard(
+            model,
+            ports.inputs,
+            from_end=from_end,
+            integers=integers,
+            keeps_nonfinite=keeps_nonfinite,
+        )
         part_absolutes(model)  # by which no shape changes, so the copy still shows them
     return Graph(model, ports, hazards, _shape_inference(model, twin, ports))
 
 
 def _compile(draft: Draft, graph: Graph, options: EngineOptions) -> Compiled:
-    model, ports, hazards, admission, is_row = graph
+    model, ports, hazards, admission, is_row, _ = graph
     # A lone row must not be slower than on a server without batches. So it has one thread only
     # where that is as fast, although several cost more processor time.
     slower = AS_FAST if is_row else SLOWER
@@ -138,7 +173,7 @@ def _program(
     more: int = 0,
 ) -> Program:
     """Make a program of infer requests, `more` than run at once."""
-    model, ports, hazards, admission, is_row = graph
+    model, ports, hazards, admission, is_row, detour = graph
     latency = LatencyModel(_execution(hazards, options))
     # The first request of each size must not be the one that finds out that it takes a second.
     sample = zeros(ports.inputs, 1)
@@ -157,6 +192,7 @@ def _program(
         blame=partial(_blame, InvalidRequest if by_request else ServingError),
         checks=_checks(ports, compiled.model),
         admission=admission,
+        detour=detour,
         freed=partial(release, compiled.model),
     )
 
@@ -194,7 +230,8 @@ def _same_for_one_row(
     if batches.admission is None or batches.admission.try_shapes(shapes) != (True, None):
         return None
     fix_to_one_row(row)
-    graph = _guarded(draft, row.model, row.ports, options)._replace(is_row=True)
+    graph = _guarded(draft, row.model, row.ports, options)
+    graph = graph._replace(is_row=True, detour=batches.detour)
     if graph.hazards.refused != batches.hazards.refused:
         return None
     own = _compile(draft, graph, options)

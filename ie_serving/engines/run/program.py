@@ -19,6 +19,7 @@ from ie_serving.core.errors import ServingError
 from ie_serving.core.spare_cpu import SPARE_CPU
 from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.base import EngineOptions
+from ie_serving.engines.run.detour import LARGE, Detour
 from ie_serving.engines.run.lane import Lane
 from ie_serving.engines.run.latency_model import CEILING_S, WEIGHT, LatencyModel
 from ie_serving.engines.run.pool import Pool
@@ -58,6 +59,7 @@ class Program:
         checks: what must be checked at each request, with the name of the input.
         admission: which shapes are taken; None where each input has one shape only.
         apart: lanes have threads of their own; for requests that wait for what may hang.
+        detour: for requests with NaN or infinity; None where these are computed as the rest.
         freed: called by `close`, when the requests are gone.
 
     Attributes:
@@ -79,6 +81,7 @@ class Program:
         checks: Sequence[tuple[str, Check]] = (),
         admission: Admission | None = None,
         apart: bool = False,
+        detour: Detour | None = None,
         freed: Callable[[], object] = lambda: None,
     ) -> None:
         self.signature = signature
@@ -93,6 +96,7 @@ class Program:
         self.at_once = len(requests)
         self._own_threads = _own_threads(len(requests), apart)
         self._threads = self._own_threads or INFER_THREADS
+        self._detour = detour
         self._freed = freed
         self._record = current()
         self._ran = self._record.ran
@@ -102,14 +106,20 @@ class Program:
         """See `CompiledModel.infer`."""
         for name, check in self._checks:
             check(inputs[name])
+        # A list, not a generator: it costs half for the one or two inputs that models have.
+        elements = sum([array.size for array in inputs.values()])
+        detour = self._detour
+        if detour is not None and (
+            detour.takes(inputs) if elements < LARGE else await detour.looks(inputs)
+        ):
+            return await detour.infer(inputs, read)
         new = False
         if self._admission is not None:
             shapes = tuple([inputs[name].shape for name in self._open])
             if shapes not in self._admission.known:
                 await self._admission.check(shapes)
                 new = True
-        # A list, not a generator: it costs half for the one or two inputs that models have.
-        bucket = sum([array.size for array in inputs.values()]).bit_length()
+        bucket = elements.bit_length()
         # While an item is free nobody waits, so taking it here jumps no queue.
         free = self._pool.free
         request, waited_s = (free.pop(), 0.0) if free else await self._taken()
@@ -222,6 +232,8 @@ class Program:
         if self._own_threads:
             self._own_threads.shutdown()
         self._pool.free.clear()
+        if self._detour is not None:
+            self._detour.close()
         self._freed()
 
 

@@ -126,6 +126,8 @@ class QueuedProgram(Program):
     async def _infer_behind(self, inputs: Mapping[str, Array], read: Read[T]) -> T:
         for name, check in self._checks:
             check(inputs[name])
+        if self._detour is not None and await self._detour.looks(inputs):
+            return await self._detour.infer(inputs, read)
         free = self._pool.free
         request, waited_s = (free.pop(), 0.0) if free else await self._taken()
         alone = self._pool.others_idle and not self._disturbs_the_lone_one()

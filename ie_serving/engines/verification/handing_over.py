@@ -15,6 +15,7 @@ from ie_serving.core.tensors import Array, Signature
 from ie_serving.engines.base import CompiledModel
 from ie_serving.engines.generated import Kind
 from ie_serving.engines.layers.base import Layer
+from ie_serving.engines.run.on_demand import OnDemand
 
 T = TypeVar("T")
 
@@ -44,9 +45,8 @@ class HandingOver(Layer):
     ) -> None:
         super().__init__(inner)
         self._is_odd = _test_of(kinds)
-        self._reads = reads
         self._cause = cause
-        self._other: asyncio.Future[CompiledModel] | None = None
+        self._other = OnDemand(reads, lambda other: other.close()) if reads else None
 
     def infer(
         self,
@@ -83,30 +83,19 @@ class HandingOver(Layer):
         read: Callable[[Mapping[str, Array]], T],
         name: str,
     ) -> T:
-        if self._reads is None:
-            raise InvalidTensor(f'input "{name}": {self._cause}')
         if self._other is None:
-            self._other = asyncio.ensure_future(asyncio.to_thread(self._reads))
+            raise InvalidTensor(f'input "{name}": {self._cause}')
         try:
-            # Shielded: one client that leaves must not take it from those who wait as well.
-            other = await asyncio.shield(self._other)
+            other = await self._other.get()
         except LoadFailed as error:
-            self._other = None  # the next request tries again
             raise InvalidTensor(f'input "{name}": {self._cause}; {error}') from error
-        except Exception:
-            self._other = None
-            raise
         return await other.infer(other.signatures[signature.name], inputs, read)
 
     def close(self) -> None:
         """See `engines.base`."""
-        if self._other is not None and _has_opened(self._other):
-            self._other.result().close()
+        if self._other is not None:
+            self._other.close()
         super().close()
-
-
-def _has_opened(other: "asyncio.Future[CompiledModel]") -> bool:
-    return other.done() and not other.cancelled() and other.exception() is None
 
 
 def _test_of(kinds: Collection[Kind]) -> Callable[[Array], bool]:

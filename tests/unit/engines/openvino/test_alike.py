@@ -117,6 +117,10 @@ def rows() -> dict[str, Array]:
     }
 
 
+LOSE_NAN = ("MaxPool", "TopK")
+"""Operations that refuse the odd values, alone as in a batch (`test_nonfinite.py`)."""
+
+
 def test_each_operation_is_compared() -> None:
     assert CASES.keys() | {"Constant", "Parameter", "Result"} == MOVES | COMPUTES
 
@@ -131,6 +135,8 @@ async def test_a_lone_row_is_computed_as_in_a_batch(tmp_path: Path, name: str) -
     assert isinstance(program, QueuedProgram)
     assert program._lone is not None
     for kind, row in rows().items():
+        if kind == "odd" and name in LOSE_NAN:
+            continue
         GATHERED.set(False)
         alone = (await run(model, {"x": row}))["y"]
         GATHERED.set(True)

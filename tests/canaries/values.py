@@ -263,3 +263,51 @@ def a_trailing_zero_byte_is_cut() -> bool:
 def a_range_counts_in_the_wrong_direction() -> bool:
     e = [port("i64") for _ in range(3)]
     return len(compiled([op.range(*e, "f32")], e)(*map(np.int64, (5, 0, 1)))[0]) > 0
+
+
+@fault(
+    "`Relu`, `Clamp`, `Maximum`, `Minimum`, `HSigmoid`, `HardSigmoid` and `FakeQuantize` make a "
+    "number of NaN, `Exp` infinity; `ReduceMax`, `ReduceMin` and softmaxes pass over it, and of a "
+    "row with infinity, which is NaN, a softmax makes numbers",
+    done="a graph that looks for NaN at each operation of one number, greatest and softmax is "
+    "compiled with the first request that carries NaN or positive infinity (`nonfinite.py`); "
+    "operations that are neither known to keep NaN nor can be made to, such as `TopK`, `MaxPool` "
+    "and recurrent layers, raise a flag there, and the request is refused by name",
+    where="graphs that take floats and have such an operation: 0.8 us a request for 784 floats, 15 "
+    "for 150,528; from the first such request on the weights a second time",
+    tests=(
+        "test_nonfinite.py::test_nan_stays_where_it_is",
+        "test_nonfinite.py::test_nan_makes_nan_of_its_row_alone",
+        "test_nonfinite.py::test_infinity_lowered_by_itself_is_nan",
+        "test_nonfinite.py::test_what_may_lose_nan_refuses_it_by_name",
+    ),
+    issue=35839,
+)
+def nan_is_lost() -> bool:
+    x = port("f32", 2)
+    return not np.isnan(compiled([op.relu(x)], [x])(floats(np.nan, 1))[0][0])
+
+
+@fault(
+    "NaN as a truth value is false",
+    done="that graph compares it with 0 (`nonfinite.py`)",
+    where="`Convert` of floats to booleans, in that graph alone",
+    tests=("test_nonfinite.py::test_nan_is_compared_as_ieee_754_says",),
+    issue=35932,
+)
+def nan_is_false() -> bool:
+    x = port("f32", 1)
+    return not compiled([op.convert(x, "boolean")], [x])(floats(np.nan))[0][0]
+
+
+@fault(
+    "`Greater` and `GreaterEqual` are true of NaN",
+    done="`Less` and `LessEqual` of the same numbers the other way round (`mend.py`)",
+    where="floats; none",
+    tests=("test_nonfinite.py::test_nan_is_compared_as_ieee_754_says",),
+    issue=35927,
+    no_canary="on CPUs with AVX-512 alone",
+)
+def nan_is_greater() -> bool:
+    x = port("f32", 1)
+    return bool(compiled([op.greater(x, const(0, np.float32))], [x])(floats(np.nan))[0][0])

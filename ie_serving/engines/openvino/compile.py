@@ -1,7 +1,7 @@
 """The OpenVINO engine: a version directory becomes a compiled model."""
 
 import logging
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from ie_serving.engines.base import EngineOptions
 from ie_serving.engines.openvino import formats, preprocess, supported
 from ie_serving.engines.openvino.draft import Draft, Version
 from ie_serving.engines.openvino.left_out import leaving_out
+from ie_serving.engines.openvino.nonfinite import Nonfinite
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.programs import program_of
 from ie_serving.engines.openvino.read import read
@@ -39,12 +40,15 @@ class OpenVinoEngine:
 
     Args of the constructor:
         fallback: takes the signatures of a SavedModel that cannot be served here.
+        detours: compile a graph a second time for requests with NaN or infinity. Without, these are
+            computed as OpenVINO does.
     """
 
     name = "openvino"
 
-    def __init__(self, fallback: Fallback | None = None) -> None:
+    def __init__(self, fallback: Fallback | None = None, *, detours: bool = True) -> None:
         self._fallback = fallback
+        self._detours = detours
 
     def missing(self, files: Collection[str]) -> str | None:
         """See `engines.base`."""
@@ -66,10 +70,11 @@ class OpenVinoEngine:
         options = options.having(own)
         extend(own.cpu_extension)
         version = read(directory, own)
+        nonfinite = partial(self._nonfinite, directory, options)
         programs = [
             made
             for draft in version.drafts
-            if (made := _served(draft, version, options, directory))
+            if (made := _served(draft, version, options, nonfinite(draft.name)))
         ]
         if version.causes and self._fallback:
             programs += _taken_over(self._fallback, directory, version, options)
@@ -82,6 +87,12 @@ class OpenVinoEngine:
         # A version's gigabytes in freed blocks count as the process's memory: in a container with a
         # limit the next version's load would be killed for them.
         return CompiledPrograms(programs, freed=HEAPS.trim, listed=listed, runs_on=runs_on)
+
+    def _nonfinite(self, directory: Path, options: EngineOptions, name: str) -> Nonfinite:
+        """Say what becomes of NaN and infinity of a signature's requests."""
+        if not self._detours:
+            return Nonfinite()
+        return Nonfinite(elsewhere=partial(_keeping_nonfinite, directory, name, options))
 
 
 def _taken_over(
@@ -96,12 +107,14 @@ def _taken_over(
     return taken
 
 
-def _served(draft: Draft, version: Version, options: EngineOptions, directory: Path) -> Runs | None:
+def _served(
+    draft: Draft, version: Version, options: EngineOptions, nonfinite: Nonfinite
+) -> Runs | None:
     """Compile a signature; one of a SavedModel that cannot be is left out."""
     if draft.name not in version.definitions:
-        return _runs(draft, options, directory)
+        return _runs(draft, options, nonfinite)
     with leaving_out(version, draft.name, "compiled"):
-        return _runs(draft, options, directory)
+        return _runs(draft, options, nonfinite)
     return None
 
 
@@ -115,13 +128,12 @@ def _none_served(version: Version) -> LoadFailed:
     return NoneServed(text, causes)
 
 
-def _runs(draft: Draft, options: EngineOptions, directory: Path) -> Runs:
+def _runs(draft: Draft, options: EngineOptions, nonfinite: Nonfinite) -> Runs:
     inner: Runs | None = None
     preprocess.check(draft, options.of(Preprocessing))
     if draft.model is not None:
         with load_failures("the model cannot be compiled"):
-            keeping = partial(_keeping_nonfinite, directory, draft.name, options)
-            inner = _for_any_rank(draft, draft.model, options, keeping)
+            inner = _for_any_rank(draft, draft.model, options, nonfinite)
     else:
         check_shapes(draft, options.of(OpenVinoOptions))
     if draft.beside is not None:
@@ -142,18 +154,15 @@ def _keeping_nonfinite(directory: Path, name: str, options: EngineOptions) -> Ru
         (draft,) = [each for each in version.drafts if each.name == name]
         assert draft.model is not None
         with load_failures("the model cannot be compiled for NaN"):
-            return _for_any_rank(draft, draft.model, options, None)
+            return _for_any_rank(draft, draft.model, options, Nonfinite(kept=True))
 
 
 def _for_any_rank(
-    draft: Draft,
-    model: ov.Model,
-    options: EngineOptions,
-    keeping: Callable[[], Runs] | None,
+    draft: Draft, model: ov.Model, options: EngineOptions, nonfinite: Nonfinite
 ) -> Runs:
     """Compile now where the ranks of the inputs are known, else for those of each request."""
     if not any(port.get_partial_shape().rank.is_dynamic for port in model.inputs):
-        return program_of(draft, model, options, keeping)
+        return program_of(draft, model, options, nonfinite)
     ports = prepare(draft, model.clone(), options)
     opened = [port for port in ports.inputs if port.bounds is None]
 
@@ -167,7 +176,7 @@ def _for_any_rank(
                     for port, rank in zip(opened, ranks, strict=True)
                 }
             )
-            return program_of(draft, ranked, options, keeping)
+            return program_of(draft, ranked, options, nonfinite)
 
     return ByRank(ports.signature, [port.spec.name for port in opened], make)
 

@@ -11,6 +11,7 @@ is refused.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import openvino as ov
@@ -22,6 +23,22 @@ from ie_serving.engines.openvino.graphs.flags import Flag, title
 from ie_serving.engines.openvino.graphs.walk import operations
 from ie_serving.engines.openvino.mend import replace
 from ie_serving.engines.openvino.operations import named
+from ie_serving.engines.run.program import Runs
+
+
+@dataclass(frozen=True)
+class Nonfinite:
+    """What becomes of NaN and infinity in the requests of a graph; by default what OpenVINO makes.
+
+    Attributes:
+        kept: this graph is to keep them.
+        elsewhere: compiles one that does; called with the first request that has any, if this graph
+            may lose them. Raises LoadFailed.
+    """
+
+    kept: bool = False
+    elsewhere: Callable[[], Runs] | None = None
+
 
 MOVES = named(
     "Assign BatchToSpace Broadcast Concat Constant Convert DepthToSpace Gather GatherElements "

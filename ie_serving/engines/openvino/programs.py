@@ -23,7 +23,7 @@ from ie_serving.engines.openvino.lone_row import (
 )
 from ie_serving.engines.openvino.mend import mend, mend_known_sizes
 from ie_serving.engines.openvino.narrow import check_range, narrowed
-from ie_serving.engines.openvino.nonfinite import keep_nonfinite, loses_nonfinite
+from ie_serving.engines.openvino.nonfinite import Nonfinite, keep_nonfinite, loses_nonfinite
 from ie_serving.engines.openvino.options import OpenVinoOptions
 from ie_serving.engines.openvino.properties import (
     STREAMS,
@@ -51,7 +51,7 @@ from ie_serving.engines.openvino.twin import Twin, twin_of
 from ie_serving.engines.run.detour import Detour
 from ie_serving.engines.run.latency_model import INLINE_MAX_S, LatencyModel
 from ie_serving.engines.run.on_demand import OnDemand
-from ie_serving.engines.run.program import Check, Program, Runs
+from ie_serving.engines.run.program import Check, Program
 from ie_serving.engines.run.queued import Lone, QueuedProgram
 from ie_serving.engines.sequences import Sequences
 from ie_serving.telemetry.logs import Event
@@ -86,7 +86,7 @@ class Graph(NamedTuple):
 
 
 def program_of(
-    draft: Draft, model: ov.Model, options: EngineOptions, keeping: Callable[[], Runs] | None
+    draft: Draft, model: ov.Model, options: EngineOptions, nonfinite: Nonfinite
 ) -> Program:
     """Compile the graph of a signature; all ranks of its inputs are known.
 
@@ -94,15 +94,14 @@ def program_of(
         draft: the signature.
         model: its graph, which is changed.
         options: of the version.
-        keeping: compiles the graph so that it keeps NaN and infinity; called with the first request
-            that has any, if this one may lose them. None where this one is to keep them.
+        nonfinite: what becomes of NaN and infinity.
 
     Raises:
         LoadFailed: the device does not take the graph, or an option asks for what it cannot have.
     """
     mend(model)
     loses = loses_nonfinite(model)
-    if loses and keeping is None:
+    if loses and nonfinite.kept:
         keep_nonfinite(model)
     check_texts(model)
     ports = prepare(draft, model, options)
@@ -110,9 +109,9 @@ def program_of(
         unroll(model)
     # Before guards are added, which follow from sizes: one row has its own.
     row = copy_for_one_row(model, ports) if _may_have_lone_rows(options) else None
-    graph = _guarded(draft, model, ports, options, keeps_nonfinite=loses and keeping is None)
-    if loses and keeping is not None:
-        other = OnDemand(keeping, lambda runs: runs.close())
+    graph = _guarded(draft, model, ports, options, keeps_nonfinite=loses and nonfinite.kept)
+    if loses and nonfinite.elsewhere:
+        other = OnDemand(nonfinite.elsewhere, lambda runs: runs.close())
         graph = graph._replace(detour=Detour(_floats(ports), other))
     compiled = _compile(draft, graph, options)
     if not _takes_ahead(graph, compiled, options):

@@ -8,6 +8,7 @@ import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from typing import TypeAlias
 
 import numpy as np
 
@@ -61,8 +62,9 @@ class Request:
         return f"{self.label} ({shapes})"
 
 
-Integers = Callable[[np.random.Generator, tuple[int, ...]], Array]
-Floats = Callable[[np.random.Generator, tuple[int, ...]], Array]
+Integers: TypeAlias = "Callable[[np.random.Generator, tuple[int, ...]], Array]"
+Floats: TypeAlias = "Callable[[np.random.Generator, tuple[int, ...]], Array]"
+# In quotes, as wherever `np.random` is named: it is imported when it is first used, and takes 4 MB.
 
 SIZES = (2, 3, 1, 4, 8, 16, 32, 64, 224)
 """Sizes that open dimensions are tried with. Not 1 first: many faults of shapes hide behind it."""
@@ -196,7 +198,7 @@ def _extreme(inputs: Sequence[Input], guess: Guess, label: str, *, is_greatest: 
 
 
 def _values(
-    each: Input, guess: Guess, random: np.random.Generator, floats: Floats, truth: float
+    each: Input, guess: Guess, random: "np.random.Generator", floats: Floats, truth: float
 ) -> Array:
     shape = _shape(each, guess.sizes)
     if _is_float(each.dtype):
@@ -241,22 +243,22 @@ def _count(each: Input, sizes: Mapping[str, int]) -> int:
     return int(np.prod(_shape(each, sizes), dtype=np.int64))
 
 
-def _normal(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
+def _normal(random: "np.random.Generator", shape: tuple[int, ...]) -> Array:
     return random.standard_normal(shape)
 
 
-def _wide(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
+def _wide(random: "np.random.Generator", shape: tuple[int, ...]) -> Array:
     return random.uniform(-100, 100, shape)
 
 
-def _ties(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
+def _ties(random: "np.random.Generator", shape: tuple[int, ...]) -> Array:
     return random.choice([0.5, 1.5, -0.5, 2.5, 0.0, 1.0], shape)
 
 
 def _mixed(*odd: float) -> Floats:
     """Make normal values of which one in eight, and one at least, is one of `odd`."""
 
-    def values(random: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    def values(random: "np.random.Generator", shape: tuple[int, ...]) -> Array:
         made = random.standard_normal(shape)
         flat = made.reshape(-1)
         places = random.permutation(flat.size)[: max(1, flat.size // 8)]

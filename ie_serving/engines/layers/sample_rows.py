@@ -49,12 +49,12 @@ def _request(spec: TensorSpec, size: int) -> tuple[int, ...]:
     return (*first, *_sizes(spec, shape[1:], size))
 
 
-def _rows(spec: TensorSpec, count: int, size: int, random: np.random.Generator) -> Array:
+def _rows(spec: TensorSpec, count: int, size: int, random: "np.random.Generator") -> Array:
     assert spec.shape is not None  # an open rank has no first dimension
     return _values(spec, (count, *_sizes(spec, spec.shape[1:], size)), random)
 
 
-def _values(spec: TensorSpec, shape: tuple[int, ...], random: np.random.Generator) -> Array:
+def _values(spec: TensorSpec, shape: tuple[int, ...], random: "np.random.Generator") -> Array:
     dtype = spec.dtype.numpy
     if spec.dtype is DataType.STRING:
         # Numbers as texts: models that parse their strings read them, others take any.

@@ -31,12 +31,6 @@ class Batching:
     most_request_rows: int = 0
     """Rows from which a request is refused instead of split; 0 splits every one."""
 
-    tuning: str = "off"
-    """`auto` lets window and lanes follow from live traffic; `off` keeps those above."""
-
-    tuning_latency_ms: float = 0.0
-    """Milliseconds that 99 of 100 requests are to take at most, for `tuning`; 0 for none."""
-
     in_version: bool = False
     """Take `batching_params.pbtxt` of the version directory instead, and gather nothing where there
     is none; lanes are these."""

@@ -13,7 +13,6 @@ BATCHES_APART = "ie_serving_batches_apart_total"
 BATCH_ROWS = "ie_serving_batch_rows"
 BATCH_QUEUE = "ie_serving_batch_queue_seconds"
 BATCH_WAITING = "ie_serving_batch_waiting_rows"
-BATCH_PROBES = "ie_serving_batch_probes_total"
 
 ROW_BOUNDS = tuple(float(2**power) for power in range(13))
 """Upper bounds of the finite buckets: 1 to 4,096 rows."""
@@ -38,13 +37,11 @@ class BatchMetrics:
         failed: batches whose requests were tried again in smaller ones.
         rows: of each batch, before it is filled up.
         queue_time: seconds that each request was gathered for.
-        probes: of other windows, by how they ended.
     """
 
     def __init__(self) -> None:
         self.reasons: dict[str, int] = {}
         self.failed = 0
-        self.probes: dict[str, int] = {}
         self.rows = Histogram(ROW_BOUNDS)
         self.queue_time = Histogram()
         self._alone: dict[int, int] = {}
@@ -77,10 +74,6 @@ class BatchMetrics:
     def apart(self) -> None:
         """Count a batch that failed."""
         self.failed += 1
-
-    def tuned(self, verdict: str) -> None:
-        """Count a probe of another window, by how it ended."""
-        self.probes[verdict] = self.probes.get(verdict, 0) + 1
 
     def settle(self) -> None:
         """Bring everything that was counted into the series."""
@@ -135,10 +128,4 @@ def batch_lines(models: Labelled) -> Iterator[str]:
         "counter",
         "Batches that failed, whose requests were inferred again in halves.",
         (f"{BATCHES_APART}{{{label}}} {batches.failed}" for label, batches in seen),
-    )
-    yield from counters(
-        BATCH_PROBES,
-        "Probes of another batch window by how they ended.",
-        "verdict",
-        [(label, batches.probes) for label, batches in seen],
     )

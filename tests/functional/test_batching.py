@@ -44,7 +44,7 @@ def server(root: Path) -> Iterator[Server]:
         | own.get(name, {})
         for name in MODELS
     ]
-    entries.append({**entries[0], "name": "tuned", "nireq": 2, "tuning": "auto"})
+    entries.append({**entries[0], "name": "lanes", "nireq": 2})
     config = {
         "model_config_list": [{"config": entry} for entry in entries],
         "monitoring": {"metrics": {"enable": True}},
@@ -107,7 +107,7 @@ def rows_inferred(server: Server, model: str) -> float:
     return counted(server, "batch_rows_sum", model).get("", 0.0)
 
 
-@pytest.mark.parametrize("model", ["perceptron", "tuned"])
+@pytest.mark.parametrize("model", ["perceptron", "lanes"])
 @pytest.mark.parametrize("interface", ["gRPC", "REST"])
 def test_requests_share_batches_and_answers_are_those_of_openvino(
     server: Server, root: Path, interface: str, model: str

@@ -1,7 +1,7 @@
 """The settings of dynamic batching, by the words of TensorFlow Serving's BatchingParameters."""
 
 from ie_serving.config.schema.setting import Setting
-from ie_serving.config.values import numbers, words
+from ie_serving.config.values import numbers
 from ie_serving.config.values.sizes import batch_sizes
 from ie_serving.core.integers import INT32_MAX
 
@@ -58,27 +58,6 @@ BATCHING: tuple[Setting, ...] = (
         example="2",
         flag="num_batch_threads",
         key="num_batch_threads",
-    ),
-    Setting(
-        place="batching.tuning",
-        parse=words.one_of("off", "auto"),
-        form="off|auto",
-        meaning="auto: try other batch windows and lanes on live traffic, and keep what answers"
-        " sooner",
-        example="auto",
-        flag="tuning",
-        key="tuning",
-    ),
-    Setting(
-        place="batching.tuning_latency_ms",
-        parse=numbers.milliseconds,
-        form="MILLISECONDS",
-        default="none",
-        meaning="time that 99 of 100 requests are to take at most; tuning takes nothing that misses"
-        " it",
-        example="20",
-        flag="tuning_latency_ms",
-        key="tuning_latency_ms",
     ),
 )
 """Keys of a model and flags."""

@@ -4,7 +4,6 @@ queue.py        the event loop's side: futures, tasks, the model
 gathering.py    the policy: which requests make a batch, and when it is sent
 joining.py      arrays: rows of several requests in one, and back
 row_trial.py    whether requests for a signature may share a batch at all
-live_tuning.py  the policy of `tuning: auto`; tuned_queue.py: its clock and requests
 batch_warmup.py batches of each size, before anybody asks for them
 """
 
@@ -26,10 +25,8 @@ from ie_serving.engines.batching import Batching
 from ie_serving.engines.layers.base import Layer
 from ie_serving.engines.layers.batch_warmup import warm
 from ie_serving.engines.layers.gathering import Rules
-from ie_serving.engines.layers.live_tuning import LiveTuner, Window, rivals
 from ie_serving.engines.layers.queue import Queue, Record
 from ie_serving.engines.layers.row_trial import refused_by_shapes, refused_by_trial
-from ie_serving.engines.layers.tuned_queue import TunedQueue
 from ie_serving.telemetry.logs import Event
 from ie_serving.telemetry.watch import Told
 
@@ -45,9 +42,6 @@ ReadParameters = Callable[[str, str], Batching]
 """Reads the text of `PARAMETERS`, given its name for faults as well. Raises ConfigError."""
 
 
-AnyQueue = Queue | TunedQueue
-
-
 class BatchedModel(Layer):
     """A model some of whose signatures gather requests. See `engines.base.CompiledModel`.
 
@@ -60,7 +54,7 @@ class BatchedModel(Layer):
     def __init__(
         self,
         inner: CompiledModel,
-        queues: Mapping[str, AnyQueue],
+        queues: Mapping[str, Queue],
         notes: Mapping[str, str],
     ) -> None:
         told = {
@@ -132,7 +126,7 @@ class BatchingEngine(EngineAround):
         return replace(own, num_batch_threads=given.num_batch_threads)
 
     def _batched(self, model: CompiledModel, batching: Batching) -> BatchedModel:
-        queues: dict[str, AnyQueue] = {}
+        queues: dict[str, Queue] = {}
         notes: dict[str, str] = {}
         for name, signature in model.signatures.items():
             # What takes Examples runs another signature, which has its own queue.
@@ -150,9 +144,8 @@ class BatchingEngine(EngineAround):
             if rules.lanes == 1 and takes_ahead(model, signature):
                 rules = replace(rules, ahead=True)
             warm(model, signature, rules.likely_sizes, rules.count_of_sizes)
-            queue = self._queue(model, signature, rules, self._record, batching.most_request_rows)
-            at_once = model.at_once(signature)
-            queues[name] = tuned(queue, name, batching, at_once, self._record)
+            most = batching.most_request_rows
+            queues[name] = self._queue(model, signature, rules, self._record, most)
             notes[name] = f", in batches of up to {rules.rows} rows"
         return BatchedModel(model, queues, notes)
 
@@ -180,19 +173,6 @@ def _queues(told: Told | None) -> Callable[..., Queue]:
     from ie_serving.engines.layers.noted_queue import NotedQueue
 
     return partial(NotedQueue, told)
-
-
-def tuned(queue: Queue, name: str, batching: Batching, at_once: int, record: Record) -> AnyQueue:
-    """Let a queue's window follow from live traffic where that is asked for, and can help."""
-    if batching.tuning != "auto":
-        return queue
-    configured = Window(queue.rules.timeout_s, queue.rules.lanes)
-    others = rivals(configured, at_once)
-    if not others:
-        log.info(Event("nothing to tune with one lane", signature=name))
-        return queue
-    tuner = LiveTuner(configured, others, batching.tuning_latency_ms / 1e3)
-    return TunedQueue(queue, tuner, record.tuned, name)
 
 
 def most_rows(signature: Signature) -> int | None:

@@ -60,9 +60,6 @@ class Record(Protocol):
     def apart(self) -> None:
         """Count a batch that failed, whose requests are tried again in smaller ones."""
 
-    def tuned(self, verdict: str) -> None:
-        """Count a probe of another window, by how it ended."""
-
 
 class _Waiting(Direct[Arrays]):
     """What is behind a `Part`: the future of a request's outputs, with its inputs."""
@@ -110,19 +107,9 @@ class Queue:
         record.watch(self)
 
     @property
-    def rules(self) -> Rules:
-        """What it keeps to."""
-        return self._rules
-
-    @property
     def waiting(self) -> int:
         """Rows that wait to be sent."""
         return self._gatherer.waiting
-
-    def change(self, rules: Rules) -> None:
-        """Keep to other rules of time and lanes from now on; what waits is looked at anew."""
-        self._rules = self._gatherer.rules = rules
-        self._send_due()
 
     async def infer(self, inputs: Mapping[str, Array], read: Callable[[Arrays], T]) -> T:
         """See `CompiledModel.infer`.

@@ -91,8 +91,6 @@ GATHERED = Batching(
     batch_timeout_micros=1000,
     allowed_batch_sizes=(8, 16, 32),
     max_enqueued_batches=10,
-    tuning="auto",
-    tuning_latency_ms=20.0,
     num_batch_threads=2,
 )
 SEQUENCES = Sequences(
@@ -362,16 +360,15 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("keys", "warned"),
     [
-        ({"tuning": "auto"}, "tuning of model m"),
         ({"batch_timeout_micros": 500, "num_batch_threads": 2}, "num_batch_threads of model m"),
         ({"batch_timeout_micros": 500, "max_batch_size": 0}, ""),
         ({"batch_timeout_micros": 500, "max_batch_size": 8}, ""),
-        ({"tuning": "auto", "allowed_batch_sizes": [4, 8]}, ""),
+        ({"num_batch_threads": 2, "allowed_batch_sizes": [4, 8]}, ""),
     ],
     ids=str,
 )
 def test_settings_of_batches_where_none_is_gathered(keys: dict[str, Any], warned: str) -> None:
-    """Nothing would say why `tuning` changes nothing."""
+    """Nothing would say why they change nothing."""
     warnings = read(of({"name": "m", "base_path": "/m", **keys})).warnings
     assert bool(warnings) == bool(warned)
     if warned:

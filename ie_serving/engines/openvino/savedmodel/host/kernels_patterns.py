@@ -10,12 +10,12 @@ from ie_serving.engines.openvino.savedmodel.host import regex
 from ie_serving.engines.openvino.savedmodel.host.attributes import Attributes
 from ie_serving.engines.openvino.savedmodel.host.kernel import FLAG, TEXT, Compute, Kernel
 from ie_serving.engines.openvino.savedmodel.host.kernels_strings import each
-from ie_serving.engines.openvino.savedmodel.host.regex_cost import Refused
+from ie_serving.engines.openvino.savedmodel.host.regex import Refused
 
 
 def _replacement(pattern: bytes, rewrite: bytes, every: bool) -> Compute:
     found = regex.compiled(pattern)
-    replace = regex.rewriter(rewrite, found.found.groups)
+    replace = regex.rewriter(rewrite, found.groups)
     return lambda text: found.replaced(text, replace, every)
 
 
@@ -62,7 +62,7 @@ def _matches(found: regex.Pattern, array: Array) -> Array:
 def _check(attributes: Attributes, inputs: Sequence[Any]) -> None:
     """Refuse a pattern, or a rewrite, that a request brings or that cannot be run.
 
-    A request's pattern could take exponentially long, and its rewrite could write without end.
+    A request's pattern could take memory that nothing counts, and its rewrite write without end.
     """
     if any(each is None for each in inputs[1:]):
         raise attributes.refused("takes its pattern or rewrite from the request")
@@ -70,7 +70,7 @@ def _check(attributes: Attributes, inputs: Sequence[Any]) -> None:
     try:
         found = regex.compiled(pattern)
         if len(inputs) > 2:
-            regex.rewriter(inputs[2].item(), found.found.groups)
+            regex.rewriter(inputs[2].item(), found.groups)
     except Refused as error:
         raise _refused(attributes, pattern, error) from error
 

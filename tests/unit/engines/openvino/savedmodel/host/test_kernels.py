@@ -423,11 +423,8 @@ def test_an_attribute_that_is_not_known_is_refused_at_load() -> None:
         KERNELS["StringLength"].make(Attributes(node))
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [r"(?i)a", r"\pN", r"\x41", r"\Qa\E", "(?m)^a", "[[:nope:]]", r"[\D]+(?U)", "a{2}{3}"],
-)
-def test_a_pattern_that_python_might_read_in_another_way_is_refused_at_load(pattern: str) -> None:
+@pytest.mark.parametrize("pattern", ["[[:nope:]]", "a{2}{3}", "(?<=a)b"])
+def test_a_pattern_that_re2_does_not_take_is_refused_at_load(pattern: str) -> None:
     node = graph.NodeDef(name="n", op="StaticRegexFullMatch")
     node.attr["pattern"].s = pattern.encode()
     with pytest.raises(LoadFailed, match="StaticRegexFullMatch 'n' has the pattern"):

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from ie_serving.core.errors import LoadFailed, ServingError
 from ie_serving.core.hints import Hint
-from ie_serving.core.tensors import Signature
+from ie_serving.core.tensors import Evidence, Signature
 from ie_serving.engines.around import EngineAround
 from ie_serving.engines.base import AUTO, CompiledModel, Driver, Engine, EngineOptions
 from ie_serving.engines.generated import Kind
@@ -196,7 +196,10 @@ class _Load:
             raise LoadFailed(f"the version is {found.told()}{self._advice()}")
         kinds = [kind for kind in _HANDED_OVER if kind in found.differs or kind in found.crashed]
         self._log(found, OPENVINO, ", ".join(kind.value for kind in kinds))
-        told = _Told(model, f"; {found.told()}" if self._options.verify != OFF else "")
+        if self._options.verify == OFF:
+            return model
+        result = "not_compared" if found.why_not else "handed_over" if kinds else "alike"
+        told = _Told(model, f"; {found.told()}", Evidence(result, found.told()))
         return self._handing_over(told, found, kinds) if kinds else told
 
     def _handing_over(
@@ -248,7 +251,7 @@ class _Load:
         except LoadFailed as error:
             raise LoadFailed(f"{why}; {name} does not run it: {error}") from error
         log.warning(Event("served by another engine", path=self._file, engine=name, cause=why))
-        return _Told(model, f", since {why}")
+        return _Told(model, f", since {why}", Evidence("other_engine", f"served by {name}: {why}"))
 
     def _log(self, found: Findings, engine: str, handed_over: str) -> None:
         if found.why_not and self._is_installed and self._options.verify != OFF:
@@ -265,9 +268,9 @@ class _Load:
 class _Told(Layer):
     """A model whose signatures say in words what was found; else it is the inner one."""
 
-    def __init__(self, inner: CompiledModel, told: str) -> None:
+    def __init__(self, inner: CompiledModel, told: str, evidence: Evidence) -> None:
         signatures: Mapping[str, Signature] = {
-            name: replace(each, runs_on=f"{each.runs_on}{told}")
+            name: replace(each, runs_on=f"{each.runs_on}{told}", evidence=evidence)
             for name, each in inner.signatures.items()
         }
         super().__init__(inner, signatures)

@@ -361,3 +361,19 @@ def test_what_could_not_be_compared_is_a_warning(
     (record,) = (r for r in caplog.records if "engines not compared" in r.getMessage())
     assert record.levelname == "WARNING"
     assert "onnxruntime does not take the file: so" in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("found", "result"),
+    [
+        (AGREES, "alike"),
+        (DIFFERS, "other_engine"),
+        (Findings(RELEASE, asked=3, differs={Kind.NAN: "NaN"}), "handed_over"),
+        (Findings(why_not="so"), "not_compared"),
+    ],
+)
+def test_the_result_is_part_of_the_signatures(tmp_path: Path, found: Findings, result: str) -> None:
+    evidence = load(write(tmp_path), found).signatures[SERVING_DEFAULT].evidence
+    assert evidence is not None
+    assert evidence.result == result
+    assert load(write(tmp_path), found, verify="off").signatures[SERVING_DEFAULT].evidence is None
